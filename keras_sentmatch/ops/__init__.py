@@ -1,1 +1,29 @@
+"""Operations on masked, right-padded sequences, written with `keras.ops` for every backend."""
 
+from keras_sentmatch.ops.masking import (
+    at_least_float32,
+    masked_argmax,
+    masked_max,
+    masked_mean,
+    masked_softmax,
+    pair_mask,
+    zero_padding,
+)
+from keras_sentmatch.ops.sequence import reverse_within_length, split_pair, stack_pair
+from keras_sentmatch.ops.similarity import cosine, cosine_matrix, unit_length
+
+__all__ = [
+    "at_least_float32",
+    "cosine",
+    "cosine_matrix",
+    "masked_argmax",
+    "masked_max",
+    "masked_mean",
+    "masked_softmax",
+    "pair_mask",
+    "reverse_within_length",
+    "split_pair",
+    "stack_pair",
+    "unit_length",
+    "zero_padding",
+]

@@ -1,0 +1,245 @@
+"""DRCN: Densely-connected Recurrent and Co-attentive neural Network (Kim et al., AAAI 2019)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_sentmatch.applications.base import CallWith, PairModel, register_model
+from keras_sentmatch.layers import DenseCoAttentiveRNN, MaskedMaxPooling, MatchingVector, WordRepresentation
+
+_BARE = {"autoencoder_after": ()}
+
+
+@register_model("drcn")
+class DRCN(PairModel):
+    """Densely-connected Recurrent and Co-attentive neural Network.
+
+    Args:
+        vocabulary_size: number of word ids; 0 is padding, 1 the unknown word.
+        num_classes: width of the output; 1 gives a score instead of probabilities. Defaults to `3`.
+        embedding_dim: width of a word vector. Defaults to `300`.
+        trainable_embedding: whether to use word vectors that learn. Defaults to `True`.
+        fixed_embedding: whether to use word vectors that don't. Defaults to `True`.
+        char_vocabulary_size: number of character ids; 0 leaves the characters out. Defaults to `0`.
+        char_dim: width of a character embedding. Defaults to `16`.
+        char_filters: width of the character feature. Defaults to `32`.
+        char_kernel_size: characters in a window. Defaults to `5`.
+        max_word_length: characters a word is padded to. Defaults to `16`.
+        exact_match: whether to flag words of the other sentence. Defaults to `True`.
+        pos_tags: number of part-of-speech ids (`pos_1`, `pos_2`); 0 leaves them out. Defaults to `0`.
+        antonym: whether there is an antonym flag (`antonym_1`, `antonym_2`). Defaults to `False`.
+        units: width of one direction of a recurrent layer. Defaults to `100`.
+        depth: number of recurrent layers. Defaults to `5`.
+        cell: `"lstm"`, `"gru"` or `"rnn"`. Defaults to `"lstm"`.
+        attention: whether there is co-attention. Defaults to `True`.
+        recurrent_connection: `"dense"`, `"residual"` or `"none"`. Defaults to `"dense"`.
+        attentive_connection: `"dense"`, `"residual"` or `"none"`. Defaults to `"dense"`.
+        embedding_connection: `"dense"` or `"none"`. Defaults to `"dense"`.
+        autoencoder_after: recurrent layers, from 1, that an autoencoder follows. Defaults to `(3, 5)`, or what of it lies
+            within `depth`.
+        autoencoder_units: width of the code. Defaults to `200`.
+        autoencoder_activation: of the code. Defaults to `"tanh"`.
+        autoencoder_dropout: rate on the code. Defaults to `0.2`.
+        autoencoder_stop_gradient: keep the reconstruction loss from changing the features. Defaults to `False`.
+        reconstruction_weight: weight of the reconstruction loss. Defaults to `1.0`.
+        temperature: whether the attention learns a temperature. Defaults to `False`.
+        hidden_units: width of the two fully connected layers. Defaults to `1000`.
+        batch_normalization: whether they are normalised before ReLU, as the paper does for SNLI, MultiNLI, TrecQA and SelQA
+            but not for Quora. Defaults to `False`.
+        embedding_dropout: rate on word and character embeddings. Defaults to `0.5`.
+        dropout: rate before each fully connected layer. Defaults to `0.2`.
+        l2: L2 penalty on every kernel; embeddings are left out. Defaults to `1e-6`.
+
+    Inputs:
+        A dict of int32: `word_ids_1` `[B, L1]`, `word_ids_2` `[B, L2]`; with characters `char_ids_1` `[B, L1, 16]` and
+        `char_ids_2`; with those features `pos_1`, `pos_2`, `antonym_1`, `antonym_2`. Right-padded with 0.
+
+    Masking:
+        Padding changes nothing; an empty sentence gives a finite answer.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.applications import DRCN
+        >>> model = DRCN(vocabulary_size=20, embedding_dim=8, units=4, hidden_units=16)
+        >>> ids = np.array([[2, 3, 4, 0]])
+        >>> tuple(model({"word_ids_1": ids, "word_ids_2": ids[:, :3]}).shape)
+        (1, 3)
+
+    References:
+        Kim, Kang, Kwak: "Semantic Sentence Matching with Densely-connected Recurrent and Co-attentive Information", AAAI
+        2019, arXiv 1805.11360.
+    """
+
+    paper = "Kim et al. 2019"
+    summary_line = "densely connected recurrent layers with co-attention and autoencoder bottlenecks"
+    # The paper's tasks, its encoder-only variant, and the rows of its Table 6.
+    presets = {
+        "snli": {"num_classes": 3, "batch_normalization": True},
+        "multinli": {"num_classes": 3, "batch_normalization": True},
+        "quora": {"num_classes": 2, "batch_normalization": False},
+        "trecqa": {"num_classes": 2, "batch_normalization": True},
+        "selqa": {"num_classes": 2, "batch_normalization": True},
+        "encoder_only": {"attention": False, "exact_match": False},
+        "table6_1_full": {},
+        "table6_2_no_autoencoder": _BARE,
+        "table6_3_no_trainable_embedding": {"trainable_embedding": False},
+        "table6_4_no_fixed_embedding": {"fixed_embedding": False},
+        "table6_5_no_dense_attention": {"attentive_connection": "none"},
+        "table6_6_no_dense_recurrence": {"recurrent_connection": "none"},
+        "table6_7_no_dense": {"attentive_connection": "none", "recurrent_connection": "none", **_BARE},
+        "table6_8_residual": {"attentive_connection": "residual", "recurrent_connection": "residual", **_BARE},
+        "table6_9_residual_no_embedding": {
+            "attentive_connection": "residual",
+            "recurrent_connection": "residual",
+            "embedding_connection": "none",
+            **_BARE,
+        },
+        "table6_10_no_connection": {
+            "attentive_connection": "none",
+            "recurrent_connection": "none",
+            "embedding_connection": "none",
+            **_BARE,
+        },
+        "table6_11_no_attention": {
+            "attention": False,
+            "recurrent_connection": "none",
+            "embedding_connection": "none",
+            **_BARE,
+        },
+    }
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        num_classes: int = 3,
+        embedding_dim: int = 300,
+        trainable_embedding: bool = True,
+        fixed_embedding: bool = True,
+        char_vocabulary_size: int = 0,
+        char_dim: int = 16,
+        char_filters: int = 32,
+        char_kernel_size: int = 5,
+        max_word_length: int = 16,
+        exact_match: bool = True,
+        pos_tags: int = 0,
+        antonym: bool = False,
+        units: int = 100,
+        depth: int = 5,
+        cell: str = "lstm",
+        attention: bool = True,
+        recurrent_connection: str = "dense",
+        attentive_connection: str = "dense",
+        embedding_connection: str = "dense",
+        autoencoder_after: Sequence[int] | None = None,
+        autoencoder_units: int = 200,
+        autoencoder_activation: str = "tanh",
+        autoencoder_dropout: float = 0.2,
+        autoencoder_stop_gradient: bool = False,
+        reconstruction_weight: float = 1.0,
+        temperature: bool = False,
+        hidden_units: int = 1000,
+        batch_normalization: bool = False,
+        embedding_dropout: float = 0.5,
+        dropout: float = 0.2,
+        l2: float = 1e-6,
+        **kwargs: Any,
+    ):
+        if autoencoder_after is None:
+            autoencoder_after = tuple(layer for layer in (3, 5) if layer <= depth)
+        dtype = keras.dtype_policies.get(kwargs.get("dtype"))
+
+        def regularizer() -> Any:
+            return keras.regularizers.L2(l2) if l2 else None
+
+        # === Layers, in the order of the paper ===
+        words = WordRepresentation(  # eq 1
+            vocabulary_size,
+            embedding_dim,
+            trainable_embedding,
+            fixed_embedding,
+            char_vocabulary_size,
+            char_dim,
+            char_filters,
+            char_kernel_size,
+            exact_match,
+            pos_tags,
+            antonym,
+            embedding_dropout,
+            regularizer(),
+            dtype=dtype,
+            name="word_representation",
+        )
+        body = DenseCoAttentiveRNN(  # eq 2-6
+            units,
+            depth,
+            cell,
+            attention,
+            recurrent_connection,
+            attentive_connection,
+            embedding_connection,
+            autoencoder_after,
+            autoencoder_units,
+            autoencoder_activation,
+            autoencoder_dropout,
+            autoencoder_stop_gradient,
+            reconstruction_weight,
+            temperature,
+            regularizer(),
+            dtype=dtype,
+            name="dense_co_attentive_rnn",
+        )
+        pooling = MaskedMaxPooling(dtype=dtype, name="max_pooling")
+        matching = MatchingVector(dtype=dtype, name="matching_vector")  # eq 7
+
+        # === Functional model ===
+        inputs = {}
+        for side in ("1", "2"):
+            inputs[f"word_ids_{side}"] = keras.Input((None,), dtype="int32", name=f"word_ids_{side}")
+            if char_vocabulary_size:
+                shape = (None, max_word_length)
+                inputs[f"char_ids_{side}"] = keras.Input(shape, dtype="int32", name=f"char_ids_{side}")
+            if pos_tags:
+                inputs[f"pos_{side}"] = keras.Input((None,), dtype="int32", name=f"pos_{side}")
+            if antonym:
+                inputs[f"antonym_{side}"] = keras.Input((None,), dtype="int32", name=f"antonym_{side}")
+        ids_1, ids_2 = inputs["word_ids_1"], inputs["word_ids_2"]
+        mask_1, mask_2 = ops.not_equal(ids_1, 0), ops.not_equal(ids_2, 0)
+
+        def represent(side: str, ids: Any, other: Any) -> Any:
+            features = {n: inputs.get(f"{n}_{side}") for n in ("char_ids", "pos", "antonym")}
+            return words(ids, other if exact_match else None, **{n: f for n, f in features.items() if f is not None})
+
+        x1, x2 = represent("1", ids_1, ids_2), represent("2", ids_2, ids_1)
+        y1, y2 = body(x1, x2, mask_1, mask_2)
+        v = matching(pooling(y1, mask_1), pooling(y2, mask_2))
+        for i in ("1", "2"):
+            v = keras.layers.Dropout(dropout, dtype=dtype, name=f"dropout_{i}")(v)
+            v = keras.layers.Dense(hidden_units, kernel_regularizer=regularizer(), dtype=dtype, name=f"hidden_{i}")(v)
+            if batch_normalization:
+                v = keras.layers.BatchNormalization(dtype=dtype, name=f"normalization_{i}")(v)
+            v = keras.layers.Activation("relu", dtype=dtype, name=f"relu_{i}")(v)
+        logits = keras.layers.Dense(num_classes, kernel_regularizer=regularizer(), dtype="float32", name="logits")(v)
+        activation = "softmax" if num_classes > 1 else "linear"
+        outputs = keras.layers.Activation(activation, dtype="float32", name="probabilities")(logits)
+        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+
+        # === Config ===
+        self._keep_config(locals())
+        self._explain = (body, pooling, x1, x2, mask_1, mask_2)
+
+    def explainer(self) -> keras.Model:
+        """A functional model on the same weights and inputs that shows what DRCN looked at.
+
+        Returns:
+            A model whose output is a dict: `probabilities` `[B, C]`; `attention_1` `[B, depth, L1, L2]` and `attention_2`
+            `[B, depth, L2, L1]` (absent without attention); `pool_rates_1` `[B, L1]` and `pool_rates_2` `[B, L2]`, the
+            share of the pooled features that come from each token (sums to 1). Paper Fig 3-5; SPEC 12.
+        """
+        body, pooling, x1, x2, mask_1, mask_2 = self._explain
+        y1, y2, *attention = CallWith(body, return_attention=self.attention)(x1, x2, mask_1, mask_2)
+        outputs = {f"attention_{i}": a for i, a in enumerate(attention, start=1)}
+        for i, (y, mask) in enumerate(((y1, mask_1), (y2, mask_2)), start=1):
+            _, _, outputs[f"pool_rates_{i}"] = CallWith(pooling, return_positions=True)(y, mask)
+        return keras.Model(self.input, {"probabilities": self.output, **outputs}, name=f"{self.name}_explainer")

@@ -1,0 +1,82 @@
+"""A bidirectional recurrent layer that runs unmasked and is exact on right-padded sequences."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_sentmatch.ops import reverse_within_length, zero_padding
+
+CELLS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU, "rnn": keras.layers.SimpleRNN}
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class BidirectionalRNN(keras.layers.Layer):
+    """Bidirectional LSTM, GRU or simple RNN over right-padded sequences: `[B, L, D]` to `[B, L, 2 units]`.
+
+    A mask makes Keras leave cuDNN on JAX and PyTorch. It isn't needed: with padding on the right the forward states at the
+    real tokens don't depend on it, and the backward direction becomes a forward one once each row is reversed within its
+    own length. Values and gradients equal those of a masked `keras.layers.Bidirectional`.
+
+    Args:
+        units: width of each direction.
+        cell: `"lstm"`, `"gru"` (`reset_after=True`) or `"rnn"`.
+        kernel_regularizer: applied to the input and the recurrent kernels. Defaults to `None`.
+
+    Call arguments:
+        x: `[B, L, D]`.
+        mask: boolean `[B, L]`, True = real token, right-padded.
+
+    Output shape:
+        `[B, L, 2 units]`, forward then backward.
+
+    Masking:
+        Padded positions of the output are zero; an empty row is all zeros.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.layers import BidirectionalRNN
+        >>> mask = np.array([[True, True, False], [True, True, True]])
+        >>> y = BidirectionalRNN(4)(np.ones((2, 3, 5), "float32"), mask)
+        >>> tuple(y.shape), float(abs(y[0, 2]).sum())
+        ((2, 3, 8), 0.0)
+    """
+
+    def __init__(self, units: int, cell: str = "lstm", kernel_regularizer: Any = None, **kwargs: Any):
+        super().__init__(**kwargs)
+        if cell not in CELLS:
+            raise ValueError(f"cell must be one of {sorted(CELLS)}. Received: cell={cell!r}")
+        self.units = units
+        self.cell = cell
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        self.forward_rnn, self.backward_rnn = (
+            CELLS[cell](
+                units,
+                return_sequences=True,
+                kernel_regularizer=self.kernel_regularizer,
+                recurrent_regularizer=self.kernel_regularizer,
+                dtype=self.dtype_policy,
+                name=name,
+            )
+            for name in ("forward", "backward")
+        )
+
+    def build(self, x_shape: Any, mask_shape: Any = None) -> None:
+        self.forward_rnn.build(x_shape)
+        self.backward_rnn.build(x_shape)
+
+    def call(self, x: Any, mask: Any) -> Any:
+        forward = self.forward_rnn(x)
+        backward = reverse_within_length(self.backward_rnn(reverse_within_length(x, mask)), mask)
+        return zero_padding(ops.concatenate([forward, backward], axis=-1), mask)
+
+    def compute_output_shape(self, x_shape: Any, mask_shape: Any = None) -> Any:
+        return (*x_shape[:-1], 2 * self.units)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "cell": self.cell,
+            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
+        }

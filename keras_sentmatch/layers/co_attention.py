@@ -1,0 +1,76 @@
+"""Co-attention: every token's weighted sum of the other sentence."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_sentmatch.ops import cosine_matrix, masked_softmax, pair_mask
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class CoAttention(keras.layers.Layer):
+    """Attends from each sentence to the other by cosine similarity, both ways from one similarity matrix.
+
+    `e_ij = cos(p_i, q_j)`, `a_p_i = sum_j softmax_j(e_ij) q_j`, `a_q_j = sum_i softmax_i(e_ij) p_i`. Cosines lie in
+    [-1, 1], so the weights are flat; `temperature=True` learns a factor on `e`, which starts at 1.
+
+    Args:
+        temperature: whether to learn a factor. Defaults to `False`, as the paper.
+
+    Call arguments:
+        x1: `[B, L1, D]`.
+        x2: `[B, L2, D]`.
+        mask_1: boolean `[B, L1]`, True = real token.
+        mask_2: boolean `[B, L2]`.
+        return_attention: whether to return the weights as well. Defaults to `False`.
+
+    Output shape:
+        `[B, L1, D]` and `[B, L2, D]`; with `return_attention` also the weights `[B, L1, L2]` (rows sum to 1) and
+        `[B, L2, L1]`.
+
+    Masking:
+        Padding gets no weight and padded rows are zeros; an empty sentence gives zeros to the other.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.layers import CoAttention
+        >>> p, q = np.ones((1, 2, 4), "float32"), np.ones((1, 3, 4), "float32")
+        >>> mask_p, mask_q = np.array([[True, True]]), np.array([[True, True, False]])
+        >>> _, _, weights, _ = CoAttention()(p, q, mask_p, mask_q, return_attention=True)
+        >>> [float(w) for w in weights[0, 0]]
+        [0.5, 0.5, 0.0]
+
+    References:
+        Kim et al., DRCN, eq 5; SPEC 5.1.
+    """
+
+    def __init__(self, temperature: bool = False, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.temperature = temperature
+
+    def build(self, x1_shape: Any, x2_shape: Any = None, mask_1_shape: Any = None, mask_2_shape: Any = None) -> None:
+        if self.temperature:
+            self.scale = self.add_weight(shape=(), initializer="ones", name="temperature")
+
+    def call(self, x1: Any, x2: Any, mask_1: Any, mask_2: Any, return_attention: bool = False) -> Any:
+        scores = cosine_matrix(x1, x2)
+        if self.temperature:
+            scores = scores * ops.cast(self.scale, scores.dtype)
+        mask = pair_mask(mask_1, mask_2)
+        weights_1 = ops.cast(masked_softmax(scores, mask, axis=2), x1.dtype)
+        weights_2 = ops.cast(ops.transpose(masked_softmax(scores, mask, axis=1), (0, 2, 1)), x1.dtype)
+        attended = ops.matmul(weights_1, x2), ops.matmul(weights_2, x1)
+        return (*attended, weights_1, weights_2) if return_attention else attended
+
+    def compute_output_spec(self, x1: Any, x2: Any, mask_1: Any, mask_2: Any, return_attention: bool = False) -> Any:
+        def spec(*shape: Any) -> keras.KerasTensor:
+            return keras.KerasTensor(shape, dtype=self.compute_dtype)
+
+        batch, length_1, length_2 = x1.shape[0], x1.shape[1], x2.shape[1]
+        attended = spec(*x1.shape), spec(*x2.shape)
+        weights = spec(batch, length_1, length_2), spec(batch, length_2, length_1)
+        return (*attended, *weights) if return_attention else attended
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "temperature": self.temperature}

@@ -1,0 +1,255 @@
+"""The densely connected, co-attentive stack of recurrent layers: the body of DRCN."""
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_sentmatch.layers.autoencoder_bottleneck import AutoencoderBottleneck
+from keras_sentmatch.layers.bidirectional_rnn import BidirectionalRNN
+from keras_sentmatch.layers.co_attention import CoAttention
+from keras_sentmatch.ops import split_pair, stack_pair, zero_padding
+
+CONNECTIONS = ("dense", "residual", "none")
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class DenseCoAttentiveRNN(keras.layers.Layer):
+    """Recurrent layers over two sentences that keep all they found: hidden states `h`, attended states `a`, and the input.
+
+    Layer l computes `h^l = BiRNN_l(x^l)`, `a^l` = co-attention over the two `h^l`, and `x^{l+1} = [h^l; a^l; x^l]`.
+    After some layers an autoencoder narrows x and the count starts anew from its code. All weights serve both sentences,
+    which run through each recurrent layer in one call. The connections can be changed one by one; the next input holds,
+    newest first, `h` and `a` of each layer and at last the input features.
+
+    Args:
+        units: width of one direction. Defaults to `100`.
+        depth: number of recurrent layers. Defaults to `5`.
+        cell: `"lstm"`, `"gru"` or `"rnn"`. Defaults to `"lstm"`.
+        attention: whether there is co-attention at all. Defaults to `True`.
+        recurrent_connection: what becomes of the earlier `h`: `"dense"` keeps each, `"residual"` adds them to the newest,
+            `"none"` drops them. Defaults to `"dense"`.
+        attentive_connection: the same for the earlier `a`. Defaults to `"dense"`.
+        embedding_connection: `"dense"` passes the input (or the latest code) on to every layer, `"none"` to the next layer
+            alone. (It can't be added to states of another width.) Defaults to `"dense"`.
+        autoencoder_after: the layers, counted from 1, after which x is narrowed. Defaults to `(3, 5)`.
+        autoencoder_units: width of the code. Defaults to `200`.
+        autoencoder_activation: of the code. Defaults to `"tanh"`.
+        autoencoder_dropout: rate on the code. Defaults to `0.2`.
+        autoencoder_stop_gradient: see `AutoencoderBottleneck`. Defaults to `False`.
+        reconstruction_weight: weight of the reconstruction loss `1/2 (MSE_1 + MSE_2)`. Defaults to `1.0`.
+        temperature: whether the attention learns a temperature. Defaults to `False`.
+        kernel_regularizer: for every kernel. Defaults to `None`.
+
+    Call arguments:
+        x1: `[B, L1, D]`.
+        x2: `[B, L2, D]`.
+        mask_1: boolean `[B, L1]`, True = real token, right-padded.
+        mask_2: boolean `[B, L2]`.
+        return_attention: whether to return the attention of each layer too. Defaults to `False`.
+
+    Output shape:
+        `[B, L1, width]` and `[B, L2, width]`, where `width` follows from the connections (200 by default); with
+        `return_attention` also `[B, depth, L1, L2]` and `[B, depth, L2, L1]`.
+
+    Masking:
+        Padding changes nothing at the real tokens; padded positions of the output are zero.
+
+    Raises:
+        ValueError: for an unknown connection, a layer number outside 1..depth, or attention asked of a stack without it.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.layers import DenseCoAttentiveRNN
+        >>> x, mask = np.ones((2, 3, 6), "float32"), np.ones((2, 3), bool)
+        >>> y1, y2 = DenseCoAttentiveRNN(units=4, depth=2, autoencoder_after=())(x, x, mask, mask)
+        >>> tuple(y1.shape)
+        (2, 3, 38)
+
+    References:
+        Kim et al., "Semantic Sentence Matching with Densely-connected Recurrent and Co-attentive Information", eq 2-6 and
+        Table 6; SPEC 5.1, 5.4.
+    """
+
+    def __init__(
+        self,
+        units: int = 100,
+        depth: int = 5,
+        cell: str = "lstm",
+        attention: bool = True,
+        recurrent_connection: str = "dense",
+        attentive_connection: str = "dense",
+        embedding_connection: str = "dense",
+        autoencoder_after: Sequence[int] = (3, 5),
+        autoencoder_units: int = 200,
+        autoencoder_activation: Any = "tanh",
+        autoencoder_dropout: float = 0.2,
+        autoencoder_stop_gradient: bool = False,
+        reconstruction_weight: float = 1.0,
+        temperature: bool = False,
+        kernel_regularizer: Any = None,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        for name, value, allowed in (
+            ("recurrent_connection", recurrent_connection, CONNECTIONS),
+            ("attentive_connection", attentive_connection, CONNECTIONS),
+            ("embedding_connection", embedding_connection, ("dense", "none")),
+        ):
+            if value not in allowed:
+                raise ValueError(f"{name} must be one of {allowed}. Received: {name}={value!r}")
+        if depth < 1 or any(not 1 <= layer <= depth for layer in autoencoder_after):
+            raise ValueError(
+                f"autoencoder_after counts recurrent layers from 1 to depth={depth}. Received: {autoencoder_after!r}"
+            )
+        self.units = units
+        self.depth = depth
+        self.cell = cell
+        self.attention = attention
+        self.recurrent_connection = recurrent_connection
+        self.attentive_connection = attentive_connection
+        self.embedding_connection = embedding_connection
+        self.autoencoder_after = tuple(sorted(autoencoder_after))
+        self.autoencoder_units = autoencoder_units
+        self.autoencoder_activation = keras.activations.get(autoencoder_activation)
+        self.autoencoder_dropout = autoencoder_dropout
+        self.autoencoder_stop_gradient = autoencoder_stop_gradient
+        self.reconstruction_weight = reconstruction_weight
+        self.temperature = temperature
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        shared = {"kernel_regularizer": self.kernel_regularizer, "dtype": self.dtype_policy}
+        self.recurrent = [BidirectionalRNN(units, cell, name=f"recurrent_{i + 1}", **shared) for i in range(depth)]
+        self.co_attention = [
+            CoAttention(temperature, dtype=self.dtype_policy, name=f"co_attention_{i + 1}")
+            for i in range(depth if attention else 0)
+        ]
+        self.autoencoders = [
+            AutoencoderBottleneck(
+                autoencoder_units,
+                self.autoencoder_activation,
+                autoencoder_dropout,
+                reconstruction_weight,
+                groups=2,
+                stop_gradient=autoencoder_stop_gradient,
+                name=f"autoencoder_{layer}",
+                **shared,
+            )
+            for layer in self.autoencoder_after
+        ]
+
+    def input_width(self, layer: int, width: int) -> int:
+        """Width of x^layer when x^1 is `width` wide; `layer = depth + 1` is the width of the output."""
+        if layer == 1:
+            return width
+        return self.autoencoder_units if layer - 1 in self.autoencoder_after else self._joined_width(layer - 1, width)
+
+    def _joined_width(self, layer: int, width: int) -> int:
+        """Width of `[h^layer; a^layer; ...]`, before an autoencoder narrows it."""
+        start = max((after for after in self.autoencoder_after if after < layer), default=0)
+        kept = layer - start
+        parts = kept if self.recurrent_connection == "dense" else 1
+        if self.attention:
+            parts += kept if self.attentive_connection == "dense" else 1
+        source = self.autoencoder_units if start else width
+        return 2 * self.units * parts + (source if self.embedding_connection == "dense" else 0)
+
+    def build(self, x1_shape: Any, x2_shape: Any = None, mask_1_shape: Any = None, mask_2_shape: Any = None) -> None:
+        width = x1_shape[-1]
+        for layer, recurrent in enumerate(self.recurrent, start=1):
+            recurrent.build((None, None, self.input_width(layer, width)))
+        for attention in self.co_attention:
+            attention.build((None, None, 2 * self.units))
+        for layer, autoencoder in zip(self.autoencoder_after, self.autoencoders):
+            autoencoder.build((None, None, self._joined_width(layer, width)))
+
+    def call(
+        self,
+        x1: Any,
+        x2: Any,
+        mask_1: Any,
+        mask_2: Any,
+        return_attention: bool = False,
+        training: bool | None = None,
+    ) -> Any:
+        length_1, length_2 = ops.shape(x1)[1], ops.shape(x2)[1]
+        x, mask = stack_pair(x1, x2), stack_pair(mask_1, mask_2)
+        source = x  # the input features, or the latest code
+        hidden: list[Any] = []
+        attended: list[Any] = []
+        weights: list[Any] = []
+        for layer, recurrent in enumerate(self.recurrent, start=1):
+            h = recurrent(x, mask)
+            hidden = _connect(h, hidden, self.recurrent_connection)
+            if self.attention:
+                a1, a2, *w = self.co_attention[layer - 1](
+                    *split_pair(h, length_1, length_2), mask_1, mask_2, return_attention=return_attention
+                )
+                attended = _connect(stack_pair(a1, a2), attended, self.attentive_connection)
+                weights.append(w)
+            features = [f for pair in zip_longest(hidden, attended) for f in pair if f is not None]
+            if self.embedding_connection == "dense":
+                features.append(source)
+            x = ops.concatenate(features, axis=-1) if len(features) > 1 else features[0]
+            if layer in self.autoencoder_after:
+                autoencoder = self.autoencoders[self.autoencoder_after.index(layer)]
+                x = source = autoencoder(x, mask, training=training)
+                hidden, attended = [], []
+        outputs = split_pair(zero_padding(x, mask), length_1, length_2)
+        if not return_attention:
+            return outputs
+        return (*outputs, *(ops.stack(side, axis=1) for side in zip(*weights)))
+
+    def compute_output_spec(
+        self,
+        x1: Any,
+        x2: Any,
+        mask_1: Any,
+        mask_2: Any,
+        return_attention: bool = False,
+        training: bool | None = None,
+    ) -> Any:
+        if return_attention and not self.attention:
+            raise ValueError("There is no attention to return: the layer was made with attention=False.")
+
+        def spec(*shape: Any) -> keras.KerasTensor:
+            return keras.KerasTensor(shape, dtype=self.compute_dtype)
+
+        batch, length_1, length_2 = x1.shape[0], x1.shape[1], x2.shape[1]
+        width = self.input_width(self.depth + 1, x1.shape[-1])
+        outputs = spec(batch, length_1, width), spec(batch, length_2, width)
+        if not return_attention:
+            return outputs
+        return (
+            *outputs,
+            spec(batch, self.depth, length_1, length_2),
+            spec(batch, self.depth, length_2, length_1),
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "depth": self.depth,
+            "cell": self.cell,
+            "attention": self.attention,
+            "recurrent_connection": self.recurrent_connection,
+            "attentive_connection": self.attentive_connection,
+            "embedding_connection": self.embedding_connection,
+            "autoencoder_after": self.autoencoder_after,
+            "autoencoder_units": self.autoencoder_units,
+            "autoencoder_activation": keras.activations.serialize(self.autoencoder_activation),
+            "autoencoder_dropout": self.autoencoder_dropout,
+            "autoencoder_stop_gradient": self.autoencoder_stop_gradient,
+            "reconstruction_weight": self.reconstruction_weight,
+            "temperature": self.temperature,
+            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
+        }
+
+
+def _connect(new: Any, earlier: list[Any], connection: str) -> list[Any]:
+    """What is kept of one kind of feature once `new` has come, newest first."""
+    if connection == "dense":
+        return [new, *earlier]
+    return [new + earlier[0]] if connection == "residual" and earlier else [new]

@@ -1,0 +1,72 @@
+"""Highway network."""
+
+from typing import Any
+
+import keras
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class Highway(keras.layers.Layer):
+    """Highway layers, `y = g * f(x W_t + b_t) + (1 - g) * x` with the gate `g = sigmoid(x W_g + b_g)`.
+
+    Args:
+        num_layers: how many are stacked. Defaults to `2`.
+        activation: `f`. Defaults to `"relu"`.
+        kernel_regularizer: applied to every kernel. Defaults to `None`.
+
+    Call arguments:
+        x: `[..., D]`.
+
+    Output shape:
+        Same as `x`.
+
+    Masking:
+        Works on each position alone; a padded position stays what its own input makes it.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.layers import Highway
+        >>> tuple(Highway()(np.zeros((2, 3, 8), "float32")).shape)
+        (2, 3, 8)
+
+    References:
+        Srivastava et al. 2015; SPEC 2 (used by DRr-Net, DIIN, CAFE).
+    """
+
+    def __init__(self, num_layers: int = 2, activation: Any = "relu", kernel_regularizer: Any = None, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.num_layers = num_layers
+        self.activation = keras.activations.get(activation)
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+
+    def build(self, x_shape: Any) -> None:
+        def dense(activation: Any, name: str) -> keras.layers.Dense:
+            layer = keras.layers.Dense(
+                x_shape[-1],
+                activation,
+                kernel_regularizer=self.kernel_regularizer,
+                dtype=self.dtype_policy,
+                name=name,
+            )
+            layer.build(x_shape)
+            return layer
+
+        self.gates = [dense("sigmoid", f"gate_{i}") for i in range(self.num_layers)]
+        self.transforms = [dense(self.activation, f"transform_{i}") for i in range(self.num_layers)]
+
+    def call(self, x: Any) -> Any:
+        for gate, transform in zip(self.gates, self.transforms):
+            g = gate(x)
+            x = g * transform(x) + (1 - g) * x
+        return x
+
+    def compute_output_shape(self, x_shape: Any) -> Any:
+        return x_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "num_layers": self.num_layers,
+            "activation": keras.activations.serialize(self.activation),
+            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
+        }

@@ -1,0 +1,66 @@
+"""One vector for a pair from the two sentences' vectors."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+PARTS = {
+    "first": lambda p, q: p,
+    "second": lambda p, q: q,
+    "sum": lambda p, q: p + q,
+    "difference": lambda p, q: p - q,
+    "absolute_difference": lambda p, q: ops.abs(p - q),
+    "product": lambda p, q: p * q,
+}
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class MatchingVector(keras.layers.Layer):
+    """Joins two sentence vectors: by default `[p; q; p + q; p - q; |p - q|]`, element by element.
+
+    Args:
+        parts: what to join, in order, of `"first"`, `"second"`, `"sum"`, `"difference"`, `"absolute_difference"` and
+            `"product"`. Defaults to the five of DRCN's eq 7.
+
+    Call arguments:
+        p: `[B, D]`.
+        q: `[B, D]`.
+
+    Output shape:
+        `[B, D * len(parts)]`.
+
+    Masking:
+        None: sentence vectors have no padding.
+
+    Example:
+        >>> from keras_sentmatch.layers import MatchingVector
+        >>> [float(v) for v in MatchingVector()([[1.0]], [[3.0]])[0]]
+        [1.0, 3.0, 4.0, -2.0, 2.0]
+
+    References:
+        Kim et al., DRCN, eq 7; SPEC 5.1 step 4.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[str] = ("first", "second", "sum", "difference", "absolute_difference"),
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        if not parts or any(part not in PARTS for part in parts):
+            raise ValueError(f"parts must be some of {sorted(PARTS)}. Received: parts={parts!r}")
+        self.parts = tuple(parts)
+
+    def build(self, p_shape: Any, q_shape: Any = None) -> None:
+        pass
+
+    def call(self, p: Any, q: Any) -> Any:
+        return ops.concatenate([PARTS[part](p, q) for part in self.parts], axis=-1)
+
+    def compute_output_shape(self, p_shape: Any, q_shape: Any = None) -> Any:
+        return (*p_shape[:-1], p_shape[-1] * len(self.parts))
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "parts": self.parts}

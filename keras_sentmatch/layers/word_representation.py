@@ -1,0 +1,215 @@
+"""What a word-level model knows of each word: embeddings, characters, and its relation to the other sentence."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_sentmatch.layers.char_cnn import CharCNN
+from keras_sentmatch.ops import zero_padding
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class WordRepresentation(keras.layers.Layer):
+    """Word features side by side: `[E_tr(w); E_fix(w); charCNN(w); exact match; POS; antonym]`.
+
+    Word id 0 is padding and id 1 the unknown word. `set_word_vectors` puts one matrix into both embeddings.
+
+    Args:
+        vocabulary_size: number of word ids.
+        embedding_dim: width of a word vector. Defaults to `300`.
+        trainable_embedding: whether there is an embedding that learns. Defaults to `True`.
+        fixed_embedding: whether there is one that doesn't. Defaults to `True`.
+        char_vocabulary_size: number of character ids; 0 leaves the characters out. Defaults to `0`.
+        char_dim: width of a character embedding. Defaults to `16`.
+        char_filters: width of the character feature. Defaults to `32`.
+        char_kernel_size: characters in a window. Defaults to `5`.
+        exact_match: whether to flag words that stand in the other sentence too. Defaults to `True`.
+        pos_tags: number of part-of-speech ids, one-hot; 0 leaves them out. Defaults to `0`.
+        antonym: whether to take the antonym flag. Defaults to `False`.
+        dropout: rate on word and character embeddings; the flags are never dropped. Defaults to `0.5`.
+        kernel_regularizer: for the character convolution. Defaults to `None`.
+
+    Call arguments:
+        word_ids: int `[B, L]`.
+        other_word_ids: int `[B, L']` of the other sentence; needed with `exact_match`.
+        char_ids: int `[B, L, W]`; needed with `char_vocabulary_size`.
+        pos: int `[B, L]`; needed with `pos_tags`.
+        antonym: int `[B, L]`, 0 or 1; needed with `antonym`.
+
+    Output shape:
+        `[B, L, width]`, see `width`.
+
+    Masking:
+        The mask is `word_ids != 0`. Padded positions are zero, so row 0 of the embeddings gets no gradient.
+
+    Raises:
+        ValueError: if every feature is off.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.layers import WordRepresentation
+        >>> layer = WordRepresentation(10, embedding_dim=4, fixed_embedding=False, dropout=0.0)
+        >>> y = layer(np.array([[2, 3, 1, 0]]), np.array([[1, 3]]))
+        >>> tuple(y.shape), [float(f) for f in y[0, :, -1]]
+        ((1, 4, 5), [0.0, 1.0, 0.0, 0.0])
+
+    References:
+        Kim et al., DRCN, eq 1; SPEC 2.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        embedding_dim: int = 300,
+        trainable_embedding: bool = True,
+        fixed_embedding: bool = True,
+        char_vocabulary_size: int = 0,
+        char_dim: int = 16,
+        char_filters: int = 32,
+        char_kernel_size: int = 5,
+        exact_match: bool = True,
+        pos_tags: int = 0,
+        antonym: bool = False,
+        dropout: float = 0.5,
+        kernel_regularizer: Any = None,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        self.vocabulary_size = vocabulary_size
+        self.embedding_dim = embedding_dim
+        self.trainable_embedding = trainable_embedding
+        self.fixed_embedding = fixed_embedding
+        self.char_vocabulary_size = char_vocabulary_size
+        self.char_dim = char_dim
+        self.char_filters = char_filters
+        self.char_kernel_size = char_kernel_size
+        self.exact_match = exact_match
+        self.pos_tags = pos_tags
+        self.antonym = antonym
+        self.dropout = dropout
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        self.width = (
+            embedding_dim * (bool(trainable_embedding) + bool(fixed_embedding))
+            + (char_filters if char_vocabulary_size else 0)
+            + pos_tags
+            + bool(exact_match)
+            + bool(antonym)
+        )
+        if not self.width:
+            raise ValueError("WordRepresentation needs at least one feature: every one is switched off.")
+        # The trainable embedding first: an order the weights of saved models rely on.
+        self.word_embeddings = [
+            keras.layers.Embedding(
+                vocabulary_size,
+                embedding_dim,
+                embeddings_initializer=keras.initializers.RandomUniform(-0.05, 0.05),
+                trainable=trainable,
+                dtype=self.dtype_policy,
+                name=name,
+            )
+            for trainable, wanted, name in (
+                (True, trainable_embedding, "trainable_embedding"),
+                (False, fixed_embedding, "fixed_embedding"),
+            )
+            if wanted
+        ]
+        self.char_cnn = (
+            CharCNN(
+                char_vocabulary_size,
+                char_dim,
+                char_filters,
+                char_kernel_size,
+                dropout,
+                self.kernel_regularizer,
+                dtype=self.dtype_policy,
+                name="char_cnn",
+            )
+            if char_vocabulary_size
+            else None
+        )
+        self.embedding_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+
+    def build(
+        self,
+        word_ids_shape: Any,
+        other_word_ids_shape: Any = None,
+        char_ids_shape: Any = None,
+        pos_shape: Any = None,
+        antonym_shape: Any = None,
+    ) -> None:
+        for embedding in self.word_embeddings:
+            embedding.build()
+        if self.char_cnn:
+            self.char_cnn.build(char_ids_shape)
+
+    def set_word_vectors(self, matrix: Any) -> None:
+        """Put `matrix`, `[vocabulary_size, embedding_dim]`, into every word embedding."""
+        shape = (self.vocabulary_size, self.embedding_dim)
+        if tuple(matrix.shape) != shape:
+            raise ValueError(
+                f"Word vectors must have shape {shape}, one row per word id. Received: {tuple(matrix.shape)}"
+            )
+        for embedding in self.word_embeddings:
+            embedding.embeddings.assign(matrix)
+
+    def call(
+        self,
+        word_ids: Any,
+        other_word_ids: Any = None,
+        char_ids: Any = None,
+        pos: Any = None,
+        antonym: Any = None,
+        training: bool | None = None,
+    ) -> Any:
+        def needed(value: Any, name: str, switch: str) -> Any:
+            if value is None:
+                raise ValueError(f"WordRepresentation was made with {switch} and so must be called with {name}.")
+            return value
+
+        dtype = self.compute_dtype
+        features = [
+            self.embedding_dropout(embedding(word_ids), training=training) for embedding in self.word_embeddings
+        ]
+        if self.char_cnn:
+            char_ids = needed(char_ids, "char_ids", "char_vocabulary_size")
+            features.append(self.char_cnn(char_ids, training=training))
+        if self.exact_match:
+            other = needed(other_word_ids, "other_word_ids", "exact_match=True")
+            same = ops.equal(ops.expand_dims(word_ids, 2), ops.expand_dims(other, 1))
+            known = ops.greater(ops.expand_dims(word_ids, 2), 1)
+            features.append(ops.cast(ops.any(ops.logical_and(same, known), axis=2, keepdims=True), dtype))
+        if self.pos_tags:
+            features.append(ops.one_hot(needed(pos, "pos", "pos_tags"), self.pos_tags, dtype=dtype))
+        if self.antonym:
+            flag = needed(antonym, "antonym", "antonym=True")
+            features.append(ops.expand_dims(ops.cast(flag, dtype), -1))
+        return zero_padding(ops.concatenate(features, axis=-1), ops.not_equal(word_ids, 0))
+
+    def compute_output_shape(
+        self,
+        word_ids_shape: Any,
+        other_word_ids_shape: Any = None,
+        char_ids_shape: Any = None,
+        pos_shape: Any = None,
+        antonym_shape: Any = None,
+    ) -> Any:
+        return (*word_ids_shape, self.width)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "vocabulary_size": self.vocabulary_size,
+            "embedding_dim": self.embedding_dim,
+            "trainable_embedding": self.trainable_embedding,
+            "fixed_embedding": self.fixed_embedding,
+            "char_vocabulary_size": self.char_vocabulary_size,
+            "char_dim": self.char_dim,
+            "char_filters": self.char_filters,
+            "char_kernel_size": self.char_kernel_size,
+            "exact_match": self.exact_match,
+            "pos_tags": self.pos_tags,
+            "antonym": self.antonym,
+            "dropout": self.dropout,
+            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
+        }

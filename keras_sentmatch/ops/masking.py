@@ -1,0 +1,102 @@
+"""Masked softmax, mean and max: the one place where padding is dealt with.
+
+A mask is boolean, True = real token, and broadcasts against the values. An empty row (no True at all) gives zeros, never
+NaN. Sums and exponentials are taken in float32 (or wider) whatever the dtype of the values. Source: SPEC 1.2.
+"""
+
+from typing import Any
+
+from keras import ops
+
+
+def at_least_float32(x: Any) -> Any:
+    """Cast float16 and bfloat16 to float32; leave float32 and float64 as they are."""
+    x = ops.convert_to_tensor(x)
+    return x if str(x.dtype).endswith(("float32", "float64")) else ops.cast(x, "float32")
+
+
+def _lowest(dtype: str) -> float:
+    """A finite number at the bottom of the dtype's range."""
+    return -65504.0 if dtype == "float16" else -3.38e38
+
+
+def masked_softmax(scores: Any, mask: Any, axis: int = -1) -> Any:
+    """Softmax over the positions of `axis` whose mask is True.
+
+    Args:
+        scores: float tensor.
+        mask: boolean tensor that broadcasts to `scores`, True = real.
+        axis: axis over which the weights sum to one.
+
+    Returns:
+        Weights of the shape and dtype of `scores`: exactly 0 where masked; all 0 in an empty row.
+
+    Example:
+        >>> from keras_sentmatch.ops import masked_softmax
+        >>> weights = masked_softmax([[1.0, 1.0, 9.0], [1.0, 2.0, 3.0]], [[True, True, False], [False] * 3])
+        >>> [[float(w) for w in row] for row in weights]
+        [[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]
+    """
+    scores = ops.convert_to_tensor(scores)
+    wide = at_least_float32(scores)
+    mask = ops.cast(mask, "bool")
+    wide = ops.where(mask, wide, ops.cast(-1e9, wide.dtype))
+    wide = wide - ops.stop_gradient(ops.max(wide, axis=axis, keepdims=True))
+    weights = ops.exp(wide) * ops.cast(mask, wide.dtype)
+    total = ops.sum(weights, axis=axis, keepdims=True)
+    return ops.cast(weights / ops.maximum(total, 1e-13), scores.dtype)
+
+
+def masked_mean(x: Any, mask: Any, axis: int = 1) -> Any:
+    """Mean of `x` over the real positions of `axis`.
+
+    Args:
+        x: float tensor, e.g. `[B, L, D]`.
+        mask: boolean tensor that has the axes of `x` up to and including `axis`, e.g. `[B, L]`.
+        axis: a non-negative axis to average over.
+
+    Returns:
+        The mean, in the dtype of `x`; zeros for an empty row.
+    """
+    x = ops.convert_to_tensor(x)
+    wide = at_least_float32(x)
+    weights = ops.cast(_expand(mask, wide, axis), wide.dtype)
+    total = ops.sum(wide * weights, axis=axis)
+    return ops.cast(total / ops.maximum(ops.sum(weights, axis=axis), 1.0), x.dtype)
+
+
+def masked_max(x: Any, mask: Any, axis: int = 1) -> Any:
+    """Maximum of `x` over the real positions of `axis`; zeros for an empty row. Arguments as `masked_mean`."""
+    x = ops.convert_to_tensor(x)
+    mask = _expand(mask, x, axis)
+    return ops.where(ops.any(mask, axis=axis), ops.max(_lower_padding(x, mask), axis=axis), ops.cast(0, x.dtype))
+
+
+def masked_argmax(x: Any, mask: Any, axis: int = 1) -> Any:
+    """Position (int32) of the maximum over the real positions of `axis`; 0 for an empty row."""
+    x = ops.convert_to_tensor(x)
+    return ops.cast(ops.argmax(_lower_padding(x, _expand(mask, x, axis)), axis=axis), "int32")
+
+
+def pair_mask(mask_1: Any, mask_2: Any) -> Any:
+    """`[B, L1]` and `[B, L2]` to `[B, L1, L2]`: True where both tokens are real."""
+    return ops.logical_and(ops.expand_dims(mask_1, 2), ops.expand_dims(mask_2, 1))
+
+
+def zero_padding(x: Any, mask: Any) -> Any:
+    """`[B, L, D]` with the padded positions set to zero."""
+    return ops.where(ops.expand_dims(mask, -1), x, ops.cast(0, x.dtype))
+
+
+def _expand(mask: Any, x: Any, axis: int) -> Any:
+    """Give `mask` (the first axes of `x`) the missing last axes."""
+    if axis < 0:
+        raise ValueError(f"axis must be counted from the front (>= 0). Received: axis={axis}")
+    mask = ops.cast(mask, "bool")
+    for _ in range(len(x.shape) - len(mask.shape)):
+        mask = ops.expand_dims(mask, -1)
+    return mask
+
+
+def _lower_padding(x: Any, mask: Any) -> Any:
+    return ops.where(mask, x, ops.cast(_lowest(str(x.dtype).split(".")[-1]), x.dtype))

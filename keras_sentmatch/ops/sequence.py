@@ -1,0 +1,62 @@
+"""Right-padded sequences: lengths, reversal within the length, and two sentences stacked into one batch."""
+
+from typing import Any
+
+from keras import ops
+
+
+def reverse_within_length(x: Any, mask: Any) -> Any:
+    """Reverse the real tokens of every row and leave the padding at the end. Applied twice it gives `x` back.
+
+    Args:
+        x: `[B, L, D]`.
+        mask: boolean `[B, L]`, True = real token, right-padded.
+
+    Returns:
+        `[B, L, D]`.
+
+    Example:
+        >>> from keras_sentmatch.ops import reverse_within_length
+        >>> y = reverse_within_length([[[1.0], [2.0], [3.0], [0.0]]], [[True, True, True, False]])
+        >>> [float(v[0]) for v in y[0]]
+        [3.0, 2.0, 1.0, 0.0]
+    """
+    x = ops.convert_to_tensor(x)
+    batch, length = ops.shape(x)[0], ops.shape(x)[1]
+    position = ops.expand_dims(ops.arange(length, dtype="int32"), 0)
+    count = ops.sum(ops.cast(mask, "int32"), axis=1, keepdims=True)
+    source = ops.where(position < count, count - 1 - position, position)
+    # One gather of whole rows from the flattened batch: far cheaper than take_along_axis over D.
+    rows = ops.reshape(source + ops.expand_dims(ops.arange(batch, dtype="int32"), 1) * length, (-1,))
+    flat = ops.reshape(x, (-1, x.shape[-1]))
+    return ops.reshape(ops.take(flat, rows, axis=0), ops.shape(x))
+
+
+def stack_pair(x1: Any, x2: Any) -> Any:
+    """Stack two batches of sequences along the batch axis, padding the shorter one, so that shared weights run once.
+
+    Args:
+        x1, x2: `[B, L1, ...]` and `[B, L2, ...]`.
+
+    Returns:
+        `[2B, max(L1, L2), ...]`, padded with zeros (False for a mask). `split_pair` undoes it.
+    """
+    length_1, length_2 = ops.shape(x1)[1], ops.shape(x2)[1]
+    if isinstance(length_1, int) and length_1 == length_2:
+        return ops.concatenate([x1, x2], axis=0)
+    longest = max(length_1, length_2) if isinstance(length_1, int) and isinstance(length_2, int) else None
+    longest = ops.maximum(length_1, length_2) if longest is None else longest
+
+    def pad(x: Any, length: Any) -> Any:
+        dtype = x.dtype
+        if "bool" in str(dtype):
+            x = ops.cast(x, "int8")
+        return ops.cast(ops.pad(x, [[0, 0], [0, longest - length]] + [[0, 0]] * (len(x.shape) - 2)), dtype)
+
+    return ops.concatenate([pad(x1, length_1), pad(x2, length_2)], axis=0)
+
+
+def split_pair(x: Any, length_1: Any, length_2: Any) -> tuple[Any, Any]:
+    """Undo `stack_pair`: `[2B, L, ...]` to `[B, length_1, ...]` and `[B, length_2, ...]`."""
+    half = ops.shape(x)[0] // 2
+    return x[:half, :length_1], x[half:, :length_2]
