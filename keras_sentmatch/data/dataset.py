@@ -1,0 +1,326 @@
+"""Sentence pairs in memory: columns of strings, labels with their names, a reader's counts."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from keras_sentmatch.errors import InputError
+
+Task = Literal["classification", "ranking", "regression"]
+
+
+@dataclass
+class ReadReport:
+    """What a reader found: rows seen, rows kept, and the skipped ones counted by reason.
+
+    Attributes:
+        source: The file (or files) read.
+        rows: Data rows seen, headers left out.
+        kept: Rows that became pairs.
+        skipped: Reason -> number of rows left out for it.
+
+    Example:
+
+    ```python
+    from keras_sentmatch.data import ReadReport
+
+    print(ReadReport("train.tsv", rows=10, kept=8, skipped={"no gold label": 2}))
+    # train.tsv: 8 of 10 rows (skipped: 2 no gold label)
+    ```
+    """
+
+    source: str = ""
+    rows: int = 0
+    kept: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+
+    def skip(self, reason: str) -> None:
+        """Counts one more row left out for `reason`."""
+        self.skipped[reason] = self.skipped.get(reason, 0) + 1
+
+    def __str__(self) -> str:
+        text = f"{self.source}: {self.kept} of {self.rows} rows"
+        if self.skipped:
+            text += f" (skipped: {', '.join(f'{n} {why}' for why, n in self.skipped.items())})"
+        return text
+
+
+class PairDataset:
+    """Sentence pairs as immutable columns; label names travel with the labels.
+
+    Args:
+        sentence1: First sentences. An empty string is an input like any other.
+        sentence2: Second sentences, as many.
+        labels: Class indices, class names (looked up in `label_names`, or in their own sorted order
+            where that is not given), floats (regression), or `None` for unlabelled pairs.
+        label_names: Names in index order. Defaults to `"0"`, `"1"`, … for integer labels.
+        task: `"classification"`, `"ranking"` or `"regression"`. By default regression if the labels
+            are floats, ranking if there are groups, else classification.
+        groups: For each pair, the id of what it belongs to (for ranking: the question).
+        ids: For each pair, its id in the file.
+        name: Name of the data, such as `"sick"`.
+        split: `"train"`, `"validation"`, `"test"` or empty.
+        report: What the reader counted.
+        columns: Further columns, one value a row.
+
+    Raises:
+        InputError: Columns of different lengths, or a label that has no name.
+
+    Example:
+
+    ```python
+    from keras_sentmatch.data import PairDataset
+
+    data = PairDataset(["A dog runs."], ["An animal moves."], ["yes"], label_names=["no", "yes"])
+    data.labels, data.label_counts()
+    # (array([1], dtype=int32), {"no": 0, "yes": 1})
+    ```
+    """
+
+    def __init__(
+        self,
+        sentence1: Sequence[str],
+        sentence2: Sequence[str],
+        labels: Any = None,
+        *,
+        label_names: Sequence[str] | None = None,
+        task: Task | None = None,
+        groups: Sequence[str] | None = None,
+        ids: Sequence[str] | None = None,
+        name: str = "",
+        split: str = "",
+        report: ReadReport | None = None,
+        columns: Mapping[str, Sequence[Any]] | None = None,
+    ):
+        if isinstance(sentence1, str) or isinstance(sentence2, str):
+            raise InputError(
+                "sentence1 and sentence2 are lists of sentences, but a single string came: write "
+                "sentence1=['…'], sentence2=['…']."
+            )
+        if task is not None and task not in get_args(Task):
+            raise InputError(f"task={task!r} is not one of {', '.join(get_args(Task))}.")
+        self.sentence1 = tuple(sentence1)
+        self.sentence2 = tuple(sentence2)
+        for side in ("sentence1", "sentence2"):
+            for row, sentence in enumerate(getattr(self, side)):
+                if not isinstance(sentence, str):
+                    raise InputError(f"{side}[{row}] is {sentence!r}; sentences are strings.")
+        self.groups = None if groups is None else tuple(str(group) for group in groups)
+        self.ids = None if ids is None else tuple(str(i) for i in ids)
+        self.columns = {key: tuple(value) for key, value in (columns or {}).items()}
+        self.labels, self.label_names, self.task = _labels(
+            labels, label_names, task, groups is not None
+        )
+        self.name, self.split = name, split
+        self.report = report
+        lengths = {"sentence1": len(self.sentence1), "sentence2": len(self.sentence2)}
+        for key in ("labels", "groups", "ids"):
+            if getattr(self, key) is not None:
+                lengths[key] = len(getattr(self, key))
+        lengths |= {key: len(value) for key, value in self.columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise InputError(
+                f"The columns of a PairDataset must be equally long, but came with {lengths}."
+            )
+
+    def __len__(self) -> int:
+        return len(self.sentence1)
+
+    def __repr__(self) -> str:
+        what = " ".join(part for part in (self.name, self.split) if part)
+        names = f", labels {'/'.join(self.label_names)}" if self.label_names else ""
+        return f"<PairDataset {what}: {len(self)} pairs, {self.task}{names}>"
+
+    @property
+    def num_classes(self) -> int:
+        """Number of label names; 0 for regression and for unlabelled pairs without names."""
+        return len(self.label_names or ())
+
+    def select(self, indices: Any, *, split: str | None = None) -> "PairDataset":
+        """The rows at `indices`, in that order, as a new dataset.
+
+        Args:
+            indices: Row numbers (or a boolean mask).
+            split: Name of the new part; the old one by default.
+
+        Example:
+
+        ```python
+        from keras_sentmatch.data import PairDataset
+
+        PairDataset(["a", "b"], ["c", "d"]).select([1]).sentence2  # ("d",)
+        ```
+        """
+        rows = np.arange(len(self))[np.asarray(indices, dtype=None if len(indices) else int)]
+
+        def take(column: tuple) -> tuple:
+            return tuple(column[i] for i in rows)
+
+        return PairDataset(
+            take(self.sentence1),
+            take(self.sentence2),
+            None if self.labels is None else self.labels[rows],
+            label_names=self.label_names,
+            task=self.task,
+            groups=None if self.groups is None else take(self.groups),
+            ids=None if self.ids is None else take(self.ids),
+            name=self.name,
+            split=self.split if split is None else split,
+            report=self.report,
+            columns={key: take(value) for key, value in self.columns.items()},
+        )
+
+    def limit(self, n: int, seed: int = 0) -> "PairDataset":
+        """About `n` rows drawn with `seed`, in their old order.
+
+        Classes keep their shares, groups stay whole.
+
+        With groups, the drawn groups hold at most `n` rows together (but at least one group is
+        drawn).
+
+        Example:
+
+        ```python
+        from keras_sentmatch.data import PairDataset
+
+        data = PairDataset(["a"] * 8, ["b"] * 8, [0, 1] * 4)
+        data.limit(4).label_counts()  # {"0": 2, "1": 2}
+        ```
+        """
+        if n < 1:
+            raise InputError(f"limit={n}: at least one row is needed.")
+        if n >= len(self):
+            return self
+        rng = np.random.default_rng(seed)
+        if self.groups is not None:
+            codes = np.unique(self.groups, return_inverse=True)[1]
+            sizes = np.bincount(codes)
+            order = rng.permutation(len(sizes))
+            keep = order[: max(1, int(np.searchsorted(np.cumsum(sizes[order]), n, side="right")))]
+            return self.select(np.flatnonzero(np.isin(codes, keep)))
+        strata = np.zeros(len(self), int)
+        if self.labels is not None and self.task != "regression":
+            strata = self.labels
+        # Ranked at random within their class: taking the smallest relative ranks keeps the shares.
+        order = rng.permutation(len(self))
+        rank = np.empty(len(self))
+        for value in np.unique(strata):
+            rows = order[strata[order] == value]
+            rank[rows] = (np.arange(len(rows)) + 0.5) / len(rows)
+        return self.select(np.sort(order[np.argsort(rank[order], kind="stable")[:n]]))
+
+    def label_counts(self) -> dict[str, int]:
+        """Rows of each label name, in index order; empty for regression and unlabelled pairs."""
+        if self.labels is None or self.label_names is None:
+            return {}
+        counts = np.bincount(self.labels, minlength=len(self.label_names))
+        return {name: int(count) for name, count in zip(self.label_names, counts)}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the report as lists that JSON can hold; `from_dict` is the way back."""
+        return {
+            "sentence1": list(self.sentence1),
+            "sentence2": list(self.sentence2),
+            "labels": None if self.labels is None else self.labels.tolist(),
+            "label_names": None if self.label_names is None else list(self.label_names),
+            "task": self.task,
+            "groups": None if self.groups is None else list(self.groups),
+            "ids": None if self.ids is None else list(self.ids),
+            "name": self.name,
+            "split": self.split,
+            "columns": {key: list(value) for key, value in self.columns.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "PairDataset":
+        """Builds a dataset from a mapping of columns (the keys of `__init__`).
+
+        Example:
+
+        ```python
+        from keras_sentmatch.data import PairDataset
+
+        PairDataset.from_dict(
+            {"sentence1": ["a"], "sentence2": ["b"], "labels": [0.5]}
+        ).task  # "regression"
+        ```
+        """
+        missing = {"sentence1", "sentence2"} - set(data)
+        if missing:
+            raise InputError(
+                "from_dict needs the keys sentence1 and sentence2; what came has "
+                f"{', '.join(sorted(data))}."
+            )
+        return cls(**data)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of sentences, labels, label names, groups and columns."""
+        digest = hashlib.sha256(f"{self.task} {self.label_names}".encode("utf-8", "surrogatepass"))
+        for column in (self.sentence1, self.sentence2, self.groups or ()):
+            for value in column:
+                raw = value.encode("utf-8", "surrogatepass")
+                digest.update(len(raw).to_bytes(8, "little") + raw)
+        if self.labels is not None:
+            digest.update(self.labels.dtype.str.encode() + self.labels.tobytes())
+        digest.update(repr(sorted(self.columns.items())).encode("utf-8", "surrogatepass"))
+        return digest.hexdigest()
+
+
+def _labels(
+    labels: Any, names: Sequence[str] | None, task: Task | None, grouped: bool
+) -> tuple[np.ndarray | None, tuple[str, ...] | None, Task]:
+    """Labels as int32 or float32 (read-only), their names in index order, and the task."""
+    label_names = None if names is None else tuple(str(name) for name in names)
+    if label_names and len(set(label_names)) < len(label_names):
+        raise InputError(
+            f"label_names must differ from each other, but came as {list(label_names)}."
+        )
+    if labels is None:
+        task = task or ("ranking" if grouped else "classification")
+        return None, None if task == "regression" else label_names, task
+    values = np.asarray(labels)
+    if values.ndim != 1:
+        raise InputError(
+            f"labels must be one value a pair, but came with the shape {values.shape}."
+        )
+    kind = values.dtype.kind if values.size else ("f" if task == "regression" else "i")
+    if kind not in "biufUO":
+        raise InputError(f"labels must be integers, names or floats, but came as {values.dtype}.")
+    if kind in "UO":
+        label_names = label_names or tuple(sorted({str(value) for value in values}))
+        index = {name: i for i, name in enumerate(label_names)}
+        for row, value in enumerate(values):
+            if value not in index:
+                raise InputError(
+                    f"labels[{row}] is {value!r}; the label names are {', '.join(label_names)}."
+                )
+        values, kind = np.array([index[value] for value in values], dtype="int32"), "i"
+    task = task or ("regression" if kind == "f" else "ranking" if grouped else "classification")
+    if task == "regression":
+        array = values.astype("float32")
+        if not np.isfinite(array).all():
+            row = int(np.flatnonzero(~np.isfinite(array))[0])
+            raise InputError(
+                f"labels[{row}] is {values[row]}; a regression target is a finite number."
+            )
+        label_names = None
+    else:
+        array = values.astype("int32")
+        if kind == "f" and not np.array_equal(array, values):
+            raise InputError(
+                f"labels of a {task} task are whole numbers, but fractions came: pass "
+                "task='regression' or class indices."
+            )
+        count = len(label_names) if label_names else int(array.max(initial=-1)) + 1
+        wrong = np.flatnonzero((array < 0) | (array >= count))
+        if wrong.size:
+            raise InputError(
+                f"labels[{wrong[0]}] is {array[wrong[0]]}, but the labels are 0 to {count - 1}"
+                f"{' (' + ', '.join(label_names) + ')' if label_names else ''}."
+            )
+        label_names = label_names or tuple(str(i) for i in range(count))
+    array.flags.writeable = False
+    return array, label_names, task

@@ -1,0 +1,555 @@
+"""Sentence pairs into integer arrays: the one encoder of training, prediction and export."""
+
+import json
+import threading
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_sentmatch.data.dataset import PairDataset
+from keras_sentmatch.data.text import Tokenizer, Vocabulary, read_text, read_word_pairs
+from keras_sentmatch.errors import InputError
+
+FORMAT = 1
+FEATURES = {"word": "word_ids", "char": "char_ids", "pos": "pos", "antonym": "antonym"}
+_MAX_SURFACES = 1_000_000
+Tags = tuple[Sequence[Sequence[str]], Sequence[Sequence[str]]]
+
+
+@dataclass
+class EncodingReport:
+    """What encoding met and what it cut, since the encoder was made or `reset_report` was called.
+
+    Attributes:
+        sentences: Sentences encoded (two a pair).
+        truncated: Those that were longer than the limit.
+        tokens: Tokens kept.
+        dropped: Tokens cut off.
+        unknown: Kept tokens that are not in the vocabulary.
+    """
+
+    sentences: int = 0
+    truncated: int = 0
+    tokens: int = 0
+    dropped: int = 0
+    unknown: int = 0
+
+    def __str__(self) -> str:
+        def share(part: int, whole: int) -> str:
+            return f"{part:,} ({part / max(whole, 1):.1%})"
+
+        return (
+            f"{self.sentences:,} sentences, {self.tokens:,} tokens, "
+            f"{share(self.unknown, self.tokens)} unknown; "
+            f"{share(self.truncated, self.sentences)} sentences cut, "
+            f"{share(self.dropped, self.tokens + self.dropped)} tokens lost"
+        )
+
+
+class _Surfaces(dict[str, int]):
+    """Every token met so far -> its row in the tables of ids. Row 0 is padding."""
+
+    def __init__(self, vocabulary: Vocabulary, characters: Mapping[str, int], width: int):
+        super().__init__()
+        self.vocabulary, self.characters = vocabulary, characters
+        self.tokens = [""]  # by row
+        self._lock = threading.Lock()
+        self._words = np.zeros(256, "int32")
+        self._chars = np.zeros((256, width), "int32")
+
+    def __missing__(self, token: str) -> int:
+        with self._lock:  # servers encode in several threads
+            return self[token] if token in self else self._add(token)
+
+    def _add(self, token: str) -> int:
+        row = len(self) + 1
+        if row == len(self._words):
+            self._words = np.concatenate([self._words, np.zeros_like(self._words)])
+            self._chars = np.concatenate([self._chars, np.zeros_like(self._chars)])
+        self._words[row] = self.vocabulary[token]
+        ids = [self.characters.get(char, 1) for char in token[: self._chars.shape[1]]]
+        self._chars[row, : len(ids)] = ids
+        self.tokens.append(token)
+        self[token] = row
+        return row
+
+    def word_ids(self, rows: np.ndarray) -> np.ndarray:
+        return self._words[rows]
+
+    def char_ids(self, rows: np.ndarray) -> np.ndarray:
+        return self._chars[rows]
+
+
+@dataclass
+class EncodedPairs:
+    """Encoded pairs of any number, kept flat and without padding.
+
+    Attributes:
+        lengths: Tokens of each sentence `[N, 2]`.
+        features: What `arrays` returns.
+    """
+
+    lengths: np.ndarray
+    features: tuple[str, ...]
+    _surfaces: _Surfaces
+    _offsets: tuple[np.ndarray, np.ndarray]
+    _flat: dict[str, list[np.ndarray]]  # "token", "pos", "antonym" -> one flat array a side
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def arrays(self, rows: np.ndarray, length: int) -> dict[str, np.ndarray]:
+        """Returns the pairs `rows`, right-padded to `length`, as `PairEncoder.encode` does."""
+        out = {}
+        for side in (0, 1):
+            column = np.arange(length)
+            real = column < self.lengths[rows, side][:, None]
+            where = np.where(real, self._offsets[side][rows][:, None] + column, -1)
+            tokens = self._flat["token"][side][where]  # the last entry of a flat array is a 0
+            for feature in self.features:
+                if feature == "word":
+                    value = self._surfaces.word_ids(tokens)
+                elif feature == "char":
+                    value = self._surfaces.char_ids(tokens)
+                else:
+                    value = self._flat[feature][side][where]
+                out[f"{FEATURES[feature]}_{side + 1}"] = value
+        return out
+
+
+class PairEncoder:
+    """Turns pairs of sentences into int32 arrays.
+
+    It is a tokenizer, a vocabulary of words, one of characters, and limits of length.
+
+    The same settings feed three roads that give equal numbers: `encode` (NumPy), `PairBatches`
+    (whole data sets) and `tf_encode` (TensorFlow graphs: `tf.data`, exported models). Arrays are
+    right-padded with 0. An empty sentence is a row of padding. A sentence of more than `max_length`
+    tokens keeps the first ones: that is counted in `report` and said once by a warning.
+
+    Args:
+        vocabulary: A `Vocabulary`, or the words in the order of their ids.
+        characters: A `Vocabulary` of characters. By default those that occur in the words.
+        tokenizer: See `Tokenizer`. Default `"words"`.
+        lowercase: Whether letters become lower case. Default `True`.
+        max_length: The greatest number of tokens of a sentence. Default 64.
+        max_word_length: The number of characters kept of each word. Default 16.
+        features: What to encode: `"word"`, `"char"`, `"pos"` (tags that the data set carries in its
+            columns `tags_1` and `tags_2`), `"antonym"` (1 where an antonym of the word stands in
+            the other sentence). Default `("word", "char")`.
+        tags: The part-of-speech tags known, for the feature `"pos"`.
+        antonyms: Pairs of words, for the feature `"antonym"`, or the path of a file of them.
+
+    Raises:
+        InputError: A limit below 1, an unknown feature, or a feature without what it needs.
+
+    Example:
+
+    ```python
+    from keras_sentmatch.data import PairEncoder
+
+    encoder = PairEncoder(["a", "dog", "runs"], features=("word",))
+    encoder.encode(["A dog runs"], ["dog"])
+    # {"word_ids_1": array([[2, 3, 4]]), "word_ids_2": array([[3, 0, 0]])}
+    ```
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary | Iterable[str],
+        characters: Vocabulary | Iterable[str] | None = None,
+        *,
+        tokenizer: str | Callable[[str], Iterable[str]] = "words",
+        lowercase: bool = True,
+        max_length: int = 64,
+        max_word_length: int = 16,
+        features: Sequence[str] = ("word", "char"),
+        tags: Sequence[str] = (),
+        antonyms: Iterable[tuple[str, str]] | str | Path = (),
+    ):
+        if isinstance(features, str) or not features or not set(features) <= FEATURES.keys():
+            raise InputError(
+                f"features={features!r}: expected a tuple of some of {', '.join(FEATURES)}."
+            )
+        for name, value in (("max_length", max_length), ("max_word_length", max_word_length)):
+            if value < 1:
+                raise InputError(f"{name}={value}: it must be at least 1.")
+        self.vocabulary = _vocabulary(vocabulary)
+        if characters is None:
+            counts = Counter(char for word in self.vocabulary.ids for char in word)
+            characters = Vocabulary.from_counts(counts)
+        self.characters = _vocabulary(characters)
+        self.tokenizer = Tokenizer(tokenizer, lowercase)
+        self.max_length = max_length
+        self.max_word_length = max_word_length
+        self.features = tuple(name for name in FEATURES if name in features)
+        self.tags = Vocabulary(tags)
+        if isinstance(antonyms, (str, Path)):
+            antonyms = read_word_pairs(antonyms)
+        self.antonyms = sorted({tuple(pair) for pair in antonyms})
+        for feature, needed in (("pos", tags), ("antonym", self.antonyms)):
+            if feature in features and not needed:
+                name = {"pos": "tags", "antonym": "antonyms"}[feature]
+                raise InputError(f"The feature {feature!r} needs {name}=…, but none were given.")
+        opposites: defaultdict[str, set[str]] = defaultdict(set)
+        for a, b in self.antonyms:
+            opposites[a].add(b)
+            opposites[b].add(a)
+        self._opposites = dict(opposites)
+        self._surfaces = self._new_surfaces()
+        self._tables: Any = None
+        self.reset_report()
+
+    @classmethod
+    def fit(
+        cls,
+        datasets: PairDataset | Sequence[PairDataset],
+        *,
+        keep_words: Collection[str] | None = None,
+        min_count: int = 1,
+        max_size: int | None = None,
+        **init: Any,
+    ) -> "PairEncoder":
+        """Makes an encoder whose vocabulary comes from data.
+
+        Args:
+            datasets: The training data, or a sequence that begins with it. Nothing but words that
+                are in `keep_words` is taken from the others, so labels and counts of test data play
+                no part.
+            keep_words: Words that have a pretrained vector (a `WordVectors`, a set): those that
+                only the other data sets hold are added, after the words of the training data.
+            min_count: The least number of occurrences in the training data.
+            max_size: The greatest number of words from the training data, the two special entries
+                included.
+            **init: Further arguments of `PairEncoder`. `tags` default to those of the training
+                data.
+
+        Returns:
+            The encoder; its characters are those of the training data.
+
+        Example:
+
+        ```python
+        from keras_sentmatch.data import PairDataset, PairEncoder
+
+        encoder = PairEncoder.fit(PairDataset(["A dog."], ["One dog."]), features=("word",))
+        encoder.vocabulary.words
+        # ["[PAD]", "[UNK]", ".", "dog", "a", "one"]
+        ```
+        """
+        datasets = [datasets] if isinstance(datasets, PairDataset) else list(datasets)
+        tokenizer = Tokenizer(init.get("tokenizer", "words"), init.get("lowercase", True))
+        limit = init.get("max_length", 64)
+        counts = [
+            Counter(t for text in data.sentence1 + data.sentence2 for t in tokenizer(text)[:limit])
+            for data in datasets
+        ]
+        vocabulary = Vocabulary.from_counts(counts[0], min_count, max_size)
+        if keep_words is not None:
+            more = sum(counts[1:], Counter())
+            more = Counter(
+                {w: n for w, n in more.items() if w not in vocabulary and w in keep_words}
+            )
+            vocabulary = Vocabulary(vocabulary.words[2:] + Vocabulary.from_counts(more).words[2:])
+        letters: Counter[str] = Counter()
+        for word, count in counts[0].items():
+            for char in word:
+                letters[char] += count
+        if "pos" in init.get("features", ()) and "tags" not in init:
+            rows = [r for side in (1, 2) for r in datasets[0].columns.get(f"tags_{side}", ())]
+            init["tags"] = sorted({tag for row in rows for tag in row})
+        return cls(vocabulary, Vocabulary.from_counts(letters), **init)
+
+    @property
+    def input_names(self) -> list[str]:
+        """The names of the arrays that `encode` returns."""
+        return [f"{FEATURES[name]}_{side}" for side in (1, 2) for name in self.features]
+
+    def reset_report(self) -> None:
+        """Sets the counts of `report` to zero; the next cut sentence is warned about again."""
+        self.report = EncodingReport()
+        self._warned = False
+
+    def tokens(self, sentence: str) -> list[str]:
+        """Returns the tokens of one sentence that the encoder keeps."""
+        return self.tokenizer(sentence)[: self.max_length]
+
+    def encode(
+        self,
+        sentence1: Sequence[str],
+        sentence2: Sequence[str],
+        *,
+        length: int | None = None,
+        tags: Tags | None = None,
+    ) -> dict[str, np.ndarray]:
+        """Encodes pairs.
+
+        Args:
+            sentence1: The first sentences, a list of B strings.
+            sentence2: The second sentences, as many.
+            length: The length to pad to; longer sentences are cut there. By default the length of
+                the longest sentence of both sides, at least 1.
+            tags: For the feature `"pos"`: two lists (one a side) of B lists of tags, one a token.
+
+        Returns:
+            int32 arrays: `word_ids_1` `[B, L]`, `char_ids_1` `[B, L, max_word_length]`, `pos_1` and
+            `antonym_1` `[B, L]`, as far as they are among the features, and the same with `_2`.
+
+        Raises:
+            InputError: A single string, columns of different lengths, something that is not a
+                string.
+        """
+        if length is not None and length < 1:
+            raise InputError(f"length={length}: it must be at least 1, or None for the longest.")
+        pairs = self.encode_pairs(sentence1, sentence2, tags=tags, limit=length)
+        if length is None:
+            length = max(int(pairs.lengths.max(initial=0)), 1)
+        return pairs.arrays(np.arange(len(pairs)), length)
+
+    def encode_pairs(
+        self,
+        sentence1: Sequence[str],
+        sentence2: Sequence[str],
+        *,
+        tags: Tags | None = None,
+        limit: int | None = None,
+    ) -> EncodedPairs:
+        """Encodes pairs of any number compactly, to be padded later in batches.
+
+        Args:
+            sentence1: The first sentences, a list of N strings.
+            sentence2: The second sentences, as many.
+            tags: As in `encode`.
+            limit: A limit of tokens a sentence below `max_length`.
+
+        Returns:
+            The encoded pairs; `.arrays(rows, length)` gives what `encode` gives.
+        """
+        columns = (_sentences("sentence1", sentence1), _sentences("sentence2", sentence2))
+        if len(columns[0]) != len(columns[1]):
+            raise InputError(
+                f"sentence1 has {len(columns[0])} sentences and sentence2 {len(columns[1])}: "
+                "expected two columns of one length."
+            )
+        if "pos" in self.features and tags is None:
+            raise InputError(
+                "The feature 'pos' needs the tags of every token: pass tags=(tags_1, tags_2), use "
+                "data with "
+                "the columns tags_1 and tags_2, or make the encoder without 'pos'."
+            )
+        if (
+            len(self._surfaces) > _MAX_SURFACES
+        ):  # a long-running server; data sets keep the table they have
+            self._surfaces = self._new_surfaces()
+        surfaces, limit = self._surfaces, min(limit or self.max_length, self.max_length)
+        flat: dict[str, list[np.ndarray]] = defaultdict(list)
+        lengths = []
+        for side, column in enumerate(columns):
+            rows: list[int] = []
+            counts: list[int] = []
+            for sentence in column:
+                tokens = self.tokenizer(sentence)
+                counts.append(len(tokens))
+                rows.extend(map(surfaces.__getitem__, tokens[:limit]))
+            full = np.array(counts, "int64")
+            kept = np.minimum(full, limit)
+            flat["token"].append(np.array([*rows, 0], "int32"))
+            lengths.append(kept)
+            if tags is not None and "pos" in self.features:
+                flat["pos"].append(self._tag_ids(side, tags[side], full, limit))
+            self.report.sentences += len(full)
+            self.report.truncated += int((kept < full).sum())
+            self.report.tokens += len(rows)
+            self.report.dropped += int((full - kept).sum())
+            self.report.unknown += int((surfaces.word_ids(flat["token"][-1][:-1]) == 1).sum())
+        offsets = [np.cumsum(kept) - kept for kept in lengths]
+        if "antonym" in self.features:
+            sides = [
+                [[surfaces.tokens[row] for row in part] for part in np.split(ids[:-1], starts[1:])]
+                for ids, starts in zip(flat["token"], offsets)
+            ]
+            flat["antonym"] = [self._antonyms(*sides), self._antonyms(*sides[::-1])]
+        if self.report.truncated and not self._warned:
+            self._warned = True
+            share = self.report.truncated / self.report.sentences
+            warnings.warn(
+                f"{self.report.truncated:,} of {self.report.sentences:,} sentences ({share:.1%}) "
+                "were longer than "
+                f"{limit} tokens: their first {limit} were kept. Raise max_length to keep more.",
+                stacklevel=3,
+            )
+        return EncodedPairs(
+            np.stack(lengths, 1), self.features, surfaces, (offsets[0], offsets[1]), dict(flat)
+        )
+
+    def tf_encode(self, sentence1: Any, sentence2: Any, length: Any = None) -> dict[str, Any]:
+        """Encodes string tensors by TensorFlow graph operations alone, equal to `encode`.
+
+        Use it in `tf.data.Dataset.map` and in exported functions. An object that is exported must
+        hold `tf_tables()`. Nothing is counted in `report` here.
+
+        Args:
+            sentence1: UTF-8 strings `[B]`.
+            sentence2: As many.
+            length: The length to pad to, as in `encode`; a number or a scalar tensor.
+
+        Returns:
+            int32 tensors by the names that `encode` uses.
+
+        Raises:
+            InputError: A tokenizer of one's own, or the feature `"pos"`: neither exists in a graph.
+        """
+        from keras_sentmatch.data.graph import tf_encode_pairs
+
+        return tf_encode_pairs(
+            self.tokenizer,
+            self.tf_tables(),
+            sentence1,
+            sentence2,
+            features=self.features,
+            max_length=self.max_length,
+            max_word_length=self.max_word_length,
+            length=length,
+        )
+
+    def tf_tables(self) -> Any:
+        """The `tf.Module` that holds the look-up tables of `tf_encode` (made once)."""
+        from keras_sentmatch.data.graph import lookup_tables
+
+        if self.tokenizer.name == "own" or "pos" in self.features:
+            what = "the feature 'pos'" if "pos" in self.features else "a tokenizer of your own"
+            raise InputError(
+                f"This encoder cannot run in a TensorFlow graph because it has {what}: encode in "
+                "Python "
+                "(encode, PairBatches), or make the encoder without it."
+            )
+        if self._tables is None:
+            opposites = self._opposites if "antonym" in self.features else {}
+            self._tables = lookup_tables(self.vocabulary.ids, self.characters.ids, opposites)
+        return self._tables
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments that make this encoder again."""
+        return {
+            "vocabulary": self.vocabulary.words[2:],
+            "characters": self.characters.words[2:],
+            "tokenizer": self.tokenizer.rule,
+            "lowercase": self.tokenizer.lowercase,
+            "max_length": self.max_length,
+            "max_word_length": self.max_word_length,
+            "features": list(self.features),
+            "tags": self.tags.words[2:],
+            "antonyms": [list(pair) for pair in self.antonyms],
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "PairEncoder":
+        """Makes the encoder that `get_config` described."""
+        return cls(**config)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PairEncoder.from_config, (self.get_config(),)
+
+    def save(self, folder: str | Path) -> None:
+        """Writes `encoder.json`, `vocabulary.txt` and `characters.txt` into a (new) folder.
+
+        A tokenizer of one's own is saved as `"own"`: `load` asks for it.
+        """
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        config = self.get_config()
+        del config["vocabulary"], config["characters"]
+        config["tokenizer"] = self.tokenizer.name
+        self.vocabulary.save(folder / "vocabulary.txt")
+        self.characters.save(folder / "characters.txt")
+        text = json.dumps({"format": FORMAT, **config}, indent=1, ensure_ascii=False)
+        (folder / "encoder.json").write_text(text + "\n", encoding="utf-8", newline="\n")
+
+    @classmethod
+    def load(
+        cls, folder: str | Path, *, tokenizer: Callable[[str], Iterable[str]] | None = None
+    ) -> "PairEncoder":
+        """Reads what `save` wrote.
+
+        Args:
+            folder: The folder.
+            tokenizer: The tokenizer, if the encoder was saved with one of one's own.
+
+        Raises:
+            InputError: A file that is missing, broken or of a newer format; a tokenizer that is
+                missing.
+        """
+        path = Path(folder) / "encoder.json"
+        try:
+            config = json.loads(read_text(path))
+            number = config.pop("format")
+        except (json.JSONDecodeError, KeyError, AttributeError, TypeError) as error:
+            raise InputError(f"{path} is not the description of an encoder: {error!r}.") from None
+        if number != FORMAT:
+            raise InputError(
+                f"{path} is of format {number}, this version reads format {FORMAT}: "
+                "upgrade keras-sentmatch, or save the encoder with the version you have."
+            )
+        if (config.get("tokenizer") == "own") != (tokenizer is not None):
+            raise InputError(
+                f"{path} names the tokenizer {config.get('tokenizer')!r}: pass tokenizer=… to load "
+                "exactly when "
+                "the encoder was saved with a function of your own."
+            )
+        config["tokenizer"] = tokenizer or config.get("tokenizer")
+        vocabulary = Vocabulary.load(path.parent / "vocabulary.txt")
+        characters = Vocabulary.load(path.parent / "characters.txt")
+        try:
+            return cls(vocabulary, characters, **config)
+        except TypeError as error:
+            raise InputError(f"{path} is not the description of an encoder: {error}.") from None
+
+    def _new_surfaces(self) -> _Surfaces:
+        return _Surfaces(self.vocabulary, self.characters.ids, self.max_word_length)
+
+    def _tag_ids(self, side: int, tags: Any, full: np.ndarray, limit: int) -> np.ndarray:
+        if len(tags) != len(full):
+            raise InputError(f"tags_{side + 1} has {len(tags)} rows for {len(full)} sentences.")
+        for row, (names, n) in enumerate(zip(tags, full)):
+            if len(names) != n:
+                raise InputError(
+                    f"tags_{side + 1}[{row}] has {len(names)} tags for {n} tokens: tags go with "
+                    "tokens one by "
+                    "one, so the tokenizer must be the one they were made with (often "
+                    "'whitespace')."
+                )
+        return np.array([*(self.tags[tag] for names in tags for tag in names[:limit]), 0], "int32")
+
+    def _antonyms(self, these: list[list[str]], others: list[list[str]]) -> np.ndarray:
+        flags = [
+            int(token in self._opposites and not self._opposites[token].isdisjoint(other))
+            for tokens, other in zip(these, others)
+            for token in tokens
+        ]
+        return np.array([*flags, 0], "int32")
+
+
+def _vocabulary(words: Vocabulary | Iterable[str]) -> Vocabulary:
+    return words if isinstance(words, Vocabulary) else Vocabulary(words)
+
+
+def _sentences(name: str, column: Any) -> Sequence[str]:
+    if isinstance(column, (str, bytes)):
+        raise InputError(
+            f"{name} is a single string ({column[:40]!r}), but a list of sentences was expected: "
+            f"write {name}=[…]."
+        )
+    column = list(column)
+    for row, sentence in enumerate(column):
+        if not isinstance(sentence, str):
+            hint = " Decode bytes as UTF-8 before." if isinstance(sentence, bytes) else ""
+            raise InputError(
+                f"{name}[{row}] is {sentence!r} ({type(sentence).__name__}), but a string was "
+                f"expected.{hint}"
+            )
+    return column

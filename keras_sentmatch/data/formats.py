@@ -1,0 +1,369 @@
+"""The data sets the readers know, as a table: a `Format` each, with a `Layout` a kind of files.
+
+To add one, add a `Format` to the list below: where its files lie, how they are cut into rows, and
+which columns to take where their names are not among the usual ones.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import NamedTuple
+
+from keras_sentmatch.data.dataset import Task
+from keras_sentmatch.data.rows import (
+    RowSource,
+    first_line,
+    json_records,
+    masked,
+    parallel,
+    table,
+    trecqa_xml,
+)
+
+NLI = ("entailment", "neutral", "contradiction")
+TWO_WAY = ("entailment", "not_entailment")
+PARAPHRASE = ("not_paraphrase", "paraphrase")
+DUPLICATE = ("not_duplicate", "duplicate")
+ANSWER = ("not_answer", "answer")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the files of a data set lie and read.
+
+    Attributes:
+        files: Split -> file name patterns below the folder; case and `.gz` make no difference.
+        rows: Cuts a file into rows.
+        sentence1: Column name; by default the first usual name that the file has. The same for the
+            others.
+        needs: Column names (lower case) that the first line must have, for files with common names.
+        hint: One of these words must be in the folder's or its parent's name, for the same reason.
+        label_of: Turns a raw label into a label name or number.
+        skips: Reasons for which the official file itself has rows that cannot be used.
+    """
+
+    files: dict[str, tuple[str, ...]]
+    rows: RowSource
+    sentence1: str | None = None
+    sentence2: str | None = None
+    label: str | None = None
+    group: str | None = None
+    needs: tuple[str, ...] = ()
+    hint: tuple[str, ...] = ()
+    label_of: Callable[[str], str] = str
+    skips: tuple[str, ...] = ()
+
+    def find(self, folder: Path, split: str, hints: bool = True) -> Path | None:
+        """The file of `split` in `folder`, if it is there and looks like this layout."""
+        for pattern in self.files.get(split, ()):
+            below, _, name = pattern.rpartition("/")
+            for path in sorted((folder / below).glob("*")) if (folder / below).is_dir() else ():
+                if _named(path.name, name) and path.is_file() and self._fits(path, folder, hints):
+                    return path
+        return None
+
+    def split_of(self, path: Path, hints: bool = True) -> str | None:
+        """Which split `path` holds if it is a file of this layout."""
+        for split, patterns in self.files.items():
+            for pattern in patterns:
+                below, _, name = pattern.rpartition("/")
+                folder = path.parent.parent if below else path.parent
+                inside = not below or path.parent.name.lower() == below.lower()
+                if _named(path.name, name) and inside and self._fits(path, folder, hints):
+                    return split
+        return None
+
+    def _fits(self, path: Path, folder: Path, hints: bool) -> bool:
+        if self.hint and hints:
+            names = " ".join(part.lower() for part in folder.resolve().parts[-2:])
+            if not any(word in names for word in self.hint):
+                return False
+        if not self.needs:
+            return True
+        line = first_line(path)
+        return set(self.needs) <= {name.strip().lower() for name in line.split("\t")}
+
+
+@dataclass(frozen=True)
+class Format:
+    """A data set: its layouts (the first that has a split gives it), labels in index order, metric.
+
+    Attributes:
+        labels: Label names in index order; empty for regression and where the file tells.
+        clean: Splits that keep only questions with a right and a wrong answer.
+        own_split: There is no official test part; it is cut from the one file like one's own data.
+    """
+
+    name: str
+    description: str
+    labels: tuple[str, ...]
+    metric: str
+    layouts: tuple[Layout, ...]
+    task: Task | None = "classification"
+    clean: tuple[str, ...] = ()
+    own_split: bool = False
+
+
+class FormatInfo(NamedTuple):
+    """One row of `list_formats()`."""
+
+    name: str
+    description: str
+    files: str
+    labels: tuple[str, ...]
+    metric: str
+
+
+def _named(name: str, pattern: str) -> bool:
+    return fnmatch(name.lower().removesuffix(".gz"), pattern.lower())
+
+
+def _files(
+    pattern: str, train: str = "train", dev: str = "dev", test: str = "test"
+) -> dict[str, tuple[str, ...]]:
+    """`{}` in `pattern` is the split's name; several patterns or names are separated by `|`."""
+    splits = {"train": train, "validation": dev, "test": test}
+    return {
+        split: tuple(p.replace("{}", name) for p in pattern.split("|") for name in names.split("|"))
+        for split, names in splits.items()
+        if names
+    }
+
+
+def _votes(raw: str) -> str:
+    """Twitter-URL: "(k, 6)" annotators of six say paraphrase; three are no answer."""
+    k = raw.strip("() ").split(",")[0]
+    if not k.isdigit():
+        return raw
+    return "1" if int(k) >= 4 else "0" if int(k) <= 2 else "-"
+
+
+def _trecqa(name: str, what: str, train: str, clean: bool) -> Format:
+    """TrecQA. The JSON files have `<num>` for numbers; beside them the XML files are read so too.
+
+    The clean test is the XML test part without the questions that have only right or only wrong
+    answers; that gives the rows of `test-filtered.jsonl`, numbers aside.
+    """
+    rows = masked(trecqa_xml) if train == "train-all" else trecqa_xml
+    layouts = [Layout(_files("{}.xml|xml/{}.xml", train), rows)]
+    if train == "train-all":
+        layouts.append(Layout({"train": ("train-all.jsonl",)}, json_records))
+    if clean:
+        layouts.append(Layout({"test": ("test-filtered.jsonl",)}, json_records))
+    splits = ("validation", "test") if clean else ()
+    return Format(name, what, ANSWER, "map", tuple(layouts), "ranking", clean=splits)
+
+
+_HEADED = table()
+_OWN_DEV = "dev|validation|valid|val"
+
+
+def _own(name: str, what: str, suffixes: str, rows: RowSource) -> Format:
+    pattern = "|".join("{}." + suffix for suffix in suffixes.split())
+    layout = Layout(_files(pattern, dev=_OWN_DEV), rows)
+    return Format(name, what, (), "", (layout,), task=None)
+
+
+_FORMATS = (
+    Format(
+        "snli", "SNLI: image captions, three-way inference", NLI, "accuracy",
+        (
+            Layout(_files("snli_1.0_{}.jsonl"), json_records),
+            Layout(_files("snli_1.0_{}.txt"), table(ragged=True), "sentence1", "sentence2"),
+            Layout(
+                _files("{}.tsv", dev="dev|validation"), _HEADED,
+                needs=("premise", "hypothesis"), hint=("snli",),
+            ),
+            Layout(_files("s1.{}"), parallel("s2.{}", "labels.{}")),
+        ),
+    ),
+    Format(
+        "multinli", "MultiNLI: ten genres, three-way inference; dev matched", NLI, "accuracy",
+        (
+            Layout(_files("multinli_1.0_{}.jsonl", dev="dev_matched", test=""), json_records),
+            Layout(
+                _files("multinli_1.0_{}.txt", dev="dev_matched", test=""),
+                table(ragged=True), "sentence1", "sentence2",
+            ),
+            Layout(
+                _files("{}.tsv", dev="dev_matched", test="test_matched"),
+                table(ragged=True), "sentence1", "sentence2", "gold_label",
+                needs=("sentence1_parse", "sentence2_parse"),
+            ),
+            Layout(_files("*mnli_{}*.tsv", dev="dev_matched", test=""), _HEADED),
+        ),
+    ),
+    Format(
+        "sick", "SICK: three-way inference, compositional", NLI, "accuracy",
+        (
+            Layout(
+                _files("SICK_{}.txt", dev="trial", test="test_annotated"), _HEADED,
+                "sentence_A", "sentence_B", "entailment_judgment",
+            ),
+        ),
+    ),
+    Format(
+        "msrp", "Microsoft paraphrases (GLUE: MRPC): news", PARAPHRASE, "accuracy",
+        (
+            Layout(_files("msr_paraphrase_{}.txt"), _HEADED, "#1 String", "#2 String", "Quality"),
+            Layout(
+                _files("{}.tsv"), _HEADED, "#1 String", "#2 String", "Quality",
+                needs=("#1 string", "#2 string"),
+            ),
+        ),
+    ),
+    Format(
+        "twitter-url", "Twitter-URL: paraphrases of tweets", PARAPHRASE, "f1",
+        (
+            Layout(_files("{}/a.toks"), parallel("b.{}", "sim.txt")),
+            Layout(
+                _files("Twitter_URL_Corpus_{}.txt"),
+                table(("sentence1", "sentence2", "votes", "url"), ragged=True),
+                label="votes", label_of=_votes,
+            ),
+        ),
+    ),
+    _trecqa("trecqa", "TrecQA, raw: answers to questions", "train", False),
+    _trecqa("trecqa-clean", "TrecQA, clean dev and test", "train", True),
+    _trecqa("trecqa-all", "TrecQA, raw, trained on TRAIN-ALL", "train-all", False),
+    _trecqa("trecqa-all-clean", "TrecQA, clean, trained on TRAIN-ALL", "train-all", True),
+    Format(
+        "wikiqa", "WikiQA: answers in Wikipedia", ANSWER, "map",
+        (Layout(_files("WikiQA-{}.tsv"), _HEADED, "Question", "Sentence", group="QuestionID"),),
+        "ranking",
+    ),
+    Format(
+        "selqa", "SelQA: answer sentence selection", ANSWER, "map",
+        (
+            Layout(
+                _files("SelQA-ass-{}.tsv"), table(("question", "candidate", "label")),
+                group="question",
+            ),
+            Layout(_files("SelQA-ass-{}.json"), json_records),
+        ),
+        "ranking",
+    ),
+    Format(
+        "stsb", "STS benchmark (GLUE: STS-B): similarity 0 to 5", (), "pearson",
+        (
+            Layout(
+                _files("stsb-*-{}.csv"),
+                table(("sentence1", "sentence2", "score"), separator=",", quoted=True),
+            ),
+            Layout(
+                _files("sts-{}.csv"),
+                table(
+                    ("genre", "file", "year", "id", "score", "sentence1", "sentence2"), ragged=True
+                ),
+            ),
+            Layout(_files("{}.tsv"), _HEADED, label="score", needs=("genre", "old_index")),
+        ),
+        "regression",
+    ),
+    Format(
+        "rte", "GLUE RTE: two-way inference", TWO_WAY, "accuracy",
+        (
+            Layout(
+                _files("{}.tsv"), _HEADED,
+                needs=("index", "sentence1", "sentence2"), hint=("rte",),
+            ),
+        ),
+    ),
+    Format(
+        "qnli", "GLUE QNLI: does the sentence hold the answer", TWO_WAY, "accuracy",
+        (Layout(_files("{}.tsv"), _HEADED, needs=("index", "question", "sentence")),),
+    ),
+    Format(
+        "qqp", "GLUE QQP: Quora duplicates, GLUE's parts", DUPLICATE, "accuracy",
+        (
+            Layout(
+                _files("{}.tsv"), _HEADED, "question1", "question2", "is_duplicate",
+                needs=("id", "question1", "question2"), skips=("too few fields",),
+            ),
+        ),
+    ),
+    Format(
+        "quora", "Quora duplicate questions", DUPLICATE, "accuracy",
+        (
+            Layout(
+                _files("{}.tsv|bimpm_{}.tsv"), table(("label", "question1", "question2", "id")),
+                hint=("quora", "bimpm"),
+            ),
+            Layout(
+                {"train": ("quora_duplicate_questions.tsv", "quora-*.csv")},
+                table(separator=None, quoted=True), label="is_duplicate",
+            ),
+        ),
+        own_split=True,
+    ),
+    Format(
+        "scitail", "SciTail: science, two-way inference", ("entailment", "neutral"), "accuracy",
+        (
+            Layout(
+                _files("scitail_1.0_{}.tsv|tsv_format/scitail_1.0_{}.tsv"),
+                table(("premise", "hypothesis", "label")),
+            ),
+            Layout(_files("scitail_1.0_{}.txt|snli_format/scitail_1.0_{}.txt"), json_records),
+            Layout(_files("scitail_{}*.csv"), table(separator=None, quoted=True)),
+        ),
+    ),
+    Format(
+        "paws", "PAWS: paraphrases with swapped words", PARAPHRASE, "accuracy",
+        (
+            Layout(
+                _files("{}.tsv"), _HEADED,
+                needs=("id", "sentence1", "sentence2"), hint=("paws",),
+            ),
+        ),
+    ),
+    _own("tsv", "one's own tab-separated files, quotes are text", "tsv txt", _HEADED),
+    _own("tsv-quoted", "one's own tab-separated files, quoted like CSV", "tsv", table(quoted=True)),
+    _own("csv", "one's own CSV files", "csv", table(separator=None, quoted=True)),
+    _own("jsonl", "one's own JSON objects, one a line", "jsonl ndjson json", json_records),
+)  # fmt: skip
+
+FORMATS = {known.name: known for known in _FORMATS}
+OWN = ("tsv", "tsv-quoted", "csv", "jsonl")
+# Names that stand for several formats, told apart by the columns.
+FAMILIES = {
+    "glue": ("multinli", "msrp", "stsb", "qnli", "qqp", "rte"),
+    "mnli": ("multinli",),
+    "mrpc": ("msrp",),
+    "sts-b": ("stsb",),
+}
+# Usual names of columns, tried in this order, in lower case.
+SENTENCES = (
+    ("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"),
+    ("sentence_a", "sentence_b"), ("text_a", "text_b"), ("text1", "text2"), ("s1", "s2"),
+    ("q1", "q2"), ("source1", "source2"), ("question", "sentence"), ("question", "answer"),
+    ("question", "candidate"), ("query", "document"), ("query", "passage"), ("passage", "question"),
+    ("#1 string", "#2 string"), ("first", "second"), ("text", "hypothesis"),
+)  # fmt: skip
+LABEL = ("gold_label", "label", "labels", "is_duplicate", "entailment_judgment", "quality", "class")
+SCORE = ("score", "similarity", "similarity_score", "relatedness_score", "relatedness")
+GROUP = ("qid", "questionid", "question_id", "query_id", "group")
+ID = ("id", "pairid", "pair_id", "index", "idx", "sentenceid", "#1 id")
+
+
+def list_formats() -> list[FormatInfo]:
+    """The formats that `read_pairs` and `load_pairs` know: name, what it is, files, labels, metric.
+
+    Example:
+
+    ```python
+    from keras_sentmatch.data import list_formats
+
+    [known.name for known in list_formats()][:2]  # ["snli", "multinli"]
+    ```
+    """
+    return [
+        FormatInfo(known.name, known.description, file_names(known), known.labels, known.metric)
+        for known in FORMATS.values()
+    ]
+
+
+def file_names(known: Format) -> str:
+    """The files a format looks for, for messages: the first pattern of each layout and split."""
+    names = [patterns[0] for layout in known.layouts for patterns in layout.files.values()]
+    return ", ".join(dict.fromkeys(names))

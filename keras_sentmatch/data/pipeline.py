@@ -1,0 +1,264 @@
+"""Encoded pairs in batches of few shapes, for NumPy, `tf.data` and Keras's `PyDataset` alike."""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_sentmatch.data.dataset import PairDataset
+from keras_sentmatch.data.encoder import PairEncoder
+from keras_sentmatch.errors import InputError
+
+Batch = tuple[dict[str, np.ndarray], np.ndarray] | dict[str, np.ndarray]
+
+
+class PairBatches:
+    """The batches of a data set: encoded once, of few shapes, in an order fixed by the epoch.
+
+    Rows go to the shortest bucket that holds both sentences; a batch comes from one bucket and is
+    padded to its length on both sides. The rows that do not fill a batch move up to the next longer
+    bucket, so one short batch at most remains, at the longest length. So every epoch has the same
+    shapes, each of which is compiled once. The order of an epoch depends on `(seed, epoch)` alone:
+    a resumed run goes on as if it had never stopped.
+
+    Args:
+        dataset: The pairs.
+        encoder: The encoder. Sentences that it cuts are in `encoder.report`.
+        batch_size: Pairs a batch.
+        shuffle: Whether rows and batches come in a new order each epoch. Default `False`: rows in
+            the order of the data set inside each bucket, short buckets first (`order` says which).
+        seed: Seed of the order. Default 0.
+        bucket_lengths: Lengths to pad to. By default the quartiles, the 90th percentile and the
+            maximum of the data, rounded up to multiples of 4.
+        features: Names of the arrays to yield (a model's input names). By default all of the
+            encoder's.
+        drop_remainder: Whether the short batch is left out. Default `False`.
+
+    Raises:
+        InputError: No pairs, a batch size below 1 (or above the data, with `drop_remainder`),
+            buckets shorter than a sentence, or an array that the encoder does not make.
+
+    Example:
+
+    ```python
+    from keras_sentmatch.data import PairBatches, PairDataset, PairEncoder
+
+    data = PairDataset(["A dog.", "One cat."], ["A cat.", "No dog."], [1, 0])
+    batches = PairBatches(data, PairEncoder.fit(data), batch_size=2, shuffle=True)
+    inputs, labels = next(batches.numpy(epoch=0))
+    inputs["word_ids_1"].shape  # (2, 4)
+    ```
+    """
+
+    def __init__(
+        self,
+        dataset: PairDataset,
+        encoder: PairEncoder,
+        *,
+        batch_size: int,
+        shuffle: bool = False,
+        seed: int = 0,
+        bucket_lengths: Sequence[int] | None = None,
+        features: Collection[str] | None = None,
+        drop_remainder: bool = False,
+    ):
+        if batch_size < 1:
+            raise InputError(f"batch_size={batch_size}: it must be at least 1.")
+        if len(dataset) == 0:
+            raise InputError(f"The data set {dataset.name!r} {dataset.split} holds no pairs.")
+        if drop_remainder and len(dataset) < batch_size:
+            raise InputError(
+                f"{len(dataset)} pairs do not fill one batch of {batch_size}, and "
+                "drop_remainder=True drops "
+                "what does not: use a smaller batch_size or drop_remainder=False."
+            )
+        names = encoder.input_names
+        unknown = sorted(set(features or ()) - set(names))
+        if unknown:
+            raise InputError(
+                f"The encoder does not make {', '.join(unknown)}; it makes {', '.join(names)}. "
+                f"Make it with other features (now {encoder.features})."
+            )
+        self.features = tuple(n for n in names if features is None or n in features)
+        tags = None
+        if "pos" in encoder.features:
+            if not {"tags_1", "tags_2"} <= dataset.columns.keys():
+                raise InputError(
+                    "The encoder's feature 'pos' needs the columns tags_1 and tags_2 of the data, "
+                    "which has "
+                    f"{', '.join(dataset.columns) or 'no further columns'}: make the encoder "
+                    "without 'pos'."
+                )
+            tags = (dataset.columns["tags_1"], dataset.columns["tags_2"])
+        self._pairs = encoder.encode_pairs(dataset.sentence1, dataset.sentence2, tags=tags)
+        self._labels = None if dataset.labels is None else np.asarray(dataset.labels)
+        if self._labels is not None:
+            self._labels = self._labels.astype("f4" if self._labels.dtype.kind == "f" else "i4")
+        self.num_rows = len(dataset)
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+        self.seed = seed
+        self.drop_remainder = drop_remainder
+        lengths = np.maximum(self._pairs.lengths.max(1), 1)
+        if bucket_lengths is None:
+            tops = np.quantile(lengths, [0.25, 0.5, 0.75, 0.9, 1.0], method="higher")
+            bucket_lengths = np.unique(-(-tops // 4) * 4).tolist()
+        self.bucket_lengths = tuple(sorted({int(length) for length in bucket_lengths}))
+        if not self.bucket_lengths or self.bucket_lengths[-1] < lengths.max():
+            raise InputError(
+                f"bucket_lengths={list(self.bucket_lengths)}, but the longest sentence has "
+                f"{lengths.max()} "
+                "tokens: add a bucket for it, or make the encoder with a smaller max_length."
+            )
+        self._bucket = np.searchsorted(self.bucket_lengths, lengths)
+        self._row_lengths = lengths
+
+    def __len__(self) -> int:
+        if self.drop_remainder:
+            return self.num_rows // self.batch_size
+        return -(-self.num_rows // self.batch_size)
+
+    def order(self, epoch: int = 0) -> list[np.ndarray]:
+        """Returns the row numbers of each batch of an epoch."""
+        return [rows for rows, _ in self._plan(epoch)]
+
+    def shapes(self) -> list[tuple[int, int]]:
+        """Returns the shapes (pairs, length) that occur; the same in every epoch."""
+        return sorted({(len(rows), length) for rows, length in self._plan(0)})
+
+    def length_percentiles(self) -> dict[int, int]:
+        """Returns percentile -> length in tokens of the longer sentence of a pair."""
+        percents = (50, 75, 90, 95, 99, 100)
+        values = np.percentile(self._row_lengths, percents, method="higher")
+        return dict(zip(percents, values.astype(int).tolist()))
+
+    def numpy(self, epoch: int = 0) -> Iterator[Batch]:
+        """Yields the batches of one epoch: `(inputs, labels)`, or inputs alone without labels.
+
+        Args:
+            epoch: Which epoch's order.
+
+        Yields:
+            `inputs` is a dict of int32 arrays; `labels` is int32, or float32 for regression.
+        """
+        for rows, length in self._plan(epoch):
+            yield self._batch(rows, length)
+
+    def tf_data(self, epoch: int = 0) -> Any:
+        """Returns a `tf.data.Dataset` of the batches; each full iteration is one epoch further.
+
+        `model.fit(…, shuffle=False)` takes it as it is (Keras warns where shuffle is left on, and
+        ignores it): Keras's epoch e gets `order(epoch + e)`. An iteration that is left before its
+        last batch was made does not count (Keras looks at one batch on JAX and PyTorch before it
+        trains). Batches are made ahead of time where there are more than 8 an epoch.
+
+        Args:
+            epoch: The epoch of the first iteration.
+
+        Returns:
+            A `tf.data.Dataset` of known length.
+        """
+        import tensorflow as tf
+
+        clock = {"epoch": epoch}
+
+        def generate() -> Iterator[Batch]:
+            now = clock["epoch"]
+            for step, batch in enumerate(self.numpy(now), 1):
+                if step == len(self):
+                    clock["epoch"] = now + 1
+                yield batch
+
+        def spec(array: np.ndarray) -> Any:
+            rows = self.batch_size if self.drop_remainder else None
+            shape = (rows, None, *array.shape[2:]) if array.ndim > 1 else (rows,)
+            return tf.TensorSpec(shape, array.dtype)
+
+        signature = tf.nest.map_structure(spec, next(self.numpy()))
+        dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(self)))
+        return dataset.prefetch(4) if len(self) > 8 else dataset
+
+    def pydataset(self, epoch: int = 0) -> Any:
+        """Returns the batches as a `keras.utils.PyDataset`, which needs no TensorFlow.
+
+        Keras's epoch e gets exactly `order(epoch + e)`, with `fit(shuffle=True)` too: the batches
+        of an epoch come in their own order, whatever numbers Keras asks for.
+
+        Args:
+            epoch: The epoch of the first pass.
+
+        Returns:
+            The `PyDataset`. Its attribute `epoch` says which epoch comes next.
+        """
+        return _pydataset_class()(self, epoch)
+
+    def _batch(self, rows: np.ndarray, length: int) -> Batch:
+        arrays = self._pairs.arrays(rows, length)
+        inputs = {name: arrays[name] for name in self.features}
+        return inputs if self._labels is None else (inputs, self._labels[rows])
+
+    def _plan(self, epoch: int) -> list[tuple[np.ndarray, int]]:
+        """The rows of each batch and its length."""
+        rows = np.arange(self.num_rows)
+        rng = np.random.default_rng((self.seed, epoch))
+        if self.shuffle:
+            rows = rng.permutation(rows)
+        plan: list[tuple[np.ndarray, int]] = []
+        rest = rows[:0]
+        for bucket, length in enumerate(self.bucket_lengths):
+            mine = np.concatenate([rest, rows[self._bucket[rows] == bucket]])
+            full = len(mine) // self.batch_size * self.batch_size
+            plan += [(part, length) for part in mine[:full].reshape(-1, self.batch_size)]
+            rest = mine[full:]
+        if len(rest) and not self.drop_remainder:
+            plan.append((rest, self.bucket_lengths[-1]))
+        if self.shuffle:
+            plan = [plan[i] for i in rng.permutation(len(plan))]
+        return plan
+
+
+def _pydataset_class() -> Any:
+    import keras
+
+    class PairPyDataset(keras.utils.PyDataset):
+        """See `PairBatches.pydataset`."""
+
+        def __init__(self, batches: PairBatches, epoch: int):
+            super().__init__()  # one worker: requests come one after the other
+            self.batches = batches
+            self.epoch = epoch
+            self._plan = batches._plan(epoch)
+            self._place: dict[int, int] = {}  # index asked for -> place in the plan
+            self._begun = False
+
+        def __len__(self) -> int:
+            return len(self.batches)
+
+        def __getitem__(self, index: int) -> Batch:
+            if not 0 <= index < len(self):
+                raise IndexError(index)
+            place = self._place.setdefault(index, len(self._place))
+            if place == 1 and not self._begun and keras.backend.backend() == "tensorflow":
+                # Keras learns from the first two batches which dimensions vary: show it two
+                # lengths.
+                lengths = [length for _, length in self._plan]
+                place = next((i for i, n in enumerate(lengths) if n != lengths[0]), place)
+            return self.batches._batch(*self._plan[place])
+
+        def on_epoch_begin(self) -> None:
+            # What was asked for since the last epoch's end was a look ahead, such as Keras's for
+            # the shapes.
+            self._begun = True
+            self._place.clear()
+
+        def on_epoch_end(self) -> None:
+            # Keras also calls this after it has looked at one batch before training: that is no
+            # epoch.
+            if len(self._place) == len(self):
+                self.epoch += 1
+                self._plan = self.batches._plan(self.epoch)
+            self._begun = False
+            self._place.clear()
+
+    return PairPyDataset

@@ -1,0 +1,209 @@
+"""Reading sentence pairs: one file, or all the parts of a data set."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from keras_sentmatch.data.dataset import PairDataset, Task
+from keras_sentmatch.data.formats import FAMILIES, FORMATS, OWN
+from keras_sentmatch.data.reading import Columns, OnError, read_file
+from keras_sentmatch.data.recognise import SPLITS, existing, recognise_file, recognise_folder
+from keras_sentmatch.data.splits import split_pairs
+from keras_sentmatch.data.synthetic import natural_logic_pairs
+from keras_sentmatch.errors import InputError
+
+_Split = Literal["train", "validation", "test"]
+_EMBEDDED: dict[_Split, int] = {"train": 8000, "validation": 1000, "test": 1000}
+
+
+def read_pairs(
+    path: str | Path,
+    *,
+    format: str | None = None,
+    split: str = "",
+    sentence1: str | int | None = None,
+    sentence2: str | int | None = None,
+    label: str | int | None = None,
+    group: str | int | None = None,
+    label_names: Sequence[str] | None = None,
+    task: Task | None = None,
+    on_error: OnError = "raise",
+) -> PairDataset:
+    """Reads one file of sentence pairs.
+
+    The file may be one of a known data set (`list_formats()`), recognised by its name and header,
+    or one's own TSV, CSV or JSONL; `.gz` is unpacked. Columns are found by their usual names
+    (`sentence1`/`sentence2`, `premise`/`hypothesis`, `question1`/`question2`, `label`, `score`, …).
+    An empty sentence is an input, not an error. Rows without a gold label (`-`) are left out and
+    counted.
+
+    Args:
+        path: The file. Of parallel files the first, such as `s1.dev` or `a.toks`.
+        format: A name of `list_formats()`, or `"glue"`; found by itself by default.
+        split: Name of the part; by default what the file name of a known data set says.
+        sentence1: Column of the first sentence. A number counts from 0 in a file without header.
+        sentence2: Column of the second sentence.
+        label: Column of the label. Without one the pairs are unlabelled.
+        group: Column of the question id, for ranking.
+        label_names: Names in index order; labels may be these or their numbers. By default those of
+            the data set; else the names found, inference labels in their usual order, others
+            sorted.
+        task: `"classification"`, `"ranking"` or `"regression"`, where it is not to be found.
+        on_error: `"raise"`: the first bad row is an error. `"skip"`: it is left out and counted.
+
+    Returns:
+        A `PairDataset`; its `report` counts rows read, kept and skipped.
+
+    Raises:
+        InputError: A missing file or column, a bad row, an empty file. The message names file and
+        line.
+
+    Example:
+
+    ```python
+    from pathlib import Path
+
+    from keras_sentmatch.data import read_pairs
+
+    Path("own.tsv").write_text(
+        "premise\\thypothesis\\tlabel\\nA dog runs.\\tAn animal moves.\\tyes\\n"
+    )
+    read_pairs("own.tsv", label_names=["no", "yes"]).labels  # array([1], dtype=int32)
+    ```
+    """
+    path = existing(path)
+    if path.is_dir():
+        raise InputError(
+            f"{path} is a folder; read_pairs takes one file, load_pairs takes folders."
+        )
+    columns = Columns(sentence1, sentence2, label, group, label_names, task)
+    known, layout, part = recognise_file(path, format)
+    return read_file(path, known, layout, split or part or "", columns, _checked(on_error))
+
+
+def load_pairs(
+    source: str | Path,
+    *,
+    seed: int = 0,
+    on_error: OnError = "raise",
+    validation_fraction: float = 0.05,
+    test_fraction: float = 0.1,
+    sentence1: str | int | None = None,
+    sentence2: str | int | None = None,
+    label: str | int | None = None,
+    group: str | int | None = None,
+    label_names: Sequence[str] | None = None,
+    task: Task | None = None,
+) -> dict[str, PairDataset]:
+    """Loads the parts of a data set: `"train"`, `"validation"`, `"test"`, as far as there are any.
+
+    A missing validation part is cut from the training pairs (seeded, classes keep their shares,
+    pairs with the same question or first sentence stay together). A missing test part stays
+    missing, but for one's own single file (or a folder with nothing but `train.*`), which is split
+    three ways.
+
+    Args:
+        source: `"embedded"` (generated pairs, no file), `"tfds:NAME"` (TensorFlow Datasets), a
+            folder or file, or `"FORMAT:path"` with a name of `list_formats()`, such as
+            `"trecqa-clean:data/trecqa"`.
+        seed: Seed of the generator and of the splits.
+        on_error: As in `read_pairs`, like the arguments that name columns.
+        validation_fraction: Share of the training pairs cut off for validation.
+        test_fraction: Share cut off for testing where one file is split three ways.
+        sentence1: Column of the first sentence.
+        sentence2: Column of the second sentence.
+        label: Column of the label.
+        group: Column of the question id.
+        label_names: Names in index order.
+        task: The task, where it is not to be found.
+
+    Returns:
+        A dict of `PairDataset`s by part.
+
+    Raises:
+        InputError: As `read_pairs`; or a folder with no known files in it.
+
+    Example:
+
+    ```python
+    from keras_sentmatch.data import load_pairs
+
+    {split: len(data) for split, data in load_pairs("embedded").items()}
+    # {"train": 8000, "validation": 1000, "test": 1000}
+    ```
+    """
+    columns = Columns(sentence1, sentence2, label, group, label_names, task)
+    on_error = _checked(on_error)
+    three_way = False
+    if source == "embedded":
+        return {
+            part: natural_logic_pairs(n, seed=seed, split=part) for part, n in _EMBEDDED.items()
+        }
+    prefix, _, rest = str(source).partition(":")
+    if prefix == "tfds" and rest:
+        from keras_sentmatch.data.tfds import load_tfds
+
+        parts = load_tfds(rest)
+    else:
+        format = prefix if rest and (prefix in FORMATS or prefix in FAMILIES) else None
+        path = existing(rest if format else source)
+        if path.is_file():
+            known, layout, part = recognise_file(path, format)
+            own = known.name in OWN or part in (None, "train")
+            part = "train" if own or part is None else part
+            parts = {part: read_file(path, known, layout, part, columns, on_error)}
+            three_way = part == "train"
+        else:
+            known, found = recognise_folder(path, format)
+            parts = {}
+            own_name = path.resolve().name if known.name in OWN else ""
+            for split, (file, layout) in found.items():
+                part_ = read_file(file, known, layout, split, columns, on_error, own_name)
+                parts[split] = part_
+                if part_.label_names:  # the parts of one's own data share the names of the first
+                    columns = replace(columns, label_names=part_.label_names)
+            three_way = set(parts) == {"train"} and (known.name in OWN or known.own_split)
+            mixed = len({layout.rows for _, layout in found.values()}) > 1
+            if known.name == "quora" and mixed and "train" in parts:
+                parts["train"] = _without(parts)
+    if "train" in parts:
+        train = parts["train"]
+        if train.labels is None:
+            raise InputError(
+                f"{source}: the training pairs have no labels; name their column with label=…."
+            )
+        shares = {"validation": validation_fraction} if "validation" not in parts else {}
+        if three_way:
+            shares["test"] = test_fraction
+        if shares:
+            fractions = [1 - sum(shares.values()), *shares.values()]
+            cut = split_pairs(train, fractions, seed=seed)
+            for name, part_ in zip(("train", *shares), cut):
+                parts[name] = part_.select(range(len(part_)), split=name)
+    return {split: parts[split] for split in SPLITS if split in parts}
+
+
+def _checked(on_error: Any) -> OnError:
+    if on_error not in ("raise", "skip"):
+        raise InputError(f'on_error={on_error!r} is neither "raise" nor "skip".')
+    return on_error
+
+
+def _without(parts: dict[str, PairDataset]) -> PairDataset:
+    """The training pairs that occur in no other part, spelling and spacing aside."""
+
+    def keys(data: PairDataset) -> list[frozenset[str]]:
+        def plain(text: str) -> str:
+            return re.sub(r"\W+", "", text.lower())
+
+        return [frozenset((plain(a), plain(b))) for a, b in zip(data.sentence1, data.sentence2)]
+
+    train = parts["train"]
+    held = {key for name, data in parts.items() if name != "train" for key in keys(data)}
+    kept = train.select([i for i, key in enumerate(keys(train)) if key not in held])
+    if kept.report and len(kept) < len(train):
+        kept.report.skipped["also in another part"] = len(train) - len(kept)
+        kept.report.kept = len(kept)
+    return kept

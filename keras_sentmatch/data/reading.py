@@ -1,0 +1,260 @@
+"""One file into a `PairDataset`: columns found, labels turned into numbers, bad rows handled."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from keras_sentmatch.data.dataset import PairDataset, ReadReport, Task
+from keras_sentmatch.data.formats import (
+    GROUP,
+    ID,
+    LABEL,
+    NLI,
+    OWN,
+    SCORE,
+    SENTENCES,
+    TWO_WAY,
+    Format,
+    Layout,
+)
+from keras_sentmatch.data.rows import HEADER, BadRow, first_line, table
+from keras_sentmatch.errors import InputError
+
+OnError = Literal["raise", "skip"]
+_ALIASES = {
+    "entails": "entailment",
+    "contradicts": "contradiction",
+    "contradictory": "contradiction",
+}
+_MANY_LABELS = 100
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Column names that the caller gave; `None`: found among the usual ones."""
+
+    sentence1: str | int | None = None
+    sentence2: str | int | None = None
+    label: str | int | None = None
+    group: str | int | None = None
+    label_names: Sequence[str] | None = None
+    task: Task | None = None
+
+    def numbered(self) -> bool:
+        return isinstance(self.sentence1, int) or str(self.sentence1).isdigit()
+
+
+class _Reading:
+    """One file being read: which columns to take, rows kept so far, what to do about bad ones."""
+
+    def __init__(self, path: Path, layout: Layout, columns: Columns, on_error: OnError):
+        self.path, self.layout, self.columns, self.on_error = path, layout, columns, on_error
+        self.report = ReadReport(str(path))
+        self.names: dict[str, str] = {}
+        self.kept: list[tuple[str, str, str, str | None, str, str]] = []
+
+    def bad(self, where: str, reason: str, message: str) -> None:
+        if self.on_error == "raise" and reason not in self.layout.skips:
+            raise InputError(f'{self.path}{where}: {message}; or pass on_error="skip".')
+        self.report.skip(reason)
+
+    def find_columns(self, found: Sequence[str]) -> None:
+        """Sets `names`: sentence1, sentence2 and, where there are any, label, group and id."""
+        lower = {name.lower(): name for name in reversed(found)}
+        for role in ("sentence1", "sentence2", "label", "group"):
+            given = getattr(self.columns, role)
+            asked = getattr(self.layout, role) if given is None else str(given)
+            if asked is None:
+                continue
+            if asked.lower() in lower:
+                self.names[role] = asked if asked in found else lower[asked.lower()]
+            elif given is not None or role.startswith("sentence"):
+                raise InputError(
+                    f"{self.path}: no column {asked!r}; the columns are {', '.join(found)}."
+                )
+        for one, two in SENTENCES:
+            if one in lower and two in lower:
+                self.names.setdefault("sentence1", lower[one])
+                self.names.setdefault("sentence2", lower[two])
+                break
+        for role, usual in (("label", LABEL + SCORE), ("group", GROUP), ("id", ID)):
+            name = next((lower[name] for name in usual if name in lower), None)
+            if name is not None and name not in self.names.values():
+                self.names.setdefault(role, name)
+        if len({self.names.get("sentence1"), self.names.get("sentence2"), None}) < 3:
+            raise InputError(
+                f"{self.path}: cannot tell the two sentence columns; the columns are "
+                f"{', '.join(found)}. Name them with sentence1=… and sentence2=… (numbers from 0 "
+                "where the file has no header)."
+            )
+
+    def add(self, where: str, row: dict[str, Any]) -> None:
+        sentences = []
+        for role in ("sentence1", "sentence2"):
+            value = row.get(self.names[role])
+            if not isinstance(value, str):
+                reason = "no text" if self.names[role] in row else "missing column"
+                wrong = f"the column {self.names[role]!r} holds {value!r}, where text was expected"
+                return self.bad(where, reason, wrong)
+            sentences.append(value.strip())
+        raw = row.get(self.names.get("label", ""))
+        value = None if raw is None else self.layout.label_of(str(raw).strip())
+        if value is not None and re.fullmatch(r"[+-]?\d+\.0*", value):
+            value = value.partition(".")[0]
+        group = str(row.get(self.names.get("group", ""), ""))
+        self.kept.append(
+            (
+                where,
+                sentences[0],
+                sentences[1],
+                value,
+                group,
+                str(row.get(self.names.get("id", ""), "")),
+            )
+        )
+
+
+def read_file(
+    path: Path,
+    known: Format,
+    layout: Layout,
+    split: str,
+    columns: Columns,
+    on_error: OnError,
+    name: str = "",
+) -> PairDataset:
+    """Reads `path`, a file of `known` laid out as `layout`."""
+    reading = _Reading(path, layout, columns, on_error)
+    rows = layout.rows
+    if columns.numbered():
+        separator = "\t" if "\t" in first_line(path) else ","
+        width = len(first_line(path).split(separator))
+        rows = table([str(i) for i in range(width)], separator=separator, quoted=separator == ",")
+    for where, row in rows(path):
+        if where == HEADER and isinstance(row, dict):
+            reading.find_columns(list(row))
+            continue
+        reading.report.rows += 1
+        if isinstance(row, BadRow):
+            reading.bad(where, row.reason, row.message)
+            continue
+        if not reading.names:
+            reading.find_columns(list(row))
+        reading.add(where, row)
+    if not reading.report.rows:
+        raise InputError(f"{path}: the file has no rows; expected at least one pair.")
+    if not reading.kept:
+        raise InputError(f"{path}: no usable row ({reading.report}).")
+
+    task = columns.task or known.task
+    names = tuple(columns.label_names or known.labels)
+    if task is None and not names and reading.names.get("label", "").lower() in SCORE:
+        task = "regression"
+    labels, names, task = _resolve_labels(reading, names, task, known.name not in OWN)
+    reading.report.kept = len(reading.kept)
+    groups = [row[4] for row in reading.kept] if "group" in reading.names else None
+    data = PairDataset(
+        [row[1] for row in reading.kept],
+        [row[2] for row in reading.kept],
+        labels,
+        label_names=names or None,
+        task=task,
+        groups=groups if task in (None, "ranking") else None,
+        ids=[row[5] for row in reading.kept] if "id" in reading.names else None,
+        name=name or (known.name if known.name not in OWN else path.name.split(".")[0]),
+        split=split,
+        report=reading.report,
+    )
+    return _answerable(data) if split in known.clean else data
+
+
+def _resolve_labels(
+    reading: _Reading, names: tuple[str, ...], task: Task | None, official: bool
+) -> tuple[list[int] | list[float] | None, tuple[str, ...], Task | None]:
+    """Numbers for the raw labels of the kept rows; rows without a usable one are dropped."""
+    raw = [row[3] for row in reading.kept]
+    values = {value for value in raw if value is not None}
+    missing = {"-"} | ({""} if official else set())
+    if official or "0" in values:
+        missing.add("-1")  # the usual mark for "unlabelled" beside classes that count from 0
+    if values <= missing | {""} or (task != "regression" and values == {"-1"}):
+        return None, names, task
+    if task != "regression" and not names:
+        names = _found_names(values - missing - {""})
+        if not names:
+            task = "regression"
+    index = {name.lower(): i for i, name in enumerate(names)}
+    for i in range(len(names)):
+        index.setdefault(str(i), i)
+    kept, labels = [], []
+    for row in reading.kept:
+        where, value = row[0], row[3]
+        if value in missing and task != "regression":
+            reading.report.skip("no gold label")
+            continue
+        if value is None or value == "":
+            reading.bad(where, "empty label", "the label is empty; fill it in or remove the row")
+            continue
+        if task == "regression":
+            try:
+                number = float(value)
+            except ValueError:
+                number = float("nan")
+            if not np.isfinite(number):
+                reading.bad(where, "unknown label", f"the score {value!r} is not a number")
+                continue
+            labels.append(number)
+        else:
+            lower = value.lower()
+            label = index.get(_ALIASES.get(lower, lower), index.get(lower))
+            if label is None:
+                expected = ", ".join(names)
+                reading.bad(
+                    where,
+                    "unknown label",
+                    f"the label {value!r} is none of {expected}; correct it or pass label_names=…",
+                )
+                continue
+            labels.append(label)
+        kept.append(row)
+    reading.kept = kept
+    if not kept:
+        raise InputError(f"{reading.path}: no row has a usable label ({reading.report}).")
+    return labels, names, task
+
+
+def _found_names(values: set[str]) -> tuple[str, ...]:
+    """Label names in index order from the values of the column; empty: they are scores."""
+    lower = {_ALIASES.get(value.lower(), value.lower()) for value in values}
+    for usual in (NLI, TWO_WAY):
+        if lower <= set(usual):
+            return usual
+    try:
+        numbers = {value: float(value) for value in values}
+    except ValueError:
+        if len(values) > _MANY_LABELS:
+            raise InputError(
+                f"the label column has {len(values)} different texts, such as {min(values)!r}: is "
+                "it the right one? Name another with label=…, or pass label_names=…."
+            ) from None
+        return tuple(sorted(values))
+    if all(number.is_integer() for number in numbers.values()):
+        return tuple(sorted(values, key=lambda value: numbers[value]))
+    return ()
+
+
+def _answerable(data: PairDataset) -> PairDataset:
+    """Only the questions that have a right and a wrong candidate."""
+    assert data.groups is not None and data.labels is not None
+    codes = np.unique(data.groups, return_inverse=True)[1]
+    right = np.bincount(codes, weights=data.labels)
+    mixed = (right > 0) & (right < np.bincount(codes))
+    kept = data.select(np.flatnonzero(mixed[codes]))
+    if kept.report and len(kept) < len(data):
+        kept.report.skipped["question without right and wrong answer"] = len(data) - len(kept)
+        kept.report.kept = len(kept)
+    return kept

@@ -1,0 +1,89 @@
+"""Which data set a file or folder is."""
+
+import difflib
+from pathlib import Path
+
+from keras_sentmatch.data.formats import FAMILIES, FORMATS, OWN, Format, Layout, file_names
+from keras_sentmatch.data.rows import first_line
+from keras_sentmatch.errors import InputError
+
+SPLITS = ("train", "validation", "test")
+_SUFFIXES = {"tsv": "tsv", "txt": "tsv", "csv": "csv", "json": "jsonl", "jsonl": "jsonl"}
+_SUFFIXES["ndjson"] = "jsonl"
+
+
+def existing(path: str | Path) -> Path:
+    path = Path(path).expanduser()
+    if path.exists():
+        return path
+    prefix, _, rest = str(path).partition(":")
+    if rest and len(prefix) > 1 and not Path(prefix).exists() and "/" not in prefix:
+        known = ", ".join(("tfds", *FAMILIES, *FORMATS))
+        raise InputError(f"{path}: no such file, and {prefix!r} is no format; there are {known}.")
+    near: list[str] = []
+    if path.parent.is_dir():
+        near = difflib.get_close_matches(path.name, [p.name for p in path.parent.iterdir()])
+    hint = f"did you mean {', '.join(near)}?" if near else "check the path."
+    raise InputError(f"{path}: no such file or folder; {hint}")
+
+
+def _formats(name: str | None) -> tuple[list[Format], bool]:
+    """The formats to try, and whether folder names count as hints."""
+    if name is None:
+        return [known for known in FORMATS.values() if known.name not in OWN], True
+    if name in FAMILIES:
+        return [FORMATS[member] for member in FAMILIES[name]], False
+    if name not in FORMATS:
+        near = difflib.get_close_matches(name, FORMATS, n=1)
+        raise InputError(
+            f"format={name!r} is unknown{f'; did you mean {near[0]!r}?' if near else ''}; "
+            f"there are {', '.join((*FAMILIES, *FORMATS))}."
+        )
+    return [FORMATS[name]], False
+
+
+def recognise_file(path: Path, name: str | None) -> tuple[Format, Layout, str | None]:
+    formats, hints = _formats(name)
+    for known in formats:
+        for layout in known.layouts:
+            if split := layout.split_of(path, hints):
+                return known, layout, split
+    suffix = path.name.lower().removesuffix(".gz").rpartition(".")[2]
+    if name is not None:
+        if len(formats) == 1 and (name in OWN or len(formats[0].layouts) == 1):
+            return formats[0], formats[0].layouts[0], None
+        files = "; ".join(file_names(known) for known in formats)
+        raise InputError(f"{path}: not a file of the format {name!r}, which has {files}.")
+    if suffix not in _SUFFIXES and "\t" not in first_line(path):
+        raise InputError(
+            f"{path}: not a known kind of file; expected TSV, CSV or JSONL, or a format=…."
+        )
+    own = FORMATS[_SUFFIXES.get(suffix, "tsv")]
+    return own, own.layouts[0], None
+
+
+def recognise_folder(
+    folder: Path, name: str | None
+) -> tuple[Format, dict[str, tuple[Path, Layout]]]:
+    formats, hints = _formats(name)
+    if name is None:
+        formats += [FORMATS[own] for own in OWN]
+    for known in formats:
+        found = {}
+        for split in SPLITS:
+            for layout in known.layouts:
+                if file := layout.find(folder, split, hints):
+                    found[split] = (file, layout)
+                    break
+        if found:
+            return known, found
+    if name is not None:
+        files = "; ".join(file_names(known) for known in formats)
+        raise InputError(f"{folder}: no file of the format {name!r} is here; it has {files}.")
+    names = sorted(path.name for path in folder.iterdir())
+    inside = ", ".join(names[:8]) + ", …" * (len(names) > 8) or "nothing"
+    official = ", ".join(known.name for known in FORMATS.values() if known.name not in OWN)
+    raise InputError(
+        f"{folder}: no known data set is in this folder, it holds {inside}. Expected train, dev "
+        f"and test as .tsv, .csv or .jsonl, or the files of {official}; or point at one file."
+    )

@@ -1,0 +1,132 @@
+"""Cutting pairs into parts that share no question, and finding out what parts share."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from keras_sentmatch.data.dataset import PairDataset
+from keras_sentmatch.errors import InputError
+
+_SCORE_BINS = 5
+
+
+def split_pairs(
+    dataset: PairDataset,
+    fractions: Sequence[float],
+    *,
+    seed: int,
+    stratify: bool = True,
+    by_group: bool = True,
+) -> tuple[PairDataset, ...]:
+    """Cuts a dataset into parts, at random but with equal shares of each label.
+
+    Args:
+        dataset: What to cut.
+        fractions: The parts' shares, such as `[0.85, 0.05, 0.1]`; they sum to 1.
+        seed: Seed of the cut.
+        stratify: Keep each label's share (of scores: of five equal-sized ranges) in every part.
+        by_group: Keep pairs of one group together; without groups, pairs with the same first
+            sentence.
+
+    Returns:
+        One `PairDataset` a fraction, rows in their old order.
+
+    Raises:
+        InputError: Fractions that are not positive or do not sum to 1, or a part left empty.
+
+    Example:
+
+    ```python
+    from keras_sentmatch.data import natural_logic_pairs, split_pairs
+
+    train, test = split_pairs(natural_logic_pairs(300, seed=0), [0.8, 0.2], seed=0)
+    len(train), len(test)  # (240, 60)
+    ```
+    """
+    shares = np.asarray(fractions, float)
+    if not shares.size or (shares <= 0).any() or abs(shares.sum() - 1) > 1e-6:
+        raise InputError(f"fractions must be positive and sum to 1, but came as {list(fractions)}.")
+    rng = np.random.default_rng(seed)
+    strata = _strata(dataset) if stratify else np.zeros(len(dataset), int)
+    keys = (dataset.groups or dataset.sentence1) if by_group else range(len(dataset))
+    groups = np.unique(np.asarray(keys), return_inverse=True)[1]
+    part = _assign(groups, strata, shares, rng)
+    counts = np.bincount(part, minlength=len(shares))
+    if not counts.all():
+        raise InputError(
+            f"{len(dataset)} pairs in {groups.max(initial=-1) + 1} groups are too few to cut into "
+            f"parts of {list(fractions)}; give the parts as files of their own, or more pairs."
+        )
+    return tuple(dataset.select(np.flatnonzero(part == i)) for i in range(len(shares)))
+
+
+def _strata(dataset: PairDataset) -> np.ndarray:
+    if dataset.labels is None:
+        return np.zeros(len(dataset), int)
+    if dataset.task != "regression":
+        return dataset.labels
+    ranks = np.argsort(np.argsort(dataset.labels, kind="stable"), kind="stable")
+    return ranks * _SCORE_BINS // max(len(dataset), 1)
+
+
+def _assign(
+    groups: np.ndarray, strata: np.ndarray, shares: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """The part of each row: bigger groups to the part that lacks them most, single rows fill up."""
+    part = np.full(len(groups), -1)
+    wanted = np.outer(shares, np.bincount(strata, minlength=1)).astype(float)
+    total, lacking = wanted.copy(), wanted
+    sizes = np.bincount(groups)
+    order = np.argsort(groups, kind="stable")
+    ends = np.cumsum(sizes)
+    for group in rng.permutation(np.flatnonzero(sizes > 1)):
+        rows = order[ends[group] - sizes[group] : ends[group]]
+        counts = np.bincount(strata[rows], minlength=wanted.shape[1])
+        need = ((lacking / np.maximum(total, 1e-9)) * counts).sum(1)
+        room = lacking.sum(1) >= len(rows)
+        best = np.where(room, need, -np.inf).argmax() if room.any() else lacking.sum(1).argmax()
+        part[rows] = best
+        lacking[best] -= counts
+    owed = np.zeros(len(shares))  # what rounding has kept back so far
+    for stratum in range(wanted.shape[1]):
+        rows = rng.permutation(np.flatnonzero((part < 0) & (strata == stratum)))
+        space = np.maximum(lacking[:, stratum], 0)
+        share = space / space.sum() if space.any() else shares
+        exact = np.maximum(share * len(rows) + owed, 0)
+        counts = np.floor(exact).astype(int)
+        counts[np.argsort(counts - exact, kind="stable")[: len(rows) - counts.sum()]] += 1
+        part[rows] = np.repeat(np.arange(len(shares)), counts)[: len(rows)]
+        owed = exact - counts
+    return part
+
+
+def leak_report(a: PairDataset, b: PairDataset) -> dict[str, int]:
+    """Counts what of `b` also occurs in `a`, case and spacing aside.
+
+    Returns:
+        `shared_pairs`: rows of `b` whose pair, in either order, is in `a`; `shared_groups`: group
+        ids in both; `shared_sentences`: different sentences of `b` that are in `a` on any side.
+
+    Example:
+
+    ```python
+    from keras_sentmatch.data import leak_report, natural_logic_pairs
+
+    train = natural_logic_pairs(90, seed=0)
+    leak_report(train, natural_logic_pairs(30, seed=0, split="test"))["shared_pairs"]  # 0
+    ```
+    """
+
+    def plain(text: str) -> str:
+        return " ".join(text.casefold().split())
+
+    def sides(data: PairDataset) -> tuple[list[str], list[str]]:
+        return [plain(s) for s in data.sentence1], [plain(s) for s in data.sentence2]
+
+    (a1, a2), (b1, b2) = sides(a), sides(b)
+    pairs = {frozenset(pair) for pair in zip(a1, a2)}
+    return {
+        "shared_pairs": sum(frozenset(pair) in pairs for pair in zip(b1, b2)),
+        "shared_groups": len(set(a.groups or ()) & set(b.groups or ())),
+        "shared_sentences": len((set(a1) | set(a2)) & (set(b1) | set(b2))),
+    }

@@ -1,0 +1,94 @@
+"""Sentence pairs from TensorFlow Datasets, by name."""
+
+from typing import Any
+
+from keras_sentmatch.data.dataset import PairDataset, ReadReport
+from keras_sentmatch.data.formats import LABEL, SCORE, SENTENCES
+from keras_sentmatch.errors import InputError
+
+# The first of these that a data set has becomes the part.
+_SPLITS = {
+    "train": ("train",),
+    "validation": ("validation", "validation_matched", "dev"),
+    "test": ("test", "test_matched"),
+}
+
+
+def load_tfds(name: str) -> dict[str, PairDataset]:
+    """Loads a TensorFlow dataset of sentence pairs, such as `"glue/mrpc"`; it is downloaded once.
+
+    Label names come from the dataset's info. Rows labelled -1 (no gold label) are left out and
+    counted; a part in which every row is so is unlabelled.
+
+    Raises:
+        InputError: tensorflow_datasets is not installed, there is no such dataset, or it has no
+        pairs.
+    """
+    try:
+        import tensorflow_datasets as tfds
+    except ImportError:
+        raise InputError(
+            f"tfds:{name} needs tensorflow_datasets: pip install keras-sentmatch[datasets]."
+        ) from None
+    try:
+        builder = tfds.builder(name)
+    except (tfds.core.DatasetNotFoundError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"tfds:{name}: no such TensorFlow dataset ({reason}).") from None
+    features = builder.info.features
+    columns = [key for key in features if hasattr(features[key], "np_dtype")]
+    sentences = next((pair for pair in SENTENCES if set(pair) <= set(columns)), None)
+    if sentences is None:
+        raise InputError(
+            f"tfds:{name} is no data set of sentence pairs: its columns are {', '.join(columns)}."
+        )
+    label = next((column for column in LABEL + SCORE if column in columns), None)
+    try:
+        builder.download_and_prepare()
+    except ImportError as error:
+        raise InputError(f"tfds:{name} needs another package: pip install {error.name}.") from error
+    except OSError as error:
+        raise InputError(
+            f"tfds:{name} could not be downloaded or written ({error}); check the network and "
+            "TFDS_DATA_DIR, or point at local files."
+        ) from error
+    parts = {}
+    for split, candidates in _SPLITS.items():
+        found = next((part for part in candidates if part in builder.info.splits), None)
+        if found is not None:
+            rows = tfds.as_numpy(builder.as_dataset(split=found))
+            kind = features[label] if label else None
+            parts[split] = _pairs(rows, sentences, label, kind, f"tfds:{name}", split)
+    return parts
+
+
+def _pairs(
+    rows: Any, sentences: tuple[str, str], label: str | None, kind: Any, name: str, split: str
+) -> PairDataset:
+    report = ReadReport(f"{name} {split}")
+    first, second, labels = [], [], []
+    for row in rows:
+        first.append(row[sentences[0]].decode("utf-8"))
+        second.append(row[sentences[1]].decode("utf-8"))
+        labels.append(row[label].item() if label else -1)
+    report.rows = len(first)
+    names = tuple(kind.names) if hasattr(kind, "names") else None
+    regression = label is not None and isinstance(labels[0] if labels else 0, float)
+    if regression or all(value == -1 for value in labels):
+        keep = list(range(len(first)))
+    else:
+        keep = [i for i, value in enumerate(labels) if value != -1]
+        if len(keep) < len(first):
+            report.skipped["no gold label"] = len(first) - len(keep)
+    report.kept = len(keep)
+    values = [labels[i] for i in keep]
+    return PairDataset(
+        [first[i] for i in keep],
+        [second[i] for i in keep],
+        None if all(value == -1 for value in values) else values,
+        label_names=names,
+        task="regression" if regression else "classification",
+        name=name.removeprefix("tfds:"),
+        split=split,
+        report=report,
+    )

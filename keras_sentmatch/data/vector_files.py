@@ -1,0 +1,211 @@
+"""Streams of (number, word, payload) out of GloVe, word2vec and fastText files."""
+
+import contextlib
+import gzip
+import io
+import itertools
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from keras_sentmatch.errors import InputError
+
+_FASTTEXT_MODEL = (793712314).to_bytes(4, "little")  # first bytes of a fastText model file
+_CHUNK = 1 << 20
+_MAX_WORD = 10_000  # bytes; a longer "word" in a binary file means that it is no word2vec file
+
+
+@dataclass
+class VectorStream:
+    """An open vector file: dimension, number of words it declares (or None), records."""
+
+    dim: int
+    declared: int | None
+    records: Iterator[tuple[int, bytes, bytes]]  # line (or record) number, word, payload
+    parse: Callable[[int, bytes], np.ndarray]  # (number, payload) -> float32 [dim]
+    position: Callable[[], int]  # bytes of the file (as it lies on the disk) read so far
+
+
+def split_member(path: str | Path) -> tuple[Path, str]:
+    """Split `archive.zip:member` into the archive and the member ("" where none is named)."""
+    text = str(path)
+    if ".zip:" in text:
+        archive, member = text.split(".zip:", 1)
+        return Path(archive + ".zip").expanduser(), member
+    return Path(text).expanduser(), ""
+
+
+@contextlib.contextmanager
+def open_vectors(path: Path, member: str = "") -> Iterator[VectorStream]:
+    """Open a vector file for one streaming pass; broken compression raises `InputError`."""
+    place = f"{path}:{member}" if member else str(path)
+    number = 0
+
+    def counted(
+        records: Iterator[tuple[int, bytes, bytes]],
+    ) -> Iterator[tuple[int, bytes, bytes]]:
+        nonlocal number
+        for record in records:
+            number = record[0]
+            yield record
+
+    with contextlib.ExitStack() as stack:
+        try:
+            raw = stack.enter_context(open(path, "rb", buffering=0))
+            stream, name = _decompressed(raw, path, member, stack)
+            opener = _binary if name.lower().endswith(".bin") else _text
+            dim, declared, records, parse = opener(stream, place)
+            yield VectorStream(dim, declared, counted(records), parse, raw.tell)
+        except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+            after = f" after entry {number}" if number else ""
+            raise InputError(
+                f"{place}: the compressed file is cut off or damaged{after} ({error}); "
+                "download or copy it again"
+            ) from error
+
+
+def _decompressed(
+    raw: IO[bytes], path: Path, member: str, stack: contextlib.ExitStack
+) -> tuple[IO[bytes], str]:
+    suffix = path.suffix.lower()
+    if suffix == ".zip":
+        archive = stack.enter_context(zipfile.ZipFile(raw))
+        names = [n for n in archive.namelist() if not n.endswith("/") and "__MACOSX" not in n]
+        if not member and len(names) == 1:
+            member = names[0]
+        if member not in names:
+            asked = f"it has no member {member!r}" if member else f"it has {len(names)} members"
+            raise InputError(
+                f"{path}: {asked}, expected one of {', '.join(names) or '(it is empty)'}; "
+                f"write {path}:{names[0] if names else 'MEMBER'}"
+            )
+        inner = stack.enter_context(archive.open(member))
+        return io.BufferedReader(inner, _CHUNK), member  # type: ignore[type-var]
+    if suffix == ".gz":
+        return io.BufferedReader(gzip.GzipFile(fileobj=raw), _CHUNK), path.stem  # type: ignore[type-var]
+    return io.BufferedReader(raw, _CHUNK), path.name  # type: ignore[type-var]
+
+
+def _is_number(field: bytes) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+def _text(stream: IO[bytes], place: str) -> tuple[int, int | None, Iterator, Callable]:
+    first = stream.readline()
+    if not first:
+        raise InputError(f"{place}: the file is empty, expected lines of 'word v1 v2 … vD'")
+    first = first.removeprefix(b"\xef\xbb\xbf")
+    fields = first.replace(b"\t", b" ").split()
+    declared, start = None, 1
+    lines: Iterable[bytes] = itertools.chain([first], stream)
+    if len(fields) == 2 and fields[0].isdigit() and fields[1].isdigit():
+        declared, dim = int(fields[0]), int(fields[1])
+        lines, start = stream, 2
+    else:
+        dim = sum(1 for _ in itertools.takewhile(_is_number, reversed(fields[1:])))
+    if dim < 1:
+        raise InputError(
+            f"{place}:{start}: no numbers after the word, expected 'word v1 v2 … vD' or a first "
+            "line 'N D'; a word2vec binary file must be named *.bin"
+        )
+
+    def records() -> Iterator[tuple[int, bytes, bytes]]:
+        for number, raw in enumerate(lines, start):
+            line = raw.replace(b"\t", b" ") if b"\t" in raw else raw
+            line = line.rstrip()
+            found = line.count(b" ")
+            if found == dim:
+                word, _, payload = line.partition(b" ")
+                yield number, word, payload
+            elif line:
+                yield number, *_uneven(line, dim, f"{place}:{number}", torn=raw[-1:] != b"\n")
+
+    def parse(number: int, payload: bytes) -> np.ndarray:
+        try:
+            with np.errstate(over="ignore"):
+                row = np.array(payload.decode("latin-1").split(" "), np.float32)
+        except ValueError as error:
+            raise InputError(
+                f"{place}:{number}: {error}; expected {dim} numbers after the word"
+            ) from error
+        return _finite(row, f"{place}:{number}")
+
+    return dim, declared, records(), parse
+
+
+def _uneven(line: bytes, dim: int, where: str, torn: bool) -> tuple[bytes, bytes]:
+    """The word and payload of a line whose word has spaces inside; anything else is an error."""
+    parts = line.rsplit(b" ", dim)
+    middle = parts[0].split(b" ")[1:]
+    if len(parts) == dim + 1 and not all(map(_is_number, middle)):
+        return parts[0], b" ".join(parts[1:])
+    found = line.count(b" ")
+    if torn and found < dim:
+        mend = "the file is cut off in the middle of this line: download or copy it again"
+    elif b"\0" in line:
+        mend = "this is not text: a word2vec binary file must be named *.bin"
+    else:
+        mend = "mend or delete the line (and check the first line, which sets the dimension)"
+    raise InputError(f"{where}: {found} numbers, expected {dim}; {mend}")
+
+
+def _binary(stream: IO[bytes], place: str) -> tuple[int, int, Iterator, Callable]:
+    header = stream.readline(100)
+    fields = header.split()
+    if header.startswith(_FASTTEXT_MODEL):
+        raise InputError(
+            f"{place}: a fastText model (.bin), expected word2vec's binary format; "
+            "give the text vectors (.vec) that come with it"
+        )
+    if not (len(fields) == 2 and fields[0].isdigit() and fields[1].isdigit() and int(fields[1])):
+        raise InputError(
+            f"{place}: {'no' if header else 'empty file, no'} header 'N D', expected word2vec's "
+            "binary format; a text file must not be named *.bin"
+        )
+    declared, dim = int(fields[0]), int(fields[1])
+
+    def records() -> Iterator[tuple[int, bytes, bytes]]:
+        buffer, at = b"", 0
+        for number in range(1, declared + 1):
+            while True:
+                space = buffer.find(b" ", at)
+                end = space + 1 + 4 * dim
+                if space >= 0 and end <= len(buffer):
+                    break
+                if space < 0 and len(buffer) - at > _MAX_WORD:
+                    raise InputError(
+                        f"{place}: word {number}: no space after {_MAX_WORD} bytes, expected "
+                        f"'word ' and {dim} float32; the file is damaged or of another format"
+                    )
+                more = stream.read(_CHUNK)
+                if not more:
+                    raise InputError(
+                        f"{place}: cut off at word {number}, expected {declared} words as the "
+                        "header says; download or copy it again"
+                    )
+                buffer, at = buffer[at:] + more, 0
+            yield number, buffer[at:space].lstrip(b"\n"), buffer[space + 1 : end]
+            at = end
+
+    def parse(number: int, payload: bytes) -> np.ndarray:
+        return _finite(np.frombuffer(payload, "<f4"), f"{place}: word {number}")
+
+    return dim, declared, records(), parse
+
+
+def _finite(row: np.ndarray, where: str) -> np.ndarray:
+    if not np.isfinite(row).all():
+        raise InputError(
+            f"{where}: {row[~np.isfinite(row)][0]} among the values, expected finite float32 "
+            "numbers; mend or delete this entry"
+        )
+    return row

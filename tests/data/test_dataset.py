@@ -1,0 +1,131 @@
+"""PairDataset: columns, labels and their names, subsets, fingerprints."""
+
+import json
+
+import numpy as np
+import pytest
+
+from keras_sentmatch.data import PairDataset, ReadReport
+from keras_sentmatch.errors import InputError
+
+
+def make(n=12, **kwargs):
+    kwargs.setdefault("labels", [i % 3 for i in range(n)])
+    return PairDataset([f"a{i}" for i in range(n)], [f"b{i}" for i in range(n)], **kwargs)
+
+
+def test_labels_names_and_task():
+    data = make(4, labels=["no", "yes", "no", "no"], label_names=["no", "yes"])
+    assert data.labels.dtype == np.int32 and data.labels.tolist() == [0, 1, 0, 0]
+    assert data.label_counts() == {"no": 3, "yes": 1}
+    assert data.task == "classification" and data.num_classes == 2
+    assert make(3, labels=["x", "y", "x"]).label_names == ("x", "y")
+    assert make(2, labels=[True, False]).labels.tolist() == [1, 0]
+    assert make(3, labels=[0, 2, 1]).label_names == ("0", "1", "2")
+    assert make(2, labels=[0, 1], groups=["q", "q"]).task == "ranking"
+    scores = make(2, labels=[0.5, 5])
+    assert scores.task == "regression" and scores.labels.dtype == np.float32
+    assert scores.label_names is None and scores.label_counts() == {}
+    bare = make(2, labels=None, label_names=["no", "yes"])
+    assert bare.labels is None and bare.label_names == ("no", "yes") and bare.label_counts() == {}
+
+
+def test_labels_cannot_be_changed():
+    with pytest.raises(ValueError, match="read-only"):
+        make().labels[0] = 2
+
+
+def test_select_keeps_every_column():
+    data = make(
+        6, groups=list("aabbcc"), ids=list("uvwxyz"), columns={"genre": list("123456")}, name="n"
+    )
+    part = data.select([4, 1], split="test")
+    assert part.sentence1 == ("a4", "a1") and part.sentence2 == ("b4", "b1")
+    assert part.labels.tolist() == [1, 1] and part.label_names == data.label_names
+    assert part.groups == ("c", "a") and part.ids == ("y", "v")
+    assert part.columns == {"genre": ("5", "2")}
+    assert (part.name, part.split, part.task) == ("n", "test", "ranking")
+    assert data.select(np.arange(6) == 2).ids == ("w",)
+    assert len(data.select([])) == 0
+
+
+def test_limit_keeps_shares_and_whole_groups():
+    data = make(300, labels=[0] * 200 + [1] * 100)
+    part = data.limit(30, seed=1)
+    assert part.label_counts() == {"0": 20, "1": 10}
+    rows = [int(s[1:]) for s in part.sentence1]
+    assert rows == sorted(rows) and len(set(rows)) == 30
+    assert part.fingerprint() == data.limit(30, seed=1).fingerprint()
+    assert part.fingerprint() != data.limit(30, seed=2).fingerprint()
+    assert data.limit(1000) is data
+    ranked = make(40, labels=[0, 1] * 20, groups=[str(i // 4) for i in range(40)]).limit(15)
+    assert len(ranked) == 12 and all(ranked.groups.count(g) == 4 for g in ranked.groups)
+    assert len(make(8, labels=[0] * 8, groups=["q"] * 8).limit(3)) == 8
+    with pytest.raises(InputError, match="limit=0"):
+        data.limit(0)
+
+
+def test_dict_round_trip_through_json():
+    for data in (
+        make(3, ids=list("abc"), name="n"),
+        make(2, labels=[0.5, 1]),
+        make(2, labels=None),
+    ):
+        again = PairDataset.from_dict(json.loads(json.dumps(data.to_dict())))
+        assert again.fingerprint() == data.fingerprint() and again.to_dict() == data.to_dict()
+    with pytest.raises(InputError, match="sentence1 and sentence2.*premise"):
+        PairDataset.from_dict({"premise": []})
+
+
+def test_fingerprint_sees_content_only():
+    base = make(3)
+    assert base.fingerprint() == make(3, name="other", report=ReadReport("f")).fingerprint()
+    others = [
+        make(3, labels=[0, 1, 1], label_names="012"),
+        make(3, labels=None),
+        make(3, labels=[0.0, 1, 2]),
+    ]
+    others += [PairDataset(["a0a", "1", "a2"], base.sentence2, base.labels)]
+    others += [PairDataset(["a0", "a1", "\ud800"], base.sentence2, base.labels)]
+    assert len({base.fingerprint(), *(other.fingerprint() for other in others)}) == 6
+
+
+def test_report_is_one_line():
+    report = ReadReport("f.tsv", rows=3, kept=1)
+    report.skip("empty label")
+    report.skip("empty label")
+    assert str(report) == "f.tsv: 1 of 3 rows (skipped: 2 empty label)"
+
+
+@pytest.mark.parametrize(
+    "kwargs, message",
+    [
+        ({"sentence1": "a dog", "sentence2": ["x"]}, "a single string came"),
+        ({"sentence1": ["a", "b"], "sentence2": ["c"]}, "equally long.*'sentence1': 2"),
+        ({"sentence1": ["a"], "sentence2": ["c"], "labels": [0, 1]}, "'labels': 2"),
+        ({"sentence1": [None], "sentence2": ["c"]}, r"sentence1\[0\] is None"),
+        (
+            {"sentence1": ["a"], "sentence2": ["c"], "task": "sorting"},
+            "task='sorting' is not one of",
+        ),
+        (
+            {"sentence1": ["a"], "sentence2": ["c"], "labels": [2], "label_names": ["n", "y"]},
+            "0 to 1",
+        ),
+        ({"sentence1": ["a"], "sentence2": ["c"], "labels": [-1]}, r"labels\[0\] is -1"),
+        (
+            {"sentence1": ["a"], "sentence2": ["c"], "labels": ["?"], "label_names": ["n"]},
+            "'\\?'.*n",
+        ),
+        ({"sentence1": ["a"], "sentence2": ["c"], "labels": [float("nan")]}, "finite number"),
+        (
+            {"sentence1": ["a"], "sentence2": ["c"], "labels": [0.5], "task": "classification"},
+            "task='regression'",
+        ),
+        ({"sentence1": ["a"], "sentence2": ["c"], "labels": [[1]]}, r"shape \(1, 1\)"),
+        ({"sentence1": ["a"], "sentence2": ["c"], "labels": [0], "label_names": "xx"}, "differ"),
+    ],
+)
+def test_bad_input(kwargs, message):
+    with pytest.raises(InputError, match=message):
+        PairDataset(**kwargs)

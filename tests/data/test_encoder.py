@@ -1,0 +1,303 @@
+import copy
+import pickle
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from keras_sentmatch.data import PairDataset, PairEncoder, Vocabulary
+from keras_sentmatch.errors import InputError
+
+WORDS = ["a", "dog", "runs", "hot", "cold", "n't", "does", "σ", "é", "🙂", "[PAD]x", "中", "'s"]
+ANTONYMS = [("hot", "cold"), ("a", "σ"), ("up", "a")]
+HARD = [
+    "",
+    " ",
+    "A dog doesn't run",
+    "It's HOT. It isn't cold’s",
+    "ΣΑΣ İi ſ K DŽ ẞ",
+    "e\u0301\u0323 é",
+    "🙂🙃 👩‍👩‍👧 ❤️ 🇫🇷",
+    "مرحبا \u202eabc שלום",
+    "a\x00b\x1f\x7f\x85\u2028\u3000c",
+    "中文 dog 𠀀 \U000e0041 \U0010ffff \ufffe",
+    "[PAD] [UNK] [PAD]x",
+    "donaudampfschifffahrtsgesellschaft" * 3,
+    "'s 's'm 'd' '' ' n't nn't n'tn't",
+    "hot " * 10_000,
+]
+
+
+def small(**options) -> PairEncoder:
+    return PairEncoder(WORDS, **{"max_word_length": 6, **options})
+
+
+def both(encoder, first, second, length=None):
+    tf = pytest.importorskip("tensorflow")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = encoder.encode(first, second, length=length)
+    got = encoder.tf_encode(tf.constant(first, tf.string), tf.constant(second, tf.string), length)
+    assert list(got) == list(expected) or sorted(got) == sorted(expected)
+    for name, array in expected.items():
+        assert got[name].dtype == "int32" and array.dtype == np.int32
+        np.testing.assert_array_equal(got[name].numpy(), array, err_msg=name)
+
+
+def test_by_hand():
+    encoder = PairEncoder(["a", "dog"], "adog", max_word_length=3)
+    got = encoder.encode(["A dog gnus", ""], ["dog", "a"])
+    assert got["word_ids_1"].tolist() == [[2, 3, 1], [0, 0, 0]]
+    assert got["word_ids_2"].tolist() == [[3, 0, 0], [2, 0, 0]]
+    # An unknown word still has its characters; a character nobody knows is 1.
+    assert got["char_ids_1"][0].tolist() == [[2, 0, 0], [3, 4, 5], [5, 1, 1]]
+    assert got["char_ids_1"][1].tolist() == [[0, 0, 0]] * 3
+    assert got["char_ids_2"].shape == (2, 3, 3)
+    assert encoder.input_names == list(got)
+
+
+def test_lengths():
+    encoder = small(max_length=4, features=("word",))
+    assert encoder.encode(["a"], ["a a"], length=7)["word_ids_1"].tolist() == [
+        [2, 0, 0, 0, 0, 0, 0]
+    ]
+    assert encoder.encode([""], [""])["word_ids_1"].tolist() == [[0]]
+    assert encoder.encode([], [])["word_ids_2"].shape == (0, 1)
+    with pytest.warns(UserWarning, match="longer than 2 tokens"):
+        assert encoder.encode(["a dog runs"], ["a"], length=2)["word_ids_1"].tolist() == [[2, 3]]
+
+
+def test_truncation_is_counted_and_said_once():
+    encoder = small(max_length=2)
+    with pytest.warns(UserWarning, match=r"1 of 4 sentences \(25.0%\) were longer than 2 tokens"):
+        encoder.encode(["a dog runs gnu", "gnu"], ["a", ""])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        encoder.encode(["a dog runs"], ["a"])
+    report = encoder.report
+    assert (report.sentences, report.truncated, report.tokens) == (6, 2, 7)
+    assert (report.dropped, report.unknown) == (3, 1)
+    assert "2 (33.3%) sentences cut" in str(report) and "1 (14.3%) unknown" in str(report)
+    assert encoder.tokens("a dog runs") == ["a", "dog"]
+    encoder.reset_report()
+    with pytest.warns(UserWarning, match="longer"):
+        encoder.encode(["a dog runs"], ["a"])
+
+
+@pytest.mark.parametrize("tokenizer", ["words", "whitespace", "characters"])
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_graph_equals_python(tokenizer, lowercase):
+    features = ("word", "char", "antonym")
+    encoder = small(
+        tokenizer=tokenizer,
+        lowercase=lowercase,
+        features=features,
+        antonyms=ANTONYMS,
+        max_length=50,
+    )
+    both(encoder, HARD, HARD[::-1])
+    both(encoder, HARD[:4], HARD[3:7], length=3)
+    both(encoder, HARD[:4], HARD[3:7], length=70)
+    both(encoder, [], [])
+    both(encoder, ["", ""], ["", ""])
+
+
+def test_graph_equals_python_without_words():
+    both(PairEncoder([], []), HARD[:5], HARD[5:10])
+
+
+@pytest.mark.parametrize("tokenizer", ["words", "characters"])
+def test_graph_equals_python_on_every_code_point(tokenizer):
+    tf = pytest.importorskip("tensorflow")
+    from keras_sentmatch.data.graph import tf_tokenize
+
+    rule = small(tokenizer=tokenizer).tokenizer
+    step = 64  # neighbours share a sentence, with what could join or part them
+    codes = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000 and (c < 0x3000 or c % 7 == 0)]
+    texts = [
+        " ".join(f"{chr(c)}a{chr(c)}'s" for c in codes[i : i + step])
+        for i in range(0, len(codes), step)
+    ]
+    got = tf_tokenize(rule, tf.constant(texts)).to_list()
+    for text, tokens in zip(texts, got):
+        assert [token.decode() for token in tokens] == rule(text)
+
+
+pieces = st.one_of(
+    st.text(max_size=20),
+    st.lists(st.sampled_from([*"aAsSnNtTdD'’ 1,._\u0301\u200d中Σİ🙂\x00\u2028"]), max_size=20).map(
+        "".join
+    ),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.tuples(pieces, pieces), min_size=1, max_size=4), st.booleans())
+def test_graph_equals_python_on_any_text(pairs, lowercase):
+    both(small_cached(lowercase), *map(list, zip(*pairs)))
+
+
+CACHE: dict[bool, PairEncoder] = {}
+
+
+def small_cached(lowercase):
+    if lowercase not in CACHE:
+        CACHE[lowercase] = small(
+            lowercase=lowercase, features=("word", "char", "antonym"), antonyms=ANTONYMS
+        )
+    return CACHE[lowercase]
+
+
+def test_in_tf_data_and_in_a_saved_model_without_the_package(tmp_path):
+    tf = pytest.importorskip("tensorflow")
+    encoder = small(features=("word", "char", "antonym"), antonyms=ANTONYMS)
+    data = tf.data.Dataset.from_tensor_slices((HARD[:8], HARD[1:9])).batch(4)
+    expected = [encoder.encode(HARD[:4], HARD[1:5]), encoder.encode(HARD[4:8], HARD[5:9])]
+    for got, want in zip(data.map(encoder.tf_encode), expected):
+        for name in want:
+            np.testing.assert_array_equal(got[name].numpy(), want[name])
+
+    module = tf.Module()
+    module.tables = encoder.tf_tables()
+    spec = tf.TensorSpec([None], tf.string)
+    module.encode = tf.function(encoder.tf_encode, input_signature=[spec, spec])
+    tf.saved_model.save(module, str(tmp_path / "saved"))
+    np.savez(tmp_path / "expected.npz", **expected[0])
+    code = (
+        "import sys, numpy as np, tensorflow as tf\n"
+        "encode = tf.saved_model.load(sys.argv[1]).encode\n"
+        "got = encode(tf.constant(sys.argv[3:7]), tf.constant(sys.argv[4:8]))\n"
+        "want = np.load(sys.argv[2])\n"
+        "assert sorted(got) == sorted(want.files) and 'keras_sentmatch' not in sys.modules\n"
+        "assert all((got[k].numpy() == want[k]).all() for k in want.files)\n"
+    )
+    paths = [str(tmp_path / "saved"), str(tmp_path / "expected.npz")]
+    subprocess.run([sys.executable, "-c", code, *paths, *HARD[:5]], check=True, timeout=120)
+
+
+def test_fit():
+    train = PairDataset(["A dog runs", "a gnu"], ["a dog", "ab"], [0, 1])
+    test = PairDataset(["a zebra xylophone"], ["gnu lion"], [1])
+    encoder = PairEncoder.fit([train, test], keep_words={"zebra", "gnu", "q"}, min_count=2)
+    assert encoder.vocabulary.words[2:] == ["a", "dog", "gnu", "zebra"]
+    assert set(encoder.characters.words[2:]) == set("adogrunsb")
+    assert PairEncoder.fit([train, test]).vocabulary.words[2:] == ["a", "dog", "ab", "gnu", "runs"]
+    assert PairEncoder.fit(train, max_size=3, max_length=1).vocabulary.words[2:] == ["a"]
+
+
+def test_antonyms():
+    encoder = small(features=("antonym",), antonyms=[("hot", "cold")])
+    got = encoder.encode(["a cold dog", "hot", ""], ["hot hot", "a hot", "cold"])
+    assert got["antonym_1"].tolist() == [[0, 1, 0], [0, 0, 0], [0, 0, 0]]
+    assert got["antonym_2"].tolist() == [[1, 1, 0], [0, 0, 0], [0, 0, 0]]
+
+
+def test_tags():
+    columns = {"tags_1": [["DT", "NN"], ["X"]], "tags_2": [["NN"], []]}
+    data = PairDataset(["a dog", "a"], ["dog", ""], columns=columns)
+    encoder = PairEncoder.fit(data, features=("word", "pos"), tokenizer="whitespace")
+    assert encoder.tags.words[2:] == ["DT", "NN", "X"]
+    got = encoder.encode(
+        data.sentence1, data.sentence2, tags=(columns["tags_1"], columns["tags_2"])
+    )
+    assert got["pos_1"].tolist() == [[2, 3], [4, 0]]
+    assert got["pos_2"].tolist() == [[3, 0], [0, 0]]
+    with pytest.raises(InputError, match="needs the tags"):
+        encoder.encode(["a"], ["a"])
+    with pytest.raises(InputError, match=r"tags_1\[0\] has 1 tags for 2 tokens"):
+        encoder.encode(["a dog"], ["a"], tags=([["NN"]], [["NN"]]))
+    with pytest.raises(InputError, match="'pos'"):
+        encoder.tf_tables()
+
+
+@pytest.mark.filterwarnings("ignore:.*longer than:UserWarning")
+def test_save_and_load(tmp_path):
+    encoder = small(
+        tokenizer="characters",
+        lowercase=False,
+        max_length=9,
+        features=("antonym", "char"),
+        antonyms=ANTONYMS,
+        tags=["NN"],
+    )
+    encoder.save(tmp_path / "encoder")
+    names = sorted(path.name for path in (tmp_path / "encoder").iterdir())
+    assert names == ["characters.txt", "encoder.json", "vocabulary.txt"]
+    loaded = PairEncoder.load(tmp_path / "encoder")
+    for twin in (loaded, PairEncoder.from_config(encoder.get_config()), copy.deepcopy(encoder)):
+        assert twin.get_config() == encoder.get_config()
+        for name, array in encoder.encode(HARD[2:4], HARD[4:6]).items():
+            np.testing.assert_array_equal(
+                twin.encode(HARD[2:4], HARD[4:6])[name], array, err_msg=name
+            )
+    assert pickle.loads(pickle.dumps(encoder)).features == encoder.features
+
+
+def test_own_tokenizer(tmp_path):
+    encoder = small(tokenizer=str.split)
+    assert encoder.encode(["a Dog."], ["a"])["word_ids_1"].tolist() == [[2, 1]]
+    with pytest.raises(InputError, match="a tokenizer of your own"):
+        encoder.tf_encode(["a"], ["a"])
+    encoder.save(tmp_path)
+    with pytest.raises(InputError, match="pass tokenizer="):
+        PairEncoder.load(tmp_path)
+    assert PairEncoder.load(tmp_path, tokenizer=str.split).tokens("a.b c") == ["a.b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not the description"),
+        ("[]", "not the description"),
+        ("{}", "not the description"),
+        ('{"format": 99}', "format 99"),
+        ('{"format": 1, "tokenizer": "words", "colour": 3}', "colour"),
+    ],
+)
+def test_broken_folder(tmp_path, text, message):
+    small().save(tmp_path)
+    (tmp_path / "encoder.json").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        PairEncoder.load(tmp_path)
+
+
+def test_bad_arguments():
+    encoder = small()
+    with pytest.raises(InputError, match=r"sentence1 is a single string.*sentence1=\[…\]"):
+        encoder.encode("a dog", ["a"])
+    with pytest.raises(InputError, match=r"sentence2\[1\] is None \(NoneType\)"):
+        encoder.encode(["a", "a"], ["a", None])
+    with pytest.raises(InputError, match="Decode bytes"):
+        encoder.encode([b"a"], ["a"])
+    with pytest.raises(InputError, match="sentence1 has 1 sentences and sentence2 2"):
+        encoder.encode(["a"], ["a", "b"])
+    with pytest.raises(InputError, match="length=0"):
+        encoder.encode(["a"], ["a"], length=0)
+    for options in (
+        {"max_length": 0},
+        {"features": ("words",)},
+        {"features": "word"},
+        {"features": ()},
+    ):
+        with pytest.raises(InputError, match="max_length|features"):
+            small(**options)
+    for feature in ("pos", "antonym"):
+        with pytest.raises(InputError, match=f"feature '{feature}' needs"):
+            small(features=(feature,))
+    assert small(characters=Vocabulary("ab")).characters["b"] == 3
+
+
+def test_surfaces_do_not_grow_without_end(monkeypatch):
+    monkeypatch.setattr("keras_sentmatch.data.encoder._MAX_SURFACES", 20)
+    encoder = small()
+    pairs = encoder.encode_pairs(["a dog"], ["b"])
+    before = pairs.arrays(np.arange(1), 3)
+    for i in range(100):
+        encoder.encode([f"w{i} w{i}x"], ["a"])
+    assert len(encoder._surfaces) < 30
+    for name, array in pairs.arrays(np.arange(1), 3).items():
+        np.testing.assert_array_equal(array, before[name])

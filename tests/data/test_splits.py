@@ -1,0 +1,82 @@
+"""split_pairs: shares, classes, groups; leak_report: what parts share."""
+
+import numpy as np
+import pytest
+
+from keras_sentmatch.data import PairDataset, leak_report, split_pairs
+from keras_sentmatch.errors import InputError
+
+
+def make(n=1000, seed=0, **kwargs):
+    rng = np.random.default_rng(seed)
+    kwargs.setdefault("labels", rng.choice(3, n, p=[0.6, 0.3, 0.1]).tolist())
+    return PairDataset([f"a{i}" for i in range(n)], [f"b{i}" for i in range(n)], **kwargs)
+
+
+def test_every_row_once_and_shares_kept():
+    data = make()
+    parts = split_pairs(data, [0.8, 0.05, 0.15], seed=3)
+    assert [len(part) for part in parts] == pytest.approx([800, 50, 150], abs=2)
+    assert sorted(s for part in parts for s in part.sentence1) == sorted(data.sentence1)
+    whole = np.array(list(data.label_counts().values())) / len(data)
+    for part in parts:
+        share = np.array(list(part.label_counts().values())) / len(part)
+        np.testing.assert_allclose(share, whole, atol=1.5 / len(part))
+
+
+def test_seed_decides():
+    data = make(200)
+    one, same, other = (
+        split_pairs(data, [0.5, 0.5], seed=seed)[0].fingerprint() for seed in (1, 1, 2)
+    )
+    assert one == same != other
+
+
+def test_groups_stay_whole_and_classes_still_match():
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(300), rng.integers(1, 12, 300)).astype(str).tolist()
+    n = len(groups)
+    data = make(n, labels=(rng.random(n) < 0.1).astype(int).tolist(), groups=groups)
+    parts = split_pairs(data, [0.8, 0.1, 0.1], seed=0)
+    names = [set(part.groups) for part in parts]
+    assert not (names[0] & names[1] or names[0] & names[2] or names[1] & names[2])
+    for part, share in zip(parts, (0.8, 0.1, 0.1)):
+        assert len(part) == pytest.approx(share * n, rel=0.05)
+        assert part.labels.mean() == pytest.approx(data.labels.mean(), abs=0.02)
+        # small parts get questions of the same size as the big one
+        assert len(part) / len(set(part.groups)) == pytest.approx(n / 300, rel=0.25)
+
+
+def test_pairs_with_one_first_sentence_stay_together():
+    data = PairDataset(
+        [f"a{i // 3}" for i in range(300)], [f"b{i}" for i in range(300)], [0, 1, 2] * 100
+    )
+    train, test = split_pairs(data, [0.7, 0.3], seed=0)
+    assert not set(train.sentence1) & set(test.sentence1)
+    assert set(test.label_counts().values()) == {30}
+    loose = split_pairs(data, [0.7, 0.3], seed=0, by_group=False)
+    assert set(loose[0].sentence1) & set(loose[1].sentence1)
+
+
+def test_scores_are_spread():
+    data = make(500, labels=np.linspace(0, 5, 500).tolist())
+    _, test = split_pairs(data, [0.9, 0.1], seed=0)
+    assert test.labels.mean() == pytest.approx(2.5, abs=0.2)
+    assert np.histogram(test.labels, 5, (0, 5))[0].tolist() == [10] * 5
+
+
+@pytest.mark.parametrize("fractions", [[0.5, 0.4], [1.2, -0.2], [], [1, 0]])
+def test_bad_fractions(fractions):
+    with pytest.raises(InputError, match="sum to 1"):
+        split_pairs(make(10), fractions, seed=0)
+
+
+def test_a_part_left_empty_is_an_error():
+    with pytest.raises(InputError, match="1 groups are too few"):
+        split_pairs(make(10, groups=["q"] * 10, labels=[0] * 10), [0.8, 0.2], seed=0)
+
+
+def test_leak_report_counts():
+    a = PairDataset(["A  dog", "x"], ["runs", "y"], groups=["1", "2"])
+    b = PairDataset(["Runs", "x", "new"], ["a dog", "z", "newer"], groups=["2", "2", "3"])
+    assert leak_report(a, b) == {"shared_pairs": 1, "shared_groups": 1, "shared_sentences": 3}

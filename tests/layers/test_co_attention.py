@@ -1,0 +1,63 @@
+"""CoAttention."""
+
+from functools import partial
+
+import pytest
+
+from keras_sentmatch.layers import CoAttention
+from tests import oracles
+from tests.harness import CHECKS, Case, built, check_option, lengths_mask, name_of, noise, value
+
+INPUTS = {
+    "x1": noise(3, 5, 4),
+    "x2": noise(3, 3, 4, seed=1),
+    "mask_1": lengths_mask([5, 2, 1], 5),
+    "mask_2": lengths_mask([3, 3, 2], 3),
+}
+
+
+def oracle(layer, x1, x2, mask_1, mask_2):
+    return oracles.co_attention(x1, x2, mask_1, mask_2)[:2]
+
+
+def with_weights(layer, x1, x2, mask_1, mask_2):
+    return oracles.co_attention(x1, x2, mask_1, mask_2, value(layer.scale))
+
+
+CASES = [
+    Case(CoAttention, INPUTS, (0, 0), oracle),
+    Case(
+        partial(CoAttention, temperature=True),
+        INPUTS,
+        (1, 0),
+        with_weights,
+        options={"return_attention": True},
+        name="with attention",
+    ),
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_co_attention(case, check):
+    check(case)
+
+
+def test_temperature_starts_at_one_and_matters():
+    assert (
+        value(CoAttention(temperature=True)(**INPUTS)[0]).tolist()
+        == value(CoAttention()(**INPUTS)[0]).tolist()
+    )
+    check_option(CASES[0], "temperature", False, True)
+
+
+def test_swapping_the_sentences_swaps_the_outputs():
+    a1, a2 = built(CASES[0])(**INPUTS)
+    swapped = {
+        "x1": INPUTS["x2"],
+        "x2": INPUTS["x1"],
+        "mask_1": INPUTS["mask_2"],
+        "mask_2": INPUTS["mask_1"],
+    }
+    b2, b1 = built(CASES[0])(**swapped)
+    assert abs(value(a1) - value(b1)).max() < 1e-6 and abs(value(a2) - value(b2)).max() < 1e-6

@@ -1,0 +1,182 @@
+"""DenseCoAttentiveRNN: every row of Table 6 against the oracle."""
+
+from functools import partial
+
+import keras
+import pytest
+
+from keras_sentmatch.layers import DenseCoAttentiveRNN
+from tests import oracles
+from tests.harness import CHECKS, Case, built, check_option, lengths_mask, name_of, noise, value
+
+INPUTS = {
+    "x1": noise(3, 4, 6),
+    "x2": noise(3, 5, 6, seed=1),
+    "mask_1": lengths_mask([4, 2, 1], 4),
+    "mask_2": lengths_mask([3, 5, 2], 5),
+}
+SMALL = partial(DenseCoAttentiveRNN, units=2, depth=3, autoencoder_after=(), autoencoder_units=3)
+ROWS = {
+    1: {},
+    5: {"attentive_connection": "none"},
+    6: {"recurrent_connection": "none"},
+    7: {"attentive_connection": "none", "recurrent_connection": "none"},
+    8: {"attentive_connection": "residual", "recurrent_connection": "residual"},
+    9: {
+        "attentive_connection": "residual",
+        "recurrent_connection": "residual",
+        "embedding_connection": "none",
+    },
+    10: {
+        "attentive_connection": "none",
+        "recurrent_connection": "none",
+        "embedding_connection": "none",
+    },
+    11: {"attention": False, "recurrent_connection": "none", "embedding_connection": "none"},
+}
+
+
+def forward(layer, row, x1, x2, mask_1, mask_2):
+    stack = [
+        tuple([value(w) for w in rnn.weights] for rnn in (r.forward_rnn, r.backward_rnn))
+        for r in layer.recurrent
+    ]
+    codes = {
+        after: [
+            value(w) for w in (a.encoder.kernel, a.encoder.bias, a.decoder.kernel, a.decoder.bias)
+        ]
+        for after, a in zip(layer.autoencoder_after, layer.autoencoders)
+    }
+    return oracles.dense_co_attentive_rnn(
+        x1, x2, mask_1, mask_2, stack, codes, cell=layer.cell, row=row, attention=layer.attention
+    )
+
+
+def oracle(row):
+    def outputs(layer, **inputs):
+        out = forward(layer, row, **inputs)
+        return out["p"], out["q"]
+
+    return outputs
+
+
+def attentive(layer, **inputs):
+    out = forward(layer, 1, **inputs)
+    return out["p"], out["q"], *(oracles.np.stack(side, 1) for side in zip(*out["attentions"]))
+
+
+def lstm(width):
+    return 2 * 4 * 2 * (width + 2 + 1)
+
+
+def autoencoder(width):
+    return width * 3 + 3 + 3 * width + width
+
+
+COUNTS = {
+    1: lstm(6) + lstm(14) + lstm(22),
+    5: lstm(6) + lstm(14) + lstm(18),
+    6: lstm(6) + lstm(14) + lstm(18),
+    7: lstm(6) + 2 * lstm(14),
+    8: lstm(6) + 2 * lstm(14),
+    9: lstm(6) + 2 * lstm(8),
+    10: lstm(6) + 2 * lstm(8),
+    11: lstm(6) + 2 * lstm(4),
+}
+DECODER = (
+    "decoder",
+)  # only the reconstruction loss reaches it, and that is added in training alone
+CASES = [
+    *(
+        Case(partial(SMALL, **ROWS[r]), INPUTS, (COUNTS[r], 0), oracle(r), name=f"row {r}")
+        for r in ROWS
+    ),
+    Case(
+        partial(SMALL, autoencoder_after=(1, 3)),
+        INPUTS,
+        (lstm(6) + autoencoder(14) + lstm(3) + lstm(11) + autoencoder(19), 0),
+        attentive,
+        options={"return_attention": True},
+        name="autoencoders, attention returned",
+        unused=DECODER,
+    ),
+    Case(
+        partial(SMALL, autoencoder_after=(1,), cell="gru", attention=False),
+        INPUTS,
+        (
+            2 * 3 * 2 * (6 + 2 + 2)
+            + autoencoder(10)
+            + 2 * 3 * 2 * (3 + 2 + 2)
+            + 2 * 3 * 2 * (7 + 2 + 2),
+            0,
+        ),
+        oracle(1),
+        name="encoder only, GRU",
+        unused=DECODER,
+    ),
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_dense_co_attentive_rnn(case, check):
+    check(case)
+
+
+def test_reconstruction_loss():
+    layer = built(CASES[-2], autoencoder_dropout=0.0, reconstruction_weight=0.5)
+    layer._clear_losses()
+    layer(**INPUTS, training=True)
+    expected = forward(
+        layer,
+        1,
+        **{n: a.astype("float64") if a.dtype.kind == "f" else a for n, a in INPUTS.items()},
+    )
+    assert [float(value(loss)) for loss in layer.losses] == pytest.approx(
+        [0.5 * loss for loss in expected["losses"]], rel=1e-4
+    )
+
+
+def test_swapping_the_sentences_swaps_the_outputs():
+    layer = built(CASES[0])
+    y1, y2 = layer(**INPUTS)
+    z1, z2 = layer(INPUTS["x2"], INPUTS["x1"], INPUTS["mask_2"], INPUTS["mask_1"])
+    assert abs(value(y1) - value(z2)).max() < 1e-5 and abs(value(y2) - value(z1)).max() < 1e-5
+
+
+def test_options():
+    base = Case(partial(SMALL, autoencoder_after=(2,)), INPUTS, (0, 0))
+    options = {
+        "units": (2, 3),
+        "depth": (2, 3),
+        "cell": ("lstm", "rnn"),
+        "attention": (True, False),
+        "autoencoder_after": ((2,), (3,)),
+        "autoencoder_units": (3, 4),
+        "autoencoder_activation": ("tanh", "linear"),
+        "temperature": (False, True),
+        "recurrent_connection": ("dense", "residual"),
+        "attentive_connection": ("residual", "none"),
+        "embedding_connection": ("dense", "none"),
+    }
+    for option, values in options.items():
+        check_option(
+            Case(SMALL, INPUTS, (0, 0)) if "connection" in option else base, option, *values
+        )
+    check_option(base, "autoencoder_dropout", 0.0, 0.9, training=True)
+    check_option(base, "reconstruction_weight", 1.0, 0.5, training=True)
+    assert built(base, autoencoder_stop_gradient=True).autoencoders[0].stop_gradient
+    assert len(built(base, kernel_regularizer=keras.regularizers.L2(0.1)).losses) == 3 * 4 + 2
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"recurrent_connection": "skip"}, "recurrent_connection must be one of"),
+        ({"embedding_connection": "residual"}, "embedding_connection must be one of"),
+        ({"autoencoder_after": (4,)}, "from 1 to depth=3"),
+    ],
+)
+def test_errors(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        SMALL(**arguments)

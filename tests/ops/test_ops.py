@@ -1,0 +1,91 @@
+"""The masked operations against the oracles, in every precision, with empty rows."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_sentmatch import ops as sm
+from tests import oracles
+from tests.case import Case, gradients, value
+from tests.harness import lengths_mask, noise
+
+X, Y = noise(3, 5, 4), noise(3, 2, 4, seed=1)
+MASK, OTHER = lengths_mask([5, 2, 0], 5), lengths_mask([2, 0, 1], 2)
+PRECISIONS = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS)
+def test_against_oracles(dtype):
+    def check(got, want):
+        assert "bfloat16" in str(got.dtype) or str(got.dtype).endswith(dtype), got.dtype
+        np.testing.assert_allclose(value(ops.cast(got, "float32")), want, atol=PRECISIONS[dtype])
+
+    x = ops.cast(X, dtype)
+    check(sm.masked_softmax(x[..., 0], MASK), oracles.masked_softmax(X[..., 0], MASK))
+    check(
+        sm.masked_softmax(x, MASK[..., None], axis=1),
+        oracles.masked_softmax(X, MASK[..., None], axis=1),
+    )
+    check(sm.masked_mean(x, MASK), oracles.masked_mean(X, MASK))
+    check(
+        sm.masked_max(x - 5, MASK),
+        np.where(MASK.any(1)[:, None], oracles.masked_max(X - 5, MASK)[0], 0),
+    )
+    check(sm.zero_padding(x, MASK), X * MASK[..., None])
+    check(sm.reverse_within_length(x, MASK), oracles.reverse_within_length(X, MASK))
+
+
+def test_large_scores_in_float16_do_not_overflow():
+    scores = ops.convert_to_tensor(np.array([[6e4, 6e4, -6e4]], "float16"))
+    assert value(sm.masked_softmax(scores, [[True, True, True]])).tolist() == [[0.5, 0.5, 0.0]]
+    low = sm.masked_max(scores[..., None], [[False, False, True]])
+    assert value(low).tolist() == [[float(np.float16(-6e4))]]
+
+
+def test_argmax_counts_real_tokens_only():
+    np.testing.assert_array_equal(value(sm.masked_argmax(X, MASK)), oracles.masked_max(X, MASK)[1])
+
+
+def test_cosines():
+    zeroed = X * MASK[..., None]
+    want = oracles.cosine(zeroed[:, :, None], Y[:, None])
+    np.testing.assert_allclose(value(sm.cosine_matrix(zeroed, Y)), want, atol=1e-6)
+    np.testing.assert_allclose(
+        value(sm.cosine(zeroed[:, :2], Y)), oracles.cosine(zeroed[:, :2], Y), atol=1e-6
+    )
+    assert str(sm.cosine_matrix(ops.cast(X, "float16"), ops.cast(Y, "float16")).dtype).endswith(
+        "float32"
+    )
+
+
+def test_masks_and_pairs():
+    np.testing.assert_array_equal(value(sm.pair_mask(MASK, OTHER)), oracles.pair_mask(MASK, OTHER))
+    for one, two in ((X, Y), (Y, X), (X, X), (MASK, OTHER)):
+        stacked = sm.stack_pair(ops.convert_to_tensor(one), ops.convert_to_tensor(two))
+        assert tuple(stacked.shape)[:2] == (6, max(one.shape[1], two.shape[1]))
+        back = sm.split_pair(stacked, one.shape[1], two.shape[1])
+        np.testing.assert_array_equal(value(back[0]), one)
+        np.testing.assert_array_equal(value(back[1]), two)
+
+
+@pytest.mark.parametrize("name", ["masked_softmax", "masked_mean", "masked_max", "cosine_matrix"])
+def test_gradients_are_finite_at_empty_rows_and_zero_vectors(name):
+    class Apply(keras.layers.Layer):
+        def call(self, x, mask):
+            x = sm.zero_padding(x, mask)
+            if name == "cosine_matrix":
+                return sm.cosine_matrix(x, x)
+            return getattr(sm, name)(
+                x, mask[..., None] if name == "masked_softmax" else mask, axis=1
+            )
+
+    inputs = {"x": X, "mask": MASK}
+    layer = Apply()
+    _, (gradient,) = gradients(Case(lambda **k: layer, inputs, (0, 0)), layer, inputs)
+    assert np.isfinite(gradient).all() and gradient[:2].any() and not gradient[2].any()
+
+
+def test_negative_axis_is_refused():
+    with pytest.raises(ValueError, match="counted from the front"):
+        sm.masked_mean(X, MASK, axis=-1)
