@@ -25,13 +25,22 @@ class PairModel(keras.Model):
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
 
     def _keep_config(self, values: dict[str, Any]) -> None:
-        names = [n for n in inspect.signature(type(self).__init__).parameters if n not in ("self", "kwargs")]
+        names = [
+            n
+            for n in inspect.signature(type(self).__init__).parameters
+            if n not in ("self", "kwargs")
+        ]
         self._config = {name: values[name] for name in names}
         for name, value in self._config.items():
             setattr(self, name, value)
 
     def get_config(self) -> dict[str, Any]:
-        return {**self._config, "name": self.name, "trainable": self.trainable, "dtype": self.dtype_policy}
+        return {
+            **self._config,
+            "name": self.name,
+            "trainable": self.trainable,
+            "dtype": self.dtype_policy,
+        }
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "PairModel":
@@ -41,7 +50,9 @@ class PairModel(keras.Model):
     def from_preset(cls, preset: str, **config: Any) -> "PairModel":
         """The model with one of the configurations in `presets`; `config` adds to it and overrides it."""
         if preset not in cls.presets:
-            raise InputError(f"{cls.__name__} has no preset {preset!r}. Use one of: {', '.join(cls.presets)}.")
+            raise InputError(
+                f"{cls.__name__} has no preset {preset!r}. Use one of: {', '.join(cls.presets)}."
+            )
         return cls(**{**cls.presets[preset], **config})
 
     @property
@@ -59,7 +70,11 @@ class PairModel(keras.Model):
 
     def count_params_without_word_embeddings(self) -> int:
         """The papers' count: all parameters but the word-embedding matrices (character embeddings do count)."""
-        words = sum(e.count_params() for layer in self._word_representations() for e in layer.word_embeddings)
+        words = sum(
+            e.count_params()
+            for layer in self._word_representations()
+            for e in layer.word_embeddings
+        )
         return self.count_params() - words
 
     def explainer(self) -> keras.Model:
@@ -67,11 +82,11 @@ class PairModel(keras.Model):
         raise NotImplementedError
 
 
-class CallWith(keras.layers.Layer):
+class _CallWith(keras.layers.Layer):
     """Calls `layer` with options that change what it returns, on the layer's own weights.
 
     A graph can't call one layer twice with different numbers of outputs (Keras checks all calls against the first), so an
-    explainer wraps the layer: `CallWith(attention, return_attention=True)(x1, x2, mask_1, mask_2)`.
+    explainer wraps the layer: `_CallWith(attention, return_attention=True)(x1, x2, mask_1, mask_2)`.
     """
 
     def __init__(self, layer: keras.layers.Layer, **options: Any):
@@ -117,8 +132,12 @@ def build_model(name: str, **config: Any) -> PairModel:
     """
     cls = get_model_class(name)
     allowed = [n for n in inspect.signature(cls.__init__).parameters if n not in ("self", "kwargs")]
-    unknown = [key for key in config if key not in (*allowed, "preset", "name", "dtype", "trainable")]
+    unknown = [
+        key for key in config if key not in (*allowed, "preset", "name", "dtype", "trainable")
+    ]
     if unknown:
-        raise InputError(f"{cls.__name__} has no argument {', '.join(map(repr, unknown))}. It has: {', '.join(allowed)}.")
+        raise InputError(
+            f"{cls.__name__} has no argument {', '.join(map(repr, unknown))}. It has: {', '.join(allowed)}."
+        )
     preset = config.pop("preset", None)
     return cls.from_preset(preset, **config) if preset else cls(**config)

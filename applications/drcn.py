@@ -5,9 +5,14 @@ from typing import Any
 
 import keras
 from keras import ops
+from keras_sentmatch.applications.base import _CallWith, PairModel, register_model
 
-from keras_sentmatch.applications.base import CallWith, PairModel, register_model
-from keras_sentmatch.layers import DenseCoAttentiveRNN, MaskedMaxPooling, MatchingVector, WordRepresentation
+from keras_sentmatch.layers import (
+    DenseCoAttentiveRNN,
+    MaskedMaxPooling,
+    MatchingVector,
+    WordRepresentation,
+)
 
 _BARE = {"autoencoder_after": ()}
 
@@ -37,8 +42,8 @@ class DRCN(PairModel):
         recurrent_connection: `"dense"`, `"residual"` or `"none"`. Defaults to `"dense"`.
         attentive_connection: `"dense"`, `"residual"` or `"none"`. Defaults to `"dense"`.
         embedding_connection: `"dense"` or `"none"`. Defaults to `"dense"`.
-        autoencoder_after: recurrent layers, from 1, that an autoencoder follows. Defaults to `(3, 5)`, or what of it lies
-            within `depth`.
+        autoencoder_after: recurrent layers, from 1, that an autoencoder follows. `None` means 3 and 5, as far as `depth`
+            reaches. Defaults to `None`.
         autoencoder_units: width of the code. Defaults to `200`.
         autoencoder_activation: of the code. Defaults to `"tanh"`.
         autoencoder_dropout: rate on the code. Defaults to `0.2`.
@@ -73,7 +78,9 @@ class DRCN(PairModel):
     """
 
     paper = "Kim et al. 2019"
-    summary_line = "densely connected recurrent layers with co-attention and autoencoder bottlenecks"
+    summary_line = (
+        "densely connected recurrent layers with co-attention and autoencoder bottlenecks"
+    )
     # The paper's tasks, its encoder-only variant, and the rows of its Table 6.
     presets = {
         "snli": {"num_classes": 3, "batch_normalization": True},
@@ -88,8 +95,16 @@ class DRCN(PairModel):
         "table6_4_no_fixed_embedding": {"fixed_embedding": False},
         "table6_5_no_dense_attention": {"attentive_connection": "none"},
         "table6_6_no_dense_recurrence": {"recurrent_connection": "none"},
-        "table6_7_no_dense": {"attentive_connection": "none", "recurrent_connection": "none", **_BARE},
-        "table6_8_residual": {"attentive_connection": "residual", "recurrent_connection": "residual", **_BARE},
+        "table6_7_no_dense": {
+            "attentive_connection": "none",
+            "recurrent_connection": "none",
+            **_BARE,
+        },
+        "table6_8_residual": {
+            "attentive_connection": "residual",
+            "recurrent_connection": "residual",
+            **_BARE,
+        },
         "table6_9_residual_no_embedding": {
             "attentive_connection": "residual",
             "recurrent_connection": "residual",
@@ -196,31 +211,45 @@ class DRCN(PairModel):
         # === Functional model ===
         inputs = {}
         for side in ("1", "2"):
-            inputs[f"word_ids_{side}"] = keras.Input((None,), dtype="int32", name=f"word_ids_{side}")
+            inputs[f"word_ids_{side}"] = keras.Input(
+                (None,), dtype="int32", name=f"word_ids_{side}"
+            )
             if char_vocabulary_size:
                 shape = (None, max_word_length)
-                inputs[f"char_ids_{side}"] = keras.Input(shape, dtype="int32", name=f"char_ids_{side}")
+                inputs[f"char_ids_{side}"] = keras.Input(
+                    shape, dtype="int32", name=f"char_ids_{side}"
+                )
             if pos_tags:
                 inputs[f"pos_{side}"] = keras.Input((None,), dtype="int32", name=f"pos_{side}")
             if antonym:
-                inputs[f"antonym_{side}"] = keras.Input((None,), dtype="int32", name=f"antonym_{side}")
+                inputs[f"antonym_{side}"] = keras.Input(
+                    (None,), dtype="int32", name=f"antonym_{side}"
+                )
         ids_1, ids_2 = inputs["word_ids_1"], inputs["word_ids_2"]
         mask_1, mask_2 = ops.not_equal(ids_1, 0), ops.not_equal(ids_2, 0)
 
         def represent(side: str, ids: Any, other: Any) -> Any:
             features = {n: inputs.get(f"{n}_{side}") for n in ("char_ids", "pos", "antonym")}
-            return words(ids, other if exact_match else None, **{n: f for n, f in features.items() if f is not None})
+            return words(
+                ids,
+                other if exact_match else None,
+                **{n: f for n, f in features.items() if f is not None},
+            )
 
         x1, x2 = represent("1", ids_1, ids_2), represent("2", ids_2, ids_1)
         y1, y2 = body(x1, x2, mask_1, mask_2)
         v = matching(pooling(y1, mask_1), pooling(y2, mask_2))
         for i in ("1", "2"):
             v = keras.layers.Dropout(dropout, dtype=dtype, name=f"dropout_{i}")(v)
-            v = keras.layers.Dense(hidden_units, kernel_regularizer=regularizer(), dtype=dtype, name=f"hidden_{i}")(v)
+            v = keras.layers.Dense(
+                hidden_units, kernel_regularizer=regularizer(), dtype=dtype, name=f"hidden_{i}"
+            )(v)
             if batch_normalization:
                 v = keras.layers.BatchNormalization(dtype=dtype, name=f"normalization_{i}")(v)
             v = keras.layers.Activation("relu", dtype=dtype, name=f"relu_{i}")(v)
-        logits = keras.layers.Dense(num_classes, kernel_regularizer=regularizer(), dtype="float32", name="logits")(v)
+        logits = keras.layers.Dense(
+            num_classes, kernel_regularizer=regularizer(), dtype="float32", name="logits"
+        )(v)
         activation = "softmax" if num_classes > 1 else "linear"
         outputs = keras.layers.Activation(activation, dtype="float32", name="probabilities")(logits)
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
@@ -238,8 +267,12 @@ class DRCN(PairModel):
             share of the pooled features that come from each token (sums to 1). Paper Fig 3-5; SPEC 12.
         """
         body, pooling, x1, x2, mask_1, mask_2 = self._explain
-        y1, y2, *attention = CallWith(body, return_attention=self.attention)(x1, x2, mask_1, mask_2)
+        y1, y2, *attention = _CallWith(body, return_attention=self.attention)(
+            x1, x2, mask_1, mask_2
+        )
         outputs = {f"attention_{i}": a for i, a in enumerate(attention, start=1)}
         for i, (y, mask) in enumerate(((y1, mask_1), (y2, mask_2)), start=1):
-            _, _, outputs[f"pool_rates_{i}"] = CallWith(pooling, return_positions=True)(y, mask)
-        return keras.Model(self.input, {"probabilities": self.output, **outputs}, name=f"{self.name}_explainer")
+            _, _, outputs[f"pool_rates_{i}"] = _CallWith(pooling, return_positions=True)(y, mask)
+        return keras.Model(
+            self.input, {"probabilities": self.output, **outputs}, name=f"{self.name}_explainer"
+        )

@@ -1,1 +1,55 @@
+"""The command line: `keras-sentmatch train | evaluate | predict | models | datasets | profile`.
 
+No module here imports Keras at its top: each command first chooses the backend.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from keras_sentmatch import __version__
+from keras_sentmatch.cli.catalog import datasets, models
+from keras_sentmatch.cli.evaluate import evaluate
+from keras_sentmatch.cli.predict import predict
+from keras_sentmatch.cli.profile import profile
+from keras_sentmatch.cli.train import train
+from keras_sentmatch.errors import InputError
+
+app = typer.Typer(
+    help="Trains and uses sentence-pair matchers on TensorFlow, JAX or PyTorch.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+for command in (train, evaluate, predict, models, datasets, profile):
+    app.command()(command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"keras-sentmatch {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs the command line and exits: 0, or 2 after one line that begins with `error:`.
+
+    Args:
+        arguments: What was typed after the command's name; `sys.argv` by default.
+    """
+    try:
+        app(arguments, prog_name="keras-sentmatch")
+    except InputError as error:
+        print("error:", " ".join(str(error).split()), file=sys.stderr)
+        sys.exit(2)

@@ -70,7 +70,11 @@ class AutoencoderBottleneck(keras.layers.Layer):
     def build(self, x_shape: Any, mask_shape: Any = None) -> None:
         def dense(units: int, activation: Any, name: str) -> keras.layers.Dense:
             return keras.layers.Dense(
-                units, activation, kernel_regularizer=self.kernel_regularizer, dtype=self.dtype_policy, name=name
+                units,
+                activation,
+                kernel_regularizer=self.kernel_regularizer,
+                dtype=self.dtype_policy,
+                name=name,
             )
 
         self.encoder = dense(self.units, self.activation, "encoder")
@@ -95,6 +99,9 @@ class AutoencoderBottleneck(keras.layers.Layer):
 
     def compute_output_shape(self, x_shape: Any, mask_shape: Any = None) -> Any:
         return (*x_shape[:-1], self.units)
+
+    def compute_mask(self, *args: Any, **kwargs: Any) -> None:
+        return None  # masks are explicit arguments; Keras is given none to pass on
 
     def get_config(self) -> dict[str, Any]:
         return {

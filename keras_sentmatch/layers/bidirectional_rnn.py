@@ -42,7 +42,9 @@ class BidirectionalRNN(keras.layers.Layer):
         ((2, 3, 8), 0.0)
     """
 
-    def __init__(self, units: int, cell: str = "lstm", kernel_regularizer: Any = None, **kwargs: Any):
+    def __init__(
+        self, units: int, cell: str = "lstm", kernel_regularizer: Any = None, **kwargs: Any
+    ):
         super().__init__(**kwargs)
         if cell not in CELLS:
             raise ValueError(f"cell must be one of {sorted(CELLS)}. Received: cell={cell!r}")
@@ -72,6 +74,9 @@ class BidirectionalRNN(keras.layers.Layer):
 
     def compute_output_shape(self, x_shape: Any, mask_shape: Any = None) -> Any:
         return (*x_shape[:-1], 2 * self.units)
+
+    def compute_mask(self, *args: Any, **kwargs: Any) -> None:
+        return None  # masks are explicit arguments; Keras is given none to pass on
 
     def get_config(self) -> dict[str, Any]:
         return {

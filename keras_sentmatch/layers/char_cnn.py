@@ -87,7 +87,9 @@ class CharCNN(keras.layers.Layer):
         batch, length, width = ops.shape(char_ids)
         char_ids = ops.reshape(char_ids, (-1, width))
         real = ops.not_equal(char_ids, 0)
-        chars = zero_padding(self.embedding_dropout(self.embedding(char_ids), training=training), real)
+        chars = zero_padding(
+            self.embedding_dropout(self.embedding(char_ids), training=training), real
+        )
         windows = self.convolution(chars)
         word = masked_max(windows, real[:, : width - self.kernel_size + 1])
         return ops.reshape(word, (batch, length, self.filters))

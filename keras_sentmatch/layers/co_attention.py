@@ -49,21 +49,33 @@ class CoAttention(keras.layers.Layer):
         super().__init__(**kwargs)
         self.temperature = temperature
 
-    def build(self, x1_shape: Any, x2_shape: Any = None, mask_1_shape: Any = None, mask_2_shape: Any = None) -> None:
+    def build(
+        self,
+        x1_shape: Any,
+        x2_shape: Any = None,
+        mask_1_shape: Any = None,
+        mask_2_shape: Any = None,
+    ) -> None:
         if self.temperature:
             self.scale = self.add_weight(shape=(), initializer="ones", name="temperature")
 
-    def call(self, x1: Any, x2: Any, mask_1: Any, mask_2: Any, return_attention: bool = False) -> Any:
+    def call(
+        self, x1: Any, x2: Any, mask_1: Any, mask_2: Any, return_attention: bool = False
+    ) -> Any:
         scores = cosine_matrix(x1, x2)
         if self.temperature:
             scores = scores * ops.cast(self.scale, scores.dtype)
         mask = pair_mask(mask_1, mask_2)
         weights_1 = ops.cast(masked_softmax(scores, mask, axis=2), x1.dtype)
-        weights_2 = ops.cast(ops.transpose(masked_softmax(scores, mask, axis=1), (0, 2, 1)), x1.dtype)
+        weights_2 = ops.cast(
+            ops.transpose(masked_softmax(scores, mask, axis=1), (0, 2, 1)), x1.dtype
+        )
         attended = ops.matmul(weights_1, x2), ops.matmul(weights_2, x1)
         return (*attended, weights_1, weights_2) if return_attention else attended
 
-    def compute_output_spec(self, x1: Any, x2: Any, mask_1: Any, mask_2: Any, return_attention: bool = False) -> Any:
+    def compute_output_spec(
+        self, x1: Any, x2: Any, mask_1: Any, mask_2: Any, return_attention: bool = False
+    ) -> Any:
         def spec(*shape: Any) -> keras.KerasTensor:
             return keras.KerasTensor(shape, dtype=self.compute_dtype)
 

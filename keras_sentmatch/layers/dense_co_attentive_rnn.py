@@ -120,7 +120,9 @@ class DenseCoAttentiveRNN(keras.layers.Layer):
         self.temperature = temperature
         self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
         shared = {"kernel_regularizer": self.kernel_regularizer, "dtype": self.dtype_policy}
-        self.recurrent = [BidirectionalRNN(units, cell, name=f"recurrent_{i + 1}", **shared) for i in range(depth)]
+        self.recurrent = [
+            BidirectionalRNN(units, cell, name=f"recurrent_{i + 1}", **shared) for i in range(depth)
+        ]
         self.co_attention = [
             CoAttention(temperature, dtype=self.dtype_policy, name=f"co_attention_{i + 1}")
             for i in range(depth if attention else 0)
@@ -143,7 +145,11 @@ class DenseCoAttentiveRNN(keras.layers.Layer):
         """Width of x^layer when x^1 is `width` wide; `layer = depth + 1` is the width of the output."""
         if layer == 1:
             return width
-        return self.autoencoder_units if layer - 1 in self.autoencoder_after else self._joined_width(layer - 1, width)
+        return (
+            self.autoencoder_units
+            if layer - 1 in self.autoencoder_after
+            else self._joined_width(layer - 1, width)
+        )
 
     def _joined_width(self, layer: int, width: int) -> int:
         """Width of `[h^layer; a^layer; ...]`, before an autoencoder narrows it."""
@@ -155,7 +161,13 @@ class DenseCoAttentiveRNN(keras.layers.Layer):
         source = self.autoencoder_units if start else width
         return 2 * self.units * parts + (source if self.embedding_connection == "dense" else 0)
 
-    def build(self, x1_shape: Any, x2_shape: Any = None, mask_1_shape: Any = None, mask_2_shape: Any = None) -> None:
+    def build(
+        self,
+        x1_shape: Any,
+        x2_shape: Any = None,
+        mask_1_shape: Any = None,
+        mask_2_shape: Any = None,
+    ) -> None:
         width = x1_shape[-1]
         for layer, recurrent in enumerate(self.recurrent, start=1):
             recurrent.build((None, None, self.input_width(layer, width)))
@@ -184,7 +196,10 @@ class DenseCoAttentiveRNN(keras.layers.Layer):
             hidden = _connect(h, hidden, self.recurrent_connection)
             if self.attention:
                 a1, a2, *w = self.co_attention[layer - 1](
-                    *split_pair(h, length_1, length_2), mask_1, mask_2, return_attention=return_attention
+                    *split_pair(h, length_1, length_2),
+                    mask_1,
+                    mask_2,
+                    return_attention=return_attention,
                 )
                 attended = _connect(stack_pair(a1, a2), attended, self.attentive_connection)
                 weights.append(w)
@@ -211,7 +226,9 @@ class DenseCoAttentiveRNN(keras.layers.Layer):
         training: bool | None = None,
     ) -> Any:
         if return_attention and not self.attention:
-            raise ValueError("There is no attention to return: the layer was made with attention=False.")
+            raise ValueError(
+                "There is no attention to return: the layer was made with attention=False."
+            )
 
         def spec(*shape: Any) -> keras.KerasTensor:
             return keras.KerasTensor(shape, dtype=self.compute_dtype)

@@ -33,7 +33,13 @@ class Highway(keras.layers.Layer):
         Srivastava et al. 2015; SPEC 2 (used by DRr-Net, DIIN, CAFE).
     """
 
-    def __init__(self, num_layers: int = 2, activation: Any = "relu", kernel_regularizer: Any = None, **kwargs: Any):
+    def __init__(
+        self,
+        num_layers: int = 2,
+        activation: Any = "relu",
+        kernel_regularizer: Any = None,
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
         self.num_layers = num_layers
         self.activation = keras.activations.get(activation)

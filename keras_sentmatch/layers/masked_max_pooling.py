@@ -28,8 +28,14 @@ class MaskedMaxPooling(keras.layers.Layer):
         >>> import numpy as np
         >>> from keras_sentmatch.layers import MaskedMaxPooling
         >>> x = np.array([[[1.0, 5.0], [2.0, 4.0], [9.0, 9.0]]], "float32")
-        >>> pooled, positions, rates = MaskedMaxPooling()(x, np.array([[True, True, False]]), return_positions=True)
-        >>> [float(v) for v in pooled[0]], [int(v) for v in positions[0]], [float(v) for v in rates[0]]
+        >>> pooled, positions, rates = MaskedMaxPooling()(
+        ...     x, np.array([[True, True, False]]), return_positions=True
+        ... )
+        >>> (
+        ...     [float(v) for v in pooled[0]],
+        ...     [int(v) for v in positions[0]],
+        ...     [float(v) for v in rates[0]],
+        ... )
         ([2.0, 5.0], [1, 0], [0.5, 0.5, 0.0])
 
     References:
@@ -57,3 +63,6 @@ class MaskedMaxPooling(keras.layers.Layer):
             keras.KerasTensor((batch, width), dtype="int32"),
             keras.KerasTensor((batch, length), dtype="float32"),
         )
+
+    def compute_mask(self, *args: Any, **kwargs: Any) -> None:
+        return None  # masks are explicit arguments; Keras is given none to pass on

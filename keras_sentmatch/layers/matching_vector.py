@@ -35,8 +35,9 @@ class MatchingVector(keras.layers.Layer):
         None: sentence vectors have no padding.
 
     Example:
+        >>> import numpy as np
         >>> from keras_sentmatch.layers import MatchingVector
-        >>> [float(v) for v in MatchingVector()([[1.0]], [[3.0]])[0]]
+        >>> [float(v) for v in MatchingVector()(np.array([[1.0]]), np.array([[3.0]]))[0]]
         [1.0, 3.0, 4.0, -2.0, 2.0]
 
     References:

@@ -97,7 +97,9 @@ class WordRepresentation(keras.layers.Layer):
             + bool(antonym)
         )
         if not self.width:
-            raise ValueError("WordRepresentation needs at least one feature: every one is switched off.")
+            raise ValueError(
+                "WordRepresentation needs at least one feature: every one is switched off."
+            )
         # The trainable embedding first: an order the weights of saved models rely on.
         self.word_embeddings = [
             keras.layers.Embedding(
@@ -164,12 +166,15 @@ class WordRepresentation(keras.layers.Layer):
     ) -> Any:
         def needed(value: Any, name: str, switch: str) -> Any:
             if value is None:
-                raise ValueError(f"WordRepresentation was made with {switch} and so must be called with {name}.")
+                raise ValueError(
+                    f"WordRepresentation was made with {switch} and so must be called with {name}."
+                )
             return value
 
         dtype = self.compute_dtype
         features = [
-            self.embedding_dropout(embedding(word_ids), training=training) for embedding in self.word_embeddings
+            self.embedding_dropout(embedding(word_ids), training=training)
+            for embedding in self.word_embeddings
         ]
         if self.char_cnn:
             char_ids = needed(char_ids, "char_ids", "char_vocabulary_size")
@@ -178,7 +183,9 @@ class WordRepresentation(keras.layers.Layer):
             other = needed(other_word_ids, "other_word_ids", "exact_match=True")
             same = ops.equal(ops.expand_dims(word_ids, 2), ops.expand_dims(other, 1))
             known = ops.greater(ops.expand_dims(word_ids, 2), 1)
-            features.append(ops.cast(ops.any(ops.logical_and(same, known), axis=2, keepdims=True), dtype))
+            features.append(
+                ops.cast(ops.any(ops.logical_and(same, known), axis=2, keepdims=True), dtype)
+            )
         if self.pos_tags:
             features.append(ops.one_hot(needed(pos, "pos", "pos_tags"), self.pos_tags, dtype=dtype))
         if self.antonym:

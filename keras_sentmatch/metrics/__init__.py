@@ -1,1 +1,48 @@
+"""Metrics for pairs: NumPy functions for reports, and Keras metrics for `compile`.
 
+The functions need NumPy only; Keras (and with it a backend) is loaded when `SparseMacroF1` or
+`PositiveF1` is touched.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from keras_sentmatch.metrics.classification import accuracy, f1, macro_f1
+from keras_sentmatch.metrics.correlation import pearson, spearman
+from keras_sentmatch.metrics.ranking import (
+    mean_average_precision,
+    mean_reciprocal_rank,
+    ranking_counts,
+)
+from keras_sentmatch.metrics.report import evaluate_predictions
+
+if TYPE_CHECKING:
+    from keras_sentmatch.metrics.positive_f1 import PositiveF1 as PositiveF1
+    from keras_sentmatch.metrics.sparse_macro_f1 import SparseMacroF1 as SparseMacroF1
+
+__all__ = [
+    "PositiveF1",
+    "SparseMacroF1",
+    "accuracy",
+    "evaluate_predictions",
+    "f1",
+    "macro_f1",
+    "mean_average_precision",
+    "mean_reciprocal_rank",
+    "pearson",
+    "ranking_counts",
+    "spearman",
+]
+
+_KERAS_METRICS = {"PositiveF1": "positive_f1", "SparseMacroF1": "sparse_macro_f1"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _KERAS_METRICS:
+        module = importlib.import_module(f"keras_sentmatch.metrics.{_KERAS_METRICS[name]}")
+        return getattr(module, name)
+    raise AttributeError(f"module 'keras_sentmatch.metrics' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

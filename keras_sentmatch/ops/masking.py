@@ -33,7 +33,9 @@ def masked_softmax(scores: Any, mask: Any, axis: int = -1) -> Any:
 
     Example:
         >>> from keras_sentmatch.ops import masked_softmax
-        >>> weights = masked_softmax([[1.0, 1.0, 9.0], [1.0, 2.0, 3.0]], [[True, True, False], [False] * 3])
+        >>> weights = masked_softmax(
+        ...     [[1.0, 1.0, 9.0], [1.0, 2.0, 3.0]], [[True, True, False], [False] * 3]
+        ... )
         >>> [[float(w) for w in row] for row in weights]
         [[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]
     """
@@ -69,7 +71,9 @@ def masked_max(x: Any, mask: Any, axis: int = 1) -> Any:
     """Maximum of `x` over the real positions of `axis`; zeros for an empty row. Arguments as `masked_mean`."""
     x = ops.convert_to_tensor(x)
     mask = _expand(mask, x, axis)
-    return ops.where(ops.any(mask, axis=axis), ops.max(_lower_padding(x, mask), axis=axis), ops.cast(0, x.dtype))
+    return ops.where(
+        ops.any(mask, axis=axis), ops.max(_lower_padding(x, mask), axis=axis), ops.cast(0, x.dtype)
+    )
 
 
 def masked_argmax(x: Any, mask: Any, axis: int = 1) -> Any:

@@ -27,7 +27,9 @@ def reverse_within_length(x: Any, mask: Any) -> Any:
     count = ops.sum(ops.cast(mask, "int32"), axis=1, keepdims=True)
     source = ops.where(position < count, count - 1 - position, position)
     # One gather of whole rows from the flattened batch: far cheaper than take_along_axis over D.
-    rows = ops.reshape(source + ops.expand_dims(ops.arange(batch, dtype="int32"), 1) * length, (-1,))
+    rows = ops.reshape(
+        source + ops.expand_dims(ops.arange(batch, dtype="int32"), 1) * length, (-1,)
+    )
     flat = ops.reshape(x, (-1, x.shape[-1]))
     return ops.reshape(ops.take(flat, rows, axis=0), ops.shape(x))
 
@@ -44,14 +46,18 @@ def stack_pair(x1: Any, x2: Any) -> Any:
     length_1, length_2 = ops.shape(x1)[1], ops.shape(x2)[1]
     if isinstance(length_1, int) and length_1 == length_2:
         return ops.concatenate([x1, x2], axis=0)
-    longest = max(length_1, length_2) if isinstance(length_1, int) and isinstance(length_2, int) else None
+    longest = (
+        max(length_1, length_2) if isinstance(length_1, int) and isinstance(length_2, int) else None
+    )
     longest = ops.maximum(length_1, length_2) if longest is None else longest
 
     def pad(x: Any, length: Any) -> Any:
         dtype = x.dtype
         if "bool" in str(dtype):
             x = ops.cast(x, "int8")
-        return ops.cast(ops.pad(x, [[0, 0], [0, longest - length]] + [[0, 0]] * (len(x.shape) - 2)), dtype)
+        return ops.cast(
+            ops.pad(x, [[0, 0], [0, longest - length]] + [[0, 0]] * (len(x.shape) - 2)), dtype
+        )
 
     return ops.concatenate([pad(x1, length_1), pad(x2, length_2)], axis=0)
 

@@ -117,9 +117,19 @@ CASES = [
 ]
 
 
+# The rows differ in what they join, nothing else: counts and oracle tell them apart.
+FULL = [CASES[0], *CASES[-2:]]
+
+
 @pytest.mark.parametrize("check", CHECKS, ids=name_of)
-@pytest.mark.parametrize("case", CASES, ids=name_of)
+@pytest.mark.parametrize("case", FULL, ids=name_of)
 def test_dense_co_attentive_rnn(case, check):
+    check(case)
+
+
+@pytest.mark.parametrize("check", [check_build, check_oracle], ids=name_of)
+@pytest.mark.parametrize("case", CASES[1:-2], ids=name_of)
+def test_rows_of_table_6(case, check):
     check(case)
 
 

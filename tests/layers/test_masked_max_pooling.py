@@ -22,6 +22,7 @@ CASES = [
         with_positions,
         options={"return_positions": True},
         name="positions",
+        float32_outputs=(2,),
     ),
 ]
 

@@ -1,0 +1,44 @@
+"""What the commands print: notes on stderr, results on stdout."""
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+
+def say(*words: Any) -> None:
+    """A note for the person at the terminal, on stderr, so that stdout holds results only."""
+    print(*words, file=sys.stderr, flush=True)
+
+
+def print_json(result: Any) -> None:
+    """The result as JSON on stdout."""
+    print(json.dumps(result, indent=2, ensure_ascii=False))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
+    """A table on stdout; numbers stand to the right."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
+    for number, column in enumerate(columns):
+        numeric = all(isinstance(row[number], int | float) for row in rows)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(show(value)) for value in row))
+    # Where no terminal says how wide it is, lines are as long as they need to be.
+    Console(width=None if sys.stdout.isatty() else 200, highlight=False).print(table)
+
+
+def show(value: Any) -> str:
+    """A cell: thousands separated, fractions to four places, nothing for `None`."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4f}" if isinstance(value, float) else str(value)

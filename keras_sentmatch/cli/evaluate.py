@@ -1,0 +1,60 @@
+"""`evaluate`: the figures of a run on labelled pairs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from keras_sentmatch.cli.backend import BackendOption, use_backend
+from keras_sentmatch.cli.catalog import JsonOption
+from keras_sentmatch.cli.console import print_json, print_table, say
+from keras_sentmatch.cli.runs import BatchSizeOption, RunArgument, load_run
+from keras_sentmatch.cli.sources import ColumnsOption, FormatOption, OnError, OnErrorOption, Source
+from keras_sentmatch.errors import InputError
+
+
+def evaluate(
+    run: RunArgument,
+    data: Annotated[
+        str | None,
+        typer.Option(help="Name or path of labelled pairs. Default: what the run was trained on."),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(help="train, validation or test. Default: test; of a single file, all rows."),
+    ] = None,
+    format: FormatOption = None,
+    columns: ColumnsOption = None,
+    on_error: OnErrorOption = OnError.RAISE,
+    batch_size: BatchSizeOption = 64,
+    backend: BackendOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measures a trained matcher on labelled pairs."""
+    if data is None and (format or columns):
+        raise InputError("--format and --columns say how to read --data, which is missing.")
+    name = use_backend(backend)
+    loaded = load_run(run)
+    if data is not None:
+        source = Source(data, format, columns, on_error)
+    elif noted := loaded.first.info.get("source"):
+        source = Source(**noted)
+    else:
+        raise InputError(f"{run} does not say what it was trained on: give --data.")
+    whole = data is not None and split is None and Path(data).is_file()
+    pairs = source.rows() if whole else source.split(split or "test")
+    figures = loaded.matcher.evaluate(pairs, batch_size=batch_size)
+    say(loaded.first.encoder.report)
+    result = {
+        "run": str(run),
+        "backend": name,
+        "data": pairs.name or source.data,
+        "split": pairs.split,
+        **figures,
+    }
+    if as_json:
+        print_json(result)
+    else:
+        rows = [(key, value) for key, value in figures.items() if key != "primary"]
+        title = " ".join(str(part) for part in (run, "on", result["data"], pairs.split) if part)
+        print_table(["figure", "value"], rows, title)

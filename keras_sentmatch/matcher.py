@@ -1,0 +1,340 @@
+"""Matcher: a trained model, its encoder and its label names; sentences in, named answers out."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_sentmatch import __version__
+from keras_sentmatch.data import PairDataset, PairEncoder
+from keras_sentmatch.data.encoder import FEATURES
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.pair_input import as_dataset, batches
+from keras_sentmatch.run_folder import FORMAT, load_encoder, load_model, read_card
+
+
+class Prediction(dict):
+    """One answer: `{"label": name, "probabilities": {name: p, …}}`, or `{"score": x}`.
+
+    A plain dict (so JSON takes it) whose keys can also be read as attributes.
+
+    Example:
+
+    ```python
+    from keras_sentmatch.matcher import Prediction
+
+    answer = Prediction(label="yes", probabilities={"no": 0.1, "yes": 0.9})
+    answer.label, answer["probabilities"]["yes"]  # ("yes", 0.9)
+    ```
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(
+                f"This prediction has {', '.join(self)}; it has no {name!r}."
+            ) from None
+
+
+class Matcher:
+    """Scores pairs of raw sentences with a trained model.
+
+    Pairs are sorted by length inside, padded to few fixed shapes (so that JAX and XLA compile a
+    handful of programs) and answered in the order given. Padding never changes an answer.
+
+    Args:
+        model: Keras model whose inputs are arrays that `encoder` makes and whose output is class
+            probabilities `[batch, classes]` or a score `[batch, 1]`.
+        encoder: `PairEncoder` the model was trained with.
+        label_names: Names of the classes in index order; `None` for a scoring model.
+        task: `"classification"`, `"ranking"` or `"regression"`.
+        threshold: For two classes, the probability of the second above which it is answered.
+            `None` answers the more probable one.
+        info: Facts to keep with the matcher (data, seed, …): anything JSON can hold.
+
+    Raises:
+        InputError: Label names, threshold or encoder do not fit the model.
+
+    Example:
+
+    ```python
+    from keras_sentmatch import Matcher
+
+    matcher = Matcher.load("runs/drcn-embedded")
+    answer = matcher.predict(sentence1="A dog runs.", sentence2="An animal moves.")
+    answer["label"], answer["probabilities"]["entailment"]
+    ```
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        encoder: PairEncoder,
+        label_names: Sequence[str] | None,
+        *,
+        task: str,
+        threshold: float | None = None,
+        info: Mapping[str, Any] | None = None,
+    ):
+        outputs = model.output_shape[-1]
+        names = None if label_names is None else tuple(str(name) for name in label_names)
+        if outputs == 1:
+            names = None
+        elif names is None or len(names) != outputs:
+            came = "none" if names is None else f"{len(names)} ({', '.join(names)})"
+            raise InputError(
+                f"The model answers {outputs} classes, but the label names are {came}: "
+                "pass one name a class, in index order."
+            )
+        if threshold is not None and (outputs != 2 or not 0 < threshold < 1):
+            raise InputError(
+                f"threshold={threshold} with {outputs} output(s): a threshold is a probability "
+                "between 0 and 1 "
+                "of the second of two classes."
+            )
+        made = [f"{FEATURES[name]}_{side}" for name in encoder.features for side in (1, 2)]
+        if missing := sorted(set(model.input) - set(made)):
+            raise InputError(
+                f"The model wants {', '.join(missing)}, but this encoder makes {', '.join(made)}: "
+                "use the encoder that the model was trained with."
+            )
+        self.model = model
+        self.encoder = encoder
+        self.label_names = names
+        self.task = task
+        self.threshold = threshold
+        self.info = dict(info or {})
+
+    def __repr__(self) -> str:
+        answers = "score" if self.label_names is None else "/".join(self.label_names)
+        return f"<Matcher {self.model.name}: {self.task}, {answers}>"
+
+    def predict(
+        self,
+        pairs: Any = None,
+        *,
+        sentence1: str | Sequence[str] | None = None,
+        sentence2: str | Sequence[str] | None = None,
+        batch_size: int = 64,
+    ) -> Prediction | list[Prediction]:
+        """Answers one pair, or many in the order given.
+
+        Args:
+            pairs: One pair as `{"sentence1": …, "sentence2": …}`, a list of such dicts, or a
+                `PairDataset`.
+            sentence1: The first sentence (or sentences), in place of `pairs`.
+            sentence2: The second sentence (or as many).
+            batch_size: Most pairs scored at once.
+
+        Returns:
+            A `Prediction` for one pair, a list of them for many.
+
+        Raises:
+            InputError: The pairs can be read two ways (a bare tuple or list of strings), or are
+                not strings.
+
+        Example:
+
+        ```python
+        matcher.predict({"sentence1": "A dog runs.", "sentence2": "Nobody runs."})
+        # {"label": "contradiction", "probabilities": {"entailment": 0.02, …}}
+        matcher.predict(sentence1=["a", "b"], sentence2=["c", "d"])  # a list of two
+        ```
+        """
+        dataset, single = as_dataset(pairs, sentence1, sentence2)
+        answers = self.answers(self._scores(dataset, batch_size))
+        return answers[0] if single else answers
+
+    def predict_proba(
+        self,
+        pairs: Any = None,
+        *,
+        sentence1: str | Sequence[str] | None = None,
+        sentence2: str | Sequence[str] | None = None,
+        batch_size: int = 64,
+    ) -> np.ndarray:
+        """The model's outputs, float32: `[pairs, classes]`, or `[pairs]` of a scoring model.
+
+        Takes what `predict` takes; columns are in the order of `label_names`.
+        """
+        return self._scores(as_dataset(pairs, sentence1, sentence2)[0], batch_size)
+
+    def answers(self, scores: np.ndarray) -> list[Prediction]:
+        """Turns the array of `predict_proba` into named answers."""
+        if self.label_names is None:
+            return [Prediction(score=float(score)) for score in scores]
+        chosen = scores.argmax(-1)
+        if self.threshold is not None:
+            chosen = (scores[:, 1] > self.threshold).astype(int)
+        return [
+            Prediction(
+                label=self.label_names[index],
+                probabilities=dict(zip(self.label_names, map(float, row))),
+            )
+            for index, row in zip(chosen, scores)
+        ]
+
+    def evaluate(self, dataset: PairDataset, *, batch_size: int = 64) -> dict[str, Any]:
+        """Scores labelled pairs and measures what is usual for their task.
+
+        The label names of the data are matched to the matcher's by name, whatever their order.
+
+        Args:
+            dataset: Labelled pairs.
+            batch_size: Most pairs scored at once.
+
+        Returns:
+            Metrics by name, as `keras_sentmatch.metrics.evaluate_predictions` gives them.
+
+        Raises:
+            InputError: The pairs have no labels, or labels that the matcher does not know.
+        """
+        from keras_sentmatch.metrics import evaluate_predictions
+
+        labelled = self.relabel(dataset)
+        scores = self.predict_proba(labelled, batch_size=batch_size)
+        if (
+            self.threshold is not None
+        ):  # the figures take the larger of two: move the threshold to 0.5
+            moved = np.interp(scores[:, 1], [0.0, self.threshold, 1.0], [0.0, 0.5, 1.0])
+            scores = np.stack([1.0 - moved, moved], axis=-1)
+        return evaluate_predictions(labelled, scores)
+
+    def relabel(self, dataset: PairDataset) -> PairDataset:
+        """The same pairs with the label indices of this matcher; refuses names it does not know."""
+        where = " ".join(part for part in (dataset.name, dataset.split) if part) or "this data"
+        if not len(dataset):
+            raise InputError(f"{where} holds no pairs: there is nothing to measure.")
+        if dataset.labels is None:
+            raise InputError(
+                f"{where} has no labels, so nothing can be measured: use predict, or labelled data."
+            )
+        if dataset.task == "regression" and self.label_names is not None:
+            raise InputError(
+                f"The labels of {where} are numbers, but this matcher answers "
+                f"{', '.join(self.label_names)}: evaluate it on data with those labels."
+            )
+        if self.label_names is None and dataset.task == "classification":
+            raise InputError(
+                f"{where} has classes ({', '.join(dataset.label_names or ())}), but this matcher "
+                "gives one score: "
+                "evaluate it on data with scores or with groups of candidates."
+            )
+        if self.label_names is None or dataset.label_names == self.label_names:
+            return dataset
+        unknown = sorted(set(dataset.label_names or ()) - set(self.label_names))
+        if unknown:
+            raise InputError(
+                f"{where} has the labels {', '.join(dataset.label_names or ())}, but this matcher "
+                "answers "
+                f"{', '.join(self.label_names)}: rename the labels of the data (unknown: "
+                f"{', '.join(unknown)})."
+            )
+        names = [(dataset.label_names or ())[label] for label in dataset.labels]
+        changed = dataset.to_dict() | {"labels": names, "label_names": self.label_names}
+        return PairDataset.from_dict(changed)
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """Writes model.keras, encoder/ and matcher.json into `folder`; other files there stay.
+
+        Everything is written beside the folder first and moved in when it is whole, `matcher.json`
+        last: a folder that has it is complete. No optimizer state is saved.
+
+        Args:
+            folder: Folder to create or to renew.
+        """
+        folder = Path(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"{folder} is a file; give the name of a folder.")
+        plain = type(self.model).from_config(self.model.get_config())
+        plain.set_weights(self.model.get_weights())
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        try:
+            plain.save(temporary / "model.keras")
+            self.encoder.save(temporary / "encoder")
+            text = json.dumps(self._card(), indent=2, ensure_ascii=False)
+            (temporary / "matcher.json").write_text(text + "\n", encoding="utf-8")
+            folder.mkdir(exist_ok=True)
+            (folder / "matcher.json").unlink(missing_ok=True)
+            os.replace(temporary / "model.keras", folder / "model.keras")
+            shutil.rmtree(folder / "encoder", ignore_errors=True)
+            os.replace(temporary / "encoder", folder / "encoder")
+            os.replace(temporary / "matcher.json", folder / "matcher.json")
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike) -> "Matcher":
+        """Loads what `save` wrote, on any backend, in Keras's safe mode.
+
+        Args:
+            folder: A run folder.
+
+        Raises:
+            InputError: Not a run folder, a missing or damaged file, or another format.
+
+        Example:
+
+        ```python
+        from keras_sentmatch import Matcher
+
+        Matcher.load("runs/drcn-embedded").label_names
+        # ("entailment", "neutral", "contradiction")
+        ```
+        """
+        folder = Path(folder)
+        card = read_card(folder)
+        encoder = load_encoder(folder / "encoder")
+        if len(encoder.vocabulary) != card["vocabulary_size"]:
+            raise InputError(
+                f"{folder}: matcher.json says {card['vocabulary_size']} words, encoder/ has "
+                f"{len(encoder.vocabulary)}: files of two runs are mixed; copy the whole folder "
+                "again."
+            )
+        return cls(
+            load_model(folder / "model.keras", card),
+            encoder,
+            card["label_names"],
+            task=card["task"],
+            threshold=card["threshold"],
+            info=card["info"],
+        )
+
+    def _card(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "label_names": None if self.label_names is None else list(self.label_names),
+            "task": self.task,
+            "threshold": self.threshold,
+            "vocabulary_size": len(self.encoder.vocabulary),
+            "versions": {
+                "keras_sentmatch": __version__,
+                "keras": keras.__version__,
+                "backend": keras.config.backend(),
+            },
+            "seed": self.info.get("seed"),
+            "info": self.info,
+        }
+
+    def _scores(self, pairs: PairDataset, batch_size: int) -> np.ndarray:
+        if batch_size < 1:
+            raise InputError(f"batch_size={batch_size}: at least 1 is needed.")
+        tags = None
+        if {"tags_1", "tags_2"} <= pairs.columns.keys():
+            tags = (pairs.columns["tags_1"], pairs.columns["tags_2"])
+        encoded = self.encoder.encode_pairs(pairs.sentence1, pairs.sentence2, tags=tags)
+        scores = np.zeros((len(pairs), self.model.output_shape[-1]), "float32")
+        for rows, size, length in batches(encoded.lengths.max(axis=1), batch_size):
+            filled = np.pad(rows, (0, size - len(rows)), mode="edge")  # copies of the last row
+            features = encoded.arrays(filled, length)
+            inputs = {name: features[name] for name in self.model.input}
+            scores[rows] = self.model.predict_on_batch(inputs)[: len(rows)]
+        return scores[:, 0] if self.label_names is None else scores

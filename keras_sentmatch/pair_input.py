@@ -1,0 +1,84 @@
+"""What `Matcher.predict` takes, read one way or refused; and how its rows are batched."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.errors import InputError
+
+BOTH_SPELLINGS = (
+    "write one pair as predict(sentence1=a, sentence2=b) or "
+    "predict({'sentence1': a, 'sentence2': b}), and several as a list of such dicts or as "
+    "predict(sentence1=[a, …], sentence2=[b, …])"
+)
+
+
+def as_dataset(pairs: Any, sentence1: Any, sentence2: Any) -> tuple[PairDataset, bool]:
+    """The pairs as a dataset, and whether it was one single pair."""
+    if pairs is None:
+        if sentence1 is None or sentence2 is None:
+            raise InputError(f"Both sentence1 and sentence2 are needed: {BOTH_SPELLINGS}.")
+        pairs = {"sentence1": sentence1, "sentence2": sentence2}
+    elif sentence1 is not None or sentence2 is not None:
+        raise InputError("Give either pairs or sentence1= and sentence2=, not both.")
+    if isinstance(pairs, PairDataset):
+        return pairs, False
+    if isinstance(pairs, Mapping):
+        first, second = _sides(pairs, "The pair")
+        single = isinstance(first, str) and isinstance(second, str)
+        if single:
+            first, second = [first], [second]
+        for side in (first, second):
+            if isinstance(side, str) or not isinstance(side, Iterable):
+                raise InputError(
+                    f"sentence1 and sentence2 must be two strings or two lists of strings, but one "
+                    f"of them is {side!r:.60}: {BOTH_SPELLINGS}."
+                )
+        return PairDataset(list(first), list(second)), single
+    if isinstance(pairs, str) or not isinstance(pairs, Iterable):
+        raise InputError(f"predict got {pairs!r:.60}, which is not a pair: {BOTH_SPELLINGS}.")
+    sides = []
+    for number, row in enumerate(pairs):
+        if isinstance(row, str | list | tuple):
+            raise InputError(
+                f"predict got {pairs!r:.60}, which can be read two ways: as pairs (sentence1, "
+                "sentence2) or as columns (all first sentences, all second ones); "
+                f"{BOTH_SPELLINGS}."
+            )
+        if not isinstance(row, Mapping):
+            raise InputError(
+                f"Pair {number} is a {type(row).__name__}, not a dict: {BOTH_SPELLINGS}."
+            )
+        sides.append(_sides(row, f"Pair {number}"))
+    return PairDataset([first for first, _ in sides], [second for _, second in sides]), False
+
+
+def _sides(pair: Mapping, what: str) -> tuple[Any, Any]:
+    if "sentence1" not in pair or "sentence2" not in pair:
+        raise InputError(
+            f"{what} has the keys {', '.join(map(str, pair)) or '(none)'}; "
+            "it needs 'sentence1' and 'sentence2'."
+        )
+    return pair["sentence1"], pair["sentence2"]
+
+
+def batches(lengths: np.ndarray, batch_size: int) -> Iterator[tuple[np.ndarray, int, int]]:
+    """Row numbers of each batch with the number of rows and the length to pad it to.
+
+    Rows of like length go together. Few shapes occur: lengths of 8, 16, 32, …, and 1, 8 or
+    `batch_size` rows.
+
+    Args:
+        lengths: For each pair, the tokens of its longer sentence.
+        batch_size: Most rows of a batch.
+    """
+    order = np.argsort(lengths, kind="stable")
+    for start in range(0, len(order), batch_size):
+        rows = order[start : start + batch_size]
+        size = next(n for n in sorted({1, 8, batch_size}) if n >= len(rows))
+        length = 8
+        while length < lengths[rows[-1]]:
+            length *= 2
+        yield rows, size, length

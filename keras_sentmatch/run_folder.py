@@ -1,0 +1,105 @@
+"""Reading the files of a run folder, with a clear error for each way in which one can be broken."""
+
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_sentmatch import __version__
+from keras_sentmatch.data import PairEncoder
+from keras_sentmatch.errors import InputError
+
+FORMAT = 1  # of matcher.json
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    """matcher.json, checked."""
+    path = folder / "matcher.json"
+    if not path.is_file():
+        found = "no such folder" if not folder.is_dir() else "it holds no matcher.json"
+        raise InputError(
+            f"{folder} is not a run folder ({found}): give the folder that training wrote, such "
+            "as runs/NAME."
+        )
+    try:
+        card = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(
+            f"{path} is damaged ({error}): copy the run folder again, or train anew."
+        ) from error
+    if not isinstance(card, dict) or card.get("format") != FORMAT:
+        came = card.get("format") if isinstance(card, dict) else None
+        writer = card.get("versions", {}).get("keras_sentmatch") if isinstance(card, dict) else None
+        raise InputError(
+            f"{path} has format "
+            f"{came!r}{f' (written by keras_sentmatch {writer})' if writer else ''}, but "
+            f"keras_sentmatch {__version__} reads format {FORMAT}: install the version that wrote "
+            "it, or train anew."
+        )
+    missing = [
+        key
+        for key in ("label_names", "task", "threshold", "vocabulary_size", "info")
+        if key not in card
+    ]
+    if missing:
+        raise InputError(
+            f"{path} lacks {', '.join(missing)}: copy the run folder again, or train anew."
+        )
+    return card
+
+
+def add_info(folder: Path, **facts: Any) -> None:
+    """Notes facts in the `info` of a run folder's matcher.json."""
+    card = read_card(folder)
+    card["info"] |= facts
+    temporary = folder / ".matcher.json"
+    text = json.dumps(card, indent=2, ensure_ascii=False)
+    temporary.write_text(text + "\n", encoding="utf-8")
+    os.replace(temporary, folder / "matcher.json")
+
+
+def load_encoder(folder: Path) -> PairEncoder:
+    if not folder.is_dir():
+        raise InputError(
+            f"{folder} is missing: copy the whole run folder (model.keras, encoder/, matcher.json)."
+        )
+    try:
+        return PairEncoder.load(folder)
+    except InputError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{folder} is damaged ({error}): copy the run folder again, or train anew."
+        ) from error
+
+
+def load_model(path: Path, card: Mapping[str, Any]) -> keras.Model:
+    import keras_sentmatch.applications  # noqa: F401  (registers the models for safe loading)
+
+    if not path.is_file():
+        raise InputError(
+            f"{path} is missing: copy the whole run folder (model.keras, encoder/, matcher.json)."
+        )
+    try:
+        with zipfile.ZipFile(path) as archive:
+            broken = archive.testzip()
+    except (zipfile.BadZipFile, OSError, EOFError) as error:
+        broken = str(error)
+    if broken:
+        raise InputError(f"{path} is damaged ({broken}): copy the run folder again, or train anew.")
+    try:
+        return keras.saving.load_model(path, compile=False, safe_mode=True)
+    except (TypeError, ValueError, KeyError) as error:
+        raise InputError(
+            f"{path} was written by {card.get('versions')} and does not load with keras_sentmatch "
+            f"{__version__}, keras {keras.__version__} ({_first_line(error)}): use the versions "
+            "that wrote it."
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

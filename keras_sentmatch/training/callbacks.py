@@ -1,0 +1,205 @@
+"""The callbacks of a run. Keras's own where it has one; `TaskMetrics` and the progress display are
+ours."""
+
+import importlib.util
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from keras_sentmatch.metrics import evaluate_predictions
+
+if TYPE_CHECKING:
+    from keras_sentmatch.data import PairBatches, PairDataset
+
+BEST_WEIGHTS = "best.weights.h5"
+LOWER_IS_BETTER = ("val_loss", "loss")
+MONITORS = {"classification": "val_accuracy", "ranking": "val_map", "regression": "val_pearson"}
+
+
+def monitor_of(task: str, monitor: str = "auto") -> tuple[str, str]:
+    """The value that chooses the best epoch, and "max" or "min".
+
+    Example:
+
+    ```python
+    from keras_sentmatch.training.callbacks import monitor_of
+
+    monitor_of("ranking")  # ("val_map", "max")
+    ```
+    """
+    name = MONITORS[task] if monitor == "auto" else monitor
+    return name, "min" if name in LOWER_IS_BETTER else "max"
+
+
+class TaskMetrics(keras.callbacks.Callback):
+    """Puts the task's figures on validation data in the logs of each epoch: `val_map`,
+    `val_pearson`, ….
+
+    Grouped and rank figures cannot be averaged over batches, so the model predicts the whole
+    validation set. Stands before every callback that reads them. What `fit` has put there itself
+    (`val_accuracy`, …) stays.
+
+    Args:
+        dataset: Labelled validation pairs.
+        batches: Their batches, in an order that `batches.order(0)` tells.
+    """
+
+    def __init__(self, dataset: "PairDataset", batches: "PairBatches") -> None:
+        super().__init__()
+        self.dataset = dataset
+        self.batches = batches
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        figures = evaluate_predictions(self.dataset, self.predict())
+        for name, value in figures.items():
+            if logs is not None and isinstance(value, float):
+                logs.setdefault(f"val_{name}", value)
+
+    def predict(self) -> np.ndarray:
+        """The model's outputs in the order of the dataset's rows."""
+        outputs = [self.model.predict_on_batch(inputs) for inputs, *_ in self.batches.numpy(0)]
+        rows = np.concatenate(self.batches.order(0))
+        stacked = np.concatenate(outputs)
+        in_order = np.empty_like(stacked)
+        in_order[rows] = stacked
+        return in_order
+
+
+class EpochLines(keras.callbacks.Callback):
+    """Prints one plain line an epoch: for files, pipes and notebooks' logs.
+
+    Args:
+        console: Where to.
+        monitor: The monitored value; its best so far is marked with `*`.
+        mode: `"max"` or `"min"`.
+    """
+
+    def __init__(self, console: Console, monitor: str, mode: str) -> None:
+        super().__init__()
+        self.console = console
+        self.monitor = monitor
+        self.sign = 1 if mode == "max" else -1
+        self.best = -np.inf
+        self.start = 0.0
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self.start = time.perf_counter()
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        logs = logs or {}
+        names = dict.fromkeys(("loss", "accuracy", "val_loss", self.monitor, "learning_rate"))
+        values = [f"{name} {logs[name]:.4g}" for name in names if name in logs]
+        current = self.sign * logs.get(self.monitor, -np.inf)
+        mark = " *" if current > self.best else ""
+        self.best = max(self.best, current)
+        seconds = time.perf_counter() - self.start
+        head = f"epoch {epoch + 1}/{self.params['epochs']}  {seconds:.1f}s"
+        line = "  ".join([head, *values]) + mark
+        self.console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+class EpochBar(EpochLines):
+    """`EpochLines`, and under them a bar with the step and the running loss of the current
+    epoch."""
+
+    async_safe = True  # only shows: may run beside the training steps
+
+    def __init__(self, console: Console, monitor: str, mode: str) -> None:
+        super().__init__(console, monitor, mode)
+        columns = (
+            TextColumn("epoch {task.fields[epoch]}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("loss {task.fields[loss]}"),
+            TimeRemainingColumn(),
+        )
+        self.progress = Progress(*columns, console=console, transient=True)
+        self.bar: TaskID | None = None
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        super().on_epoch_begin(epoch, logs)
+        self.progress.start()
+        name = f"{epoch + 1}/{self.params['epochs']}"
+        self.bar = self.progress.add_task("", total=self.params["steps"], epoch=name, loss="-")
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        if self.bar is not None and logs:
+            loss = f"{float(logs['loss']):.4f}"
+            self.progress.update(self.bar, completed=batch + 1, loss=loss)
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self.close()
+        super().on_epoch_end(epoch, logs)
+
+    def close(self) -> None:
+        """Takes the bar away; `fit` calls no end hook when it is interrupted."""
+        if self.bar is not None:
+            self.progress.remove_task(self.bar)
+            self.bar = None
+        self.progress.stop()
+
+
+def make_callbacks(
+    folder: Path,
+    *,
+    monitor: str,
+    mode: str,
+    patience: int,
+    plateau_factor: float,
+    first: Iterable[keras.callbacks.Callback] = (),
+) -> list[keras.callbacks.Callback]:
+    """The callbacks of a run, in the order in which they must see an epoch's logs.
+
+    Args:
+        folder: Gets `best.weights.h5`, `history.csv`, and `logs/` for TensorBoard (on the
+            TensorFlow backend, where `tensorboard` is installed).
+        monitor: The value that decides, as `monitor_of` gives it.
+        mode: `"max"` or `"min"`.
+        patience: Epochs without a better value before training stops.
+        plateau_factor: Times the learning rate after every epoch without a better value; 1 leaves
+            it.
+        first: Callbacks that add to the logs.
+
+    Returns:
+        A list for `fit`.
+    """
+    best = keras.callbacks.ModelCheckpoint(
+        folder / BEST_WEIGHTS,
+        monitor=monitor,
+        mode=mode,
+        save_best_only=True,
+        save_weights_only=True,
+    )
+    best.async_safe = True  # saves at the end of an epoch only
+    callbacks = [*first, best]
+    if plateau_factor < 1:
+        callbacks.append(
+            keras.callbacks.ReduceLROnPlateau(
+                monitor, mode=mode, factor=plateau_factor, patience=0, min_delta=0.0
+            )
+        )
+    callbacks.append(keras.callbacks.EarlyStopping(monitor, mode=mode, patience=patience))
+    callbacks.append(keras.callbacks.CSVLogger(folder / "history.csv"))
+    if keras.config.backend() == "tensorflow" and importlib.util.find_spec("tensorboard"):
+        logs = str(folder / "logs")
+        callbacks.append(keras.callbacks.TensorBoard(logs, write_graph=False))
+    return callbacks
+
+
+def progress_callback(monitor: str, mode: str) -> EpochLines:
+    """A bar on a terminal, plain lines elsewhere; on standard error, so that output stays clean."""
+    console = Console(stderr=True)
+    return (EpochBar if console.is_terminal else EpochLines)(console, monitor, mode)

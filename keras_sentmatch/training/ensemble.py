@@ -1,0 +1,138 @@
+"""Ensembles: several runs that answer together."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.matcher import Matcher
+from keras_sentmatch.metrics import evaluate_predictions
+from keras_sentmatch.training.recipe import Recipe
+from keras_sentmatch.training.run import train
+
+
+class EnsembleMatcher:
+    """Answers with the mean of its members' probabilities (or scores).
+
+    Members keep their own encoders; they must answer the same label names in the same order.
+
+    Args:
+        members: At least one matcher.
+
+    Raises:
+        InputError: No members, or members that answer different things.
+
+    Example:
+
+    ```python
+    from keras_sentmatch.training import EnsembleMatcher
+
+    ensemble = EnsembleMatcher.load(["runs/a/seed-0", "runs/a/seed-1"])
+    ensemble.evaluate(pairs)["accuracy"]
+    ```
+    """
+
+    def __init__(self, members: Sequence[Matcher]) -> None:
+        if not members:
+            raise InputError("An ensemble of no matchers; give at least one.")
+        for number, member in enumerate(members):
+            if (member.label_names, member.task) != (members[0].label_names, members[0].task):
+                raise InputError(
+                    f"Member {number} answers {member!r}, member 0 {members[0]!r}; the members of "
+                    "an ensemble must have the same task and the same labels in the same order."
+                )
+        self.members = list(members)
+        self.label_names = members[0].label_names
+        self.task = members[0].task
+
+    @classmethod
+    def load(cls, folders: Sequence[str | os.PathLike]) -> "EnsembleMatcher":
+        """Loads the runs in `folders`."""
+        return cls([Matcher.load(folder) for folder in folders])
+
+    def predict_proba(self, pairs: Any = None, **arguments: Any) -> np.ndarray:
+        """The mean of the members' `predict_proba`, whose arguments it takes."""
+        return np.mean([m.predict_proba(pairs, **arguments) for m in self.members], axis=0)
+
+    def evaluate(self, dataset: PairDataset, *, batch_size: int = 64) -> dict[str, Any]:
+        """The task's figures of the mean, as `Matcher.evaluate` gives them."""
+        labelled = self.members[0].relabel(dataset)
+        return evaluate_predictions(labelled, self.predict_proba(labelled, batch_size=batch_size))
+
+
+def train_ensemble(
+    recipe: Recipe,
+    splits: Mapping[str, PairDataset],
+    out: str | Path,
+    seeds: Sequence[int],
+    **arguments: Any,
+) -> tuple[EnsembleMatcher, dict[str, Any]]:
+    """Trains one run a seed into `out/seed-N`, and measures each, their mean ± sd, and the
+    ensemble.
+
+    Args:
+        recipe: What `load_recipe` gives.
+        splits: As for `train`.
+        out: Folder of the runs; gets `ensemble.json` too.
+        seeds: Different seeds, at least one.
+        **arguments: Further arguments of `train`. The baseline is trained once, with the first
+        seed.
+
+    Returns:
+        The ensemble, and what `ensemble.json` holds: for each labelled split `members` (figures of
+        each seed), `mean`, `sd` (of the sample, absent for one seed) and `ensemble`.
+
+    Raises:
+        InputError: No seeds, the same one twice, or what `train` refuses.
+
+    Example:
+
+    ```python
+    from keras_sentmatch.data import load_pairs
+    from keras_sentmatch.training import load_recipe, train_ensemble
+
+    pairs = load_pairs("embedded")
+    ensemble, figures = train_ensemble(load_recipe("drcn", "embedded"), pairs, "runs/e", range(8))
+    ```
+    """
+    seeds = list(seeds)
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise InputError(f"seeds={seeds}; expected different seeds, at least one.")
+    baseline = arguments.pop("baseline", True)
+    results = [
+        train(
+            recipe,
+            splits,
+            Path(out) / f"seed-{seed}",
+            seed=seed,
+            baseline=baseline and seed == seeds[0],
+            **arguments,
+        )
+        for seed in seeds
+    ]
+    ensemble = EnsembleMatcher([result.matcher for result in results])
+    report: dict[str, Any] = {"seeds": seeds}
+    for role in ("validation", "test"):
+        if role in results[0].metrics:
+            members = [result.metrics[role] for result in results]
+            report[role] = {**_spread(members), "ensemble": ensemble.evaluate(splits[role])}
+    text = json.dumps(report, indent=2, ensure_ascii=False)
+    (Path(out) / "ensemble.json").write_text(text + "\n", encoding="utf-8")
+    return ensemble, report
+
+
+def _spread(members: list[dict[str, Any]]) -> dict[str, Any]:
+    names = [name for name, value in members[0].items() if isinstance(value, float)]
+    values = {name: [member[name] for member in members] for name in names}
+    spread: dict[str, Any] = {
+        "members": members,
+        "mean": {name: float(np.mean(v)) for name, v in values.items()},
+    }
+    if len(members) > 1:
+        spread["sd"] = {name: float(np.std(v, ddof=1)) for name, v in values.items()}
+    return spread

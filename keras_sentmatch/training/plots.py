@@ -1,0 +1,148 @@
+"""PNG plots of a run. Needs matplotlib (`pip install keras-sentmatch[plot]`); without it, says so
+once and goes on."""
+
+import csv
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from keras_sentmatch.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_told = False
+MAX_NUMBERED = 20  # classes up to which the cells of a confusion matrix carry numbers
+
+
+def learning_curve(history_csv: str | Path, png: str | Path) -> Path | None:
+    """Plots each measured value by epoch, training and validation together, from `history.csv`.
+
+    Args:
+        history_csv: What Keras's `CSVLogger` wrote.
+        png: File to write.
+
+    Returns:
+        Path of the file, or None where matplotlib is not installed.
+
+    Raises:
+        InputError: No such file, or no epoch in it.
+
+    Example:
+
+    ```python
+    learning_curve("runs/drcn-embedded/history.csv", "curve.png")
+    ```
+    """
+    try:
+        with open(history_csv, newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    except OSError as error:
+        raise InputError(f"Cannot read {history_csv}: {error}.") from error
+    if not rows or "epoch" not in rows[0]:
+        raise InputError(f"{history_csv} holds no epochs; expected what CSVLogger writes.")
+    names = [name for name in rows[0] if name not in ("epoch", "learning_rate")]
+    panels = list(dict.fromkeys(name.removeprefix("val_") for name in names))
+    figure = _figure(4.0 * len(panels), 3.2)
+    if figure is None:
+        return None
+    epochs = [int(row["epoch"]) + 1 for row in rows]
+    for axis, panel in zip(np.ravel(figure.subplots(1, len(panels))), panels):
+        for name, label in ((panel, "training"), (f"val_{panel}", "validation")):
+            if name in names:
+                values = [_number(row[name]) for row in rows]
+                axis.plot(epochs, values, marker=".", label=label)
+        axis.set(title=panel, xlabel="epoch")
+        axis.legend()
+    return _save(figure, png)
+
+
+def confusion_matrix(
+    y: ArrayLike, pred: ArrayLike, names: Sequence[str], png: str | Path
+) -> Path | None:
+    """Plots how often each true label got each predicted label.
+
+    Args:
+        y: Integer labels, [n].
+        pred: Integer predictions, [n].
+        names: Label names in index order.
+        png: File to write.
+
+    Returns:
+        Path of the file, or None where matplotlib is not installed.
+
+    Raises:
+        InputError: A label without a name, or columns of unequal length.
+
+    Example:
+
+    ```python
+    confusion_matrix([0, 1, 1], [0, 1, 0], ("no", "yes"), "confusion.png")
+    ```
+    """
+    labels, predicted = np.asarray(y), np.asarray(pred)
+    size = len(names)
+    if labels.shape != predicted.shape or labels.ndim != 1:
+        raise InputError(
+            f"Labels of shape {labels.shape} and predictions of shape {predicted.shape}; expected "
+            "two equally long columns of integers."
+        )
+    both = np.concatenate([labels, predicted])
+    if both.size and not 0 <= both.min() <= both.max() < size:
+        raise InputError(
+            f"Labels run from {both.min()} to {both.max()}, but there are {size} names "
+            f"({', '.join(names)}); give one for each label."
+        )
+    figure = _figure(2.5 + 0.8 * size, 2.0 + 0.8 * size)
+    if figure is None:
+        return None
+    counts = np.zeros((size, size), int)
+    np.add.at(counts, (labels, predicted), 1)
+    shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
+    axis = figure.subplots()
+    image = axis.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    figure.colorbar(image, label="share of the true label")
+    axis.set_xticks(range(size), names, rotation=45, ha="right")
+    axis.set_yticks(range(size), names)
+    axis.set(xlabel="predicted", ylabel="true")
+    if size <= MAX_NUMBERED:
+        for (row, column), count in np.ndenumerate(counts):
+            color = "white" if shares[row, column] > 0.5 else "black"
+            axis.text(column, row, str(count), ha="center", va="center", color=color)
+    return _save(figure, png)
+
+
+def _figure(width: float, height: float) -> "Figure | None":
+    """A figure of its own canvas: no window and no global state."""
+    global _told
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        if not _told:
+            _told = True
+            warnings.warn(
+                "No plots: matplotlib is not installed; "
+                "get it by `pip install keras-sentmatch[plot]`.",
+                stacklevel=3,
+            )
+        return None
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _save(figure: Any, png: str | Path) -> Path:
+    figure.savefig(png, dpi=120)
+    return Path(png)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:  # CSVLogger writes NA for what was not measured
+        return float("nan")

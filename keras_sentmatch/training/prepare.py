@@ -1,0 +1,154 @@
+"""What a run needs before `fit`: checked splits, an encoder, word vectors, a compiled model."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import keras
+
+from keras_sentmatch.data import PairDataset, PairEncoder, Tokenizer, WordVectors, load_vectors
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.metrics import SparseMacroF1, ranking_counts
+from keras_sentmatch.training.recipe import Recipe
+
+Build = Callable[..., keras.Model]
+
+
+def check_splits(splits: Mapping[str, PairDataset]) -> None:
+    """Refuses splits that cannot be trained on, before anything slow happens.
+
+    Raises:
+        InputError: A split that is missing, empty, unlabelled, or of another task or other labels.
+    """
+    missing = [role for role in ("train", "validation") if role not in splits]
+    if missing:
+        raise InputError(
+            f"No {' and no '.join(missing)} pairs; the splits are {', '.join(splits) or 'none'}. "
+            'Cut some off by `split_pairs`, or name a file for each: {"train": …, "validation": …}.'
+        )
+    train = splits["train"]
+    for role, dataset in splits.items():
+        if not len(dataset):
+            raise InputError(
+                f"The {role} split holds no pairs; give at least one, or leave it out."
+            )
+        if dataset.labels is None:
+            if role != "test":
+                raise InputError(f"The {role} pairs have no labels; training needs labelled ones.")
+            continue
+        if (dataset.task, dataset.label_names) != (train.task, train.label_names):
+            raise InputError(
+                f"The train pairs are {_described(train)}, the {role} pairs {_described(dataset)}; "
+                "expected the same. Read both with the same label_names."
+            )
+    if train.task == "ranking":
+        if train.num_classes != 2:
+            raise InputError(f"Ranking needs two labels (wrong, right); got {_described(train)}.")
+        validation = splits["validation"]
+        if validation.labels is None or validation.groups is None:
+            raise InputError("Ranking needs the question of each pair: give PairDataset groups=….")
+        counts = ranking_counts(validation.labels, validation.groups)
+        if counts["without_positive"] == counts["questions"]:
+            raise InputError(
+                f"None of the {counts['questions']} validation questions has a right answer, so "
+                "no epoch can be told from another. Take other questions for validation."
+            )
+    elif train.task == "classification" and train.num_classes < 2:
+        raise InputError(f"Nothing to learn: the train pairs are {_described(train)}.")
+
+
+def _described(dataset: PairDataset) -> str:
+    names = f" with the labels {', '.join(dataset.label_names)}" if dataset.label_names else ""
+    return f"{dataset.task}{names}"
+
+
+def fit_encoder(
+    recipe: Recipe, splits: Mapping[str, PairDataset], progress: bool
+) -> tuple[PairEncoder, WordVectors | None, str]:
+    """The encoder, the word vectors if the recipe names some, and what they cover, in words."""
+    datasets = [splits["train"], *(data for role, data in splits.items() if role != "train")]
+    options = dict(recipe.encoder)
+    if recipe.vectors["source"] == "none":
+        return PairEncoder.fit(datasets[0], **options), None, "no word vectors"
+    tokenize = Tokenizer(options.get("tokenizer", "words"), options.get("lowercase", True))
+    counts = Counter(
+        token
+        for dataset in datasets
+        for side in (dataset.sentence1, dataset.sentence2)
+        for sentence in side
+        for token in tokenize(sentence)
+    )
+    source = recipe.vectors["source"]
+    # A file has the dimension it has; `dim` is for what is made to measure.
+    dim = recipe.vectors["dim"] if source.startswith("distil:") else None
+    vectors = load_vectors(source, set(counts), dim=dim, counts=counts, progress=progress)
+    assert vectors is not None
+    known = {word for word in counts if word in vectors}
+    encoder = PairEncoder.fit(datasets, keep_words=known, **options)
+    return encoder, vectors, vectors.coverage(counts)
+
+
+def make_model(
+    recipe: Recipe,
+    train: PairDataset,
+    encoder: PairEncoder,
+    vectors: WordVectors | None,
+    build: Build | None,
+) -> keras.Model:
+    """The model of a recipe, under its dtype policy, with the word vectors in place, compiled."""
+    if build is None:
+        from keras_sentmatch.applications import build_model
+
+        build = build_model
+    settings = recipe.training
+    config: dict[str, Any] = {
+        "vocabulary_size": len(encoder.vocabulary),
+        "num_classes": 1 if train.task == "regression" else train.num_classes,
+        "embedding_dim": vectors.dim if vectors is not None else recipe.vectors["dim"],
+    }
+    if "char" in encoder.features:
+        config["char_vocabulary_size"] = len(encoder.characters)
+        config["max_word_length"] = encoder.max_word_length
+    if "pos" in encoder.features:
+        config["pos_tags"] = len(encoder.tags)
+    if "antonym" in encoder.features:
+        config["antonym"] = True
+    clash = sorted(set(config) & set(recipe.model))
+    if clash:
+        raise InputError(
+            f"The recipe sets model.{', model.'.join(clash)}, which follows from the data and the "
+            "vectors; leave it out (vectors.dim sets embedding_dim)."
+        )
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(settings["dtype_policy"])
+    try:
+        model = build(recipe.name, **config, **recipe.model)
+    finally:
+        keras.config.set_dtype_policy(before)
+    if vectors is not None:
+        model.set_word_vectors(vectors.matrix_for(encoder.vocabulary, settings["seed"]))
+    compile_model(model, train, settings)
+    return model
+
+
+def compile_model(model: keras.Model, train: PairDataset, settings: Mapping[str, Any]) -> None:
+    """Compiles with the recipe's optimizer and the loss and metrics of the task."""
+    config = {"learning_rate": settings["learning_rate"]}
+    if settings["clipnorm"]:
+        config["clipnorm"] = settings["clipnorm"]
+    optimizer = keras.optimizers.get({"class_name": settings["optimizer"], "config": config})
+    if train.task == "regression":
+        loss: Any = keras.losses.MeanSquaredError()
+        metrics: list[Any] = []
+        weighted: list[Any] = []
+    else:
+        loss = keras.losses.SparseCategoricalCrossentropy()
+        metrics = [SparseMacroF1(train.num_classes)]
+        weighted = ["accuracy"]
+    model.compile(
+        optimizer,
+        loss,
+        metrics=metrics,
+        weighted_metrics=weighted,
+        jit_compile=settings["jit_compile"],
+    )

@@ -1,0 +1,281 @@
+"""`train`: from a recipe and data to a run folder."""
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_sentmatch import __version__
+from keras_sentmatch.data import PairBatches, PairDataset, PairEncoder
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.matcher import Matcher
+from keras_sentmatch.training.baseline import bag_of_words_baseline
+from keras_sentmatch.training.callbacks import (
+    BEST_WEIGHTS,
+    EpochBar,
+    TaskMetrics,
+    make_callbacks,
+    monitor_of,
+    progress_callback,
+)
+from keras_sentmatch.training.card import model_card
+from keras_sentmatch.training.plots import confusion_matrix, learning_curve
+from keras_sentmatch.training.prepare import Build, check_splits, fit_encoder, make_model
+from keras_sentmatch.training.recipe import Recipe
+from keras_sentmatch.training.seeds import set_seed
+
+
+@dataclass
+class RunResult:
+    """What `train` gives back.
+
+    Attributes:
+        matcher: The best model found, ready to predict.
+        metrics: What `metrics.json` holds.
+        history: Values by name, one an epoch.
+        folder: The run folder.
+    """
+
+    matcher: Matcher
+    metrics: dict[str, Any]
+    history: dict[str, list[float]]
+    folder: Path
+
+
+def train(
+    recipe: Recipe,
+    splits: Mapping[str, PairDataset],
+    out: str | Path,
+    *,
+    seed: int | None = None,
+    progress: bool = True,
+    baseline: bool = True,
+    build: Build | None = None,
+) -> RunResult:
+    """Trains a matcher and writes its run folder.
+
+    Fits the encoder on the training pairs (words of the other splits join where they have a
+    pretrained vector), trains with `fit`, keeps the epoch with the best monitored validation value,
+    measures it on validation and test pairs, and writes model, encoder, `metrics.json`,
+    `recipe.toml`, `history.csv`, plots and a card. Ctrl-C ends training early: the best epoch so
+    far is kept in the same way.
+
+    Args:
+        recipe: What `load_recipe` gives.
+        splits: `"train"` and `"validation"` pairs, and `"test"` ones if there are any.
+        out: Run folder to write; must not hold a finished run.
+        seed: Seed instead of the recipe's.
+        progress: Whether to show epochs and notes on standard error.
+        baseline: Whether to train the bag-of-words baseline too.
+        build: Builds the model, as `keras_sentmatch.applications.build_model` does (the default):
+            called with the recipe's name, `vocabulary_size`, `num_classes`, `embedding_dim`,
+            what the encoder's features need (`char_vocabulary_size`, `max_word_length`, `pos_tags`,
+            `antonym`) and the recipe's `[model]`. Its inputs are named as the encoder's arrays.
+
+    Returns:
+        A `RunResult`.
+
+    Raises:
+        InputError: Splits missing, unlabelled or with different labels; a folder that holds a run;
+            a recipe that does not fit.
+        KeyboardInterrupt: Ctrl-C before the first epoch ended: there is nothing to keep.
+
+    Example:
+
+    ```python
+    from keras_sentmatch.data import load_pairs
+    from keras_sentmatch.training import load_recipe, train
+
+    result = train(load_recipe("drcn", "embedded"), load_pairs("embedded"), "runs/first")
+    result.metrics["test"]["accuracy"]
+    ```
+    """
+    start = time.perf_counter()
+    check_splits(splits)
+    folder = Path(out)
+    if (folder / "matcher.json").exists():
+        raise InputError(f"{folder} already holds a run; name another folder, or delete this one.")
+    if seed is not None:
+        recipe = replace(recipe, training={**recipe.training, "seed": seed})
+    settings = recipe.training
+    set_seed(settings["seed"])
+
+    encoder, vectors, coverage = fit_encoder(recipe, splits, progress)
+    if vectors is not None:
+        recipe = replace(recipe, vectors={**recipe.vectors, "dim": vectors.dim})
+    model = make_model(recipe, splits["train"], encoder, vectors, build)
+    batches = _batches(splits, encoder, model, settings)
+    encoding = str(encoder.report)
+    notes = (f"{splits['train']!r}, {len(encoder.vocabulary)} words", encoding, coverage)
+    _say(progress, *notes)
+
+    folder.mkdir(parents=True, exist_ok=True)
+    fit_start = time.perf_counter()
+    history, interrupted = _fit(model, splits, batches, settings, folder, progress)
+    fit_seconds = time.perf_counter() - fit_start
+    best = _restore_best(model, history, splits["train"].task, settings, folder, progress)
+
+    info = {"model": recipe.name, "data": splits["train"].name, "seed": settings["seed"]}
+    train_pairs = splits["train"]
+    matcher = Matcher(model, encoder, train_pairs.label_names, task=train_pairs.task, info=info)
+    matcher.save(folder)
+    if interrupted:
+        _say(progress, f"Stopped by Ctrl-C: epoch {best + 1}, the best so far, is kept in {folder}")
+
+    labelled = {
+        role: splits[role]
+        for role in ("validation", "test")
+        if role in splits and splits[role].labels is not None
+    }
+    metrics: dict[str, Any] = {
+        **info,
+        "backend": keras.config.backend(),
+        "task": train_pairs.task,
+        "rows": {role: len(dataset) for role, dataset in splits.items()},
+        "parameters": model.count_params(),
+        "parameters_without_word_embeddings": _without_word_embeddings(model, encoder),
+        "encoding": encoding,
+        "vectors": None
+        if vectors is None
+        else {"source": vectors.source, "dim": vectors.dim, "coverage": coverage},
+        "monitor": monitor_of(train_pairs.task, settings["monitor"])[0],
+        "epochs": len(history["loss"]),
+        "best_epoch": best + 1,
+        "interrupted": interrupted,
+        **{role: matcher.evaluate(dataset) for role, dataset in labelled.items()},
+    }
+    if baseline and not interrupted:
+        metrics["baseline"] = bag_of_words_baseline(
+            train_pairs, splits["validation"], labelled.get("test"), seed=settings["seed"]
+        )
+    metrics["fit_seconds"] = round(fit_seconds, 1)
+    metrics["seconds"] = round(time.perf_counter() - start, 1)
+    metrics["versions"] = {"keras_sentmatch": __version__, "keras": keras.__version__}
+    _write(folder, metrics, recipe, matcher, labelled)
+    return RunResult(matcher, metrics, history, folder)
+
+
+def _say(progress: bool, *lines: str) -> None:
+    if progress:
+        print(*lines, sep="\n", file=sys.stderr, flush=True)
+
+
+def _batches(
+    splits: Mapping[str, PairDataset],
+    encoder: PairEncoder,
+    model: keras.Model,
+    settings: Mapping[str, Any],
+) -> dict[str, PairBatches]:
+    return {
+        role: PairBatches(
+            splits[role],
+            encoder,
+            batch_size=settings["batch_size"],
+            shuffle=role == "train",
+            seed=settings["seed"],
+            features=list(model.input),
+        )
+        for role in ("train", "validation")
+    }
+
+
+def _fit(
+    model: keras.Model,
+    splits: Mapping[str, PairDataset],
+    batches: Mapping[str, PairBatches],
+    settings: Mapping[str, Any],
+    folder: Path,
+    progress: bool,
+) -> tuple[dict[str, list[float]], bool]:
+    """Values by epoch, and whether Ctrl-C ended it."""
+    (folder / BEST_WEIGHTS).unlink(missing_ok=True)  # of a run that was killed
+    task = splits["train"].task
+    monitor, mode = monitor_of(task, settings["monitor"])
+    first: list[keras.callbacks.Callback] = []
+    if monitor not in ("val_accuracy", "val_macro_f1", "val_loss") or task == "ranking":
+        first.append(TaskMetrics(splits["validation"], batches["validation"]))
+    callbacks = make_callbacks(
+        folder,
+        monitor=monitor,
+        mode=mode,
+        patience=settings["patience"],
+        plateau_factor=settings["plateau_factor"],
+        first=first,
+    )
+    bar = progress_callback(monitor, mode) if progress else None
+    if bar is not None:
+        callbacks.append(bar)
+    # The keras.utils.PyDataset feed needs no TensorFlow.
+    feed = "tf_data" if keras.config.backend() == "tensorflow" else "pydataset"
+    try:
+        model.fit(
+            getattr(batches["train"], feed)(),
+            validation_data=getattr(batches["validation"], feed)(),
+            epochs=settings["epochs"],
+            callbacks=callbacks,
+            verbose=0,
+            shuffle=False,
+        )
+        return model.history.history, False
+    except KeyboardInterrupt:
+        return model.history.history, True
+    finally:
+        if isinstance(bar, EpochBar):
+            bar.close()
+
+
+def _restore_best(
+    model: keras.Model,
+    history: Mapping[str, list[float]],
+    task: str,
+    settings: Mapping[str, Any],
+    folder: Path,
+    progress: bool,
+) -> int:
+    """Loads the weights of the best epoch, and says which it was (from 0)."""
+    monitor, mode = monitor_of(task, settings["monitor"])
+    if not history.get(monitor):
+        _say(progress, "Stopped before the first epoch ended: there is nothing to keep.")
+        raise KeyboardInterrupt
+    if not np.isfinite(history["loss"]).all():
+        first = int(np.argmin(np.isfinite(history["loss"]))) + 1
+        _say(progress, f"The loss became NaN in epoch {first}: lower training.learning_rate.")
+    model.load_weights(folder / BEST_WEIGHTS)
+    (folder / BEST_WEIGHTS).unlink()
+    values = history[monitor]
+    return int(np.nanargmax(values) if mode == "max" else np.nanargmin(values))
+
+
+def _without_word_embeddings(model: keras.Model, encoder: PairEncoder) -> int:
+    """As the papers count: tables with a row for each word are left out."""
+    if hasattr(model, "count_params_without_word_embeddings"):
+        return model.count_params_without_word_embeddings()
+    tables = [layer for layer in model.layers if isinstance(layer, keras.layers.Embedding)]
+    words = len(encoder.vocabulary)
+    return model.count_params() - sum(t.count_params() for t in tables if t.input_dim == words)
+
+
+def _write(
+    folder: Path,
+    metrics: dict[str, Any],
+    recipe: Recipe,
+    matcher: Matcher,
+    labelled: Mapping[str, PairDataset],
+) -> None:
+    text = json.dumps(metrics, indent=2, ensure_ascii=False)
+    (folder / "metrics.json").write_text(text + "\n", encoding="utf-8")
+    (folder / "recipe.toml").write_text(recipe.to_toml(), encoding="utf-8")
+    card = model_card(metrics, recipe, matcher.label_names)
+    (folder / "README.md").write_text(card, encoding="utf-8")
+    learning_curve(folder / "history.csv", folder / "learning_curve.png")
+    shown = labelled.get("test", labelled["validation"])
+    if shown.label_names is not None and shown.labels is not None:
+        predicted = matcher.predict_proba(shown).argmax(-1)
+        png = folder / "confusion_matrix.png"
+        confusion_matrix(shown.labels, predicted, shown.label_names, png)

@@ -1,0 +1,244 @@
+"""What the harness works on: a `Case`, and the helpers that call, pad, cut and compare it."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+TOLERANCE = 1e-5
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A layer or model, its inputs, and what is expected of it.
+
+    Args:
+        make: `make(**overrides)` returns a new layer: a `functools.partial` of the class with
+            keyword arguments only, so that any of them can be overridden.
+        inputs: arrays by name of `call` argument; for a functional model by name of input.
+        weights: numbers of trainable and of non-trainable parameters.
+        oracle: `oracle(layer, **inputs)` in NumPy, from `value(layer.kernel)` etc.; same structure
+            as the outputs.
+        name: test id. Defaults to the class name.
+        options: further arguments of a layer's `call`, the same in every call.
+        pad_axes: the axes along which an input grows with padding, by input. Defaults to axis 1
+            for boolean arrays and arrays of rank 2 (ids) and 3, none for a `[B, D]` float array.
+        zero_pads: outputs are zero at padded positions.
+        per_row: row i of each output depends on row i of the inputs alone.
+        float32_outputs: outputs that stay float32 under every policy (probabilities): True for
+            all, or their places in the flattened outputs.
+        float32_sublayers: names of sublayers that stay float32 under every policy.
+        half_tolerance: greatest difference of a half-precision output from the float32 one.
+        unused: parts of weight paths, or input names, that may have no gradient; say why beside it.
+    """
+
+    make: Callable[..., keras.layers.Layer]
+    inputs: Mapping[str, np.ndarray]
+    weights: tuple[int, int]
+    oracle: Callable[..., Any] | None = None
+    name: str = ""
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    pad_axes: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
+    zero_pads: bool = True
+    per_row: bool = True
+    float32_outputs: bool | Sequence[int] = False
+    float32_sublayers: tuple[str, ...] = ()
+    half_tolerance: float = 0.1
+    unused: tuple[str, ...] = ()
+
+    def axes(self, name: str) -> Sequence[int]:
+        array = self.inputs[name]
+        flat_float = array.ndim < 3 and array.dtype.kind == "f"
+        return self.pad_axes.get(name, () if flat_float or array.ndim < 2 else (1,))
+
+    def call(self, layer: Any, inputs: Mapping[str, Any], **kwargs: Any) -> Any:
+        """Calls with NumPy or symbolic inputs: a model takes the dict, a layer takes arguments."""
+        tensors = {
+            n: keras.ops.convert_to_tensor(x) if isinstance(x, np.ndarray) else x
+            for n, x in inputs.items()
+        }
+        if isinstance(layer, keras.Model):
+            return layer(tensors, **kwargs)
+        return layer(**tensors, **self.options, **kwargs)
+
+    @property
+    def masks(self) -> list[str]:
+        return [n for n, a in self.inputs.items() if a.dtype == bool]
+
+    @property
+    def cls(self) -> Any:
+        return getattr(self.make, "func", self.make)
+
+
+def name_of(x: Any) -> str:
+    return (x.name or x.cls.__name__) if isinstance(x, Case) else getattr(x, "__name__", str(x))
+
+
+def noise(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape).astype("float32")
+
+
+def lengths_mask(lengths: Sequence[int], length: int) -> np.ndarray:
+    return np.arange(length)[None, :] < np.asarray(lengths)[:, None]
+
+
+def value(x: Any) -> np.ndarray:
+    """A variable, tensor or array as NumPy, in float64 if it is floating (bfloat16 too)."""
+    x = x.value if isinstance(x, keras.Variable) else x
+    plain = isinstance(x, (np.ndarray, np.generic, float, int))
+    array = np.asarray(x) if plain else keras.ops.convert_to_numpy(x)
+    return array if array.dtype.kind in "iub" else array.astype("float64")
+
+
+def values(tensors: Any) -> list[np.ndarray]:
+    return [value(t) for t in keras.tree.flatten(tensors)]
+
+
+def randomise(layer: keras.layers.Layer, seed: int = 0) -> keras.layers.Layer:
+    """Give every weight random values, so that no zero bias or unit scale hides a mistake."""
+    rng = np.random.default_rng(seed)
+    for v in layer.weights:
+        if "float" in str(v.dtype):
+            new = rng.normal(size=v.shape, scale=0.4)
+            v.assign(np.abs(new) + 0.5 if "variance" in v.path else new)
+    return layer
+
+
+def shapes(case: Case, dynamic: bool = True) -> dict[str, tuple[int | None, ...]]:
+    """Input shapes; `dynamic` makes the batch and every padded axis unknown."""
+    return {
+        n: tuple(
+            None if dynamic and (i == 0 or i in case.axes(n)) else d for i, d in enumerate(a.shape)
+        )
+        for n, a in case.inputs.items()
+    }
+
+
+def built(case: Case, **overrides: Any) -> Any:
+    """A new layer, built by calling it, with random weights (the same for the same shapes)."""
+    layer = case.make(**overrides)
+    case.call(layer, case.inputs)
+    return randomise(layer)
+
+
+def float_outputs(outputs: Any) -> list[Any]:
+    flat = keras.tree.flatten(outputs)
+    return [o for o in flat if "float" in keras.backend.standardize_dtype(o.dtype)]
+
+
+def as_model(case: Case, layer: Any) -> keras.Model:
+    """The layer in a functional model with dynamic shapes, boolean mask inputs included."""
+    if isinstance(layer, keras.Model):
+        return layer
+    ins = {
+        n: keras.Input(shape[1:], dtype=str(case.inputs[n].dtype), name=n)
+        for n, shape in shapes(case).items()
+    }
+    outputs = [o for o in float_outputs(case.call(layer, ins)) if o.shape]
+    return keras.Model(ins, outputs)
+
+
+def close(got: Any, want: Any, what: str, tolerance: float = TOLERANCE) -> None:
+    """Equal structures of arrays up to `tolerance`, measured against max(1, |want|)."""
+    got, want = values(got), [np.asarray(w) for w in keras.tree.flatten(want)]
+    assert len(got) == len(want), f"{what}: {len(got)} outputs, expected {len(want)}"
+    for i, (g, w) in enumerate(zip(got, want)):
+        assert g.shape == w.shape, f"{what}: output {i} is {g.shape}, expected {w.shape}"
+        assert np.isfinite(g).all(), f"{what}: output {i} is not finite"
+        error = np.abs(g - w) / np.maximum(1, np.abs(w)) if g.size else np.zeros(1)
+        assert error.max() <= tolerance, f"{what}: output {i} differs by {error.max():.3g}"
+
+
+def padded(case: Case, extra: int = 3) -> dict[str, np.ndarray]:
+    """Pads are False in masks, 0 in ids, and noise in features."""
+    rng, out = np.random.default_rng(2), {}
+    for n, a in case.inputs.items():
+        for axis in case.axes(n):
+            shape = (*a.shape[:axis], extra, *a.shape[axis + 1 :])
+            fill = rng.normal(size=shape, scale=5) if a.dtype.kind == "f" else np.zeros(shape)
+            a = np.concatenate([a, fill.astype(a.dtype)], axis)
+        out[n] = a
+    return out
+
+
+def cut(case: Case, length: int) -> dict[str, np.ndarray]:
+    """The first `length` tokens, all of them real."""
+    out = {}
+    for n, a in case.inputs.items():
+        for axis in case.axes(n):
+            a = np.take(a, range(length), axis)
+        out[n] = np.ones_like(a) if n in case.masks else a
+    return out
+
+
+def emptied(case: Case) -> dict[str, dict[str, np.ndarray]]:
+    """The inputs with row 0 empty: in sentence 1, in sentence 2 (`*_1`, `*_2`), in all."""
+    tokens = [n for n, a in case.inputs.items() if a.dtype.kind in "bi" and case.axes(n)]
+    sides = [[n for n in tokens if n.endswith(suffix)] for suffix in ("_1", "_2")]
+    out = {}
+    for group in filter(None, [*sides, tokens]):
+        changed = {n: np.array(a) for n, a in case.inputs.items()}
+        for n in group:
+            changed[n][0] = 0
+        out[f"empty {' '.join(group)}"] = changed
+    return out
+
+
+def gradients(case: Case, layer: Any, inputs: Mapping[str, np.ndarray]) -> tuple[list, list]:
+    """Gradients of a random projection of the float outputs plus `layer.losses`.
+
+    Returns those of the trainable weights and of the float inputs; None where nothing flows.
+    """
+    rng = np.random.default_rng(3)
+    weights = layer.trainable_variables
+    tensors = {n: keras.ops.convert_to_tensor(x) for n, x in inputs.items()}
+    floats = [n for n, a in inputs.items() if a.dtype.kind == "f"]
+    marks = [rng.normal(size=o.shape) for o in float_outputs(case.call(layer, inputs))]
+
+    def total(outputs: Any, losses: Sequence[Any]) -> Any:
+        terms = [
+            keras.ops.sum(o * keras.ops.cast(keras.ops.convert_to_tensor(m), o.dtype))
+            for o, m in zip(float_outputs(outputs), marks)
+        ]
+        return sum([*terms, *losses])
+
+    def run(tensors: Mapping[str, Any]) -> Any:
+        layer._clear_losses()  # Keras keeps those of earlier eager calls
+        return total(case.call(layer, tensors), layer.losses)
+
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            tape.watch([tensors[n] for n in floats])
+            loss = run(tensors)
+        found = tape.gradient(loss, [v.value for v in weights] + [tensors[n] for n in floats])
+    elif backend == "jax":
+        import jax
+
+        def pure(trainable: list, features: dict) -> Any:
+            state = [v.value for v in layer.non_trainable_variables]
+            ins = {**tensors, **features}
+            model = isinstance(layer, keras.Model)
+            args, kwargs = ((ins,), {}) if model else ((), {**ins, **case.options})
+            out, _, losses = layer.stateless_call(
+                trainable, state, *args, return_losses=True, **kwargs
+            )
+            return total(out, losses)
+
+        dvars, dfeatures = jax.grad(pure, argnums=(0, 1))(
+            [v.value for v in weights], {n: tensors[n] for n in floats}
+        )
+        found = [*dvars, *(dfeatures[n] for n in floats)]
+    else:
+        leaves = [v.value for v in weights]
+        for v in leaves:
+            v.grad = None
+        tensors.update({n: tensors[n].detach().clone().requires_grad_() for n in floats})
+        run(tensors).backward()
+        found = [x.grad for x in [*leaves, *(tensors[n] for n in floats)]]
+    arrays = [None if g is None else value(keras.ops.convert_to_tensor(g)) for g in found]
+    return arrays[: len(weights)], arrays[len(weights) :]

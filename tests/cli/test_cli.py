@@ -1,0 +1,389 @@
+"""The command line, from what is typed to what is printed, written and returned."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import keras
+import pytest
+
+from keras_sentmatch import applications, training
+from keras_sentmatch.cli import backend as backend_module
+from keras_sentmatch.cli import main
+from keras_sentmatch.cli.predict import as_text
+from keras_sentmatch.errors import InputError
+
+TINY = "--set encoder.max_length=8 --set vectors.dim=4 --epochs 1 --batch-size 16".split()
+COLUMNS = ["--columns", "claim,answer,verdict"]
+
+
+@keras.saving.register_keras_serializable("tests")
+class Means(applications.PairModel):
+    """Means of word vectors, compared by a dense layer: it compiles fast, on every backend."""
+
+    def __init__(self, vocabulary_size, num_classes, embedding_dim, **kwargs):
+        names = ("word_ids_1", "word_ids_2")
+        inputs = {name: keras.Input([None], dtype="int32", name=name) for name in names}
+        embed = keras.layers.Embedding(vocabulary_size, embedding_dim)
+        means = []
+        for ids in inputs.values():
+            real = keras.ops.expand_dims(keras.ops.cast(keras.ops.not_equal(ids, 0), "float32"), -1)
+            means.append(keras.ops.sum(embed(ids) * real, 1) / (keras.ops.sum(real, 1) + 1e-6))
+        joined = keras.layers.Concatenate()(means)
+        answer = keras.layers.Dense(num_classes, activation="softmax", name="answer")
+        super().__init__(inputs, answer(joined), **kwargs)
+        self._keep_config(locals())
+
+    def count_params_without_word_embeddings(self):
+        return self.layers[-1].count_params()
+
+
+def build(name, vocabulary_size, num_classes, embedding_dim, **others):
+    assert name == "drcn"
+    return Means(vocabulary_size, num_classes, embedding_dim)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_model():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(applications, "build_model", build)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def same_environment(monkeypatch):
+    """The commands set these two; pytest puts them back."""
+    monkeypatch.setenv("KERAS_BACKEND", keras.config.backend())
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+def run(*arguments) -> int:
+    """Exit code of the command line."""
+    with pytest.raises(SystemExit) as exit_:
+        main([str(argument) for argument in arguments])
+    return exit_.value.code or 0
+
+
+def error_of(capsys, *arguments) -> str:
+    """The one line on stderr of a command that must fail with code 2."""
+    assert run(*arguments) == 2
+    captured = capsys.readouterr()
+    lines = captured.err.strip().splitlines()
+    assert captured.out == "" and lines[-1].startswith("error: ")
+    assert "Traceback" not in captured.err
+    return lines[-1]
+
+
+def write_pairs(path, rows=60, label=True):
+    subjects = ("dog", "cat", "bird", "man", "horse")
+    with path.open("w", encoding="utf-8") as file:
+        file.write("claim\tanswer" + ("\tverdict\n" if label else "\n"))
+        for i in range(rows):
+            first, second = subjects[i % 5], subjects[(i // 5) % 5]
+            verdict = "\tyes" if first == second else "\tno"
+            file.write(f"the {first} {i} runs\ta {second} {i} runs{verdict if label else ''}\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run folder that `train` wrote, from a file of one's own."""
+    home = tmp_path_factory.mktemp("cli")
+    data = write_pairs(home / "own.tsv", 120)
+    os.environ["KERAS_BACKEND"] = keras.config.backend()
+    assert (
+        run("train", "drcn", "--seed", 3, "--data", data, *COLUMNS, *TINY, "--out", home / "run")
+        == 0
+    )
+    return SimpleNamespace(home=home, data=data, folder=home / "run")
+
+
+def test_help_loads_no_keras_and_no_backend():
+    code = (
+        "import sys\nfrom keras_sentmatch.cli import main\n"
+        "try: main(sys.argv[1:])\nexcept SystemExit: pass\n"
+        "heavy = {'keras', 'numpy', 'tensorflow', 'jax', 'torch'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    for arguments in (["--help"], ["train", "--help"], [], ["--version"]):
+        command = [sys.executable, "-c", code, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        shown = done.stdout + done.stderr  # where help goes without arguments differs by version
+        assert "keras-sentmatch" in shown
+
+
+def test_version(capsys):
+    from keras_sentmatch import __version__
+
+    assert run("--version") == 0
+    assert capsys.readouterr().out == f"keras-sentmatch {__version__}\n"
+
+
+def test_typing_mistakes_are_usage_errors(capsys):
+    assert run("train", "--no-such-option") == 2
+    assert "Usage" in capsys.readouterr().err
+
+
+def test_the_backend_is_chosen_in_the_order_promised(monkeypatch, tmp_path):
+    choose = backend_module.choose_backend
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    monkeypatch.setattr(backend_module, "is_installed", lambda name: name != "tensorflow")
+    assert choose("torch") == ("torch", "--backend")
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    assert choose(None) == ("jax", "$KERAS_BACKEND")
+    monkeypatch.delenv("KERAS_BACKEND")
+    assert choose(None) == ("jax", "what is installed")
+    (tmp_path / "keras.json").write_text('{"backend": "torch"}')
+    assert choose(None)[0] == "torch"
+    (tmp_path / "keras.json").write_text('{"backend": "tensorflow"}')
+    assert choose(None)[0] == "jax", "a setting for what is not installed is passed over"
+    (tmp_path / "keras.json").write_text("{")
+    assert choose(None)[0] == "jax"
+    monkeypatch.setattr(backend_module, "is_installed", lambda name: False)
+    with pytest.raises(InputError, match="no backend is installed"):
+        choose(None)
+
+
+@pytest.mark.parametrize("name", ["tensorflow", "jax", "torch"])
+def test_a_backend_that_is_not_installed_is_one_line(monkeypatch, capsys, name):
+    monkeypatch.setattr(backend_module, "is_installed", lambda other: other != name)
+    line = error_of(capsys, "models", "--backend", name)
+    assert f'pip install "keras-sentmatch[{name}]"' in line and "or use --backend" in line
+
+
+def test_an_unknown_backend_names_the_known_ones(capsys):
+    line = error_of(capsys, "models", "--backend", "theano")
+    assert "tensorflow, jax, torch" in line
+
+
+def test_a_second_backend_in_one_process_is_refused(capsys):
+    other = next(b for b in ("tensorflow", "jax", "torch") if b != keras.config.backend())
+    if not backend_module.is_installed(other):
+        pytest.skip(f"{other} is not installed")
+    assert "already runs" in error_of(capsys, "models", "--backend", other)
+
+
+def test_datasets(capsys):
+    assert run("datasets", "--json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {"embedded", "snli", "sick", "trecqa", "tsv"} <= {row["name"] for row in rows}
+    assert run("datasets") == 0
+    assert "wikiqa" in capsys.readouterr().out
+
+
+def test_models(monkeypatch, capsys):
+    class Small:
+        paper, summary_line = "A. Author 2020", "a small one"
+
+        def __init__(self, vocabulary_size, char_vocabulary_size=0):
+            assert vocabulary_size and char_vocabulary_size
+
+        def count_params_without_word_embeddings(self):
+            return 1234
+
+    assert "drcn" in applications.list_models()
+    monkeypatch.setattr(applications, "list_models", lambda: ["small"])
+    monkeypatch.setattr(applications, "get_model_class", lambda name: Small)
+    assert run("models", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == [
+        {
+            "name": "small",
+            "paper": "A. Author 2020",
+            "parameters": 1234,
+            "description": "a small one",
+        }
+    ]
+    assert run("models") == 0
+    assert "1,234" in capsys.readouterr().out
+
+
+def test_profile(capsys):
+    sizes = "--length 4 --batch-size 2 --words 50 --classes 2".split()
+    assert run("profile", "drcn", *sizes, *TINY[:4], "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert sum(result["layers"].values()) == result["parameters"]
+    assert result["layers"]["answer"] == 2 * 2 * 4 + 2
+    assert result["parameters_without_word_embeddings"] < result["parameters"]
+    assert min(result["forward_ms"], result["train_ms"], result["train_pairs_per_s"]) > 0
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ("profile drcn --batch-size 0", "--batch-size 0"),
+        ("profile nothing", "'nothing'"),
+        ("train nothing", "'nothing'"),
+        ("train --epochs 0", "training.epochs is 0"),
+        ("train --batch-size 0", "training.batch_size is 0"),
+        ("train --seeds 0", "--seeds 0"),
+        ("train --seed -1", "training.seed is -1"),
+        ("train --limit 0", "--limit 0"),
+        ("train --set training.epoch=1", "Did you mean epochs"),
+        ("train --recipe missing.toml", "missing.toml"),
+        ("train --data missing.tsv", "missing.tsv: no such file"),
+        ("train --data x --columns a", "--columns 'a'"),
+        ("predict nowhere --sentence1 a --sentence2 b", "nowhere is not a run folder"),
+        ("predict nowhere", "either a FILE of pairs, or both"),
+        ("predict nowhere --sentence1 a", "either a FILE of pairs, or both"),
+        ("predict nowhere x.tsv --sentence1 a --sentence2 b", "either a FILE of pairs, or both"),
+        ("predict nowhere --sentence1 a --sentence2 b --out x.tsv", "--out is for"),
+        ("predict nowhere x.tsv --out x.parquet", "ends in .tsv"),
+        ("predict nowhere x.tsv", "x.tsv: no such file"),
+        ("evaluate nowhere", "nowhere is not a run folder"),
+        ("evaluate nowhere --format tsv", "--data, which is missing"),
+    ],
+)
+def test_mistakes_are_one_line(capsys, monkeypatch, tmp_path, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    assert message in error_of(capsys, *arguments.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_train_writes_a_run_folder_and_evaluate_agrees(trained, capsys):
+    metrics = json.loads((trained.folder / "metrics.json").read_text())
+    assert metrics["backend"] == keras.config.backend() and metrics["seed"] == 3
+    assert metrics["baseline"]["test"]["accuracy"] > 0
+    assert run("evaluate", trained.folder, "--json") == 0
+    captured = capsys.readouterr()
+    result = json.loads(captured.out)
+    assert result["split"] == "test" and result["rows"] == metrics["rows"]["test"] < 120
+    assert result["accuracy"] == pytest.approx(metrics["test"]["accuracy"], abs=1e-6)
+    assert "sentences" in captured.err and "unknown" in captured.err
+    assert run("evaluate", trained.folder, "--split", "validation") == 0
+    assert "accuracy" in capsys.readouterr().out
+
+
+def test_train_shows_the_baseline_beside_the_figures(trained, capsys, monkeypatch):
+    metrics = json.loads((trained.folder / "metrics.json").read_text())
+    metrics["test"]["accuracy"], metrics["baseline"]["test"]["accuracy"] = 0.8765, 0.4321
+    result = SimpleNamespace(metrics=metrics)
+    monkeypatch.setattr(training, "train", lambda *arguments: result)
+    again = ["train", "--data", trained.data, *COLUMNS, "--out"]
+    assert run(*again, trained.folder) == 0
+    row = next(r for r in capsys.readouterr().out.splitlines() if "accuracy" in r)
+    assert "0.8765" in row and "0.4321" in row
+    metrics["interrupted"] = True
+    assert run(*again, trained.folder) == 130
+
+    def stop(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "train", stop)
+    assert run(*again, trained.folder) == 130
+
+
+def test_train_never_overwrites_a_run(trained, capsys):
+    again = ["train", "--data", trained.data, *COLUMNS, *TINY, "--out", trained.folder]
+    line = error_of(capsys, *again)
+    assert "already holds a run" in line
+
+
+def test_evaluate_a_file_takes_all_its_rows(trained, capsys):
+    assert run("evaluate", trained.folder, "--data", trained.data, *COLUMNS, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 120
+
+
+def test_evaluate_says_why_it_cannot(trained, capsys, tmp_path):
+    line = error_of(capsys, "evaluate", trained.folder, "--split", "nosuch")
+    assert "it has train, validation, test" in line
+    bare = write_pairs(tmp_path / "bare.tsv", 5, label=False)
+    line = error_of(capsys, "evaluate", trained.folder, "--data", bare, "--columns", "claim,answer")
+    assert "no labels" in line
+    other = tmp_path / "other.tsv"
+    other.write_text("sentence1\tsentence2\tlabel\na\tb\tmaybe\n")
+    line = error_of(capsys, "evaluate", trained.folder, "--data", other)
+    assert "maybe" in line and "no, yes" in line
+    line = error_of(capsys, "evaluate", trained.folder, "--batch-size", 0)
+    assert "batch_size=0" in line
+
+
+def test_predict_one_pair(trained, capsys):
+    pair = ["--sentence1", "the dog 1 runs", "--sentence2", "a zebra " * 9]
+    assert run("predict", trained.folder, *pair, "--json") == 0
+    captured = capsys.readouterr()
+    answer = json.loads(captured.out)
+    assert set(answer["probabilities"]) == {"no", "yes"}
+    assert "1 (50.0%) sentences cut" in captured.err and "unknown" in captured.err
+    assert run("predict", trained.folder, *pair) == 0
+    assert capsys.readouterr().out.strip().splitlines()[-1] == answer["label"]
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".csv", ".jsonl"])
+def test_predict_a_file(trained, capsys, tmp_path, suffix):
+    data = write_pairs(tmp_path / "new.tsv", 7)
+    out = tmp_path / "answers" / f"out{suffix}"
+    assert run("predict", trained.folder, data, *COLUMNS, "--out", out) == 0
+    captured = capsys.readouterr()
+    assert captured.out == "" and "14 sentences" in captured.err
+    with out.open(encoding="utf-8", newline="") as file:
+        if suffix == ".jsonl":
+            rows = [json.loads(line) for line in file]
+        else:
+            rows = list(csv.DictReader(file, delimiter="\t" if suffix == ".tsv" else ","))
+    assert [row["sentence1"].split()[2] for row in rows] == [str(i) for i in range(7)]
+    assert [row["gold"] for row in rows[:2]] == ["yes", "no"]
+    for row in rows:
+        yes, no = float(row["probability_yes"]), float(row["probability_no"])
+        assert yes + no == pytest.approx(1, abs=1e-4)
+        assert row["label"] == ("yes" if yes > no else "no")
+    assert [path.name for path in out.parent.iterdir()] == [out.name]
+    assert run("predict", trained.folder, data, *COLUMNS, "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert [row["label"] for row in printed] == [row["label"] for row in rows]
+
+
+def test_bad_rows_stop_or_are_counted(trained, capsys, tmp_path):
+    data = write_pairs(tmp_path / "new.tsv", 3, label=False)
+    data.write_text(data.read_text() + "only one field\n")
+    columns = ["--columns", "claim,answer"]
+    assert "new.tsv:5" in error_of(capsys, "predict", trained.folder, data, *columns)
+    assert run("predict", trained.folder, data, *columns, "--on-error", "skip") == 0
+    captured = capsys.readouterr()
+    assert len(captured.out.splitlines()) == 4 and "skipped: 1" in captured.err
+
+
+def test_tsv_cells_hold_no_tabs_and_no_line_breaks():
+    text = as_text([{"sentence1": 'a\t"b"\nc', "score": 0.5}], ".tsv")
+    assert text == 'sentence1\tscore\na "b" c\t0.5\n'
+    assert as_text([], ".tsv") == "\n"
+
+
+def test_an_ensemble_answers_like_its_members_mean(trained, capsys, tmp_path):
+    from keras_sentmatch.matcher import Matcher
+
+    member = Matcher.load(trained.folder)
+    pair = ["--sentence1", "the dog runs", "--sentence2", "a cat runs", "--json"]
+    yes = [member.predict(sentence1=pair[1], sentence2=pair[3])["probabilities"]["yes"]]
+    member.save(tmp_path / "seed-0")
+    member.model.set_weights([weight + 0.3 for weight in member.model.get_weights()])
+    yes.append(member.predict(sentence1=pair[1], sentence2=pair[3])["probabilities"]["yes"])
+    member.save(tmp_path / "seed-1")
+    (tmp_path / "ensemble.json").write_text("{}")
+    assert abs(yes[0] - yes[1]) > 1e-4
+    assert run("predict", tmp_path, *pair) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["probabilities"]["yes"] == pytest.approx(sum(yes) / 2, abs=1e-5)
+    assert run("evaluate", tmp_path, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["split"] == "test"
+
+
+def test_several_seeds_show_mean_and_spread(trained, capsys, monkeypatch, tmp_path):
+    figures = {"mean": {"accuracy": 0.61}, "sd": {"accuracy": 0.02}, "ensemble": {"accuracy": 0.71}}
+
+    def train_ensemble(recipe, splits, out, seeds):
+        from shutil import copytree
+
+        for seed in seeds:
+            copytree(trained.folder, out / f"seed-{seed}")
+        return None, {"seeds": list(seeds), "test": figures}
+
+    monkeypatch.setattr(training, "train_ensemble", train_ensemble)
+    data = ["--data", trained.data, *COLUMNS]
+    assert run("train", *data, "--seed", 4, "--seeds", 2, "--out", tmp_path / "e") == 0
+    assert sorted(path.name for path in (tmp_path / "e").iterdir()) == ["seed-4", "seed-5"]
+    row = next(r for r in capsys.readouterr().out.splitlines() if "test accuracy" in r)
+    assert "0.6100" in row and "0.0200" in row and "0.7100" in row

@@ -1,0 +1,80 @@
+"""Which backend runs, where real data lies, and a fresh seed for each test."""
+
+import importlib.metadata
+import importlib.util
+import os
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+WANTED = os.environ.get("KERAS_BACKEND", "")
+if WANTED == "torch" and importlib.util.find_spec("torch"):
+    import torch  # noqa: F401  torch after TensorFlow can crash the process
+
+# JAX compiles each operation and shape: keep them between runs (halves the time or better)
+CACHE = Path(__file__).resolve().parents[1] / ".pytest_cache" / "jax"
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+pytest.register_assert_rewrite("tests.case", "tests.harness", "tests.cross_backend")
+
+
+def running_backend() -> str:
+    """The backend in use; "" as long as nothing has imported keras (a test of data need not)."""
+    return sys.modules["keras"].backend.backend() if "keras" in sys.modules else ""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "backend(*names): runs on these backends only")
+    # Keras only warns when a layer drops a mask
+    config.addinivalue_line("filterwarnings", "error:.*does not support masking:UserWarning")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    found = {n: importlib.util.find_spec(n) for n in ("keras", "tensorflow", "jax", "torch")}
+    versions = [f"{n} {importlib.metadata.version(n)}" for n in found if found[n]]
+    return f"KERAS_BACKEND={WANTED or '(not set)'}; installed: {', '.join(versions)}"
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> str:
+    """Says which backend really runs, and stops where it is not the one asked for."""
+    real = running_backend()
+    if WANTED and real not in ("", WANTED):
+        pytest.exit(f"KERAS_BACKEND={WANTED}, but keras runs on {real}", returncode=3)
+    return f"backend in use: {real or 'none yet (keras not imported)'}"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    marker = item.get_closest_marker("backend")
+    if marker is not None:
+        import keras
+
+        if keras.backend.backend() not in marker.args:
+            pytest.skip(f"runs on {' and '.join(marker.args)} only")
+
+
+@pytest.fixture(autouse=True)
+def fresh_state() -> Iterator[None]:
+    """The same seeds before, the default dtype policy after each test."""
+    random.seed(0)
+    np.random.seed(0)
+    if "keras" in sys.modules:
+        sys.modules["keras"].utils.set_random_seed(0)
+    yield
+    if "keras" in sys.modules:
+        sys.modules["keras"].config.set_dtype_policy("float32")
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of real data sets: `SENTMATCH_DATA`, else `shared/data` beside the repository."""
+    default = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("SENTMATCH_DATA") or default)
+    if not folder.is_dir():
+        pytest.skip(f"no real data: set SENTMATCH_DATA (looked in {folder})")
+    return folder

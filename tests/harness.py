@@ -1,0 +1,311 @@
+"""One harness for every layer and model, on whichever backend is running.
+
+Describe a layer by a `Case`, then run `CHECKS` over it, one test each:
+
+    CASES = [Case(partial(Highway, num_layers=2), {"x": noise(2, 5, 4)}, weights=(80, 0))]
+
+    @pytest.mark.parametrize("check", CHECKS, ids=name_of)
+    @pytest.mark.parametrize("case", CASES, ids=name_of)
+    def test_highway(case, check):
+        check(case)
+
+A test file's `CASES` are also what the cross-backend test saves and the API test inspects.
+"""
+
+import copy
+import inspect
+import json
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from tests.case import Case as Case
+from tests.case import as_model as as_model
+from tests.case import built as built
+from tests.case import close as close
+from tests.case import (
+    cut,
+    emptied,
+    float_outputs,
+    gradients,
+    padded,
+    randomise,
+    shapes,
+    values,
+)
+from tests.case import lengths_mask as lengths_mask
+from tests.case import name_of as name_of
+from tests.case import noise as noise
+from tests.case import value as value
+
+POLICIES = ("float32", "mixed_float16", "mixed_bfloat16")
+
+
+def check_config(case: Case) -> None:
+    """`get_config` has every argument, survives JSON, and builds a layer with the same one."""
+    layer = case.make()
+    config = layer.get_config()
+    arguments = signature_arguments(type(layer))
+    missing = [a for a in arguments if a not in config]
+    assert not missing, f"get_config lacks {missing}"
+    assert not [a for a in arguments if not hasattr(layer, a)], "an argument is not an attribute"
+    saved = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
+    before = copy.deepcopy(saved)
+    again = keras.saving.deserialize_keras_object(saved)
+    assert saved == before, "from_config changed the config it was given"
+    assert type(again) is type(layer)
+    assert plain(again.get_config()) == plain(config), "the rebuilt layer has another config"
+    for a in arguments:
+        one, two = plain(getattr(layer, a)), plain(getattr(again, a))
+        assert one == two, f"attribute {a!r}: {one} became {two}"
+        assert same_value(a, config, getattr(layer, a)), f"config[{a!r}] is not the attribute"
+
+
+def signature_arguments(cls: Any) -> dict[str, inspect.Parameter]:
+    """The arguments of `__init__` but self, *args and **kwargs; none where it is Keras's own."""
+    if cls.__init__.__module__.startswith("keras."):
+        return {}
+    parameters = list(inspect.signature(cls.__init__).parameters.items())[1:]
+    return {n: p for n, p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+
+
+def plain(x: Any) -> Any:
+    return json.loads(json.dumps(keras.saving.serialize_keras_object(x), sort_keys=True))
+
+
+def same_value(argument: str, config: Mapping[str, Any], attribute: Any) -> bool:
+    if isinstance(attribute, (bool, int, float, str, list, tuple, dict, type(None))):
+        return plain(config[argument]) == plain(attribute)
+    return True  # an activation, initializer or layer: compared after the rebuild
+
+
+def check_build(case: Case) -> None:
+    """`build` from shapes alone makes exactly the expected weights, and calling makes no more."""
+    layer = case.make()
+    if not isinstance(layer, keras.Model):
+        known = shapes(case)
+        names = list(inspect.signature(layer.build).parameters)
+        if len(names) == 1:
+            layer.build(next(iter(known.values())))
+        else:
+            layer.build(**{n: known.get(n.removesuffix("_shape")) for n in names})
+    counts = count(layer)
+    assert counts == tuple(case.weights), f"weights {counts}, expected {tuple(case.weights)}"
+    unbuilt = [s.name for s in layer._flatten_layers() if not s.built]
+    assert not unbuilt, f"build left sublayers unbuilt: {unbuilt}"
+    case.call(layer, case.inputs)
+    assert count(layer) == counts, f"the first call made weights: {count(layer)} after {counts}"
+
+
+def count(layer: Any) -> tuple[int, int]:
+    groups = (layer.trainable_weights, layer.non_trainable_weights)
+    a, b = (sum(int(np.prod(v.shape)) for v in g) for g in groups)
+    return a, b
+
+
+def check_symbolic(case: Case) -> None:
+    """Symbolic outputs have the eager shapes and dtypes; with unknown lengths they do not lie."""
+    layer = case.make()
+    eager = keras.tree.flatten(case.call(layer, case.inputs))
+    for dynamic in (False, True):
+        ins = {
+            n: keras.KerasTensor(s, dtype=str(case.inputs[n].dtype), name=n)
+            for n, s in shapes(case, dynamic).items()
+        }
+        spec = keras.tree.flatten(case.call(layer, ins))
+        assert len(spec) == len(eager), f"{len(spec)} symbolic outputs, {len(eager)} eager"
+        for i, (s, e) in enumerate(zip(spec, eager)):
+            want = keras.backend.standardize_dtype(e.dtype)
+            assert s.dtype == want, f"output {i}: symbolic {s.dtype}, eager {want}"
+            known = len(s.shape) == len(e.shape) and all(
+                a == b or (dynamic and a is None) for a, b in zip(s.shape, e.shape)
+            )
+            assert known, f"output {i}: symbolic shape {s.shape}, eager {tuple(e.shape)}"
+
+
+def make_with_policy(case: Case, policy: str) -> Any:
+    if not issubclass(case.cls, keras.Model) or "dtype" in signature_arguments(case.cls):
+        return case.make(dtype=policy)
+    default = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    try:
+        return case.make()
+    finally:
+        keras.config.set_dtype_policy(default)
+
+
+def check_dtypes(case: Case) -> None:
+    """Under each policy: outputs of the right dtype near the float32 ones, and right sublayers."""
+    want: Any = None
+    for policy in POLICIES:
+        layer = make_with_policy(case, policy)
+        case.call(layer, case.inputs)
+        randomise(layer)
+        for v in layer.weights:
+            kind = keras.backend.standardize_dtype(v.dtype)
+            assert kind == "float32" or "float" not in kind, f"{policy}: {v.path} is {kind}"
+        for s in layer._flatten_layers(include_self=not isinstance(layer, keras.Model)):
+            if not isinstance(s, keras.layers.InputLayer) and s.name not in case.float32_sublayers:
+                got = s.dtype_policy.name
+                assert got == policy, f"{policy}: sublayer {s.name} has policy {got}"
+        outputs = keras.tree.flatten(case.call(layer, case.inputs))
+        kept = range(len(outputs)) if case.float32_outputs is True else case.float32_outputs or ()
+        for i, o in enumerate(outputs):
+            got = keras.backend.standardize_dtype(o.dtype)
+            dtype = "float32" if i in kept else keras.DTypePolicy(policy).compute_dtype
+            right = got == dtype or "float" not in got
+            assert right, f"{policy}: output {i} is {got}, expected {dtype}"
+        outputs = [keras.ops.cast(o, "float32") for o in float_outputs(outputs)]
+        want = values(outputs) if policy == "float32" else want
+        close(outputs, want, policy, case.half_tolerance)
+
+
+def check_fit(case: Case) -> None:
+    """One compiled training step (jit "auto") gives a finite loss and moves the weights."""
+    layer = built(case)
+    model = as_model(case, layer)
+    before = values(layer.trainable_weights)
+    rng = np.random.default_rng(1)
+    # a loss over each output, with targets away from it
+    out = keras.tree.map_structure(
+        lambda o: rng.normal(size=o.shape), case.call(model, case.inputs)
+    )
+    model.compile(optimizer=keras.optimizers.SGD(0.05), loss="mse", jit_compile="auto")
+    rows = len(next(iter(case.inputs.values())))
+    history = model.fit(dict(case.inputs), out, batch_size=rows, epochs=1, verbose=0)
+    assert np.isfinite(history.history["loss"][0]), "the training loss is not finite"
+    after = values(layer.trainable_weights)
+    assert all(np.isfinite(a).all() for a in after), "a weight is not finite after one step"
+    moved = any((a != b).any() for a, b in zip(after, before))
+    assert moved or not before, "one training step left every weight as it was"
+
+
+def check_oracle(case: Case) -> None:
+    """Outputs equal the NumPy oracle's, on the inputs, with an empty row, and at length 1."""
+    if case.oracle is None:
+        pytest.skip("no oracle")
+    layer = built(case)
+    for what, inputs in {"inputs": case.inputs, **emptied(case), "length 1": cut(case, 1)}.items():
+        wide = {n: a.astype("float64") if a.dtype.kind == "f" else a for n, a in inputs.items()}
+        close(case.call(layer, inputs), case.oracle(layer, **wide), f"oracle, {what}")
+
+
+def check_padding(case: Case) -> None:
+    """Appended pads, whatever they hold, change no output and come out as zeros."""
+    layer = built(case)
+    want = values(case.call(layer, case.inputs))
+    got = values(case.call(layer, padded(case)))
+    cuts = [tuple(slice(0, n) for n in w.shape) for w in want]
+    close([g[c] for g, c in zip(got, cuts)], want, "with pads appended")
+    for i, (g, c) in enumerate(zip(got, cuts)):
+        if case.zero_pads:
+            g = g.copy()
+            g[c] = 0
+            assert not g.any(), f"output {i} is not zero at appended pads"
+
+
+def check_batch(case: Case) -> None:
+    """Row i of a batch equals the result for that row alone."""
+    if not case.per_row:
+        pytest.skip("rows are not independent by definition")
+    layer = built(case)
+    want = values(case.call(layer, case.inputs))
+    for i in range(len(next(iter(case.inputs.values())))):
+        alone = case.call(layer, {n: a[i : i + 1] for n, a in case.inputs.items()})
+        close(alone, [w[i : i + 1] for w in want], f"row {i} alone")
+
+
+def check_gradients(case: Case) -> None:
+    """Every trainable weight, and every float input, has a gradient that is not all zero."""
+    layer = built(case)
+    of_weights, of_inputs = gradients(case, layer, case.inputs)
+    floats = [n for n, a in case.inputs.items() if a.dtype.kind == "f"]
+    paths = [v.path for v in layer.trainable_variables]
+    for path, gradient in zip([*paths, *floats], [*of_weights, *of_inputs]):
+        if path in case.unused or (path in paths and any(part in path for part in case.unused)):
+            continue
+        assert gradient is not None, f"{path} has no gradient"
+        assert np.isfinite(gradient).all(), f"the gradient of {path} is not finite"
+        assert gradient.any(), f"the gradient of {path} is zero everywhere"
+
+
+def check_short(case: Case) -> None:
+    """Empty sentences and one-token sentences give finite outputs and finite gradients."""
+    layer = built(case)
+    for what, inputs in {**emptied(case), "length 1": cut(case, 1)}.items():
+        for fill in (None, 0.0):
+            if fill is not None:  # what a masked layer below would hand on
+                inputs = {n: np.array(a) for n, a in inputs.items()}
+                for a in inputs.values():
+                    if a.dtype.kind == "f":
+                        a[0] = fill
+            for i, o in enumerate(values(case.call(layer, inputs))):
+                assert np.isfinite(o).all(), f"{what}: output {i} is not finite"
+            for group in gradients(case, layer, inputs):
+                finite = all(g is None or np.isfinite(g).all() for g in group)
+                assert finite, f"{what}: a gradient is not finite"
+
+
+def check_save(case: Case) -> None:
+    """`.keras` round trip without `custom_objects`: same class, config and outputs."""
+    model = as_model(case, built(case))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.keras"
+        model.save(path)
+        again = keras.saving.load_model(path)
+    assert type(again) is type(model)
+    assert plain(again.get_config()) == plain(model.get_config()), "the config changed"
+    close(case.call(again, case.inputs), values(case.call(model, case.inputs)), "loaded", 1e-6)
+
+
+def check_option(case: Case, option: str, one: Any, two: Any, training: bool = False) -> None:
+    """Two values of an option give other weights, other shapes or other outputs."""
+    results = []
+    for setting in (one, two):
+        keras.utils.set_random_seed(0)
+        layer = built(case, **{option: setting})
+        layer._clear_losses()
+        kwargs = {"training": True} if training else {}
+        outputs = values(case.call(layer, case.inputs, **kwargs))
+        results.append(([v.shape for v in layer.weights], [*outputs, *values(layer.losses)]))
+    (weights_1, out_1), (weights_2, out_2) = results
+    same = weights_1 == weights_2 and [o.shape for o in out_1] == [o.shape for o in out_2]
+    same = same and all(np.allclose(a, b, atol=1e-7) for a, b in zip(out_1, out_2))
+    assert not same, f"{option}={one!r} and {option}={two!r} are the same"
+
+
+CHECKS: list[Callable[[Case], None]] = [
+    check_config,
+    check_build,
+    check_symbolic,
+    check_dtypes,
+    check_fit,
+    check_oracle,
+    check_padding,
+    check_batch,
+    check_gradients,
+    check_short,
+    check_save,
+]
+
+
+def check_layer(
+    make: Callable[..., Any],
+    inputs: Mapping[str, np.ndarray],
+    *,
+    weights: tuple[int, int],
+    options: Mapping[str, tuple[Any, Any]] | None = None,
+    **expectations: Any,
+) -> None:
+    """All the checks in one call, and `check_option` over `options` (name -> two values)."""
+    case = Case(make, inputs, weights, **expectations)
+    for check in CHECKS:
+        if check is not check_oracle or case.oracle is not None:
+            check(case)
+    for option, (one, two) in (options or {}).items():
+        check_option(case, option, one, two)

@@ -1,0 +1,356 @@
+"""NumPy float64 oracles, written from the equations and from nothing else.
+
+They are loops where the library is vectorised, so that the two share no trick and no mistake.
+Shapes: ids `[B, L]`, sequences `[B, L, D]`, boolean masks `[B, L]` (True = real token,
+right-padded). Weights use the Keras layout. Masked operations are SPEC 1.2, RNN cells 1.3.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray
+
+
+def sigmoid(x: Array) -> Array:
+    return 0.5 * (1.0 + np.tanh(0.5 * np.asarray(x, np.float64)))
+
+
+def relu(x: Array) -> Array:
+    return np.maximum(x, 0.0)
+
+
+def softmax(x: Array) -> Array:
+    exp = np.exp(x - x.max(axis=-1, keepdims=True))
+    return exp / exp.sum(axis=-1, keepdims=True)
+
+
+# --- masked operations ---
+
+
+def masked_softmax(scores: Array, mask: Array | None = None, axis: int = -1) -> Array:
+    """Softmax over the True entries only; masked entries and fully masked rows are 0."""
+    scores = np.asarray(scores, np.float64)
+    mask = np.ones(scores.shape, bool) if mask is None else np.broadcast_to(mask, scores.shape)
+    kept = np.where(mask, scores, -np.inf)
+    top = kept.max(axis=axis, keepdims=True)
+    exp = np.where(mask, np.exp(np.where(mask, scores - np.where(np.isfinite(top), top, 0), 0)), 0)
+    total = exp.sum(axis=axis, keepdims=True)
+    return np.divide(exp, total, out=np.zeros_like(exp), where=total > 0)
+
+
+def masked_mean(x: Array, mask: Array) -> Array:
+    """sum(m x) / max(sum(m), 1), over axis 1: `[B, D]`."""
+    m = np.asarray(mask, np.float64)[..., None]
+    # 0 * inf would be NaN: drop the pads, whatever they hold
+    total = np.where(m > 0, np.asarray(x, np.float64), 0).sum(axis=1)
+    return total / np.maximum(m.sum(axis=1), 1)
+
+
+def masked_max(x: Array, mask: Array) -> tuple[Array, Array]:
+    """The maximum over real tokens `[B, D]` and its position `[B, D]`; both 0 without a token."""
+    x, mask = np.asarray(x, np.float64), np.asarray(mask, bool)
+    kept = np.where(mask[..., None], x, -np.inf)
+    some = mask.any(axis=1)[:, None]
+    return np.where(some, kept.max(axis=1), 0), np.where(some, kept.argmax(axis=1), 0)
+
+
+def cosine(x: Array, y: Array) -> Array:
+    """<x, y> / (max(|x|, 1e-8) max(|y|, 1e-8)) over the last axis."""
+    x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
+    norms = [np.maximum(np.sqrt((v * v).sum(axis=-1)), 1e-8) for v in (x, y)]
+    return (x * y).sum(axis=-1) / (norms[0] * norms[1])
+
+
+def pair_mask(mask_1: Array, mask_2: Array) -> Array:
+    return np.asarray(mask_1, bool)[:, :, None] & np.asarray(mask_2, bool)[:, None, :]
+
+
+def reverse_within_length(x: Array, mask: Array) -> Array:
+    """Each row's real tokens in reverse order, its pads where they were."""
+    out = np.array(x)
+    for row, real in enumerate(np.asarray(mask, bool)):
+        length = int(real.sum())
+        out[row, :length] = out[row, :length][::-1]
+    return out
+
+
+# --- recurrence (a masked step keeps the state; the outputs at pads are zero) ---
+
+
+def _scan(step: Any, x: Array, mask: Array, state: tuple[Array, ...], backwards: bool) -> Any:
+    x, mask = np.asarray(x, np.float64), np.asarray(mask, bool)
+    out = np.zeros((*x.shape[:2], state[0].shape[-1]))
+    steps = range(x.shape[1])
+    for t in reversed(steps) if backwards else steps:
+        real = mask[:, t, None]
+        state = tuple(np.where(real, new, old) for new, old in zip(step(x[:, t], *state), state))
+        out[:, t] = np.where(real, state[0], 0)
+    return out, state[0]
+
+
+def lstm(
+    x: Array, mask: Array, kernel: Array, recurrent: Array, bias: Array, backwards: bool = False
+) -> tuple[Array, Array]:
+    """Outputs `[B, L, h]`, last state `[B, h]`. Gates i, f, g, o: c' = f c + i g, h' = o tanh c'"""
+
+    def step(xt: Array, h: Array, c: Array) -> tuple[Array, Array]:
+        i, f, g, o = np.split(xt @ kernel + h @ recurrent + bias, 4, axis=-1)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        return sigmoid(o) * np.tanh(c), c
+
+    zeros = np.zeros((len(x), recurrent.shape[0]))
+    return _scan(step, x, mask, (zeros, zeros), backwards)
+
+
+def gru(
+    x: Array, mask: Array, kernel: Array, recurrent: Array, bias: Array, backwards: bool = False
+) -> tuple[Array, Array]:
+    """`reset_after`: h~ = tanh(x W + b + r (h U + c)), h' = z h + (1 - z) h~. Gates z, r, h.
+
+    The bias is (2, 3h): row 0 with the input, row 1 with the state.
+    """
+
+    def step(xt: Array, h: Array) -> tuple[Array]:
+        xz, xr, xh = np.split(xt @ kernel + bias[0], 3, axis=-1)
+        hz, hr, hh = np.split(h @ recurrent + bias[1], 3, axis=-1)
+        z, r = sigmoid(xz + hz), sigmoid(xr + hr)
+        return (z * h + (1 - z) * np.tanh(xh + r * hh),)
+
+    return _scan(step, x, mask, (np.zeros((len(x), recurrent.shape[0])),), backwards)
+
+
+def simple_rnn(
+    x: Array, mask: Array, kernel: Array, recurrent: Array, bias: Array, backwards: bool = False
+) -> tuple[Array, Array]:
+    """h' = tanh(x W + h U + b)."""
+
+    def step(xt: Array, h: Array) -> tuple[Array]:
+        return (np.tanh(xt @ kernel + h @ recurrent + bias),)
+
+    return _scan(step, x, mask, (np.zeros((len(x), recurrent.shape[0])),), backwards)
+
+
+CELLS = {"lstm": lstm, "gru": gru, "simple_rnn": simple_rnn, "rnn": simple_rnn}
+
+
+def bidirectional_rnn(
+    cell: str, x: Array, mask: Array, forward: Sequence[Array], backward: Sequence[Array]
+) -> tuple[Array, Array]:
+    """`[forward; backward]` at each token, and `[last forward; last backward]` (at token 0)."""
+    ahead, last_ahead = CELLS[cell](x, mask, *forward)
+    back, last_back = CELLS[cell](x, mask, *backward, backwards=True)
+    return np.concatenate([ahead, back], -1), np.concatenate([last_ahead, last_back], -1)
+
+
+# --- features ---
+
+
+def char_cnn(char_ids: Array, embeddings: Array, kernel: Array, bias: Array) -> Array:
+    """`[B, L, W]` ids (0 = none) -> `[B, L, f]`: embedding, valid convolution, ReLU, max (SPEC 2).
+
+    A window that starts beyond a word's last character cannot win, except the first. A word without
+    characters is a pad: its output is zero (1.2: convolutions have their masked outputs zeroed).
+    """
+    ids, width = np.asarray(char_ids), kernel.shape[0]
+    out = np.zeros((*ids.shape[:2], kernel.shape[2]))
+    for b, t in np.ndindex(*ids.shape[:2]):
+        length = int((ids[b, t] != 0).sum())
+        if length == 0:
+            continue
+        chars = np.where((ids[b, t] != 0)[:, None], embeddings[ids[b, t]].astype(np.float64), 0)
+        starts = range(ids.shape[2] - width + 1)
+        windows = [
+            relu(np.einsum("kd,kdf->f", chars[s : s + width], kernel) + bias)
+            for s in starts
+            if s == 0 or s < length
+        ]
+        out[b, t] = np.max(windows, axis=0)
+    return out
+
+
+def exact_match(ids_1: Array, ids_2: Array, unknown: int = 1) -> tuple[Array, Array]:
+    """1.0 where the same word, neither pad (0) nor unknown, occurs in the other sentence."""
+    rows = list(zip(np.asarray(ids_1).tolist(), np.asarray(ids_2).tolist()))
+    flags_1 = [[float(i > unknown and i in two) for i in one] for one, two in rows]
+    flags_2 = [[float(i > unknown and i in one) for i in two] for one, two in rows]
+    return np.array(flags_1), np.array(flags_2)
+
+
+def highway(x: Array, layers: Sequence[tuple[Array, Array, Array, Array]]) -> Array:
+    """n (W_t, b_t, W_g, b_g): g = sigmoid(x W_g + b_g); y = g ReLU(x W_t + b_t) + (1 - g) x."""
+    x = np.asarray(x, np.float64)
+    for w_t, b_t, w_g, b_g in layers:
+        g = sigmoid(x @ w_g + b_g)
+        x = g * relu(x @ w_t + b_t) + (1 - g) * x
+    return x
+
+
+# --- DRCN ---
+
+
+def co_attention(
+    p: Array, q: Array, mask_1: Array, mask_2: Array, temperature: float = 1.0
+) -> tuple[Array, Array, Array, Array]:
+    """Eq 5: e_ij = cos(h_pi, h_qj); a_pi = sum_j softmax_j(e_ij) h_qj; a_qj the other way.
+
+    Returns a_p, a_q and the two attentions, `[B, L1, L2]` and `[B, L2, L1]`: rows sum to 1, those
+    of pads are zero.
+    """
+    p, q = np.asarray(p, np.float64), np.asarray(q, np.float64)
+    both = pair_mask(mask_1, mask_2)
+    e = cosine(p[:, :, None, :], q[:, None, :, :]) * temperature
+    alpha_p = masked_softmax(e, both, axis=2)
+    alpha_q = masked_softmax(e, both, axis=1).transpose(0, 2, 1)
+    p, q = np.where(mask_1[..., None], p, 0), np.where(mask_2[..., None], q, 0)
+    return alpha_p @ q, alpha_q @ p, alpha_p, alpha_q
+
+
+def bottleneck(
+    x: Array, mask: Array, w_e: Array, b_e: Array, w_r: Array, b_r: Array, activation: Any = np.tanh
+) -> tuple[Array, Array]:
+    """Code z = tanh(x W_e + b_e) (zero at pads) and linear reconstruction z W_r + b_r."""
+    code = activation(np.asarray(x, np.float64) @ w_e + b_e)
+    return np.where(np.asarray(mask, bool)[..., None], code, 0), code @ w_r + b_r
+
+
+def masked_mse(x: Array, reconstruction: Array, mask: Array) -> float:
+    """Mean of the squared error over the real tokens of the batch and over the features."""
+    real = np.asarray(mask, bool)
+    square = np.square(np.asarray(x, np.float64) - reconstruction)[real]
+    return float(square.sum() / (max(int(real.sum()), 1) * x.shape[-1]))
+
+
+def autoencoder_loss(mse_p: float, mse_q: float) -> float:
+    return 0.5 * (mse_p + mse_q)
+
+
+def drcn_step(
+    row: int, x: Array, h: Array, a: Array | None, base: Array, past: list[list[Array]]
+) -> Array:
+    """x^{l+1} by row of Table 6; `base` = emb, `past` = [h, a] (or [h]) of the earlier layers.
+
+    1 (2-4 alike) [h; a; x^l] (eq 6); 5 [h^l; a^l; h^{l-1}..h^1; emb];
+    6 [h^l; a^l; a^{l-1}..a^1; emb]; 7 [h; a; emb]; 8 [r^l; emb] with r^l = [h; a] + r^{l-1};
+    9 r^l; 10 [h; a]; 11 h. Without attention (`a` None) every a is left out.
+    """
+    here = [h] if a is None else [h, a]
+    if row in (8, 9):
+        r = sum((np.concatenate(old, -1) for old in past), np.concatenate(here, -1))
+        return np.concatenate([r, base], -1) if row == 8 else r
+    blocks = {
+        5: [*here, *(old[0] for old in reversed(past)), base],
+        6: [*here, *(old[1] for old in reversed(past) if a is not None), base],
+        7: [*here, base],
+        10: here,
+        11: [h],
+    }.get(row, [*here, x])
+    return np.concatenate(blocks, -1)
+
+
+def dense_co_attentive_rnn(
+    p: Array,
+    q: Array,
+    mask_1: Array,
+    mask_2: Array,
+    layers: Sequence[tuple[Sequence[Array], Sequence[Array]]],
+    autoencoders: Mapping[int, Sequence[Array]] | None = None,
+    *,
+    cell: str = "lstm",
+    row: int = 1,
+    attention: bool = True,
+    temperature: float = 1.0,
+) -> dict[str, Any]:
+    """Eq 5, 6: `layers` = (forward, backward) RNN weights; `autoencoders` by number (from 1) of the
+    layer they follow.
+
+    After an auto-encoder the code takes the part of the embedding and earlier layers are forgotten
+    (for row 1 the only reading, for rows 5-9 ours). Returns p, q and, by layer, the two attentions,
+    the widths; by auto-encoder (MSE_P + MSE_Q) / 2.
+    """
+    masks = (np.asarray(mask_1, bool), np.asarray(mask_2, bool))
+    xs = [np.where(m[..., None], np.asarray(x, np.float64), 0) for x, m in zip((p, q), masks)]
+    bases: list[Array] = list(xs)
+    past: tuple[list, list] = ([], [])
+    attentions, losses, widths = [], [], [xs[0].shape[-1]]
+    for number, weights in enumerate(layers, 1):
+        hs = [bidirectional_rnn(cell, x, m, *weights)[0] for x, m in zip(xs, masks)]
+        contexts: list[Any] = [None, None]
+        if attention and row != 11:
+            *contexts, alpha_p, alpha_q = co_attention(*hs, *masks, temperature=temperature)
+            attentions.append((alpha_p, alpha_q))
+        for side in (0, 1):
+            h, a = hs[side], contexts[side]
+            xs[side] = drcn_step(row, xs[side], h, a, bases[side], past[side])
+            past[side].append([h] if a is None else [h, a])
+        widths.append(xs[0].shape[-1])
+        if autoencoders and number in autoencoders:
+            pairs = [bottleneck(x, m, *autoencoders[number]) for x, m in zip(xs, masks)]
+            errors = [masked_mse(x, rec, m) for x, (_, rec), m in zip(xs, pairs, masks)]
+            losses.append(autoencoder_loss(*errors))
+            xs = [code for code, _ in pairs]
+            bases, past = list(xs), ([], [])
+            widths.append(xs[0].shape[-1])
+    xs = [np.where(m[..., None], x, 0) for x, m in zip(xs, masks)]
+    return {"p": xs[0], "q": xs[1], "attentions": attentions, "losses": losses, "widths": widths}
+
+
+def matching_vector(p: Array, q: Array) -> Array:
+    """Eq 7: v = [p; q; p + q; p - q; |p - q|], the absolute value element by element."""
+    return np.concatenate([p, q, p + q, p - q, np.abs(p - q)], axis=-1)
+
+
+def batch_norm(
+    x: Array, gamma: Array, beta: Array, mean: Array, variance: Array, epsilon: float = 1e-3
+) -> Array:
+    return (x - mean) / np.sqrt(variance + epsilon) * gamma + beta
+
+
+def drcn_forward(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str, Any]:
+    """A whole DRCN in inference mode.
+
+    Inputs: word_ids_1, word_ids_2 `[B, L]` and, where weights has "char", char_ids_1, char_ids_2.
+    Weights:
+      embeddings: tables `[V, D]`, the trainable one first; char: (table, kernel, bias) or absent;
+      flag: whether the exact-match flag is used (True);
+      layers, autoencoders, cell, row, attention, temperature: as above;
+      hidden: (kernel, bias) or (kernel, bias, (gamma, beta, mean, variance)) each;
+      output: (kernel, bias); a single unit is a linear score, no softmax.
+    """
+    ids = [np.asarray(inputs[f"word_ids_{n}"]) for n in (1, 2)]
+    masks = [i != 0 for i in ids]
+    flags = exact_match(*ids)
+    xs = []
+    for n in (0, 1):  # eq 1: [E_tr; E_fix; char CNN; flag]
+        parts = [np.asarray(table, np.float64)[ids[n]] for table in weights["embeddings"]]
+        if weights.get("char") is not None:
+            parts.append(char_cnn(inputs[f"char_ids_{n + 1}"], *weights["char"]))
+        if weights.get("flag", True):
+            parts.append(flags[n][..., None])
+        xs.append(np.concatenate(parts, -1))
+    options = {k: weights[k] for k in ("cell", "row", "attention", "temperature") if k in weights}
+    stack = weights["layers"], weights.get("autoencoders")
+    out = dense_co_attentive_rnn(*xs, *masks, *stack, **options)
+    pooled = [masked_max(out[side], m)[0] for side, m in zip("pq", masks)]
+    v = matching_vector(*pooled)
+    for kernel, bias, *norm in weights["hidden"]:  # batch norm stands before the ReLU
+        v = v @ kernel + bias
+        v = relu(batch_norm(v, *norm[0]) if norm else v)
+    logits = v @ weights["output"][0] + weights["output"][1]
+    out["probabilities"] = logits if logits.shape[-1] == 1 else softmax(logits)
+    out["rates"] = [max_pool_rates(out[side], m) for side, m in zip("pq", masks)]
+    return out
+
+
+def max_pool_rates(x: Array, mask: Array) -> Array:
+    """`[B, L]`: fraction of the pooled dimensions whose arg-max is this token: rows sum to 1."""
+    mask = np.asarray(mask, bool)
+    winners = masked_max(x, mask)[1]
+    rates = (winners[:, None, :] == np.arange(mask.shape[1])[None, :, None]).mean(axis=-1)
+    return np.where(mask, rates, 0)
+
+
+def l2_penalty(weights: Sequence[Array], strength: float = 1e-6) -> float:
+    """strength * sum of all squared entries (the caller leaves the embeddings out)."""
+    return strength * float(sum(np.square(np.asarray(w, np.float64)).sum() for w in weights))

@@ -1,0 +1,290 @@
+"""Every public name keeps the rules of the house: walked, not listed by hand."""
+
+import ast
+import doctest
+import importlib
+import inspect
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import keras
+import keras_sentmatch.applications
+import pytest
+
+import keras_sentmatch
+import keras_sentmatch.layers
+from tests.cross_backend import ROOT
+from tests.harness import Case, signature_arguments
+
+LAYERS, APPLICATIONS = keras_sentmatch.layers, keras_sentmatch.applications
+
+
+def classes(package: Any) -> list[type]:
+    found = [getattr(package, name) for name in getattr(package, "__all__", [])]
+    found = [c for c in found if inspect.isclass(c) and issubclass(c, keras.layers.Layer)]
+    bases = {b for c in found for b in c.__mro__[1:]}  # abstract: not made by anybody
+    return [c for c in found if c not in bases]
+
+
+CLASSES = classes(LAYERS) + classes(APPLICATIONS)
+by_name = pytest.mark.parametrize("cls", CLASSES, ids=lambda c: c.__name__)
+
+
+def flat(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def stem(cls: type) -> str:
+    return cls.__module__.rsplit(".", 1)[-1]
+
+
+def folder(cls: type) -> str:
+    return cls.__module__.split(".")[1]
+
+
+def documented_arguments(cls: type) -> dict[str, str]:
+    """Name -> text, from the `Args:` section of the class docstring."""
+    lines = inspect.cleandoc(cls.__doc__ or "").splitlines()
+    start = next((i for i, line in enumerate(lines) if line.strip() == "Args:"), None)
+    found: dict[str, str] = {}
+    name = ""
+    for line in lines[start + 1 :] if start is not None else []:
+        if line and not line.startswith(" "):
+            break
+        entry = re.match(r" {4}\*{0,2}(\w+)(?: \(.*?\))?: (.*)|^ {4}\*{0,2}(\w+):$", line)
+        if entry:
+            name = entry[1] or entry[3]
+            found[name] = entry[2] or ""
+        elif name:
+            found[name] += " " + line.strip()
+    return found
+
+
+def stated_default(text: str) -> str | None:
+    """The X of "Defaults to X", "default X", "default: X" or "default is X", if it is a value."""
+    literal = r"`[^`]+`|\"[^\"]*\"|'[^']*'|[-+]?\d[\d.e+-]*|True|False|None"
+    found = re.search(rf"[Dd]efaults?(?: to| is|:)?\s+({literal})", text)
+    return found[1].strip("`").rstrip(".") if found else None
+
+
+def same_default(stated: str, default: Any) -> bool:
+    try:
+        return ast.literal_eval(stated) == default
+    except (ValueError, SyntaxError):
+        return stated.strip("\"'") == str(default)
+
+
+# --- exports (R1, R2) ---
+
+
+@by_name
+def test_registered_under_the_package(cls: type) -> None:
+    assert keras.saving.get_registered_name(cls) == f"keras_sentmatch>{cls.__name__}"
+
+
+@by_name
+def test_docstring(cls: type) -> None:
+    doc = inspect.cleandoc(cls.__dict__.get("__doc__") or "")
+    assert doc.partition("\n")[0].endswith("."), "no docstring that opens with one sentence"
+    if signature_arguments(cls):
+        assert "Args:" in doc.splitlines(), "no Args: section"
+    assert ">>>" in doc, "no example"
+
+
+@by_name
+def test_arguments_are_documented_with_their_defaults(cls: type) -> None:
+    signature, documented = signature_arguments(cls), documented_arguments(cls)
+    missing = [a for a in signature if a not in documented]
+    assert not missing, f"not in Args: {missing}"
+    unknown = [a for a in documented if a not in signature and a not in ("kwargs", "name", "dtype")]
+    assert not unknown, f"in Args, but not in the signature: {unknown}"
+    for name, parameter in signature.items():
+        stated = stated_default(documented[name])
+        if stated is not None:
+            assert same_default(stated, parameter.default), (
+                f"{name}: Args says {stated}, the signature {parameter.default!r}"
+            )
+
+
+@by_name
+def test_tested_by_the_harness(cls: type) -> None:
+    """`tests/<tree>/test_<file>.py` has `CASES` with the class: these check its config."""
+    path = ROOT / "tests" / folder(cls) / f"test_{stem(cls)}.py"
+    assert path.is_file(), f"no {path.relative_to(ROOT)}"
+    module = importlib.import_module(f"tests.{folder(cls)}.test_{stem(cls)}")
+    cases: list[Case] = [c for c in getattr(module, "CASES", []) if c.cls is cls]
+    assert cases, f"no harness Case of {cls.__name__} in CASES of {path.name}"
+    layer = cases[0].make()
+    arguments, config = signature_arguments(cls), layer.get_config()
+    assert not [a for a in arguments if a not in config], "get_config lacks an argument"
+    assert not [a for a in arguments if not hasattr(layer, a)], "an argument is no attribute"
+
+
+@pytest.mark.parametrize("cls", classes(LAYERS), ids=lambda c: c.__name__)
+def test_layer_stands_in_a_file_of_its_name(cls: type) -> None:
+    assert flat(stem(cls)) == flat(cls.__name__)
+    tree = ast.parse(Path(inspect.getfile(cls)).read_text())
+    public = [n.name for n in tree.body if isinstance(n, ast.ClassDef) and n.name[0] != "_"]
+    assert public == [cls.__name__]
+
+
+@pytest.mark.parametrize("package", [LAYERS, APPLICATIONS], ids=lambda p: p.__name__)
+def test_every_public_class_is_exported(package: Any) -> None:
+    for _, name, _ in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        module = importlib.import_module(name)
+        for cls in vars(module).values():
+            if inspect.isclass(cls) and cls.__module__ == name and not cls.__name__[0] == "_":
+                if issubclass(cls, keras.layers.Layer):
+                    assert cls.__name__ in package.__all__, f"{name}.{cls.__name__}"
+
+
+# --- imports (R10, R12) ---
+
+FORBIDDEN = {
+    "keras_sentmatch/ops": {"tensorflow", "keras_hub"},
+    "keras_sentmatch/layers": {"tensorflow", "keras_hub"},
+    "applications": {"tensorflow", "keras_hub"},
+    "keras_sentmatch/data": {"tensorflow", "keras_hub", "keras"},
+}
+SOURCES = [
+    pytest.param(path, names, id=str(path.relative_to(ROOT)))
+    for place, names in FORBIDDEN.items()
+    for path in sorted((ROOT / place).rglob("*.py"))
+]
+
+
+def module_level_imports(source: str) -> set[str]:
+    """Top-level packages imported when the module is, so not those inside a function."""
+    found: set[str] = set()
+
+    def walk(node: ast.AST) -> None:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            return
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            return
+        if isinstance(node, ast.Import):
+            found.update(a.name.split(".")[0] for a in node.names)
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.split(".")[0])
+        for child in ast.iter_child_nodes(node):
+            walk(child)
+
+    walk(ast.parse(source))
+    return found
+
+
+@pytest.mark.parametrize("path, names", SOURCES)
+def test_heavy_packages_are_imported_lazily(path: Path, names: set[str]) -> None:
+    assert not module_level_imports(path.read_text()) & names
+
+
+def test_module_level_imports_are_seen() -> None:
+    source = """
+import tensorflow.io as io
+try:
+    from keras_hub import models
+except ImportError: pass
+class A:
+    import torch
+def f():
+    import jax
+if TYPE_CHECKING:
+    import numpy
+from . import scipy
+"""
+    assert module_level_imports(source) == {"tensorflow", "keras_hub", "torch"}
+
+
+def python(code: str, **env: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize(
+    "module, forbidden",
+    [
+        ("keras_sentmatch", "keras tensorflow jax torch"),
+        ("keras_sentmatch.data", "keras tensorflow jax torch keras_hub"),
+    ],
+)
+def test_import_is_silent_and_light(module: str, forbidden: str) -> None:
+    code = f"import sys, {module}; print(*(set('{forbidden}'.split()) & set(sys.modules)), end='')"
+    done = python(code)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.backend("jax", "torch")
+def test_works_where_tensorflow_cannot_be_imported() -> None:
+    backend = keras.backend.backend()
+    code = """
+import sys
+sys.modules["tensorflow"] = None
+import keras_sentmatch.layers, keras_sentmatch.applications, keras
+print(keras.backend.backend())
+"""
+    done = python(code, KERAS_BACKEND=backend)
+    assert (done.returncode, done.stdout.strip()) == (0, backend), done.stderr[-2000:]
+
+
+# --- examples (R9) ---
+
+PACKAGES = ("layers", "ops", "applications", "metrics", "data")
+MODULES = [
+    name
+    for package in (importlib.import_module(f"keras_sentmatch.{p}") for p in PACKAGES)
+    for name in [
+        package.__name__,
+        *(m.name for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")),
+    ]
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module(name)
+    monkeypatch.chdir(tmp_path)  # an example may write a file
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    assert doctest.testmod(module, optionflags=flags).failed == 0
+
+
+# --- these tests can fail ---
+
+
+class Documented(keras.layers.Layer):
+    """Says one thing.
+
+    Args:
+        units: Width of it all,
+            whatever that is. Defaults to 8.
+        kind (str): One of `"a"` and `"b"`. Defaults to `"a"`.
+        rate: By default nothing is dropped.
+        **kwargs: Others.
+
+    Example:
+        no: not an argument
+    """
+
+    def __init__(self, units: int = 4, kind: str = "a", rate: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+
+
+def test_docstring_parser() -> None:
+    documented = documented_arguments(Documented)
+    assert list(documented) == ["units", "kind", "rate", "kwargs"]
+    stated = {n: stated_default(t) for n, t in documented.items()}
+    assert stated == {"units": "8", "kind": '"a"', "rate": None, "kwargs": None}
+    assert same_default('"a"', "a") and not same_default("8", 4) and same_default("0.5", 0.5)
+    with pytest.raises(AssertionError, match="units: Args says 8, the signature 4"):
+        test_arguments_are_documented_with_their_defaults(Documented)
+    with pytest.raises(AssertionError):
+        test_registered_under_the_package(Documented)

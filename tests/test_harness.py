@@ -1,0 +1,301 @@
+"""The harness must pass a sound layer and reject each of these broken ones, by the right check."""
+
+from functools import partial
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from tests import harness, oracles
+from tests.harness import CHECKS, Case, check_option, lengths_mask, name_of, noise, value
+
+# length 1 is one of the checks
+pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis")
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class Attend(keras.layers.Layer):
+    """Each token of one sentence gets a masked-softmax average of the other: two outputs."""
+
+    def __init__(self, units: int, scale: float = 1.0, note: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.units = units
+        self.scale = scale
+        self.note = note  # an option that does nothing
+        self.dense = keras.layers.Dense(units, dtype=self.sublayer_policy())
+
+    def sublayer_policy(self) -> Any:
+        return self.dtype_policy
+
+    def build(self, x1_shape: Any, x2_shape: Any) -> None:
+        self.dense.build(x1_shape)
+
+    def averages(self, h1: Any, h2: Any, mask_2: Any) -> Any:
+        scores = ops.cast(ops.matmul(h1, ops.transpose(h2, (0, 2, 1))), "float32") * self.scale
+        valid = mask_2[:, None, :]
+        weights = ops.softmax(ops.where(valid, scores, -1e9), axis=-1)
+        weights = ops.where(valid, weights, 0.0)
+        h2 = ops.where(mask_2[..., None], h2, ops.zeros_like(h2))
+        return ops.matmul(ops.cast(weights, h1.dtype), h2)
+
+    def call(self, x1: Any, x2: Any, mask_1: Any = None, mask_2: Any = None) -> Any:
+        h1, h2 = self.dense(x1), self.dense(x2)
+        y1, y2 = self.averages(h1, h2, mask_2), self.averages(h2, h1, mask_1)
+        y1 = ops.where(mask_1[..., None], y1, ops.zeros_like(y1))
+        return y1, ops.where(mask_2[..., None], y2, ops.zeros_like(y2))
+
+    def get_config(self) -> dict[str, Any]:
+        config = {"units": self.units, "scale": self.scale, "note": self.note}
+        return {**super().get_config(), **config}
+
+
+def attend_oracle(layer: Attend, x1: Any, x2: Any, mask_1: Any, mask_2: Any) -> Any:
+    kernel, bias = value(layer.dense.kernel), value(layer.dense.bias)
+    h1, h2 = x1 @ kernel + bias, x2 @ kernel + bias
+    scores = h1 @ h2.transpose(0, 2, 1) * layer.scale
+    both = oracles.pair_mask(mask_1, mask_2)
+    alpha_1 = oracles.masked_softmax(scores, both, axis=2)
+    alpha_2 = oracles.masked_softmax(scores, both, axis=1).transpose(0, 2, 1)
+    return alpha_1 @ h2, alpha_2 @ h1
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class ReadWords(keras.layers.Layer):
+    """Ids -> the masked mean of their vectors `[B, D]`, the mask taken from the ids."""
+
+    def __init__(self, dim: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.dim = dim
+        self.embedding = keras.layers.Embedding(10, dim, dtype=self.dtype_policy)
+
+    def build(self, ids_shape: Any) -> None:
+        self.embedding.build(ids_shape)
+
+    def call(self, ids: Any) -> Any:
+        real = ops.cast(ids != 0, self.compute_dtype)[..., None]
+        return ops.sum(self.embedding(ids) * real, 1) / ops.maximum(ops.sum(real, 1), 1)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "dim": self.dim}
+
+
+def words_oracle(layer: ReadWords, ids: Any) -> Any:
+    return oracles.masked_mean(value(layer.embedding.embeddings)[ids], ids != 0)
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class Pool(keras.layers.Layer):
+    """The masked maximum and, if asked for, where it was: a layer without weights."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True  # an argument named `mask` counts as Keras's own
+
+    def compute_mask(self, x: Any, mask: Any = None) -> None:
+        return None
+
+    def build(self, x_shape: Any, mask_shape: Any = None) -> None:
+        pass
+
+    def call(self, x: Any, mask: Any, positions: bool = False) -> Any:
+        kept = ops.where(mask[..., None], x, -1e4)
+        top = ops.where(ops.any(mask, axis=1)[:, None], ops.max(kept, 1), ops.zeros_like(x[:, 0]))
+        return (top, ops.argmax(kept, 1)) if positions else top
+
+
+def tiny_model(dim: int = 3) -> keras.Model:
+    """A functional model on a dict of ids."""
+    ins = {n: keras.Input((None,), dtype="int32", name=n) for n in ("ids_1", "ids_2")}
+    read = ReadWords(dim)
+    both = keras.layers.Concatenate()([read(i) for i in ins.values()])
+    out = keras.layers.Dense(2, activation="softmax", dtype="float32", name="probabilities")(both)
+    return keras.Model(ins, out)
+
+
+PAIR = {
+    "x1": noise(3, 4, 5),
+    "x2": noise(3, 6, 5, seed=1),
+    "mask_1": lengths_mask([4, 2, 1], 4),
+    "mask_2": lengths_mask([3, 6, 2], 6),
+}
+IDS = np.array([[3, 4, 5, 0], [6, 0, 0, 0], [2, 9, 0, 0]], "int32")
+
+CASES = [
+    Case(partial(Attend, units=3), PAIR, (18, 0), attend_oracle),
+    Case(partial(ReadWords, dim=3), {"ids": IDS}, (30, 0), words_oracle),
+    Case(
+        Pool,
+        {"x": PAIR["x1"], "mask": PAIR["mask_1"]},
+        (0, 0),
+        lambda _, x, mask: oracles.masked_max(x, mask),
+        options={"positions": True},
+    ),
+]
+MODEL = Case(
+    tiny_model,
+    {"ids_1": IDS, "ids_2": IDS[::-1].copy()},
+    (30 + 14, 0),
+    name="tiny_model",
+    float32_outputs=True,
+    float32_sublayers=("probabilities",),
+)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_sound_layers_pass(case: Case, check: Any) -> None:
+    check(case)
+
+
+@pytest.mark.parametrize("check", [c for c in CHECKS if c.__name__ != "check_config"], ids=name_of)
+def test_sound_model_passes(check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Case, "cls", keras.Model)
+    check(MODEL)
+
+
+def test_check_layer_runs_everything() -> None:
+    options = {"scale": (1.0, 2.0), "units": (3, 4)}
+    harness.check_layer(
+        partial(Attend, units=3), PAIR, weights=(18, 0), oracle=attend_oracle, options=options
+    )
+    with pytest.raises(AssertionError, match="weights"):
+        harness.check_layer(partial(Attend, units=3), PAIR, weights=(17, 0))
+
+
+def test_option_without_effect_is_rejected() -> None:
+    check_option(CASES[0], "scale", 1.0, 2.0)
+    with pytest.raises(AssertionError, match="are the same"):
+        check_option(CASES[0], "note", "a", "b")
+
+
+# --- broken layers ---
+
+
+class Leaky(Attend):
+    def averages(self, h1: Any, h2: Any, mask_2: Any) -> Any:
+        return super().averages(h1, h2, ops.ones_like(mask_2))
+
+
+class PadsLeft(Attend):
+    def call(self, x1: Any, x2: Any, mask_1: Any = None, mask_2: Any = None) -> Any:
+        y1, y2 = super().call(x1, x2, mask_1, mask_2)
+        return y1 + 1, y2
+
+
+class BatchMixing(Attend):
+    def call(self, x1: Any, x2: Any, mask_1: Any = None, mask_2: Any = None) -> Any:
+        y1, y2 = super().call(x1, x2, mask_1, mask_2)
+        return y1 * ops.mean(x2), y2
+
+
+class Untouched(Attend):
+    def build(self, x1_shape: Any, x2_shape: Any) -> None:
+        super().build(x1_shape, x2_shape)
+        self.spare = self.add_weight((2,), name="spare")
+
+
+class ZeroGradient(Untouched):
+    def call(self, x1: Any, x2: Any, mask_1: Any = None, mask_2: Any = None) -> Any:
+        y1, y2 = super().call(x1, x2, mask_1, mask_2)
+        return y1 + ops.sum(self.spare) * 0.0, y2
+
+
+class Frozen(Attend):
+    def call(self, x1: Any, x2: Any, mask_1: Any = None, mask_2: Any = None) -> Any:
+        y1, y2 = super().call(ops.stop_gradient(x1), x2, mask_1, mask_2)
+        return y1, y2
+
+
+class ConfigLacks(Attend):
+    def get_config(self) -> dict[str, Any]:
+        return {k: v for k, v in super().get_config().items() if k != "scale"}
+
+
+class ConfigLies(Attend):
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "scale": 3.0}
+
+
+class ConfigOfMethod(Attend):
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "scale": self.averages}
+
+
+class BuildsLate(Attend):
+    def build(self, x1_shape: Any, x2_shape: Any) -> None:
+        pass
+
+
+class WrongShape(Attend):
+    def compute_output_shape(self, x1_shape: Any, x2_shape: Any) -> Any:
+        return (*x1_shape[:-1], self.units + 1), (*x2_shape[:-1], self.units)
+
+    def compute_output_spec(self, x1: Any, x2: Any, mask_1: Any = None, mask_2: Any = None) -> Any:
+        shapes = self.compute_output_shape(x1.shape, x2.shape)
+        return tuple(keras.KerasTensor(s, dtype=self.compute_dtype) for s in shapes)
+
+
+class OwnPolicy(Attend):
+    def sublayer_policy(self) -> Any:
+        return "float32"
+
+
+class Float32Output(Attend):
+    def call(self, x1: Any, x2: Any, mask_1: Any = None, mask_2: Any = None) -> Any:
+        y1, y2 = super().call(x1, x2, mask_1, mask_2)
+        return ops.cast(y1, "float32"), y2
+
+
+class WrongMaths(Attend):
+    def call(self, x1: Any, x2: Any, mask_1: Any = None, mask_2: Any = None) -> Any:
+        y1, y2 = super().call(x1, x2, mask_1, mask_2)
+        return y1 * 1.0001, y2
+
+
+class NanWhenEmpty(Attend):
+    def call(self, x1: Any, x2: Any, mask_1: Any = None, mask_2: Any = None) -> Any:
+        y1, y2 = super().call(x1, x2, mask_1, mask_2)
+        some = ops.cast(ops.any(mask_2, axis=1), y1.dtype)
+        return y1 / some[:, None, None], y2
+
+
+class NanGradient(Attend):
+    """The norm of a zero vector has no gradient, and 0 * NaN is NaN."""
+
+    def call(self, x1: Any, x2: Any, mask_1: Any = None, mask_2: Any = None) -> Any:
+        y1, y2 = super().call(x1, x2, mask_1, mask_2)
+        h1 = self.dense(x1) * ops.cast(mask_1, x1.dtype)[..., None]
+        return y1 + ops.sqrt(ops.sum(ops.square(h1), axis=(1, 2), keepdims=True)), y2
+
+
+BROKEN = [
+    (Leaky, "check_padding", "differs"),
+    (Leaky, "check_oracle", "differs"),
+    (PadsLeft, "check_padding", "not zero at appended pads"),
+    (BatchMixing, "check_batch", "row 0 alone"),
+    (Untouched, "check_gradients", "spare has no gradient|spare is zero"),
+    (ZeroGradient, "check_gradients", "spare is zero"),
+    (Frozen, "check_gradients", "x1 (has no gradient|is zero)"),
+    (ConfigLacks, "check_config", "lacks .'scale'"),
+    (ConfigLies, "check_config", "scale"),
+    (ConfigOfMethod, "check_config", "scale|serializ"),
+    (BuildsLate, "check_build", r"weights \(0, 0\)"),
+    (WrongShape, "check_symbolic", "symbolic shape"),
+    (OwnPolicy, "check_dtypes", "sublayer dense.* has policy float32"),
+    (Float32Output, "check_dtypes", "output 0 is float32"),
+    (WrongMaths, "check_oracle", "differs"),
+    (NanWhenEmpty, "check_short", "not finite"),
+    (NanGradient, "check_short", "gradient is not finite"),
+    (Leaky, "check_save", "(?i)Could not|unknown|register"),
+]
+
+
+@pytest.mark.parametrize(
+    "cls, check, message", BROKEN, ids=[f"{c.__name__}-{k}" for c, k, _ in BROKEN]
+)
+def test_broken_layers_are_rejected(cls: Any, check: str, message: str) -> None:
+    case = Case(partial(cls, units=3), PAIR, (18, 0), attend_oracle)
+    with pytest.raises((AssertionError, TypeError, ValueError), match=message):
+        getattr(harness, check)(case)

@@ -1,0 +1,327 @@
+"""Matcher: what it takes, what it answers, and what it says of broken folders."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from importlib.util import find_spec
+
+import keras
+import numpy as np
+import pytest
+
+from keras_sentmatch.data import PairDataset, PairEncoder
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.matcher import Matcher
+
+NAMES = ("entailment", "neutral", "contradiction")
+SENTENCES = ["a dog runs", "no dog runs in the park today", "two cats", "", "the " * 30 + "end"]
+FIRST = [SENTENCES[i % 5] for i in range(13)]
+SECOND = [SENTENCES[(i * 3 + 1) % 5] for i in range(13)]
+
+
+def make_encoder() -> PairEncoder:
+    return PairEncoder.fit(PairDataset(FIRST, SECOND), max_length=24)
+
+
+def make_model(encoder: PairEncoder, outputs: int = 3) -> keras.Model:
+    """Means of word vectors over real words, compared by a dense layer."""
+    names = ("word_ids_1", "word_ids_2")
+    inputs = {name: keras.Input([None], dtype="int32", name=name) for name in names}
+    embed = keras.layers.Embedding(len(encoder.vocabulary), 8)
+    means = []
+    for ids in inputs.values():
+        mask = keras.ops.expand_dims(keras.ops.cast(keras.ops.not_equal(ids, 0), "float32"), -1)
+        total = keras.ops.sum(embed(ids) * mask, axis=1)
+        means.append(total / (keras.ops.sum(mask, axis=1) + 1e-6))
+    joined = keras.layers.Concatenate()(means)
+    activation = "linear" if outputs == 1 else "softmax"
+    model = keras.Model(inputs, keras.layers.Dense(outputs, activation=activation)(joined))
+    rng = np.random.default_rng(5)  # the same weights on every backend
+    *weights, bias = model.get_weights()
+    model.set_weights([*(rng.normal(size=weight.shape) for weight in weights), 0 * bias])
+    return model
+
+
+@pytest.fixture(scope="module")
+def matcher() -> Matcher:
+    encoder = make_encoder()
+    return Matcher(make_model(encoder), encoder, NAMES, task="classification", info={"seed": 3})
+
+
+@pytest.fixture
+def folder(matcher, tmp_path):
+    matcher.save(tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_one_pair_is_answered_by_name(matcher):
+    answer = matcher.predict(sentence1="a dog runs", sentence2="two cats")
+    assert list(answer["probabilities"]) == list(NAMES)
+    assert sum(answer["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+    assert answer.label == max(answer["probabilities"], key=answer["probabilities"].get)
+    assert matcher.predict({"sentence1": "a dog runs", "sentence2": "two cats"}) == answer
+    swapped = matcher.predict(sentence1="two cats", sentence2="a dog runs")
+    assert swapped["probabilities"]["neutral"] != answer["probabilities"]["neutral"]
+    json.dumps(answer)
+
+
+def test_many_pairs_keep_their_order_whatever_the_batch_size(matcher):
+    one_by_one = [
+        list(matcher.predict(sentence1=a, sentence2=b)["probabilities"].values())
+        for a, b in zip(FIRST, SECOND)
+    ]
+    assert np.ptp(one_by_one, axis=0).min() > 0.01, "the rows must differ"
+    for batch_size in (1, 3, 64):
+        scores = matcher.predict_proba(sentence1=FIRST, sentence2=SECOND, batch_size=batch_size)
+        assert scores.dtype == np.float32 and scores.shape == (13, 3)
+        np.testing.assert_allclose(scores, one_by_one, atol=1e-5)
+    as_dicts = matcher.predict([{"sentence1": a, "sentence2": b} for a, b in zip(FIRST, SECOND)])
+    as_data = matcher.predict(PairDataset(FIRST, SECOND))
+    for answers in (as_dicts, as_data):
+        got = [list(answer["probabilities"].values()) for answer in answers]
+        np.testing.assert_allclose(got, one_by_one, atol=1e-5)
+
+
+def test_few_shapes_reach_the_model(matcher, monkeypatch):
+    shapes = set()
+    plain = matcher.model.predict_on_batch
+
+    def spy(batch):
+        shapes.add(tuple(array.shape for array in batch.values()))
+        return plain(batch)
+
+    monkeypatch.setattr(matcher.model, "predict_on_batch", spy)
+    rng = np.random.default_rng(0)
+    for rows in (1, 2, 3, 5, 9, 40, 70):
+        words = [["dog "] * n for n in rng.integers(0, 24, rows)]
+        column = ["".join(sentence) for sentence in words]
+        matcher.predict_proba(sentence1=column, sentence2=column[::-1], batch_size=32)
+    assert {shape[0] for shapes_ in shapes for shape in shapes_} <= {1, 8, 32}
+    assert {shape[1] for shapes_ in shapes for shape in shapes_} <= {8, 16, 32}
+
+
+def test_no_pairs_give_no_answers(matcher):
+    assert matcher.predict([]) == []
+    assert matcher.predict_proba(sentence1=[], sentence2=[]).shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"pairs": ("a dog", "a cat")}, "read two ways"),
+        ({"pairs": ["a dog", "a cat"]}, "read two ways"),
+        ({"pairs": [("a dog", "a cat")]}, "read two ways"),
+        ({"pairs": "a dog"}, "not a pair"),
+        ({"pairs": [1]}, "not a dict"),
+        ({"pairs": {"sentence1": "a"}}, "it needs 'sentence1' and 'sentence2'"),
+        ({"sentence1": "a"}, "Both sentence1 and sentence2"),
+        ({}, "Both sentence1 and sentence2"),
+        ({"sentence1": "a", "sentence2": ["b"]}, "two strings or two lists"),
+        ({"sentence1": "a", "sentence2": None}, "Both sentence1 and sentence2"),
+        ({"sentence1": "a", "sentence2": 3}, "two strings or two lists"),
+        ({"sentence1": ["a"], "sentence2": ["b", "c"]}, "equally long"),
+        ({"sentence1": ["a", None], "sentence2": ["b", "c"]}, r"sentence1\[1\] is None"),
+        ({"pairs": [{"sentence1": "a", "sentence2": "b"}], "sentence1": "a"}, "not both"),
+        ({"sentence1": "a", "sentence2": "b", "batch_size": 0}, "batch_size=0"),
+    ],
+)
+def test_bad_pairs_are_refused(matcher, arguments, message):
+    with pytest.raises(InputError, match=message):
+        matcher.predict(**arguments)
+
+
+def test_ambiguous_pairs_name_both_spellings(matcher):
+    with pytest.raises(InputError) as error:
+        matcher.predict(("a dog", "a cat"))
+    assert "predict(sentence1=a, sentence2=b)" in str(error.value)
+    assert "sentence1=[a, …], sentence2=[b, …]" in str(error.value)
+
+
+def test_a_score_has_no_label():
+    encoder = make_encoder()
+    scorer = Matcher(make_model(encoder, 1), encoder, None, task="regression")
+    assert set(scorer.predict(sentence1="a dog", sentence2="two cats")) == {"score"}
+    assert scorer.predict_proba(sentence1=FIRST, sentence2=SECOND).shape == (13,)
+    data = PairDataset(FIRST, SECOND, np.linspace(0, 5, 13))
+    assert scorer.evaluate(data)["primary"] == "pearson"
+    with pytest.raises(InputError, match="gives one score"):
+        scorer.evaluate(PairDataset(FIRST, SECOND, [0, 1] * 6 + [0]))
+
+
+def test_the_threshold_decides_between_two_classes():
+    encoder = make_encoder()
+    model = make_model(encoder, 2)
+    plain = Matcher(model, encoder, ("no", "yes"), task="classification")
+    yes = plain.predict_proba(sentence1=FIRST, sentence2=SECOND)[:, 1]
+    threshold = float(np.median(yes)) + 1e-4
+    strict = Matcher(model, encoder, ("no", "yes"), task="classification", threshold=threshold)
+    labels = ["yes" if p > threshold else "no" for p in yes]
+    assert len(set(labels)) == 2
+    assert [a.label for a in strict.predict(sentence1=FIRST, sentence2=SECOND)] == labels
+    data = PairDataset(FIRST, SECOND, labels, label_names=("no", "yes"))
+    assert strict.evaluate(data)["accuracy"] == 1.0
+
+
+def test_evaluate_matches_labels_by_name(matcher):
+    labels = [answer.label for answer in matcher.predict(PairDataset(FIRST, SECOND))]
+    assert len(set(labels)) > 1
+    right = PairDataset(FIRST, SECOND, labels, label_names=NAMES)
+    other_order = PairDataset(FIRST, SECOND, labels, label_names=NAMES[::-1])
+    assert matcher.evaluate(right)["accuracy"] == matcher.evaluate(other_order)["accuracy"] == 1.0
+    assert matcher.evaluate(right)["rows"] == 13
+
+
+@pytest.mark.parametrize(
+    "data, message",
+    [
+        (PairDataset(["a"], ["b"]), "no labels"),
+        (PairDataset([], [], []), "no pairs"),
+        (PairDataset(["a"], ["b"], ["yes"]), "unknown: yes"),
+        (PairDataset(["a"], ["b"], [0.5]), "are numbers"),
+    ],
+)
+def test_evaluate_refuses_what_it_cannot_measure(matcher, data, message):
+    with pytest.raises(InputError, match=message):
+        matcher.evaluate(data)
+
+
+def test_names_and_encoder_must_fit_the_model(matcher):
+    letters = PairEncoder(["a"], features=("char",))
+    with pytest.raises(InputError, match="wants word_ids_1, word_ids_2"):
+        Matcher(matcher.model, letters, NAMES, task="classification")
+    with pytest.raises(InputError, match="answers 3 classes"):
+        Matcher(matcher.model, matcher.encoder, ("no", "yes"), task="classification")
+    with pytest.raises(InputError, match="threshold=0.5"):
+        Matcher(matcher.model, matcher.encoder, NAMES, task="classification", threshold=0.5)
+
+
+def test_save_and_load_give_the_same_answers(matcher, folder):
+    again = Matcher.load(folder)
+    assert (again.label_names, again.task, again.threshold) == (NAMES, "classification", None)
+    assert again.info["seed"] == 3
+    np.testing.assert_allclose(
+        again.predict_proba(sentence1=FIRST, sentence2=SECOND),
+        matcher.predict_proba(sentence1=FIRST, sentence2=SECOND),
+        atol=1e-6,
+    )
+    card = json.loads((folder / "matcher.json").read_text())
+    assert card["format"] == 1 and card["seed"] == 3
+    assert card["versions"]["backend"] == keras.config.backend()
+
+
+def test_saving_again_keeps_other_files_and_leaves_nothing_behind(matcher, folder):
+    (folder / "history.csv").write_text("epoch\n")
+    (folder / "encoder" / "stale.txt").write_text("old")
+    matcher.save(folder)
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "encoder", "history.csv", "matcher.json", "model.keras",
+    ]  # fmt: skip
+    assert not (folder / "encoder" / "stale.txt").exists()
+    assert [path.name for path in folder.parent.iterdir()] == ["run"]
+    Matcher.load(folder)
+
+
+def test_a_failed_save_leaves_the_old_run_whole(matcher, folder, monkeypatch):
+    monkeypatch.setattr(matcher.encoder, "save", lambda path: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        matcher.save(folder)
+    assert [path.name for path in folder.parent.iterdir()] == ["run"]
+    Matcher.load(folder)
+
+
+def test_a_trained_model_is_saved_without_its_optimizer(tmp_path):
+    encoder = make_encoder()
+    model = make_model(encoder)
+    Matcher(model, encoder, NAMES, task="classification").save(tmp_path / "fresh")
+    model.compile("adam", "sparse_categorical_crossentropy")
+    inputs = encoder.encode(FIRST, SECOND)
+    model.fit({k: inputs[k] for k in model.input}, np.zeros(13), verbose=0)
+    trained = Matcher(model, encoder, NAMES, task="classification")
+    trained.save(tmp_path / "trained")
+    sizes = [(tmp_path / name / "model.keras").stat().st_size for name in ("fresh", "trained")]
+    assert sizes[1] < 1.1 * sizes[0]
+    np.testing.assert_allclose(
+        Matcher.load(tmp_path / "trained").predict_proba(sentence1=FIRST, sentence2=SECOND),
+        trained.predict_proba(sentence1=FIRST, sentence2=SECOND),
+        atol=1e-6,
+    )
+
+
+def break_card(folder, **changes):
+    card = json.loads((folder / "matcher.json").read_text()) | changes
+    (folder / "matcher.json").write_text(json.dumps(card))
+
+
+@pytest.mark.parametrize(
+    "breaking, message",
+    [
+        (lambda f: (f / "matcher.json").unlink(), "not a run folder .*no matcher.json"),
+        (lambda f: (f / "model.keras").unlink(), "model.keras is missing"),
+        (lambda f: [p.unlink() for p in (f / "encoder").iterdir()], "encoder"),
+        (lambda f: (f / "matcher.json").write_text('{"format": 1,'), "matcher.json is damaged"),
+        (lambda f: (f / "matcher.json").write_text("[1]"), "format None"),
+        (lambda f: break_card(f, format=99), "format 99 .*reads format 1"),
+        (lambda f: break_card(f, vocabulary_size=1), "files of two runs are mixed"),
+        (lambda f: break_card(f, label_names=["yes", "no"]), "answers 3 classes"),
+        (lambda f: (f / "model.keras").write_bytes(b"nothing"), "model.keras is damaged"),
+        (
+            lambda f: (f / "model.keras").write_bytes((f / "model.keras").read_bytes()[:-500]),
+            "model.keras is damaged",
+        ),
+    ],
+)
+def test_broken_folders_are_explained(folder, breaking, message):
+    breaking(folder)
+    with pytest.raises(InputError, match=message):
+        Matcher.load(folder)
+
+
+def test_a_flipped_bit_in_the_weights_is_found(folder):
+    path = folder / "model.keras"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(bytes(data))
+    with pytest.raises(InputError, match="model.keras"):
+        Matcher.load(folder)
+
+
+def test_a_missing_folder_is_explained(tmp_path):
+    with pytest.raises(InputError, match="no such folder"):
+        Matcher.load(tmp_path / "nothing")
+
+
+def test_unknown_classes_are_not_built(folder):
+    """Safe mode: a model of a class that no one registered is refused, with the versions named."""
+    path = folder / "model.keras"
+    with zipfile.ZipFile(path) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    files["config.json"] = files["config.json"].replace(b'"Dense"', b'"Dance"')
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    with pytest.raises(InputError, match="does not load with keras_sentmatch"):
+        Matcher.load(folder)
+
+
+def test_the_folder_loads_in_another_process_on_another_backend(matcher, folder):
+    """Every other backend that is installed gives the same probabilities."""
+    expected = matcher.predict_proba(sentence1=FIRST[:5], sentence2=SECOND[:5])
+    code = (
+        "import sys, json; from keras_sentmatch import Matcher; m = Matcher.load(sys.argv[1]);"
+        "a, b = json.loads(sys.argv[2]);"
+        "print(json.dumps(m.predict_proba(sentence1=a, sentence2=b).tolist()))"
+    )
+    names = {"jax", "torch", "tensorflow"} - {keras.config.backend()}
+    others = sorted(name for name in names if find_spec(name))
+    if not others:
+        pytest.skip("only one backend is installed")
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(folder), json.dumps([FIRST[:5], SECOND[:5]])],
+        env=os.environ | {"KERAS_BACKEND": others[0]},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    np.testing.assert_allclose(json.loads(done.stdout.splitlines()[-1]), expected, atol=1e-5)

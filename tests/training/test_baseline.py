@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.training import bag_of_words_baseline
+from keras_sentmatch.training.baseline import _features
+from tests.training.tiny import tiny_pairs, tiny_splits
+
+
+def test_counts_overlap_and_shares():
+    ids = {"a": 1, "b": 2, "c": 3}
+    tokens = ([["a", "a", "b", "z"], []], [["b", "c", "z"], ["z"]])
+    features = _features(tokens, ids)
+    # rows 1-3 for sentence 1, 4-6 for sentence 2, 7-9 for words in both; z has no row
+    assert features["bag"].tolist() == [[1, 1, 2, 5, 6, 8], [0] * 6]
+    np.testing.assert_allclose(features["shares"], [[2 / 3, 2 / 3], [0, 0]])
+
+
+def test_it_learns_from_words():
+    splits = tiny_splits()
+    figures = bag_of_words_baseline(
+        tiny_pairs(2000, 1), splits["validation"], splits["test"], epochs=15
+    )
+    assert set(figures) == {"validation", "test"}
+    assert figures["test"]["accuracy"] >= 0.9
+
+
+def test_it_cannot_see_order():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 300)
+    second = ["dog bites man" if label else "man bites dog" for label in labels]
+    data = PairDataset(["dog bites man"] * 300, second, labels)
+    accuracy = bag_of_words_baseline(data, data)["validation"]["accuracy"]
+    assert accuracy == max(np.mean(labels), 1 - np.mean(labels))
+
+
+def test_regression_starts_at_the_mean():
+    train = tiny_pairs(400, 1, "regression")
+    figures = bag_of_words_baseline(train, tiny_pairs(100, 2, "regression"), epochs=8)["validation"]
+    assert figures["primary"] == "pearson" and figures["pearson"] >= 0.8
+    assert figures["mse"] < np.var(train.labels) / 2
+
+
+def test_same_seed_same_figures_and_unlabelled_test_pairs_are_left_out():
+    train, validation = tiny_pairs(100, 1), tiny_pairs(50, 2)
+    bare = PairDataset(["a"], ["b"])
+    once = bag_of_words_baseline(train, validation, epochs=2, seed=0)
+    twice = bag_of_words_baseline(train, validation, bare, epochs=2, seed=0)
+    assert once == twice and set(twice) == {"validation"}
+
+
+def test_unlabelled_training_pairs_are_refused():
+    train, bare = tiny_pairs(50, 1), PairDataset(["a"], ["b"])
+    with pytest.raises(InputError, match="training pairs are empty or unlabelled"):
+        bag_of_words_baseline(bare, train)

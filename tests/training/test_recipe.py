@@ -1,0 +1,133 @@
+import tomllib
+
+import pytest
+
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.training import Recipe, list_recipes, load_recipe
+from keras_sentmatch.training.toml_text import to_toml
+
+
+def test_the_papers_values():
+    recipe = load_recipe("drcn")
+    assert recipe.training["optimizer"] == "rmsprop"
+    assert recipe.training["learning_rate"] == 1e-3
+    assert recipe.training["plateau_factor"] == 0.85
+    assert recipe.training["batch_size"] == 64
+    assert recipe.model["l2"] == 1e-6
+
+
+@pytest.mark.parametrize(
+    ("data", "length"), [("snli", 35), ("multinli", 55), ("quora", 25), ("trecqa", 50)]
+)
+def test_the_papers_lengths(data, length):
+    assert load_recipe("drcn", data).encoder["max_length"] == length
+
+
+@pytest.mark.parametrize("name", list_recipes())
+def test_every_recipe_goes_through_toml(name, tmp_path):
+    recipe = load_recipe(name, "embedded")
+    file = tmp_path / "recipe.toml"
+    file.write_text(recipe.to_toml())
+    assert load_recipe(name, file=file) == recipe
+
+
+def test_later_values_win(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        "[training]\nepochs = 7\nbatch_size = 8\n"
+        "[for.snli.training]\nepochs = 9\n[for.quora.training]\nepochs = 11\n"
+    )
+    recipe = load_recipe("drcn", "snli", file=file, overrides=["training.batch_size=16"])
+    assert recipe.training["epochs"] == 9
+    assert recipe.training["batch_size"] == 16
+    assert recipe.encoder["max_length"] == 35
+    assert load_recipe("drcn", "mine", file=file).training["epochs"] == 7
+
+
+@pytest.mark.parametrize(
+    ("override", "table", "key", "value"),
+    [
+        ("training.learning_rate=1e-4", "training", "learning_rate", 1e-4),
+        ("training.optimizer = adam", "training", "optimizer", "adam"),
+        ('vectors.source="a=b.txt"', "vectors", "source", "a=b.txt"),
+        ("vectors.source=/data/glove.txt", "vectors", "source", "/data/glove.txt"),
+        ('encoder.features=["word"]', "encoder", "features", ["word"]),
+        ("model.anything=true", "model", "anything", True),
+    ],
+)
+def test_overrides(override, table, key, value):
+    recipe = load_recipe("drcn", overrides=[override])
+    assert getattr(recipe, table)[key] == value
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[training]\nepoch = 3", r"mine.toml:2: unknown key training.epoch; .*mean epochs"),
+        ("[training]\nepochs = 3\nbatch_size = 0", r":3: training.batch_size is 0; expected an in"),
+        ("[training]\nepochs = 0", r":2: training.epochs is 0; expected an integer of at least 1"),
+        ("[training]\nepochs = 2.5", r"epochs is 2.5; expected an integer"),
+        ("[training]\nepochs = true", r"epochs is True; expected an integer"),
+        ("[training]\nlearning_rate = nan", r"learning_rate is nan; expected a number above 0"),
+        (
+            "[training]\noptimizer = 'adma'",
+            r"optimizer is 'adma'; expected one of .*\"adam\", \"ad",
+        ),
+        ("[training]\nseed = -1", r"seed is -1; expected an integer from 0"),
+        ("[encoder]\nlowercase = 1", r"lowercase is 1; expected one of true, false"),
+        ("[encoder]\nfeatures = ['words']", r"features is \['words'\]; expected a list"),
+        ("[trainig]\nepochs = 3", r":1: unknown trainig; .*Did you mean training"),
+        ("[for.snli.trainin]\nepochs = 3", r":1: unknown for.snli.trainin; .*mean training"),
+        ("[for.snli.training]\nepochs = 0", r":2: training.epochs is 0"),
+        ("epochs = 3", r":1: unknown epochs; a recipe has the tables model"),
+        ("training = 3", r"training must be a table"),
+        ("for = 3", r"`for` must hold tables"),
+        ("[for]\nsnli = 3", r"\[for.snli\] must hold tables"),
+        ("[training]\nepochs = \n", r"mine.toml:2: not valid TOML: Invalid value"),
+        ("name = 'din'", r"a recipe of 'din', but the model asked for is 'drcn'"),
+    ],
+)
+def test_bad_files(text, message, tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(text)
+    with pytest.raises(InputError, match=message):
+        load_recipe("drcn", file=file)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("epochs=3", "expected TABLE.KEY=VALUE .*Did you mean training.epochs=3"),
+        ("training.epochs", "expected TABLE.KEY=VALUE"),
+        ("training.epoch=3", "unknown key training.epoch.*Did you mean epochs"),
+        ("training.batch_size=0", "batch_size is 0"),
+        ("training.jit_compile=yes", "jit_compile is 'yes'; expected one of \"auto\", true, false"),
+    ],
+)
+def test_bad_overrides(override, message):
+    with pytest.raises(InputError, match=message):
+        load_recipe("drcn", overrides=[override])
+
+
+def test_unknown_models_and_files(tmp_path):
+    with pytest.raises(InputError, match="no recipe for 'drcm'.*Did you mean drcn"):
+        load_recipe("drcm")
+    with pytest.raises(InputError, match="Cannot read the recipe .*none.toml"):
+        load_recipe("drcn", file=tmp_path / "none.toml")
+    own = tmp_path / "own.toml"
+    own.write_text('name = "mine"\n[model]\nunits = 3')
+    assert load_recipe("mine", file=own).model == {"units": 3}
+    with pytest.raises(InputError, match="unknown key training.lr"):
+        Recipe("mine", training={"lr": 1.0})
+
+
+def test_toml_text_comes_back():
+    tables = {
+        "name": 'a "quoted"\n\\ ünï \x7f',
+        "list": [1, 2.5, "x", True],
+        "big": 1e-7,
+        "table": {"a b": 1, "empty": {}, "inner": {"x": [[1], []]}},
+    }
+    assert tomllib.loads(to_toml(tables)) == tables
+    with pytest.raises(InputError, match="model.features is None.*leave the key out"):
+        to_toml({"model": {"features": None}})

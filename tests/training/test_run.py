@@ -1,0 +1,273 @@
+import csv
+import functools
+import json
+from types import SimpleNamespace
+
+import keras
+import numpy as np
+import pytest
+
+from keras_sentmatch.data import PairDataset, natural_logic_pairs
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.matcher import Matcher
+from keras_sentmatch.training import EnsembleMatcher, load_recipe, set_seed, train, train_ensemble
+from tests.training.tiny import build_tiny, tiny_pairs, tiny_recipe, tiny_splits
+
+FILES = {
+    "README.md",
+    "confusion_matrix.png",
+    "encoder",
+    "history.csv",
+    "learning_curve.png",
+    "matcher.json",
+    "metrics.json",
+    "model.keras",
+    "recipe.toml",
+}
+PRIMARY = {"classification": "accuracy", "ranking": "map", "regression": "pearson"}
+
+
+def run(out, *, splits=None, build=build_tiny, baseline=False, **training):
+    recipe = tiny_recipe(**training)
+    splits = splits or tiny_splits()
+    return train(recipe, splits, out, progress=False, baseline=baseline, build=build)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A function from a task to its finished run, trained once; classification with the baseline."""
+
+    @functools.cache
+    def of(task):
+        out = tmp_path_factory.mktemp("runs") / "new" / task
+        settings = {"epochs": 5, "plateau_factor": 0.85, "baseline": task == "classification"}
+        return run(out, splits=tiny_splits(task), **settings)
+
+    return of
+
+
+@pytest.mark.parametrize("task", list(PRIMARY))
+def test_a_run_learns_and_writes_its_folder(task, finished):
+    result, splits = finished(task), tiny_splits(task)
+    out = result.folder
+    missing = {"confusion_matrix.png"} if task == "regression" else set()
+    assert {path.name for path in out.iterdir()} - {"logs"} == FILES - missing
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics == json.loads(json.dumps(result.metrics))
+    name = PRIMARY[task]
+    values = result.history[f"val_{name}"]
+    assert metrics["validation"][name] == pytest.approx(max(values), abs=1e-6)
+    assert metrics["best_epoch"] == 1 + int(np.argmax(values))
+    assert metrics["test"][name] > 0.7
+    words = len(result.matcher.encoder.vocabulary)
+    assert metrics["parameters"] - metrics["parameters_without_word_embeddings"] == words * 8
+    assert metrics["backend"] == keras.config.backend() and metrics["seed"] == 0
+    card = (out / "README.md").read_text()
+    assert f"{metrics['test'][name]:.4f}" in card
+    if task == "classification":
+        assert {"validation", "test"} == set(metrics["baseline"])
+        assert f"{metrics['baseline']['test'][name]:.4f}" in card
+    assert result.matcher.evaluate(splits["test"]) == metrics["test"]
+    again = load_recipe("tiny", file=out / "recipe.toml")
+    assert again.training == tiny_recipe(epochs=5, plateau_factor=0.85).training
+
+
+def test_a_finished_run_is_never_overwritten(finished):
+    with pytest.raises(InputError, match="already holds a run"):
+        run(finished("classification").folder)
+
+
+def test_drcn_on_the_embedded_pairs(tmp_path):
+    sizes = {"units=4", "hidden_units=8", "char_dim=4", "char_filters=4"}
+    small = [f"model.{size}" for size in sorted(sizes)]
+    more = [
+        "vectors.dim=8",
+        "model.depth=1",
+        "encoder.max_length=8",
+        "training.epochs=1",
+        "training.batch_size=32",
+    ]
+    if keras.config.backend() == "tensorflow":
+        more.append("training.jit_compile=false")
+    recipe = load_recipe("drcn", "embedded", overrides=small + more)
+    splits = {role: natural_logic_pairs(96, seed=0, split=role) for role in ("train", "validation")}
+    result = train(recipe, splits, tmp_path / "a", progress=False, baseline=False)
+    assert result.metrics["parameters_without_word_embeddings"] < result.metrics["parameters"]
+    assert result.metrics["validation"]["accuracy"] > 0.2
+    again = Matcher.load(tmp_path / "a").predict_proba(splits["validation"])
+    expected = result.matcher.predict_proba(splits["validation"])
+    np.testing.assert_allclose(again, expected, atol=1e-5)
+
+
+def test_an_argument_that_the_model_has_not(tmp_path):
+    recipe = load_recipe("drcn", "embedded", overrides=["model.unit=4"])
+    with pytest.raises(InputError, match="no argument 'unit'"):
+        train(recipe, tiny_splits(), tmp_path / "a", progress=False)
+
+
+class Interrupt(keras.callbacks.Callback):
+    """Ctrl-C in the middle of an epoch."""
+
+    def __init__(self, epoch, hook):
+        super().__init__()
+        self.at = epoch
+        self.now = 0
+        setattr(self, hook, self.strike)
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.now = epoch
+
+    def strike(self, batch, logs=None):
+        if self.now == self.at and batch >= 2:
+            raise KeyboardInterrupt
+
+
+def interrupted_build(epoch, hook):
+    def build(name, **config):
+        model = build_tiny(name, **config)
+        fit = model.fit
+        model.fit = lambda *args, callbacks, **more: fit(
+            *args, callbacks=[*callbacks, Interrupt(epoch, hook)], **more
+        )
+        return model
+
+    return build
+
+
+@pytest.mark.parametrize("hook", ["on_train_batch_begin", "on_train_batch_end"])
+def test_ctrl_c_keeps_the_best_so_far(hook, tmp_path, capsys):
+    out = tmp_path / "a"
+    build = interrupted_build(2, hook)
+    result = train(tiny_recipe(epochs=9), tiny_splits(), out, build=build)
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["interrupted"] and metrics["epochs"] == 2 and "baseline" not in metrics
+    best = max(result.history["val_accuracy"])
+    assert metrics["validation"]["accuracy"] == pytest.approx(best, abs=1e-6)
+    assert f"is kept in {out}" in capsys.readouterr().err
+    assert "stopped by Ctrl-C" in (out / "README.md").read_text()
+
+
+def test_ctrl_c_in_the_first_epoch_keeps_nothing(tmp_path, capsys):
+    build = interrupted_build(0, "on_train_batch_end")
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny_recipe(), tiny_splits(), tmp_path / "a", build=build)
+    assert "nothing to keep" in capsys.readouterr().err
+    assert not (tmp_path / "a" / "matcher.json").exists()
+
+
+def test_a_diverged_run_says_so(tmp_path, capsys):
+    with pytest.raises(InputError, match="NaN or infinite.*learning rate"):
+        recipe = tiny_recipe(learning_rate=1e30, optimizer="sgd")
+        train(recipe, tiny_splits("regression"), tmp_path / "a", build=build_tiny)
+
+
+def test_mixed_precision_other_settings_and_unlabelled_test_pairs(tmp_path):
+    before = keras.config.dtype_policy()
+    bare = PairDataset(["w1"], ["w2"], label_names=("no", "yes"))
+    result = run(
+        tmp_path / "a",
+        splits={**tiny_splits(), "test": bare},
+        dtype_policy="mixed_bfloat16",
+        optimizer="adamw",
+        clipnorm=1.0,
+        monitor="val_macro_f1",
+    )
+    assert keras.config.dtype_policy() == before
+    assert result.matcher.model.compute_dtype == "bfloat16"
+    assert result.metrics["monitor"] == "val_macro_f1"
+    assert result.matcher.predict_proba(bare).dtype == np.float32
+    assert "test" not in result.metrics and (tmp_path / "a" / "confusion_matrix.png").exists()
+
+
+def test_word_vectors_are_put_in(tmp_path):
+    file = tmp_path / "vectors.txt"
+    file.write_text("".join(f"w{i} {i}.0 1.0 2.0\n" for i in range(11)))
+    seen = {}
+
+    def build(name, **config):
+        model = build_tiny(name, **config)
+        seen.update(config)
+        model.set_word_vectors = lambda matrix: seen.update(matrix=matrix)
+        return model
+
+    recipe = tiny_recipe(epochs=1)
+    recipe.vectors["source"] = str(file)
+    result = train(
+        recipe, tiny_splits(), tmp_path / "a", progress=False, baseline=False, build=build
+    )
+    encoder = result.matcher.encoder
+    assert seen["embedding_dim"] == 3 and seen["matrix"].shape == (len(encoder.vocabulary), 3)
+    assert seen["matrix"][encoder.vocabulary["w7"]].tolist() == [7.0, 1.0, 2.0]
+    assert result.metrics["vectors"]["dim"] == 3
+    assert "84.6% of 13 words" in result.metrics["vectors"]["coverage"]
+    assert load_recipe("tiny", file=tmp_path / "a" / "recipe.toml").vectors["dim"] == 3
+
+
+def test_bad_splits(tmp_path):
+    splits = tiny_splits()
+    bare = PairDataset(["a"], ["b"], label_names=("no", "yes"))
+    other = PairDataset(["a"], ["b"], [0], label_names=("yes", "no"))
+    wrong = tiny_pairs(10, 0, "ranking").select([0, 1])
+    lost = PairDataset(["a"], ["b"], [0], label_names=("no", "yes"), groups=["q"])
+    for bad, message in [
+        ({"train": splits["train"]}, "No validation pairs; the splits are train"),
+        ({**splits, "validation": bare}, "The validation pairs have no labels"),
+        ({**splits, "test": other}, "train pairs are classification with the labels no, yes"),
+        ({**splits, "validation": splits["test"].select([])}, "validation split holds no pairs"),
+        ({"train": wrong, "validation": lost}, "None of the 1 validation questions"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            run(tmp_path / "a", splits=bad)
+    assert not (tmp_path / "a").exists()
+
+
+def test_what_follows_from_the_data_cannot_be_set(tmp_path):
+    recipe = tiny_recipe()
+    recipe.model["num_classes"] = 7
+    with pytest.raises(InputError, match="model.num_classes, which follows from the data"):
+        train(recipe, tiny_splits(), tmp_path / "a", progress=False, build=build_tiny)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 1.0, True, None])
+def test_bad_seeds(seed):
+    with pytest.raises(InputError, match="expected an integer from 0"):
+        set_seed(seed)
+
+
+def test_ensemble_of_seeds(tmp_path, finished):
+    splits = tiny_splits()
+    ensemble, report = train_ensemble(
+        tiny_recipe(epochs=1), splits, tmp_path, [0, 1], progress=False, build=build_tiny
+    )
+    folders = [tmp_path / f"seed-{seed}" for seed in (0, 1)]
+    runs = [Matcher.load(folder) for folder in folders]
+    outputs = [matcher.predict_proba(splits["test"]) for matcher in runs]
+    mean = np.mean(outputs, axis=0)
+    assert not np.allclose(*outputs)
+    np.testing.assert_allclose(ensemble.predict_proba(splits["test"]), mean, atol=1e-6)
+    accuracies = [member["accuracy"] for member in report["test"]["members"]]
+    assert report["test"]["mean"]["accuracy"] == pytest.approx(np.mean(accuracies))
+    assert report["test"]["sd"]["accuracy"] == pytest.approx(np.std(accuracies, ddof=1))
+    expected = np.mean(mean.argmax(-1) == splits["test"].labels)
+    assert report["test"]["ensemble"]["accuracy"] == pytest.approx(expected)
+    assert json.loads((tmp_path / "ensemble.json").read_text()) == report
+    cards = [(folder / "metrics.json").read_text() for folder in folders]
+    assert ['"baseline"' in card for card in cards] == [True, False]
+    loaded = EnsembleMatcher.load(folders)
+    np.testing.assert_allclose(loaded.predict_proba(splits["test"]), mean, atol=1e-6)
+
+    # The same seed goes the same way, another one another.
+    rows = [next(csv.DictReader(open(folder / "history.csv"))) for folder in folders]
+    loss = finished("classification").history["loss"][0]
+    assert float(rows[0]["loss"]) == pytest.approx(loss, abs=1e-6)
+    assert float(rows[1]["loss"]) != pytest.approx(loss, abs=1e-6)
+
+
+def test_bad_ensembles(tmp_path):
+    with pytest.raises(InputError, match="no matchers"):
+        EnsembleMatcher([])
+    with pytest.raises(InputError, match="expected different seeds"):
+        train_ensemble(tiny_recipe(), tiny_splits(), tmp_path, [1, 1])
+    members = [SimpleNamespace(label_names=n, task="ranking") for n in (("a", "b"), ("b", "a"))]
+    with pytest.raises(InputError, match="Member 1 answers .* same labels in the same order"):
+        EnsembleMatcher(members)
