@@ -5,8 +5,8 @@ from typing import Any
 
 import keras
 from keras import ops
-from keras_sentmatch.applications.base import _CallWith, PairModel, register_model
 
+from keras_sentmatch.applications.base import PairModel, _CallWith, register_model
 from keras_sentmatch.layers import (
     DenseCoAttentiveRNN,
     MaskedMaxPooling,

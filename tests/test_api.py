@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import keras_sentmatch.applications
 import pytest
 
 import keras_sentmatch
+import keras_sentmatch.applications
 import keras_sentmatch.layers
 from tests.cross_backend import ROOT
 from tests.harness import Case, signature_arguments

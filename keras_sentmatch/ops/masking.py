@@ -6,18 +6,18 @@ NaN. Sums and exponentials are taken in float32 (or wider) whatever the dtype of
 
 from typing import Any
 
+import keras
 from keras import ops
 
 
 def at_least_float32(x: Any) -> Any:
     """Cast float16 and bfloat16 to float32; leave float32 and float64 as they are."""
     x = ops.convert_to_tensor(x)
-    return x if str(x.dtype).endswith(("float32", "float64")) else ops.cast(x, "float32")
-
-
-def _lowest(dtype: str) -> float:
-    """A finite number at the bottom of the dtype's range."""
-    return -65504.0 if dtype == "float16" else -3.38e38
+    return (
+        x
+        if keras.backend.standardize_dtype(x.dtype) in ("float32", "float64")
+        else ops.cast(x, "float32")
+    )
 
 
 def masked_softmax(scores: Any, mask: Any, axis: int = -1) -> Any:
@@ -103,4 +103,6 @@ def _expand(mask: Any, x: Any, axis: int) -> Any:
 
 
 def _lower_padding(x: Any, mask: Any) -> Any:
-    return ops.where(mask, x, ops.cast(_lowest(str(x.dtype).split(".")[-1]), x.dtype))
+    """`x` with a finite number at the bottom of its dtype's range where masked."""
+    lowest = -65504.0 if keras.backend.standardize_dtype(x.dtype) == "float16" else -3.38e38
+    return ops.where(mask, x, ops.cast(lowest, x.dtype))

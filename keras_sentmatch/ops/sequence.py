@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import keras
 from keras import ops
 
 
@@ -52,9 +53,8 @@ def stack_pair(x1: Any, x2: Any) -> Any:
     longest = ops.maximum(length_1, length_2) if longest is None else longest
 
     def pad(x: Any, length: Any) -> Any:
-        dtype = x.dtype
-        if "bool" in str(dtype):
-            x = ops.cast(x, "int8")
+        dtype = keras.backend.standardize_dtype(x.dtype)
+        x = ops.cast(x, "int8") if dtype == "bool" else x
         return ops.cast(
             ops.pad(x, [[0, 0], [0, longest - length]] + [[0, 0]] * (len(x.shape) - 2)), dtype
         )

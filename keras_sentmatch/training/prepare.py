@@ -81,7 +81,8 @@ def fit_encoder(
     source = recipe.vectors["source"]
     # A file has the dimension it has; `dim` is for what is made to measure.
     dim = recipe.vectors["dim"] if source.startswith("distil:") else None
-    vectors = load_vectors(source, set(counts), dim=dim, counts=counts, progress=progress)
+    weights = counts if recipe.vectors["frequency_weighting"] else None
+    vectors = load_vectors(source, set(counts), dim=dim, counts=weights, progress=progress)
     assert vectors is not None
     known = {word for word in counts if word in vectors}
     encoder = PairEncoder.fit(datasets, keep_words=known, **options)
@@ -145,10 +146,7 @@ def compile_model(model: keras.Model, train: PairDataset, settings: Mapping[str,
         loss = keras.losses.SparseCategoricalCrossentropy()
         metrics = [SparseMacroF1(train.num_classes)]
         weighted = ["accuracy"]
-    model.compile(
-        optimizer,
-        loss,
-        metrics=metrics,
-        weighted_metrics=weighted,
-        jit_compile=settings["jit_compile"],
-    )
+    jit = settings["jit_compile"]
+    if jit == "auto" and keras.config.backend() == "tensorflow":
+        jit = False  # XLA compiles every length anew, and its recurrent loops are slower (docs/training.md)
+    model.compile(optimizer, loss, metrics=metrics, weighted_metrics=weighted, jit_compile=jit)

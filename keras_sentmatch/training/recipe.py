@@ -80,6 +80,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "vectors": {
         "source": _text("none", '"none", the path of a vector file, or "distil:ENCODER"'),
         "dim": _integer(300, 1),
+        "frequency_weighting": _one_of(False, True, False),
     },
     "training": {
         "optimizer": _one_of("adam", *OPTIMIZERS),
@@ -108,7 +109,7 @@ class Recipe:
         name: Name of the model, as `keras_sentmatch.applications.build_model` takes it.
         model: Further arguments of the model.
         encoder: Arguments of `PairEncoder.fit`.
-        vectors: `source` and `dim` of the word vectors.
+        vectors: `source` and `dim` of the word vectors; `frequency_weighting` of distilled ones.
         training: `optimizer`, `learning_rate`, `batch_size`, `epochs`, `patience` (epochs without a
             better monitored value before training stops), `monitor` ("auto": val_accuracy, val_map
             or val_pearson by task), `plateau_factor` (times the learning rate after each epoch

@@ -133,6 +133,9 @@ REST = [
     ),
 ]
 CASES = [FULL, *REST]
+SHALLOW = partial(SMALL, depth=3, autoencoder_after=(1,))
+WORDS_ONLY = Case(partial(SHALLOW), WORDS, (0, 0))
+ALL_FEATURES = Case(partial(SHALLOW, char_vocabulary_size=6), ALL, (0, 0))
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=name_of)
@@ -160,13 +163,13 @@ def test_options():
         "fixed_embedding": (True, False),
         "exact_match": (True, False),
         "units": (2, 3),
-        "depth": (2, 5),
+        "depth": (2, 3),
         "cell": ("lstm", "gru"),
         "attention": (True, False),
         "recurrent_connection": ("dense", "none"),
         "attentive_connection": ("dense", "none"),
         "embedding_connection": ("dense", "none"),
-        "autoencoder_after": (None, (2,)),
+        "autoencoder_after": ((1,), (2,)),
         "autoencoder_units": (4, 5),
         "autoencoder_activation": ("tanh", "linear"),
         "temperature": (False, True),
@@ -175,18 +178,16 @@ def test_options():
         "l2": (0.0, 1e-2),
     }
     for option, pair in options.items():
-        check_option(
-            REST[1] if option == "num_classes" else case(SMALL, WORDS, "words"), option, *pair
-        )
+        check_option(WORDS_ONLY, option, *pair)
     for option, pair in {
         "char_vocabulary_size": (6, 7),
         "char_dim": (2, 3),
         "char_filters": (2, 3),
         "char_kernel_size": (3, 2),
     }.items():
-        check_option(FULL, option, *pair)
+        check_option(ALL_FEATURES, option, *pair)
     for option in ("dropout", "embedding_dropout", "autoencoder_dropout", "reconstruction_weight"):
-        check_option(case(SMALL, WORDS, "words"), option, 0.0, 0.9, training=True)
+        check_option(WORDS_ONLY, option, 0.0, 0.9, training=True)
     model = SMALL(
         char_vocabulary_size=6,
         pos_tags=4,
@@ -197,7 +198,7 @@ def test_options():
     assert model.input_names == [
         f"{n}_{s}" for s in "12" for n in ("word_ids", "char_ids", "pos", "antonym")
     ]
-    assert model.inputs[1].shape[-1] == 9
+    assert model.input["char_ids_1"].shape[-1] == 9
     assert next(
         x for x in model.layers if x.name == "dense_co_attentive_rnn"
     ).autoencoder_stop_gradient
@@ -207,7 +208,7 @@ def test_explainer():
     model = built(FULL)
     seen = {n: value(t) for n, t in model.explainer()(ALL).items()}
     np.testing.assert_allclose(seen["probabilities"], value(model(ALL)), atol=1e-6)
-    for side, other, ids, others in (("1", "2", IDS_1, IDS_2), ("2", "1", IDS_2, IDS_1)):
+    for side, ids, others in (("1", IDS_1, IDS_2), ("2", IDS_2, IDS_1)):
         attention, rates = seen[f"attention_{side}"], seen[f"pool_rates_{side}"]
         assert attention.shape == (3, 5, ids.shape[1], others.shape[1])
         np.testing.assert_allclose(
@@ -224,7 +225,7 @@ def test_explainer():
 
 
 def test_swapping_identical_sentences_changes_nothing():
-    model = built(case(SMALL, WORDS, "words"))
+    model = built(WORDS_ONLY)
     same = {"word_ids_1": IDS_1, "word_ids_2": IDS_1}
     np.testing.assert_allclose(value(model(same)), oracle(model, **same), atol=1e-5)
 

@@ -54,6 +54,8 @@ def test_equals_keras_masked_bidirectional(case):
     """Forward values, gradients of the weights and of the input, with an empty row among them."""
 
     class Masked(keras.layers.Layer):
+        supports_masking = True
+
         def __init__(self, cell):
             super().__init__()
             self.rnn = keras.layers.Bidirectional(

@@ -7,7 +7,18 @@ import pytest
 
 from keras_sentmatch.layers import DenseCoAttentiveRNN
 from tests import oracles
-from tests.harness import CHECKS, Case, built, check_option, lengths_mask, name_of, noise, value
+from tests.harness import (
+    CHECKS,
+    Case,
+    built,
+    check_build,
+    check_option,
+    check_oracle,
+    lengths_mask,
+    name_of,
+    noise,
+    value,
+)
 
 INPUTS = {
     "x1": noise(3, 4, 6),

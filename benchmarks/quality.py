@@ -1,0 +1,155 @@
+"""Trains a model on real data over backends, word vectors and seeds, one CSV row a finished run; rows there are skipped.
+
+    python benchmarks/quality.py --data ../shared/data/sick --vectors ../shared/data/vectors/glove.840B.300d.subset.txt.gz \
+        --backends tensorflow --seeds 0,1,2
+
+Each run is a process of its own, started with the command that the row records; its run folder stays in `--runs`.
+With no `--data` it prints only the table of all rows of the CSV: mean and standard deviation over seeds.
+"""
+
+import argparse
+import csv
+import json
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+RESULTS = Path(__file__).parent / "results" / "quality.csv"
+FIELDS = (
+    "model,data,vectors,backend,seed,settings,parameters_without_word_embeddings,best_epoch,epochs,"
+    "validation,test,fit_seconds,cores,versions,date,command"
+).split(",")
+KEY = ("model", "data", "vectors", "backend", "seed", "settings")
+
+
+def rows() -> list[dict[str, str]]:
+    if not RESULTS.exists():
+        return []
+    with RESULTS.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def vectors_name(spec: str) -> str:
+    """A short name without the machine's folders."""
+    kind, _, rest = spec.partition(":")
+    if kind != "distil":
+        return Path(spec).name
+    path = Path(rest)
+    return f"distil:{path.parent.name if path.name == 'model' else path.name}"
+
+
+def run(args: argparse.Namespace, vectors: str, backend: str, seed: int) -> None:
+    key = dict(
+        zip(
+            KEY,
+            (args.model, args.name, vectors_name(vectors), backend, str(seed), " ".join(args.set)),
+        )
+    )
+    if any(all(row[k] == v for k, v in key.items()) for row in rows()):
+        print("there already:", *key.values(), flush=True)
+        return
+    folder = Path(args.runs) / "-".join(
+        [*(v.replace(":", "-") for v in key.values() if v), str(time.time_ns())]
+    )
+    command = ["keras-sentmatch", "train", args.model, "--data", args.data, "--vectors", vectors]
+    command += ["--backend", backend, "--seed", str(seed), "--out", str(folder)]
+    command += [part for setting in args.set for part in ("--set", setting)]
+    print("$", shlex.join(command), flush=True)
+    subprocess.run(command, check=True)
+    metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    shown = ["--data", args.name, "--vectors", key["vectors"]]
+    public = [*command[:3], *shown, *command[7:11], *command[13:]]
+    row = {
+        **key,
+        **{
+            k: metrics[k]
+            for k in ("parameters_without_word_embeddings", "best_epoch", "epochs", "fit_seconds")
+        },
+        "validation": json.dumps(metrics["validation"]),
+        "test": json.dumps(metrics.get("test", {})),
+        "cores": len(os.sched_getaffinity(0)),
+        "versions": json.dumps(metrics["versions"]),
+        "date": time.strftime("%Y-%m-%d"),
+        "command": shlex.join(public),
+    }
+    new = not RESULTS.exists()
+    RESULTS.parent.mkdir(exist_ok=True)
+    with RESULTS.open("a", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, FIELDS)
+        if new:
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def table() -> Table:
+    out = Table(
+        "model",
+        "data",
+        "vectors",
+        "backend",
+        "settings",
+        "seeds",
+        "validation",
+        "test",
+        title=str(RESULTS.name),
+    )
+    groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    for row in rows():
+        groups.setdefault(tuple(row[k] for k in KEY if k != "seed"), []).append(row)
+    for (model, data, vectors, backend, settings), members in sorted(groups.items()):
+        figures = []
+        for part in ("validation", "test"):
+            values = [json.loads(m[part]) for m in members]
+            names = [n for n in ("accuracy", "map", "mrr", "macro_f1") if n in values[0]][:2]
+            cells = []
+            for name in names:
+                found = [v[name] for v in values]
+                spread = f" ± {statistics.stdev(found):.4f}" if len(found) > 1 else ""
+                cells.append(f"{name} {statistics.mean(found):.4f}{spread}")
+            figures.append(", ".join(cells))
+        seeds = ",".join(m["seed"] for m in members)
+        out.add_row(model, data, vectors, backend, settings, seeds, *figures)
+    return out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", default="drcn")
+    parser.add_argument(
+        "--data",
+        help="folder of the data set, or FORMAT:folder; without it only the table is printed",
+    )
+    parser.add_argument("--name", help="the data set's name in the table (default: the folder's)")
+    parser.add_argument(
+        "--vectors",
+        action="append",
+        default=[],
+        help="a file, distil:FOLDER or none; may be repeated",
+    )
+    parser.add_argument("--backends", default="tensorflow")
+    parser.add_argument("--seeds", default="0")
+    parser.add_argument(
+        "--set", action="append", default=[], help="TABLE.KEY=VALUE of the recipe; may be repeated"
+    )
+    parser.add_argument("--runs", default="runs/quality")
+    args = parser.parse_args()
+    if args.data:
+        args.name = args.name or Path(args.data.split(":")[-1]).name
+        for vectors in args.vectors or ["none"]:
+            for seed in args.seeds.split(","):
+                for backend in args.backends.split(","):
+                    run(args, vectors, backend, int(seed))
+    Console(width=160).print(table())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

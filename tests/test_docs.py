@@ -1,0 +1,166 @@
+"""The pages: links lead somewhere, code compiles, commands parse, tables are whole."""
+
+import ast
+import importlib
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from keras_sentmatch.cli import app
+from keras_sentmatch.cli.catalog import BUILT_IN
+from keras_sentmatch.data import list_formats
+from keras_sentmatch.training.recipe import KEYS
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+INSTALL_FOR_TESTS = 'pip install -e ".[all,test]"'
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+def blocks(text: str, *languages: str) -> list[str]:
+    return [code for language, code in FENCE.findall(text) if language in languages]
+
+
+def anchors(text: str) -> set[str]:
+    """What GitHub makes of the headings."""
+    titles = re.findall(r"^#+ +(.+)$", FENCE.sub("", text), re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", title.lower()) for title in titles)
+    return {title.strip().replace(" ", "-") for title in plain}
+
+
+def broken_links(page: Path) -> list[str]:
+    """The relative links of a page whose file or heading does not exist."""
+    text = FENCE.sub("", page.read_text("utf-8"))
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"\w+:", link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        known = target.exists() and (not anchor or anchor in anchors(target.read_text("utf-8")))
+        if not known:
+            broken.append(link)
+    return broken
+
+
+def commands(text: str) -> list[str]:
+    """Every `keras-sentmatch …` in a block of shell commands or in a line's code."""
+    places = blocks(text, "bash", "sh") + re.findall(r"`([^`\n]+)`", FENCE.sub("", text))
+    lines = (line for place in places for line in place.replace("\\\n", " ").splitlines())
+    parts = (part.strip() for line in lines for part in re.split(r"&&|\||;", line))
+    parts = (re.sub(r"^(\w+=\S+ +)+", "", part) for part in parts)  # KERAS_BACKEND=jax …
+    return [part for part in parts if part.startswith("keras-sentmatch ")]
+
+
+def parse(line: str) -> None:
+    """Raises where a command line names no command, or an option or a value it does not take."""
+    group = typer.main.get_command(app)
+    name, *rest = shlex.split(line, comments=True)[1:]
+    if name.startswith("-"):
+        assert name in {option for p in group.params for option in p.opts} | {"--help"}, name
+        return
+    command = group.commands[name]  # type: ignore[attr-defined]
+    if rest != ["--help"]:
+        command.make_context(name, rest)
+
+
+@each_page
+def test_links_lead_somewhere(page: Path) -> None:
+    assert broken_links(page) == []
+
+
+@each_page
+def test_named_source_files_exist(page: Path) -> None:
+    names = re.findall(r"`([\w.-]+(?:/[\w.-]+)+\.(?:py|toml))`", page.read_text("utf-8"))
+    assert [n for n in names if not (ROOT / n).is_file() and "NAME" not in n] == []
+
+
+@each_page
+def test_python_blocks_compile_and_import_what_exists(page: Path) -> None:
+    for code in blocks(page.read_text("utf-8"), "python"):
+        tree = ast.parse(code, str(page))
+        compile(tree, str(page), "exec")
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("keras_sent"):
+                module = importlib.import_module(node.module or "")
+                missing = [alias.name for alias in node.names if not hasattr(module, alias.name)]
+                assert not missing, f"{node.module} has no {missing}"
+
+
+@each_page
+def test_command_lines_parse(page: Path) -> None:
+    for line in commands(page.read_text("utf-8")):
+        try:
+            parse(line)
+        except Exception as error:
+            message = getattr(error, "format_message", lambda error=error: repr(error))()
+            pytest.fail(f"{line}: {message}")
+
+
+def test_every_page_can_be_reached_from_the_index() -> None:
+    index = (ROOT / "docs" / "index.md").read_text("utf-8")
+    assert [page.name for page in PAGES[2:] if f"({page.name})" not in index[1:]] == ["index.md"]
+
+
+def test_the_ci_runs_what_the_readme_says() -> None:
+    readme, ci = ((ROOT / name).read_text("utf-8") for name in ("README.md", ".ci/run"))
+    assert f"{INSTALL_FOR_TESTS} && pytest\n" in readme
+    assert f"\n{INSTALL_FOR_TESTS}\n" in ci and "\n    pytest\n" in ci
+
+
+@pytest.mark.parametrize("row", [*BUILT_IN, *list_formats()], ids=lambda row: row[0])
+def test_the_page_on_data_has_every_format(row: tuple) -> None:
+    page = (ROOT / "docs" / "data.md").read_text("utf-8")
+    assert format_row(row) in page.splitlines()
+
+
+def format_row(row: tuple) -> str:
+    """A row of the table in docs/data.md, as `keras-sentmatch datasets` has it."""
+    name, description, files, labels, metric = row
+    files = ", ".join(f"`{file}`" for file in files.split(", ") if file)
+    return f"| `{name}` | {description} | {files} | {', '.join(labels)} | {metric} |"
+
+
+def test_the_pages_name_everything_public() -> None:
+    ops = importlib.import_module("keras_sentmatch.ops")
+    layers = importlib.import_module("keras_sentmatch.layers")
+    applications = importlib.import_module("keras_sentmatch.applications")
+    models = [applications.get_model_class(name) for name in applications.list_models()]
+    wanted = {
+        "ops-and-layers.md": [*ops.__all__, *layers.__all__],
+        "training.md": [key for keys in KEYS.values() for key in keys],
+        "models.md": [preset for model in models for preset in model.presets],
+        "command-line.md": list(typer.main.get_command(app).commands),  # type: ignore[attr-defined]
+        "../README.md": applications.list_models(),
+    }
+    for page, names in wanted.items():
+        text = (ROOT / "docs" / page).read_text("utf-8")
+        assert [name for name in names if f"`{name}`" not in text] == [], page
+
+
+# --- these tests can fail ---
+
+
+def test_broken_pages_are_seen(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# One title\n[a](#one-title) [b](#no) [c](no.md) [d](https://example.org/no)")
+    assert broken_links(page) == ["#no", "no.md"]
+    text = "Say `A=1 keras-sentmatch models`.\n```bash\npip x && keras-sentmatch \\\n  train\n```\n"
+    assert [line.split() for line in commands(text)] == [
+        ["keras-sentmatch", "train"],
+        ["keras-sentmatch", "models"],
+    ]
+
+
+@pytest.mark.parametrize(
+    "line", ["fly", "train --fast", "--fast", "evaluate", "train --epochs many", "models drcn"]
+)
+def test_wrong_command_lines_are_seen(line: str) -> None:
+    parse("keras-sentmatch train drcn --epochs 2 --set training.patience=2  # a note")
+    with pytest.raises(Exception):  # noqa: B017  click's own classes differ by version
+        parse(f"keras-sentmatch {line}")
