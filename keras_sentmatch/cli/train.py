@@ -86,15 +86,16 @@ def train(
     plan = load_recipe(model, name, file=recipe, overrides=overrides)
     first = plan.training["seed"]
     numbers = range(first, first + seeds)
-    folders = [out] if seeds == 1 else [out / f"seed-{number}" for number in numbers]
     try:
         if seeds == 1:
+            folders = [out]
             metrics = training.train(plan, splits, out).metrics
-            table = _figures(metrics)
+            interrupted, table = metrics["interrupted"], _figures(metrics)
         else:
             report = training.train_ensemble(plan, splits, out, numbers)[1]
+            folders = [out / f"seed-{number}" for number in report["seeds"]]
             metrics = json.loads((folders[0] / "metrics.json").read_text(encoding="utf-8"))
-            table = _ensemble_figures(report, metrics)
+            interrupted, table = report["interrupted"], _ensemble_figures(report, metrics)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     for folder in folders:
@@ -103,7 +104,7 @@ def train(
     without = metrics["parameters_without_word_embeddings"]
     print(f"{metrics['parameters']:,} parameters, {without:,} of them not word embeddings")
     print(f"run folder: {out}")
-    if metrics["interrupted"]:
+    if interrupted:
         raise typer.Exit(130)
 
 

@@ -28,8 +28,8 @@ class PairBatches:
         shuffle: Whether rows and batches come in a new order each epoch. Default `False`: rows in
             the order of the data set inside each bucket, short buckets first (`order` says which).
         seed: Seed of the order. Default 0.
-        bucket_lengths: Lengths to pad to. By default the quartiles, the 90th percentile and the
-            maximum of the data, rounded up to multiples of 4.
+        bucket_lengths: Lengths to pad to, or how many: then those that pad least are chosen. The
+            more, the less padding; but a backend that compiles does so once a length. Default 5.
         features: Names of the arrays to yield (a model's input names). By default all of the
             encoder's.
         drop_remainder: Whether the short batch is left out. Default `False`.
@@ -58,7 +58,7 @@ class PairBatches:
         batch_size: int,
         shuffle: bool = False,
         seed: int = 0,
-        bucket_lengths: Sequence[int] | None = None,
+        bucket_lengths: Sequence[int] | int = 5,
         features: Collection[str] | None = None,
         drop_remainder: bool = False,
     ):
@@ -100,9 +100,8 @@ class PairBatches:
         self.seed = seed
         self.drop_remainder = drop_remainder
         lengths = np.maximum(self._pairs.lengths.max(1), 1)
-        if bucket_lengths is None:
-            tops = np.quantile(lengths, [0.25, 0.5, 0.75, 0.9, 1.0], method="higher")
-            bucket_lengths = np.unique(-(-tops // 4) * 4).tolist()
+        if isinstance(bucket_lengths, int):
+            bucket_lengths = least_padding(lengths, max(bucket_lengths, 1))
         self.bucket_lengths = tuple(sorted({int(length) for length in bucket_lengths}))
         if not self.bucket_lengths or self.bucket_lengths[-1] < lengths.max():
             raise InputError(
@@ -262,3 +261,23 @@ def _pydataset_class() -> Any:
             self._place.clear()
 
     return PairPyDataset
+
+
+def least_padding(lengths: np.ndarray, count: int) -> list[int]:
+    """The at most `count` lengths that rows of `lengths` tokens, at least one row, waste least by being padded to."""
+    tops, rows = np.unique(lengths, return_counts=True)
+    before = np.concatenate([[0], np.cumsum(rows)])
+    # best[i]: (padded tokens, lengths) of the rows of the i shortest kinds, in the buckets so far
+    best: list[tuple[float, list[int]]] = [(0, []), *((np.inf, []) for _ in tops)]
+    for _ in range(min(count, len(tops))):
+        best = [best[0]] + [
+            min(
+                (
+                    best[j][0] + int(tops[i - 1]) * int(before[i] - before[j]),
+                    [*best[j][1], int(tops[i - 1])],
+                )
+                for j in range(i)
+            )
+            for i in range(1, len(tops) + 1)
+        ]
+    return best[-1][1]

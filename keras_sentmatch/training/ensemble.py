@@ -84,8 +84,10 @@ def train_ensemble(
         seed.
 
     Returns:
-        The ensemble, and what `ensemble.json` holds: for each labelled split `members` (figures of
-        each seed), `mean`, `sd` (of the sample, absent for one seed) and `ensemble`.
+        The ensemble, and what `ensemble.json` holds: the `seeds` trained, whether Ctrl-C ended it
+        early (`interrupted`: the best of each seed so far is kept), and for each labelled split
+        `members` (figures of each seed), `mean`, `sd` (of the sample, absent for one seed) and
+        `ensemble`.
 
     Raises:
         InputError: No seeds, the same one twice, or what `train` refuses.
@@ -104,19 +106,16 @@ def train_ensemble(
     if not seeds or len(set(seeds)) < len(seeds):
         raise InputError(f"seeds={seeds}; expected different seeds, at least one.")
     baseline = arguments.pop("baseline", True)
-    results = [
-        train(
-            recipe,
-            splits,
-            Path(out) / f"seed-{seed}",
-            seed=seed,
-            baseline=baseline and seed == seeds[0],
-            **arguments,
-        )
-        for seed in seeds
-    ]
+    results = []
+    for seed in seeds:
+        folder = Path(out) / f"seed-{seed}"
+        first = baseline and seed == seeds[0]
+        results.append(train(recipe, splits, folder, seed=seed, baseline=first, **arguments))
+        if results[-1].metrics["interrupted"]:
+            break
     ensemble = EnsembleMatcher([result.matcher for result in results])
-    report: dict[str, Any] = {"seeds": seeds}
+    interrupted = results[-1].metrics["interrupted"]
+    report: dict[str, Any] = {"seeds": seeds[: len(results)], "interrupted": interrupted}
     for role in ("validation", "test"):
         if role in results[0].metrics:
             members = [result.metrics[role] for result in results]

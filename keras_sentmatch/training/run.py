@@ -172,6 +172,8 @@ def _batches(
     model: keras.Model,
     settings: Mapping[str, Any],
 ) -> dict[str, PairBatches]:
+    # A compiled step is compiled anew for every length; otherwise each length may have its own bucket.
+    compiled = keras.config.backend() == "jax" or settings["jit_compile"] is True
     return {
         role: PairBatches(
             splits[role],
@@ -179,6 +181,7 @@ def _batches(
             batch_size=settings["batch_size"],
             shuffle=role == "train",
             seed=settings["seed"],
+            bucket_lengths=5 if compiled else encoder.max_length,
             features=list(model.input),
         )
         for role in ("train", "validation")

@@ -1,9 +1,11 @@
+import itertools
 import warnings
 
 import numpy as np
 import pytest
 
 from keras_sentmatch.data import PairBatches, PairDataset, PairEncoder
+from keras_sentmatch.data.pipeline import least_padding
 from keras_sentmatch.errors import InputError
 
 
@@ -106,7 +108,7 @@ def test_tags_come_from_the_columns():
     data = PairDataset(["dog", "a dog"], ["", "dog"], [0, 1], columns=columns)
     encoder = PairEncoder.fit(data, features=("word", "pos"), tokenizer="whitespace")
     x, _ = next(PairBatches(data, encoder, batch_size=2).numpy())
-    assert x["pos_1"].tolist() == [[3, 0, 0, 0], [2, 3, 0, 0]]
+    assert x["pos_1"].tolist() == [[3, 0], [2, 3]]
     bare = PairDataset(["dog"], ["dog"], [0])
     with pytest.raises(InputError, match="needs the columns tags_1 and tags_2"):
         PairBatches(bare, encoder, batch_size=1)
@@ -126,8 +128,21 @@ def test_bad_arguments():
 def test_lengths():
     made = batches()
     assert made.length_percentiles()[100] == 14
-    assert made.bucket_lengths[-1] == 16
-    assert all(length % 4 == 0 for length in made.bucket_lengths)
+    assert made.bucket_lengths[-1] == 14 and len(made.bucket_lengths) <= 5
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 9])
+def test_bucket_lengths_pad_least(count):
+    lengths = np.random.default_rng(count).integers(1, 8, 40)
+
+    def padded(tops):
+        return sum(min(top for top in tops if top >= length) for length in lengths)
+
+    found = least_padding(lengths, count)
+    kinds = np.unique(lengths).tolist()
+    size = min(count, len(kinds))
+    choices = [c for c in itertools.combinations(kinds, size) if c[-1] == max(kinds)]
+    assert len(found) == size and padded(found) == min(map(padded, choices))
 
 
 def test_truncation_is_warned_about_once():
@@ -137,7 +152,7 @@ def test_truncation_is_warned_about_once():
         made = batches_of(data, encoder)
         list(made.numpy())
     assert len(caught) == 1
-    assert made.bucket_lengths == (4,)
+    assert made.bucket_lengths[-1] == 3
     assert encoder.report.sentences == 106
 
 

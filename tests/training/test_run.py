@@ -263,6 +263,16 @@ def test_ensemble_of_seeds(tmp_path, finished):
     assert float(rows[1]["loss"]) != pytest.approx(loss, abs=1e-6)
 
 
+def test_ctrl_c_ends_an_ensemble(tmp_path, capsys):
+    build = interrupted_build(2, "on_train_batch_end")
+    _, report = train_ensemble(
+        tiny_recipe(epochs=9), tiny_splits(), tmp_path, [3, 4], build=build, baseline=False
+    )
+    assert report["interrupted"] and report["seeds"] == [3]
+    assert not (tmp_path / "seed-4").exists()
+    assert f"is kept in {tmp_path / 'seed-3'}" in capsys.readouterr().err
+
+
 def test_bad_ensembles(tmp_path):
     with pytest.raises(InputError, match="no matchers"):
         EnsembleMatcher([])
