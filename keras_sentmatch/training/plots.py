@@ -1,8 +1,6 @@
-"""PNG plots of a run. Needs matplotlib (`pip install keras-sentmatch[plot]`); without it, says so
-once and goes on."""
+"""PNG plots of a run, by matplotlib (imported when one is drawn)."""
 
 import csv
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,11 +13,10 @@ from keras_sentmatch.errors import InputError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_told = False
 MAX_NUMBERED = 20  # classes up to which the cells of a confusion matrix carry numbers
 
 
-def learning_curve(history_csv: str | Path, png: str | Path) -> Path | None:
+def learning_curve(history_csv: str | Path, png: str | Path) -> Path:
     """Plots each measured value by epoch, training and validation together, from `history.csv`.
 
     Args:
@@ -27,7 +24,7 @@ def learning_curve(history_csv: str | Path, png: str | Path) -> Path | None:
         png: File to write.
 
     Returns:
-        Path of the file, or None where matplotlib is not installed.
+        Path of the file.
 
     Raises:
         InputError: No such file, or no epoch in it.
@@ -48,8 +45,6 @@ def learning_curve(history_csv: str | Path, png: str | Path) -> Path | None:
     names = [name for name in rows[0] if name not in ("epoch", "learning_rate")]
     panels = list(dict.fromkeys(name.removeprefix("val_") for name in names))
     figure = _figure(4.0 * len(panels), 3.2)
-    if figure is None:
-        return None
     epochs = [int(row["epoch"]) + 1 for row in rows]
     for axis, panel in zip(np.ravel(figure.subplots(1, len(panels))), panels):
         for name, label in ((panel, "training"), (f"val_{panel}", "validation")):
@@ -61,9 +56,7 @@ def learning_curve(history_csv: str | Path, png: str | Path) -> Path | None:
     return _save(figure, png)
 
 
-def confusion_matrix(
-    y: ArrayLike, pred: ArrayLike, names: Sequence[str], png: str | Path
-) -> Path | None:
+def confusion_matrix(y: ArrayLike, pred: ArrayLike, names: Sequence[str], png: str | Path) -> Path:
     """Plots how often each true label got each predicted label.
 
     Args:
@@ -73,7 +66,7 @@ def confusion_matrix(
         png: File to write.
 
     Returns:
-        Path of the file, or None where matplotlib is not installed.
+        Path of the file.
 
     Raises:
         InputError: A label without a name, or columns of unequal length.
@@ -98,8 +91,6 @@ def confusion_matrix(
             f"({', '.join(names)}); give one for each label."
         )
     figure = _figure(2.5 + 0.8 * size, 2.0 + 0.8 * size)
-    if figure is None:
-        return None
     counts = np.zeros((size, size), int)
     np.add.at(counts, (labels, predicted), 1)
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
@@ -116,21 +107,11 @@ def confusion_matrix(
     return _save(figure, png)
 
 
-def _figure(width: float, height: float) -> "Figure | None":
+def _figure(width: float, height: float) -> "Figure":
     """A figure of its own canvas: no window and no global state."""
-    global _told
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        if not _told:
-            _told = True
-            warnings.warn(
-                "No plots: matplotlib is not installed; "
-                "get it by `pip install keras-sentmatch[plot]`.",
-                stacklevel=3,
-            )
-        return None
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure

@@ -1,6 +1,3 @@
-import builtins
-import warnings
-
 import pytest
 
 from keras_sentmatch.errors import InputError
@@ -18,37 +15,17 @@ def history(tmp_path):
 
 
 def test_plots_are_written(history, tmp_path):
-    pytest.importorskip("matplotlib")
     curve = learning_curve(history, tmp_path / "curve.png")
     matrix = confusion_matrix([0, 1, 1], [0, 1, 0], ("no", "yes"), tmp_path / "matrix.png")
     assert curve.read_bytes().startswith(PNG) and matrix.read_bytes().startswith(PNG)
 
 
 def test_the_matrix_counts_true_labels_in_rows(tmp_path, monkeypatch):
-    pytest.importorskip("matplotlib")
     figures = []
     monkeypatch.setattr(plots, "_save", lambda figure, png: figures.append(figure))
     confusion_matrix([0, 0, 0, 1], [1, 1, 0, 1], ("no", "yes"), tmp_path / "matrix.png")
     texts = {text.get_position(): text.get_text() for text in figures[0].axes[0].texts}
     assert texts == {(0, 0): "1", (1, 0): "2", (0, 1): "0", (1, 1): "1"}
-
-
-def test_without_matplotlib_it_says_so_once_and_goes_on(history, tmp_path, monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *args, **kwargs):
-        if name.startswith("matplotlib"):
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    monkeypatch.setattr(plots, "_told", False)
-    with pytest.warns(UserWarning, match=r"pip install keras-sentmatch\[plot\]"):
-        assert learning_curve(history, tmp_path / "curve.png") is None
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert confusion_matrix([0], [0], ("no",), tmp_path / "matrix.png") is None
-    assert not list(tmp_path.glob("*.png"))
 
 
 def test_bad_input(tmp_path):
