@@ -26,6 +26,7 @@ FIELDS = (
     "model,data,vectors,backend,seed,settings,parameters_without_word_embeddings,best_epoch,epochs,"
     "validation,test,fit_seconds,cores,versions,date,command"
 ).split(",")
+MARKS = ("<!-- made by benchmarks/quality.py -->", "<!-- end -->")
 KEY = ("model", "data", "vectors", "backend", "seed", "settings")
 
 
@@ -88,35 +89,62 @@ def run(args: argparse.Namespace, vectors: str, backend: str, seed: int) -> None
         writer.writerow(row)
 
 
-def table() -> Table:
-    out = Table(
+def summary() -> tuple[list[str], list[list[str]]]:
+    """Column names and rows: mean and standard deviation of each figure over the seeds."""
+    groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    for row in rows():
+        groups.setdefault(tuple(row[k] for k in KEY if k != "seed"), []).append(row)
+    lines = []
+    for key, members in sorted(groups.items()):
+        figures = []
+        for part in ("validation", "test"):
+            values = [json.loads(member[part]) for member in members]
+            cells = []
+            for name in [
+                n for n in ("map", "mrr", "pearson", "accuracy", "macro_f1") if n in values[0]
+            ][:2]:
+                found = [value[name] for value in values]
+                spread = f" ± {statistics.stdev(found):.3f}" if len(found) > 1 else ""
+                cells.append(f"{name} {statistics.mean(found):.3f}{spread}")
+            figures.append(", ".join(cells))
+        model, data, vectors, backend, settings = key
+        seeds = ", ".join(member["seed"] for member in members)
+        epochs = ", ".join(f"{member['best_epoch']}/{member['epochs']}" for member in members)
+        lines.append([model, data, vectors, backend, settings, seeds, epochs, *figures])
+    head = [
         "model",
         "data",
         "vectors",
         "backend",
         "settings",
         "seeds",
+        "best epoch/epochs",
         "validation",
         "test",
-        title=str(RESULTS.name),
+    ]
+    return head, lines
+
+
+def print_table() -> None:
+    head, lines = summary()
+    out = Table(*head, title=RESULTS.name)
+    for line in lines:
+        out.add_row(*line)
+    Console(width=200).print(out)
+
+
+def write_markdown(page: Path) -> None:
+    """Puts the table and the commands of the rows between the page's two marks."""
+    head, lines = summary()
+    text = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    text += ["| " + " | ".join(cell or "–" for cell in line) + " |" for line in lines]
+    text += ["", "Commands, one a row of `benchmarks/results/quality.csv`:", "", "```bash"]
+    text += [*dict.fromkeys(row["command"] for row in rows()), "```"]
+    before, _, rest = page.read_text(encoding="utf-8").partition(MARKS[0])
+    after = rest.partition(MARKS[1])[2]
+    page.write_text(
+        "\n".join([before + MARKS[0], "", *text, "", MARKS[1] + after]), encoding="utf-8"
     )
-    groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
-    for row in rows():
-        groups.setdefault(tuple(row[k] for k in KEY if k != "seed"), []).append(row)
-    for (model, data, vectors, backend, settings), members in sorted(groups.items()):
-        figures = []
-        for part in ("validation", "test"):
-            values = [json.loads(m[part]) for m in members]
-            names = [n for n in ("accuracy", "map", "mrr", "macro_f1") if n in values[0]][:2]
-            cells = []
-            for name in names:
-                found = [v[name] for v in values]
-                spread = f" ± {statistics.stdev(found):.4f}" if len(found) > 1 else ""
-                cells.append(f"{name} {statistics.mean(found):.4f}{spread}")
-            figures.append(", ".join(cells))
-        seeds = ",".join(m["seed"] for m in members)
-        out.add_row(model, data, vectors, backend, settings, seeds, *figures)
-    return out
 
 
 def main() -> None:
@@ -141,6 +169,9 @@ def main() -> None:
         "--set", action="append", default=[], help="TABLE.KEY=VALUE of the recipe; may be repeated"
     )
     parser.add_argument("--runs", default="runs/quality")
+    parser.add_argument(
+        "--write", type=Path, help="a Markdown page to put the table into, between its two marks"
+    )
     args = parser.parse_args()
     if args.data:
         args.name = args.name or Path(args.data.split(":")[-1]).name
@@ -148,7 +179,9 @@ def main() -> None:
             for seed in args.seeds.split(","):
                 for backend in args.backends.split(","):
                     run(args, vectors, backend, int(seed))
-    Console(width=160).print(table())
+    print_table()
+    if args.write:
+        write_markdown(args.write)
 
 
 if __name__ == "__main__":

@@ -379,7 +379,7 @@ def test_several_seeds_show_mean_and_spread(trained, capsys, monkeypatch, tmp_pa
 
         for seed in seeds:
             copytree(trained.folder, out / f"seed-{seed}")
-        return None, {"seeds": list(seeds), "test": figures}
+        return None, {"seeds": list(seeds), "interrupted": False, "test": figures}
 
     monkeypatch.setattr(training, "train_ensemble", train_ensemble)
     data = ["--data", trained.data, *COLUMNS]
