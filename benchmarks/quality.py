@@ -56,14 +56,13 @@ def run(args: argparse.Namespace, vectors: str, backend: str, seed: int) -> None
     if any(all(row[k] == v for k, v in key.items()) for row in rows()):
         print("there already:", *key.values(), flush=True)
         return
-    folder = Path(args.runs) / "-".join(
-        [*(v.replace(":", "-") for v in key.values() if v), str(time.time_ns())]
-    )
+    folder = Path(args.runs) / "-".join(value.replace(":", "-") for value in key.values() if value)
     command = ["keras-sentmatch", "train", args.model, "--data", args.data, "--vectors", vectors]
     command += ["--backend", backend, "--seed", str(seed), "--out", str(folder)]
     command += [part for setting in args.set for part in ("--set", setting)]
-    print("$", shlex.join(command), flush=True)
-    subprocess.run(command, check=True)
+    if not (folder / "metrics.json").exists():  # else it ended without its row
+        print("$", shlex.join(command), flush=True)
+        subprocess.run(command, check=True)
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     shown = ["--data", args.name, "--vectors", key["vectors"]]
     public = [*command[:3], *shown, *command[7:11], *command[13:]]
