@@ -92,7 +92,7 @@ def make_pairs(args: argparse.Namespace) -> tuple[PairDataset, PairEncoder]:
 def keras_batches(args: argparse.Namespace) -> list[tuple[dict[str, np.ndarray], np.ndarray]]:
     """Batches of the library's buckets, taken evenly from the shortest to the longest."""
     data, encoder = make_pairs(args)
-    buckets = [args.length] if args.lengths == "full" else None
+    buckets = [args.length] if args.lengths == "full" else 5
     batches = PairBatches(data, encoder, batch_size=args.batch_size, bucket_lengths=buckets)
     every = list(batches.numpy())
     return [every[int((i + 0.5) * len(every) / args.steps)] for i in range(args.steps)]
