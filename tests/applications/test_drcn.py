@@ -224,7 +224,7 @@ def test_explainer():
     }
 
 
-def test_swapping_identical_sentences_changes_nothing():
+def test_identical_sentences_of_one_input():
     model = built(WORDS_ONLY)
     same = {"word_ids_1": IDS_1, "word_ids_2": IDS_1}
     np.testing.assert_allclose(value(model(same)), oracle(model, **same), atol=1e-5)
