@@ -1,13 +1,17 @@
 """What every application model shares: its registry, word vectors, parameter counts."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import keras
+from keras import ops
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import WordRepresentation
+from keras_sentmatch.ops import split_pair, stack_pair
+
+Encoding = dict[str, Any]  # a sentence's tensors by name
 
 _MODELS: dict[str, type["PairModel"]] = {}
 
@@ -80,6 +84,151 @@ class PairModel(keras.Model):
     def explainer(self) -> keras.Model:
         """A functional model on the same weights and inputs that returns the tensors worth looking at, by name."""
         raise NotImplementedError
+
+    def _keep_halves(
+        self, encode: Callable[..., Encoding], interact: Callable[..., Any], undivided: str = ""
+    ) -> None:
+        """Keep the functions the graph was made of, for `split`; `undivided` says why it can't be."""
+        self._halves, self._undivided = (encode, interact), undivided
+
+    @property
+    def can_split(self) -> bool:
+        """Whether one sentence can be encoded without the other."""
+        return not self._undivided
+
+    def split(self) -> tuple[keras.Model, keras.Model, keras.Model]:
+        """Encoders of sentence 1 and of sentence 2, and the interaction: functional models on the same weights.
+
+        An encoder takes the inputs of one sentence by name without a number (`word_ids`, `char_ids`, ...) and gives a dict
+        of tensors. The interaction takes both dicts in one, `_1` and `_2` added to each name, and gives the model's output.
+        So encodings of a corpus can be kept. Models whose sentences share the weights have one encoder, given twice.
+
+        Raises:
+            InputError: if the model looks at both sentences from the start.
+        """
+        if self._undivided:
+            raise InputError(
+                f"This {type(self).__name__} can't encode a sentence alone: {self._undivided}."
+            )
+        encode, interact = self._halves
+        encoders = []
+        for side in ("1", "2"):
+            inputs = {
+                name.removesuffix("_1"): keras.Input(x.shape[1:], dtype=x.dtype, name=name)
+                for name, x in self._inputs_struct.items()
+                if name.endswith("_1")
+            }
+            encoders.append(
+                keras.Model(inputs, encode(inputs, side), name=f"{self.name}_encoder_{side}")
+            )
+        sides = []
+        for side, encoder in zip(("1", "2"), encoders):
+            sides.append(
+                {
+                    name: keras.Input(x.shape[1:], dtype=x.dtype, name=f"{name}_{side}")
+                    for name, x in encoder.output.items()
+                }
+            )
+        inputs = {x.name: x for encoding in sides for x in encoding.values()}
+        interaction = keras.Model(inputs, interact(*sides), name=f"{self.name}_interaction")
+        return encoders[0], encoders[1], interaction
+
+
+def pair_inputs(
+    char_vocabulary_size: int = 0,
+    max_word_length: int = 16,
+    pos_tags: int = 0,
+    antonym: bool = False,
+) -> dict[str, Any]:
+    """The symbolic int32 inputs of both sentences, by name; the features that are off have none."""
+    shapes: dict[str, tuple[int | None, ...]] = {"word_ids": (None,)}
+    if char_vocabulary_size:
+        shapes["char_ids"] = (None, max_word_length)
+    if pos_tags:
+        shapes["pos"] = (None,)
+    if antonym:
+        shapes["antonym"] = (None,)
+    return {
+        f"{name}_{side}": keras.Input(shape, dtype="int32", name=f"{name}_{side}")
+        for side in ("1", "2")
+        for name, shape in shapes.items()
+    }
+
+
+def side_inputs(inputs: Mapping[str, Any], side: str) -> dict[str, Any]:
+    """The inputs of one sentence without its number, and `other_word_ids`, those of the other."""
+    mine = {n.removesuffix(f"_{side}"): x for n, x in inputs.items() if n.endswith(f"_{side}")}
+    return {**mine, "other_word_ids": inputs["word_ids_2" if side == "1" else "word_ids_1"]}
+
+
+def encode_both(
+    encode: Callable[..., Encoding], inputs: Mapping[str, Any], dtype: Any = None
+) -> tuple[Encoding, Encoding]:
+    """`encode` run once over both sentences, stacked along the batch, for weights that both share.
+
+    Args:
+        encode: takes the inputs of a sentence by name without number, and gives a dict of tensors: `[B, L, ...]`, of float
+            rank 2 only if they are one vector a sentence.
+        inputs: of `pair_inputs`.
+        dtype: the model's dtype policy.
+
+    Returns:
+        The dicts of sentence 1 and of sentence 2.
+    """
+    one, two = side_inputs(inputs, "1"), side_inputs(inputs, "2")
+    encoded = encode({n: _StackPair(dtype=dtype, name=f"both_{n}")(one[n], two[n]) for n in one})
+    ids_1, ids_2 = inputs["word_ids_1"], inputs["word_ids_2"]
+    halves = {
+        name: _SplitPair(dtype=dtype, name=f"each_{name}")(x, ids_1, ids_2)
+        for name, x in encoded.items()
+    }
+    return {n: h[0] for n, h in halves.items()}, {n: h[1] for n, h in halves.items()}
+
+
+def probabilities(v: Any, num_classes: int, **dense: Any) -> Any:
+    """`[B, D]` to class probabilities `[B, num_classes]`, or to a score where `num_classes` is 1, in float32."""
+    logits = keras.layers.Dense(num_classes, dtype="float32", name="logits", **dense)(v)
+    activation = "softmax" if num_classes > 1 else "linear"
+    return keras.layers.Activation(activation, dtype="float32", name="probabilities")(logits)
+
+
+class _StackPair(keras.layers.Layer):
+    """Both sentences in one batch: `stack_pair` in a graph, where lengths are not known yet."""
+
+    def __init__(self, **kwargs: Any):
+        super().__init__(autocast=False, **kwargs)
+
+    def call(self, x1: Any, x2: Any) -> Any:
+        return stack_pair(x1, x2)
+
+    def compute_output_spec(self, x1: Any, x2: Any) -> Any:
+        known = None not in (x1.shape[1], x2.shape[1])
+        length = max(x1.shape[1], x2.shape[1]) if known else None
+        return keras.KerasTensor((None, length, *x1.shape[2:]), dtype=x1.dtype)
+
+
+class _SplitPair(keras.layers.Layer):
+    """Undoes `_StackPair` for a sequence `[2B, L, ...]`, a mask `[2B, L]` or vectors `[2B, D]`."""
+
+    def __init__(self, **kwargs: Any):
+        super().__init__(autocast=False, **kwargs)
+
+    def call(self, x: Any, ids_1: Any, ids_2: Any) -> Any:
+        if _is_sequence(x):
+            return split_pair(x, ops.shape(ids_1)[1], ops.shape(ids_2)[1])
+        half = ops.shape(x)[0] // 2
+        return x[:half], x[half:]
+
+    def compute_output_spec(self, x: Any, ids_1: Any, ids_2: Any) -> Any:
+        def spec(ids: Any) -> Any:
+            rest = (ids.shape[1], *x.shape[2:]) if _is_sequence(x) else x.shape[1:]
+            return keras.KerasTensor((ids.shape[0], *rest), dtype=x.dtype)
+
+        return spec(ids_1), spec(ids_2)
+
+
+def _is_sequence(x: Any) -> bool:
+    return len(x.shape) > 2 or keras.backend.standardize_dtype(x.dtype) == "bool"
 
 
 class _CallWith(keras.layers.Layer):

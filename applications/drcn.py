@@ -6,7 +6,14 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_sentmatch.applications.base import PairModel, _CallWith, register_model
+from keras_sentmatch.applications.base import (
+    PairModel,
+    _CallWith,
+    pair_inputs,
+    probabilities,
+    register_model,
+    side_inputs,
+)
 from keras_sentmatch.layers import (
     DenseCoAttentiveRNN,
     MaskedMaxPooling,
@@ -209,34 +216,11 @@ class DRCN(PairModel):
         matching = MatchingVector(dtype=dtype, name="matching_vector")  # eq 7
 
         # === Functional model ===
-        inputs = {}
-        for side in ("1", "2"):
-            inputs[f"word_ids_{side}"] = keras.Input(
-                (None,), dtype="int32", name=f"word_ids_{side}"
-            )
-            if char_vocabulary_size:
-                shape = (None, max_word_length)
-                inputs[f"char_ids_{side}"] = keras.Input(
-                    shape, dtype="int32", name=f"char_ids_{side}"
-                )
-            if pos_tags:
-                inputs[f"pos_{side}"] = keras.Input((None,), dtype="int32", name=f"pos_{side}")
-            if antonym:
-                inputs[f"antonym_{side}"] = keras.Input(
-                    (None,), dtype="int32", name=f"antonym_{side}"
-                )
+        inputs = pair_inputs(char_vocabulary_size, max_word_length, pos_tags, antonym)
         ids_1, ids_2 = inputs["word_ids_1"], inputs["word_ids_2"]
         mask_1, mask_2 = ops.not_equal(ids_1, 0), ops.not_equal(ids_2, 0)
 
-        def represent(side: str, ids: Any, other: Any) -> Any:
-            features = {n: inputs.get(f"{n}_{side}") for n in ("char_ids", "pos", "antonym")}
-            return words(
-                ids,
-                other if exact_match else None,
-                **{n: f for n, f in features.items() if f is not None},
-            )
-
-        x1, x2 = represent("1", ids_1, ids_2), represent("2", ids_2, ids_1)
+        x1, x2 = (words(**side_inputs(inputs, side)) for side in ("1", "2"))
         y1, y2 = body(x1, x2, mask_1, mask_2)
         v = matching(pooling(y1, mask_1), pooling(y2, mask_2))
         for i in ("1", "2"):
@@ -247,11 +231,7 @@ class DRCN(PairModel):
             if batch_normalization:
                 v = keras.layers.BatchNormalization(dtype=dtype, name=f"normalization_{i}")(v)
             v = keras.layers.Activation("relu", dtype=dtype, name=f"relu_{i}")(v)
-        logits = keras.layers.Dense(
-            num_classes, kernel_regularizer=regularizer(), dtype="float32", name="logits"
-        )(v)
-        activation = "softmax" if num_classes > 1 else "linear"
-        outputs = keras.layers.Activation(activation, dtype="float32", name="probabilities")(logits)
+        outputs = probabilities(v, num_classes, kernel_regularizer=regularizer())
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
 
         # === Config ===

@@ -5,24 +5,29 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_sentmatch.ops import cosine_matrix, masked_softmax, pair_mask
+from keras_sentmatch.ops import cosine_matrix, dot_matrix, masked_softmax, pair_mask
+
+SIMILARITIES = ("cosine", "dot")
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class CoAttention(keras.layers.Layer):
-    """Attends from each sentence to the other by cosine similarity, both ways from one similarity matrix.
+    """Attends from each sentence to the other, both ways from one similarity matrix.
 
-    `e_ij = cos(p_i, q_j)`, `a_p_i = sum_j softmax_j(e_ij) q_j`, `a_q_j = sum_i softmax_i(e_ij) p_i`. Cosines lie in
-    [-1, 1], so the weights are flat; `temperature=True` learns a factor on `e`, which starts at 1.
+    `e_ij = cos(p_i, q_j)` or `p_i . q_j`, `a_p_i = sum_j softmax_j(e_ij) q_j`, `a_q_j = sum_i softmax_i(e_ij) p_i`. Cosines
+    lie in [-1, 1], so their weights are flat; a `temperature` learns a factor on `e`.
 
     Args:
-        temperature: whether to learn a factor. Defaults to `False`, as the paper.
+        similarity: `"cosine"` or `"dot"`. Defaults to `"cosine"`.
+        temperature: whether to learn a factor, which starts at 1; or the number it starts at. Defaults to `False`.
 
     Call arguments:
         x1: `[B, L1, D]`.
         x2: `[B, L2, D]`.
         mask_1: boolean `[B, L1]`, True = real token.
         mask_2: boolean `[B, L2]`.
+        keys_1: `[B, L1, K]`, what the similarity is taken of. Defaults to `x1`.
+        keys_2: `[B, L2, K]`. Defaults to `x2`.
         return_attention: whether to return the weights as well. Defaults to `False`.
 
     Output shape:
@@ -42,11 +47,18 @@ class CoAttention(keras.layers.Layer):
         [0.5, 0.5, 0.0]
 
     References:
-        Kim et al., DRCN, eq 5; SPEC 5.1.
+        Kim et al., DRCN, eq 5; SPEC 5.1. With `"dot"`: Chen et al., ESIM, eq 11-13; SPEC 8.
     """
 
-    def __init__(self, temperature: bool = False, **kwargs: Any):
+    def __init__(
+        self, similarity: str = "cosine", temperature: bool | float = False, **kwargs: Any
+    ):
         super().__init__(**kwargs)
+        if similarity not in SIMILARITIES:
+            raise ValueError(
+                f"similarity must be one of {SIMILARITIES}. Received: similarity={similarity!r}"
+            )
+        self.similarity = similarity
         self.temperature = temperature
 
     def build(
@@ -55,14 +67,25 @@ class CoAttention(keras.layers.Layer):
         x2_shape: Any = None,
         mask_1_shape: Any = None,
         mask_2_shape: Any = None,
+        keys_1_shape: Any = None,
+        keys_2_shape: Any = None,
     ) -> None:
         if self.temperature:
-            self.scale = self.add_weight(shape=(), initializer="ones", name="temperature")
+            start = keras.initializers.Constant(float(self.temperature))
+            self.scale = self.add_weight(shape=(), initializer=start, name="temperature")
 
     def call(
-        self, x1: Any, x2: Any, mask_1: Any, mask_2: Any, return_attention: bool = False
+        self,
+        x1: Any,
+        x2: Any,
+        mask_1: Any,
+        mask_2: Any,
+        keys_1: Any = None,
+        keys_2: Any = None,
+        return_attention: bool = False,
     ) -> Any:
-        scores = cosine_matrix(x1, x2)
+        matrix = cosine_matrix if self.similarity == "cosine" else dot_matrix
+        scores = matrix(x1 if keys_1 is None else keys_1, x2 if keys_2 is None else keys_2)
         if self.temperature:
             scores = scores * ops.cast(self.scale, scores.dtype)
         mask = pair_mask(mask_1, mask_2)
@@ -74,7 +97,14 @@ class CoAttention(keras.layers.Layer):
         return (*attended, weights_1, weights_2) if return_attention else attended
 
     def compute_output_spec(
-        self, x1: Any, x2: Any, mask_1: Any, mask_2: Any, return_attention: bool = False
+        self,
+        x1: Any,
+        x2: Any,
+        mask_1: Any,
+        mask_2: Any,
+        keys_1: Any = None,
+        keys_2: Any = None,
+        return_attention: bool = False,
     ) -> Any:
         def spec(*shape: Any) -> keras.KerasTensor:
             return keras.KerasTensor(shape, dtype=self.compute_dtype)
@@ -85,4 +115,8 @@ class CoAttention(keras.layers.Layer):
         return (*attended, *weights) if return_attention else attended
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "temperature": self.temperature}
+        return {
+            **super().get_config(),
+            "similarity": self.similarity,
+            "temperature": self.temperature,
+        }

@@ -124,7 +124,9 @@ class DenseCoAttentiveRNN(keras.layers.Layer):
             BidirectionalRNN(units, cell, name=f"recurrent_{i + 1}", **shared) for i in range(depth)
         ]
         self.co_attention = [
-            CoAttention(temperature, dtype=self.dtype_policy, name=f"co_attention_{i + 1}")
+            CoAttention(
+                "cosine", temperature, dtype=self.dtype_policy, name=f"co_attention_{i + 1}"
+            )
             for i in range(depth if attention else 0)
         ]
         self.autoencoders = [

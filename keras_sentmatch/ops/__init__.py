@@ -10,12 +10,13 @@ from keras_sentmatch.ops.masking import (
     zero_padding,
 )
 from keras_sentmatch.ops.sequence import reverse_within_length, split_pair, stack_pair
-from keras_sentmatch.ops.similarity import cosine, cosine_matrix, unit_length
+from keras_sentmatch.ops.similarity import cosine, cosine_matrix, dot_matrix, unit_length
 
 __all__ = [
     "at_least_float32",
     "cosine",
     "cosine_matrix",
+    "dot_matrix",
     "masked_argmax",
     "masked_max",
     "masked_mean",

@@ -1,4 +1,4 @@
-"""Cosine similarity, in float32 or wider, with a gradient of zero (not NaN) at a zero vector."""
+"""Cosine and dot-product similarity, in float32 or wider, with a gradient of zero (not NaN) at a zero vector."""
 
 from typing import Any
 
@@ -35,3 +35,8 @@ def cosine_matrix(x: Any, y: Any) -> Any:
         [[1.0, 0.0], [0.0, 0.0]]
     """
     return ops.matmul(unit_length(x), ops.transpose(unit_length(y), (0, 2, 1)))
+
+
+def dot_matrix(x: Any, y: Any) -> Any:
+    """Dot product of every pair of rows: `[B, L1, D]` and `[B, L2, D]` to `[B, L1, L2]`, in float32 or wider."""
+    return ops.matmul(at_least_float32(x), ops.transpose(at_least_float32(y), (0, 2, 1)))

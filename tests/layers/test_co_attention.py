@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import numpy as np
 import pytest
 
 from keras_sentmatch.layers import CoAttention
@@ -24,6 +25,15 @@ def with_weights(layer, x1, x2, mask_1, mask_2):
     return oracles.co_attention(x1, x2, mask_1, mask_2, value(layer.scale))
 
 
+def dot_of_keys(layer, x1, x2, mask_1, mask_2, keys_1, keys_2):
+    scores = value(layer.scale) * np.einsum("bik,bjk->bij", keys_1, keys_2)
+    mask = oracles.pair_mask(mask_1, mask_2)
+    return (
+        oracles.masked_softmax(scores, mask, axis=2) @ x2,
+        oracles.masked_softmax(scores, mask, axis=1).transpose(0, 2, 1) @ x1,
+    )
+
+
 CASES = [
     Case(CoAttention, INPUTS, (0, 0), oracle),
     Case(
@@ -33,6 +43,13 @@ CASES = [
         with_weights,
         options={"return_attention": True},
         name="with attention",
+    ),
+    Case(
+        partial(CoAttention, similarity="dot", temperature=0.5),
+        {**INPUTS, "keys_1": noise(3, 5, 2, seed=2), "keys_2": noise(3, 3, 2, seed=3)},
+        (1, 0),
+        dot_of_keys,
+        name="dot product of keys",
     ),
 ]
 
@@ -61,3 +78,12 @@ def test_swapping_the_sentences_swaps_the_outputs():
     }
     b2, b1 = built(CASES[0])(**swapped)
     assert abs(value(a1) - value(b1)).max() < 1e-6 and abs(value(a2) - value(b2)).max() < 1e-6
+
+
+def test_similarity():
+    check_option(CASES[0], "similarity", "cosine", "dot")
+    layer = CASES[2].make()
+    CASES[2].call(layer, CASES[2].inputs)
+    assert value(layer.scale) == 0.5
+    with pytest.raises(ValueError, match="one of .'cosine', 'dot'.. Received: similarity='l2'"):
+        CoAttention(similarity="l2")
