@@ -8,8 +8,12 @@ import keras
 from keras import ops
 
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.layers import WordRepresentation
-from keras_sentmatch.ops import split_pair, stack_pair
+from keras_sentmatch.layers import (
+    FeatureAttention,
+    SelectiveFeatureAttention,
+    WordRepresentation,
+)
+from keras_sentmatch.ops import dot_matrix, split_pair, stack_pair
 
 Encoding = dict[str, Any]  # a sentence's tensors by name
 
@@ -27,6 +31,7 @@ class PairModel(keras.Model):
     paper: ClassVar[str] = ""
     summary_line: ClassVar[str] = ""
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
+    _undivided = "it was not made of two halves"
 
     def _keep_config(self, values: dict[str, Any]) -> None:
         names = [
@@ -34,7 +39,13 @@ class PairModel(keras.Model):
             for n in inspect.signature(type(self).__init__).parameters
             if n not in ("self", "kwargs")
         ]
-        self._config = {name: values[name] for name in names}
+        # A layer among them is kept as its serialised config: the model has its own copies of it.
+        self._config = {
+            name: keras.saving.serialize_keras_object(value)
+            if isinstance(value, keras.layers.Layer)
+            else value
+            for name, value in ((name, values[name]) for name in names)
+        }
         for name, value in self._config.items():
             setattr(self, name, value)
 
@@ -101,7 +112,7 @@ class PairModel(keras.Model):
 
         An encoder takes the inputs of one sentence by name without a number (`word_ids`, `char_ids`, ...) and gives a dict
         of tensors. The interaction takes both dicts in one, `_1` and `_2` added to each name, and gives the model's output.
-        So encodings of a corpus can be kept. Models whose sentences share the weights have one encoder, given twice.
+        So the encodings of a corpus can be kept.
 
         Raises:
             InputError: if the model looks at both sentences from the start.
@@ -114,9 +125,9 @@ class PairModel(keras.Model):
         encoders = []
         for side in ("1", "2"):
             inputs = {
-                name.removesuffix("_1"): keras.Input(x.shape[1:], dtype=x.dtype, name=name)
-                for name, x in self._inputs_struct.items()
-                if name.endswith("_1")
+                name: keras.Input(x.shape[1:], dtype=x.dtype, name=name)
+                for name, x in side_inputs(self._inputs_struct, side).items()
+                if name != "other_word_ids"
             }
             encoders.append(
                 keras.Model(inputs, encode(inputs, side), name=f"{self.name}_encoder_{side}")
@@ -161,35 +172,137 @@ def side_inputs(inputs: Mapping[str, Any], side: str) -> dict[str, Any]:
     return {**mine, "other_word_ids": inputs["word_ids_2" if side == "1" else "word_ids_1"]}
 
 
-def encode_both(
-    encode: Callable[..., Encoding], inputs: Mapping[str, Any], dtype: Any = None
+def apply_to_both(
+    function: Callable[..., Encoding], one: Encoding, two: Encoding, dtype: Any = None
 ) -> tuple[Encoding, Encoding]:
-    """`encode` run once over both sentences, stacked along the batch, for weights that both share.
+    """`function` run once over both sentences, stacked along the batch, for weights that both share.
 
     Args:
-        encode: takes the inputs of a sentence by name without number, and gives a dict of tensors: `[B, L, ...]`, of float
-            rank 2 only if they are one vector a sentence.
-        inputs: of `pair_inputs`.
+        function: takes a dict of tensors by name and gives one: `[B, L, ...]`, of float rank 2 only if they are one vector a
+            sentence.
+        one, two: its dicts for sentence 1 and 2; the first tensor of each has the sentence's length.
         dtype: the model's dtype policy.
 
     Returns:
-        The dicts of sentence 1 and of sentence 2.
+        The dicts it gives for sentence 1 and for sentence 2.
     """
-    one, two = side_inputs(inputs, "1"), side_inputs(inputs, "2")
-    encoded = encode({n: _StackPair(dtype=dtype, name=f"both_{n}")(one[n], two[n]) for n in one})
-    ids_1, ids_2 = inputs["word_ids_1"], inputs["word_ids_2"]
-    halves = {
-        name: _SplitPair(dtype=dtype, name=f"each_{name}")(x, ids_1, ids_2)
-        for name, x in encoded.items()
-    }
+    first = next(iter(one))
+    done = function({name: _StackPair(dtype=dtype)(one[name], two[name]) for name in one})
+    halves = {n: _SplitPair(dtype=dtype)(x, one[first], two[first]) for n, x in done.items()}
     return {n: h[0] for n, h in halves.items()}, {n: h[1] for n, h in halves.items()}
 
 
-def probabilities(v: Any, num_classes: int, **dense: Any) -> Any:
-    """`[B, D]` to class probabilities `[B, num_classes]`, or to a score where `num_classes` is 1, in float32."""
-    logits = keras.layers.Dense(num_classes, dtype="float32", name="logits", **dense)(v)
-    activation = "softmax" if num_classes > 1 else "linear"
-    return keras.layers.Activation(activation, dtype="float32", name="probabilities")(logits)
+def encode_both(
+    encode: Callable[..., Encoding], inputs: Mapping[str, Any], dtype: Any = None
+) -> tuple[Encoding, Encoding]:
+    """`apply_to_both` of the inputs of `pair_inputs`."""
+    return apply_to_both(encode, side_inputs(inputs, "1"), side_inputs(inputs, "2"), dtype)
+
+
+def classifier(num_classes: int, **dense: Any) -> Callable[[Any], Any]:
+    """Makes the last layers, once: a function from `[B, D]` to class probabilities `[B, num_classes]`.
+
+    With one class it gives a score instead. Both are float32 under every policy. `dense` are arguments of the Dense layer.
+    """
+    logits = keras.layers.Dense(num_classes, dtype="float32", name="logits", **dense)
+    activation = keras.layers.Activation(
+        "softmax" if num_classes > 1 else "linear", dtype="float32", name="probabilities"
+    )
+    return lambda v: activation(logits(v))
+
+
+FEATURE_ATTENTION = {"fa": FeatureAttention, "sfa": SelectiveFeatureAttention}
+
+
+class FeatureBlocks:
+    """The feature-attention blocks of a host's two branches: `u1, u2 = blocks(x1, mask_1, x2, mask_2)`.
+
+    Without blocks it hands on `x1` and `x2`. Made by `feature_blocks`.
+    """
+
+    def __init__(self, *layers: keras.layers.Layer):
+        self.layers = layers
+        self._given: dict[str, tuple[Any, Any]] = {}  # in the first call: the model's own
+
+    def one(self, side: str, x: Any, mask: Any) -> Any:
+        """The block of sentence `side`, `"1"` or `"2"`, on that sentence alone."""
+        self._given.setdefault(side, (x, mask))
+        return self.layers[int(side) - 1](x, mask) if self.layers else x
+
+    def __call__(self, x1: Any, mask_1: Any, x2: Any, mask_2: Any) -> tuple[Any, Any]:
+        return self.one("1", x1, mask_1), self.one("2", x2, mask_2)
+
+    def explain(self) -> dict[str, Any]:
+        """What an explainer shows of the blocks, from what they were given first: nothing if there are none.
+
+        `gates_1` and `gates_2`: `[B, D]` of FA, `[B, N, W]` of SFA; of SFA `selection_1` and `selection_2` `[B, N, W]`, the
+        weights of the branches; `feature_map` `[B, L1, L2]`, the mean over the features of `u1_i * u2_j` (paper Fig 5).
+        """
+        if not self.layers:
+            return {}
+        shown, outputs = {}, []
+        for layer, side in zip(self.layers, "12"):
+            u, *found = _CallWith(layer, return_gates=True)(*self._given[side])
+            outputs.append(u)
+            shown.update({f"{n}_{side}": x for n, x in zip(("gates", "selection"), found)})
+        return {**shown, "feature_map": dot_matrix(*outputs) / outputs[0].shape[-1]}
+
+
+def feature_blocks(
+    feature_attention: Any,
+    config: Mapping[str, Any] | None = None,
+    name: str = "feature_attention",
+    dtype: Any = None,
+    **defaults: Any,
+) -> FeatureBlocks:
+    """The blocks that a host's arguments ask for.
+
+    Args:
+        feature_attention: None for no blocks, `"fa"`, `"sfa"`, a layer to copy, or the serialised config of one.
+        config: arguments of the block, and `share`: whether both sentences share one block instead of having one each, as
+            the paper has it (which makes a symmetric host tell the first sentence from the second).
+        name: of the blocks; `_1` and `_2` are added.
+        dtype: the model's dtype policy.
+        **defaults: arguments that `config` may override.
+
+    Raises:
+        InputError: for anything else.
+
+    Example:
+        >>> from keras_sentmatch.applications.base import feature_blocks
+        >>> [layer.name for layer in feature_blocks("sfa", {"branches": 2}).layers]
+        ['feature_attention_1', 'feature_attention_2']
+
+    References:
+        Zang, Liu, 2024; SPEC 7.
+    """
+    options = {**defaults, **(config or {})}
+    share = options.pop("share", False)
+    if feature_attention is None:
+        if config:
+            raise InputError(
+                f"feature_attention_config={dict(config)} configures nothing: set feature_attention to 'fa' or 'sfa'."
+            )
+        return FeatureBlocks()
+
+    def block(side: str) -> keras.layers.Layer:
+        here = {"name": f"{name}_{side}", "dtype": dtype}
+        if isinstance(feature_attention, str):
+            return FEATURE_ATTENTION[feature_attention](**options, **here)
+        saved = keras.saving.serialize_keras_object(feature_attention)  # leaves a serialised one
+        return keras.saving.deserialize_keras_object(
+            {**saved, "config": {**saved["config"], **(config or {}), **here}}
+        )
+
+    try:
+        if share:
+            return FeatureBlocks(*[block("both")] * 2)
+        return FeatureBlocks(block("1"), block("2"))
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"No feature attention from feature_attention={feature_attention!r}, feature_attention_config={config!r}: "
+            f"{error}. Expected None, {', '.join(map(repr, FEATURE_ATTENTION))}, or a layer, and the layer's arguments."
+        ) from error
 
 
 class _StackPair(keras.layers.Layer):
@@ -213,18 +326,18 @@ class _SplitPair(keras.layers.Layer):
     def __init__(self, **kwargs: Any):
         super().__init__(autocast=False, **kwargs)
 
-    def call(self, x: Any, ids_1: Any, ids_2: Any) -> Any:
+    def call(self, x: Any, like_1: Any, like_2: Any) -> Any:
         if _is_sequence(x):
-            return split_pair(x, ops.shape(ids_1)[1], ops.shape(ids_2)[1])
+            return split_pair(x, ops.shape(like_1)[1], ops.shape(like_2)[1])
         half = ops.shape(x)[0] // 2
         return x[:half], x[half:]
 
-    def compute_output_spec(self, x: Any, ids_1: Any, ids_2: Any) -> Any:
-        def spec(ids: Any) -> Any:
-            rest = (ids.shape[1], *x.shape[2:]) if _is_sequence(x) else x.shape[1:]
-            return keras.KerasTensor((ids.shape[0], *rest), dtype=x.dtype)
+    def compute_output_spec(self, x: Any, like_1: Any, like_2: Any) -> Any:
+        def spec(like: Any) -> Any:
+            rest = (like.shape[1], *x.shape[2:]) if _is_sequence(x) else x.shape[1:]
+            return keras.KerasTensor((like.shape[0], *rest), dtype=x.dtype)
 
-        return spec(ids_1), spec(ids_2)
+        return spec(like_1), spec(like_2)
 
 
 def _is_sequence(x: Any) -> bool:

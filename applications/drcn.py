@@ -1,19 +1,23 @@
 """DRCN: Densely-connected Recurrent and Co-attentive neural Network (Kim et al., AAAI 2019)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
 from keras import ops
 
 from keras_sentmatch.applications.base import (
+    Encoding,
+    FeatureBlocks,
     PairModel,
     _CallWith,
+    classifier,
+    feature_blocks,
     pair_inputs,
-    probabilities,
     register_model,
     side_inputs,
 )
+from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import (
     DenseCoAttentiveRNN,
     MaskedMaxPooling,
@@ -57,6 +61,9 @@ class DRCN(PairModel):
         autoencoder_stop_gradient: keep the reconstruction loss from changing the features. Defaults to `False`.
         reconstruction_weight: weight of the reconstruction loss. Defaults to `1.0`.
         temperature: whether the attention learns a temperature. Defaults to `False`.
+        feature_attention: what follows each autoencoder, one block a sentence: `"fa"`, `"sfa"`, a layer to copy, or `None`.
+            Defaults to `None`.
+        feature_attention_config: arguments of the blocks, and `share` for one block for both sentences. Defaults to `None`.
         hidden_units: width of the two fully connected layers. Defaults to `1000`.
         batch_normalization: whether they are normalised before ReLU, as the paper does for SNLI, MultiNLI, TrecQA and SelQA
             but not for Quora. Defaults to `False`.
@@ -161,6 +168,8 @@ class DRCN(PairModel):
         autoencoder_stop_gradient: bool = False,
         reconstruction_weight: float = 1.0,
         temperature: bool = False,
+        feature_attention: Any = None,
+        feature_attention_config: Mapping[str, Any] | None = None,
         hidden_units: int = 1000,
         batch_normalization: bool = False,
         embedding_dropout: float = 0.5,
@@ -170,6 +179,15 @@ class DRCN(PairModel):
     ):
         if autoencoder_after is None:
             autoencoder_after = tuple(layer for layer in (3, 5) if layer <= depth)
+        if any(not 1 <= layer <= depth for layer in autoencoder_after):
+            raise InputError(
+                f"autoencoder_after counts recurrent layers from 1 to depth={depth}. Received: {autoencoder_after!r}"
+            )
+        if feature_attention is not None and not autoencoder_after:
+            raise InputError(
+                "DRCN has feature attention after each autoencoder, and autoencoder_after=() leaves none. Give it one or "
+                "set feature_attention=None."
+            )
         dtype = keras.dtype_policies.get(kwargs.get("dtype"))
 
         def regularizer() -> Any:
@@ -193,50 +211,99 @@ class DRCN(PairModel):
             dtype=dtype,
             name="word_representation",
         )
-        body = DenseCoAttentiveRNN(  # eq 2-6
-            units,
-            depth,
-            cell,
-            attention,
-            recurrent_connection,
-            attentive_connection,
-            embedding_connection,
-            autoencoder_after,
-            autoencoder_units,
-            autoencoder_activation,
-            autoencoder_dropout,
-            autoencoder_stop_gradient,
-            reconstruction_weight,
-            temperature,
-            regularizer(),
-            dtype=dtype,
-            name="dense_co_attentive_rnn",
-        )
+        # After an autoencoder the stack starts anew from its code, so it can be cut there for a block to go in between.
+        bodies, blocks = [], []  # eq 2-6
+        cuts = sorted(autoencoder_after) if feature_attention is not None else []
+        ends = [*(layer for layer in cuts if layer < depth), depth]
+        for i, (start, end) in enumerate(zip([0, *ends], ends), start=1):
+            after = [layer - start for layer in autoencoder_after if start < layer <= end]
+            bodies.append(
+                DenseCoAttentiveRNN(
+                    units,
+                    end - start,
+                    cell,
+                    attention,
+                    recurrent_connection,
+                    attentive_connection,
+                    embedding_connection,
+                    after,
+                    autoencoder_units,
+                    autoencoder_activation,
+                    autoencoder_dropout,
+                    autoencoder_stop_gradient,
+                    reconstruction_weight,
+                    temperature,
+                    regularizer(),
+                    dtype=dtype,
+                    name="dense_co_attentive_rnn" + (f"_{i}" if cuts else ""),
+                )
+            )
+            name = f"feature_attention_{i}"
+            blocks.append(
+                feature_blocks(
+                    feature_attention,
+                    feature_attention_config,
+                    name,
+                    dtype,
+                    kernel_regularizer=regularizer(),
+                )
+                if end in cuts or not cuts
+                else FeatureBlocks()
+            )
         pooling = MaskedMaxPooling(dtype=dtype, name="max_pooling")
         matching = MatchingVector(dtype=dtype, name="matching_vector")  # eq 7
+        comparison = []
+        for i in ("1", "2"):
+            comparison += [
+                keras.layers.Dropout(dropout, dtype=dtype, name=f"dropout_{i}"),
+                keras.layers.Dense(
+                    hidden_units, kernel_regularizer=regularizer(), dtype=dtype, name=f"hidden_{i}"
+                ),
+                *(
+                    [keras.layers.BatchNormalization(dtype=dtype, name=f"normalization_{i}")]
+                    if batch_normalization
+                    else []
+                ),
+                keras.layers.Activation("relu", dtype=dtype, name=f"relu_{i}"),
+            ]
+        classify = classifier(num_classes, kernel_regularizer=regularizer())
 
         # === Functional model ===
         inputs = pair_inputs(char_vocabulary_size, max_word_length, pos_tags, antonym)
-        ids_1, ids_2 = inputs["word_ids_1"], inputs["word_ids_2"]
-        mask_1, mask_2 = ops.not_equal(ids_1, 0), ops.not_equal(ids_2, 0)
 
+        def encode(sentence: Encoding, side: str) -> Encoding:  # of a model that can be split
+            x, mask = words(**sentence), ops.not_equal(sentence["word_ids"], 0)
+            for body, block in zip(bodies, blocks):
+                x = block.one(side, body(x, mask_1=mask), mask)
+            return {"pooled": pooling(x, mask)}
+
+        def interact(one: Encoding, two: Encoding) -> Any:
+            v = matching(one["pooled"], two["pooled"])
+            for layer in comparison:
+                v = layer(v)
+            return classify(v)
+
+        mask_1, mask_2 = (ops.not_equal(inputs[f"word_ids_{side}"], 0) for side in ("1", "2"))
         x1, x2 = (words(**side_inputs(inputs, side)) for side in ("1", "2"))
-        y1, y2 = body(x1, x2, mask_1, mask_2)
-        v = matching(pooling(y1, mask_1), pooling(y2, mask_2))
-        for i in ("1", "2"):
-            v = keras.layers.Dropout(dropout, dtype=dtype, name=f"dropout_{i}")(v)
-            v = keras.layers.Dense(
-                hidden_units, kernel_regularizer=regularizer(), dtype=dtype, name=f"hidden_{i}"
-            )(v)
-            if batch_normalization:
-                v = keras.layers.BatchNormalization(dtype=dtype, name=f"normalization_{i}")(v)
-            v = keras.layers.Activation("relu", dtype=dtype, name=f"relu_{i}")(v)
-        outputs = probabilities(v, num_classes, kernel_regularizer=regularizer())
-        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+        read = []  # what each part of the stack reads
+        for body, block in zip(bodies, blocks):
+            read.append((x1, x2, mask_1, mask_2))
+            code_1, code_2 = body(*read[-1])
+            x1, x2 = block(code_1, mask_1, code_2, mask_2)
+        one, two = {"pooled": pooling(x1, mask_1)}, {"pooled": pooling(x2, mask_2)}
+        super().__init__(inputs=inputs, outputs=interact(one, two), **kwargs)
 
         # === Config ===
         self._keep_config(locals())
-        self._explain = (body, pooling, x1, x2, mask_1, mask_2)
+        undivided = {
+            "its layers attend to the other sentence; make it with attention=False": attention,
+            "it flags the words of the other sentence; make it with exact_match=False": exact_match,
+            "it flags antonyms in the other sentence; make it with antonym=False": antonym,
+        }
+        self._keep_halves(
+            encode, interact, "; ".join(why for why, holds in undivided.items() if holds)
+        )
+        self._explain = (bodies, blocks, pooling, read, x1, x2, mask_1, mask_2)
 
     def explainer(self) -> keras.Model:
         """A functional model on the same weights and inputs that shows what DRCN looked at.
@@ -244,15 +311,25 @@ class DRCN(PairModel):
         Returns:
             A model whose output is a dict: `probabilities` `[B, C]`; `attention_1` `[B, depth, L1, L2]` and `attention_2`
             `[B, depth, L2, L1]` (absent without attention); `pool_rates_1` `[B, L1]` and `pool_rates_2` `[B, L2]`, the
-            share of the pooled features that come from each token (sums to 1). Paper Fig 3-5; SPEC 12.
+            share of the pooled features that come from each token (sums to 1). With feature attention also those of
+            `FeatureBlocks.explain`, with a further axis, after the batch, for the autoencoders. Paper Fig 3-5; SPEC 12.
         """
-        body, pooling, x1, x2, mask_1, mask_2 = self._explain
-        y1, y2, *attention = _CallWith(body, return_attention=self.attention)(
-            x1, x2, mask_1, mask_2
-        )
-        outputs = {f"attention_{i}": a for i, a in enumerate(attention, start=1)}
-        for i, (y, mask) in enumerate(((y1, mask_1), (y2, mask_2)), start=1):
-            _, _, outputs[f"pool_rates_{i}"] = _CallWith(pooling, return_positions=True)(y, mask)
+        bodies, blocks, pooling, read, x1, x2, mask_1, mask_2 = self._explain
+        shown: dict[str, list[Any]] = {}
+        for body, block, pair in zip(bodies, blocks, read):
+            found = block.explain()
+            if self.attention:
+                _, _, *attention = _CallWith(body, return_attention=True)(*pair)
+                found.update({f"attention_{i}": a for i, a in enumerate(attention, start=1)})
+            for name, x in found.items():
+                x = x if name.startswith("attention") else ops.expand_dims(x, 1)
+                shown.setdefault(name, []).append(x)
+        outputs = {
+            name: ops.concatenate(xs, axis=1) if len(xs) > 1 else xs[0]
+            for name, xs in shown.items()
+        }
+        for i, (x, mask) in enumerate(((x1, mask_1), (x2, mask_2)), start=1):
+            _, _, outputs[f"pool_rates_{i}"] = _CallWith(pooling, return_positions=True)(x, mask)
         return keras.Model(
             self.input, {"probabilities": self.output, **outputs}, name=f"{self.name}_explainer"
         )

@@ -1,7 +1,8 @@
-"""DRCN as one writes it in plain PyTorch: what `training_speed.py` compares the library with.
+"""DRCN as one writes it in plain PyTorch: what `training_speed.py` and `model_speed.py` compare with.
 
 The same network as `keras_sentmatch.applications.DRCN(..., batch_normalization=True)`, each sentence
-on its own through packed `nn.LSTM`s. PyTorch's LSTM has two biases where Keras has one.
+on its own through `nn.LSTM`s, packed where there is padding. PyTorch's LSTM has two biases where
+Keras has one. `plain_hosts.py --check` shows that both networks are the same.
 """
 
 import torch
@@ -14,6 +15,18 @@ def packed(lstm: nn.LSTM, x: Tensor, lengths: Tensor) -> Tensor:
     """Runs `lstm` over the real tokens alone; zeros at the padding."""
     sequence = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
     return pad_packed_sequence(lstm(sequence)[0], batch_first=True, total_length=x.shape[1])[0]
+
+
+def recurrent(lstm: nn.LSTM, x: Tensor, lengths: Tensor) -> Tensor:
+    """`packed`, or without packing where there is no padding, which is quicker on a CPU."""
+    return lstm(x)[0] if lengths.min() == x.shape[1] else packed(lstm, x, lengths)
+
+
+def count(model: nn.Module) -> tuple[int, int]:
+    """Parameters with the running statistics, as Keras counts; and how many are second biases."""
+    numbers = [*model.parameters(), *(b for b in model.buffers() if b.is_floating_point())]
+    second = sum(p.numel() for n, p in model.named_parameters() if ".bias_hh" in n)
+    return sum(n.numel() for n in numbers), second
 
 
 class PlainDRCN(nn.Module):
@@ -61,7 +74,7 @@ class PlainDRCN(nn.Module):
         q = self.represent(ids_2, chars_2, ids_1)
         reconstruction = 0.0
         for layer, lstm in enumerate(self.lstms):
-            h_p, h_q = packed(lstm, p, lengths_1), packed(lstm, q, lengths_2)
+            h_p, h_q = recurrent(lstm, p, lengths_1), recurrent(lstm, q, lengths_2)
             cosines = F.normalize(h_p, dim=-1) @ F.normalize(h_q, dim=-1).transpose(1, 2)
             to_q = cosines.masked_fill(~real_2[:, None, :], -torch.inf).softmax(2)
             to_p = cosines.masked_fill(~real_1[:, :, None], -torch.inf).softmax(1)
@@ -91,9 +104,3 @@ class PlainDRCN(nn.Module):
         }
         kernels = (p for p in self.parameters() if p.ndim > 1 and id(p) not in tables)
         return sum(kernel.square().sum() for kernel in kernels)
-
-    def count(self) -> tuple[int, int]:
-        """Parameters with the running statistics, as Keras counts; and how many are second biases."""
-        numbers = [*self.parameters(), *(b for b in self.buffers() if b.is_floating_point())]
-        second = sum(p.numel() for n, p in self.named_parameters() if ".bias_hh" in n)
-        return sum(n.numel() for n in numbers), second

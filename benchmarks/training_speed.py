@@ -18,13 +18,8 @@ is its median over the repeats. "others' CPUs" is what other programs took in th
 """
 
 import argparse
-import csv
-import importlib.metadata
 import json
 import os
-import platform
-import re
-import resource
 import shlex
 import statistics
 import subprocess
@@ -32,16 +27,28 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from measuring import (
+    BACKENDS,
+    CHARACTERS,
+    CLASSES,
+    VOCABULARY,
+    append,
+    draw_lengths,
+    environment,
+    make_pairs,
+    now,
+    others_cpu,
+    peak_mib,
+    timed,
+    versions,
+)
 
 from keras_sentmatch.data import PairBatches, PairDataset, PairEncoder
 
-BACKENDS = ("tensorflow", "jax", "torch", "plain")
-VOCABULARY, CHARACTERS, CLASSES = 5000, 60, 3
 WIDTH, UNITS = 1033, 100  # of the layer that --profile times
 
 
@@ -59,39 +66,14 @@ class Work:
 # === Data ===
 
 
-def draw_lengths(args: argparse.Namespace, count: int, rng: np.random.Generator) -> np.ndarray:
-    if args.lengths == "full":
-        return np.full(count, args.length)
-    return np.clip(np.rint(rng.lognormal(np.log(12), 0.45, count)), 2, args.length).astype(int)
-
-
-def make_pairs(args: argparse.Namespace) -> tuple[PairDataset, PairEncoder]:
-    """Pairs of random words, and an encoder that knows all of them."""
-    rng = np.random.default_rng(args.seed)
-    letters = [chr(ord("0") + i) for i in range(6)] + [chr(ord("a") + i) for i in range(26)]
-    letters += [chr(ord("A") + i) for i in range(26)]
-    words: dict[str, None] = {}
-    while len(words) < VOCABULARY - 2:  # padding and the unknown word have ids too
-        words["".join(rng.choice(letters, rng.integers(3, 11)))] = None
-    count = args.batch_size * (args.steps if args.lengths == "full" else max(args.steps, 60))
-    known = np.array(list(words))
-    sides = [
-        [" ".join(rng.choice(known, n)) for n in draw_lengths(args, count, rng)] for _ in range(2)
-    ]
-    encoder = PairEncoder(
-        known.tolist(), letters, tokenizer="whitespace", lowercase=False, max_length=args.length
-    )
-    sizes = len(encoder.vocabulary), len(encoder.characters)
-    if sizes != (VOCABULARY, CHARACTERS):
-        raise RuntimeError(f"The vocabularies have {sizes} entries.")
-    names = ("entailment", "neutral", "contradiction")
-    labels = rng.integers(0, CLASSES, count)
-    return PairDataset(*sides, labels, label_names=names), encoder
+def pairs(args: argparse.Namespace) -> tuple[PairDataset, PairEncoder]:
+    steps = args.steps if args.lengths == "full" else max(args.steps, 60)
+    return make_pairs(args.batch_size * steps, args.length, args.lengths, args.seed)
 
 
 def keras_batches(args: argparse.Namespace) -> list[tuple[dict[str, np.ndarray], np.ndarray]]:
     """Batches of the library's buckets, taken evenly from the shortest to the longest."""
-    data, encoder = make_pairs(args)
+    data, encoder = pairs(args)
     buckets = [args.length] if args.lengths == "full" else 5
     batches = PairBatches(data, encoder, batch_size=args.batch_size, bucket_lengths=buckets)
     every = list(batches.numpy())
@@ -100,7 +82,7 @@ def keras_batches(args: argparse.Namespace) -> list[tuple[dict[str, np.ndarray],
 
 def plain_batches(args: argparse.Namespace) -> Iterator[tuple[list[np.ndarray], np.ndarray]]:
     """Random batches, each side padded to its longest sentence."""
-    data, encoder = make_pairs(args)
+    data, encoder = pairs(args)
     for start in range(0, args.steps * args.batch_size, args.batch_size):
         rows = slice(start, start + args.batch_size)
         arrays = encoder.encode(data.sentence1[rows], data.sentence2[rows])
@@ -135,7 +117,7 @@ def train_keras(args: argparse.Namespace) -> list[Work]:
 
 def train_plain(args: argparse.Namespace) -> list[Work]:
     import torch
-    from plain_drcn import PlainDRCN
+    from plain_drcn import PlainDRCN, count
     from torch.nn.functional import cross_entropy
 
     torch.manual_seed(args.seed)
@@ -155,7 +137,7 @@ def train_plain(args: argparse.Namespace) -> list[Work]:
         return loss.item()
 
     steps = [lambda x=inputs, y=labels: step(x, y) for inputs, labels in plain_batches(args)]
-    parameters, second = model.count()
+    parameters, second = count(model)
     note = f"{second:,} parameters are second LSTM biases; {torch.get_num_threads()} threads"
     return [Work("DRCN", parameters, steps, steps[:1], note)]
 
@@ -166,7 +148,7 @@ def train_plain(args: argparse.Namespace) -> list[Work]:
 def layer_inputs(args: argparse.Namespace) -> tuple[np.ndarray, np.ndarray]:
     """Both sentences of a batch: features and lengths."""
     rng = np.random.default_rng(args.seed)
-    lengths = draw_lengths(args, 2 * args.batch_size, rng)
+    lengths = draw_lengths(2 * args.batch_size, args.length, args.lengths, rng)
     return rng.normal(0, 0.5, (len(lengths), lengths.max(), WIDTH)).astype("float32"), lengths
 
 
@@ -253,34 +235,6 @@ def profile_plain(args: argparse.Namespace) -> list[Work]:
 # === Processes ===
 
 
-def peak_mib() -> int:
-    """Linux hands the parent's ru_maxrss down to a new process; VmHWM starts anew."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        return int(re.search(r"VmHWM:\s+(\d+)", status.read_text())[1]) // 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak // (2**20 if sys.platform == "darwin" else 1024)
-
-
-def others_cpu() -> float:
-    """CPU seconds that the rest of the machine has spent so far; NaN where that is not known."""
-    status = Path("/proc/stat")
-    if not status.exists():
-        return float("nan")
-    user, nice, system, _, _, irq, softirq, steal = map(int, status.read_text().split()[1:9])
-    busy = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
-    return busy - time.process_time()
-
-
-def timed(steps: list[Callable[[], Any]]) -> list[float]:
-    seconds = []
-    for step in steps:
-        start = time.perf_counter()
-        step()
-        seconds.append(time.perf_counter() - start)
-    return seconds
-
-
 def work(args: argparse.Namespace) -> None:
     """A backend's process: warms up, then runs the steps once for each line it reads."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
@@ -307,16 +261,9 @@ class Worker:
 
     def __init__(self, backend: str, pairs: int):
         self.backend, self.pairs = backend, pairs
-        environment = {
-            **os.environ,
-            "KERAS_BACKEND": backend,  # plain PyTorch never imports Keras
-            "TF_CPP_MIN_LOG_LEVEL": "3",
-            "TF_FORCE_GPU_ALLOW_GROWTH": "true",  # the processes share one GPU, if there is one
-            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-        }
         self.process = subprocess.Popen(
             [sys.executable, __file__, *sys.argv[1:], "--worker", backend],
-            env=environment,
+            env=environment(backend),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -354,17 +301,6 @@ class Worker:
             }
 
 
-def versions() -> str:
-    names = ("keras-sentmatch", "keras", "tensorflow", "jax", "torch", "numpy")
-    found = [f"python {platform.python_version()}"]
-    for name in names:
-        try:
-            found.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return ", ".join(found)
-
-
 def show(rows: list[dict[str, Any]], args: argparse.Namespace, command: str) -> None:
     from rich.console import Console
     from rich.table import Table
@@ -400,16 +336,6 @@ def show(rows: list[dict[str, Any]], args: argparse.Namespace, command: str) -> 
             "PyTorch's threads most, as they wait for each other. Run it on an idle machine.",
             style="bold red",
         )
-
-
-def append(rows: list[dict[str, Any]], path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = not path.exists()
-    with open(path, "a", newline="", encoding="utf-8") as out:
-        writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
-        if new:
-            writer.writeheader()
-        writer.writerows(rows)
 
 
 def arguments() -> argparse.Namespace:
@@ -452,12 +378,11 @@ def main() -> None:
     rows = [row for worker in workers for row in worker.rows()]
     plain = next((row["pairs_per_s"] for row in rows if row["backend"] == "plain"), None)
     command = shlex.join(["python", *sys.argv])
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%MZ")
     for row in rows:
         row["ratio_to_plain"] = "" if plain is None else round(row["pairs_per_s"] / plain, 3)
         row.update(lengths=args.lengths, length=args.length, batch_size=args.batch_size)
         row.update(steps=args.steps, repeats=args.repeats, seed=args.seed, cpus=os.cpu_count())
-        row.update(date=now, command=command, versions=versions())
+        row.update(date=now(), command=command, versions=versions())
     show(rows, args, command)
     if args.out:
         append(rows, args.out)

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 
 from keras_sentmatch import __version__
+from keras_sentmatch.corpus import Corpus, best_first, encode_blocks, score_blocks
 from keras_sentmatch.data import PairDataset, PairEncoder
 from keras_sentmatch.data.encoder import FEATURES
 from keras_sentmatch.errors import InputError
@@ -111,6 +112,7 @@ class Matcher:
         self.task = task
         self.threshold = threshold
         self.info = dict(info or {})
+        self._halves: tuple[keras.Model, keras.Model, keras.Model] | None = None
 
     def __repr__(self) -> str:
         answers = "score" if self.label_names is None else "/".join(self.label_names)
@@ -180,6 +182,117 @@ class Matcher:
             )
             for index, row in zip(chosen, scores)
         ]
+
+    @property
+    def can_keep_encodings(self) -> bool:
+        """Whether `encode` works: the model encodes a sentence without the other one."""
+        return bool(getattr(self.model, "can_split", False))
+
+    def encode(self, sentences: Sequence[str], *, batch_size: int = 64) -> Corpus:
+        """Encodes candidates once, for any number of `rank` calls.
+
+        Args:
+            sentences: Candidates: the second sentences of the pairs to come.
+            batch_size: Most sentences encoded, and later ranked, at once.
+
+        Raises:
+            InputError: The model looks at both sentences from the start (`can_keep_encodings`).
+        """
+        if batch_size < 1:
+            raise InputError(f"batch_size={batch_size}: at least 1 is needed.")
+        _, second, _ = self._split()
+        return Corpus(
+            sentences, encode_blocks(second, self.encoder, sentences, batch_size), owner=self
+        )
+
+    def rank(
+        self,
+        query: str,
+        candidates: Sequence[str] | Corpus,
+        *,
+        top_k: int | None = None,
+        label: str | None = None,
+        batch_size: int = 64,
+    ) -> list[Prediction]:
+        """Orders candidates by how well they match one query, the best first.
+
+        Args:
+            query: The first sentence of every pair.
+            candidates: The second sentences, or what `encode` made of them: then only the
+                interaction runs.
+            top_k: How many to return. All by default.
+            label: The label whose probability is the score. By default the second of two; needed
+                with more.
+            batch_size: Most pairs scored at once, where `candidates` are sentences.
+
+        Returns:
+            A `Prediction` each: `index` (in `candidates`), `sentence` and `score`. Equal scores keep
+            the order of the candidates.
+
+        Raises:
+            InputError: No label to score by, an unknown one, or a corpus of another matcher.
+
+        Example:
+
+        ```python
+        corpus = matcher.encode(["It rains.", "A dog runs."])
+        matcher.rank("An animal moves.", corpus, top_k=1, label="entailment")
+        # [{"index": 1, "sentence": "A dog runs.", "score": 0.97}]
+        ```
+        """
+        scores = self.rank_scores(query, candidates, label=label, batch_size=batch_size)
+        return [Prediction(row) for row in best_first(scores, candidates, top_k)]
+
+    def rank_scores(
+        self,
+        query: str,
+        candidates: Sequence[str] | Corpus,
+        *,
+        label: str | None = None,
+        batch_size: int = 64,
+    ) -> np.ndarray:
+        """The scores that `rank` orders by, `[candidates]`, in the order of the candidates."""
+        if not isinstance(query, str):
+            raise InputError(f"The query must be one string, but it is {query!r:.60}.")
+        column = self._score_column(label)
+        if isinstance(candidates, Corpus):
+            if candidates.owner is not self:
+                raise InputError("This corpus was encoded by another matcher: encode it with this.")
+            first, _, interaction = self._split()
+            ((_, asked),) = encode_blocks(first, self.encoder, [query], 1)
+            return score_blocks(interaction, asked, candidates)[:, column or 0]
+        if isinstance(candidates, str):
+            raise InputError("The candidates are one string; give a list of strings.")
+        candidates = list(candidates)
+        scores = self.predict_proba(
+            sentence1=[query] * len(candidates), sentence2=candidates, batch_size=batch_size
+        )
+        return scores if column is None else scores[:, column]
+
+    def _score_column(self, label: str | None) -> int | None:
+        names = self.label_names
+        if names is None:
+            if label is not None:
+                raise InputError(
+                    f"label={label!r}: this matcher gives one score and has no labels."
+                )
+            return None
+        if label is None and len(names) != 2:
+            raise InputError(
+                f"Which label should candidates be ranked by? Pass label= one of {', '.join(names)}."
+            )
+        if label is not None and label not in names:
+            raise InputError(f"There is no label {label!r}; pass one of {', '.join(names)}.")
+        return 1 if label is None else names.index(label)
+
+    def _split(self) -> tuple[keras.Model, keras.Model, keras.Model]:
+        if self._halves is None:
+            if not hasattr(self.model, "split"):
+                raise InputError(f"A {type(self.model).__name__} can't encode a sentence alone.")
+            self._halves = self.model.split()
+            for half in self._halves:
+                half.jit_compile = self.model.jit_compile
+        return self._halves
 
     def evaluate(self, dataset: PairDataset, *, batch_size: int = 64) -> dict[str, Any]:
         """Scores labelled pairs and measures what is usual for their task.
@@ -327,10 +440,7 @@ class Matcher:
     def _scores(self, pairs: PairDataset, batch_size: int) -> np.ndarray:
         if batch_size < 1:
             raise InputError(f"batch_size={batch_size}: at least 1 is needed.")
-        tags = None
-        if {"tags_1", "tags_2"} <= pairs.columns.keys():
-            tags = (pairs.columns["tags_1"], pairs.columns["tags_2"])
-        encoded = self.encoder.encode_pairs(pairs.sentence1, pairs.sentence2, tags=tags)
+        encoded = self.encoder.encode_pairs(pairs.sentence1, pairs.sentence2, tags=pairs.tags)
         scores = np.zeros((len(pairs), self.model.output_shape[-1]), "float32")
         for rows, size, length in batches(encoded.lengths.max(axis=1), batch_size):
             filled = np.pad(rows, (0, size - len(rows)), mode="edge")  # copies of the last row

@@ -229,9 +229,8 @@ def gradients(case: Case, layer: Any, inputs: Mapping[str, np.ndarray]) -> tuple
             )
             return total(out, losses)
 
-        dvars, dfeatures = jax.grad(pure, argnums=(0, 1))(
-            [v.value for v in weights], {n: tensors[n] for n in floats}
-        )
+        gradient = jax.jit(jax.grad(pure, argnums=(0, 1)))  # one compilation, not one an operation
+        dvars, dfeatures = gradient([v.value for v in weights], {n: tensors[n] for n in floats})
         found = [*dvars, *(dfeatures[n] for n in floats)]
     else:
         leaves = [v.value for v in weights]

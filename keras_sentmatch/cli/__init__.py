@@ -1,4 +1,4 @@
-"""The command line: `keras-sentmatch train | evaluate | predict | models | datasets | profile`.
+"""The command line: `keras-sentmatch train | evaluate | predict | rank | models | datasets | profile`.
 
 No module here imports Keras at its top: each command first chooses the backend.
 """
@@ -13,6 +13,7 @@ from keras_sentmatch.cli.catalog import datasets, models
 from keras_sentmatch.cli.evaluate import evaluate
 from keras_sentmatch.cli.predict import predict
 from keras_sentmatch.cli.profile import profile
+from keras_sentmatch.cli.rank import rank
 from keras_sentmatch.cli.train import train
 from keras_sentmatch.errors import InputError
 
@@ -23,7 +24,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
-for command in (train, evaluate, predict, models, datasets, profile):
+for command in (train, evaluate, predict, rank, models, datasets, profile):
     app.command()(command)
 
 

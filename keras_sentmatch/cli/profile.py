@@ -86,7 +86,8 @@ def _random_pairs(recipe: Any, rows: int, length: int, words: int, classes: int)
     labels = rng.integers(0, classes, rows) if classes > 1 else rng.random(rows)
     names = [str(number) for number in range(classes)] if classes > 1 else None
     pairs = PairDataset(first, second, labels, label_names=names)
-    options = {k: v for k, v in recipe.encoder.items() if k not in ("min_count", "max_size")}
+    of_words = ("min_count", "max_size", "tagger", "antonyms")
+    options = {k: v for k, v in recipe.encoder.items() if k not in of_words}
     features = options.get("features", ())
     needs = {"tags": ["T"]} if "pos" in features else {}
     encoder = PairEncoder(

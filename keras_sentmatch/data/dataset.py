@@ -64,7 +64,7 @@ class PairDataset:
         name: Name of the data, such as `"sick"`.
         split: `"train"`, `"validation"`, `"test"` or empty.
         report: What the reader counted.
-        columns: Further columns, one value a row.
+        columns: Further columns, one value a row. `tags_1` and `tags_2` hold part-of-speech tags.
 
     Raises:
         InputError: Columns of different lengths, or a label that has no name.
@@ -138,6 +138,13 @@ class PairDataset:
     def num_classes(self) -> int:
         """Number of label names; 0 for regression and for unlabelled pairs without names."""
         return len(self.label_names or ())
+
+    @property
+    def tags(self) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
+        """The columns `tags_1` and `tags_2`, if the data carries part-of-speech tags."""
+        if not {"tags_1", "tags_2"} <= self.columns.keys():
+            return None
+        return self.columns["tags_1"], self.columns["tags_2"]
 
     def select(self, indices: Any, *, split: str | None = None) -> "PairDataset":
         """The rows at `indices`, in that order, as a new dataset.

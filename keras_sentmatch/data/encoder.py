@@ -1,6 +1,7 @@
 """Sentence pairs into integer arrays: the one encoder of training, prediction and export."""
 
 import json
+import re
 import threading
 import warnings
 from collections import Counter, defaultdict
@@ -12,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from keras_sentmatch.data.dataset import PairDataset
+from keras_sentmatch.data.tags import align_tags, spacy_tagger
 from keras_sentmatch.data.text import Tokenizer, Vocabulary, read_text, read_word_pairs
 from keras_sentmatch.errors import InputError
 
 FORMAT = 1
 FEATURES = {"word": "word_ids", "char": "char_ids", "pos": "pos", "antonym": "antonym"}
 _MAX_SURFACES = 1_000_000
-Tags = tuple[Sequence[Sequence[str]], Sequence[Sequence[str]]]
+Tags = tuple[Sequence[str | Sequence[str]], Sequence[str | Sequence[str]]]
 
 
 @dataclass
@@ -90,14 +92,14 @@ class EncodedPairs:
     """Encoded pairs of any number, kept flat and without padding.
 
     Attributes:
-        lengths: Tokens of each sentence `[N, 2]`.
+        lengths: Tokens of each sentence `[N, 2]`; `[N, 1]` of sentences alone.
         features: What `arrays` returns.
     """
 
     lengths: np.ndarray
     features: tuple[str, ...]
     _surfaces: _Surfaces
-    _offsets: tuple[np.ndarray, np.ndarray]
+    _offsets: tuple[np.ndarray, ...]
     _flat: dict[str, list[np.ndarray]]  # "token", "pos", "antonym" -> one flat array a side
 
     def __len__(self) -> int:
@@ -106,7 +108,7 @@ class EncodedPairs:
     def arrays(self, rows: np.ndarray, length: int) -> dict[str, np.ndarray]:
         """Returns the pairs `rows`, right-padded to `length`, as `PairEncoder.encode` does."""
         out = {}
-        for side in (0, 1):
+        for side in range(self.lengths.shape[1]):
             column = np.arange(length)
             real = column < self.lengths[rows, side][:, None]
             where = np.where(real, self._offsets[side][rows][:, None] + column, -1)
@@ -140,10 +142,11 @@ class PairEncoder:
         max_length: The greatest number of tokens of a sentence. Default 64.
         max_word_length: The number of characters kept of each word. Default 16.
         features: What to encode: `"word"`, `"char"`, `"pos"` (tags that the data set carries in its
-            columns `tags_1` and `tags_2`), `"antonym"` (1 where an antonym of the word stands in
+            columns `tags_1` and `tags_2`, or those of `tagger`), `"antonym"` (1 where an antonym of the word stands in
             the other sentence). Default `("word", "char")`.
         tags: The part-of-speech tags known, for the feature `"pos"`.
         antonyms: Pairs of words, for the feature `"antonym"`, or the path of a file of them.
+        tagger: `"spacy:PIPELINE"` tags sentences that come without tags. Default none.
 
     Raises:
         InputError: A limit below 1, an unknown feature, or a feature without what it needs.
@@ -171,6 +174,7 @@ class PairEncoder:
         features: Sequence[str] = ("word", "char"),
         tags: Sequence[str] = (),
         antonyms: Iterable[tuple[str, str]] | str | Path = (),
+        tagger: str = "",
     ):
         if isinstance(features, str) or not features or not set(features) <= FEATURES.keys():
             raise InputError(
@@ -189,6 +193,9 @@ class PairEncoder:
         self.max_word_length = max_word_length
         self.features = tuple(name for name in FEATURES if name in features)
         self.tags = Vocabulary(tags)
+        if tagger and not re.fullmatch(r"spacy:.+", tagger):
+            raise InputError(f'tagger={tagger!r}: expected "spacy:PIPELINE", or nothing.')
+        self.tagger = tagger
         if isinstance(antonyms, (str, Path)):
             antonyms = read_word_pairs(antonyms)
         self.antonyms = sorted({tuple(pair) for pair in antonyms})
@@ -261,8 +268,7 @@ class PairEncoder:
             for char in word:
                 letters[char] += count
         if "pos" in init.get("features", ()) and "tags" not in init:
-            rows = [r for side in (1, 2) for r in datasets[0].columns.get(f"tags_{side}", ())]
-            init["tags"] = sorted({tag for row in rows for tag in row})
+            init["tags"] = _tag_set(datasets[0], tokenizer, init.get("tagger", ""))
         return cls(vocabulary, Vocabulary.from_counts(letters), **init)
 
     @property
@@ -294,7 +300,8 @@ class PairEncoder:
             sentence2: The second sentences, as many.
             length: The length to pad to; longer sentences are cut there. By default the length of
                 the longest sentence of both sides, at least 1.
-            tags: For the feature `"pos"`: two lists (one a side) of B lists of tags, one a token.
+            tags: For the feature `"pos"`: two lists (one a side) of B lists of tags, one a token; or
+                of B strings `"word TAG word TAG …"`, which are aligned with the tokens.
 
         Returns:
             int32 arrays: `word_ids_1` `[B, L]`, `char_ids_1` `[B, L, max_word_length]`, `pos_1` and
@@ -314,7 +321,7 @@ class PairEncoder:
     def encode_pairs(
         self,
         sentence1: Sequence[str],
-        sentence2: Sequence[str],
+        sentence2: Sequence[str] | None,
         *,
         tags: Tags | None = None,
         limit: int | None = None,
@@ -323,24 +330,28 @@ class PairEncoder:
 
         Args:
             sentence1: The first sentences, a list of N strings.
-            sentence2: The second sentences, as many.
+            sentence2: The second sentences, as many; `None` to encode the first ones alone.
             tags: As in `encode`.
             limit: A limit of tokens a sentence below `max_length`.
 
         Returns:
             The encoded pairs; `.arrays(rows, length)` gives what `encode` gives.
         """
-        columns = (_sentences("sentence1", sentence1), _sentences("sentence2", sentence2))
-        if len(columns[0]) != len(columns[1]):
+        columns = [_sentences("sentence1", sentence1)]
+        if sentence2 is not None:
+            columns.append(_sentences("sentence2", sentence2))
+        elif "antonym" in self.features:
+            raise InputError("The feature 'antonym' needs both sentences: encode pairs.")
+        if len(columns[0]) != len(columns[-1]):
             raise InputError(
                 f"sentence1 has {len(columns[0])} sentences and sentence2 {len(columns[1])}: "
                 "expected two columns of one length."
             )
-        if "pos" in self.features and tags is None:
+        if "pos" in self.features and tags is None and not self.tagger:
             raise InputError(
                 "The feature 'pos' needs the tags of every token: pass tags=(tags_1, tags_2), use "
-                "data with "
-                "the columns tags_1 and tags_2, or make the encoder without 'pos'."
+                "data with the columns tags_1 and tags_2, or make the encoder with a tagger or "
+                "without 'pos'."
             )
         if (
             len(self._surfaces) > _MAX_SURFACES
@@ -352,16 +363,23 @@ class PairEncoder:
         for side, column in enumerate(columns):
             rows: list[int] = []
             counts: list[int] = []
+            tokenized: list[list[str]] = []  # kept for the tags alone
             for sentence in column:
                 tokens = self.tokenizer(sentence)
+                if "pos" in self.features:
+                    tokenized.append(tokens)
                 counts.append(len(tokens))
                 rows.extend(map(surfaces.__getitem__, tokens[:limit]))
             full = np.array(counts, "int64")
             kept = np.minimum(full, limit)
             flat["token"].append(np.array([*rows, 0], "int32"))
             lengths.append(kept)
-            if tags is not None and "pos" in self.features:
-                flat["pos"].append(self._tag_ids(side, tags[side], full, limit))
+            if "pos" in self.features:
+                if tags is None:
+                    side_tags: Any = spacy_tagger(self.tagger.removeprefix("spacy:"))(tokenized)
+                else:
+                    side_tags = tags[side]
+                flat["pos"].append(self._tag_ids(side, side_tags, tokenized, limit))
             self.report.sentences += len(full)
             self.report.truncated += int((kept < full).sum())
             self.report.tokens += len(rows)
@@ -384,7 +402,7 @@ class PairEncoder:
                 stacklevel=3,
             )
         return EncodedPairs(
-            np.stack(lengths, 1), self.features, surfaces, (offsets[0], offsets[1]), dict(flat)
+            np.stack(lengths, 1), self.features, surfaces, tuple(offsets), dict(flat)
         )
 
     def tf_encode(self, sentence1: Any, sentence2: Any, length: Any = None) -> dict[str, Any]:
@@ -445,6 +463,7 @@ class PairEncoder:
             "features": list(self.features),
             "tags": self.tags.words[2:],
             "antonyms": [list(pair) for pair in self.antonyms],
+            "tagger": self.tagger,
         }
 
     @classmethod
@@ -512,16 +531,21 @@ class PairEncoder:
     def _new_surfaces(self) -> _Surfaces:
         return _Surfaces(self.vocabulary, self.characters.ids, self.max_word_length)
 
-    def _tag_ids(self, side: int, tags: Any, full: np.ndarray, limit: int) -> np.ndarray:
-        if len(tags) != len(full):
-            raise InputError(f"tags_{side + 1} has {len(tags)} rows for {len(full)} sentences.")
-        for row, (names, n) in enumerate(zip(tags, full)):
-            if len(names) != n:
+    def _tag_ids(self, side: int, tags: Any, sentences: list[list[str]], limit: int) -> np.ndarray:
+        if len(tags) != len(sentences):
+            raise InputError(
+                f"tags_{side + 1} has {len(tags)} rows for {len(sentences)} sentences."
+            )
+        tags = [
+            align_tags(tokens, names) if isinstance(names, str) else names
+            for names, tokens in zip(tags, sentences)
+        ]
+        for row, (names, tokens) in enumerate(zip(tags, sentences)):
+            if len(names) != len(tokens):
                 raise InputError(
-                    f"tags_{side + 1}[{row}] has {len(names)} tags for {n} tokens: tags go with "
-                    "tokens one by "
-                    "one, so the tokenizer must be the one they were made with (often "
-                    "'whitespace')."
+                    f"tags_{side + 1}[{row}] has {len(names)} tags for {len(tokens)} tokens: a list "
+                    "of tags goes with tokens one by one, so the tokenizer must be the one they "
+                    "were made with; or give 'word TAG word TAG …' as one string."
                 )
         return np.array([*(self.tags[tag] for names in tags for tag in names[:limit]), 0], "int32")
 
@@ -532,6 +556,16 @@ class PairEncoder:
             for token in tokens
         ]
         return np.array([*flags, 0], "int32")
+
+
+def _tag_set(data: PairDataset, tokenizer: Tokenizer, tagger: str) -> list[str]:
+    """The tags of the training data, by their columns or by the tagger."""
+    rows = [row for side in (1, 2) for row in data.columns.get(f"tags_{side}", ())]
+    if not rows and tagger:
+        sentences = [tokenizer(text) for text in data.sentence1 + data.sentence2]
+        rows = spacy_tagger(tagger.removeprefix("spacy:"))(sentences)
+    split = (row.split()[1::2] if isinstance(row, str) else row for row in rows)
+    return sorted({tag for row in split for tag in row})
 
 
 def _vocabulary(words: Vocabulary | Iterable[str]) -> Vocabulary:

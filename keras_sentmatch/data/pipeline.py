@@ -80,17 +80,7 @@ class PairBatches:
                 f"Make it with other features (now {encoder.features})."
             )
         self.features = tuple(n for n in names if features is None or n in features)
-        tags = None
-        if "pos" in encoder.features:
-            if not {"tags_1", "tags_2"} <= dataset.columns.keys():
-                raise InputError(
-                    "The encoder's feature 'pos' needs the columns tags_1 and tags_2 of the data, "
-                    "which has "
-                    f"{', '.join(dataset.columns) or 'no further columns'}: make the encoder "
-                    "without 'pos'."
-                )
-            tags = (dataset.columns["tags_1"], dataset.columns["tags_2"])
-        self._pairs = encoder.encode_pairs(dataset.sentence1, dataset.sentence2, tags=tags)
+        self._pairs = encoder.encode_pairs(dataset.sentence1, dataset.sentence2, tags=dataset.tags)
         self._labels = None if dataset.labels is None else np.asarray(dataset.labels)
         if self._labels is not None:
             self._labels = self._labels.astype("f4" if self._labels.dtype.kind == "f" else "i4")

@@ -22,6 +22,7 @@ from keras_sentmatch.data.formats import (
     Layout,
 )
 from keras_sentmatch.data.rows import HEADER, BadRow, first_line, table
+from keras_sentmatch.data.tags import tags_of_parse
 from keras_sentmatch.errors import InputError
 
 OnError = Literal["raise", "skip"]
@@ -55,7 +56,7 @@ class _Reading:
         self.path, self.layout, self.columns, self.on_error = path, layout, columns, on_error
         self.report = ReadReport(str(path))
         self.names: dict[str, str] = {}
-        self.kept: list[tuple[str, str, str, str | None, str, str]] = []
+        self.kept: list[tuple[str, str, str, str | None, str, str, str, str]] = []
 
     def bad(self, where: str, reason: str, message: str) -> None:
         if self.on_error == "raise" and reason not in self.layout.skips:
@@ -85,6 +86,9 @@ class _Reading:
             name = next((lower[name] for name in usual if name in lower), None)
             if name is not None and name not in self.names.values():
                 self.names.setdefault(role, name)
+        for side in ("1", "2"):
+            if f"sentence{side}_parse" in lower:
+                self.names[f"parse_{side}"] = lower[f"sentence{side}_parse"]
         if len({self.names.get("sentence1"), self.names.get("sentence2"), None}) < 3:
             raise InputError(
                 f"{self.path}: cannot tell the two sentence columns; the columns are "
@@ -106,16 +110,11 @@ class _Reading:
         if value is not None and re.fullmatch(r"[+-]?\d+\.0*", value):
             value = value.partition(".")[0]
         group = str(row.get(self.names.get("group", ""), ""))
-        self.kept.append(
-            (
-                where,
-                sentences[0],
-                sentences[1],
-                value,
-                group,
-                str(row.get(self.names.get("id", ""), "")),
-            )
-        )
+        number = str(row.get(self.names.get("id", ""), ""))
+        parses = (str(row.get(self.names.get(f"parse_{side}", ""), "")) for side in "12")
+        tags_1, tags_2 = map(tags_of_parse, parses)
+        one, two = sentences
+        self.kept.append((where, one, two, value, group, number, tags_1, tags_2))
 
 
 def read_file(
@@ -168,6 +167,11 @@ def read_file(
         name=name or (known.name if known.name not in OWN else path.name.split(".")[0]),
         split=split,
         report=reading.report,
+        columns={
+            f"tags_{side}": [row[place] for row in reading.kept]
+            for place, side in ((6, "1"), (7, "2"))
+            if {"parse_1", "parse_2"} <= reading.names.keys()
+        },
     )
     return _answerable(data) if split in known.clean else data
 

@@ -28,6 +28,7 @@ class AutoencoderBottleneck(keras.layers.Layer):
     Call arguments:
         x: `[B, L, D]`.
         mask: boolean `[B, L]`, True = real token.
+        groups: another number of groups for this call. Defaults to `None`.
 
     Output shape:
         `[B, L, units]`, the code after dropout.
@@ -83,18 +84,21 @@ class AutoencoderBottleneck(keras.layers.Layer):
         self.encoder.build(x_shape)
         self.decoder.build((*x_shape[:-1], self.units))
 
-    def call(self, x: Any, mask: Any, training: bool | None = None) -> Any:
+    def call(
+        self, x: Any, mask: Any, groups: int | None = None, training: bool | None = None
+    ) -> Any:
         code = self.code_dropout(self.encoder(x), training=training)
         if training and self.loss_weight:
-            self.add_loss(self.loss_weight * self._reconstruction_error(x, code, mask))
+            error = self._reconstruction_error(x, code, mask, groups or self.groups)
+            self.add_loss(self.loss_weight * error)
         return code
 
-    def _reconstruction_error(self, x: Any, code: Any, mask: Any) -> Any:
+    def _reconstruction_error(self, x: Any, code: Any, mask: Any, groups: int) -> Any:
         target = ops.stop_gradient(x) if self.stop_gradient else x
         error = at_least_float32(self.decoder(code)) - at_least_float32(target)
         per_token = ops.mean(ops.square(error), axis=-1)
         # One row per group, so that a group with few tokens counts as much as one with many.
-        per_group = ops.reshape(per_token, (self.groups, -1)), ops.reshape(mask, (self.groups, -1))
+        per_group = ops.reshape(per_token, (groups, -1)), ops.reshape(mask, (groups, -1))
         return ops.mean(masked_mean(*per_group))
 
     def compute_output_shape(self, x_shape: Any, mask_shape: Any = None) -> Any:

@@ -45,20 +45,21 @@ class DenseCoAttentiveRNN(keras.layers.Layer):
 
     Call arguments:
         x1: `[B, L1, D]`.
-        x2: `[B, L2, D]`.
+        x2: `[B, L2, D]`; `None`, with `mask_2`, for one sentence alone, which needs `attention=False`. Defaults to `None`.
         mask_1: boolean `[B, L1]`, True = real token, right-padded.
         mask_2: boolean `[B, L2]`.
         return_attention: whether to return the attention of each layer too. Defaults to `False`.
 
     Output shape:
         `[B, L1, width]` and `[B, L2, width]`, where `width` follows from the connections (200 by default); with
-        `return_attention` also `[B, depth, L1, L2]` and `[B, depth, L2, L1]`.
+        `return_attention` also `[B, depth, L1, L2]` and `[B, depth, L2, L1]`. For one sentence `[B, L1, width]`.
 
     Masking:
         Padding changes nothing at the real tokens; padded positions of the output are zero.
 
     Raises:
-        ValueError: for an unknown connection, a layer number outside 1..depth, or attention asked of a stack without it.
+        ValueError: for an unknown connection, a layer number outside 1..depth, attention asked of a stack without it, or one
+            sentence alone given to a stack with it.
 
     Example:
         >>> import numpy as np
@@ -135,7 +136,6 @@ class DenseCoAttentiveRNN(keras.layers.Layer):
                 self.autoencoder_activation,
                 autoencoder_dropout,
                 reconstruction_weight,
-                groups=2,
                 stop_gradient=autoencoder_stop_gradient,
                 name=f"autoencoder_{layer}",
                 **shared,
@@ -181,14 +181,15 @@ class DenseCoAttentiveRNN(keras.layers.Layer):
     def call(
         self,
         x1: Any,
-        x2: Any,
-        mask_1: Any,
-        mask_2: Any,
+        x2: Any = None,
+        mask_1: Any = None,
+        mask_2: Any = None,
         return_attention: bool = False,
         training: bool | None = None,
     ) -> Any:
-        length_1, length_2 = ops.shape(x1)[1], ops.shape(x2)[1]
-        x, mask = stack_pair(x1, x2), stack_pair(mask_1, mask_2)
+        alone = self._is_alone(x2)
+        x, mask = (x1, mask_1) if alone else (stack_pair(x1, x2), stack_pair(mask_1, mask_2))
+        lengths = ops.shape(x1)[1], ops.shape(x1 if alone else x2)[1]
         source = x  # the input features, or the latest code
         hidden: list[Any] = []
         attended: list[Any] = []
@@ -198,7 +199,7 @@ class DenseCoAttentiveRNN(keras.layers.Layer):
             hidden = _connect(h, hidden, self.recurrent_connection)
             if self.attention:
                 a1, a2, *w = self.co_attention[layer - 1](
-                    *split_pair(h, length_1, length_2),
+                    *split_pair(h, *lengths),
                     mask_1,
                     mask_2,
                     return_attention=return_attention,
@@ -211,19 +212,29 @@ class DenseCoAttentiveRNN(keras.layers.Layer):
             x = ops.concatenate(features, axis=-1) if len(features) > 1 else features[0]
             if layer in self.autoencoder_after:
                 autoencoder = self.autoencoders[self.autoencoder_after.index(layer)]
-                x = source = autoencoder(x, mask, training=training)
+                x = source = autoencoder(x, mask, groups=1 if alone else 2, training=training)
                 hidden, attended = [], []
-        outputs = split_pair(zero_padding(x, mask), length_1, length_2)
+        x = zero_padding(x, mask)
+        if alone:
+            return x
+        outputs = split_pair(x, *lengths)
         if not return_attention:
             return outputs
         return (*outputs, *(ops.stack(side, axis=1) for side in zip(*weights)))
 
+    def _is_alone(self, x2: Any) -> bool:
+        if x2 is None and self.attention:
+            raise ValueError(
+                "A stack with attention=True reads two sentences. Received: x2=None. Make it with attention=False."
+            )
+        return x2 is None
+
     def compute_output_spec(
         self,
         x1: Any,
-        x2: Any,
-        mask_1: Any,
-        mask_2: Any,
+        x2: Any = None,
+        mask_1: Any = None,
+        mask_2: Any = None,
         return_attention: bool = False,
         training: bool | None = None,
     ) -> Any:
@@ -235,8 +246,11 @@ class DenseCoAttentiveRNN(keras.layers.Layer):
         def spec(*shape: Any) -> keras.KerasTensor:
             return keras.KerasTensor(shape, dtype=self.compute_dtype)
 
-        batch, length_1, length_2 = x1.shape[0], x1.shape[1], x2.shape[1]
+        batch, length_1 = x1.shape[:2]
         width = self.input_width(self.depth + 1, x1.shape[-1])
+        if self._is_alone(x2):
+            return spec(batch, length_1, width)
+        length_2 = x2.shape[1]
         outputs = spec(batch, length_1, width), spec(batch, length_2, width)
         if not return_attention:
             return outputs

@@ -6,12 +6,13 @@ import keras
 from keras import ops
 
 from keras_sentmatch.layers.char_cnn import CharCNN
+from keras_sentmatch.layers.char_lstm import CharLSTM
 from keras_sentmatch.ops import zero_padding
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class WordRepresentation(keras.layers.Layer):
-    """Word features side by side: `[E_tr(w); E_fix(w); charCNN(w); exact match; POS; antonym]`.
+    """Word features side by side: `[E_tr(w); E_fix(w); characters(w); exact match; POS; antonym]`.
 
     Word id 0 is padding and id 1 the unknown word. `set_word_vectors` puts one matrix into both embeddings.
 
@@ -23,12 +24,13 @@ class WordRepresentation(keras.layers.Layer):
         char_vocabulary_size: number of character ids; 0 leaves the characters out. Defaults to `0`.
         char_dim: width of a character embedding. Defaults to `16`.
         char_filters: width of the character feature. Defaults to `32`.
-        char_kernel_size: characters in a window. Defaults to `5`.
+        char_kernel_size: characters in a window of the CNN. Defaults to `5`.
         exact_match: whether to flag words that stand in the other sentence too. Defaults to `True`.
         pos_tags: number of part-of-speech ids, one-hot; 0 leaves them out. Defaults to `0`.
         antonym: whether to take the antonym flag. Defaults to `False`.
         dropout: rate on word and character embeddings; the flags are never dropped. Defaults to `0.5`.
-        kernel_regularizer: for the character convolution. Defaults to `None`.
+        kernel_regularizer: for the character encoder's kernels. Defaults to `None`.
+        char_encoder: `"cnn"` or `"lstm"`, see `CharCNN` and `CharLSTM`. Defaults to `"cnn"`.
 
     Call arguments:
         word_ids: int `[B, L]`.
@@ -44,7 +46,7 @@ class WordRepresentation(keras.layers.Layer):
         The mask is `word_ids != 0`. Padded positions are zero, so row 0 of the embeddings gets no gradient.
 
     Raises:
-        ValueError: if every feature is off.
+        ValueError: if every feature is off, or for another `char_encoder`.
 
     Example:
         >>> import numpy as np
@@ -73,9 +75,14 @@ class WordRepresentation(keras.layers.Layer):
         antonym: bool = False,
         dropout: float = 0.5,
         kernel_regularizer: Any = None,
+        char_encoder: str = "cnn",
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
+        if char_encoder not in ("cnn", "lstm"):
+            raise ValueError(
+                f"char_encoder must be 'cnn' or 'lstm'. Received: char_encoder={char_encoder!r}"
+            )
         self.vocabulary_size = vocabulary_size
         self.embedding_dim = embedding_dim
         self.trainable_embedding = trainable_embedding
@@ -89,6 +96,7 @@ class WordRepresentation(keras.layers.Layer):
         self.antonym = antonym
         self.dropout = dropout
         self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        self.char_encoder = char_encoder
         self.width = (
             embedding_dim * (bool(trainable_embedding) + bool(fixed_embedding))
             + (char_filters if char_vocabulary_size else 0)
@@ -127,7 +135,20 @@ class WordRepresentation(keras.layers.Layer):
                 dtype=self.dtype_policy,
                 name="char_cnn",
             )
-            if char_vocabulary_size
+            if char_vocabulary_size and char_encoder == "cnn"
+            else None
+        )
+        self.char_lstm = (
+            CharLSTM(
+                char_vocabulary_size,
+                char_dim,
+                char_filters,
+                dropout,
+                self.kernel_regularizer,
+                dtype=self.dtype_policy,
+                name="char_lstm",
+            )
+            if char_vocabulary_size and char_encoder == "lstm"
             else None
         )
         self.embedding_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
@@ -142,8 +163,8 @@ class WordRepresentation(keras.layers.Layer):
     ) -> None:
         for embedding in self.word_embeddings:
             embedding.build()
-        if self.char_cnn:
-            self.char_cnn.build(char_ids_shape)
+        if characters := self.char_cnn or self.char_lstm:
+            characters.build(char_ids_shape)
 
     def set_word_vectors(self, matrix: Any) -> None:
         """Put `matrix`, `[vocabulary_size, embedding_dim]`, into every word embedding."""
@@ -176,9 +197,9 @@ class WordRepresentation(keras.layers.Layer):
             self.embedding_dropout(embedding(word_ids), training=training)
             for embedding in self.word_embeddings
         ]
-        if self.char_cnn:
+        if characters := self.char_cnn or self.char_lstm:
             char_ids = needed(char_ids, "char_ids", "char_vocabulary_size")
-            features.append(self.char_cnn(char_ids, training=training))
+            features.append(characters(char_ids, training=training))
         if self.exact_match:
             other = needed(other_word_ids, "other_word_ids", "exact_match=True")
             same = ops.equal(ops.expand_dims(word_ids, 2), ops.expand_dims(other, 1))
@@ -219,4 +240,5 @@ class WordRepresentation(keras.layers.Layer):
             "antonym": self.antonym,
             "dropout": self.dropout,
             "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
+            "char_encoder": self.char_encoder,
         }

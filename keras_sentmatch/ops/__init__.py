@@ -9,7 +9,13 @@ from keras_sentmatch.ops.masking import (
     pair_mask,
     zero_padding,
 )
-from keras_sentmatch.ops.sequence import reverse_within_length, split_pair, stack_pair
+from keras_sentmatch.ops.recurrence import scan_sequence
+from keras_sentmatch.ops.sequence import (
+    last_state,
+    reverse_within_length,
+    split_pair,
+    stack_pair,
+)
 from keras_sentmatch.ops.similarity import cosine, cosine_matrix, dot_matrix, unit_length
 
 __all__ = [
@@ -17,12 +23,14 @@ __all__ = [
     "cosine",
     "cosine_matrix",
     "dot_matrix",
+    "last_state",
     "masked_argmax",
     "masked_max",
     "masked_mean",
     "masked_softmax",
     "pair_mask",
     "reverse_within_length",
+    "scan_sequence",
     "split_pair",
     "stack_pair",
     "unit_length",

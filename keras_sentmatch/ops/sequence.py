@@ -1,9 +1,33 @@
-"""Right-padded sequences: lengths, reversal within the length, and two sentences stacked into one batch."""
+"""Right-padded sequences: the last state, reversal within the length, and two sentences stacked into one batch."""
 
 from typing import Any
 
 import keras
 from keras import ops
+
+from keras_sentmatch.ops.masking import zero_padding
+
+
+def last_state(x: Any, mask: Any) -> Any:
+    """The row of `x` at each sentence's last real token; zeros for an empty sentence.
+
+    Args:
+        x: `[B, L, D]`.
+        mask: boolean `[B, L]`, True = real token, right-padded.
+
+    Returns:
+        `[B, D]`.
+
+    Example:
+        >>> from keras_sentmatch.ops import last_state
+        >>> y = last_state([[[1.0], [2.0], [3.0]]], [[True, True, False]])
+        >>> float(y[0, 0])
+        2.0
+    """
+    mask = ops.cast(mask, "bool")
+    count = ops.cumsum(ops.cast(mask, "int32"), axis=1)
+    last = ops.logical_and(mask, ops.equal(count, ops.max(count, axis=1, keepdims=True)))
+    return ops.sum(zero_padding(ops.convert_to_tensor(x), last), axis=1)
 
 
 def reverse_within_length(x: Any, mask: Any) -> Any:

@@ -78,6 +78,18 @@ class TaskMetrics(keras.callbacks.Callback):
         return in_order
 
 
+class LearningRateLog(keras.callbacks.Callback):
+    """Puts the learning rate of the next batch in the logs of each epoch, for optimizers with a schedule.
+
+    `ReduceLROnPlateau` does so itself.
+    """
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        if logs is not None:
+            rate = keras.ops.convert_to_numpy(self.model.optimizer.learning_rate)
+            logs["learning_rate"] = float(rate)
+
+
 class EpochLines(keras.callbacks.Callback):
     """Prints one plain line an epoch: for files, pipes and notebooks' logs.
 

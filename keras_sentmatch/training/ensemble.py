@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_sentmatch.corpus import best_first
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.matcher import Matcher
@@ -58,6 +59,23 @@ class EnsembleMatcher:
     def predict_proba(self, pairs: Any = None, **arguments: Any) -> np.ndarray:
         """The mean of the members' `predict_proba`, whose arguments it takes."""
         return np.mean([m.predict_proba(pairs, **arguments) for m in self.members], axis=0)
+
+    def rank(
+        self,
+        query: str,
+        candidates: Sequence[str],
+        *,
+        top_k: int | None = None,
+        label: str | None = None,
+        batch_size: int = 64,
+    ) -> list[dict[str, Any]]:
+        """As `Matcher.rank`, by the mean of the members' scores."""
+        candidates = list(candidates)
+        scores = [
+            member.rank_scores(query, candidates, label=label, batch_size=batch_size)
+            for member in self.members
+        ]
+        return best_first(np.mean(scores, axis=0), candidates, top_k)
 
     def evaluate(self, dataset: PairDataset, *, batch_size: int = 64) -> dict[str, Any]:
         """The task's figures of the mean, as `Matcher.evaluate` gives them."""

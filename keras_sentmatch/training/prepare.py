@@ -1,15 +1,18 @@
 """What a run needs before `fit`: checked splits, an encoder, word vectors, a compiled model."""
 
+import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import keras
 
 from keras_sentmatch.data import PairDataset, PairEncoder, Tokenizer, WordVectors, load_vectors
+from keras_sentmatch.data.tags import SPACY_MODEL, spacy_tagger, wordnet_antonyms
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import SparseMacroF1, ranking_counts
 from keras_sentmatch.training.recipe import Recipe
+from keras_sentmatch.training.schedules import learning_rate
 
 Build = Callable[..., keras.Model]
 
@@ -68,8 +71,6 @@ def fit_encoder(
     """The encoder, the word vectors if the recipe names some, and what they cover, in words."""
     datasets = [splits["train"], *(data for role, data in splits.items() if role != "train")]
     options = dict(recipe.encoder)
-    if recipe.vectors["source"] == "none":
-        return PairEncoder.fit(datasets[0], **options), None, "no word vectors"
     tokenize = Tokenizer(options.get("tokenizer", "words"), options.get("lowercase", True))
     counts = Counter(
         token
@@ -78,6 +79,10 @@ def fit_encoder(
         for sentence in side
         for token in tokenize(sentence)
     )
+    notes = resolve_features(options, datasets, set(counts))
+    if recipe.vectors["source"] == "none":
+        encoder = PairEncoder.fit(datasets[0], **options)
+        return encoder, None, "; ".join(["no word vectors", *notes])
     source = recipe.vectors["source"]
     # A file has the dimension it has; `dim` is for what is made to measure.
     dim = recipe.vectors["dim"] if source.startswith("distil:") else None
@@ -86,7 +91,52 @@ def fit_encoder(
     assert vectors is not None
     known = {word for word in counts if word in vectors}
     encoder = PairEncoder.fit(datasets, keep_words=known, **options)
-    return encoder, vectors, vectors.coverage(counts)
+    return encoder, vectors, "; ".join([vectors.coverage(counts), *notes])
+
+
+def resolve_features(
+    options: dict[str, Any], datasets: Sequence[PairDataset], words: Collection[str]
+) -> list[str]:
+    """Finds what the features `pos` and `antonym` need; leaves them out of `options` where nothing is found.
+
+    Tags come from the data (parses in SNLI's and MultiNLI's files) or from spaCy, antonyms from WordNet: that is `"auto"`,
+    the default of the recipe keys `encoder.tagger` and `encoder.antonyms`. What is named there must be found.
+
+    Returns:
+        Notes on what was left out, and why.
+    """
+    features, notes = list(options.get("features", ())), []
+
+    def leave_out(feature: str, why: object) -> None:
+        features.remove(feature)
+        notes.append(f"the feature {feature!r} is off: {why}")
+
+    tagger = options.pop("tagger", "auto")
+    if "pos" in features:
+        if tagger != "auto":
+            options["tagger"] = tagger
+        elif any(data.tags is None for data in datasets):
+            try:
+                spacy_tagger()
+                options["tagger"] = f"spacy:{SPACY_MODEL}"
+            except InputError as error:
+                leave_out("pos", f"the data has no tags, and {error}")
+    antonyms = options.pop("antonyms", "auto")
+    if "antonym" in features:
+        if antonyms not in ("auto", "wordnet"):
+            options["antonyms"] = antonyms
+        else:
+            try:
+                options["antonyms"] = wordnet_antonyms(words)
+                if not options["antonyms"]:
+                    raise InputError("WordNet knows no antonyms among the words of the data.")
+            except InputError as error:
+                if antonyms == "wordnet":
+                    raise
+                leave_out("antonym", error)
+    if features:
+        options["features"] = features
+    return notes
 
 
 def make_model(
@@ -134,7 +184,8 @@ def make_model(
 
 def compile_model(model: keras.Model, train: PairDataset, settings: Mapping[str, Any]) -> None:
     """Compiles with the recipe's optimizer and the loss and metrics of the task."""
-    config = {"learning_rate": settings["learning_rate"]}
+    steps_per_epoch = math.ceil(len(train) / settings["batch_size"])
+    config = {"learning_rate": learning_rate(settings, steps_per_epoch)}
     if settings["clipnorm"]:
         config["clipnorm"] = settings["clipnorm"]
     optimizer = keras.optimizers.get({"class_name": settings["optimizer"], "config": config})

@@ -22,6 +22,7 @@ from keras_sentmatch.training.toml_text import to_toml
 OPTIMIZERS = ("adadelta", "adagrad", "adam", "adamw", "rmsprop", "sgd")
 POLICIES = ("float32", "mixed_float16", "mixed_bfloat16")
 FEATURES = ("word", "char", "pos", "antonym")
+SCHEDULES = ("constant", "cosine_warm_up_decay", "exponential")
 MONITORS = ("accuracy", "macro_f1", "f1", "map", "mrr", "pearson", "spearman", "loss")
 
 
@@ -73,7 +74,8 @@ KEYS: dict[str, dict[str, Key]] = {
         "max_length": _integer(None, 1),
         "max_word_length": _integer(None, 1),
         "features": _FEATURE_LIST,
-        "antonyms": _text(None, "the path of a file of word pairs"),
+        "antonyms": _text(None, '"auto", "wordnet", or the path of a file of word pairs'),
+        "tagger": _text(None, '"auto" or "spacy:PIPELINE"'),
         "min_count": _integer(None, 1),
         "max_size": _integer(None, 1),
     },
@@ -90,6 +92,10 @@ KEYS: dict[str, dict[str, Key]] = {
         "patience": _integer(5, 1),
         "monitor": _one_of("auto", "auto", *(f"val_{name}" for name in MONITORS)),
         "plateau_factor": _number(1.0, "a number above 0, at most 1", lambda v: 0 < v <= 1),
+        "schedule": _one_of("constant", *SCHEDULES),
+        "warm_up": _number(0.05, "a number of at least 0, below 1", lambda v: 0 <= v < 1),
+        "decay_rate": _number(0.95, "a number above 0, at most 1", lambda v: 0 < v <= 1),
+        "decay_steps": _integer(1000, 1),
         "clipnorm": _number(0.0, "a number of at least 0 (0: no clipping)", lambda v: v >= 0),
         "dtype_policy": _one_of("float32", *POLICIES),
         "seed": Key(
@@ -113,11 +119,14 @@ class Recipe:
         training: `optimizer`, `learning_rate`, `batch_size`, `epochs`, `patience` (epochs without a
             better monitored value before training stops), `monitor` ("auto": val_accuracy, val_map
             or val_pearson by task), `plateau_factor` (times the learning rate after each epoch
-            without a better value; 1 never), `clipnorm` (of each variable's gradient, as in Keras;
-            0 none), `dtype_policy`, `seed`, `jit_compile`.
+            without a better value; 1 never), `schedule` of the learning rate ("constant";
+            "cosine_warm_up_decay", which warms up over the share `warm_up` of all batches;
+            "exponential", times `decay_rate` every `decay_steps` batches), `clipnorm` (of each
+            variable's gradient, as in Keras; 0 none), `dtype_policy`, `seed`, `jit_compile`.
 
     Raises:
-        InputError: An unknown key or a value that is not allowed.
+        InputError: An unknown key, a value that is not allowed, or a schedule beside a
+            `plateau_factor` below 1.
 
     Example:
 
@@ -141,6 +150,12 @@ class Recipe:
                 _check(table, key, value, f"recipe {self.name!r}")
             defaults = {key: k.default for key, k in keys.items() if k.default is not None}
             setattr(self, table, {**defaults, **values})
+        schedule, factor = self.training["schedule"], self.training["plateau_factor"]
+        if schedule != "constant" and factor < 1:
+            raise InputError(
+                f"recipe {self.name!r}: training.schedule is {schedule!r} and training.plateau_factor is {factor}: "
+                'both would set the learning rate. Set training.plateau_factor=1 or training.schedule="constant".'
+            )
 
     def to_toml(self) -> str:
         """The recipe as TOML, every default written out; `load_recipe(name, file=…)` reads it

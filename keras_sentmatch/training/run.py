@@ -19,6 +19,7 @@ from keras_sentmatch.training.baseline import bag_of_words_baseline
 from keras_sentmatch.training.callbacks import (
     BEST_WEIGHTS,
     EpochBar,
+    LearningRateLog,
     TaskMetrics,
     make_callbacks,
     monitor_of,
@@ -203,6 +204,8 @@ def _fit(
     first: list[keras.callbacks.Callback] = []
     if monitor not in ("val_accuracy", "val_macro_f1", "val_loss") or task == "ranking":
         first.append(TaskMetrics(splits["validation"], batches["validation"]))
+    if settings["schedule"] != "constant":
+        first.append(LearningRateLog())
     callbacks = make_callbacks(
         folder,
         monitor=monitor,

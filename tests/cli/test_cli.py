@@ -177,10 +177,23 @@ def test_datasets(capsys):
 
 def test_models(monkeypatch, capsys):
     class Small:
-        paper, summary_line = "A. Author 2020", "a small one"
+        """One.
 
-        def __init__(self, vocabulary_size, char_vocabulary_size=0):
+        Args:
+            vocabulary_size: words.
+            char_vocabulary_size: characters. Defaults to `0`.
+            depth: layers, as many
+                as you like. Defaults to `2`.
+
+        Example:
+            depth: no argument
+        """
+
+        paper, summary_line, presets = "A. Author 2020", "a small one", {"deep": {"depth": 9}}
+
+        def __init__(self, vocabulary_size, char_vocabulary_size=0, depth=2, **kwargs):
             assert vocabulary_size and char_vocabulary_size
+            self.input_names = ["word_ids_1", "char_ids_1", "word_ids_2", "char_ids_2"]
 
         def count_params_without_word_embeddings(self):
             return 1234
@@ -189,16 +202,25 @@ def test_models(monkeypatch, capsys):
     monkeypatch.setattr(applications, "list_models", lambda: ["small"])
     monkeypatch.setattr(applications, "get_model_class", lambda name: Small)
     assert run("models", "--json") == 0
-    assert json.loads(capsys.readouterr().out) == [
-        {
-            "name": "small",
-            "paper": "A. Author 2020",
-            "parameters": 1234,
-            "description": "a small one",
-        }
-    ]
+    switches = {
+        "char_vocabulary_size": {"default": 0, "meaning": "characters."},
+        "depth": {"default": 2, "meaning": "layers, as many as you like."},
+    }
+    expected = {
+        "name": "small",
+        "paper": "A. Author 2020",
+        "parameters": 1234,
+        "inputs": ["word_ids", "char_ids"],
+        "description": "a small one",
+        "switches": switches,
+        "presets": {"deep": {"depth": 9}},
+    }
+    assert json.loads(capsys.readouterr().out) == [expected]
     assert run("models") == 0
     assert "1,234" in capsys.readouterr().out
+    assert run("models", "small") == 0
+    out = capsys.readouterr().out
+    assert "as many as you like" in out and "depth=9" in out
 
 
 def test_profile(capsys):

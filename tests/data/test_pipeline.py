@@ -110,7 +110,9 @@ def test_tags_come_from_the_columns():
     x, _ = next(PairBatches(data, encoder, batch_size=2).numpy())
     assert x["pos_1"].tolist() == [[3, 0], [2, 3]]
     bare = PairDataset(["dog"], ["dog"], [0])
-    with pytest.raises(InputError, match="needs the columns tags_1 and tags_2"):
+    with pytest.raises(
+        InputError, match="the columns tags_1 and tags_2, or make the encoder with a tagger"
+    ):
         PairBatches(bare, encoder, batch_size=1)
 
 

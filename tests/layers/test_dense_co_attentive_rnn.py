@@ -201,3 +201,19 @@ def test_options():
 def test_errors(arguments, message):
     with pytest.raises(ValueError, match=message):
         SMALL(**arguments)
+
+
+def test_one_sentence_alone():
+    """Without attention a sentence gives the same states with and without the other."""
+    layer = built(CASES[-1])
+    pair = layer(**INPUTS)
+    for y, side in zip(pair, "12"):
+        alone = layer(INPUTS[f"x{side}"], mask_1=INPUTS[f"mask_{side}"])
+        assert abs(value(alone) - value(y)).max() < 1e-6
+    x = keras.Input((None, 6))
+    assert layer(x, mask_1=keras.Input((None,), dtype="bool")).shape == (None, None, 11)
+    layer._clear_losses()
+    layer(INPUTS["x1"], mask_1=INPUTS["mask_1"], training=True)  # three rows: no halves
+    assert len(layer.losses) == 1
+    with pytest.raises(ValueError, match="reads two sentences. Received: x2=None"):
+        built(CASES[0])(INPUTS["x1"], mask_1=INPUTS["mask_1"])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.layers import WordRepresentation
-from tests import oracles
+from tests import oracles, oracles3
 from tests.harness import CHECKS, Case, built, check_option, name_of, value
 
 RNG = np.random.default_rng(0)
@@ -87,6 +87,23 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_word_representation(case, check):
     check(case)
+
+
+def test_an_lstm_in_place_of_the_cnn():
+    check_option(CASES[1], "char_encoder", "cnn", "lstm")
+    layer = built(CASES[1], char_encoder="lstm")
+    lstm = layer.char_lstm
+    table, *weights = (value(w) for w in (lstm.embedding.embeddings, *lstm.lstm.weights))
+    want = oracles3.char_lstm(CHARS, table, weights)
+    np.testing.assert_allclose(value(layer(**FEATURES))[..., 8:11], want, atol=1e-5)
+    with pytest.raises(ValueError, match="'cnn' or 'lstm'. Received: char_encoder='rnn'"):
+        SMALL(char_encoder="rnn")
+
+
+def test_a_config_saved_before_there_was_a_choice():
+    config = SMALL(char_vocabulary_size=6).get_config()
+    del config["char_encoder"]
+    assert WordRepresentation.from_config(config).char_cnn
 
 
 def test_one_matrix_fills_both_embeddings():

@@ -34,6 +34,7 @@ def test_against_oracles(dtype):
     )
     check(sm.zero_padding(x, MASK), X * MASK[..., None])
     check(sm.reverse_within_length(x, MASK), oracles.reverse_within_length(X, MASK))
+    check(sm.last_state(x, MASK), np.stack([X[0, 4], X[1, 1], 0 * X[2, 0]]))
 
 
 def test_large_scores_in_float16_do_not_overflow():

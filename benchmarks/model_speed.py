@@ -1,0 +1,506 @@
+"""Speed of every model on each backend: training, inference, and ranking with kept encodings.
+
+    python benchmarks/model_speed.py
+    python benchmarks/model_speed.py --rank
+    python benchmarks/model_speed.py --show --write docs/results.md
+
+The models have the papers' sizes (those for SNLI), with what needs no lexicon: words, characters
+and exact match where the model has them. Pairs are synthetic and seeded; every sentence has `--length`
+words. Optimizer, learning rate and clipping are the recipe's (gradients are clipped each variable's
+alone in Keras, all together in plain PyTorch), and so is `jit_compile`: off on TensorFlow, on where
+it can be on JAX. `plain_drcn.py` and `plain_hosts.py` are the same networks in plain PyTorch.
+
+Each model on each backend runs in a process of its own, one after the other, and adds one row to
+`model_speed.csv`. "First step" is the first training step, in which a backend compiles; one more is
+not counted; then `--steps` are timed, and as many batches of inference after two that are not. The
+median counts. Arrays go in from NumPy, and the loss or the probabilities come back, in every step.
+Precision is each backend's own choice: on a GPU JAX multiplies float32 in TF32, PyTorch in cuDNN only.
+
+`--rank` times one query against `--candidates` whose encodings are kept (`Matcher.encode` once, then
+`rank_scores`), beside predicting the pairs (`predict_proba`), into `ranking.csv`. DRCN is its
+variant without attention there, and no model flags exact matches.
+
+A run whose row is there (same model, backend, sizes and device) is skipped, so what was cut off goes
+on where it was. Backends that are not installed are skipped too. "others' CPUs" is what other programs
+took meanwhile.
+"""
+
+import argparse
+import importlib
+import importlib.resources
+import importlib.util
+import inspect
+import json
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from measuring import (
+    BACKENDS,
+    CHARACTERS,
+    CLASSES,
+    LABELS,
+    VOCABULARY,
+    append,
+    cpus,
+    device_name,
+    device_peak_mib,
+    environment,
+    make_pairs,
+    now,
+    others_cpu,
+    peak_mib,
+    read,
+    timed,
+    versions,
+    write_between,
+)
+
+PLAIN = {  # where the plain form is, and whether it reads characters
+    "bimpm": ("plain_hosts", "PlainBiMPM", True),
+    "drcn": ("plain_drcn", "PlainDRCN", True),
+    "esim": ("plain_hosts", "PlainESIM", False),
+    "re2": ("plain_hosts", "PlainRE2", False),
+}
+SPLIT: dict[str, dict[str, Any]] = {  # what lets a model encode a sentence alone
+    "diin": {"exact_match": False},
+    "drcn": {"preset": "encoder_only", "batch_normalization": True},
+    "drr_net": {"exact_match": False},
+}
+FILES = {"speed": "model_speed.csv", "rank": "ranking.csv"}
+KEYS = {
+    "speed": ("model", "backend", "batch_size", "length", "device"),
+    "rank": ("model", "backend", "candidates", "batch_size", "length", "device"),
+}
+MARKS = ("<!-- made by benchmarks/model_speed.py -->", "<!-- end -->")
+Lines = list[list[str]]
+
+
+# === A process of one model and one backend ===
+
+
+def build(args: argparse.Namespace, **changes: Any) -> tuple[Any, dict[str, Any]]:
+    """The model, and its arguments without the sizes of the vocabularies."""
+    import keras
+
+    from keras_sentmatch.applications import build_model, get_model_class
+
+    keras.utils.set_random_seed(args.seed)
+    cls = get_model_class(args.model)
+    known = inspect.signature(cls.__init__).parameters
+    config = {"preset": "snli"} if "snli" in cls.presets else {}
+    if "max_length" in known:
+        config["max_length"] = args.length
+    config |= changes
+    sizes = {"vocabulary_size": VOCABULARY, "num_classes": CLASSES}
+    if "char_vocabulary_size" in known:
+        sizes["char_vocabulary_size"] = CHARACTERS
+    model = build_model(args.model, **sizes, **config)
+    return model, config
+
+
+def training_settings(model: str) -> dict[str, Any]:
+    recipes = importlib.resources.files("keras_sentmatch") / "training" / "recipes"
+    return tomllib.loads((recipes / f"{model}.toml").read_text(encoding="utf-8"))["training"]
+
+
+def batches(args: argparse.Namespace) -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
+    data, encoder = make_pairs(args.batch_size * args.steps, args.length, "full", args.seed)
+    for start in range(0, len(data), args.batch_size):
+        rows = slice(start, start + args.batch_size)
+        yield encoder.encode(data.sentence1[rows], data.sentence2[rows]), data.labels[rows]
+
+
+Steps = list[Callable[[], Any]]
+
+
+def keras_steps(args: argparse.Namespace) -> tuple[Steps, Steps, dict[str, Any]]:
+    """Training steps, batches of inference, and facts for the row."""
+    import keras
+
+    model, config = build(args)
+    settings = training_settings(args.model)
+    optimizer = {"learning_rate": settings["learning_rate"], "clipnorm": settings.get("clipnorm")}
+    model.compile(
+        keras.optimizers.get({"class_name": settings["optimizer"], "config": optimizer}),
+        "sparse_categorical_crossentropy",
+        jit_compile=False if args.backend == "tensorflow" else "auto",
+    )
+    train, infer = [], []
+    for arrays, labels in batches(args):
+        inputs = {name: arrays[name] for name in model.input_names}
+        train.append(lambda x=inputs, y=labels: model.train_on_batch(x, y))
+        infer.append(lambda x=inputs: model.predict_on_batch(x))
+    facts = {
+        "parameters": model.count_params(),
+        "config": json.dumps(config),
+        "note": f"jit_compile={model.jit_compile}",
+    }
+    return train, infer, facts
+
+
+def plain_steps(args: argparse.Namespace) -> tuple[Steps, Steps, dict[str, Any]]:
+    import torch
+    from plain_drcn import count
+    from torch.nn.functional import cross_entropy
+
+    torch.manual_seed(args.seed)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    module, cls, chars = PLAIN[args.model]
+    sizes = [VOCABULARY, CHARACTERS] if chars else [VOCABULARY]
+    model = getattr(importlib.import_module(module), cls)(*sizes, CLASSES).to(device)
+    learned = [p for p in model.parameters() if p.requires_grad]
+    settings = training_settings(args.model)
+    make, more = {
+        "adam": (torch.optim.Adam, {}),
+        "rmsprop": (torch.optim.RMSprop, {"alpha": 0.9}),
+    }[settings["optimizer"]]
+    optimizer = make(learned, settings["learning_rate"], eps=1e-7, **more)
+
+    def run(inputs: list[np.ndarray]) -> tuple[Any, Any]:
+        out = model(*(torch.tensor(x, device=device) for x in inputs))
+        return out if isinstance(out, tuple) else (out, 0.0)
+
+    def step(inputs: list[np.ndarray], labels: np.ndarray) -> float:
+        model.train()
+        logits, loss = run(inputs)
+        if args.model == "drcn":
+            loss = loss + 1e-6 * model.l2()
+        loss = loss + cross_entropy(logits, torch.tensor(labels, dtype=torch.long, device=device))
+        optimizer.zero_grad()
+        loss.backward()
+        if settings.get("clipnorm"):
+            torch.nn.utils.clip_grad_norm_(learned, settings["clipnorm"])
+        optimizer.step()
+        return loss.item()
+
+    def predict(inputs: list[np.ndarray]) -> np.ndarray:
+        model.eval()
+        with torch.inference_mode():
+            return run(inputs)[0].softmax(-1).cpu().numpy()
+
+    names = ("word_ids", "char_ids") if chars else ("word_ids",)
+    train, infer = [], []
+    for arrays, labels in batches(args):
+        inputs = [arrays[f"{name}_{side}"] for side in "12" for name in names]
+        train.append(lambda x=inputs, y=labels: step(x, y))
+        infer.append(lambda x=inputs: predict(x))
+    parameters, second = count(model)
+    note = f"{second:,} parameters are second LSTM biases; {torch.get_num_threads()} threads"
+    return train, infer, {"parameters": parameters, "config": "", "note": note}
+
+
+def busy_while(steps: Steps) -> tuple[list[float], float]:
+    """Seconds of each step, and the processors that other programs took meanwhile."""
+    others, begin = others_cpu(), time.perf_counter()
+    seconds = timed(steps)
+    return seconds, (others_cpu() - others) / (time.perf_counter() - begin)
+
+
+def measure(args: argparse.Namespace) -> dict[str, Any]:
+    """The speed of training and of inference: a row."""
+    train, infer, facts = plain_steps(args) if args.backend == "plain" else keras_steps(args)
+    first_train, *_ = timed([train[0], train[-1]])
+    train_s, others_train = busy_while(train)
+    first_infer, *_ = timed([infer[0], infer[-1]])
+    infer_s, others_infer = busy_while(infer)
+    step, batch = statistics.median(train_s), statistics.median(infer_s)
+    return {
+        "parameters": facts["parameters"],
+        "first_step_s": round(first_train, 2),
+        "step_ms": round(1000 * step, 2),
+        "train_pairs_per_s": round(args.batch_size / step, 2),
+        "first_inference_s": round(first_infer, 2),
+        "inference_ms": round(1000 * batch, 2),
+        "inference_pairs_per_s": round(args.batch_size / batch, 2),
+        "peak_rss_mib": peak_mib(),
+        "peak_device_mib": device_peak_mib(args.backend),
+        "others_cpu": round(max(others_train, others_infer), 2),
+        "steps": args.steps,
+        "config": facts["config"],
+        "note": facts["note"],
+    }
+
+
+def measure_ranking(args: argparse.Namespace) -> dict[str, Any]:
+    """The speed of ranking with and without kept encodings: a row, or why there is none."""
+    from keras_sentmatch.matcher import Matcher
+
+    model, config = build(args, **SPLIT.get(args.model, {}))
+    if not model.can_split:
+        return {"skipped": "it can't encode a sentence without the other one"}
+    if args.backend == "tensorflow":
+        model.jit_compile = False  # as the library's training and its commands have it
+    data, encoder = make_pairs(args.candidates, args.length, "full", args.seed)
+    matcher = Matcher(model, encoder, LABELS, task="classification")
+    query, candidates = data.sentence1[0], list(data.sentence2)
+    size, label = args.batch_size, LABELS[0]
+
+    def keep() -> Any:
+        return matcher.encode(candidates, batch_size=size)
+
+    def kept() -> np.ndarray:
+        return matcher.rank_scores(query, corpus, label=label)
+
+    def pairs() -> np.ndarray:
+        return matcher.rank_scores(query, candidates, label=label, batch_size=size)
+
+    corpus = keep()
+    difference = np.abs(kept() - pairs()).max()  # and everything is compiled
+    encode_s, others_encode = busy_while([keep])
+    kept_s, others_kept = busy_while([kept] * args.steps)
+    pairs_s, others_pairs = busy_while([pairs] * args.steps)
+    kept_ms, pairs_ms = (1000 * statistics.median(s) for s in (kept_s, pairs_s))
+    return {
+        "encode_s": round(encode_s[0], 3),
+        "kept_ms": round(kept_ms, 2),
+        "pairs_ms": round(pairs_ms, 2),
+        "ratio": round(pairs_ms / kept_ms, 2),
+        "largest_difference": f"{difference:.1e}",
+        "corpus_mib": round(corpus.nbytes / 2**20, 1),
+        "others_cpu": round(max(others_encode, others_kept, others_pairs), 2),
+        "steps": args.steps,
+        "config": json.dumps(config),
+    }
+
+
+def work(args: argparse.Namespace) -> None:
+    """What a process does: it says what its backend has, or measures one model; JSON to the caller."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what the libraries print must not come into the answer
+    if args.model:
+        done = measure_ranking(args) if args.rank else measure(args)
+    else:
+        done = {"device": device_name(args.backend), "models": sorted(PLAIN)}
+        if args.backend != "plain":
+            from keras_sentmatch.applications import list_models
+
+            done["models"] = list_models()
+    print(json.dumps(done), file=answers, flush=True)
+
+
+# === All of them ===
+
+
+def start(args: argparse.Namespace, backend: str, model: str = "") -> dict[str, Any] | str:
+    """What a process of that backend answers, or how it ended."""
+    options = ["--worker", backend, "--batch-size", args.batch_size, "--length", args.length]
+    options += ["--steps", args.steps, "--candidates", args.candidates, "--seed", args.seed]
+    options += ["--models", model] if model else []
+    options += ["--rank"] if args.rank else []
+    ended = subprocess.run(
+        [sys.executable, __file__, *map(str, options)],
+        env=environment(backend),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    if ended.returncode or not ended.stdout:
+        return f"its process ended with status {ended.returncode}"
+    return json.loads(ended.stdout)
+
+
+def available(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """Device and models of each backend that is asked for and installed."""
+    found = {}
+    for backend in args.backends:
+        package = "torch" if backend == "plain" else backend
+        if not importlib.util.find_spec(package):
+            print(f"{backend}: {package} is not installed; skipped", flush=True)
+            continue
+        answer = start(args, backend)
+        if isinstance(answer, str):
+            print(f"{backend}: {answer}; skipped", flush=True)
+        else:
+            found[backend] = answer
+    return found
+
+
+def run_all(args: argparse.Namespace) -> int:
+    """Measures what has no row yet, and returns the number of runs that failed."""
+    kind = "rank" if args.rank else "speed"
+    path, failed = args.results / FILES[kind], 0
+    backends = available(args)
+    every = sorted({model for about in backends.values() for model in about["models"]})
+    if unknown := set(args.models) - set(every):
+        sys.exit(f"--models: {', '.join(sorted(unknown))} is none of {', '.join(every)}")
+    for model in args.models or every:
+        for backend, about in backends.items():
+            if model not in about["models"]:
+                continue
+            options = ["--models", model, "--backends", backend, "--batch-size", args.batch_size]
+            options += ["--length", args.length, "--steps", args.steps, "--seed", args.seed]
+            options += ["--rank", "--candidates", args.candidates] if args.rank else []
+            row = {"model": model, "backend": backend, "device": about["device"]}
+            row |= {"batch_size": args.batch_size, "length": args.length}
+            row |= {"candidates": args.candidates} if args.rank else {}
+            if any(all(old[k] == str(row[k]) for k in KEYS[kind]) for old in read(path)):
+                print(f"{model} {backend}: there already", flush=True)
+                continue
+            answer = start(args, backend, model)
+            if isinstance(answer, str):
+                print(f"{model} {backend}: {answer}", flush=True)
+                failed += 1
+            elif "skipped" in answer:
+                print(f"{model} {backend}: {answer['skipped']}", flush=True)
+            else:
+                row |= answer
+                row |= {"seed": args.seed, "cpus": cpus(), "date": now()}
+                command = ["python", "benchmarks/model_speed.py", *map(str, options)]
+                append([row | {"command": shlex.join(command), "versions": versions()}], path)
+                names = ("train_pairs_per_s", "inference_pairs_per_s", "kept_ms", "pairs_ms")
+                shown = ", ".join(f"{name} {row[name]}" for name in names if name in row)
+                print(f"{model} {backend}: {shown}", flush=True)
+    return failed
+
+
+# === Tables ===
+
+
+def groups(rows: list[dict[str, str]], *names: str) -> dict[tuple[str, ...], list[dict[str, str]]]:
+    """Rows with the same values of `names`, in the order of the tables."""
+    found: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    for row in sorted(rows, key=lambda r: (r["model"], BACKENDS.index(r["backend"]))):
+        found.setdefault(tuple(row[name] for name in names), []).append(row)
+    return found
+
+
+def speed_tables(rows: list[dict[str, str]]) -> Iterator[tuple[str, list[str], Lines]]:
+    """Title, column names and lines for each device and size."""
+    head = ["model", "backend", "parameters", "first step s", "training pairs/s", "x plain"]
+    head += ["inference pairs/s", "x plain", "peak MiB", "others' CPUs"]
+    for (device, batch, length), members in groups(rows, "device", "batch_size", "length").items():
+        plain = {row["model"]: row for row in members if row["backend"] == "plain"}
+        memory = "of the GPU" if members[0]["peak_device_mib"] else "of the process"
+        lines = []
+        for row in members:
+            line = [row["model"], row["backend"], f"{int(row['parameters']):,}"]
+            line.append(f"{float(row['first_step_s']):.1f}")
+            for name in ("train_pairs_per_s", "inference_pairs_per_s"):
+                line.append(f"{float(row[name]):,.1f}")
+                beside = plain.get(row["model"])
+                line.append(f"{float(row[name]) / float(beside[name]):.2f}" if beside else "")
+            peak = row["peak_device_mib"] or row["peak_rss_mib"]
+            lines.append([*line, f"{int(peak):,}", row["others_cpu"]])
+        title = f"{device}, batch {batch}, lengths {length}/{length}, float32; memory {memory}"
+        yield title, head, lines
+
+
+def rank_tables(rows: list[dict[str, str]]) -> Iterator[tuple[str, list[str], Lines]]:
+    head = ["model", "backend", "encoding once s", "kept ms", "pairs ms", "times as fast"]
+    head += ["kept MiB", "largest difference", "others' CPUs"]
+    names = ("encode_s", "kept_ms", "pairs_ms", "ratio", "corpus_mib", "largest_difference")
+    by = ("device", "candidates", "batch_size", "length")
+    for (device, candidates, batch, length), members in groups(rows, *by).items():
+        lines = [
+            [r["model"], r["backend"], *(r[n] for n in names), r["others_cpu"]] for r in members
+        ]
+        title = f"{device}, 1 query and {int(candidates):,} candidates of {length} words"
+        yield f"{title}, batches of {batch}", head, lines
+
+
+PARTS = (
+    ("Speed of every model", "speed", speed_tables),
+    ("Ranking with kept encodings", "rank", rank_tables),
+)
+
+
+def show(results: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=140)
+    for _, kind, tables in PARTS:
+        rows = read(results / FILES[kind])
+        for title, head, lines in tables(rows):
+            table = Table(title=title)
+            for column, name in enumerate(head):
+                table.add_column(name, justify="left" if column < 2 else "right")
+            for line in lines:
+                table.add_row(*line)
+            console.print(table)
+        if any(float(row["others_cpu"]) > 0.2 for row in rows):
+            console.print(
+                "Not a fair comparison: other programs were busy (column others' CPUs) while some of "
+                f"the rows of {FILES[kind]} were measured. Delete those and run again on an idle "
+                "machine.",
+                style="bold red",
+            )
+
+
+def markdown(results: Path) -> Iterator[str]:
+    for heading, kind, tables in PARTS:
+        if not (rows := read(results / FILES[kind])):
+            continue
+        yield from (f"## {heading}", "")
+        for title, head, lines in tables(rows):
+            yield from (f"{title}:", "")
+            yield from ("| " + " | ".join(head) + " |", "|---|---|" + "---:|" * (len(head) - 2))
+            yield from ("| " + " | ".join(cell or "–" for cell in line) + " |" for line in lines)
+            yield ""
+        yield f"Rows of `benchmarks/results/{FILES[kind]}`, each with its versions and its command:"
+        yield from ("", "```bash")
+        yield from sorted({without_model(row["command"]) for row in rows})
+        yield from ("```", "")
+
+
+def without_model(command: str) -> str:
+    """A row's command, for all models and backends."""
+    parts = shlex.split(command)
+    return shlex.join(parts[:2] + parts[6:])
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--models", default="", help="some of list_models(); all by default")
+    parser.add_argument("--backends", default=",".join(BACKENDS), help="some of the default")
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--length", type=int, default=32, help="words of every sentence")
+    parser.add_argument("--steps", type=int, help="timed: 8, or 3 with --rank")
+    parser.add_argument("--rank", action="store_true", help="time ranking instead")
+    parser.add_argument("--candidates", type=int, default=1000, help="of --rank")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--show", action="store_true", help="only the tables of the rows so far")
+    parser.add_argument("--write", type=Path, help="a Markdown page to put the tables into")
+    parser.add_argument(
+        "--results", type=Path, default=Path(__file__).parent / "results", help="folder of the rows"
+    )
+    parser.add_argument("--worker", dest="backend", choices=BACKENDS, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    args.model = args.models
+    args.models, args.backends = (
+        [name for name in names.split(",") if name] for names in (args.models, args.backends)
+    )
+    args.steps = (3 if args.rank else 8) if args.steps is None else args.steps
+    if unknown := set(args.backends) - set(BACKENDS):
+        parser.error(f"--backends: {', '.join(unknown)} is none of {', '.join(BACKENDS)}")
+    if args.rank:
+        args.backends = [backend for backend in args.backends if backend != "plain"]
+    if min(args.batch_size, args.length, args.steps, args.candidates) < 1:
+        parser.error("--batch-size, --length, --steps and --candidates must be at least 1")
+    return args
+
+
+def main() -> None:
+    args = arguments()
+    if args.backend:
+        work(args)
+        return
+    failed = 0 if args.show else run_all(args)
+    show(args.results)
+    if args.write:
+        write_between(args.write, MARKS, list(markdown(args.results)))
+    sys.exit(f"{failed} runs failed." if failed else None)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""Part-of-speech tags and antonyms: from what a data set carries, or from spaCy and WordNet."""
+
+import difflib
+import functools
+import re
+from collections.abc import Callable, Collection, Sequence
+
+from keras_sentmatch.errors import InputError
+
+Tagger = Callable[[Sequence[Sequence[str]]], list[list[str]]]
+
+SPACY_MODEL = "en_core_web_sm"
+_LEAF = re.compile(r"\(([^\s()]+) ([^\s()]+)\)")
+_ESCAPES = {
+    "-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}",
+    "``": '"', "''": '"', "\\/": "/", "\\*": "*",
+}  # fmt: skip
+
+
+def tags_of_parse(parse: str) -> str:
+    """The leaves of a Penn Treebank parse as `"word TAG word TAG …"`.
+
+    Example:
+
+    >>> tags_of_parse("(ROOT (NP (DT A) (NN dog)))")
+    'A DT dog NN'
+    """
+    leaves = ((_ESCAPES.get(word, word), tag) for tag, word in _LEAF.findall(parse))
+    return " ".join(f"{word} {tag}" for word, tag in leaves)
+
+
+def align_tags(tokens: Sequence[str], tagged: str) -> list[str]:
+    """A tag for each token: that of the tagged word in which the token's first letter stands.
+
+    The two tokenizations may differ; case does not count. A token whose letters are not among the
+    tagged words gets an empty tag, which encodes as unknown.
+
+    Args:
+        tokens: Tokens of a sentence.
+        tagged: `"word TAG word TAG …"` of the same sentence.
+
+    Example:
+
+    >>> align_tags(["cannot", "swim", "."], "can MD not RB swim VB . .")
+    ['MD', 'VB', '.']
+    """
+    parts = tagged.split()
+    words, tags = [w.lower() for w in parts[::2]], parts[1::2]
+    mine = [t.lower() for t in tokens]
+    if mine == words:
+        return tags
+    owner = [tag for word, tag in zip(words, tags) for _ in word]
+    left, right = "".join(mine), "".join(words)
+    starts = [sum(map(len, mine[:i])) for i in range(len(mine))]
+    if left == right:
+        return [owner[start] for start in starts]
+    place: dict[int, int] = {}
+    matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
+    for a, b, size in matcher.get_matching_blocks():
+        place.update((a + i, b + i) for i in range(size))
+    return [owner[place[s]] if s in place else "" for s in starts]
+
+
+def spacy_tagger(model: str = SPACY_MODEL) -> Tagger:
+    """A function from tokenized sentences to Penn tags, by a spaCy pipeline.
+
+    Args:
+        model: Name or folder of an installed pipeline.
+
+    Raises:
+        InputError: spaCy or the pipeline is not installed.
+    """
+    return _spacy(model)
+
+
+@functools.cache
+def _spacy(model: str) -> Tagger:
+    try:
+        import spacy
+
+        nlp = spacy.load(model, exclude=["parser", "ner", "lemmatizer"])
+    except (ImportError, OSError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise InputError(
+            f"The tagger spacy:{model} can't be loaded ({first}). Install it with pip install "
+            f'"keras-sentmatch[spacy]" && python -m spacy download {model}, or leave the feature '
+            "'pos' out."
+        ) from error
+
+    def tag(sentences: Sequence[Sequence[str]]) -> list[list[str]]:
+        docs = (spacy.tokens.Doc(nlp.vocab, words=list(tokens)) for tokens in sentences)
+        return [[token.tag_ for token in doc] for doc in nlp.pipe(docs, batch_size=256)]
+
+    return tag
+
+
+def wordnet_antonyms(words: Collection[str]) -> list[tuple[str, str]]:
+    """The pairs of antonyms among `words`, lower case, by NLTK's WordNet.
+
+    Raises:
+        InputError: NLTK or its WordNet is not installed.
+    """
+    try:
+        from nltk.corpus import wordnet
+
+        wordnet.ensure_loaded()
+    except (ImportError, LookupError) as error:
+        first = next(line for line in str(error).splitlines() if line.strip(" *"))
+        raise InputError(
+            f"WordNet can't be loaded ({first.strip()}). Install it with pip install nltk && python "
+            "-m nltk.downloader wordnet, or give a file of word pairs as encoder.antonyms."
+        ) from error
+    known = {word.lower() for word in words}
+    found = set()
+    for word in known:
+        for lemma in (lemma for synset in wordnet.synsets(word) for lemma in synset.lemmas()):
+            if lemma.name().lower() == word:
+                others = {other.name().lower() for other in lemma.antonyms()} & known
+                found |= {tuple(sorted((word, other))) for other in others}
+    return sorted((a, b) for a, b in found)

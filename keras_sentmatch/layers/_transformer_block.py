@@ -1,0 +1,62 @@
+"""A transformer encoder block on masked sequences, for layers of this package."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_sentmatch.ops import at_least_float32, masked_softmax
+
+
+class _TransformerBlock(keras.layers.Layer):
+    """`y = norm(x + attention(x))`, `norm(y + feed_forward(y))`, with as many features as `x`.
+
+    A head is `ceil(D / heads)` wide, so any number of heads goes with any width. The feed-forward layer is `4 D` wide. Keys
+    have no bias, which the softmax would cancel. There are no positions: what comes in has them.
+    """
+
+    def __init__(self, heads: int, kernel_regularizer: Any = None, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.heads = heads
+        self.kernel_regularizer = kernel_regularizer
+
+    def build(self, x_shape: Any, mask_shape: Any = None) -> None:
+        width = x_shape[-1]
+        self.head_width = -(-width // self.heads)
+        per_head = (None, self.heads, self.head_width)
+        options = {"kernel_regularizer": self.kernel_regularizer, "dtype": self.dtype_policy}
+
+        def project(name: str, bias: str | None = "hs") -> keras.layers.EinsumDense:
+            return keras.layers.EinsumDense(
+                "bld,dhs->blhs", per_head, bias_axes=bias, name=name, **options
+            )
+
+        self.query, self.key, self.value = project("query"), project("key", None), project("value")
+        self.join = keras.layers.EinsumDense(
+            "blhs,hsd->bld", (None, width), bias_axes="d", name="join", **options
+        )
+        self.wide = keras.layers.Dense(4 * width, "relu", name="wide", **options)
+        self.narrow = keras.layers.Dense(width, name="narrow", **options)
+        self.norms = [
+            keras.layers.LayerNormalization(dtype=self.dtype_policy, name=name)
+            for name in ("norm_1", "norm_2")
+        ]
+        for layer in (self.query, self.key, self.value, self.wide, *self.norms):
+            layer.build(x_shape)
+        self.join.build((*x_shape[:-1], self.heads, self.head_width))
+        self.narrow.build((*x_shape[:-1], 4 * width))
+
+    def call(self, x: Any, mask: Any) -> Any:
+        query, key = at_least_float32(self.query(x)), at_least_float32(self.key(x))
+        scores = ops.einsum("bihs,bjhs->bhij", query, key) * self.head_width**-0.5
+        weights = masked_softmax(scores, ops.expand_dims(mask, (1, 2)))
+        value = self.value(x)
+        attended = ops.einsum("bhij,bjhs->bihs", ops.cast(weights, value.dtype), value)
+        y = self.norms[0](x + self.join(attended))
+        return self.norms[1](y + self.narrow(self.wide(y)))
+
+    def compute_output_shape(self, x_shape: Any, mask_shape: Any = None) -> Any:
+        return x_shape
+
+    def compute_mask(self, *args: Any, **kwargs: Any) -> None:
+        return None  # masks are explicit arguments; Keras is given none to pass on

@@ -1,0 +1,216 @@
+"""Multi-perspective matching: every token against the other sentence, by weighted cosines."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_sentmatch.ops import (
+    at_least_float32,
+    cosine_matrix,
+    last_state,
+    masked_argmax,
+    masked_max,
+    pair_mask,
+    unit_length,
+    zero_padding,
+)
+
+STRATEGIES = ("full", "max", "attentive", "max_attentive")
+CHOICES = {"attentive": ("mean", "sum"), "max_attentive": ("argmax", "elementwise")}
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class MultiPerspectiveMatching(keras.layers.Layer):
+    """Matches the forward states of two sentences, and their backward states, from several perspectives.
+
+    A perspective k weights the features and takes a cosine, `m_k(u, v) = cos(W_k * u, W_k * v)`. With `a_ij = cos(h_i, h_j)`
+    a state `h_i` is matched with
+
+    - `"full"`: the last forward state of the other sentence, or its first backward one;
+    - `"max"`: each of its states `h_j`, and the greatest `m_k` is taken;
+    - `"attentive"`: `sum_j a_ij h_j / sum_j a_ij`;
+    - `"max_attentive"`: the `h_j` of the greatest `a_ij`.
+
+    Each strategy has its own W for either direction; both sentences share them. No tensor is `[B, L1, L2, D]` but for
+    `max_attentive="elementwise"`.
+
+    Args:
+        perspectives: number of rows of each W. Defaults to `20`.
+        strategies: what a state is matched with, in the order of the output. Defaults to `("full", "max", "attentive",
+            "max_attentive")`.
+        attentive: `"mean"` is the paper's and divides by the sum of the `a_ij`; `"sum"` doesn't. The scale doesn't reach a
+            cosine, but the sign does: with `"mean"` a negative sum turns the match round. Public PyTorch code divides by
+            no negative number, which comes to `"sum"`. Defaults to `"mean"`.
+        max_attentive: `"argmax"` is the paper's; `"elementwise"` takes the greatest `a_ij h_j` of each feature, as public
+            PyTorch code does, in `[B, L1, L2, D]` memory. Defaults to `"argmax"`.
+
+    Call arguments:
+        x1: `[B, L1, 2D]`, forward states, then backward states, as `BidirectionalRNN` gives them.
+        x2: `[B, L2, 2D]`.
+        mask_1: boolean `[B, L1]`, True = real token.
+        mask_2: boolean `[B, L2]`.
+        return_cosines: whether to return `a` as well. Defaults to `False`.
+
+    Output shape:
+        `[B, L1, N]` and `[B, L2, N]` with `N = 2 * len(strategies) * perspectives`: for each strategy the perspectives of
+        the forward states, then of the backward ones. With `return_cosines` also `a` as `[B, 2, L1, L2]`, forward and
+        backward, in float32.
+
+    Masking:
+        Padding is matched with nothing and padded rows are zeros. A match with an empty sentence is 0.
+
+    Raises:
+        ValueError: for a strategy that does not exist or is named twice, or an odd width.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.layers import MultiPerspectiveMatching
+        >>> rng, mask = np.random.default_rng(0), np.ones((1, 3), bool)
+        >>> states = rng.normal(size=(1, 3, 8)).astype("float32")
+        >>> m1, m2 = MultiPerspectiveMatching(5)(states, states, mask, mask)
+        >>> tuple(m1.shape), round(float(m1[0, 0, 5]), 3)  # a state is its own best match
+        ((1, 3, 40), 1.0)
+
+    References:
+        Wang, Hamza, Florian, BiMPM, "Multi-perspective Matching Operation", eq 3-6; SPEC 8.2 step 3.
+    """
+
+    def __init__(
+        self,
+        perspectives: int = 20,
+        strategies: Sequence[str] = STRATEGIES,
+        attentive: str = "mean",
+        max_attentive: str = "argmax",
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        if not strategies or sorted(set(strategies) & set(STRATEGIES)) != sorted(strategies):
+            raise ValueError(
+                f"strategies must be some of {STRATEGIES}, each once. Received: strategies={strategies!r}"
+            )
+        for name, choice in (("attentive", attentive), ("max_attentive", max_attentive)):
+            if choice not in CHOICES[name]:
+                raise ValueError(
+                    f"{name} must be one of {CHOICES[name]}. Received: {name}={choice!r}"
+                )
+        self.perspectives = perspectives
+        self.strategies = tuple(strategies)
+        self.attentive = attentive
+        self.max_attentive = max_attentive
+
+    def build(
+        self,
+        x1_shape: Any,
+        x2_shape: Any = None,
+        mask_1_shape: Any = None,
+        mask_2_shape: Any = None,
+    ) -> None:
+        if x1_shape[-1] % 2:
+            raise ValueError(
+                f"x1 must be forward and backward states of one width. Received: x1 of shape {x1_shape}"
+            )
+        self.kernels = [
+            [
+                self.add_weight(
+                    shape=(self.perspectives, x1_shape[-1] // 2),
+                    initializer="glorot_uniform",
+                    name=f"{strategy}_{direction}",
+                )
+                for direction in ("forward", "backward")
+            ]
+            for strategy in self.strategies
+        ]
+
+    def call(self, x1: Any, x2: Any, mask_1: Any, mask_2: Any, return_cosines: bool = False) -> Any:
+        x1, x2 = ops.convert_to_tensor(x1), ops.convert_to_tensor(x2)
+        both = pair_mask(mask_1, mask_2)
+        turned = ops.transpose(both, (0, 2, 1))
+        states_1, states_2 = (
+            ops.split(zero_padding(at_least_float32(x), mask), 2, axis=-1)
+            for x, mask in ((x1, mask_1), (x2, mask_2))
+        )
+        cosines = [cosine_matrix(h1, h2) for h1, h2 in zip(states_1, states_2)]  # 0 at padding
+        found_1, found_2 = [], []
+        for strategy, kernels in zip(self.strategies, self.kernels):
+            for forward, h1, h2, a, kernel in zip(
+                (True, False), states_1, states_2, cosines, kernels
+            ):
+                w = ops.cast(kernel, h1.dtype)
+                if strategy == "max":
+                    m1, m2 = _best_matches(h1, h2, w, both)
+                else:
+                    a_turned = ops.transpose(a, (0, 2, 1))
+                    v1 = self._partner(strategy, h2, mask_2, a, both, forward)
+                    v2 = self._partner(strategy, h1, mask_1, a_turned, turned, forward)
+                    m1, m2 = _match(h1, v1, w), _match(h2, v2, w)
+                found_1.append(m1)
+                found_2.append(m2)
+        matches = tuple(
+            zero_padding(ops.cast(ops.concatenate(found, axis=-1), x1.dtype), mask)
+            for found, mask in ((found_1, mask_1), (found_2, mask_2))
+        )
+        return (*matches, ops.stack(cosines, axis=1)) if return_cosines else matches
+
+    def _partner(self, strategy: str, h: Any, mask: Any, a: Any, both: Any, forward: bool) -> Any:
+        """What each state of the other sentence is matched with: `[B, 1 or L, D]` made of `h`, the states of this one."""
+        if strategy == "full":
+            return ops.expand_dims(last_state(h, mask) if forward else h[:, 0], 1)
+        if strategy == "attentive":
+            total = ops.sum(a, axis=-1, keepdims=True)
+            attended = ops.matmul(
+                a, h
+            )  # of the division by the total only the sign reaches a cosine
+            return (
+                attended if self.attentive == "sum" else ops.where(total < 0, -attended, attended)
+            )
+        if self.max_attentive == "elementwise":
+            return masked_max(ops.expand_dims(a, -1) * ops.expand_dims(h, 1), both, axis=2)
+        best = masked_argmax(a, both, axis=2)
+        return ops.matmul(ops.one_hot(best, ops.shape(h)[1], dtype=h.dtype), h)
+
+    def compute_output_spec(
+        self, x1: Any, x2: Any, mask_1: Any, mask_2: Any, return_cosines: bool = False
+    ) -> Any:
+        width = 2 * len(self.strategies) * self.perspectives
+        matches = tuple(
+            keras.KerasTensor((*x.shape[:2], width), dtype=self.compute_dtype) for x in (x1, x2)
+        )
+        if not return_cosines:
+            return matches
+        shape = (x1.shape[0], 2, x1.shape[1], x2.shape[1])
+        return (*matches, keras.KerasTensor(shape, dtype="float32"))
+
+    def compute_mask(self, *args: Any, **kwargs: Any) -> None:
+        return None  # masks are explicit arguments; Keras is given none to pass on
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "perspectives": self.perspectives,
+            "strategies": self.strategies,
+            "attentive": self.attentive,
+            "max_attentive": self.max_attentive,
+        }
+
+
+def _match(u: Any, v: Any, w: Any) -> Any:
+    """`cos(w_k * u, w_k * v)` of `[B, L, D]` and `[B, 1 or L, D]` as `[B, L, K]`, without the weighted vectors."""
+    squares = ops.transpose(ops.square(w))
+
+    def inverse_norm(x: Any) -> Any:
+        return ops.rsqrt(ops.maximum(ops.matmul(ops.square(x), squares), 1e-16))
+
+    return ops.matmul(u * v, squares) * inverse_norm(u) * inverse_norm(v)
+
+
+def _best_matches(h1: Any, h2: Any, w: Any, both: Any) -> tuple[Any, Any]:
+    """The greatest match of each state with any of the other sentence: `[B, L1, K]` and `[B, L2, K]`."""
+
+    def weighted(h: Any) -> Any:  # [B, K, L, D]
+        return unit_length(ops.expand_dims(h, 1) * ops.expand_dims(w, 1))
+
+    matches = ops.matmul(weighted(h1), ops.transpose(weighted(h2), (0, 1, 3, 2)))
+    best_1, best_2 = (masked_max(matches, ops.expand_dims(both, 1), axis=axis) for axis in (3, 2))
+    return ops.transpose(best_1, (0, 2, 1)), ops.transpose(best_2, (0, 2, 1))

@@ -1,0 +1,169 @@
+"""The LSTM of rLSTM, which reads one sentence over again while it goes through the other."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_sentmatch.ops import masked_softmax, reverse_within_length, scan_sequence, zero_padding
+
+FIRST = ("uniform", "learned")
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class RereadingLSTM(keras.layers.Layer):
+    """An LSTM over sentence 2 with a second memory: what it reads, at each step, in the states `Y` of sentence 1.
+
+    `m_t = sum_j a_t,j Y_j`; `c_t` as in an LSTM; `h_t = o_t * tanh(c_t) + o_t * tanh(m_t)`. What it has read and
+    remembers says where it reads next: `a_t+1 = softmax_j(w . tanh(Y_j W_p + m_t W_m + c_t-1 W_c))`.
+
+    Args:
+        units: width of a state; also that of the states of sentence 1.
+        tanh: whether the score has its tanh. Without it, as printed, the terms of `m` and `c` add the same number to the
+            scores of all words, so the softmax drops them: the attention is the same at every step. Defaults to `True`.
+        first_attention: where the first step reads: `"uniform"`, everywhere alike; `"learned"`, with a learned vector in
+            place of `m W_m + c W_c`. Defaults to `"uniform"`.
+        go_backwards: whether to go through sentence 2 from its last word to its first. Defaults to `False`.
+
+    Call arguments:
+        x1: `[B, L1, units]`, states of sentence 1.
+        x2: `[B, L2, D]`, words of sentence 2.
+        mask_1: boolean `[B, L1]`, True = real token.
+        mask_2: boolean `[B, L2]`, right-padded.
+        return_attention: whether to return `a` as well. Defaults to `False`.
+
+    Output shape:
+        `[B, L2, units]`, in the order of the words also with `go_backwards`; with `return_attention` also `[B, L2, L1]`,
+        whose rows sum to 1.
+
+    Masking:
+        Padding gets no weight, and padded rows are zeros. From an empty sentence 1 zeros are read.
+
+    Raises:
+        ValueError: if sentence 1 has another width than `units`; an unknown `first_attention`.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.layers import RereadingLSTM
+        >>> y, x = np.ones((1, 2, 4), "float32"), np.ones((1, 3, 5), "float32")
+        >>> mask_1, mask_2 = np.array([[True, True]]), np.array([[True, True, False]])
+        >>> _, attention = RereadingLSTM(4)(y, x, mask_1, mask_2, return_attention=True)
+        >>> [[float(a) for a in row] for row in attention[0]]
+        [[0.5, 0.5], [0.5, 0.5], [0.0, 0.0]]
+
+    References:
+        Sha, Chang, Sui, Li: "Reading and Thinking: Re-read LSTM Unit for Textual Entailment Recognition", COLING 2016;
+        SPEC 9.5.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        tanh: bool = True,
+        first_attention: str = "uniform",
+        go_backwards: bool = False,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        if first_attention not in FIRST:
+            raise ValueError(
+                f"first_attention must be one of {FIRST}. Received: first_attention={first_attention!r}"
+            )
+        self.units = units
+        self.tanh = tanh
+        self.first_attention = first_attention
+        self.go_backwards = go_backwards
+
+    def build(
+        self,
+        x1_shape: Any,
+        x2_shape: Any = None,
+        mask_1_shape: Any = None,
+        mask_2_shape: Any = None,
+    ) -> None:
+        if x1_shape[-1] != self.units:
+            raise ValueError(
+                "x1 must be as wide as the state, because what is read in it is added to the state. "
+                f"Received: x1.shape={tuple(x1_shape)}, units={self.units}"
+            )
+        units = self.units
+
+        def weight(name: str, *shape: int, initializer: Any = "glorot_uniform") -> Any:
+            return self.add_weight(shape=shape, initializer=initializer, name=name)
+
+        self.kernel = weight("kernel", x2_shape[-1], 4 * units)
+        self.recurrent_kernel = weight(
+            "recurrent_kernel", units, 4 * units, initializer="orthogonal"
+        )
+        self.bias = weight("bias", 4 * units, initializer=_forget_one)
+        self.premise_kernel = weight("premise_kernel", units, units)  # W_p
+        self.read_kernel = weight("read_kernel", units, units)  # W_m
+        self.cell_kernel = weight("cell_kernel", units, units)  # W_c
+        self.score_kernel = weight("score_kernel", units, 1)  # w
+        if self.first_attention == "learned":
+            self.first = weight("first", units, initializer="zeros")
+
+    def call(
+        self, x1: Any, x2: Any, mask_1: Any, mask_2: Any, return_attention: bool = False
+    ) -> Any:
+        dtype = x1.dtype
+        recurrent, read, cell, score = (
+            ops.cast(w, dtype)
+            for w in (
+                self.recurrent_kernel,
+                self.read_kernel,
+                self.cell_kernel,
+                self.score_kernel,
+            )
+        )
+        keys = ops.matmul(x1, ops.cast(self.premise_kernel, dtype))
+
+        def attend(query: Any) -> Any:
+            scores = keys + ops.expand_dims(query, 1)
+            scores = ops.tanh(scores) if self.tanh else scores
+            return masked_softmax(ops.matmul(scores, score)[:, :, 0], mask_1)
+
+        def step(x: Any, states: Any) -> tuple[Any, list[Any]]:
+            h, c, attention = states
+            m = ops.matmul(ops.expand_dims(attention, 1), x1)[:, 0]
+            following = attend(ops.matmul(m, read) + ops.matmul(c, cell))
+            i, f, g, o = ops.split(x + ops.matmul(h, recurrent), 4, axis=-1)
+            c = ops.sigmoid(f) * c + ops.sigmoid(i) * ops.tanh(g)
+            h = ops.sigmoid(o) * (ops.tanh(c) + ops.tanh(m))
+            output = ops.concatenate([h, attention], axis=-1) if return_attention else h
+            return output, [h, c, following]
+
+        start = ops.zeros((ops.shape(x1)[0], self.units), dtype=dtype)
+        if self.first_attention == "learned":
+            attention = attend(start + ops.cast(self.first, dtype))
+        else:
+            attention = masked_softmax(ops.zeros_like(keys[:, :, 0]), mask_1)
+        x = ops.matmul(x2, ops.cast(self.kernel, dtype)) + ops.cast(self.bias, dtype)
+        x = reverse_within_length(x, mask_2) if self.go_backwards else x
+        y, _ = scan_sequence(step, x, [start, start, attention])
+        y = reverse_within_length(y, mask_2) if self.go_backwards else y
+        y = zero_padding(y, mask_2)
+        return (y[:, :, : self.units], y[:, :, self.units :]) if return_attention else y
+
+    def compute_output_spec(
+        self, x1: Any, x2: Any, mask_1: Any, mask_2: Any, return_attention: bool = False
+    ) -> Any:
+        states = keras.KerasTensor((*x2.shape[:2], self.units), dtype=self.compute_dtype)
+        attention = keras.KerasTensor((*x2.shape[:2], x1.shape[1]), dtype=self.compute_dtype)
+        return (states, attention) if return_attention else states
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "tanh": self.tanh,
+            "first_attention": self.first_attention,
+            "go_backwards": self.go_backwards,
+        }
+
+
+def _forget_one(shape: tuple[int, ...], dtype: Any = None) -> Any:
+    """A bias of 0, but 1 for the forget gate (SPEC 1.5)."""
+    units = shape[0] // 4
+    parts = [ops.zeros((units,), dtype), ops.ones((units,), dtype), ops.zeros((2 * units,), dtype)]
+    return ops.concatenate(parts)

@@ -1,0 +1,216 @@
+"""The dynamic re-read unit: a GRU that reads a sentence again, one chosen token a step."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_sentmatch.ops import at_least_float32, masked_argmax, masked_max, masked_softmax
+
+SELECTIONS = ("soft", "straight_through", "hard")
+INITIAL_STATES = ("projected", "given", "zero")
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class RerereadAttention(keras.layers.Layer):
+    """Reads the token that matters most, `steps` times, and keeps what it read in a GRU.
+
+    At each step t every token gets a score `m_i = w . tanh(h_i W + s_{t-1} U + g M)` from itself, from what was read so far
+    and from a guide g (the other sentence). `p = softmax(beta m)` selects, `s_t = GRU(sum_i p_i h_i, s_{t-1})` reads, and
+    the last state is the result. The paper wants beta "arbitrarily big", which makes the selection hard and its gradient 0.
+
+    Args:
+        units: width of the GRU (`reset_after=True`). Defaults to `256`.
+        attention_units: width of the hidden layer that scores a token. Defaults to `200`.
+        steps: how many tokens are read, T. Defaults to `6`.
+        beta: sharpness of the selection. Defaults to `10.0`.
+        selection: `"soft"` reads the weighted sum. `"hard"` reads the token with the highest score (eq 5): no gradient
+            reaches the scores, only the chosen tokens and the GRU, so it is for inference. `"straight_through"` reads as
+            `"hard"` does and has the gradient of `"soft"` weights. Defaults to `"soft"`.
+        initial_state: s_0: `"projected"`, a dense tanh layer of the call's `initial_state`; `"given"`, that vector itself,
+            `units` wide; or `"zero"`. Defaults to `"projected"`.
+        guide: whether there is a guide vector. Defaults to `True`.
+
+    Call arguments:
+        h: `[B, L, D]`.
+        mask: boolean `[B, L]`, True = real token.
+        guide: `[B, G]`; needed with `guide=True`.
+        initial_state: `[B, S]`; needed unless `initial_state="zero"`.
+        return_selection: whether to return what was read as well. Defaults to `False`.
+
+    Output shape:
+        `[B, units]`; with `return_selection` also the states of all steps, `[B, steps, units]`, and the selection weights,
+        `[B, steps, L]` float32, which sum to 1 over the real tokens.
+
+    Masking:
+        Padding is never selected. From an empty sentence zeros are read. Scores and softmax are float32 under every policy.
+
+    Raises:
+        ValueError: for an unknown option, a number that is not positive, a missing input, or a given initial state of
+            another width.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.layers import RerereadAttention
+        >>> h, mask = np.ones((1, 3, 5), "float32"), np.array([[True, True, False]])
+        >>> g = np.ones((1, 5), "float32")
+        >>> layer = RerereadAttention(units=4, attention_units=3, steps=2)
+        >>> v, states, weights = layer(h, mask, g, g, return_selection=True)
+        >>> tuple(v.shape), tuple(states.shape), [float(w) for w in weights[0, 1]]
+        ((1, 4), (1, 2, 4), [0.5, 0.5, 0.0])
+
+    References:
+        Zhang et al., DRr-Net, eq 4-6; SPEC 3.2 step 4, 3.4.
+    """
+
+    def __init__(
+        self,
+        units: int = 256,
+        attention_units: int = 200,
+        steps: int = 6,
+        beta: float = 10.0,
+        selection: str = "soft",
+        initial_state: str = "projected",
+        guide: bool = True,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        for name, number in (
+            ("units", units),
+            ("attention_units", attention_units),
+            ("steps", steps),
+        ):
+            if number < 1:
+                raise ValueError(f"{name} must be at least 1. Received: {name}={number!r}")
+        if not beta > 0:
+            raise ValueError(f"beta must be positive. Received: beta={beta!r}")
+        for name, value, allowed in (
+            ("selection", selection, SELECTIONS),
+            ("initial_state", initial_state, INITIAL_STATES),
+        ):
+            if value not in allowed:
+                raise ValueError(f"{name} must be one of {allowed}. Received: {name}={value!r}")
+        self.units = units
+        self.attention_units = attention_units
+        self.steps = steps
+        self.beta = beta
+        self.selection = selection
+        self.initial_state = initial_state
+        self.guide = guide
+        self.cell = keras.layers.GRUCell(
+            units, recurrent_initializer="glorot_uniform", dtype=self.dtype_policy, name="gru"
+        )
+
+    def build(
+        self,
+        h_shape: Any,
+        mask_shape: Any = None,
+        guide_shape: Any = None,
+        initial_state_shape: Any = None,
+    ) -> None:
+        start, attention = self.initial_state, self.attention_units
+        if self.guide and guide_shape is None:
+            raise ValueError(
+                "guide=True needs the call argument `guide`, a vector a row. Received: None"
+            )
+        if start != "zero" and initial_state_shape is None:
+            raise ValueError(
+                f"initial_state={start!r} needs the call argument `initial_state`. Received: None"
+            )
+        if start == "given" and initial_state_shape[-1] != self.units:
+            raise ValueError(
+                f"initial_state='given' needs a vector of units={self.units}. Received: shape={initial_state_shape}"
+            )
+        self.token_kernel = self.add_weight(shape=(h_shape[-1], attention), name="token_kernel")
+        self.state_kernel = self.add_weight(shape=(self.units, attention), name="state_kernel")
+        if self.guide:
+            self.guide_kernel = self.add_weight(
+                shape=(guide_shape[-1], attention), name="guide_kernel"
+            )
+        # A column, so that Glorot's range is that of the paper: n_in = attention_units, n_out = 1.
+        self.context = self.add_weight(shape=(attention, 1), name="context", autocast=False)
+        if start == "projected":
+            self.initial_kernel = self.add_weight(
+                shape=(initial_state_shape[-1], self.units), name="initial_kernel"
+            )
+            self.initial_bias = self.add_weight(
+                shape=(self.units,), initializer="zeros", name="initial_bias"
+            )
+        self.cell.build((None, h_shape[-1]))
+
+    def call(
+        self,
+        h: Any,
+        mask: Any,
+        guide: Any = None,
+        initial_state: Any = None,
+        return_selection: bool = False,
+    ) -> Any:
+        fixed = ops.matmul(h, self.token_kernel)  # what doesn't change from step to step
+        if self.guide:
+            fixed = fixed + ops.expand_dims(ops.matmul(guide, self.guide_kernel), 1)
+        if self.initial_state == "given":
+            state = initial_state
+        elif self.initial_state == "projected":
+            state = ops.tanh(ops.matmul(initial_state, self.initial_kernel) + self.initial_bias)
+        else:
+            state = ops.zeros((ops.shape(h)[0], self.units), dtype=h.dtype)
+        states, selected = [], []
+        for _ in range(self.steps):
+            hidden = ops.tanh(fixed + ops.expand_dims(ops.matmul(state, self.state_kernel), 1))
+            scores = ops.squeeze(ops.matmul(at_least_float32(hidden), self.context), -1)
+            weights = self._select(scores, mask)
+            token = ops.matmul(ops.expand_dims(ops.cast(weights, h.dtype), 1), h)
+            state, _ = self.cell(ops.squeeze(token, 1), state)
+            states.append(state)
+            selected.append(weights)
+        if not return_selection:
+            return state
+        return state, ops.stack(states, axis=1), ops.stack(selected, axis=1)
+
+    def _select(self, scores: Any, mask: Any) -> Any:
+        """`[B, L]` scores to selection weights."""
+        # Beta times a difference: a big beta can't overflow.
+        top = ops.stop_gradient(ops.expand_dims(masked_max(scores, mask), 1))
+        soft = masked_softmax(self.beta * (scores - top), mask)
+        if self.selection == "soft":
+            return soft
+        hard = ops.one_hot(masked_argmax(scores, mask), ops.shape(scores)[1], dtype=scores.dtype)
+        hard = hard * ops.cast(mask, scores.dtype)
+        # soft - stop_gradient(soft) is exactly 0, with the gradient of soft.
+        return hard if self.selection == "hard" else hard + (soft - ops.stop_gradient(soft))
+
+    def compute_output_spec(
+        self,
+        h: Any,
+        mask: Any,
+        guide: Any = None,
+        initial_state: Any = None,
+        return_selection: bool = False,
+    ) -> Any:
+        def spec(*shape: Any, dtype: str = self.compute_dtype) -> keras.KerasTensor:
+            return keras.KerasTensor(shape, dtype=dtype)
+
+        batch, length = h.shape[:2]
+        if not return_selection:
+            return spec(batch, self.units)
+        return (
+            spec(batch, self.units),
+            spec(batch, self.steps, self.units),
+            spec(batch, self.steps, length, dtype="float32"),
+        )
+
+    def compute_mask(self, *args: Any, **kwargs: Any) -> None:
+        return None  # masks are explicit arguments; Keras is given none to pass on
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "attention_units": self.attention_units,
+            "steps": self.steps,
+            "beta": self.beta,
+            "selection": self.selection,
+            "initial_state": self.initial_state,
+            "guide": self.guide,
+        }

@@ -1,0 +1,74 @@
+"""One vector for a sentence: its tokens weighted by a small attention network."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_sentmatch.ops import at_least_float32, masked_softmax
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class SelfAttentionPooling(keras.layers.Layer):
+    """Weighted sum of the tokens, `[B, L, D]` to `[B, D]`, by scores `w . tanh(x_i W + b)`.
+
+    Args:
+        units: width of the hidden layer that scores a token. Defaults to `256`.
+
+    Call arguments:
+        x: `[B, L, D]`.
+        mask: boolean `[B, L]`, True = real token.
+        return_attention: whether to return the weights as well. Defaults to `False`.
+
+    Output shape:
+        `[B, D]`; with `return_attention` also the weights, `[B, L]` float32, which sum to 1 over the real tokens.
+
+    Masking:
+        Padding gets no weight; an empty sentence gives zeros. Scores and softmax are float32 under every policy.
+
+    Raises:
+        ValueError: if `units` is not positive.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.layers import SelfAttentionPooling
+        >>> x, mask = np.ones((1, 3, 4), "float32"), np.array([[True, True, False]])
+        >>> pooled, weights = SelfAttentionPooling(8)(x, mask, return_attention=True)
+        >>> tuple(pooled.shape), [float(w) for w in weights[0]]
+        ((1, 4), [0.5, 0.5, 0.0])
+
+    References:
+        Zhang et al., DRr-Net, eq 3; SPEC 3.2 step 3. LadRa-Net, eq 11; SPEC 4.2 step 3.
+    """
+
+    def __init__(self, units: int = 256, **kwargs: Any):
+        super().__init__(**kwargs)
+        if units < 1:
+            raise ValueError(f"units must be at least 1. Received: units={units!r}")
+        self.units = units
+
+    def build(self, x_shape: Any, mask_shape: Any = None) -> None:
+        self.kernel = self.add_weight(shape=(x_shape[-1], self.units), name="kernel")
+        self.bias = self.add_weight(shape=(self.units,), initializer="zeros", name="bias")
+        # A column, so that Glorot's range is that of the paper: n_in = units, n_out = 1.
+        self.context = self.add_weight(shape=(self.units, 1), name="context", autocast=False)
+
+    def call(self, x: Any, mask: Any, return_attention: bool = False) -> Any:
+        hidden = ops.tanh(ops.matmul(x, self.kernel) + self.bias)
+        scores = ops.squeeze(ops.matmul(at_least_float32(hidden), self.context), -1)
+        weights = masked_softmax(scores, mask)
+        pooled = ops.squeeze(ops.matmul(ops.expand_dims(ops.cast(weights, x.dtype), 1), x), 1)
+        return (pooled, weights) if return_attention else pooled
+
+    def compute_output_spec(self, x: Any, mask: Any, return_attention: bool = False) -> Any:
+        batch, length, width = x.shape
+        pooled = keras.KerasTensor((batch, width), dtype=self.compute_dtype)
+        if not return_attention:
+            return pooled
+        return pooled, keras.KerasTensor((batch, length), dtype="float32")
+
+    def compute_mask(self, *args: Any, **kwargs: Any) -> None:
+        return None  # masks are explicit arguments; Keras is given none to pass on
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "units": self.units}

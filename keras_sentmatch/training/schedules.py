@@ -1,0 +1,103 @@
+"""Learning-rate schedules: Cosine Warm-Up Decay, and how a recipe's schedule is made."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class CosineWarmUpDecay(keras.optimizers.schedules.LearningRateSchedule):
+    """Cosine Warm-Up Decay: up to the maximum along a half cosine, then down to the minimum along another.
+
+    With N steps and `N_w = floor(N * warm_up)`, step i of the warm-up (`i < N_w`) has
+    `minimum + (maximum - minimum) (1 + cos(pi (i - N_w + 1) / N_w)) / 2`, and a later one
+    `minimum + (maximum - minimum) (1 + cos(pi (i - N_w) / (N - N_w))) / 2`. Past the end the minimum stays.
+
+    Args:
+        maximum: the learning rate at the end of the warm-up.
+        total_steps: N, batches in the whole training.
+        minimum: the learning rate at the end. Defaults to `0.0`.
+        warm_up: share of the steps that warm up. Below one step, none does. Defaults to `0.05`.
+        legacy: whether to decay as the code does that the author of DRr-Net released: the decay counts from step 0
+            over `floor(N * (1 - warm_up))` steps, so the rate jumps down where it begins and is flat for the last
+            `warm_up` of the training. Defaults to `False`.
+
+    Raises:
+        ValueError: if there are no steps, `warm_up` is not in [0, 1), or the minimum exceeds the maximum.
+
+    Example:
+        >>> from keras_sentmatch.training.schedules import CosineWarmUpDecay
+        >>> schedule = CosineWarmUpDecay(1e-3, total_steps=1000)
+        >>> [round(float(schedule(step)), 7) for step in (0, 25, 49, 50, 525, 1000)]
+        [1e-06, 0.0005314, 0.001, 0.001, 0.0005, 0.0]
+
+    References:
+        Zhang et al., DRr-Net, "Implementation Details and Model Training"; SPEC 10.2.
+    """
+
+    def __init__(
+        self,
+        maximum: float,
+        total_steps: int,
+        minimum: float = 0.0,
+        warm_up: float = 0.05,
+        legacy: bool = False,
+    ):
+        super().__init__()
+        if total_steps < 1:
+            raise ValueError(
+                f"total_steps must be at least 1. Received: total_steps={total_steps!r}"
+            )
+        if not 0 <= warm_up < 1:
+            raise ValueError(
+                f"warm_up must be at least 0 and below 1. Received: warm_up={warm_up!r}"
+            )
+        if not 0 <= minimum <= maximum:
+            raise ValueError(
+                f"minimum must lie between 0 and maximum={maximum!r}. Received: minimum={minimum!r}"
+            )
+        self.maximum = maximum
+        self.total_steps = total_steps
+        self.minimum = minimum
+        self.warm_up = warm_up
+        self.legacy = legacy
+
+    def __call__(self, step: Any) -> Any:
+        i = ops.cast(step, "float32")
+        total, warm_up = self.total_steps, math.floor(self.total_steps * self.warm_up)
+        rising = (ops.minimum(i, warm_up - 1) - warm_up + 1) / max(warm_up, 1)
+        if self.legacy:
+            until = total * self.warm_up if warm_up else 0
+            length = max(math.floor(total * (1 - self.warm_up)), 1)
+            falling = ops.minimum(i, length - 1) / length
+        else:
+            until, length = warm_up, total - warm_up
+            falling = ops.minimum(i - warm_up, length) / length
+        angle = math.pi * ops.where(i < until, rising, falling)
+        return self.minimum + (self.maximum - self.minimum) * 0.5 * (1 + ops.cos(angle))
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "maximum": self.maximum,
+            "total_steps": self.total_steps,
+            "minimum": self.minimum,
+            "warm_up": self.warm_up,
+            "legacy": self.legacy,
+        }
+
+
+def learning_rate(settings: Mapping[str, Any], steps_per_epoch: int) -> Any:
+    """What an optimizer takes as its learning rate: a number, or the schedule that a recipe's `[training]` names."""
+    peak = settings["learning_rate"]
+    if settings["schedule"] == "cosine_warm_up_decay":
+        return CosineWarmUpDecay(
+            peak, steps_per_epoch * settings["epochs"], warm_up=settings["warm_up"]
+        )
+    if settings["schedule"] == "exponential":
+        return keras.optimizers.schedules.ExponentialDecay(
+            peak, settings["decay_steps"], settings["decay_rate"]
+        )
+    return peak

@@ -1,0 +1,51 @@
+"""What holds of every model and its recipe."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_sentmatch.applications import get_model_class, list_models
+from keras_sentmatch.data import PairBatches, load_pairs
+from keras_sentmatch.training import list_recipes, load_recipe
+from keras_sentmatch.training.prepare import fit_encoder, make_model
+
+
+def test_every_model_has_a_recipe_and_says_what_it_is():
+    assert sorted(list_recipes()) == list_models()
+    for name in list_models():
+        cls = get_model_class(name)
+        assert cls.paper and cls.summary_line and cls.presets
+
+
+@pytest.mark.backend("tensorflow")  # the fastest where every batch is a compiled call
+@pytest.mark.parametrize("name", list_models())
+def test_the_embedded_recipe_learns_a_hundred_pairs_by_heart(name):
+    """So everything that has to move for a model to learn does move."""
+    recipe = load_recipe(
+        name,
+        "embedded",
+        overrides=["encoder.max_length=12", "training.batch_size=32", "encoder.features=['word']"],
+    )
+    full = load_pairs("embedded")["train"]
+    train = full.limit(96, seed=0)
+    encoder, vectors, _ = fit_encoder(recipe, {"train": train}, progress=False)
+    keras.utils.set_random_seed(0)
+    model = make_model(recipe, train, encoder, vectors, None)
+    batches = PairBatches(
+        train, encoder, batch_size=32, shuffle=True, bucket_lengths=(12,),
+        features=model.input_names,
+    )  # fmt: skip
+    best, first = 0.0, None
+    for epoch in range(80):
+        for inputs, labels in batches.numpy(epoch):
+            model.train_on_batch(inputs, labels)
+        if epoch % 10 == 9:
+            scores = [(model.predict_on_batch(x), y) for x, y in batches.numpy(epoch)]
+            right = np.concatenate([p.argmax(-1) == y for p, y in scores])
+            first = right.mean() if first is None else first
+            best = max(best, right.mean())
+            if best >= 0.9:
+                break
+    assert best >= 0.9, (
+        f"{name} is right on {best:.0%} of the pairs it has seen (first {first:.0%})"
+    )

@@ -1,0 +1,124 @@
+"""BiMPM: a whole forward pass against the oracle, its halves, every switch."""
+
+from functools import partial
+
+import pytest
+
+from keras_sentmatch.applications import BiMPM
+from tests import oracles_hosts
+from tests.applications.common import (
+    IDS_1,
+    IDS_2,
+    WORDS,
+    adapt,
+    check_halves,
+    features,
+    model_case,
+)
+from tests.harness import CHECKS, Case, built, check_option, check_oracle, name_of, value
+
+
+def weights_of(layer):
+    return [value(w) for w in layer.weights]
+
+
+def oracle(model, **inputs):
+    layers = {layer.name: layer for layer in model.layers}
+
+    def both(name):
+        return [weights_of(getattr(layers[name], f"{way}_rnn")) for way in ("forward", "backward")]
+
+    words, matching = layers["word_representation"], layers["matching"]
+    lstm = words.char_lstm
+    weights = {
+        "embeddings": [value(words.word_embeddings[0].embeddings)],
+        "char_lstm": [value(lstm.embedding.embeddings), weights_of(lstm.lstm)] if lstm else None,
+        "encoder": both("context"),
+        "match": {
+            strategy: [value(w) for w in kernels]
+            for strategy, kernels in zip(matching.strategies, matching.kernels)
+        },
+        "max_attentive": matching.max_attentive,
+        "aggregation": both("aggregation"),
+        "dense": [weights_of(layers["hidden"]), weights_of(layers["logits"])],
+        "adapt": adapt(model),
+    }
+    return oracles_hosts.bimpm(inputs, weights)["probabilities"]
+
+
+CHARS = {n: a for n, a in features().items() if n.startswith(("word_ids", "char_ids"))}
+SMALL = partial(
+    BiMPM,
+    vocabulary_size=10,
+    embedding_dim=3,
+    char_dim=2,
+    char_units=2,
+    max_word_length=6,
+    units=3,
+    aggregation_units=2,
+    hidden_units=4,
+    perspectives=2,
+)
+CASES = [model_case(partial(SMALL, char_vocabulary_size=6), CHARS, oracle, "BiMPM")]
+WORDS_ONLY = Case(SMALL, WORDS, (0, 0))
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+def test_bimpm(check):
+    check(CASES[0])
+
+
+def test_halves():
+    check_halves(CASES[0])
+
+
+def test_presets():
+    for config in BiMPM.presets.values():
+        assert SMALL(**config).count_params()
+    galsang = BiMPM.presets["galsang"]
+    assert SMALL(**galsang).get_layer("matching").attentive == "sum"  # see its layer's tests
+    check_oracle(Case(partial(SMALL, **{**galsang, "attentive": "mean"}), WORDS, (0, 0), oracle))
+
+
+@pytest.mark.parametrize(
+    "option, one, two",
+    [
+        ("num_classes", 3, 1),
+        ("embedding_dim", 3, 4),
+        ("char_vocabulary_size", 6, 7),
+        ("char_dim", 2, 3),
+        ("char_units", 2, 3),
+        ("units", 3, 4),
+        ("aggregation_units", 2, 3),
+        ("hidden_units", 4, 5),
+        ("cell", "lstm", "gru"),
+        ("perspectives", 2, 3),
+        ("strategies", ("full", "max"), ("full", "attentive")),
+        ("max_attentive", "argmax", "elementwise"),
+    ],
+)
+def test_options(option, one, two):
+    check_option(CASES[0] if option.startswith("char") else WORDS_ONLY, option, one, two)
+
+
+def test_trainable_embedding():
+    assert len(SMALL().trainable_weights) + 1 == len(
+        SMALL(trainable_embedding=True).trainable_weights
+    )
+
+
+def test_dropout():
+    check_option(WORDS_ONLY, "dropout", 0.0, 0.9, training=True)
+
+
+def test_explainer():
+    model = built(CASES[0])
+    shown = {n: value(t) for n, t in model.explainer()(CHARS).items()}
+    assert abs(shown["probabilities"] - value(model(CHARS))).max() < 1e-6
+    real = (IDS_1 > 0)[:, :, None] & (IDS_2 > 0)[:, None]
+    assert shown["cosines"].shape == (3, 2, 5, 4)
+    assert ((shown["cosines"] != 0) == real[:, None]).all() and abs(shown["cosines"]).max() <= 1
+    for side, ids in (("1", IDS_1), ("2", IDS_2)):
+        matching = shown[f"matching_{side}"]
+        assert matching.shape == (*ids.shape, 16)
+        assert (matching.any(-1) == (ids > 0)).all()

@@ -1,0 +1,140 @@
+"""DIN: whole forward passes against the oracle, its halves, what it shows, every preset."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from keras_sentmatch.applications import DIN
+from tests import oracles3
+from tests.applications.common import WORDS, check_halves, model_case
+from tests.harness import CHECKS, built, check_option, check_oracle, name_of, value
+from tests.layers.test_matrix_dynamic_gru import gates_of
+
+
+def weights_of(layer):
+    return [value(w) for w in layer.weights]
+
+
+def forward(model, **inputs):
+    layers = {layer.name: layer for layer in model.layers}
+    control = layers["control"]
+    static = control.variant == "static"
+    return oracles3.din(
+        inputs,
+        {
+            "embeddings": [value(layers["word_representation"].word_embeddings[0].embeddings)],
+            "flag": False,
+            "encoder": weights_of(layers["encoding"]),
+            "trans_p": weights_of(control.transform_1),
+            "trans_h": weights_of(control.transform_2),
+            "encode_h": model.encode_hypothesis,
+            "inter": [value(control.interaction.kernel), value(control.interaction.bias)],
+            "kind": "gru" if static else control.variant,
+            "gates": weights_of(control.gru) if static else gates_of(control),
+            "fc": [weights_of(layers[f"hidden_{i + 1}"]) for i in range(model.hidden_layers)],
+            "output": weights_of(layers["logits"]),
+        },
+    )
+
+
+def oracle(model, **inputs):
+    return forward(model, **inputs)["probabilities"]
+
+
+SMALL = partial(DIN, vocabulary_size=10, embedding_dim=3, units=9)
+TABLE2 = {"encode_hypothesis": True, "shared_transform": True, "hidden_layers": 0}
+CASES = [model_case(SMALL, WORDS, oracle, "DIN")]
+REST = [
+    model_case(partial(SMALL, **TABLE2), WORDS, oracle, "table2"),
+    model_case(
+        partial(SMALL, variant="din2", use_bias=False, **TABLE2), WORDS, oracle, "table2 DIN-2"
+    ),
+    model_case(partial(SMALL, variant="static", **TABLE2), WORDS, oracle, "table2 static"),
+    model_case(partial(SMALL, concat="split", num_classes=1), WORDS, oracle, "split, a score"),
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+def test_din(check):
+    check(CASES[0])
+
+
+@pytest.mark.parametrize("check", [check_oracle, check_halves], ids=name_of)
+@pytest.mark.parametrize("case", REST, ids=name_of)
+def test_variants(case, check):
+    check(case)
+
+
+def test_halves():
+    check_halves(CASES[0])
+
+
+@pytest.mark.parametrize("case", [CASES[0], *REST[:3]], ids=name_of)
+def test_explainer(case):
+    model = built(case)
+    shown = {n: value(t) for n, t in model.explainer()(WORDS).items()}
+    want = forward(model, **WORDS)
+    names = {"z": "update_gate_2", "r": "reset_gate_2", "h": "candidate_2"}
+    expected = {"probabilities": want["probabilities"], "interaction_2": want["interaction"]}
+    expected.update({names[gate]: want[gate] for gate in names if gate in want})
+    assert set(shown) == set(expected)
+    for name, array in expected.items():
+        assert shown[name].shape == array.shape
+        assert abs(shown[name] - array).max() < 1e-4, name
+    interaction = shown["interaction_2"]
+    assert interaction.min() == 0 and abs(interaction.max((1, 2)) - [1, 1, 1]).max() < 1e-6
+
+
+def test_one_word_shows_nothing():
+    """With one word in each sentence every norm is its own least and greatest: zeros, not NaN."""
+    ids = np.array([[3, 0]], "int32")
+    shown = built(CASES[0]).explainer()({"word_ids_1": ids, "word_ids_2": ids})
+    assert not any(value(t).any() for n, t in shown.items() if n != "probabilities")
+
+
+def test_the_sentences_play_different_parts():
+    model = built(CASES[0])
+    swapped = {"word_ids_1": WORDS["word_ids_2"], "word_ids_2": WORDS["word_ids_1"]}
+    assert abs(value(model(WORDS)) - value(model(swapped))).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    "option, one, two",
+    [
+        ("num_classes", 3, 1),
+        ("embedding_dim", 3, 4),
+        ("units", 9, 4),
+        ("variant", "din1", "din2"),
+        ("variant", "din1", "static"),
+        ("concat", "sum", "split"),
+        ("use_bias", True, False),
+        ("encode_hypothesis", False, True),
+        ("hidden_layers", 2, 1),
+    ],
+)
+def test_options(option, one, two):
+    check_option(CASES[0], option, one, two)
+
+
+def test_shared_transform():
+    case = model_case(partial(SMALL, encode_hypothesis=True), WORDS, None, "encoded")
+    check_option(case, "shared_transform", False, True)
+    with pytest.raises(
+        ValueError, match="With shared_transform=True, x1 and x2 must have the same"
+    ):
+        SMALL(shared_transform=True)
+
+
+def test_trainable_embedding():
+    counts = [len(SMALL(trainable_embedding=v).trainable_weights) for v in (True, False)]
+    assert counts[0] == counts[1] + 1
+
+
+def test_dropout():
+    check_option(CASES[0], "dropout", 0.0, 0.5, training=True)
+
+
+def test_units_must_be_a_square():
+    with pytest.raises(ValueError, match="units must be a perfect square.* Received: units=300"):
+        DIN(vocabulary_size=10, units=300)

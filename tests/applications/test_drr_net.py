@@ -1,0 +1,318 @@
+"""DRr-Net: a whole forward pass against the oracle, Table VI, the losses of its two inner predictions."""
+
+import dataclasses
+from functools import partial
+
+import keras
+import numpy as np
+import pytest
+
+from keras_sentmatch.applications import DRrNet
+from keras_sentmatch.errors import InputError
+from tests import oracles3
+from tests.applications.common import WORDS, check_halves, features, model_case
+from tests.harness import (
+    CHECKS,
+    built,
+    check_option,
+    close,
+    name_of,
+    value,
+)
+
+ALL = features()
+FLOAT32 = ("logits", "probabilities", "p_h", "p_v", "auxiliary", "gate_h", "gate_v")
+
+
+def weights_of(layer):
+    return [value(w) for w in layer.weights]
+
+
+def forward(model, **inputs):
+    layers = {layer.name: layer for layer in model.layers}
+    words, highway, encoding = (layers[n] for n in ("word_representation", "highway", "encoding"))
+    cnn, unit = words.char_cnn, layers.get("rereading")
+    forward = [weights_of(rnn) for rnn in encoding.forward_rnns]
+    backward = [weights_of(rnn) for rnn in encoding.backward_rnns]
+    width = words.width + sum(rnn[1].shape[0] for rnn in [*forward, *backward])
+
+    def mlp(name, last):
+        names = [f"{name}_hidden_1", f"{name}_hidden_2", last]
+        return [weights_of(layers[n]) for n in names] if last in layers else None
+
+    weights = {
+        "embeddings": [value(e.embeddings) for e in words.word_embeddings],
+        "char": [value(cnn.embedding.embeddings), *weights_of(cnn.convolution)] if cnn else None,
+        "flag": model.exact_match,
+        "pos": np.eye(model.pos_tags) if model.pos_tags else None,
+        "antonym": model.antonym,
+        "highway": [
+            (*weights_of(t), *weights_of(g)) for t, g in zip(highway.transforms, highway.gates)
+        ],
+        "layers": list(zip(forward, backward)) or forward,
+        "pooling": weights_of(layers["pooling"])
+        if "pooling" in layers
+        else (np.zeros((width, 1)), np.zeros(1), np.zeros(1)),
+        "mlp_h": mlp("mlp_h", "p_h"),
+        "mlp_v": mlp("mlp_v", "p_v"),
+        "mlp_out": mlp("mlp", "logits"),
+        **{n: weights_of(layers[n]) for n in ("gate_h", "gate_v") if n in layers},
+        "beta": model.beta,
+        "steps": model.steps,
+        "hard": model.selection != "soft",
+    }
+    if unit is None:  # the oracle reads again all the same, and nothing is made of it
+        gru = [np.zeros((width, 3)), np.zeros((1, 3)), np.zeros((2, 3))]
+        empty = (np.zeros((width, 1)), np.zeros((1, 1)), None, np.zeros(1))
+        return oracles3.drr_net(inputs, {**weights, "init": None, "reread": empty, "gru": gru})
+    starts = {
+        "zero": lambda: None,
+        "given": lambda: "pooled",
+        "projected": lambda: (value(unit.initial_kernel), value(unit.initial_bias)),
+    }
+    weights["init"] = starts[unit.initial_state]()
+    weights["reread"] = (
+        value(unit.token_kernel),
+        value(unit.state_kernel),
+        value(unit.guide_kernel) if unit.guide else None,
+        value(unit.context)[:, 0],
+    )
+    weights["gru"] = weights_of(unit.cell)
+    return oracles3.drr_net(inputs, weights)
+
+
+def oracle(model, **inputs):
+    return forward(model, **inputs)["probabilities"]
+
+
+SMALL = partial(
+    DRrNet,
+    vocabulary_size=10,
+    embedding_dim=3,
+    char_dim=2,
+    char_filters=2,
+    char_kernel_size=3,
+    max_word_length=6,
+    units=3,
+    depth=2,
+    attention_units=2,
+    steps=2,
+    beta=3.0,
+    hidden_units=8,
+)
+
+
+def case(make, inputs, name):
+    made = model_case(make, inputs, oracle, name)
+    names = [layer.name for layer in make().layers]
+    kept = tuple(n for n in names if n.startswith(FLOAT32) and "dropout" not in n)
+    return dataclasses.replace(made, float32_sublayers=kept)
+
+
+FULL = case(
+    partial(SMALL, char_vocabulary_size=6, pos_tags=3, antonym=True, trainable_embedding=True),
+    ALL,
+    "full",
+)
+PLAIN = partial(SMALL, exact_match=False)
+REST = [
+    *(
+        case(partial(SMALL, **config), WORDS, preset)
+        for preset, config in DRrNet.presets.items()
+        if preset.startswith("table6")
+    ),
+    case(partial(PLAIN, num_classes=1, selection="hard", bidirectional=True), WORDS, "hard score"),
+    case(partial(PLAIN, init_projection=False, num_classes=2, depth=1), WORDS, "no projection"),
+    case(
+        partial(PLAIN, use_global=False, use_guide=False, use_initial_vector=False),
+        WORDS,
+        "no global vector at all",
+    ),
+]
+CASES = [FULL, *REST]
+WORDS_ONLY = REST[4]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+def test_drr_net(check):
+    check(FULL)
+
+
+@pytest.mark.parametrize("case", REST, ids=name_of)
+def test_variants(case):
+    model = built(case)
+    close(model(WORDS), oracle(model, **WORDS), case.name)
+
+
+def weight_shapes(**config):
+    return [w.shape for w in SMALL(**config).weights]
+
+
+def test_options():
+    some = {"char_vocabulary_size": 6, "pos_tags": 3, "antonym": True}
+    plain, full = weight_shapes(), weight_shapes(**some)
+    for option, other in {
+        "num_classes": 2,
+        "embedding_dim": 4,
+        "exact_match": False,
+        "highway_layers": 1,
+        "units": 4,
+        "depth": 3,
+        "bidirectional": True,
+        "attention_units": 3,
+        "init_projection": False,
+        "use_initial_vector": False,
+        "use_guide": False,
+        "use_global": False,
+        "use_dynamic": False,
+        "hidden_units": 9,
+    }.items():
+        assert weight_shapes(**{option: other}) != plain, option
+    for option, other in {
+        "char_vocabulary_size": 7,
+        "char_dim": 3,
+        "char_filters": 3,
+        "char_kernel_size": 2,
+        "pos_tags": 4,
+        "antonym": False,
+    }.items():
+        assert weight_shapes(**{**some, option: other}) != full, option
+    for option, pair in {
+        "steps": (2, 3),
+        "beta": (3.0, 4.0),
+        "selection": ("soft", "hard"),
+    }.items():
+        check_option(WORDS_ONLY, option, *pair)
+    check_option(WORDS_ONLY, "dropout", 0.0, 0.9, training=True)
+    counts = [len(SMALL(trainable_embedding=v).trainable_weights) for v in (True, False)]
+    assert counts[0] == counts[1] + 1
+    assert SMALL(char_vocabulary_size=6, max_word_length=9).input["char_ids_1"].shape[-1] == 9
+
+
+def test_what_is_off_is_gone():
+    names = {n: {layer.name for layer in SMALL(**DRrNet.presets[n]).layers} for n in DRrNet.presets}
+    h = {"mlp_h_hidden_1", "mlp_h_hidden_2", "p_h", "gate_h", "auxiliary_h"}
+    v = {n.replace("_h", "_v", 1) if n.endswith("_h") else n.replace("_h_", "_v_") for n in h}
+    assert h | v <= names["table6_5_full"]
+    assert not h & names["table6_3_no_global_result"] and v <= names["table6_3_no_global_result"]
+    assert h <= names["table6_4_no_dynamic_result"]
+    assert not (v | {"rereading"}) & names["table6_4_no_dynamic_result"]
+    assert {"pos_1", "antonym_2"} <= set(SMALL(**DRrNet.presets["paper"]).input_names)
+    bare = SMALL(use_global=False, use_guide=False, use_initial_vector=False)
+    assert "pooling" not in {layer.name for layer in bare.layers}
+
+
+def test_errors():
+    with pytest.raises(InputError, match="set use_global or use_dynamic to True"):
+        SMALL(use_global=False, use_dynamic=False)
+    with pytest.raises(InputError, match="aux_loss_weight must be at least 0. Received: -1"):
+        SMALL(aux_loss_weight=-1)
+
+
+def test_halves():
+    check_halves(REST[-2])
+    known = {n: a for n, a in ALL.items() if "antonym" not in n}
+    check_halves(dataclasses.replace(FULL, inputs=known), exact_match=False, antonym=False)
+    for case, off in (
+        (WORDS_ONLY, "exact_match=False"),
+        (FULL, "exact_match=False, antonym=False"),
+    ):
+        with pytest.raises(InputError, match=f"make it with {off}.$"):
+            case.make().split()
+
+
+def test_explainer():
+    model = built(FULL)
+    seen = {n: value(t) for n, t in model.explainer()(ALL).items()}
+    want = forward(model, **ALL)
+    assert abs(seen["probabilities"] - value(model(ALL))).max() < 1e-6
+    for name in ("p_h", "p_v"):
+        np.testing.assert_allclose(seen[name], want[name], atol=1e-5)
+        np.testing.assert_allclose(seen[name].sum(-1), 1, atol=1e-6)
+        assert seen[name.replace("p_", "gate_")].shape == (3, 1)
+    for side in ("1", "2"):
+        weights, ids = seen[f"selection_{side}"], WORDS[f"word_ids_{side}"]
+        np.testing.assert_allclose(weights, want[f"weights_{side}"], atol=1e-5)
+        np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
+        assert not weights[np.broadcast_to(ids[:, None] == 0, weights.shape)].any()
+    without = built(REST[3]).explainer()(WORDS)
+    assert set(without) == {"probabilities", "p_h", "gate_h"}
+    assert set(built(REST[2]).explainer()(WORDS)) == {
+        *("probabilities", "p_v", "gate_v"),
+        *("selection_1", "selection_2"),
+    }
+
+
+# --- the losses of p_h and p_v ---
+
+LABELS = np.array([2, 0, 1])
+SPARSE = keras.losses.SparseCategoricalCrossentropy()
+SMOOTHED = keras.losses.CategoricalCrossentropy(label_smoothing=0.1)
+# What compile is given, the same as a Loss, the labels, what else fit is given.
+FORMS = {
+    "sparse": ("sparse_categorical_crossentropy", SPARSE, LABELS, {}),
+    "column": (SPARSE, SPARSE, LABELS[:, None], {}),
+    "one-hot": ({"probabilities": SMOOTHED}, SMOOTHED, np.eye(3)[LABELS], {}),
+    "weighted": ([SPARSE], SPARSE, LABELS, {"sample_weight": np.array([0.5, 2.0, 0.0])}),
+    "score": ("mse", keras.losses.MeanSquaredError(), np.array([[0.3], [1.0], [-2.0]]), {}),
+}
+
+
+def loss_of(form, predictions):
+    _, loss, y, more = FORMS[form]
+    return float(value(loss(y, predictions.astype("float32"), **more)))
+
+
+def compiled(form, **config):
+    model = built(WORDS_ONLY, dropout=0.0, num_classes=1 if form == "score" else 3, **config)
+    jit = "auto" if keras.config.backend() == "jax" else False
+    model.compile(keras.optimizers.SGD(0.0), FORMS[form][0], jit_compile=jit)
+    return model
+
+
+@pytest.mark.parametrize("form", list(FORMS))
+def test_auxiliary_losses_with_every_form_of_label(form):
+    """In training they add to the loss, in evaluation they don't; the output stays one tensor."""
+    model = compiled(form, aux_loss_weight=0.5)
+    _, _, y, more = FORMS[form]
+    want = forward(model, **WORDS)
+    plain, *auxiliary = (loss_of(form, want[n]) for n in ("probabilities", "p_h", "p_v"))
+    history = model.fit(WORDS, y, batch_size=3, epochs=2, verbose=0, **more)
+    assert history.history["loss"] == pytest.approx([plain + 0.5 * sum(auxiliary)] * 2, rel=1e-4)
+    again = model.evaluate(WORDS, y, batch_size=3, verbose=0, **more)
+    assert again == pytest.approx(plain, rel=1e-4)
+    assert model.predict(WORDS, verbose=0).shape == (3, 1 if form == "score" else 3)
+    layers = [model.get_layer(f"auxiliary_{n}") for n in "hv"]
+    assert [layer._kept for layer in layers] == [None, None]  # nothing of the trace is left
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_auxiliary_losses_teach(eager):
+    """With a deaf last layer only they reach what predicts p_h and p_v."""
+    for weight, learns in ((1.0, True), (0.0, False)):
+        model = compiled("sparse", aux_loss_weight=weight)
+        model.compile(keras.optimizers.SGD(0.1), model.loss, run_eagerly=eager, jit_compile=False)
+        model.get_layer("logits").kernel.assign(np.zeros((8, 3)))
+        names = ("p_h", "p_v", "pooling", "rereading", "mlp_hidden_1")
+        before = {n: weights_of(model.get_layer(n)) for n in names}
+        model.train_on_batch(WORDS, LABELS)
+        for name in names:
+            after = weights_of(model.get_layer(name))
+            moved = any((a != b).any() for a, b in zip(after, before[name]))
+            assert moved is (learns and name != "mlp_hidden_1"), (name, weight)
+
+
+def test_auxiliary_losses_of_one_branch():
+    model = compiled("sparse", use_global=False)
+    want = forward(model, **WORDS)
+    terms = [loss_of("sparse", want[n]) for n in ("probabilities", "p_v")]
+    assert model.train_on_batch(WORDS, LABELS) == pytest.approx(sum(terms), rel=1e-4)
+
+
+def test_a_saved_model_still_has_them(tmp_path):
+    model = compiled("sparse")
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    losses = [m.train_on_batch(WORDS, LABELS) for m in (model, again)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert losses[0] > 1.2 * again.test_on_batch(WORDS, LABELS)

@@ -1,0 +1,295 @@
+"""Feature attention in the host models: which blocks a host makes, and what they do in it."""
+
+from functools import partial
+
+import keras
+import numpy as np
+import pytest
+
+from keras_sentmatch.applications import DRCN
+from keras_sentmatch.applications.base import feature_blocks
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.layers import FeatureAttention, SelectiveFeatureAttention
+from tests import oracles
+from tests.applications import test_bimpm, test_cafe, test_diin, test_esim, test_re2
+from tests.applications.common import WORDS, check_halves, gate, model_case
+from tests.harness import (
+    Case,
+    built,
+    check_batch,
+    check_config,
+    check_dtypes,
+    check_fit,
+    check_option,
+    check_oracle,
+    check_padding,
+    check_save,
+    check_symbolic,
+    lengths_mask,
+    name_of,
+    noise,
+    randomise,
+    value,
+)
+from tests.layers import test_dense_co_attentive_rnn
+
+X1, X2 = noise(2, 4, 6), noise(2, 3, 6, seed=1)
+PAIR = X1, lengths_mask([4, 2], 4), X2, lengths_mask([1, 3], 3)
+
+
+def test_no_blocks():
+    blocks = feature_blocks(None)
+    assert blocks(*PAIR) == (X1, X2) and blocks.explain() == {}
+
+
+@pytest.mark.parametrize(
+    "arguments, cls, attribute, expected",
+    [
+        (("fa", {"reduction": 2}), FeatureAttention, "reduction", 2),
+        (("sfa", {"branches": 2}), SelectiveFeatureAttention, "branches", 2),
+        ((FeatureAttention(3, name="mine"),), FeatureAttention, "reduction", 3),
+        (
+            (keras.saving.serialize_keras_object(SelectiveFeatureAttention(r1=2)),),
+            SelectiveFeatureAttention,
+            "r1",
+            2,
+        ),
+    ],
+)
+def test_a_block_a_sentence(arguments, cls, attribute, expected):
+    one, two = blocks = feature_blocks(*arguments, name="here", dtype="mixed_float16").layers
+    assert [(type(b), b.name, b.dtype_policy.name) for b in blocks] == [
+        (cls, f"here_{side}", "mixed_float16") for side in "12"
+    ]
+    assert one is not two and getattr(one, attribute) == getattr(two, attribute) == expected
+
+
+def test_the_sentences_can_share_a_block():
+    one, two = feature_blocks("fa", {"share": True}).layers
+    assert one is two and one.name == "feature_attention_both"
+
+
+def test_config_beats_the_hosts_defaults():
+    regular = keras.regularizers.L2(1)
+    one = feature_blocks("fa", {"reduction": 2}, reduction=3, kernel_regularizer=regular).layers[0]
+    assert one.reduction == 2 and one.kernel_regularizer is regular
+
+
+def test_applied_to_each_sentence():
+    blocks = feature_blocks("fa")
+    blocks(*PAIR)
+    for layer in blocks.layers:
+        randomise(layer, seed=int(layer.name[-1]))
+    for u, layer, (x, mask) in zip(blocks(*PAIR), blocks.layers, (PAIR[:2], PAIR[2:])):
+        assert abs(value(u) - gate(layer, x, mask)).max() < 1e-6
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("se",), "feature_attention='se'.* Expected None, 'fa', 'sfa', or a layer"),
+        (("fa", {"r1": 3}), "feature_attention_config=.'r1': 3.: .*r1"),
+        (("sfa", {"units": "small"}), "units must be one of"),
+        ((None, {"r1": 3}), "configures nothing: set feature_attention"),
+        ((7,), "feature_attention=7"),
+    ],
+)
+def test_errors(arguments, message):
+    with pytest.raises(InputError, match=message):
+        feature_blocks(*arguments)
+
+
+# --- in DRCN ---
+
+SMALL = partial(
+    DRCN,
+    vocabulary_size=10,
+    embedding_dim=3,
+    units=2,
+    depth=3,
+    autoencoder_units=6,
+    hidden_units=5,
+    autoencoder_after=(1, 3),
+)
+
+
+def named(model):
+    return {layer.name: layer for layer in model.layers}
+
+
+def drcn(model, word_ids_1, word_ids_2):
+    """The words as the model has them; the parts of the stack, blocks and the rest by the oracles."""
+    layers, ids = named(model), (word_ids_1, word_ids_2)
+    xs = [value(layers["word_representation"](a, other_word_ids=b)) for a, b in (ids, ids[::-1])]
+    masks = [a > 0 for a in ids]
+    for part in sorted(n for n in layers if n.startswith("dense_co")):
+        out = test_dense_co_attentive_rnn.forward(layers[part], 1, *xs, *masks)
+        xs = [out["p"], out["q"]]
+        for i, side in enumerate("12"):
+            block = layers.get(f"feature_attention_{part[-1]}_{side}")
+            xs[i] = xs[i] if block is None else gate(block, xs[i], masks[i])
+    v = oracles.matching_vector(*(oracles.masked_max(x, m)[0] for x, m in zip(xs, masks)))
+    for i in "12":
+        kernel, bias = (value(w) for w in layers[f"hidden_{i}"].weights)
+        v = oracles.relu(v @ kernel + bias)
+    kernel, bias = (value(w) for w in layers["logits"].weights)
+    return oracles.softmax(v @ kernel + bias)
+
+
+UNUSED = ("decoder",)  # only the reconstruction loss reaches it
+CASES = [
+    model_case(partial(SMALL, feature_attention=kind), WORDS, drcn, f"DRCN+{kind}", unused=UNUSED)
+    for kind in ("fa", "sfa")
+]
+SOME = [check_config, check_symbolic, check_dtypes, check_fit, check_padding, check_batch]
+
+
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_drcn_oracle(case):
+    check_oracle(case)
+    check_save(case)
+
+
+@pytest.mark.parametrize("check", SOME, ids=name_of)
+def test_drcn(check):
+    check(CASES[1])
+
+
+def test_drcn_has_two_blocks_a_sentence():
+    names = [n for n in named(CASES[0].make()) if n.startswith("feature_attention")]
+    assert sorted(names) == [f"feature_attention_{i}_{side}" for i in "12" for side in "12"]
+    model = SMALL(feature_attention="fa", autoencoder_after=(2,))  # a layer without one follows
+    assert sorted(n for n in named(model) if n.startswith("feature")) == [
+        "feature_attention_1_1",
+        "feature_attention_1_2",
+    ]
+
+
+@pytest.mark.parametrize("width, more", [(200, 320_000), (300, 720_000)])
+def test_drcn_counts(width, more):
+    """.72M with codes 300 wide, as in the SFA paper's Table 1; DRCN's own are 200 wide."""
+    config = {"vocabulary_size": 10, "autoencoder_units": width}
+    blocks = {"feature_attention": "fa", "feature_attention_config": {"use_bias": False}}
+    assert DRCN(**config, **blocks).count_params() - DRCN(**config).count_params() == more
+
+
+def test_open_gates_leave_drcn_as_it_was():
+    """Cut at the autoencoders, with gates that are all 1, it is the plain model."""
+    plain, gated = built(Case(SMALL, WORDS, (0, 0))), built(CASES[0])
+    one, other = named(plain), named(gated)
+    bodies = [other[n] for n in sorted(other) if n.startswith("dense_co")]
+    whole = one.pop("dense_co_attentive_rnn")
+    for kind in ("recurrent", "autoencoders"):
+        theirs = [layer for body in bodies for layer in getattr(body, kind)]
+        for mine, layer in zip(getattr(whole, kind), theirs, strict=True):
+            layer.set_weights(mine.get_weights())
+    for name, layer in one.items():
+        other[name].set_weights(layer.get_weights())
+    for name, layer in other.items():
+        if name.startswith("feature_attention"):
+            layer.excitation.kernel.assign(np.zeros(layer.excitation.kernel.shape))
+            layer.excitation.bias.assign(np.full(6, 30.0))
+    assert abs(value(plain(WORDS)) - value(gated(WORDS))).max() < 1e-6
+
+
+def test_drcn_options():
+    base = Case(SMALL, WORDS, (0, 0))
+    check_option(base, "feature_attention", None, "fa")
+    check_option(base, "feature_attention", "fa", "sfa")
+    fa = Case(partial(SMALL, feature_attention="fa"), WORDS, (0, 0))
+    check_option(fa, "feature_attention_config", None, {"reduction": 2})
+    check_option(fa, "feature_attention_config", None, {"share": True})
+    layer = Case(partial(SMALL, feature_attention=FeatureAttention(2)), WORDS, (0, 0))
+    check_config(layer)
+    check_save(layer)
+    with pytest.raises(InputError, match="autoencoder_after=.. leaves none"):
+        SMALL(feature_attention="fa", autoencoder_after=())
+    with pytest.raises(InputError, match="from 1 to depth=3. Received: .4,."):
+        SMALL(feature_attention="fa", autoencoder_after=(4,))
+
+
+def test_drcn_explainer():
+    model = built(CASES[1])
+    seen = {n: value(t) for n, t in model.explainer()(WORDS).items()}
+    assert abs(seen["probabilities"] - value(model(WORDS))).max() < 1e-6
+    assert seen["attention_1"].shape == (3, 3, 5, 4)  # the three layers, as in one stack
+    assert seen["feature_map"].shape == (3, 2, 5, 4)
+    for side in "12":
+        assert seen[f"gates_{side}"].shape == seen[f"selection_{side}"].shape == (3, 2, 3, 2)
+        assert abs(seen[f"selection_{side}"].sum(2) - 1).max() < 1e-6
+
+
+def test_drcn_halves():
+    for kind in (None, "sfa"):
+        make = partial(SMALL, attention=False, exact_match=False, feature_attention=kind)
+        case = Case(make, WORDS, (0, 0))
+        assert case.make().can_split
+        check_halves(case)
+    for arguments, why in (
+        ({"exact_match": False}, "attend to the other sentence; make it with attention=False"),
+        ({"attention": False}, "flags the words of the other sentence; make it with exact_match"),
+        ({"antonym": True}, "flags antonyms in the other sentence; make it with antonym=False"),
+    ):
+        with pytest.raises(InputError, match=why):
+            SMALL(**arguments).split()
+
+
+# --- in the other hosts ---
+
+MADE = {
+    "ESIM": (test_esim.SMALL, test_esim.oracle),
+    "ESIM, attended": (partial(test_esim.SMALL, placement="attended"), test_esim.oracle),
+    "RE2": (test_re2.SMALL, test_re2.oracle),
+    "DIIN": (partial(test_diin.SMALL, exact_match=False), test_diin.oracle),
+    "BiMPM": (test_bimpm.SMALL, test_bimpm.oracle),
+    "CAFE": (test_cafe.SMALL, test_cafe.oracle),
+}
+HOSTS = [
+    Case(partial(make, feature_attention=kind), WORDS, (0, 0), oracle, name=f"{name}+{kind}")
+    for kind in ("fa", "sfa")
+    for name, (make, oracle) in MADE.items()
+]
+each_with_fa = pytest.mark.parametrize("case", HOSTS[: len(MADE)], ids=name_of)
+each_with_sfa = pytest.mark.parametrize("case", HOSTS[len(MADE) :], ids=name_of)
+
+
+@pytest.mark.parametrize("case", HOSTS, ids=name_of)
+def test_host_oracle(case):
+    check_oracle(case)
+
+
+@pytest.mark.parametrize("check", [check_config, check_padding, check_halves], ids=name_of)
+@each_with_sfa
+def test_host(case, check):
+    check(case)
+
+
+@each_with_fa
+def test_host_options(case):
+    check_option(case, "feature_attention", None, "fa")
+    check_option(case, "feature_attention_config", None, {"share": True})
+    with pytest.raises(InputError, match="No feature attention from feature_attention='gates'"):
+        case.make(feature_attention="gates")
+
+
+@each_with_sfa
+def test_host_explainer(case):
+    model = built(case)
+    seen = model.explainer()(case.inputs)
+    assert abs(value(seen["probabilities"]) - value(model(case.inputs))).max() < 1e-6
+    for side in "12":
+        assert seen[f"gates_{side}"].shape == seen[f"selection_{side}"].shape
+        assert abs(value(seen[f"selection_{side}"]).sum(1) - 1).max() < 1e-6
+    assert value(seen["feature_map"]).shape[0] == len(next(iter(case.inputs.values())))
+    assert "gates_1" not in case.make(feature_attention=None).explainer().output
+
+
+def test_placement():
+    """By the projection the features are `units` wide, before it twice that."""
+    make = partial(test_esim.SMALL, feature_attention="fa")
+    for placement, width in (("fused", 4), ("attended", 8)):
+        gates = make(placement=placement).explainer().output["gates_1"]
+        assert gates.shape == (None, width)
+    check_option(Case(make, WORDS, (0, 0)), "placement", "fused", "attended")
+    with pytest.raises(InputError, match="placement must be one of .'fused', 'attended'."):
+        make(placement="before")

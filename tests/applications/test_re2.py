@@ -1,0 +1,167 @@
+"""RE2: a whole forward pass against the oracle for every switch, its halves, what it shows."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from keras_sentmatch.applications import RE2
+from keras_sentmatch.errors import InputError
+from tests import oracles_hosts
+from tests.applications.common import WORDS, adapt, check_halves, model_case
+from tests.harness import (
+    CHECKS,
+    built,
+    check_build,
+    check_option,
+    check_oracle,
+    close,
+    name_of,
+    value,
+)
+from tests.layers.test_convolutional_encoder import kernel_and_bias
+
+
+def tanh_gelu(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def forward(model, **inputs):
+    layers = {layer.name: layer for layer in model.layers}
+    blocks = []
+    for n in range(1, model.blocks + 1):
+        fusion = layers[f"fusion_{n}"]
+        last = [fusion.output_dense] if fusion.output_dense else []
+        linear = model.alignment == "linear"
+        blocks.append(
+            {
+                "convs": [kernel_and_bias(c) for c in layers[f"encoder_{n}"].convolutions],
+                "projection": kernel_and_bias(layers[f"projection_{n}"]) if linear else None,
+                "temperature": value(layers[f"alignment_{n}"].scale),
+                "fusion": [kernel_and_bias(dense) for dense in (*fusion.views, *last)],
+            }
+        )
+    weights = {
+        "embeddings": [value(e.embeddings) for e in layers["word_representation"].word_embeddings],
+        "blocks": blocks,
+        "connection": "aug" if model.connection == "augmented" else model.connection,
+        "prediction": model.prediction,
+        "dense": [kernel_and_bias(layers[name]) for name in ("hidden", "logits")],
+        "activation": {"gelu": tanh_gelu, "tanh": np.tanh}[model.activation],
+        "adapt": adapt(model),
+    }
+    if "shortcut" in layers:
+        weights["residual"] = kernel_and_bias(layers["shortcut"])
+    return oracles_hosts.re2(inputs, weights)
+
+
+def oracle(model, **inputs):
+    return forward(model, **inputs)["probabilities"]
+
+
+SMALL = partial(RE2, vocabulary_size=10, embedding_dim=3, units=4, blocks=2)
+CASES = [model_case(SMALL, WORDS, oracle, "RE2")]
+REST = [
+    model_case(partial(SMALL, **options), WORDS, oracle, name)
+    for name, options in {
+        "identity, residual": {"alignment": "identity", "connection": "residual", "blocks": 3},
+        "no connection": {"connection": "none", "fusion": "simple", "prediction": "simple"},
+        "symmetric": {"prediction": "symmetric", "encoder_layers": 3, "activation": "tanh"},
+        "plain kernels": {"weight_normalization": False, "trainable_embedding": True},
+        "one block, score": {"blocks": 1, "num_classes": 1},
+        "three blocks": {"blocks": 3, "kernel_size": 1},
+    }.items()
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+def test_re2(check):
+    check(CASES[0])
+
+
+@pytest.mark.parametrize("check", [check_build, check_oracle], ids=name_of)
+@pytest.mark.parametrize("case", REST, ids=name_of)
+def test_variants(case, check):
+    check(case)
+
+
+@pytest.mark.parametrize("options", [{}, {"alignment": "identity", "blocks": 1}])
+def test_halves(options):
+    check_halves(CASES[0], **options)
+
+
+@pytest.mark.parametrize(
+    "option, one, two",
+    [
+        ("num_classes", 3, 1),
+        ("embedding_dim", 3, 4),
+        ("units", 4, 5),
+        ("blocks", 2, 3),
+        ("encoder_layers", 1, 2),
+        ("kernel_size", 1, 3),
+        ("alignment", "linear", "identity"),
+        ("fusion", "full", "simple"),
+        ("connection", "augmented", "residual"),
+        ("connection", "residual", "none"),
+        ("prediction", "full", "symmetric"),
+        ("prediction", "full", "simple"),
+        ("activation", "gelu", "relu"),
+        ("weight_normalization", True, False),
+    ],
+)
+def test_options(option, one, two):
+    check_option(CASES[0], option, one, two)
+
+
+def test_the_rest_of_the_options():
+    counts = [len(SMALL(trainable_embedding=v).trainable_weights) for v in (False, True)]
+    assert counts[0] + 1 == counts[1]
+    check_option(CASES[0], "dropout", 0.0, 0.5, training=True)
+    for option, wrong in (
+        ("alignment", "bilinear"),
+        ("connection", "dense"),
+        ("prediction", "half"),
+    ):
+        with pytest.raises(InputError, match=f"{option} must be one of .* Received: '{wrong}'"):
+            SMALL(**{option: wrong})
+    with pytest.raises(InputError, match="blocks must be at least 1. Received: 0"):
+        SMALL(blocks=0)
+
+
+def test_temperature_starts_at_one_over_the_root_of_the_units():
+    assert value(SMALL().get_layer("alignment_2").scale) == 0.5
+
+
+def test_symmetric_prediction_and_swapped_sentences():
+    """With |p - q| and p * q alone telling (p and q weighted alike), the order makes no difference."""
+    model = built(CASES[0], prediction="symmetric", weight_normalization=False)
+    kernel = value(model.get_layer("hidden").kernel)
+    kernel[:4] = kernel[4:8]
+    model.get_layer("hidden").kernel.assign(kernel)
+    swapped = {"word_ids_1": WORDS["word_ids_2"], "word_ids_2": WORDS["word_ids_1"]}
+    close(model(swapped), value(model(WORDS)), "swapped")
+
+
+def test_explainer():
+    for case in (CASES[0], REST[0]):
+        model = built(case)
+        shown = {n: value(t) for n, t in model.explainer()(WORDS).items()}
+        want = forward(model, **WORDS)
+        assert abs(shown["probabilities"] - want["probabilities"]).max() < 1e-5
+        for side in "12":
+            attention = np.stack(want[f"attentions_{side}"], axis=1)
+            assert abs(shown[f"attention_{side}"] - attention).max() < 1e-5
+            rates, real = shown[f"pool_rates_{side}"], WORDS[f"word_ids_{side}"] > 0
+            assert abs(rates.sum(1) - 1).max() < 1e-6 and not rates[~real].any()
+
+
+def test_presets():
+    for preset, (blocks, units, convolutions) in {
+        "snli": (3, 150, 2),
+        "quora": (2, 200, 2),
+        "scitail": (2, 200, 3),
+        "wikiqa": (2, 200, 3),
+    }.items():
+        model = RE2.from_preset(preset, vocabulary_size=10, embedding_dim=3)
+        assert (model.blocks, model.units, model.encoder_layers) == (blocks, units, convolutions)
+    assert set(RE2.presets) == {"snli", "quora", "scitail", "wikiqa"}

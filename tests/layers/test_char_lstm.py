@@ -1,0 +1,53 @@
+"""CharLSTM."""
+
+from functools import partial
+
+import keras
+import numpy as np
+import pytest
+
+from keras_sentmatch.layers import CharLSTM
+from tests import oracles3
+from tests.harness import CHECKS, Case, built, check_option, name_of, value
+
+IDS = np.random.default_rng(0).integers(1, 9, (2, 4, 7)).astype("int32")
+IDS[0, 0, 2:] = IDS[0, 1, 1:] = IDS[1, 2, 5:] = IDS[1, 3] = 0
+
+
+def oracle(layer, char_ids):
+    table, *lstm = (value(w) for w in (layer.embedding.embeddings, *layer.lstm.weights))
+    return oracles3.char_lstm(char_ids, table, lstm)
+
+
+CASES = [
+    Case(
+        partial(CharLSTM, vocabulary_size=9, embedding_dim=3, units=5),
+        {"char_ids": IDS},
+        (9 * 3 + 4 * 5 * (3 + 5 + 1), 0),
+        oracle,
+    )
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_char_lstm(case, check):
+    check(case)
+
+
+def test_wider_padding_of_words_changes_nothing():
+    layer = built(CASES[0])
+    wider = np.pad(IDS, ((0, 0), (0, 0), (0, 6)))
+    np.testing.assert_allclose(value(layer(wider)), value(layer(IDS)), atol=1e-6)
+    assert not value(layer(wider))[1, 3].any()
+
+
+def test_options():
+    for option, values in {
+        "vocabulary_size": (9, 10),
+        "embedding_dim": (3, 4),
+        "units": (5, 6),
+    }.items():
+        check_option(CASES[0], option, *values)
+    check_option(CASES[0], "dropout", 0.0, 0.9, training=True)
+    assert len(built(CASES[0], kernel_regularizer=keras.regularizers.L2(0.1)).losses) == 2

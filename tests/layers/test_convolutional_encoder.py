@@ -1,0 +1,63 @@
+"""ConvolutionalEncoder."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from keras_sentmatch.layers import ConvolutionalEncoder
+from tests import oracles_blocks, oracles_hosts
+from tests.harness import CHECKS, Case, check_option, lengths_mask, name_of, noise, value
+
+INPUTS = {"x": noise(3, 5, 4), "mask": lengths_mask([5, 2, 1], 5)}
+
+
+def kernel_and_bias(layer):
+    kernel = value(layer.kernel)
+    if hasattr(layer, "scale"):
+        kernel = oracles_hosts.weight_norm(kernel, value(layer.scale))
+    return kernel, value(layer.bias)
+
+
+def oracle(layer, x, mask):
+    for convolution in layer.convolutions:
+        y = oracles_blocks.conv1d_same(x, mask, *kernel_and_bias(convolution))
+        y = oracles_hosts.gelu(y) if layer.weight_normalization else np.maximum(y, 0)
+        x = oracles_blocks.zero_pads(y, mask)
+    return x
+
+
+SMALL = partial(ConvolutionalEncoder, units=3)
+CASES = [
+    Case(SMALL, INPUTS, (42 + 33, 0), oracle),
+    Case(
+        partial(SMALL, num_layers=3, activation="relu", weight_normalization=False),
+        INPUTS,
+        (39 + 2 * 30, 0),
+        oracle,
+        name="plain ReLU",
+    ),
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_convolutional_encoder(case, check):
+    check(case)
+
+
+def test_options():
+    for option, pair in {
+        "units": (3, 4),
+        "num_layers": (1, 2),
+        "kernel_size": (3, 5),
+        "activation": ("gelu", "tanh"),
+        "weight_normalization": (True, False),
+    }.items():
+        check_option(CASES[0], option, *pair)
+    check_option(CASES[0], "dropout", 0.0, 0.5, training=True)
+
+
+def test_no_layers():
+    with pytest.raises(ValueError, match="num_layers must be at least 1. Received: num_layers=0"):
+        ConvolutionalEncoder(3, num_layers=0)

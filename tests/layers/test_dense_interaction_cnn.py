@@ -1,0 +1,62 @@
+"""DenseInteractionCNN."""
+
+from functools import partial
+
+import pytest
+
+from keras_sentmatch.layers import DenseInteractionCNN
+from tests import oracles_hosts
+from tests.harness import CHECKS, Case, check_option, name_of, noise, value
+
+
+def of(layer):
+    return value(layer.kernel), value(layer.bias)
+
+
+def blocks(layer):
+    return [
+        ([of(convolution) for convolution in block], of(transition))
+        for block, transition in zip(layer.dense_blocks, layer.transitions)
+    ]
+
+
+def oracle(layer, x):
+    return oracles_hosts.dense_net(x, of(layer.scale_down), blocks(layer))
+
+
+SMALL = partial(DenseInteractionCNN, blocks=2, layers_per_block=2, growth_rate=3)
+# 10 -> 3 (+ 3 + 3) -> 4 (+ 3 + 3) -> 5
+WEIGHTS = 33 + (84 + 165) + 40 + (111 + 192) + 55
+CASES = [
+    Case(
+        SMALL,
+        {"x": noise(2, 9, 6, 10)},
+        (WEIGHTS, 0),
+        oracle,
+        zero_pads=False,
+        pad_axes={"x": ()},  # a grid of one size
+    )
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+def test_dense_interaction_cnn(check):
+    check(CASES[0])
+
+
+def test_options():
+    for option, pair in {
+        "first_scale": (0.3, 0.4),
+        "blocks": (1, 2),
+        "layers_per_block": (1, 2),
+        "growth_rate": (2, 3),
+        "kernel_size": (1, 3),
+        "compression": (0.5, 0.6),
+    }.items():
+        check_option(CASES[0], option, *pair)
+
+
+def test_the_grid_must_be_known_and_large_enough():
+    for shape in ((2, 3, 6, 10), (2, None, 6, 10)):
+        with pytest.raises(ValueError, match="halved blocks=2 times.*at least 4. Received"):
+            SMALL().build(shape)

@@ -1,0 +1,56 @@
+"""FactorizationMachine."""
+
+from functools import partial
+
+import keras
+import numpy as np
+import pytest
+
+from keras_sentmatch.layers import FactorizationMachine
+from tests import oracles_blocks
+from tests.harness import CHECKS, Case, built, check_option, name_of, noise, value
+
+
+def oracle(layer, z):
+    factors = value(layer.factor_kernel) if layer.factors else np.zeros((z.shape[-1], 0))
+    return oracles_blocks.factorization_machine(z, value(layer.bias), value(layer.kernel), factors)
+
+
+# It knows no mask: what comes in at a pad goes through it.
+INPUTS = {"z": noise(2, 5, 4)}
+CASES = [
+    Case(
+        partial(FactorizationMachine, factors=3),
+        INPUTS,
+        (1 + 4 + 3 * 4, 0),
+        oracle,
+        zero_pads=False,
+    ),
+    Case(
+        partial(FactorizationMachine, factors=0), INPUTS, (5, 0), oracle, "linear", zero_pads=False
+    ),
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_factorization_machine(case, check):
+    check(case)
+
+
+def test_is_the_sum_over_pairs_of_features():
+    layer, z = built(CASES[0]), noise(7, 4)
+    v = value(layer.factor_kernel)
+    want = value(layer.bias) + z @ value(layer.kernel)
+    for i in range(4):
+        for j in range(i):
+            want[:, 0] += v[i] @ v[j] * z[:, i] * z[:, j]
+    np.testing.assert_allclose(value(layer(z)), want, atol=1e-5)
+
+
+def test_options():
+    check_option(CASES[0], "factors", 3, 4)
+    regularizer = keras.regularizers.L2(0.1)
+    assert len(built(CASES[0], kernel_regularizer=regularizer).losses) == 2
+    with pytest.raises(ValueError, match="at least 0. Received: factors=-1"):
+        FactorizationMachine(-1)

@@ -1,0 +1,157 @@
+"""MatrixDynamicGRU: its three variants against the oracle."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from keras_sentmatch.layers import MatrixDynamicGRU
+from tests import oracles, oracles3
+from tests.harness import (
+    CHECKS,
+    Case,
+    built,
+    check_build,
+    check_gradients,
+    check_option,
+    check_oracle,
+    lengths_mask,
+    name_of,
+    noise,
+    value,
+)
+
+INPUTS = {
+    "x1": noise(3, 5, 3),
+    "x2": noise(3, 4, 2, seed=1),
+    "mask_1": lengths_mask([5, 2, 1], 5),
+    "mask_2": lengths_mask([4, 3, 1], 4),
+}
+SAME_WIDTH = {**INPUTS, "x2": noise(3, 4, 3, seed=1)}
+
+
+def gates_of(layer):
+    """The weights of each gate as the oracle takes them."""
+    gates = {}
+    for i, gate in enumerate("zrh"):
+        biases = [b[i] for b in layer.factor_biases]
+        if layer.variant == "din2":
+            weights = [layer.factor_kernels[0][i], layer.bias_kernels[i], *biases]
+        else:
+            pairs = zip([k[i] for k in layer.factor_kernels], biases)
+            weights = [*(w for pair in pairs for w in pair), layer.bias_kernels[i]]
+        gates[gate] = [value(w) for w in weights]
+    return gates
+
+
+def oracle(layer, x1, x2, mask_1, mask_2):
+    p, h = (
+        oracles3.to_matrices(x, *(value(w) for w in transform.weights))
+        for x, transform in ((x1, layer.transform_1), (x2, layer.transform_2))
+    )
+    inter = layer.interaction
+    every = oracles3.matrix_interaction(
+        p, h, mask_1, mask_2, value(inter.kernel), value(inter.bias)
+    )
+    real = mask_2[:, :, None] & mask_1[:, None, :]
+    norms = np.where(real, np.sqrt(np.square(every).sum((-2, -1))), 0)
+    last = every[:, :, -1]
+    if layer.variant == "static":
+        flat = last.reshape(*last.shape[:2], -1)
+        return oracles.gru(flat, mask_2, *(value(w) for w in layer.gru.weights))[0], norms
+    made = oracles3.matrix_dynamic_gru(last, h, mask_2, gates_of(layer), layer.variant)
+    flat = [made[gate].reshape(*mask_2.shape, -1) for gate in "zrh"]
+    gate_norms = np.stack([np.sqrt(np.square(w).sum(-1)) for w in flat], -1)
+    return made["states"], norms, gate_norms
+
+
+NORMS = {"return_norms": True}
+TRANSFORMS = 4 * (3 + 1) + 4 * (2 + 1) + 8  # W_trans of both sentences, the interaction
+MAKE = partial(MatrixDynamicGRU, units=4)
+CASES = [
+    Case(MAKE, INPUTS, (TRANSFORMS + 9 * 4, 0), oracle, options=NORMS),
+    Case(
+        partial(MAKE, variant="din2"),
+        INPUTS,
+        (TRANSFORMS + 6 * 16 + 3 * 4, 0),
+        oracle,
+        "din2",
+        NORMS,
+    ),
+]
+REST = [
+    Case(partial(MAKE, concat="split"), INPUTS, (TRANSFORMS + 15 * 4, 0), oracle, "split", NORMS),
+    Case(
+        partial(MAKE, variant="din2", use_bias=False),
+        INPUTS,
+        (TRANSFORMS + 6 * 16, 0),
+        oracle,
+        "din2 without b_con",
+        NORMS,
+    ),
+    Case(
+        partial(MAKE, variant="static"),
+        INPUTS,
+        # Nothing but the interaction is fed to the GRU.
+        (TRANSFORMS + 3 * 4 * 8 + 6 * 4, 0),
+        oracle,
+        "static",
+        NORMS,
+    ),
+    Case(
+        partial(MAKE, shared_transform=True),
+        SAME_WIDTH,
+        (4 * (3 + 1) + 8 + 9 * 4, 0),
+        oracle,
+        "shared transform",
+        NORMS,
+    ),
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_matrix_dynamic_gru(case, check):
+    check(case)
+
+
+@pytest.mark.parametrize("check", [check_build, check_oracle, check_gradients], ids=name_of)
+@pytest.mark.parametrize("case", REST, ids=name_of)
+def test_variants(case, check):
+    check(case)
+
+
+def test_the_norms_change_nothing():
+    layer = built(CASES[0])
+    assert (value(layer(**INPUTS)) == value(CASES[0].call(layer, INPUTS)[0])).all()
+
+
+def test_options():
+    check_option(CASES[0], "units", 4, 9)
+    check_option(CASES[0], "variant", "din1", "din2")
+    check_option(CASES[0], "variant", "din1", "static")
+    check_option(CASES[0], "concat", "sum", "split")
+    check_option(REST[2], "use_bias", True, False)
+    no_bias = built(CASES[0], use_bias=False)
+    assert no_bias.count_params() == CASES[0].weights[0] - 3 * 4
+    shared = Case(MAKE, SAME_WIDTH, (0, 0))
+    check_option(shared, "shared_transform", False, True)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"units": 300}, "units must be a perfect square.* Received: units=300"),
+        ({"variant": "din3"}, "variant must be one of .*Received: variant='din3'"),
+        ({"concat": "both"}, "concat must be one of .*Received: concat='both'"),
+        ({"concat": "split", "variant": "din2"}, "'split' needs variant='din1'"),
+    ],
+)
+def test_bad_arguments(options, message):
+    with pytest.raises(ValueError, match=message):
+        MAKE(**options)
+
+
+def test_shared_transform_wants_equal_widths():
+    with pytest.raises(ValueError, match="same last dimension. Received: x1.shape=.3, 5, 3."):
+        MAKE(shared_transform=True)(**INPUTS)

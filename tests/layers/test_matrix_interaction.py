@@ -1,0 +1,55 @@
+"""MatrixInteraction."""
+
+import numpy as np
+import pytest
+
+from keras_sentmatch.layers import MatrixInteraction
+from tests import oracles3
+from tests.harness import CHECKS, Case, built, lengths_mask, name_of, noise, value
+
+INPUTS = {
+    "x1": noise(3, 5, 4),
+    "x2": noise(3, 3, 4, seed=1),
+    "mask_1": lengths_mask([5, 2, 1], 5),
+    "mask_2": lengths_mask([3, 3, 2], 3),
+}
+
+
+def matrices(x):
+    return x.reshape(*x.shape[:2], 2, 2)
+
+
+def oracle(layer, x1, x2, mask_1, mask_2):
+    every = oracles3.matrix_interaction(
+        matrices(x1), matrices(x2), mask_1, mask_2, value(layer.kernel), value(layer.bias)
+    )
+    norms = np.sqrt(np.square(every).sum((-2, -1)))
+    real = mask_2[:, :, None] & mask_1[:, None, :]
+    return every[:, :, -1].reshape(x2.shape), np.where(real, norms, 0)
+
+
+CASES = [Case(MatrixInteraction, INPUTS, (8, 0), oracle, options={"return_norms": True})]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+def test_matrix_interaction(check):
+    check(CASES[0])
+
+
+def test_the_norms_change_nothing():
+    layer = built(CASES[0])
+    assert (value(layer(**INPUTS)) == value(CASES[0].call(layer, INPUTS)[0])).all()
+
+
+def test_the_order_of_sentence_1_matters_and_that_of_sentence_2_does_not():
+    layer = built(CASES[0])
+    full = {**INPUTS, "mask_1": lengths_mask([5] * 3, 5), "mask_2": lengths_mask([3] * 3, 3)}
+    y = value(layer(**full))
+    assert abs(value(layer(**{**full, "x2": INPUTS["x2"][:, ::-1]}))[:, ::-1] - y).max() < 1e-6
+    assert abs(value(layer(**{**full, "x1": INPUTS["x1"][:, ::-1]})) - y).max() > 1e-3
+
+
+def test_widths():
+    for x1, x2 in ((noise(1, 2, 5), noise(1, 2, 5)), (noise(1, 2, 4), noise(1, 2, 9))):
+        with pytest.raises(ValueError, match=r"a perfect square.* Received: x1.shape=\(1, 2"):
+            MatrixInteraction()(x1, x2, lengths_mask([2], 2), lengths_mask([2], 2))

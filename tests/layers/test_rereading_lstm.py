@@ -1,0 +1,123 @@
+"""RereadingLSTM."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from keras_sentmatch.layers import RereadingLSTM
+from tests import oracles_blocks
+from tests.case import gradients
+from tests.harness import (
+    CHECKS,
+    Case,
+    built,
+    check_build,
+    check_option,
+    check_oracle,
+    lengths_mask,
+    name_of,
+    noise,
+    value,
+)
+
+INPUTS = {
+    "x1": noise(3, 5, 4),
+    "x2": noise(3, 4, 2, seed=1),
+    "mask_1": lengths_mask([5, 2, 1], 5),
+    "mask_2": lengths_mask([4, 3, 1], 4),
+}
+
+
+def weights_of(layer):
+    lstm = layer.kernel, layer.recurrent_kernel, layer.bias
+    return {
+        "lstm": [value(w) for w in lstm],
+        "w_p": value(layer.premise_kernel),
+        "w_m": value(layer.read_kernel),
+        "w_c": value(layer.cell_kernel),
+        "w": value(layer.score_kernel),
+    }
+
+
+def oracle(layer, x1, x2, mask_1, mask_2):
+    weights = weights_of(layer)
+    rows = []
+    for b in range(len(x1)):  # the oracle's first scores are the same for the whole batch
+        if layer.first_attention == "learned":
+            scores = x1[b] @ weights["w_p"] + value(layer.first)
+            weights["first"] = (np.tanh(scores) @ weights["w"])[:, 0]
+        one = (a[b : b + 1] for a in (x1, mask_1, x2, mask_2))
+        rows.append(
+            oracles_blocks.rlstm(*one, weights, tanh=layer.tanh, backwards=layer.go_backwards)
+        )
+    return tuple(np.concatenate(arrays) for arrays in zip(*rows))
+
+
+MAKE = partial(RereadingLSTM, units=4)
+WEIGHTS = 4 * 4 * (2 + 4 + 1) + 3 * 16 + 4
+ATTENTION = {"return_attention": True}
+CASES = [
+    Case(
+        partial(MAKE, first_attention="learned", go_backwards=True),
+        INPUTS,
+        (WEIGHTS + 4, 0),
+        oracle,
+        "backward, learned start",
+        ATTENTION,
+    )
+]
+REST = [
+    Case(MAKE, INPUTS, (WEIGHTS, 0), oracle, "forward", ATTENTION),
+    Case(partial(MAKE, tanh=False), INPUTS, (WEIGHTS, 0), oracle, "no tanh", ATTENTION),
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+def test_rereading_lstm(check):
+    check(CASES[0])
+
+
+@pytest.mark.parametrize("check", [check_build, check_oracle], ids=name_of)
+@pytest.mark.parametrize("case", REST, ids=name_of)
+def test_variants(case, check):
+    check(case)
+
+
+def test_the_attention_changes_nothing():
+    layer = built(CASES[0])
+    assert (value(layer(**INPUTS)) == value(CASES[0].call(layer, INPUTS)[0])).all()
+
+
+def test_without_tanh_it_reads_the_same_at_every_step():
+    """The terms of the memory and the cell are the same for all words: the softmax drops them."""
+    for case, same in zip(REST, (False, True)):
+        layer = built(case)
+        attention = value(case.call(layer, INPUTS)[1])
+        first, later = attention[0, 1], attention[0, 2:]
+        assert (abs(later - first).max() < 1e-6) == same
+        found = dict(
+            zip((v.path for v in layer.trainable_variables), gradients(case, layer, INPUTS)[0])
+        )
+        for name in ("read_kernel", "cell_kernel"):
+            gradient = next(g for path, g in found.items() if path.endswith(name))
+            assert (gradient is None or abs(gradient).max() < 1e-6) == same
+
+
+def test_the_forget_gate_starts_open():
+    layer = MAKE()
+    layer(**INPUTS)
+    assert value(layer.bias).tolist() == [0] * 4 + [1] * 4 + [0] * 8
+
+
+def test_options():
+    forward = REST[0]
+    check_option(forward, "tanh", True, False)
+    check_option(forward, "first_attention", "uniform", "learned")
+    check_option(forward, "go_backwards", False, True)
+    with pytest.raises(
+        ValueError, match="first_attention must be one of .*: first_attention='all'"
+    ):
+        MAKE(first_attention="all")
+    with pytest.raises(ValueError, match=r"x1 must be as wide .*x1.shape=\(3, 5, 4\), units=5"):
+        RereadingLSTM(units=5)(**INPUTS)

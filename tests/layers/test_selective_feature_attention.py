@@ -1,0 +1,281 @@
+"""SelectiveFeatureAttention: every kind of branch, every ablation, the paper's counts."""
+
+import warnings
+from functools import partial
+
+import keras
+import numpy as np
+import pytest
+
+from keras_sentmatch.layers import SelectiveFeatureAttention
+from keras_sentmatch.layers._transformer_block import _TransformerBlock
+from keras_sentmatch.layers.selective_feature_attention import BRANCHES, CNNS, RNNS
+from tests import oracles_blocks
+from tests.harness import (
+    CHECKS,
+    Case,
+    built,
+    check_build,
+    check_option,
+    check_oracle,
+    check_padding,
+    lengths_mask,
+    name_of,
+    noise,
+    randomise,
+    value,
+)
+from tests.oracles import relu
+
+INPUTS = {"x": noise(3, 7, 12), "mask": lengths_mask([7, 3, 1], 7)}
+GATES = {"return_gates": True}
+
+
+def weights_of(layer):
+    return [value(w) for w in layer.weights]
+
+
+def oracle(layer, x, mask):
+    kind = layer.branch_kind
+    if kind in CNNS:
+        dilations = [n if kind.startswith("dilated") else 1 for n in range(1, layer.branches + 1)]
+        branches = [(*weights_of(b), d) for b, d in zip(layer.branch_layers, dilations)]
+        cell = {"cell": "cnn", "activation": relu}
+    else:
+        branches = [
+            (weights_of(b.forward_rnn), weights_of(b.backward_rnn)) for b in layer.branch_layers
+        ]
+        cell = {"cell": RNNS[kind]}
+    found = oracles_blocks.sfa_block(
+        x,
+        mask,
+        {
+            "bottleneck_in": weights_of(layer.narrowing) if layer.autoencoder else None,
+            "bottleneck_out": weights_of(layer.widening) if layer.autoencoder else None,
+            "branches": branches,
+            **cell,
+            "w1": value(layer.squeeze.kernel),
+            "b1": value(layer.squeeze.bias) if layer.use_bias else None,
+            "w2": [value(e.kernel) for e in layer.excitations],
+            "b2": [value(e.bias) for e in layer.excitations] if layer.use_bias else None,
+            "norms": [weights_of(n) for n in layer.normalizations] if layer.batch_norm else None,
+            "pre_sigmoid": layer.pre_sigmoid,
+            "use_max": layer.max_pooling,
+            "use_mean": layer.mean_pooling,
+            "select": layer.selection,
+        },
+    )
+    weights = found["weights"]
+    if not layer.selection:
+        weights = np.full((len(x), layer.branches, weights.shape[-1]), 1 / layer.branches)
+    return found["output"], found["e"], weights
+
+
+SMALL = partial(SelectiveFeatureAttention, r1=3, r2=2)  # W = 4, and 2 for the hidden layer
+GATES_COUNT = 4 * 2 + 2 + 3 * (2 * 4 + 4)
+ENDS = 12 * 4 + 4 + 4 * 12 + 12
+GRU = 2 * 3 * 2 * (4 + 2 + 2)
+
+
+def transformer(width, heads):
+    inner = heads * -(-width // heads)
+    attention = 4 * width * inner + 2 * inner + width  # no bias on the keys
+    return attention + 2 * 4 * width * width + 5 * width + 2 * 2 * width
+
+
+CASES = [
+    Case(SMALL, INPUTS, (ENDS + 3 * GRU + GATES_COUNT, 0), oracle, options=GATES, name="BiGRU"),
+    Case(
+        partial(SMALL, branch_kind="transformer", heads=3, units="literal", batch_norm=True),
+        INPUTS,
+        (
+            12 * 4
+            + 4
+            + 8 * 12
+            + 12
+            + 4 * 8
+            + 8
+            + 3 * transformer(8, 3)
+            + 8 * 4
+            + 4
+            + 3 * (4 * 8 + 8)
+            + 3 * 16,
+            3 * 16,
+        ),
+        name="transformer",
+    ),
+]
+
+
+def variant(name, count=None, **arguments):
+    return Case(
+        partial(SMALL, **arguments), INPUTS, (count or 0, 0), oracle, options=GATES, name=name
+    )
+
+
+def window(*kernels):
+    return sum(k * 4 * 4 + 4 for k in kernels)
+
+
+KINDS = [
+    variant("cnn", ENDS + window(3, 5, 7) + GATES_COUNT, branch_kind="cnn"),
+    variant("dilated_cnn3", ENDS + window(3, 3, 3) + GATES_COUNT, branch_kind="dilated_cnn3"),
+    variant("dilated_cnn5", ENDS + window(5, 5, 5) + GATES_COUNT, branch_kind="dilated_cnn5"),
+    variant("birnn", ENDS + 3 * 2 * 2 * (4 + 2 + 1) + GATES_COUNT, branch_kind="birnn"),
+    variant("bilstm", ENDS + 3 * 2 * 8 * (4 + 2 + 1) + GATES_COUNT, branch_kind="bilstm"),
+]
+ABLATIONS = [
+    variant("no autoencoder", autoencoder=False),
+    variant("no maximum", max_pooling=False),
+    variant("no mean", mean_pooling=False),
+    variant("no selection", selection=False),
+    variant("before the sigmoid", pre_sigmoid=True),
+    variant("literal, two branches, no bias", units="literal", branches=2, use_bias=False),
+    variant("normalised", batch_norm=True),
+    variant("raised", max_length=3, raise_widths=True),
+    variant("r1 that doesn't divide", r1=3.5),
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_selective_feature_attention(case, check):
+    check(case)
+
+
+@pytest.mark.parametrize("check", [check_build, check_oracle, check_padding], ids=name_of)
+@pytest.mark.parametrize("case", KINDS, ids=name_of)
+def test_kinds_of_branches(case, check):
+    check(case)
+
+
+@pytest.mark.parametrize("case", ABLATIONS, ids=name_of)
+def test_ablations(case):
+    check_oracle(case)
+
+
+@pytest.mark.parametrize(
+    "arguments, count",
+    [
+        ({}, 205_520),
+        ({"batch_norm": True}, 206_120),
+        ({"batch_norm": True, "max_length": 20, "raise_widths": True}, 207_724),
+        ({"batch_norm": True, "max_length": 35, "raise_widths": True}, 209_328),
+        ({"units": "literal"}, 606_640),
+        ({"r1": 3.75, "r2": 4, "branches": 2, "batch_norm": True}, 112_240),
+        ({"r1": 3.75, "r2": 4, "branches": 2, "units": "literal"}, 285_860),
+    ],
+)
+def test_counts_of_the_paper(arguments, count):
+    """Twice these are the .42M and (3.75, 4, 2) .23M of Table 1, or 1.21M and .57M read literally."""
+    layer = SelectiveFeatureAttention(**arguments)
+    layer.build((None, None, 300))
+    assert sum(int(np.prod(w.shape)) for w in layer.trainable_weights) == count
+
+
+def test_weights_sum_to_one_and_differ_by_at_most_e():
+    layer = built(CASES[0])
+    for dense in layer.excitations:
+        dense.kernel.assign(100 * value(dense.kernel))
+    _, gates, weights = (value(t) for t in layer(**INPUTS, return_gates=True))
+    assert abs(weights.sum(1) - 1).max() < 1e-6
+    assert 2 < (weights.max(1) / weights.min(1)).max() <= np.e + 1e-5
+    free = built(CASES[0], pre_sigmoid=True)
+    for dense in free.excitations:
+        dense.kernel.assign(100 * value(dense.kernel))
+    weights = value(free(**INPUTS, return_gates=True)[2])
+    assert (weights.max(1) > 0.999).any()
+
+
+def test_branches_are_stacked_but_for_convolutions():
+    """The first branch without its weights leaves nothing to a second one that reads it."""
+    for kind in BRANCHES:
+        layer = built(CASES[0], branch_kind=kind, branches=2)
+        for w in layer.branch_layers[0].weights:
+            w.assign(np.zeros(w.shape))
+        zero = {**INPUTS, "x": np.zeros_like(INPUTS["x"])}
+        outs = [value(layer(**i)) for i in (INPUTS, zero)]
+        assert (abs(outs[0] - outs[1]).max() > 1e-4) == (kind in CNNS), kind
+
+
+def test_transformer_block_is_the_textbook_one():
+    """Keras's own attention and normalisation, with its weights, on the real tokens of each row."""
+    x, mask = noise(3, 7, 8), INPUTS["mask"]
+    block = _TransformerBlock(3)
+    block.build(x.shape)
+    randomise(block)
+    theirs = keras.layers.MultiHeadAttention(3, 3)
+    theirs.build(x.shape, x.shape)
+    theirs.set_weights(
+        [
+            *weights_of(block.query),
+            *weights_of(block.key),
+            np.zeros((3, 3)),
+            *weights_of(block.value),
+            *weights_of(block.join),
+        ]
+    )
+    got = value(block(x, mask))
+    for row, length in enumerate(mask.sum(1)):
+        alone = keras.ops.convert_to_tensor(x[row : row + 1, :length])
+        y = block.norms[0](alone + theirs(alone, alone))
+        want = block.norms[1](y + block.narrow(block.wide(y)))
+        assert abs(got[row, :length] - value(want)[0]).max() < 1e-5
+
+
+def test_options():
+    for option, values in {
+        "branches": (2, 3),
+        "r1": (2, 3),
+        "r2": (1, 2),
+        "units": ("compact", "literal"),
+        "branch_kind": ("bigru", "cnn"),
+        "autoencoder": (True, False),
+        "mean_pooling": (True, False),
+        "max_pooling": (True, False),
+        "selection": (True, False),
+        "pre_sigmoid": (True, False),
+        "use_bias": (True, False),
+        "batch_norm": (True, False),
+    }.items():
+        check_option(CASES[0], option, *values)
+    check_option(Case(partial(SMALL, branch_kind="transformer"), INPUTS, (0, 0)), "heads", 1, 2)
+    check_option(CASES[0], "dropout", 0.0, 0.9, training=True)
+    layer = built(CASES[0], max_length=20, raise_widths=True)
+    assert (layer.branch_layers[0].units, layer.squeeze.units) == (12, 24)
+    regular = built(CASES[0], kernel_regularizer=keras.regularizers.L2(0.1))
+    assert len(regular.losses) == 2 + 3 * 4 + 4
+
+
+def test_eq_9_is_a_warning():
+    """With 300 features and (3, 5) it holds up to 121 tokens."""
+    with pytest.warns(UserWarning, match=r"sfa: 2D/.r1 r2. = 40 should exceed .* = 40[.]02"):
+        SelectiveFeatureAttention(max_length=122, name="sfa").build((None, None, 300))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SelectiveFeatureAttention(max_length=121).build((None, None, 300))
+        SelectiveFeatureAttention(max_length=122, raise_widths=True).build((None, None, 300))
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"units": "small"}, "units must be one of"),
+        ({"branch_kind": "gru"}, "branch_kind must be one of .*'bigru'.* Received"),
+        ({"branches": 0}, "branches must be at least 1"),
+        ({"heads": 0}, "heads must be at least 1"),
+        ({"r2": -1}, "r2 must be above 0"),
+        ({"mean_pooling": False, "max_pooling": False}, "can't both be False"),
+        ({"pre_sigmoid": True, "selection": False}, "needs selection=True"),
+        ({"raise_widths": True}, "needs max_length"),
+    ],
+)
+def test_errors(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        SelectiveFeatureAttention(**arguments)
+
+
+def test_odd_width_without_bottleneck():
+    with pytest.raises(ValueError, match="must be even. Received: 7 features"):
+        SelectiveFeatureAttention(autoencoder=False).build((None, None, 7))
+    SelectiveFeatureAttention(autoencoder=False, branch_kind="cnn").build((None, None, 7))

@@ -1,0 +1,61 @@
+"""SelfAttentionPooling."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from keras_sentmatch.layers import SelfAttentionPooling
+from tests import oracles3
+from tests.harness import CHECKS, Case, built, check_option, lengths_mask, name_of, noise, value
+
+INPUTS = {"x": noise(3, 5, 4), "mask": lengths_mask([5, 2, 1], 5)}
+SMALL = partial(SelfAttentionPooling, units=3)
+
+
+def pooled_and_weights(layer, x, mask):
+    weights = (value(w) for w in (layer.kernel, layer.bias, layer.context))
+    return oracles3.self_attention_pooling(x, mask, *weights)
+
+
+CASES = [
+    Case(SMALL, INPUTS, (4 * 3 + 3 + 3, 0), lambda layer, **i: pooled_and_weights(layer, **i)[0]),
+    Case(
+        SMALL,
+        INPUTS,
+        (4 * 3 + 3 + 3, 0),
+        pooled_and_weights,
+        options={"return_attention": True},
+        name="with attention",
+        float32_outputs=(1,),
+    ),
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_self_attention_pooling(case, check):
+    check(case)
+
+
+def test_units():
+    check_option(CASES[0], "units", 3, 4)
+    with pytest.raises(ValueError, match="units must be at least 1. Received: units=0"):
+        SelfAttentionPooling(0)
+
+
+def test_the_pooled_vector_is_a_mean_without_a_context():
+    layer = built(CASES[0])
+    layer.context.assign(np.zeros((3, 1)))
+    x, mask = INPUTS["x"], INPUTS["mask"][..., None]
+    mean = (x * mask).sum(1) / mask.sum(1)
+    np.testing.assert_allclose(value(layer(**INPUTS)), mean, atol=1e-6)
+
+
+def test_the_papers_initial_range():
+    """Every weight within sqrt(6 / (n_in + n_out)) and not far within; biases 0."""
+    layer = SelfAttentionPooling(200)
+    layer.build((None, None, 100))
+    assert 0.9 < abs(value(layer.kernel)).max() / np.sqrt(6 / 300) <= 1
+    assert 0.9 < abs(value(layer.context)).max() / np.sqrt(6 / 201) <= 1
+    assert not value(layer.bias).any()

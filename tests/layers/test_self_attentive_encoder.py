@@ -1,0 +1,70 @@
+"""SelfAttentiveEncoder."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from keras_sentmatch.layers import SelfAttentiveEncoder
+from tests import oracles_hosts
+from tests.harness import CHECKS, Case, built, check_option, lengths_mask, name_of, noise, value
+
+INPUTS = {"x": noise(3, 5, 4), "mask": lengths_mask([5, 2, 1], 5)}
+
+
+def gates(layer):
+    """(W, b) of z, r and f on [x; a]."""
+    kernel = np.concatenate(
+        [value(layer.token_gates.kernel), value(layer.attended_gates.kernel)], axis=0
+    )
+    bias = value(layer.token_gates.bias) + value(layer.attended_gates.bias)
+    return list(zip(np.split(kernel, 3, axis=1), np.split(bias, 3)))
+
+
+def both(layer, x, mask):
+    return oracles_hosts.diin_encoder(x, mask, value(layer.attention_kernel), *gates(layer))
+
+
+def oracle(layer, x, mask):
+    return both(layer, x, mask)[0]
+
+
+WEIGHTS = (3 * 4 + 2 * (4 * 12 + 12), 2)  # and two counters of steps
+CASES = [
+    Case(SelfAttentiveEncoder, INPUTS, WEIGHTS, oracle),
+    Case(
+        partial(SelfAttentiveEncoder, dropout=0.3),
+        INPUTS,
+        WEIGHTS,
+        both,
+        options={"return_attention": True},
+        name="with attention",
+    ),
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_self_attentive_encoder(case, check):
+    check(case)
+
+
+def test_options():
+    check_option(CASES[0], "dropout", 0.0, 0.5, training=True)
+    case = Case(partial(SelfAttentiveEncoder, dropout=0.5), INPUTS, WEIGHTS)
+    layers = [case.make(**o) for o in ({"dropout_decay": 0.5}, {"dropout_decay_steps": 7})]
+    for layer, expected in zip(layers, ((0.5, 10_000), (1.0, 7))):
+        for dropout in (layer.token_dropout, layer.attended_dropout):
+            assert (dropout.decay, dropout.decay_steps, dropout.rate) == (*expected, 0.5)
+
+
+def test_the_first_third_of_the_attention_does_nothing():
+    layer = built(CASES[1])
+    _, before = layer(**INPUTS, return_attention=True)
+    kernel = value(layer.attention_kernel)
+    for third, matters in ((0, False), (1, True), (2, True)):
+        changed = np.array(kernel)
+        changed[4 * third : 4 * third + 4] += 1 + np.arange(4)[:, None]
+        layer.attention_kernel.assign(changed)
+        _, after = layer(**INPUTS, return_attention=True)
+        assert (abs(value(after) - value(before)).max() > 1e-3) == matters

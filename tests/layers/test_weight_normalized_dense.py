@@ -1,0 +1,50 @@
+"""WeightNormalizedDense."""
+
+from functools import partial
+
+import keras
+import numpy as np
+import pytest
+
+from keras_sentmatch.layers import WeightNormalizedDense
+from tests import oracles_hosts
+from tests.harness import CHECKS, Case, built, check_option, name_of, noise, value
+
+X = noise(2, 5, 4)
+
+
+def oracle(layer, x):
+    kernel = oracles_hosts.weight_norm(value(layer.kernel), value(layer.scale))
+    return np.tanh(x @ kernel + value(layer.bias))
+
+
+SMALL = partial(WeightNormalizedDense, units=3, activation="tanh")
+CASES = [Case(SMALL, {"x": X}, (18, 0), oracle, zero_pads=False)]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+def test_weight_normalized_dense(check):
+    check(CASES[0])
+
+
+def test_starts_as_the_plain_layer():
+    layer, plain = SMALL(), keras.layers.Dense(3, "tanh")
+    y = value(layer(X))
+    plain.build(X.shape)
+    plain.set_weights([value(layer.kernel), value(layer.bias)])
+    assert abs(y - value(plain(X))).max() < 1e-6
+
+
+def test_the_length_of_the_direction_does_not_matter():
+    layer = built(CASES[0])
+    before = value(layer(X))
+    layer.kernel.assign(7 * value(layer.kernel))
+    assert abs(value(layer(X)) - before).max() < 1e-5
+
+
+def test_options():
+    for option, pair in {"units": (3, 4), "activation": ("tanh", None)}.items():
+        check_option(CASES[0], option, *pair)
+    layer = SMALL(kernel_initializer="ones")
+    layer.build(X.shape)
+    assert (value(layer.kernel) == 1).all() and abs(value(layer.scale) - 2).max() < 1e-6

@@ -1,0 +1,94 @@
+"""scan_sequence: values, gradients, states and outputs of different shapes."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_sentmatch.ops import scan_sequence
+from tests.case import Case, gradients, value
+from tests.harness import noise
+
+X, FACTOR = noise(2, 5, 3), noise(2, 3, 4, seed=1)
+
+
+class Scanned(keras.layers.Layer):
+    """s' = tanh(s + x_t F) with F from outside the loop; the output has another width than the state."""
+
+    def call(self, x, factor):
+        def step(x, states):
+            s = ops.tanh(states[0] + ops.matmul(ops.expand_dims(x, 1), factor)[:, 0])
+            return s[:, :2] * 2, [s, states[1] + 1]
+
+        start = ops.zeros_like(factor[:, 0])
+        y, (last, steps) = scan_sequence(step, x, [start, ops.zeros((1,))])
+        return y, last, steps
+
+    def compute_output_spec(self, x, factor):
+        shapes = (*x.shape[:2], 2), (x.shape[0], factor.shape[-1]), (1,)
+        return tuple(keras.KerasTensor(shape, dtype=self.compute_dtype) for shape in shapes)
+
+
+CASE = Case(Scanned, {"x": X, "factor": FACTOR}, (0, 0))
+
+
+def looped(x, factor):
+    s, out = np.zeros((2, 4)), []
+    for t in range(x.shape[1]):
+        s = np.tanh(s + np.einsum("bd,bdk->bk", x[:, t], factor))
+        out.append(2 * s[:, :2])
+    return np.stack(out, 1), s
+
+
+def test_values():
+    y, last, steps = (value(t) for t in Scanned()(X, FACTOR))
+    want, want_last = looped(X.astype("float64"), FACTOR.astype("float64"))
+    assert abs(y - want).max() < 1e-6 and abs(last - want_last).max() < 1e-6
+    assert steps.tolist() == [5]
+
+
+def test_gradients():
+    """Against finite differences, of what goes in and of what the step takes from around it."""
+    _, (by_x, by_factor) = gradients(CASE, Scanned(), {"x": X, "factor": FACTOR})
+    rng = np.random.default_rng(3)  # the projection that `gradients` takes
+    marks = [rng.normal(size=shape) for shape in ((2, 5, 2), (2, 4), (1,))]
+
+    def total(x, factor):
+        return sum((a * m).sum() for a, m in zip(looped(x, factor), marks))
+
+    wide, small = {"x": X.astype("float64"), "factor": FACTOR.astype("float64")}, 1e-5
+    for name, got in (("x", by_x), ("factor", by_factor)):
+        for at in ((0, 0, 0), (1, 2, 2)):
+            up, down = ({n: np.array(a) for n, a in wide.items()} for _ in range(2))
+            up[name][at] += small
+            down[name][at] -= small
+            want = (total(**up) - total(**down)) / (2 * small)
+            assert abs(got[at] - want) < 1e-4 * max(1, abs(want))
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_compiled_with_unknown_lengths(jit):
+    inputs = {
+        "x": keras.Input((None, 3), name="x"),
+        "factor": keras.Input((3, 4), name="factor"),
+    }
+    model = keras.Model(inputs, Scanned()(keras.layers.Dense(3)(inputs["x"]), inputs["factor"])[0])
+    if keras.backend.backend() == "torch" and jit:
+        pytest.skip("torch.compile needs a C++ compiler, and isn't what Keras does by itself")
+    model.compile("sgd", "mse", jit_compile=jit)
+    for length in (5, 2):
+        loss = model.train_on_batch({"x": X[:, :length], "factor": FACTOR}, noise(2, length, 2))
+        assert np.isfinite(loss)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_loop_runs_in_the_dtype_of_the_sequence(dtype):
+    seen = []
+
+    def step(x, states):
+        seen.extend(keras.backend.standardize_dtype(t.dtype) for t in (x, *states))
+        return x, [states[0] + x]
+
+    y, last = scan_sequence(step, ops.cast(X, dtype), [np.zeros((2, 3), "float32")])
+    assert set(seen) == {dtype}
+    assert {keras.backend.standardize_dtype(t.dtype) for t in (y, *last)} == {dtype}

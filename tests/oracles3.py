@@ -1,0 +1,399 @@
+"""NumPy float64 oracles of DRr-Net, DIN, their parts, and the schedule of DRr-Net.
+
+Conventions as in `oracles`: loops, Keras layouts (kernels `(in, out)`, y = x W + b), boolean masks
+`[B, L]` (True = real token, right-padded), RNN weights `(kernel, recurrent, bias)` with the GRU
+`reset_after`. Written from SPEC 2, 3, 9, 10.2 alone.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tests.oracles import (
+    Array,
+    bidirectional_rnn,
+    char_cnn,
+    exact_match,
+    gru,
+    highway,
+    lstm,
+    masked_mean,
+    masked_softmax,
+    relu,
+    sigmoid,
+    softmax,
+)
+
+
+def zero_pads(x: Array, mask: Array) -> Array:
+    """0 at padded positions, whatever stands there; `mask` covers the leading axes of `x`."""
+    x, mask = np.asarray(x, np.float64), np.asarray(mask, bool)
+    return np.where(mask.reshape(*mask.shape, *[1] * (x.ndim - mask.ndim)), x, 0)
+
+
+def dense(x: Array, weights: Sequence[Any]) -> Array:
+    """x W + b, `weights` = (W, b) or (W,)."""
+    y = np.asarray(x, np.float64) @ weights[0]
+    return y + weights[1] if len(weights) > 1 and weights[1] is not None else y
+
+
+def class_probabilities(logits: Array) -> Array:
+    """softmax; a single unit is a linear score."""
+    return logits if logits.shape[-1] == 1 else softmax(logits)
+
+
+def mlp(x: Array, layers: Sequence[Sequence[Array]]) -> Array:
+    """Dense layers with ReLU between them; the last one's output is left linear."""
+    *hidden, last = layers
+    for weights in hidden:
+        x = relu(dense(x, weights))
+    return dense(x, last)
+
+
+def gru_step(x: Array, h: Array, kernel: Array, recurrent: Array, bias: Array) -> Array:
+    """One step of `oracles.gru` from the state `h`: `[B, D]`, `[B, U]` -> `[B, U]` (SPEC 1.3)."""
+    xz, xr, xh = np.split(x @ kernel + bias[0], 3, axis=-1)
+    hz, hr, hh = np.split(h @ recurrent + bias[1], 3, axis=-1)
+    z, r = sigmoid(xz + hz), sigmoid(xr + hr)
+    return z * h + (1 - z) * np.tanh(xh + r * hh)
+
+
+# --- features (SPEC 2) ---
+
+
+def char_lstm(char_ids: Array, table: Array, *directions: Sequence[Array]) -> Array:
+    """`[B, L, W]` ids -> `[B, L, h]`: the last state of an LSTM over the characters of each word.
+
+    `directions`: one (kernel, recurrent, bias), or two, forward and backward, side by side. A word
+    without characters is zero.
+    """
+    ids = np.asarray(char_ids)
+    rows = ids.reshape(-1, ids.shape[-1])
+    real = rows != 0
+    states = [
+        lstm(zero_pads(table[rows], real), real, *weights, backwards=bool(n))[1]
+        for n, weights in enumerate(directions)
+    ]
+    return zero_pads(np.concatenate(states, -1), real.any(-1)).reshape(*ids.shape[:2], -1)
+
+
+def word_features(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> tuple[list, list]:
+    """Both sentences' features `[B, L, D]` (zero at pads) and masks (id 0 is padding).
+
+    Inputs: word_ids_1, char_ids_1, pos_1, antonym_1, ..._2, as far as used. The features in their
+    order, all from `weights`:
+      embeddings: tables `[V, D]`;
+      char: (table, kernel, bias) of a char CNN, or char_lstm: (table, forward[, backward]);
+      flag: whether the exact-match flag is used (False);
+      pos: a table `[tags, d]` looked up by tag id; the identity matrix makes it one-hot;
+      antonym: whether the antonym flag is used (False).
+    """
+    ids = [np.asarray(inputs[f"word_ids_{n}"]) for n in (1, 2)]
+    flags = exact_match(*ids)
+    xs = []
+    for n in (0, 1):
+        side = {k[:-2]: np.asarray(v) for k, v in inputs.items() if k.endswith(f"_{n + 1}")}
+        parts = [np.asarray(table, np.float64)[ids[n]] for table in weights["embeddings"]]
+        if weights.get("char") is not None:
+            parts.append(char_cnn(side["char_ids"], *weights["char"]))
+        if weights.get("char_lstm") is not None:
+            parts.append(char_lstm(side["char_ids"], *weights["char_lstm"]))
+        if weights.get("flag", False):
+            parts.append(flags[n][..., None])
+        if weights.get("pos") is not None:
+            parts.append(np.asarray(weights["pos"], np.float64)[side["pos"]])
+        if weights.get("antonym", False):
+            parts.append(side["antonym"].astype(np.float64)[..., None])
+        xs.append(zero_pads(np.concatenate(parts, -1), ids[n] != 0))
+    return xs, [i != 0 for i in ids]
+
+
+# --- DRr-Net ---
+
+
+def stack_gru(x: Array, mask: Array, layers: Sequence[Any]) -> Array:
+    """Eq 2: h^l = GRU_l(x^l), x^{l+1} = [h^l; x^l]: `[B, L, D + sum]`, newest first, 0 at pads.
+
+    `layers`: (kernel, recurrent, bias) each, or a pair (forward, backward) of such.
+    """
+    x = zero_pads(x, mask)
+    for weights in layers:
+        both = len(weights) == 2
+        h = bidirectional_rnn("gru", x, mask, *weights)[0] if both else gru(x, mask, *weights)[0]
+        x = np.concatenate([h, x], -1)
+    return x
+
+
+def self_attention_pooling(
+    x: Array, mask: Array, kernel: Array, bias: Array, context: Array
+) -> tuple[Array, Array]:
+    """Eq 3: alpha_i = omega . tanh(h_i W + b); pooled = sum_i msoftmax(alpha)_i h_i.
+
+    x `[B, L, D]`, W `[D, A]`, b `[A]`, omega `[A]` -> pooled `[B, D]`, weights `[B, L]`.
+    """
+    x = zero_pads(x, mask)
+    pooled, weights = np.zeros((len(x), x.shape[-1])), np.zeros(x.shape[:2])
+    omega = np.reshape(context, -1)
+    for b in range(len(x)):
+        scores = np.array([omega @ np.tanh(h_i @ kernel + bias) for h_i in x[b]])
+        weights[b] = masked_softmax(scores, mask[b])
+        pooled[b] = sum(w_i * h_i for w_i, h_i in zip(weights[b], x[b]))
+    return pooled, weights
+
+
+def reread_attention(
+    h: Array,
+    mask: Array,
+    guide: Array | None,
+    s0: Array,
+    W: Array,
+    U: Array,
+    M: Array | None,
+    w: Array,
+    gru: Sequence[Array],
+    beta: float,
+    steps: int,
+    hard: bool = False,
+) -> tuple[Array, Array]:
+    """Eq 4, 6: m_i = omega . tanh(h_i W + s_{t-1} U + guide M); p = msoftmax(beta m);
+    x_t = sum_i p_i h_i; s_t = GRU(x_t, s_{t-1}).
+
+    h `[B, L, D]`, guide `[B, D]` (or None: that term is left out), s0 `[B, U]`, W and M `[D, A]`, U
+    `[U, A]`, omega `[A]` -> states s_1..s_T `[B, T, U]`, weights p `[B, T, L]`. `hard` is eq 5: p is
+    one-hot at the first arg-max of m over the real tokens. Without a real token p and x_t are 0 and
+    the GRU still steps.
+    """
+    h = zero_pads(h, mask)
+    state = np.asarray(s0, np.float64)
+    omega, states, weights = np.reshape(w, -1), [], []
+    for _ in range(steps):
+        p = np.zeros(h.shape[:2])
+        for b in range(len(h)):
+            known = state[b] @ U
+            if guide is not None and M is not None:
+                known = known + guide[b] @ M
+            m = np.array([omega @ np.tanh(h_i @ W + known) for h_i in h[b]])
+            p[b] = masked_softmax(beta * m, mask[b])
+            if hard and np.any(mask[b]):
+                p[b] = np.eye(len(m))[np.where(mask[b], m, -np.inf).argmax()]
+        read = np.stack([sum(p_i * h_i for p_i, h_i in zip(*row)) for row in zip(p, h)])
+        state = gru_step(read, state, *gru)
+        states.append(state)
+        weights.append(p)
+    return np.stack(states, 1), np.stack(weights, 1)
+
+
+def drr_net(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str, Any]:
+    """A whole DRr-Net in inference mode (SPEC 3.2; eq 7 as reconstructed there).
+
+    Weights, besides those of `word_features`:
+      highway: the (W_t, b_t, W_g, b_g) of the highway layers, [] for none;
+      layers: the stack-GRU; pooling: (W, b, omega) of eq 3;
+      init: (W, b) of s_0 = tanh(h W + b), "pooled" for s_0 = h itself, None for s_0 = 0;
+      reread: (W_d, U_d, M_d or None, omega_d); gru: its GRU; beta (10); steps (6); hard (False);
+      mlp_h, mlp_v, mlp_out: lists of (kernel, bias); without mlp_h or mlp_v that branch is left out;
+      gate_h, gate_v: (w, b), w `[C]` or `[C, 1]`.
+    Returns probabilities, p_h, p_v and their logits, weights_1, weights_2 `[B, T, L]`, states_1,
+    states_2 and the pooling weights global_1, global_2. A single class is a linear score throughout.
+    """
+    xs, masks = word_features(inputs, weights)
+    states = [
+        stack_gru(highway(x, weights["highway"]), m, weights["layers"]) for x, m in zip(xs, masks)
+    ]
+    pooled = [self_attention_pooling(h, m, *weights["pooling"]) for h, m in zip(states, masks)]
+    (h_a, global_1), (h_b, global_2) = pooled
+    options = weights.get("beta", 10.0), weights.get("steps", 6), weights.get("hard", False)
+    reread = []
+    for n, (own, guide) in enumerate([(h_a, h_b), (h_b, h_a)]):
+        init = weights["init"]
+        start = own if isinstance(init, str) else np.zeros((len(own), len(weights["gru"][1])))
+        if not isinstance(init, str | None):
+            start = np.tanh(dense(own, init))
+        W, U, M, omega = weights["reread"]
+        unit = W, U, M, omega, weights["gru"], *options
+        reread.append(reread_attention(states[n], masks[n], guide, start, *unit))
+    v_a, v_b = (s[:, -1] for s, _ in reread)
+    out: dict[str, Any] = {"global_1": global_1, "global_2": global_2}
+    for n in (0, 1):
+        out[f"states_{n + 1}"], out[f"weights_{n + 1}"] = reread[n]
+    mixed: Any = 0.0
+    for name, one, two in (("h", h_a, h_b), ("v", v_a, v_b)):
+        if weights.get(f"mlp_{name}") is None:
+            continue
+        matching = np.concatenate([one, two, one * two, one - two], -1)  # eq 7
+        out[f"logits_{name}"] = mlp(matching, weights[f"mlp_{name}"])
+        p = out[f"p_{name}"] = class_probabilities(out[f"logits_{name}"])
+        w, b = weights[f"gate_{name}"]  # eq 8
+        mixed = mixed + sigmoid(p @ np.reshape(w, (-1, 1)) + np.reshape(b, -1)) * p
+    out["logits"] = mlp(mixed, weights["mlp_out"])
+    out["probabilities"] = class_probabilities(out["logits"])
+    return out
+
+
+def cosine_warm_up_decay(
+    i: float,
+    loops: int,
+    maximum: float,
+    minimum: float = 0.0,
+    warm_up: float = 0.05,
+    legacy: bool = True,
+) -> float:
+    """SPEC 10.2: the learning rate of loop `i` (from 0) out of `loops`.
+
+    Warm-up over N_w = floor(N w) loops, then decay over N_d = floor(N (1 - w)). `legacy` measures the
+    decay from loop 0; the corrected form from loop N_w over the N - N_w loops that remain. Without
+    a warm-up loop (N_w = 0) the decay begins at once; past the end the last value stays.
+    """
+    n_w, n_d = math.floor(loops * warm_up), math.floor(loops * (1 - warm_up))
+    if n_w and i < (loops * warm_up if legacy else n_w):
+        angle = (min(max(i, 0), n_w - 1) - n_w + 1) / n_w
+    elif legacy:
+        angle = min(max(i, 0), n_d - 1) / n_d
+    else:
+        angle = min(max(i - n_w, 0), loops - n_w) / (loops - n_w)
+    return minimum + (maximum - minimum) * 0.5 * (1 + math.cos(math.pi * angle))
+
+
+# --- DIN (n = sqrt(d)) ---
+
+
+def to_matrices(c: Array, kernel: Array, bias: Array) -> Array:
+    """Eq 7: W~ = tanh(c W + b), `[B, L, d_c]` -> `[B, L, n, n]` (rows filled first)."""
+    y = np.tanh(dense(c, (kernel, np.reshape(bias, -1))))
+    n = math.isqrt(y.shape[-1])
+    return y.reshape(*y.shape[:-1], n, n)
+
+
+def matrix_interaction(
+    p: Array, h: Array, mask_p: Array, mask_h: Array, w: Array, b: Array
+) -> Array:
+    """Eq 8: W^t_tau = tanh(W~'_tau W~_t + W_inter W^t_{tau-1} + b_inter), W^t_0 = 0, for every t.
+
+    p `[B, Lp, n, n]` and h `[B, Lh, n, n]` are W~' and W~, w and b `[n, n]`: matrix products as
+    printed (w a left factor). Result `[B, Lh, Lp, n, n]`; a padded tau keeps W^t_{tau-1}, so
+    `[:, :, -1]` is W^t_{l_P}; a padded t is 0, and so is everything when P is empty.
+    """
+    out = np.zeros((len(h), h.shape[1], p.shape[1], *np.shape(w)))
+    for row in range(len(h)):
+        for t in range(h.shape[1]):
+            if not mask_h[row][t]:
+                continue
+            state = np.zeros(np.shape(w))
+            for tau in range(p.shape[1]):
+                if mask_p[row][tau]:
+                    state = np.tanh(p[row, tau] @ h[row, t] + w @ state + b)
+                out[row, t, tau] = state
+    return out
+
+
+def dynamic_weights(last: Array, weights: Sequence[Array], kind: str) -> tuple[list, Array]:
+    """Eq 15, 16, 22, 23 for one gate: the left factors and the bias made from W^t_{l_P} `[n, n]`.
+
+    "din1": weights (W_con, b_con, B_con), all `[n, n]` and left factors, as printed; or
+    (W_con, b_con, W_con', b_con', B_con), whose second factor is for the input (concat = "split").
+    "din2": (W_con, B_con) or (W_con, B_con, b_con), `[d, d]` in the Keras layout, b_con `[d]`.
+    """
+    if kind == "din2":
+        v, (w_con, big_b, *b_con) = last.reshape(-1), weights  # eq 21
+        w = np.tanh(v @ w_con + (b_con[0] if b_con and b_con[0] is not None else 0))
+        return [w, w], np.tanh(v @ big_b)
+    *factors, big_b = weights
+    made = [np.tanh(w @ last + b) for w, b in zip(factors[::2], factors[1::2])]
+    return [made[0], made[-1]], np.tanh(big_b @ last)
+
+
+def matrix_dynamic_gru(
+    last: Array, x: Array, mask: Array, gates: Mapping[str, Sequence[Array]], kind: str = "din1"
+) -> dict[str, Array]:
+    """Eq 9-23: a GRU over t whose weights are made anew from W^t_{l_P}; h_0 = 0.
+
+    last, x `[B, Lh, n, n]`: W^t_{l_P} and W~_t; gates "z", "r", "h" as in `dynamic_weights`.
+    din1: Z = sigmoid(W_z H_{t-1} + W_z' W~_t + b_z), R likewise, H~ = tanh(W_h (R * H_{t-1}) +
+    W_h' W~_t + b_h), with W' = W unless split; din2 the same with vec() everywhere and * for the
+    products. H_t = (1 - Z) H_{t-1} + Z H~. Returns states `[B, Lh, d]`, 0 at pads, which keep H_{t-1},
+    and the weights made for H_{t-1}: "z", "r", "h" `[B, Lh, n, n]` (din2 `[B, Lh, d]`), 0 at pads.
+    """
+    batch, length, n, _ = x.shape
+    shape = (n * n,) if kind == "din2" else (n, n)
+    product = np.multiply if kind == "din2" else np.matmul
+    out = {k: np.zeros((batch, length, *shape)) for k in "zrh"}
+    states = np.zeros((batch, length, n * n))
+    for row in range(batch):
+        H = np.zeros(shape)
+        for t in range(length):
+            if not mask[row][t]:
+                continue
+            made = {k: dynamic_weights(last[row, t], gates[k], kind) for k in "zrh"}
+            word = x[row, t].reshape(shape)
+
+            def gate(k: str, state: Array, made: Any = made, word: Array = word) -> Array:
+                (for_state, for_word), bias = made[k]
+                return product(for_state, state) + product(for_word, word) + bias
+
+            Z, R = sigmoid(gate("z", H)), sigmoid(gate("r", H))
+            H = (1 - Z) * H + Z * np.tanh(gate("h", R * H))
+            states[row, t] = H.reshape(-1)
+            for k in "zrh":
+                out[k][row, t] = made[k][0][0]
+    return {"states": states, **out}
+
+
+def min_max(x: Array, mask: Array) -> Array:
+    """(x - min) / (max - min) over the real entries of the last axis; 0 at pads and if max = min."""
+    mask = np.broadcast_to(mask, x.shape)
+    low = np.where(mask, x, np.inf).min(-1, keepdims=True)
+    high = np.where(mask, x, -np.inf).max(-1, keepdims=True)
+    some = mask & (high > low)
+    return np.where(some, np.where(some, x - low, 0) / np.where(some, high - low, 1), 0)
+
+
+def interaction_map(interaction: Array, mask_p: Array, mask_h: Array) -> Array:
+    """Eq 28-31: i^t_tau = min-max over tau of |vec(W^t_tau)|: `[B, Lh, Lp, n, n]` -> `[B, Lh, Lp]`."""
+    norms = np.sqrt(np.square(interaction).sum((-2, -1)))
+    real = np.asarray(mask_h, bool)[:, :, None] & np.asarray(mask_p, bool)[:, None, :]
+    return min_max(norms, real)
+
+
+def gate_strip(made: Array, mask_h: Array) -> Array:
+    """Fig 3: min-max over t of |vec(W^t_*)|: `[B, Lh, ...]` -> `[B, Lh]`."""
+    flat = made.reshape(*made.shape[:2], -1)
+    return min_max(np.sqrt(np.square(flat).sum(-1)), np.asarray(mask_h, bool))
+
+
+def din(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str, Any]:
+    """A whole DIN in inference mode; sentence 1 is P, sentence 2 is H.
+
+    Weights, besides those of `word_features`:
+      encoder: the GRU; trans_p, trans_h: (kernel, bias) of eq 7;
+      encode_h: whether H too goes through the encoder (False: raw words, the text-faithful preset;
+        True with trans_h = trans_p and fc = [] is `table2`);
+      inter: (W_inter, b_inter);
+      kind: "din1", "din2" or "gru" (no dynamic weights: a GRU fed vec(W^t_{l_P}) alone);
+      gates: as in `matrix_dynamic_gru`, or the (kernel, recurrent, bias) of that GRU;
+      fc: the ReLU layers of eq 25 (kernel, bias); output: (kernel, bias) of eq 26.
+    Returns probabilities, states `[B, Lh, d]`, interaction `[B, Lh, Lp]` (eq 31), "z", "r", "h"
+    strips `[B, Lh]` (not for "gru").
+    """
+    (x_p, x_h), (mask_p, mask_h) = word_features(inputs, weights)
+    p = gru(x_p, mask_p, *weights["encoder"])[0]
+    h = gru(x_h, mask_h, *weights["encoder"])[0] if weights.get("encode_h", False) else x_h
+    matrices_p = to_matrices(p, *weights["trans_p"])
+    matrices_h = to_matrices(h, *weights["trans_h"])
+    every = matrix_interaction(matrices_p, matrices_h, mask_p, mask_h, *weights["inter"])
+    out: dict[str, Any] = {"interaction": interaction_map(every, mask_p, mask_h)}
+    last = every[:, :, -1]
+    if weights["kind"] == "gru":
+        flat = last.reshape(*last.shape[:2], -1)
+        out["states"] = gru(flat, mask_h, *weights["gates"])[0]
+    else:
+        made = matrix_dynamic_gru(last, matrices_h, mask_h, weights["gates"], weights["kind"])
+        out["states"] = made["states"]
+        out.update({k: gate_strip(made[k], mask_h) for k in "zrh"})
+    v = masked_mean(out["states"], mask_h)  # eq 24
+    for layer in weights["fc"]:
+        v = relu(dense(v, layer))
+    out["logits"] = dense(v, weights["output"])
+    out["probabilities"] = class_probabilities(out["logits"])
+    return out

@@ -1,0 +1,296 @@
+"""NumPy float64 oracles of dot-product attention, factorization machines, FA, SFA, rLSTM and
+HyperLSTM (SPEC 7, 8, 9.5).
+
+Conventions as in `oracles` and `oracles3`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tests.oracles import (
+    Array,
+    batch_norm,
+    bidirectional_rnn,
+    masked_max,
+    masked_mean,
+    masked_softmax,
+    pair_mask,
+    sigmoid,
+    softmax,
+)
+from tests.oracles3 import class_probabilities, dense, mlp, word_features, zero_pads
+
+
+def dot_attention(
+    p: Array,
+    q: Array,
+    mask_1: Array,
+    mask_2: Array,
+    keys_1: Array | None = None,
+    keys_2: Array | None = None,
+    temperature: float = 1.0,
+) -> tuple[Array, Array, Array, Array]:
+    """e_ij = tau k_pi . k_qj; a_pi = sum_j msoftmax_j(e) q_j; a_qj = sum_i msoftmax_i(e) p_i.
+
+    The keys k are p and q unless given. Returns a_p, a_q, `[B, L1, L2]` and `[B, L2, L1]`: attentions
+    whose rows sum to 1, those of pads (and of tokens facing an empty sentence) are 0.
+    """
+    p, q = zero_pads(p, mask_1), zero_pads(q, mask_2)
+    k_p = p if keys_1 is None else zero_pads(keys_1, mask_1)
+    k_q = q if keys_2 is None else zero_pads(keys_2, mask_2)
+    tau = float(np.squeeze(temperature))
+    e = np.zeros((len(p), p.shape[1], q.shape[1]))
+    for b, i, j in np.ndindex(*e.shape):
+        e[b, i, j] = tau * (k_p[b, i] @ k_q[b, j])
+    both = pair_mask(mask_1, mask_2)
+    alpha_p = masked_softmax(e, both, axis=2)
+    alpha_q = masked_softmax(e, both, axis=1).transpose(0, 2, 1)
+    return alpha_p @ q, alpha_q @ p, alpha_p, alpha_q
+
+
+def factorization_machine(z: Array, w0: Any, w: Array, V: Array) -> Array:
+    """w_0 + w . z + 1/2 sum_f [(v_f . z)^2 - v_f^2 . z^2]: z `[..., n]`, w `[n]`, V `[n, factors]` ->
+    `[..., 1]`."""
+    z = np.asarray(z, np.float64)
+    y = float(np.squeeze(w0)) + z @ np.reshape(w, -1)
+    for v_f in np.asarray(V, np.float64).T:
+        y = y + 0.5 * ((z @ v_f) ** 2 - (z * z) @ (v_f * v_f))
+    return y[..., None]
+
+
+# --- FA and SFA ---
+
+
+def feature_attention(
+    x: Array,
+    mask: Array,
+    w1: Array,
+    b1: Array | None,
+    w2: Array,
+    b2: Array | None,
+    norm: Sequence[Array] | None = None,
+    activation: Callable[[Array], Array] = np.tanh,
+    epsilon: float = 1e-3,
+) -> tuple[Array, Array]:
+    """Eq 1-3: s = mmean(x); e = sigmoid(tanh(s W1 + b1) W2 + b2); u = e * x.
+
+    x `[B, L, D]`, W1 `[D, D/r]`, W2 `[D/r, D]` -> u `[B, L, D]` (0 at pads), e `[B, D]`. `norm` (gamma,
+    beta, mean, variance) stands between W2 and the sigmoid.
+    """
+    x = zero_pads(x, mask)
+    e = dense(activation(dense(masked_mean(x, mask), (w1, b1))), (w2, b2))
+    e = sigmoid(e if norm is None else batch_norm(e, *norm, epsilon=epsilon))
+    return x * e[:, None, :], e
+
+
+def selective_feature_attention(
+    branches: Sequence[Array],
+    mask: Array,
+    w1: Array,
+    w2: Sequence[Array],
+    pre_sigmoid: bool = False,
+    use_max: bool = True,
+    use_mean: bool = True,
+    select: bool = True,
+    b1: Array | None = None,
+    b2: Sequence[Array] | None = None,
+    norms: Sequence[Sequence[Array]] | None = None,
+    epsilon: float = 1e-3,
+) -> tuple[Array, Array, Array]:
+    """Eq 5-8: s = mean + max over branches and real tokens; e^n = sigmoid(tanh(s W1 + b1) W2^n + b2^n);
+    e~ = softmax over n, each feature by itself; u = sum_n e~^n * x^n.
+
+    Branches N times `[B, L, W]`, W1 `[W, W/r2]`, W2^n `[W/r2, W]` -> u `[B, L, W]` (0 at pads), e and
+    e~ `[B, N, W]`. `norms` (gamma, beta, mean, variance) by branch stand between W2^n and the sigmoid.
+    `pre_sigmoid`: the softmax is taken of the logits. Without `select` there is one W2 and
+    u = e * mean_n x^n.
+    """
+    xs = [zero_pads(x, mask) for x in branches]
+    batch, length, width = xs[0].shape
+    s = np.zeros((batch, width))
+    for b in range(batch):
+        tokens = np.array([x[b, i] for x in xs for i in range(length) if mask[b][i]])
+        if len(tokens):
+            s[b] = use_mean * tokens.mean(0) + use_max * tokens.max(0)
+    hidden = np.tanh(dense(s, (w1, b1)))
+    logits = [dense(hidden, (w, None if b2 is None else b2[n])) for n, w in enumerate(w2)]
+    if norms is not None:
+        logits = [batch_norm(z, *norm, epsilon=epsilon) for z, norm in zip(logits, norms)]
+    e = sigmoid(np.stack(logits, 1))
+    if not select:
+        return e[:, 0][:, None, :] * (sum(xs) / len(xs)), e, e
+    scores = np.stack(logits, 1) if pre_sigmoid else e
+    chosen = softmax(scores.swapaxes(1, 2)).swapaxes(1, 2)
+    return sum(chosen[:, n][:, None, :] * x for n, x in enumerate(xs)), e, chosen
+
+
+def conv1d_same(x: Array, mask: Array, kernel: Array, bias: Array, dilation: int = 1) -> Array:
+    """`same` convolution over real tokens, kernel `[k, D, F]`; 0 at pads before and after (SPEC 1.2).
+
+    (k - 1) dilation zeros are added, the smaller half on the left.
+    """
+    x = zero_pads(x, mask)
+    out = np.zeros((*x.shape[:2], kernel.shape[-1])) + bias
+    left = (len(kernel) - 1) * dilation // 2
+    for t in range(x.shape[1]):
+        for k in range(len(kernel)):
+            at = t - left + k * dilation
+            if 0 <= at < x.shape[1]:
+                out[:, t] += x[:, at] @ kernel[k]
+    return zero_pads(out, mask)
+
+
+def sfa_block(x: Array, mask: Array, weights: Mapping[str, Any]) -> dict[str, Array]:
+    """SPEC 7.2 whole: bottleneck in, stacked bidirectional RNNs (eq 4), SFA, bottleneck out.
+
+    Weights: bottleneck_in, bottleneck_out (kernel `[D, D/r1]`, bias), both None for the ablation; branches:
+    (forward, backward) each, stacked, of `cell` ("gru"), or with cell "cnn" (kernel, bias,
+    dilation) each, in parallel, with `activation` (linear); then the arguments of
+    `selective_feature_attention` by name. Returns output, e, weights.
+    """
+    options = dict(weights)
+    into, out = options.pop("bottleneck_in"), options.pop("bottleneck_out")
+    layers, cell = options.pop("branches"), options.pop("cell", "gru")
+    activation = options.pop("activation", None) or (lambda z: z)
+    x = zero_pads(x if into is None else dense(zero_pads(x, mask), into), mask)
+    branches = []
+    for layer in layers:
+        if cell == "cnn":
+            branches.append(zero_pads(activation(conv1d_same(x, mask, *layer)), mask))
+        else:
+            x = bidirectional_rnn(cell, x, mask, *layer)[0]
+            branches.append(x)
+    u, e, chosen = selective_feature_attention(branches, mask, **options)
+    y = u if out is None else zero_pads(dense(u, out), mask)
+    return {"output": y, "e": e, "weights": chosen}
+
+
+# --- rLSTM and HyperLSTM ---
+
+Weights = Mapping[str, Any]
+
+
+def rlstm(
+    y: Array,
+    mask_p: Array,
+    h_inputs: Array,
+    mask_h: Array,
+    weights: Weights,
+    tanh: bool = True,
+    backwards: bool = False,
+) -> tuple[Array, Array]:
+    """An LSTM over H that re-reads P: m_t = sum_j alpha_{t,j} Y_j; c_t as in an LSTM;
+    h_t = o_t tanh(c_t) + o_t tanh(m_t); alpha_{t+1} = msoftmax(w . tanh(Y W_p + m_t W_m + c_{t-1} W_c)).
+
+    y `[B, Lp, d]`, h_inputs `[B, Lh, D]`; weights: lstm (kernel, recurrent, bias), w_p, w_m, w_c `[d, A]`,
+    w `[A]`, first (scores of alpha_1 `[>= Lp]`; uniform over the real tokens if not there). Without
+    `tanh` in the score m and c add the same to every j, so they cancel in the softmax: alpha_t is alpha_2
+    for every later t. A padded t keeps h, c and alpha. Returns states `[B, Lh, d]`, alpha_t
+    `[B, Lh, Lp]`, both 0 at pads.
+    """
+    y, x = zero_pads(y, mask_p), zero_pads(h_inputs, mask_h)
+    kernel, recurrent, bias = weights["lstm"]
+    states, alphas = np.zeros((*x.shape[:2], len(recurrent))), np.zeros((*x.shape[:2], y.shape[1]))
+    first = np.zeros(y.shape[1]) if weights.get("first") is None else weights["first"]
+    steps = range(x.shape[1])
+    for b in range(len(x)):
+        h, c = np.zeros(len(recurrent)), np.zeros(len(recurrent))
+        alpha = masked_softmax(np.asarray(first)[: y.shape[1]], mask_p[b])
+        for t in reversed(steps) if backwards else steps:
+            if not mask_h[b][t]:
+                continue
+            m = sum(a_j * y_j for a_j, y_j in zip(alpha, y[b]))
+            i, f, g, o = np.split(x[b, t] @ kernel + h @ recurrent + bias, 4)
+            score = y[b] @ weights["w_p"] + m @ weights["w_m"] + c @ weights["w_c"]
+            c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+            h = sigmoid(o) * np.tanh(c) + sigmoid(o) * np.tanh(m)
+            states[b, t], alphas[b, t] = h, alpha
+            score = np.tanh(score) if tanh else score
+            alpha = masked_softmax(score @ np.reshape(weights["w"], -1), mask_p[b])
+    return states, alphas
+
+
+def rlstm_model(inputs: Mapping[str, Array], weights: Weights) -> dict[str, Any]:
+    """SPEC 9.5. Weights, besides those of `word_features`: encoder: (forward, backward) LSTMs over P;
+    forward, backward: as in `rlstm`; tanh (True); dense: [(W, b) ReLU, ..., (W, b)].
+
+    Sentence 1 is P. The means over t of both directions, side by side, go to the dense layers. Returns
+    also attention_forward, attention_backward `[B, Lh, Lp]`.
+    """
+    (p, h), (mask_p, mask_h) = word_features(inputs, weights)
+    y = bidirectional_rnn("lstm", p, mask_p, *weights["encoder"])[0]
+    tanh = weights.get("tanh", True)
+    out, means = {}, []
+    for name in ("forward", "backward"):
+        states, out[f"attention_{name}"] = rlstm(
+            y, mask_p, h, mask_h, weights[name], tanh, backwards=name == "backward"
+        )
+        means.append(masked_mean(states, mask_h))
+    logits = mlp(np.concatenate(means, -1), weights["dense"])
+    return {"logits": logits, "probabilities": class_probabilities(logits), **out}
+
+
+def layer_norm(x: Array, gamma: Array, beta: Array, epsilon: float = 1e-3) -> Array:
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / np.sqrt(np.square(centred).mean(-1, keepdims=True) + epsilon) * gamma + beta
+
+
+def hyper_lstm(
+    x: Array, mask: Array, weights: Weights, forget_bias: float = 1.0
+) -> tuple[Array, Array]:
+    """SPEC 9.5: a small LSTM reads [x_t; h_{t-1}] and re-scales the main LSTM's gates.
+
+    For gate y of i, f, g, o: z^k = h^ W^k + c^k (no c for k = b), d^k = z^k D^k, pre_y = d^x * (x W_y)
+    + d^h * (h U_y) + b_y + d^b; then c' = sigmoid(f + forget_bias) c + sigmoid(i) tanh(g), h' =
+    sigmoid(o) tanh(c').
+    Weights: kernel `[D, 4h]`, recurrent `[h, 4h]`, bias `[4h]`; small: the small LSTM's (kernel
+    `[D + h, 4 N_h]`, recurrent, bias); by role, the gates first in the order i, f, g, o: w_x, w_h, w_b
+    `[4, N_h, N_z]`, c_x, c_h `[4, N_z]`, d_x, d_h, d_b `[4, N_z, h]`; norm, if there: five (gamma, beta) of
+    the layer norms of pre_i, pre_f, pre_g, pre_o and of c' inside its tanh. A padded step keeps
+    all states. Returns states `[B, L, h]`, 0 at pads, and the last one `[B, h]`.
+    """
+    x = zero_pads(x, mask)
+    units, small = len(weights["recurrent"]), weights["small"]
+    states, last = np.zeros((*x.shape[:2], units)), np.zeros((len(x), units))
+    norm = weights.get("norm")
+    for b in range(len(x)):
+        h, c = np.zeros(units), np.zeros(units)
+        h_small, c_small = np.zeros(len(small[1])), np.zeros(len(small[1]))
+        for t in np.flatnonzero(mask[b]):
+            seen = np.concatenate([x[b, t], h])
+            i, f, g, o = np.split(seen @ small[0] + h_small @ small[1] + small[2], 4)
+            c_small = sigmoid(f) * c_small + sigmoid(i) * np.tanh(g)
+            h_small = sigmoid(o) * np.tanh(c_small)
+            gates = []
+            for y in range(4):
+                part = slice(y * units, (y + 1) * units)
+                d = {}
+                for k in "xhb":
+                    z = h_small @ weights[f"w_{k}"][y]
+                    z = z if k == "b" else z + weights[f"c_{k}"][y]
+                    d[k] = z @ weights[f"d_{k}"][y]
+                pre = d["x"] * (x[b, t] @ weights["kernel"][:, part])
+                pre = pre + d["h"] * (h @ weights["recurrent"][:, part])
+                pre = pre + weights["bias"][part] + d["b"]
+                gates.append(layer_norm(pre, *norm[y]) if norm else pre)
+            i, f, g, o = gates
+            c = sigmoid(f + forget_bias) * c + sigmoid(i) * np.tanh(g)
+            h = sigmoid(o) * np.tanh(layer_norm(c, *norm[4]) if norm else c)
+            states[b, t] = last[b] = h
+    return states, last
+
+
+def hyper_lstm_model(inputs: Mapping[str, Array], weights: Weights) -> dict[str, Any]:
+    """Both sentences through one `hyper_lstm` (weights["encoder"]); [p; h; p - h; p * h] of the last
+    states (weights["pooling"] "mean" or "max": of all) through dense: [(W, b) ReLU, ..., (W, b)]."""
+    pools = {"mean": masked_mean, "max": lambda s, m: masked_max(s, m)[0]}
+    vectors = []
+    for x, mask in zip(*word_features(inputs, weights)):
+        states, last = hyper_lstm(x, mask, weights["encoder"], weights.get("forget_bias", 1.0))
+        pooling = weights.get("pooling", "last")
+        vectors.append(last if pooling == "last" else pools[pooling](states, mask))
+    p, h = vectors
+    logits = mlp(np.concatenate([p, h, p - h, p * h], -1), weights["dense"])
+    return {"logits": logits, "probabilities": class_probabilities(logits)}

@@ -1,0 +1,122 @@
+"""Ranking: kept encodings give what the pairs give, best first, and the command prints it."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from keras_sentmatch.applications import DRCN, ESIM
+from keras_sentmatch.cli import main
+from keras_sentmatch.data import PairDataset, PairEncoder
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.matcher import Matcher
+from keras_sentmatch.training import EnsembleMatcher
+from tests.harness import randomise
+
+CANDIDATES = [
+    "a dog runs",
+    "no dog runs in the park today",
+    "",
+    "two cats",
+    "the " * 20 + "end",
+] * 3
+QUERY = "a dog runs in the park"
+
+
+def make_matcher(cls=ESIM, names=("no", "yes"), **config):
+    encoder = PairEncoder.fit(PairDataset(CANDIDATES, CANDIDATES), features=("word",))
+    size = len(encoder.vocabulary)
+    model = cls(vocabulary_size=size, num_classes=len(names), embedding_dim=4, units=3, **config)
+    model.jit_compile = False
+    return Matcher(randomise(model), encoder, names, task="classification")
+
+
+@pytest.fixture(scope="module")
+def matcher():
+    return make_matcher()
+
+
+def test_kept_encodings_score_as_pairs_do(matcher):
+    corpus = matcher.encode(CANDIDATES, batch_size=4)
+    kept = matcher.rank_scores(QUERY, corpus)
+    pairs = matcher.predict_proba(sentence1=[QUERY] * len(CANDIDATES), sentence2=CANDIDATES)[:, 1]
+    assert np.ptp(pairs) > 0.01 and np.abs(kept - pairs).max() <= 1e-5
+    assert len(corpus) == 15 and corpus.nbytes > 0
+    empty = matcher.rank_scores("", corpus)
+    assert np.isfinite(empty).all() and np.abs(empty - kept).max() > 1e-3
+    assert matcher.encoder.report.truncated == 0
+
+
+def test_best_first_and_ties_in_order(matcher):
+    best = matcher.rank(QUERY, CANDIDATES)
+    scores = [row["score"] for row in best]
+    assert scores == sorted(scores, reverse=True)
+    assert sorted(row.index for row in best) == list(range(15))
+    for row in best:
+        assert row.sentence == CANDIDATES[row.index]
+    places = {row["index"]: place for place, row in enumerate(best)}
+    assert places[0] < places[5] < places[10]  # the same sentence three times
+    worst = matcher.rank(QUERY, CANDIDATES, label="no")
+    assert worst[0]["sentence"] == best[-1]["sentence"]
+    assert [r["index"] for r in matcher.rank(QUERY, matcher.encode(CANDIDATES), top_k=2)] == [
+        r["index"] for r in best[:2]
+    ]
+
+
+def test_a_model_of_both_sentences_at_once_ranks_by_pairs():
+    matcher = make_matcher(DRCN, depth=1, hidden_units=4)
+    assert not matcher.can_keep_encodings
+    pairs = matcher.predict_proba(sentence1=[QUERY] * 4, sentence2=CANDIDATES[:4])[:, 1]
+    assert np.abs(matcher.rank_scores(QUERY, CANDIDATES[:4]) - pairs).max() == 0
+    with pytest.raises(InputError, match="can't encode a sentence alone: "):
+        matcher.encode(CANDIDATES)
+
+
+def test_ensemble_ranks_by_the_mean(matcher):
+    other = make_matcher()
+    other.model.set_weights([0.5 * w for w in matcher.model.get_weights()])
+    best = EnsembleMatcher([matcher, other]).rank(QUERY, CANDIDATES, top_k=3)
+    scores = (matcher.rank_scores(QUERY, CANDIDATES) + other.rank_scores(QUERY, CANDIDATES)) / 2
+    assert best[0]["index"] == int(scores.argmax())
+    assert best[0]["score"] == pytest.approx(scores.max())
+
+
+def test_what_can_be_wrong(matcher):
+    three = make_matcher(names=("a", "b", "c"))
+    corpus = matcher.encode(CANDIDATES)
+    for call, message in (
+        (lambda: matcher.rank(["q"], CANDIDATES), "query must be one string"),
+        (lambda: matcher.rank(QUERY, "one"), "one string; give a list"),
+        (lambda: matcher.rank(QUERY, CANDIDATES, top_k=0), "top_k=0: at least 1"),
+        (lambda: matcher.rank(QUERY, CANDIDATES, label="x"), "no label 'x'; pass one of no, yes"),
+        (lambda: three.rank(QUERY, CANDIDATES), "Pass label= one of a, b, c"),
+        (lambda: make_matcher().rank(QUERY, corpus), "encoded by another matcher"),
+        (lambda: matcher.encode(CANDIDATES, batch_size=0), "batch_size=0"),
+    ):
+        with pytest.raises(InputError, match=message):
+            call()
+
+
+def test_command(matcher, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", keras.config.backend())
+    matcher.save(tmp_path / "run")
+    file = tmp_path / "candidates.txt"
+    file.write_text("a dog runs\n\ntwo cats\n", encoding="utf-8")
+
+    def run(*arguments):
+        try:
+            main(["rank", str(tmp_path / "run"), QUERY, *map(str, arguments)])
+        except SystemExit as end:
+            return end.code, *capsys.readouterr()
+        return 0, *capsys.readouterr()
+
+    code, out, err = run(file, "--json", "--top-k", 5)
+    best = json.loads(out)
+    assert code == 0 and {row["line"] for row in best} == {1, 3}
+    assert best[0]["score"] >= best[1]["score"] and "1 blank line" in err
+    code, out, _ = run(file)
+    assert code == 0 and "two cats" in out and "score" in out
+    file.write_text("\n")
+    assert run(file)[0] == 2
+    assert "no such file" in run(tmp_path / "none.txt")[2].lower()
