@@ -158,7 +158,7 @@ def test_broken_pages_are_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["fly", "train --fast", "--fast", "evaluate", "train --epochs many", "models drcn"]
+    "line", ["fly", "train --fast", "--fast", "evaluate", "train --epochs many", "datasets sick"]
 )
 def test_wrong_command_lines_are_seen(line: str) -> None:
     parse("keras-sentmatch train drcn --epochs 2 --set training.patience=2  # a note")
