@@ -32,13 +32,14 @@ import importlib.util
 import inspect
 import json
 import os
+import random
 import shlex
 import statistics
 import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,11 +90,9 @@ Lines = list[list[str]]
 
 def build(args: argparse.Namespace, **changes: Any) -> tuple[Any, dict[str, Any]]:
     """The model, and its arguments without the sizes of the vocabularies."""
-    import keras
-
     from keras_sentmatch.applications import build_model, get_model_class
 
-    keras.utils.set_random_seed(args.seed)
+    random.seed(args.seed)  # of Keras's seeds; its set_random_seed imports TensorFlow where it can
     cls = get_model_class(args.model)
     known = inspect.signature(cls.__init__).parameters
     config = {"preset": "snli"} if "snli" in cls.presets else {}
@@ -388,7 +387,7 @@ def speed_tables(rows: list[dict[str, str]]) -> Iterator[tuple[str, list[str], L
                 beside = plain.get(row["model"])
                 line.append(f"{float(row[name]) / float(beside[name]):.2f}" if beside else "")
             peak = row["peak_device_mib"] or row["peak_rss_mib"]
-            lines.append([*line, f"{int(peak):,}", row["others_cpu"]])
+            lines.append([*line, f"{int(peak):,}", f"{float(row['others_cpu']):.2f}"])
         title = f"{device}, batch {batch}, lengths {length}/{length}, float32; memory {memory}"
         yield title, head, lines
 
@@ -396,30 +395,38 @@ def speed_tables(rows: list[dict[str, str]]) -> Iterator[tuple[str, list[str], L
 def rank_tables(rows: list[dict[str, str]]) -> Iterator[tuple[str, list[str], Lines]]:
     head = ["model", "backend", "encoding once s", "kept ms", "pairs ms", "times as fast"]
     head += ["kept MiB", "largest difference", "others' CPUs"]
-    names = ("encode_s", "kept_ms", "pairs_ms", "ratio", "corpus_mib", "largest_difference")
     by = ("device", "candidates", "batch_size", "length")
     for (device, candidates, batch, length), members in groups(rows, *by).items():
         lines = [
-            [r["model"], r["backend"], *(r[n] for n in names), r["others_cpu"]] for r in members
+            [
+                row["model"],
+                row["backend"],
+                f"{float(row['encode_s']):.2f}",
+                f"{float(row['kept_ms']):,.0f}",
+                f"{float(row['pairs_ms']):,.0f}",
+                f"{float(row['ratio']):.2f}",
+                row["corpus_mib"],
+                row["largest_difference"],
+                f"{float(row['others_cpu']):.2f}",
+            ]
+            for row in members
         ]
         title = f"{device}, 1 query and {int(candidates):,} candidates of {length} words"
         yield f"{title}, batches of {batch}", head, lines
 
 
-PARTS = (
-    ("Speed of every model", "speed", speed_tables),
-    ("Ranking with kept encodings", "rank", rank_tables),
-)
+TABLES = {"speed": speed_tables, "rank": rank_tables}
+HEADINGS = {"speed": "Speed of every model", "rank": "Ranking with kept encodings"}
 
 
-def show(results: Path) -> None:
+def show(results: Path, kinds: Sequence[str]) -> None:
     from rich.console import Console
     from rich.table import Table
 
     console = Console(width=140)
-    for _, kind, tables in PARTS:
+    for kind in kinds:
         rows = read(results / FILES[kind])
-        for title, head, lines in tables(rows):
+        for title, head, lines in TABLES[kind](rows):
             table = Table(title=title)
             for column, name in enumerate(head):
                 table.add_column(name, justify="left" if column < 2 else "right")
@@ -436,10 +443,10 @@ def show(results: Path) -> None:
 
 
 def markdown(results: Path) -> Iterator[str]:
-    for heading, kind, tables in PARTS:
+    for kind, tables in TABLES.items():
         if not (rows := read(results / FILES[kind])):
             continue
-        yield from (f"## {heading}", "")
+        yield from (f"## {HEADINGS[kind]}", "")
         for title, head, lines in tables(rows):
             yield from (f"{title}:", "")
             yield from ("| " + " | ".join(head) + " |", "|---|---|" + "---:|" * (len(head) - 2))
@@ -496,9 +503,9 @@ def main() -> None:
         work(args)
         return
     failed = 0 if args.show else run_all(args)
-    show(args.results)
+    show(args.results, list(TABLES) if args.show else ["rank" if args.rank else "speed"])
     if args.write:
-        write_between(args.write, MARKS, list(markdown(args.results)))
+        write_between(args.write, MARKS, list(markdown(args.results))[:-1])
     sys.exit(f"{failed} runs failed." if failed else None)
 
 

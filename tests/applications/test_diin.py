@@ -235,13 +235,12 @@ def test_explainer():
 
 def test_presets():
     lengths = {"snli": 32, "multinli": 48, "quora": 24, "no_exact_match": 32}
-    assert {
-        preset: DIIN.from_preset(
-            preset, vocabulary_size=9, embedding_dim=4, growth_rate=2
-        ).max_length
-        for preset in DIIN.presets
-    } == lengths
-    assert DIIN.from_preset("no_exact_match", vocabulary_size=9).exact_match is False
+    small = {"embedding_dim": 4, "layers_per_block": 1, "growth_rate": 2, "highway_layers": 1}
+    models = {
+        preset: DIIN.from_preset(preset, vocabulary_size=9, **small) for preset in DIIN.presets
+    }
+    assert {preset: model.max_length for preset, model in models.items()} == lengths
+    assert models["no_exact_match"].exact_match is False
 
 
 def test_characters_have_to_fill_a_window():
