@@ -69,12 +69,10 @@ def stack_pair(x1: Any, x2: Any) -> Any:
         `[2B, max(L1, L2), ...]`, padded with zeros (False for a mask). `split_pair` undoes it.
     """
     length_1, length_2 = ops.shape(x1)[1], ops.shape(x2)[1]
-    if isinstance(length_1, int) and length_1 == length_2:
+    known = isinstance(length_1, int) and isinstance(length_2, int)  # a graph may know one alone
+    if known and length_1 == length_2:
         return ops.concatenate([x1, x2], axis=0)
-    longest = (
-        max(length_1, length_2) if isinstance(length_1, int) and isinstance(length_2, int) else None
-    )
-    longest = ops.maximum(length_1, length_2) if longest is None else longest
+    longest = max(length_1, length_2) if known else ops.maximum(length_1, length_2)
 
     def pad(x: Any, length: Any) -> Any:
         dtype = keras.backend.standardize_dtype(x.dtype)

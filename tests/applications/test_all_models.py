@@ -24,7 +24,12 @@ def test_the_embedded_recipe_learns_a_hundred_pairs_by_heart(name):
     recipe = load_recipe(
         name,
         "embedded",
-        overrides=["encoder.max_length=12", "training.batch_size=32", "encoder.features=['word']"],
+        overrides=[
+            "encoder.max_length=12",
+            "encoder.features=['word']",
+            "training.batch_size=32",
+            "training.epochs=80",  # which a schedule of the learning rate counts on
+        ],
     )
     full = load_pairs("embedded")["train"]
     train = full.limit(96, seed=0)
