@@ -1,5 +1,6 @@
 """Which backend runs, where real data lies, and a fresh seed for each test."""
 
+import gc
 import importlib.metadata
 import importlib.util
 import os
@@ -92,6 +93,17 @@ def fresh_state() -> Iterator[None]:
     yield
     if "keras" in sys.modules:
         sys.modules["keras"].config.set_dtype_policy("float32")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_compiled_programs() -> Iterator[None]:
+    """JAX keeps every program it compiled, mapped into memory: thousands of them end in a crash of the process."""
+    yield
+    if running_backend() == "jax":
+        import jax
+
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture(scope="session")
