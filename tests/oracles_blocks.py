@@ -1,7 +1,7 @@
 """NumPy float64 oracles of dot-product attention, factorization machines, FA, SFA, rLSTM and
 HyperLSTM (SPEC 7, 8, 9.5).
 
-Conventions as in `oracles` and `oracles3`.
+Conventions as in `oracles` and `oracles_recurrent`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ from tests.oracles import (
     sigmoid,
     softmax,
 )
-from tests.oracles3 import class_probabilities, dense, mlp, word_features, zero_pads
+from tests.oracles_recurrent import class_probabilities, dense, mlp, word_features, zero_pads
 
 
 def dot_attention(

@@ -1,7 +1,7 @@
 """NumPy float64 oracles of ESIM, BiMPM, CAFE, RE2, DIIN and their parts (SPEC 8).
 
-Conventions as in `oracles` and `oracles3`. Every model takes `inputs` and `weights` as
-`oracles3.word_features` does, and further weights by name. `weights["adapt"]`, if there, is FA or SFA:
+Conventions as in `oracles` and `oracles_recurrent`. Every model takes `inputs` and `weights` as
+`oracles_recurrent.word_features` does, and further weights by name. `weights["adapt"]`, if there, is FA or SFA:
 a function (x, mask, side 0 or 1, placement) -> x of the same shape, called with placement "fused" at the
 place SPEC 7.6 names (ESIM also "attended").
 """
@@ -25,8 +25,8 @@ from tests.oracles import (
     relu,
     sigmoid,
 )
-from tests.oracles3 import class_probabilities, dense, word_features, zero_pads
 from tests.oracles_blocks import conv1d_same, dot_attention, factorization_machine
+from tests.oracles_recurrent import class_probabilities, dense, word_features, zero_pads
 
 
 def adapt(xs: Sequence[Array], masks: Sequence[Array], weights: Any, place: str = "fused") -> list:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tests import oracles
-from tests import oracles3 as o3
 from tests import oracles_blocks as ob
 from tests import oracles_hosts as oh
+from tests import oracles_recurrent as o3
 from tests.oracle_cases import IDS, TABLE, layer, noise, rnn, same
 
 # --- whole models ---

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.applications import DIN
-from tests import oracles3
+from tests import oracles_recurrent
 from tests.applications.common import WORDS, check_halves, model_case
 from tests.harness import CHECKS, built, check_option, check_oracle, name_of, value
 from tests.layers.test_matrix_dynamic_gru import gates_of
@@ -20,7 +20,7 @@ def forward(model, **inputs):
     layers = {layer.name: layer for layer in model.layers}
     control = layers["control"]
     static = control.variant == "static"
-    return oracles3.din(
+    return oracles_recurrent.din(
         inputs,
         {
             "embeddings": [value(layers["word_representation"].word_embeddings[0].embeddings)],

@@ -9,7 +9,7 @@ import pytest
 
 from keras_sentmatch.applications import DRrNet
 from keras_sentmatch.errors import InputError
-from tests import oracles3
+from tests import oracles_recurrent
 from tests.applications.common import WORDS, check_halves, features, model_case
 from tests.harness import (
     CHECKS,
@@ -64,7 +64,9 @@ def forward(model, **inputs):
     if unit is None:  # the oracle reads again all the same, and nothing is made of it
         gru = [np.zeros((width, 3)), np.zeros((1, 3)), np.zeros((2, 3))]
         empty = (np.zeros((width, 1)), np.zeros((1, 1)), None, np.zeros(1))
-        return oracles3.drr_net(inputs, {**weights, "init": None, "reread": empty, "gru": gru})
+        return oracles_recurrent.drr_net(
+            inputs, {**weights, "init": None, "reread": empty, "gru": gru}
+        )
     starts = {
         "zero": lambda: None,
         "given": lambda: "pooled",
@@ -78,7 +80,7 @@ def forward(model, **inputs):
         value(unit.context)[:, 0],
     )
     weights["gru"] = weights_of(unit.cell)
-    return oracles3.drr_net(inputs, weights)
+    return oracles_recurrent.drr_net(inputs, weights)
 
 
 def oracle(model, **inputs):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.layers import CharLSTM
-from tests import oracles3
+from tests import oracles_recurrent
 from tests.harness import CHECKS, Case, built, check_option, name_of, value
 
 IDS = np.random.default_rng(0).integers(1, 9, (2, 4, 7)).astype("int32")
@@ -16,7 +16,7 @@ IDS[0, 0, 2:] = IDS[0, 1, 1:] = IDS[1, 2, 5:] = IDS[1, 3] = 0
 
 def oracle(layer, char_ids):
     table, *lstm = (value(w) for w in (layer.embedding.embeddings, *layer.lstm.weights))
-    return oracles3.char_lstm(char_ids, table, lstm)
+    return oracles_recurrent.char_lstm(char_ids, table, lstm)
 
 
 CASES = [

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.layers import MatrixDynamicGRU
-from tests import oracles, oracles3
+from tests import oracles, oracles_recurrent
 from tests.harness import (
     CHECKS,
     Case,
@@ -46,11 +46,11 @@ def gates_of(layer):
 
 def oracle(layer, x1, x2, mask_1, mask_2):
     p, h = (
-        oracles3.to_matrices(x, *(value(w) for w in transform.weights))
+        oracles_recurrent.to_matrices(x, *(value(w) for w in transform.weights))
         for x, transform in ((x1, layer.transform_1), (x2, layer.transform_2))
     )
     inter = layer.interaction
-    every = oracles3.matrix_interaction(
+    every = oracles_recurrent.matrix_interaction(
         p, h, mask_1, mask_2, value(inter.kernel), value(inter.bias)
     )
     real = mask_2[:, :, None] & mask_1[:, None, :]
@@ -59,7 +59,7 @@ def oracle(layer, x1, x2, mask_1, mask_2):
     if layer.variant == "static":
         flat = last.reshape(*last.shape[:2], -1)
         return oracles.gru(flat, mask_2, *(value(w) for w in layer.gru.weights))[0], norms
-    made = oracles3.matrix_dynamic_gru(last, h, mask_2, gates_of(layer), layer.variant)
+    made = oracles_recurrent.matrix_dynamic_gru(last, h, mask_2, gates_of(layer), layer.variant)
     flat = [made[gate].reshape(*mask_2.shape, -1) for gate in "zrh"]
     gate_norms = np.stack([np.sqrt(np.square(w).sum(-1)) for w in flat], -1)
     return made["states"], norms, gate_norms

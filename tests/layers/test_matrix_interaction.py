@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.layers import MatrixInteraction
-from tests import oracles3
+from tests import oracles_recurrent
 from tests.harness import CHECKS, Case, built, lengths_mask, name_of, noise, value
 
 INPUTS = {
@@ -20,7 +20,7 @@ def matrices(x):
 
 
 def oracle(layer, x1, x2, mask_1, mask_2):
-    every = oracles3.matrix_interaction(
+    every = oracles_recurrent.matrix_interaction(
         matrices(x1), matrices(x2), mask_1, mask_2, value(layer.kernel), value(layer.bias)
     )
     norms = np.sqrt(np.square(every).sum((-2, -1)))

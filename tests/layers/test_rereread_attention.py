@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.layers import RerereadAttention
-from tests import oracles3
+from tests import oracles_recurrent
 from tests.harness import (
     CHECKS,
     Case,
@@ -38,7 +38,7 @@ def outputs(layer, h, mask, guide=None, initial_state=None):
         s0 = initial_state
     else:
         s0 = np.tanh(initial_state @ value(layer.initial_kernel) + value(layer.initial_bias))
-    states, weights = oracles3.reread_attention(
+    states, weights = oracles_recurrent.reread_attention(
         h,
         mask,
         guide,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.layers import SelfAttentionPooling
-from tests import oracles3
+from tests import oracles_recurrent
 from tests.harness import CHECKS, Case, built, check_option, lengths_mask, name_of, noise, value
 
 INPUTS = {"x": noise(3, 5, 4), "mask": lengths_mask([5, 2, 1], 5)}
@@ -15,7 +15,7 @@ SMALL = partial(SelfAttentionPooling, units=3)
 
 def pooled_and_weights(layer, x, mask):
     weights = (value(w) for w in (layer.kernel, layer.bias, layer.context))
-    return oracles3.self_attention_pooling(x, mask, *weights)
+    return oracles_recurrent.self_attention_pooling(x, mask, *weights)
 
 
 CASES = [

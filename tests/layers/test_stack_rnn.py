@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.layers import StackRNN
-from tests import oracles3
+from tests import oracles_recurrent
 from tests.harness import CHECKS, Case, built, check_option, lengths_mask, name_of, noise, value
 
 INPUTS = {"x": noise(3, 5, 4), "mask": lengths_mask([5, 2, 1], 5)}
@@ -25,7 +25,7 @@ def weights_of(rnn):
 def oracle(layer, x, mask):
     forward = [weights_of(rnn) for rnn in layer.forward_rnns]
     backward = [weights_of(rnn) for rnn in layer.backward_rnns]
-    return oracles3.stack_gru(x, mask, list(zip(forward, backward)) or forward)
+    return oracles_recurrent.stack_gru(x, mask, list(zip(forward, backward)) or forward)
 
 
 CASES = [

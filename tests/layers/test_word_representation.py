@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.layers import WordRepresentation
-from tests import oracles, oracles3
+from tests import oracles, oracles_recurrent
 from tests.harness import CHECKS, Case, built, check_option, name_of, value
 
 RNG = np.random.default_rng(0)
@@ -94,7 +94,7 @@ def test_an_lstm_in_place_of_the_cnn():
     layer = built(CASES[1], char_encoder="lstm")
     lstm = layer.char_lstm
     table, *weights = (value(w) for w in (lstm.embedding.embeddings, *lstm.lstm.weights))
-    want = oracles3.char_lstm(CHARS, table, weights)
+    want = oracles_recurrent.char_lstm(CHARS, table, weights)
     np.testing.assert_allclose(value(layer(**FEATURES))[..., 8:11], want, atol=1e-5)
     with pytest.raises(ValueError, match="'cnn' or 'lstm'. Received: char_encoder='rnn'"):
         SMALL(char_encoder="rnn")

@@ -8,7 +8,7 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.training import Recipe, load_recipe
 from keras_sentmatch.training.prepare import compile_model
 from keras_sentmatch.training.schedules import CosineWarmUpDecay
-from tests.oracles3 import cosine_warm_up_decay
+from tests.oracles_recurrent import cosine_warm_up_decay
 from tests.training.test_run import run
 from tests.training.tiny import build_tiny, tiny_pairs, tiny_recipe
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests import oracles
-from tests import oracles3 as o3
+from tests import oracles_recurrent as o3
 from tests.oracle_cases import IDS, MASK, MASK_2, NO_X, TABLE, X, noise, rnn, same
 
 # --- features ---
