@@ -191,16 +191,17 @@ def gradients(case: Case, layer: Any, inputs: Mapping[str, np.ndarray]) -> tuple
 
     Returns those of the trainable weights and of the float inputs; None where nothing flows.
     """
-    rng = np.random.default_rng(3)
+    if not layer.built:
+        case.call(layer, inputs)
     weights = layer.trainable_variables
     tensors = {n: keras.ops.convert_to_tensor(x) for n, x in inputs.items()}
     floats = [n for n, a in inputs.items() if a.dtype.kind == "f"]
-    marks = [rng.normal(size=o.shape) for o in float_outputs(case.call(layer, inputs))]
 
     def total(outputs: Any, losses: Sequence[Any]) -> Any:
+        rng = np.random.default_rng(3)
         terms = [
-            keras.ops.sum(o * keras.ops.cast(keras.ops.convert_to_tensor(m), o.dtype))
-            for o, m in zip(float_outputs(outputs), marks)
+            keras.ops.sum(o * keras.ops.cast(rng.normal(size=tuple(o.shape)), o.dtype))
+            for o in float_outputs(outputs)
         ]
         return sum([*terms, *losses])
 

@@ -35,7 +35,7 @@ def run_on_backend(
     backend: str,
     jobs: Sequence[tuple[str | Path, str | Path]],
     imports: Sequence[str] = ("keras_sentmatch.layers", "keras_sentmatch.applications"),
-    timeout: float = 300,
+    timeout: float = 900,
 ) -> list[list[np.ndarray]]:
     """The outputs, flattened, of each (`.keras` file, `.npz` of inputs by name) on `backend`.
 
