@@ -1,14 +1,16 @@
-"""Trains a model on real data over backends, word vectors and seeds, one CSV row a finished run; rows there are skipped.
+"""Trains models on real data over variants, word vectors, backends and seeds: a CSV row for each finished run, once.
 
     python benchmarks/quality.py --data ../shared/data/sick --vectors ../shared/data/vectors/glove.840B.300d.subset.txt.gz \
-        --backends tensorflow --seeds 0,1,2
+        --models drcn --backends tensorflow --seeds 0,1,2
 
+With `--better` only the first seed sees all the `--vectors`, the others those that were better on the validation part.
 Each run is a process of its own, started with the command that the row records; its run folder stays in `--runs`.
 With no `--data` it prints only the table of all rows of the CSV: mean and standard deviation over seeds.
 """
 
 import argparse
 import csv
+import itertools
 import json
 import os
 import shlex
@@ -16,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -46,26 +49,39 @@ def vectors_name(spec: str) -> str:
     return f"distil:{path.parent.name if path.name == 'model' else path.name}"
 
 
-def run(args: argparse.Namespace, vectors: str, backend: str, seed: int) -> None:
-    key = dict(
-        zip(
-            KEY,
-            (args.model, args.name, vectors_name(vectors), backend, str(seed), " ".join(args.set)),
-        )
-    )
-    if any(all(row[k] == v for k, v in key.items()) for row in rows()):
-        print("there already:", *key.values(), flush=True)
-        return
+def run(
+    args: argparse.Namespace, model: str, settings: list[str], backend: str, vectors: str, seed: int
+) -> float:
+    """Trains once, unless its row is there, and returns the figure that counts on the validation part."""
+    values = (model, args.name, vectors_name(vectors), backend, str(seed), " ".join(settings))
+    key = dict(zip(KEY, values))
+    for row in rows():
+        if all(row[k] == v for k, v in key.items()):
+            print("there already:", *key.values(), flush=True)
+            return figure(row)
     folder = Path(args.runs) / "-".join(value.replace(":", "-") for value in key.values() if value)
-    command = ["keras-sentmatch", "train", args.model, "--data", args.data, "--vectors", vectors]
+    command = ["keras-sentmatch", "train", model, "--data", args.data, "--vectors", vectors]
     command += ["--backend", backend, "--seed", str(seed), "--out", str(folder)]
-    command += [part for setting in args.set for part in ("--set", setting)]
-    if not (folder / "metrics.json").exists():  # else it ended without its row
-        print("$", shlex.join(command), flush=True)
-        subprocess.run(command, check=True)
-    metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    command += [part for setting in settings for part in ("--set", setting)]
+    if args.trained_on:
+        folder = folder.with_name(folder.name.replace(f"-{args.name}-", f"-{args.trained_on}-", 1))
+        metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+        measure = ["keras-sentmatch", "evaluate", str(folder), "--data", args.data, "--json"]
+        measure += ["--backend", backend, "--split"]
+        for part in ("validation", "test"):
+            done = subprocess.run([*measure, part], check=True, capture_output=True)
+            metrics[part] = json.loads(done.stdout)
+    else:
+        if not (folder / "metrics.json").exists():  # else it ended without its row
+            print("$", shlex.join(command), flush=True)
+            subprocess.run(command, check=True)
+        metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     shown = ["--data", args.name, "--vectors", key["vectors"]]
-    public = [*command[:3], *shown, *command[7:11], *command[13:]]
+    public = (
+        ["keras-sentmatch", "evaluate", "RUN", *shown[:2], *command[7:9]]
+        if args.trained_on
+        else [*command[:3], *shown, *command[7:11], *command[13:]]
+    )
     row = {
         **key,
         **{
@@ -86,6 +102,23 @@ def run(args: argparse.Namespace, vectors: str, backend: str, seed: int) -> None
         if new:
             writer.writeheader()
         writer.writerow(row)
+    return figure(row)
+
+
+def figure(row: dict[str, str]) -> float:
+    validation = json.loads(row["validation"])
+    return validation[validation["primary"]]
+
+
+def run_all(args: argparse.Namespace) -> None:
+    first, *others = map(int, args.seeds.split(","))
+    choices = args.models.split(","), args.variant or [""], args.backends.split(",")
+    for model, variant, backend in itertools.product(*choices):
+        once = partial(run, args, model, [*args.set, *variant.split()], backend)
+        found = {vectors: once(vectors, first) for vectors in args.vectors or ["none"]}
+        kept = [max(found, key=lambda vectors: found[vectors])] if args.better else found
+        for vectors, seed in itertools.product(kept, others):
+            once(vectors, seed)
 
 
 def summary() -> tuple[list[str], list[list[str]]]:
@@ -150,10 +183,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--model", default="drcn")
+    parser.add_argument("--models", default="drcn", help="names, with commas between")
+    parser.add_argument(
+        "--variant",
+        action="append",
+        default=[],
+        help='settings of one variant, with spaces between ("": none); may be repeated',
+    )
+    parser.add_argument(
+        "--better", action="store_true", help="further seeds on the better vectors only"
+    )
     parser.add_argument(
         "--data",
         help="folder of the data set, or FORMAT:folder; without it only the table is printed",
+    )
+    parser.add_argument(
+        "--trained-on", help="train nothing: measure the runs of this data's name on --data"
     )
     parser.add_argument("--name", help="the data set's name in the table (default: the folder's)")
     parser.add_argument(
@@ -165,7 +210,7 @@ def main() -> None:
     parser.add_argument("--backends", default="tensorflow")
     parser.add_argument("--seeds", default="0")
     parser.add_argument(
-        "--set", action="append", default=[], help="TABLE.KEY=VALUE of the recipe; may be repeated"
+        "--set", action="append", default=[], help="TABLE.KEY=VALUE of every run; may be repeated"
     )
     parser.add_argument("--runs", default="runs/quality")
     parser.add_argument(
@@ -174,10 +219,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.data:
         args.name = args.name or Path(args.data.split(":")[-1]).name
-        for vectors in args.vectors or ["none"]:
-            for seed in args.seeds.split(","):
-                for backend in args.backends.split(","):
-                    run(args, vectors, backend, int(seed))
+        run_all(args)
     print_table()
     if args.write:
         write_markdown(args.write)
