@@ -188,8 +188,6 @@ def compile_model(model: keras.Model, train: PairDataset, settings: Mapping[str,
     config = {"learning_rate": learning_rate(settings, steps_per_epoch)}
     if settings["clipnorm"]:
         config["clipnorm"] = settings["clipnorm"]
-    if settings["ema_momentum"]:
-        config.update(use_ema=True, ema_momentum=settings["ema_momentum"])
     optimizer = keras.optimizers.get({"class_name": settings["optimizer"], "config": config})
     if train.task == "regression":
         loss: Any = keras.losses.MeanSquaredError()

@@ -97,9 +97,6 @@ KEYS: dict[str, dict[str, Key]] = {
         "decay_rate": _number(0.95, "a number above 0, at most 1", lambda v: 0 < v <= 1),
         "decay_steps": _integer(1000, 1),
         "clipnorm": _number(0.0, "a number of at least 0 (0: no clipping)", lambda v: v >= 0),
-        "ema_momentum": _number(
-            0.0, "a number of at least 0, below 1 (0: no average)", lambda v: 0 <= v < 1
-        ),
         "dtype_policy": _one_of("float32", *POLICIES),
         "seed": Key(
             0, "an integer from 0 to 4294967295", lambda v: type(v) is int and 0 <= v < 2**32
@@ -125,9 +122,7 @@ class Recipe:
             without a better value; 1 never), `schedule` of the learning rate ("constant";
             "cosine_warm_up_decay", which warms up over the share `warm_up` of all batches;
             "exponential", times `decay_rate` every `decay_steps` batches), `clipnorm` (of each
-            variable's gradient, as in Keras; 0 none), `ema_momentum` (of an average of the weights over
-            the batches, which is measured and kept in their place; 0 none), `dtype_policy`, `seed`,
-            `jit_compile`.
+            variable's gradient, as in Keras; 0 none), `dtype_policy`, `seed`, `jit_compile`.
 
     Raises:
         InputError: An unknown key, a value that is not allowed, or a schedule beside a

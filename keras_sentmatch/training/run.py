@@ -202,10 +202,6 @@ def _fit(
     task = splits["train"].task
     monitor, mode = monitor_of(task, settings["monitor"])
     first: list[keras.callbacks.Callback] = []
-    if settings["ema_momentum"]:
-        average = keras.callbacks.SwapEMAWeights(swap_on_epoch=True)
-        average.async_safe = True  # works at the end of an epoch only
-        first.append(average)
     if monitor not in ("val_accuracy", "val_macro_f1", "val_loss") or task == "ranking":
         first.append(TaskMetrics(splits["validation"], batches["validation"]))
     if settings["schedule"] != "constant":

@@ -77,24 +77,6 @@ def test_a_finished_run_is_never_overwritten(finished):
         run(finished("classification").folder)
 
 
-def test_the_average_of_the_weights_is_measured_and_kept(tmp_path):
-    starts = []
-
-    def build(*args, **kwargs):
-        model = build_tiny(*args, **kwargs)
-        starts.append(model.get_weights())
-        return model
-
-    moved = {}
-    for momentum in (0.0, 0.95):
-        result = run(tmp_path / str(momentum), build=build, epochs=2, ema_momentum=momentum)
-        weights = result.matcher.model.get_weights()
-        moved[momentum] = sum(np.abs(a - b).sum() for a, b in zip(weights, starts[-1]))
-        best = max(result.history["val_accuracy"])
-        assert result.metrics["validation"]["accuracy"] == pytest.approx(best, abs=1e-6)
-    assert 0 < moved[0.95] < 0.7 * moved[0.0]  # 10 batches: the average is far behind
-
-
 def test_drcn_on_the_embedded_pairs(tmp_path):
     sizes = {"units=4", "hidden_units=8", "char_dim=4", "char_filters=4"}
     small = [f"model.{size}" for size in sorted(sizes)]
