@@ -274,7 +274,7 @@ def feature_blocks(
         ['feature_attention_1', 'feature_attention_2']
 
     References:
-        Zang, Liu, 2024; SPEC 7.
+        Zang, Liu, 2024.
     """
     options = {**defaults, **(config or {})}
     share = options.pop("share", False)

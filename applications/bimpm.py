@@ -68,7 +68,7 @@ class BiMPM(PairModel):
 
     References:
         Wang, Hamza, Florian: "Bilateral Multi-Perspective Matching for Natural Language Sentences", IJCAI 2017, arXiv
-        1702.03814; SPEC 8.2.
+        1702.03814.
     """
 
     paper = "Wang et al. 2017"

@@ -96,7 +96,7 @@ class CAFE(PairModel):
 
     References:
         Tay, Tuan, Hui: "Compare, Compress and Propagate: Enhancing Neural Architectures with Alignment Factorization for
-        Natural Language Inference", EMNLP 2018, arXiv 1801.00102; SPEC 8.3.
+        Natural Language Inference", EMNLP 2018, arXiv 1801.00102.
     """
 
     paper = "Tay et al. 2018"

@@ -83,7 +83,7 @@ class DIIN(PairModel):
         (1, 3)
 
     References:
-        Gong, Luo, Zhang: "Natural Language Inference over Interaction Space", ICLR 2018, arXiv 1709.04348; SPEC 8.5.
+        Gong, Luo, Zhang: "Natural Language Inference over Interaction Space", ICLR 2018, arXiv 1709.04348.
     """
 
     paper = "Gong et al. 2018"

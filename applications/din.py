@@ -57,7 +57,7 @@ class DIN(PairModel):
         (1, 3)
 
     References:
-        Huo, Liu: "A Dynamic Interaction Network for Recognizing Text Entailment in Matrix Space", 2018, eq 3-31; SPEC 9.
+        Huo, Liu: "A Dynamic Interaction Network for Recognizing Text Entailment in Matrix Space", 2018, eq 3-31.
     """
 
     paper = "Huo and Liu 2018"
@@ -157,7 +157,7 @@ class DIN(PairModel):
             sentence 2 the size of its interaction matrix after each word of sentence 1; and, with dynamic weights,
             `update_gate_2`, `reset_gate_2` and `candidate_2` `[B, L2]`, the size of the weights made at each word. All are
             norms, stretched from 0, the least, to 1, the greatest over the real words of the row; 0 where these are equal.
-            Paper eq 28-31, Fig 2-3; SPEC 12.
+            Paper eq 28-31, Fig 2-3.
         """
         control, one, two = self._explain
         _, norms, *gates = _CallWith(control, return_norms=True)(

@@ -84,7 +84,7 @@ class DRrNet(PairModel):
 
     References:
         Zhang et al.: "DRr-Net: Dynamic Re-read Network for Sentence Semantic Matching", AAAI 2019; Zhang, Lv, Wu, Chen, Liu,
-        Wang: "LadRa-Net", IEEE TNNLS, Section IV, eq 1-8 and Table VI; SPEC 3.
+        Wang: "LadRa-Net", IEEE TNNLS, Section IV, eq 1-8 and Table VI.
     """
 
     paper = "Zhang et al. 2019"
@@ -269,7 +269,7 @@ class DRrNet(PairModel):
             A model whose output is a dict: `probabilities` `[B, C]`; `p_h`, `p_v` `[B, C]`, the predictions from the global
             and from the re-read vectors, and their gates `gate_h`, `gate_v` `[B, 1]`; `selection_1` `[B, steps, L1]` and
             `selection_2` `[B, steps, L2]`: the arg-max of a row is the token read in that step, its value how sure that
-            was. What is switched off is absent. Paper Table VIII; SPEC 12.
+            was. What is switched off is absent. Paper Table VIII.
         """
         rereading, *sides, seen = self._explain
         outputs = {**seen, "probabilities": self.output}

@@ -59,7 +59,7 @@ class ESIM(PairModel):
 
     References:
         Chen, Zhu, Ling, Wei, Jiang, Inkpen: "Enhanced LSTM for Natural Language Inference", ACL 2017, eq 1-19 (the
-        sequential model); SPEC 8.1.
+        sequential model).
     """
 
     paper = "Chen et al. 2017"

@@ -50,7 +50,7 @@ class HyperLSTM(PairModel):
         (1, 3)
 
     References:
-        Ha, Dai, Le: "HyperNetworks", ICLR 2017, arXiv 1609.09106; for pairs: Huo, Liu: DIN, 3.2; SPEC 9.5.
+        Ha, Dai, Le: "HyperNetworks", ICLR 2017, arXiv 1609.09106; for pairs: Huo, Liu: DIN, 3.2.
     """
 
     paper = "Ha et al. 2017"

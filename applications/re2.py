@@ -89,7 +89,7 @@ class RE2(PairModel):
 
     References:
         Yang, Zhang, Gao, Ji, Chen: "Simple and Effective Text Matching with Richer Alignment Features", ACL 2019, arXiv
-        1908.00300; SPEC 8.4.
+        1908.00300.
     """
 
     paper = "Yang et al. 2019"

@@ -56,8 +56,7 @@ class RLSTM(PairModel):
         (1, 3)
 
     References:
-        Sha, Chang, Sui, Li: "Reading and Thinking: Re-read LSTM Unit for Textual Entailment Recognition", COLING 2016;
-        SPEC 9.5.
+        Sha, Chang, Sui, Li: "Reading and Thinking: Re-read LSTM Unit for Textual Entailment Recognition", COLING 2016.
     """
 
     paper = "Sha et al. 2016"

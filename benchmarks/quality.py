@@ -1,6 +1,6 @@
 """Trains models on real data over variants, word vectors, backends and seeds: a CSV row for each finished run, once.
 
-    python benchmarks/quality.py --data ../shared/data/sick --vectors ../shared/data/vectors/glove.840B.300d.subset.txt.gz \
+    python benchmarks/quality.py --data path/to/sick --vectors path/to/glove.txt.gz \
         --models drcn --backends tensorflow --seeds 0,1,2
 
 With `--better` only the first seed sees all the `--vectors`, the others those that were better on the validation part.
@@ -55,33 +55,34 @@ def run(
     """Trains once, unless its row is there, and returns the figure that counts on the validation part."""
     values = (model, args.name, vectors_name(vectors), backend, str(seed), " ".join(settings))
     key = dict(zip(KEY, values))
+    if args.trained_on:
+        key["settings"] += f" (the run on {args.trained_on})"
     for row in rows():
         if all(row[k] == v for k, v in key.items()):
             print("there already:", *key.values(), flush=True)
             return figure(row)
-    folder = Path(args.runs) / "-".join(value.replace(":", "-") for value in key.values() if value)
-    command = ["keras-sentmatch", "train", model, "--data", args.data, "--vectors", vectors]
-    command += ["--backend", backend, "--seed", str(seed), "--out", str(folder)]
-    command += [part for setting in settings for part in ("--set", setting)]
+    of = (model, args.trained_on or args.name, *values[2:])
+    folder = Path(args.runs) / "-".join(value.replace(":", "-") for value in of if value)
     if args.trained_on:
-        folder = folder.with_name(folder.name.replace(f"-{args.name}-", f"-{args.trained_on}-", 1))
-        metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
-        measure = ["keras-sentmatch", "evaluate", str(folder), "--data", args.data, "--json"]
-        measure += ["--backend", backend, "--split"]
+        command = ["keras-sentmatch", "evaluate", str(folder), "--data", args.data]
+        command += ["--backend", backend, "--split"]
+        found = {}
         for part in ("validation", "test"):
-            done = subprocess.run([*measure, part], check=True, capture_output=True)
-            metrics[part] = json.loads(done.stdout)
+            done = subprocess.run([*command, part, "--json"], check=True, capture_output=True)
+            found[part] = json.loads(done.stdout)
+        public = [*command[:2], f"RUN-ON-{args.trained_on}", "--data", args.name, *command[5:]]
+        public.append("test")
     else:
+        command = ["keras-sentmatch", "train", model, "--data", args.data, "--vectors", vectors]
+        command += ["--backend", backend, "--seed", str(seed), "--out", str(folder)]
+        command += [part for setting in settings for part in ("--set", setting)]
         if not (folder / "metrics.json").exists():  # else it ended without its row
             print("$", shlex.join(command), flush=True)
             subprocess.run(command, check=True)
-        metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
-    shown = ["--data", args.name, "--vectors", key["vectors"]]
-    public = (
-        ["keras-sentmatch", "evaluate", "RUN", *shown[:2], *command[7:9]]
-        if args.trained_on
-        else [*command[:3], *shown, *command[7:11], *command[13:]]
-    )
+        shown = ["--data", args.name, "--vectors", key["vectors"]]
+        public = [*command[:3], *shown, *command[7:11], *command[13:]]
+        found = {}
+    metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8")) | found
     row = {
         **key,
         **{
@@ -198,7 +199,8 @@ def main() -> None:
         help="folder of the data set, or FORMAT:folder; without it only the table is printed",
     )
     parser.add_argument(
-        "--trained-on", help="train nothing: measure the runs of this data's name on --data"
+        "--trained-on",
+        help="train nothing: measure the finished runs on the data of this name on --data",
     )
     parser.add_argument("--name", help="the data set's name in the table (default: the folder's)")
     parser.add_argument(

@@ -94,9 +94,11 @@ def best_first(
 def score_blocks(interaction: keras.Model, query: dict[str, Any], corpus: Corpus) -> np.ndarray:
     """The model's output for a query (tensors of one row) with each sentence of the corpus."""
     scores = np.zeros((len(corpus), interaction.output_shape[-1]), "float32")
+    repeated: dict[int, dict[str, Any]] = {}  # by number of rows: three at most
     for rows, block in corpus.blocks:
         size = len(next(iter(block.values())))
-        inputs = {f"{name}_1": ops.repeat(x, size, axis=0) for name, x in query.items()}
-        inputs |= {f"{name}_2": x for name, x in block.items()}
+        if size not in repeated:
+            repeated[size] = {f"{n}_1": ops.repeat(x, size, axis=0) for n, x in query.items()}
+        inputs = repeated[size] | {f"{name}_2": x for name, x in block.items()}
         scores[rows] = interaction.predict_on_batch(inputs)[: len(rows)]
     return scores

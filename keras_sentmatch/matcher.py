@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import keras
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from keras_sentmatch import __version__
 from keras_sentmatch.corpus import Corpus, best_first, encode_blocks, score_blocks
 from keras_sentmatch.data import PairDataset, PairEncoder
+from keras_sentmatch.data.dataset import Task
 from keras_sentmatch.data.encoder import FEATURES
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.pair_input import as_dataset, batches
@@ -93,6 +94,12 @@ class Matcher:
             raise InputError(
                 f"The model answers {outputs} classes, but the label names are {came}: "
                 "pass one name a class, in index order."
+            )
+        elif len(set(names)) < len(names):
+            raise InputError(f"The label names are {', '.join(names)}: give each class its own.")
+        if task not in get_args(Task):
+            raise InputError(
+                f"task={task!r}: expected one of {', '.join(map(repr, get_args(Task)))}."
             )
         if threshold is not None and (outputs != 2 or not 0 < threshold < 1):
             raise InputError(
@@ -174,7 +181,7 @@ class Matcher:
             return [Prediction(score=float(score)) for score in scores]
         chosen = scores.argmax(-1)
         if self.threshold is not None:
-            chosen = (scores[:, 1] > self.threshold).astype(int)
+            chosen = (scores[:, 1].astype(float) > self.threshold).astype(int)
         return [
             Prediction(
                 label=self.label_names[index],
@@ -186,7 +193,8 @@ class Matcher:
     @property
     def can_keep_encodings(self) -> bool:
         """Whether `encode` works: the model encodes a sentence without the other one."""
-        return bool(getattr(self.model, "can_split", False))
+        alone = bool(getattr(self.model, "can_split", False))
+        return alone and "antonym" not in self.encoder.features
 
     def encode(self, sentences: Sequence[str], *, batch_size: int = 64) -> Corpus:
         """Encodes candidates once, for any number of `rank` calls.
@@ -201,6 +209,8 @@ class Matcher:
         if batch_size < 1:
             raise InputError(f"batch_size={batch_size}: at least 1 is needed.")
         _, second, _ = self._split()
+        if not isinstance(sentences, str):
+            sentences = list(sentences)
         return Corpus(
             sentences, encode_blocks(second, self.encoder, sentences, batch_size), owner=self
         )
@@ -240,6 +250,8 @@ class Matcher:
         # [{"index": 1, "sentence": "A dog runs.", "score": 0.97}]
         ```
         """
+        if not isinstance(candidates, str | Corpus):
+            candidates = list(candidates)
         scores = self.rank_scores(query, candidates, label=label, batch_size=batch_size)
         return [Prediction(row) for row in best_first(scores, candidates, top_k)]
 

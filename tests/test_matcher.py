@@ -195,6 +195,10 @@ def test_names_and_encoder_must_fit_the_model(matcher):
         Matcher(matcher.model, matcher.encoder, ("no", "yes"), task="classification")
     with pytest.raises(InputError, match="threshold=0.5"):
         Matcher(matcher.model, matcher.encoder, NAMES, task="classification", threshold=0.5)
+    with pytest.raises(InputError, match="give each class its own"):
+        Matcher(matcher.model, matcher.encoder, ("no", "no", "yes"), task="classification")
+    with pytest.raises(InputError, match="task='classify': expected one of 'classification'"):
+        Matcher(matcher.model, matcher.encoder, NAMES, task="classify")
 
 
 def test_save_and_load_give_the_same_answers(matcher, folder):

@@ -46,6 +46,9 @@ def test_kept_encodings_score_as_pairs_do(matcher):
     empty = matcher.rank_scores("", corpus)
     assert np.isfinite(empty).all() and np.abs(empty - kept).max() > 1e-3
     assert matcher.encoder.report.truncated == 0
+    once = matcher.rank(QUERY, (sentence for sentence in CANDIDATES))
+    assert once == matcher.rank(QUERY, CANDIDATES)
+    assert len(matcher.encode(sentence for sentence in CANDIDATES)) == 15
 
 
 def test_best_first_and_ties_in_order(matcher):

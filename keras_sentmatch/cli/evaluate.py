@@ -31,17 +31,19 @@ def evaluate(
     as_json: JsonOption = False,
 ) -> None:
     """Measures a trained matcher on labelled pairs."""
-    if data is None and (format or columns):
-        raise InputError("--format and --columns say how to read --data, which is missing.")
+    if data is None and (format or columns or on_error is not OnError.RAISE):
+        raise InputError(
+            "--format, --columns and --on-error say how to read --data, which is missing."
+        )
     name = use_backend(backend)
     loaded = load_run(run)
     if data is not None:
         source = Source(data, format, columns, on_error)
+        whole = split is None and Path(source.data).is_file()
     elif noted := loaded.first.info.get("source"):
-        source = Source(**noted)
+        source, whole = Source(**noted), False
     else:
         raise InputError(f"{run} does not say what it was trained on: give --data.")
-    whole = data is not None and split is None and Path(data).is_file()
     pairs = source.rows() if whole else source.split(split or "test")
     figures = loaded.matcher.evaluate(pairs, batch_size=batch_size)
     say(loaded.first.encoder.report)

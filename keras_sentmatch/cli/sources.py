@@ -42,7 +42,7 @@ class Source:
     """Where pairs come from and how to read them.
 
     Attributes:
-        data: A name of `list_formats()`, a folder, a file, `tfds:NAME` or `embedded`.
+        data: A folder or a file, `FORMAT:` and one of these, `tfds:NAME` or `embedded`.
         format: What `--format` said.
         columns: What `--columns` said.
         on_error: What `--on-error` said.
@@ -52,6 +52,14 @@ class Source:
     format: str | None = None
     columns: str | None = None
     on_error: OnError = OnError.RAISE
+
+    def __post_init__(self) -> None:
+        from keras_sentmatch.data.readers import format_and_path
+
+        self.on_error = OnError(self.on_error)
+        format, data = format_and_path(self.data)
+        if format and self.format is None:
+            self.format, self.data = format, str(data)
 
     def splits(self) -> dict[str, Any]:
         """The parts by name, said on stderr.
@@ -86,7 +94,8 @@ class Source:
         """What to note with a run, so that `evaluate` finds its data again."""
         path = Path(self.data)
         data = str(path.resolve()) if path.exists() else self.data
-        return {"data": data, "format": self.format, "columns": self.columns}
+        how = {"format": self.format, "columns": self.columns, "on_error": self.on_error.value}
+        return {"data": data, **how}
 
     def _columns(self) -> dict[str, Any]:
         if self.columns is None:

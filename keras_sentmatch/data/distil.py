@@ -69,6 +69,10 @@ def distil_vectors(
         name = str(folder.resolve())
         stats = [(file, file.stat()) for file in sorted(folder.iterdir())]
         files = [[file.name, stat.st_size, stat.st_mtime_ns] for file, stat in stats]
+    elif folder.is_absolute() or name.startswith("."):
+        raise InputError(
+            f"{name}: no such folder; give the folder of an encoder or a KerasHub preset"
+        )
     wanted = sorted(set(words))
     weights = None if counts is None else [max(int(counts.get(word, 1)), 1) for word in wanted]
 
@@ -198,17 +202,20 @@ def _reduce(
     hidden: np.ndarray, dim: int, weight: np.ndarray | None
 ) -> tuple[np.ndarray, int, float]:
     """Centred, PCA to `dim`, rows of length 5; also the rank kept and its share of the variance."""
-    vectors = hidden.astype(np.float64)
-    weight = np.ones(len(vectors)) if weight is None else weight
+    parts = [slice(i, i + 8192) for i in range(0, len(hidden), 8192)]  # no wide copy of all
+    weight = np.ones(len(hidden)) if weight is None else weight
     weight = weight / weight.sum()
-    vectors -= weight @ vectors
-    variance, axes = np.linalg.eigh((vectors * weight[:, None]).T @ vectors)
+    mean = sum(weight[part] @ hidden[part].astype(np.float64) for part in parts)
+    centred = (hidden[part] - mean for part in parts)
+    covariance = sum((x * weight[part, None]).T @ x for x, part in zip(centred, parts))
+    variance, axes = np.linalg.eigh(covariance)
     variance, axes = variance[::-1], axes[:, ::-1]
     rank = min(dim, int(np.count_nonzero(variance > 1e-10 * variance[0])))
     axes = axes[:, :rank]
     axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(rank)])
-    matrix = np.zeros((len(vectors), dim), np.float32)
-    projected = vectors @ axes
-    norm = np.linalg.norm(projected, axis=1, keepdims=True)
-    matrix[:, :rank] = np.divide(_NORM * projected, norm, where=norm > 0, out=projected)
+    matrix = np.zeros((len(hidden), dim), np.float32)
+    for part in parts:
+        projected = (hidden[part] - mean) @ axes
+        norm = np.linalg.norm(projected, axis=1, keepdims=True)
+        matrix[part, :rank] = np.divide(_NORM * projected, norm, where=norm > 0, out=projected)
     return matrix, rank, float(variance[:rank].sum() / max(variance.sum(), 1e-30))

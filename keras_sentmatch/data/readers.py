@@ -83,6 +83,12 @@ def read_pairs(
     return read_file(path, known, layout, split or part or "", columns, _checked(on_error))
 
 
+def format_and_path(source: str | Path) -> tuple[str | None, str | Path]:
+    """`"FORMAT:path"` in two; the format is None where `source` names none."""
+    prefix, _, rest = str(source).partition(":")
+    return (prefix, rest) if rest and (prefix in FORMATS or prefix in FAMILIES) else (None, source)
+
+
 def load_pairs(
     source: str | Path,
     *,
@@ -141,14 +147,13 @@ def load_pairs(
         return {
             part: natural_logic_pairs(n, seed=seed, split=part) for part, n in _EMBEDDED.items()
         }
-    prefix, _, rest = str(source).partition(":")
-    if prefix == "tfds" and rest:
+    format, rest = format_and_path(source)
+    if str(source).startswith("tfds:") and source != "tfds:":
         from keras_sentmatch.data.tfds import load_tfds
 
-        parts = load_tfds(rest)
+        parts = load_tfds(str(source).removeprefix("tfds:"))
     else:
-        format = prefix if rest and (prefix in FORMATS or prefix in FAMILIES) else None
-        path = existing(rest if format else source)
+        path = existing(rest)
         if path.is_file():
             known, layout, part = recognise_file(path, format)
             own = known.name in OWN or part in (None, "train")

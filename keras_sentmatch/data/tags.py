@@ -2,6 +2,7 @@
 
 import difflib
 import functools
+import itertools
 import re
 from collections.abc import Callable, Collection, Sequence
 
@@ -45,15 +46,19 @@ def align_tags(tokens: Sequence[str], tagged: str) -> list[str]:
     ['MD', 'VB', '.']
     """
     parts = tagged.split()
+    if len(parts) % 2:
+        raise InputError(
+            f"tags {tagged!r:.60}: expected 'word TAG word TAG …', got {len(parts)} fields."
+        )
     words, tags = [w.lower() for w in parts[::2]], parts[1::2]
     mine = [t.lower() for t in tokens]
     if mine == words:
         return tags
     owner = [tag for word, tag in zip(words, tags) for _ in word]
     left, right = "".join(mine), "".join(words)
-    starts = [sum(map(len, mine[:i])) for i in range(len(mine))]
+    starts = [0, *itertools.accumulate(map(len, mine))][:-1]
     if left == right:
-        return [owner[start] for start in starts]
+        return [owner[start] if token else "" for token, start in zip(mine, starts)]
     place: dict[int, int] = {}
     matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
     for a, b, size in matcher.get_matching_blocks():

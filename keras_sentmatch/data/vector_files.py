@@ -56,8 +56,13 @@ def open_vectors(path: Path, member: str = "") -> Iterator[VectorStream]:
 
     with contextlib.ExitStack() as stack:
         try:
-            raw = stack.enter_context(open(path, "rb", buffering=0))
-            stream, name = _decompressed(raw, path, member, stack)
+            try:
+                raw = stack.enter_context(open(path, "rb", buffering=0))
+                stream, name = _decompressed(raw, path, member, stack)
+            except (PermissionError, RuntimeError) as error:  # no rights; encrypted, or an odd zip
+                raise InputError(
+                    f"{place}: cannot be read ({error}); unpack it, or mend its permissions"
+                ) from error
             opener = _binary if name.lower().endswith(".bin") else _text
             dim, declared, records, parse = opener(stream, place)
             yield VectorStream(dim, declared, counted(records), parse, raw.tell)
@@ -144,9 +149,9 @@ def _text(stream: IO[bytes], place: str) -> tuple[int, int | None, Iterator, Cal
 
 def _uneven(line: bytes, dim: int, where: str, torn: bool) -> tuple[bytes, bytes]:
     """The word and payload of a line whose word has spaces inside; anything else is an error."""
-    parts = line.rsplit(b" ", dim)
-    middle = parts[0].split(b" ")[1:]
-    if len(parts) == dim + 1 and not all(map(_is_number, middle)):
+    parts = line.strip().rsplit(None, dim)
+    middle = parts[0].split()[1:] if parts else []
+    if len(parts) == dim + 1 and not (middle and all(map(_is_number, middle))):
         return parts[0], b" ".join(parts[1:])
     found = line.count(b" ")
     if torn and found < dim:
@@ -195,6 +200,11 @@ def _binary(stream: IO[bytes], place: str) -> tuple[int, int, Iterator, Callable
                 buffer, at = buffer[at:] + more, 0
             yield number, buffer[at:space].lstrip(b"\n"), buffer[space + 1 : end]
             at = end
+        if (buffer[at:] + stream.read(_CHUNK)).strip(b"\n"):
+            raise InputError(
+                f"{place}: more than the {declared} words that the header says; mend the header, or "
+                "download or copy it again"
+            )
 
     def parse(number: int, payload: bytes) -> np.ndarray:
         return _finite(np.frombuffer(payload, "<f4"), f"{place}: word {number}")

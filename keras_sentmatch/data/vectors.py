@@ -97,7 +97,10 @@ class WordVectors:
         """
         words = vocabulary.words
         rng = np.random.default_rng(seed)
-        matrix = rng.uniform(-0.05, 0.05, (len(words), self.dim)).astype(np.float32)
+        matrix = np.empty((len(words), self.dim), np.float32)
+        for start in range(0, len(words), 4096):  # no float64 copy of all
+            part = matrix[start : start + 4096]
+            part[:] = rng.uniform(-0.05, 0.05, part.shape)
         matrix[:1] = 0
         for index, word in enumerate(words[2:], 2):
             row = self._row(word)

@@ -1,5 +1,6 @@
 """Keras layers for sentence pairs: `keras.ops` only, explicit boolean masks, every backend and dtype policy."""
 
+from keras_sentmatch.layers.adaptive_fusion import AdaptiveFusion
 from keras_sentmatch.layers.alignment_fusion import AlignmentFusion
 from keras_sentmatch.layers.autoencoder_bottleneck import AutoencoderBottleneck
 from keras_sentmatch.layers.bidirectional_rnn import BidirectionalRNN
@@ -10,15 +11,19 @@ from keras_sentmatch.layers.convolutional_encoder import ConvolutionalEncoder
 from keras_sentmatch.layers.decaying_dropout import DecayingDropout
 from keras_sentmatch.layers.dense_co_attentive_rnn import DenseCoAttentiveRNN
 from keras_sentmatch.layers.dense_interaction_cnn import DenseInteractionCNN
+from keras_sentmatch.layers.dual_attention import DualAttention
+from keras_sentmatch.layers.dynamic_sequential_attention import DynamicSequentialAttention
 from keras_sentmatch.layers.factorization_machine import FactorizationMachine
 from keras_sentmatch.layers.feature_attention import FeatureAttention
 from keras_sentmatch.layers.highway import Highway
 from keras_sentmatch.layers.hyper_lstm_cell import HyperLSTMCell
+from keras_sentmatch.layers.layer_weighted_sum import LayerWeightedSum
 from keras_sentmatch.layers.masked_max_pooling import MaskedMaxPooling
 from keras_sentmatch.layers.matching_vector import MatchingVector
 from keras_sentmatch.layers.matrix_dynamic_gru import MatrixDynamicGRU
 from keras_sentmatch.layers.matrix_interaction import MatrixInteraction
 from keras_sentmatch.layers.multi_perspective_matching import MultiPerspectiveMatching
+from keras_sentmatch.layers.phrase_cnn import PhraseCNN
 from keras_sentmatch.layers.rereading_lstm import RereadingLSTM
 from keras_sentmatch.layers.rereread_attention import RerereadAttention
 from keras_sentmatch.layers.selective_feature_attention import SelectiveFeatureAttention
@@ -30,6 +35,7 @@ from keras_sentmatch.layers.weight_normalized_dense import WeightNormalizedDense
 from keras_sentmatch.layers.word_representation import WordRepresentation
 
 __all__ = [
+    "AdaptiveFusion",
     "AlignmentFusion",
     "AutoencoderBottleneck",
     "BidirectionalRNN",
@@ -40,15 +46,19 @@ __all__ = [
     "DecayingDropout",
     "DenseCoAttentiveRNN",
     "DenseInteractionCNN",
+    "DualAttention",
+    "DynamicSequentialAttention",
     "FactorizationMachine",
     "FeatureAttention",
     "Highway",
     "HyperLSTMCell",
+    "LayerWeightedSum",
     "MaskedMaxPooling",
     "MatchingVector",
     "MatrixDynamicGRU",
     "MatrixInteraction",
     "MultiPerspectiveMatching",
+    "PhraseCNN",
     "RereadingLSTM",
     "RerereadAttention",
     "SelectiveFeatureAttention",

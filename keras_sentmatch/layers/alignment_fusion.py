@@ -44,7 +44,7 @@ class AlignmentFusion(keras.layers.Layer):
         (1, 3, 4)
 
     References:
-        Yang et al., RE2, eq 4-7; SPEC 8.4.
+        Yang et al., RE2, eq 4-7.
     """
 
     def __init__(

@@ -45,7 +45,7 @@ class AutoencoderBottleneck(keras.layers.Layer):
         ((1, 3, 2), 1)
 
     References:
-        Kim et al., DRCN, "Bottleneck component"; SPEC 5.1, 5.2.
+        Kim et al., DRCN, "Bottleneck component".
     """
 
     def __init__(

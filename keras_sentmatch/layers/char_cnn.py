@@ -40,7 +40,7 @@ class CharCNN(keras.layers.Layer):
         (1, 2, 32)
 
     References:
-        Kim et al., DRCN, "Char-Conv" of eq 1; SPEC 2.
+        Kim et al., DRCN, "Char-Conv" of eq 1.
     """
 
     def __init__(

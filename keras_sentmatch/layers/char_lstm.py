@@ -36,7 +36,7 @@ class CharLSTM(keras.layers.Layer):
         (1, 2, 50)
 
     References:
-        Wang, Hamza, Florian, BiMPM, "Word Representation Layer"; SPEC 2, 8.2.
+        Wang, Hamza, Florian, BiMPM, "Word Representation Layer".
     """
 
     def __init__(

@@ -47,7 +47,7 @@ class CoAttention(keras.layers.Layer):
         [0.5, 0.5, 0.0]
 
     References:
-        Kim et al., DRCN, eq 5; SPEC 5.1. With `"dot"`: Chen et al., ESIM, eq 11-13; SPEC 8.
+        Kim et al., DRCN, eq 5. With `"dot"`: Chen et al., ESIM, eq 11-13.
     """
 
     def __init__(

@@ -42,7 +42,7 @@ class ConvolutionalEncoder(keras.layers.Layer):
         (1, 3, 4)
 
     References:
-        Yang et al., RE2, section 2.1 (encoder); SPEC 8.4.
+        Yang et al., RE2, section 2.1 (encoder).
     """
 
     def __init__(

@@ -38,7 +38,7 @@ class DecayingDropout(keras.layers.Layer):
         0.125
 
     References:
-        Gong, Luo, Zhang, DIIN, section 4.2 (keep rate 1, decay 0.977 every 10,000 steps); SPEC 10.1.
+        Gong, Luo, Zhang, DIIN, section 4.2 (keep rate 1, decay 0.977 every 10,000 steps).
     """
 
     def __init__(

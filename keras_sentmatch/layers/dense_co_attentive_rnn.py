@@ -71,7 +71,7 @@ class DenseCoAttentiveRNN(keras.layers.Layer):
 
     References:
         Kim et al., "Semantic Sentence Matching with Densely-connected Recurrent and Co-attentive Information", eq 2-6 and
-        Table 6; SPEC 5.1, 5.4.
+        Table 6.
     """
 
     def __init__(

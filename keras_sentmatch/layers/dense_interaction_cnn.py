@@ -42,7 +42,7 @@ class DenseInteractionCNN(keras.layers.Layer):
         (1, 42)
 
     References:
-        Gong, Luo, Zhang, DIIN, "Feature extraction layer"; SPEC 8.5.
+        Gong, Luo, Zhang, DIIN, "Feature extraction layer".
     """
 
     def __init__(

@@ -38,7 +38,7 @@ class FactorizationMachine(keras.layers.Layer):
         (2, 3, 1)
 
     References:
-        Rendle 2010; Tay, Tuan, Hui, CAFE, "Alignment Factorization"; SPEC 8.3.
+        Rendle 2010; Tay, Tuan, Hui, CAFE, "Alignment Factorization".
     """
 
     def __init__(self, factors: int = 10, kernel_regularizer: Any = None, **kwargs: Any):

@@ -52,8 +52,7 @@ class FeatureAttention(keras.layers.Layer):
         ((2, 3, 8), (2, 8))
 
     References:
-        Zang, Liu: "Modeling Selective Feature Attention for Representation-based Siamese Text Matching", eq 1-3 and 9;
-        SPEC 7.1, 7.3.
+        Zang, Liu: "Modeling Selective Feature Attention for Representation-based Siamese Text Matching", eq 1-3 and 9.
     """
 
     def __init__(

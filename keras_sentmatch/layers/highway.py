@@ -30,7 +30,7 @@ class Highway(keras.layers.Layer):
         (2, 3, 8)
 
     References:
-        Srivastava et al. 2015; SPEC 2 (used by DRr-Net, DIIN, CAFE).
+        Srivastava et al. 2015 (used by DRr-Net, DIIN, CAFE).
     """
 
     def __init__(

@@ -43,7 +43,7 @@ class HyperLSTMCell(keras.layers.Layer):
         (2, 5, 6)
 
     References:
-        Ha, Dai, Le: "HyperNetworks", ICLR 2017, arXiv 1609.09106, appendix A.2; SPEC 9.5.
+        Ha, Dai, Le: "HyperNetworks", ICLR 2017, arXiv 1609.09106, appendix A.2.
     """
 
     def __init__(

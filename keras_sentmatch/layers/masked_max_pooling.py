@@ -39,7 +39,7 @@ class MaskedMaxPooling(keras.layers.Layer):
         ([2.0, 5.0], [1, 0], [0.5, 0.5, 0.0])
 
     References:
-        Kim et al., DRCN, "Interaction and prediction layer" and Fig 5; SPEC 5.1 step 3, 12.
+        Kim et al., DRCN, "Interaction and prediction layer" and Fig 5.
     """
 
     def build(self, x_shape: Any, mask_shape: Any = None) -> None:

@@ -41,7 +41,7 @@ class MatchingVector(keras.layers.Layer):
         [1.0, 3.0, 4.0, -2.0, 2.0]
 
     References:
-        Kim et al., DRCN, eq 7; SPEC 5.1 step 4.
+        Kim et al., DRCN, eq 7.
     """
 
     def __init__(

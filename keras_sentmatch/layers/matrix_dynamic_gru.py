@@ -62,7 +62,7 @@ class MatrixDynamicGRU(keras.layers.Layer):
         ((1, 3, 9), [0.0, 0.0, 0.0])
 
     References:
-        Huo, Liu: DIN, eq 7-23; SPEC 9.1, 9.2.
+        Huo, Liu: DIN, eq 7-23.
     """
 
     def __init__(

@@ -48,7 +48,7 @@ class MatrixInteraction(keras.layers.Layer):
         ((1, 3, 2), 1.928, 0.0)
 
     References:
-        Huo, Liu: DIN, eq 8, and 28-29 for the norms; SPEC 9.1, 9.4.
+        Huo, Liu: DIN, eq 8, and 28-29 for the norms.
     """
 
     def build(

@@ -74,7 +74,7 @@ class MultiPerspectiveMatching(keras.layers.Layer):
         ((1, 3, 40), 1.0)
 
     References:
-        Wang, Hamza, Florian, BiMPM, "Multi-perspective Matching Operation", eq 3-6; SPEC 8.2 step 3.
+        Wang, Hamza, Florian, BiMPM, "Multi-perspective Matching Operation", eq 3-6.
     """
 
     def __init__(

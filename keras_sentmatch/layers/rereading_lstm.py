@@ -52,8 +52,7 @@ class RereadingLSTM(keras.layers.Layer):
         [[0.5, 0.5], [0.5, 0.5], [0.0, 0.0]]
 
     References:
-        Sha, Chang, Sui, Li: "Reading and Thinking: Re-read LSTM Unit for Textual Entailment Recognition", COLING 2016;
-        SPEC 9.5.
+        Sha, Chang, Sui, Li: "Reading and Thinking: Re-read LSTM Unit for Textual Entailment Recognition", COLING 2016.
     """
 
     def __init__(
@@ -163,7 +162,7 @@ class RereadingLSTM(keras.layers.Layer):
 
 
 def _forget_one(shape: tuple[int, ...], dtype: Any = None) -> Any:
-    """A bias of 0, but 1 for the forget gate (SPEC 1.5)."""
+    """A bias of 0, but 1 for the forget gate."""
     units = shape[0] // 4
     parts = [ops.zeros((units,), dtype), ops.ones((units,), dtype), ops.zeros((2 * units,), dtype)]
     return ops.concatenate(parts)

@@ -60,7 +60,7 @@ class RerereadAttention(keras.layers.Layer):
         ((1, 4), (1, 2, 4), [0.5, 0.5, 0.0])
 
     References:
-        Zhang et al., DRr-Net, eq 4-6; SPEC 3.2 step 4, 3.4.
+        Zhang et al., DRr-Net, eq 4-6.
     """
 
     def __init__(

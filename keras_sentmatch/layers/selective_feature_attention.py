@@ -80,8 +80,7 @@ class SelectiveFeatureAttention(keras.layers.Layer):
         ((2, 3, 12), (2, 3, 4))
 
     References:
-        Zang, Liu: "Modeling Selective Feature Attention for Representation-based Siamese Text Matching", eq 4-9, Fig 3, 4;
-        SPEC 7.2-7.7.
+        Zang, Liu: "Modeling Selective Feature Attention for Representation-based Siamese Text Matching", eq 4-9, Fig 3, 4.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ class SelfAttentionPooling(keras.layers.Layer):
         ((1, 4), [0.5, 0.5, 0.0])
 
     References:
-        Zhang et al., DRr-Net, eq 3; SPEC 3.2 step 3. LadRa-Net, eq 11; SPEC 4.2 step 3.
+        Zhang et al., DRr-Net, eq 3. LadRa-Net, eq 11.
     """
 
     def __init__(self, units: int = 256, **kwargs: Any):

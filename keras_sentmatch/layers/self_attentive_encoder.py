@@ -49,7 +49,7 @@ class SelfAttentiveEncoder(keras.layers.Layer):
         ((1, 3, 4), [0.5, 0.5, 0.0])
 
     References:
-        Gong, Luo, Zhang, DIIN, eq 1-7; SPEC 8.5.
+        Gong, Luo, Zhang, DIIN, eq 1-7.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ class StackRNN(keras.layers.Layer):
         ((1, 3, 13), [1.0, 1.0, 1.0, 1.0, 1.0])
 
     References:
-        Zhang et al., DRr-Net, eq 2; SPEC 3.2 step 2, 1.5.
+        Zhang et al., DRr-Net, eq 2.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ class WeightNormalizedConv1D(keras.layers.Layer):
         (2, 5, 4)
 
     References:
-        Salimans, Kingma: "Weight Normalization", NeurIPS 2016, eq 2; SPEC 8.4.
+        Salimans, Kingma: "Weight Normalization", NeurIPS 2016, eq 2.
     """
 
     def __init__(

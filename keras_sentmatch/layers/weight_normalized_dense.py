@@ -39,7 +39,7 @@ class WeightNormalizedDense(keras.layers.Layer):
         ['kernel', 'scale', 'bias']
 
     References:
-        Salimans, Kingma: "Weight Normalization", NeurIPS 2016, eq 2; SPEC 8.4.
+        Salimans, Kingma: "Weight Normalization", NeurIPS 2016, eq 2.
     """
 
     def __init__(

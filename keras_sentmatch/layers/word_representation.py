@@ -57,7 +57,7 @@ class WordRepresentation(keras.layers.Layer):
         ((1, 4, 5), [0.0, 1.0, 0.0, 0.0])
 
     References:
-        Kim et al., DRCN, eq 1; SPEC 2.
+        Kim et al., DRCN, eq 1.
     """
 
     def __init__(

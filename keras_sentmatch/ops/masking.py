@@ -1,7 +1,7 @@
 """Masked softmax, mean and max: the one place where padding is dealt with.
 
 A mask is boolean, True = real token, and broadcasts against the values. An empty row (no True at all) gives zeros, never
-NaN. Sums and exponentials are taken in float32 (or wider) whatever the dtype of the values. Source: SPEC 1.2.
+NaN. Sums and exponentials are taken in float32 (or wider) whatever the dtype of the values.
 """
 
 from typing import Any

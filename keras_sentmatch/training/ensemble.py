@@ -70,7 +70,8 @@ class EnsembleMatcher:
         batch_size: int = 64,
     ) -> list[dict[str, Any]]:
         """As `Matcher.rank`, by the mean of the members' scores."""
-        candidates = list(candidates)
+        if not isinstance(candidates, str):
+            candidates = list(candidates)
         scores = [
             member.rank_scores(query, candidates, label=label, batch_size=batch_size)
             for member in self.members

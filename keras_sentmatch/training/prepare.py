@@ -72,13 +72,17 @@ def fit_encoder(
     datasets = [splits["train"], *(data for role, data in splits.items() if role != "train")]
     options = dict(recipe.encoder)
     tokenize = Tokenizer(options.get("tokenizer", "words"), options.get("lowercase", True))
-    counts = Counter(
-        token
-        for dataset in datasets
-        for side in (dataset.sentence1, dataset.sentence2)
-        for sentence in side
-        for token in tokenize(sentence)
-    )
+
+    def count(datasets: Sequence[PairDataset]) -> Counter[str]:
+        return Counter(
+            token
+            for dataset in datasets
+            for side in (dataset.sentence1, dataset.sentence2)
+            for sentence in side
+            for token in tokenize(sentence)
+        )
+
+    counts = count(datasets)
     notes = resolve_features(options, datasets, set(counts))
     if recipe.vectors["source"] == "none":
         encoder = PairEncoder.fit(datasets[0], **options)
@@ -86,7 +90,7 @@ def fit_encoder(
     source = recipe.vectors["source"]
     # A file has the dimension it has; `dim` is for what is made to measure.
     dim = recipe.vectors["dim"] if source.startswith("distil:") else None
-    weights = counts if recipe.vectors["frequency_weighting"] else None
+    weights = count(datasets[:1]) if recipe.vectors["frequency_weighting"] else None
     vectors = load_vectors(source, set(counts), dim=dim, counts=weights, progress=progress)
     assert vectors is not None
     known = {word for word in counts if word in vectors}

@@ -105,6 +105,16 @@ KEYS: dict[str, dict[str, Key]] = {
     },
 }
 TABLES = ("model", *KEYS)
+# What a preset may say, but the data and the vectors decide
+FROM_DATA = (
+    "vocabulary_size",
+    "num_classes",
+    "embedding_dim",
+    "char_vocabulary_size",
+    "max_word_length",
+    "pos_tags",
+    "antonym",
+)
 
 
 @dataclass
@@ -113,7 +123,8 @@ class Recipe:
 
     Args:
         name: Name of the model, as `keras_sentmatch.applications.build_model` takes it.
-        model: Further arguments of the model.
+        model: Further arguments of the model. In a file or an override `preset = "NAME"` stands for
+            the values of that preset; what follows from the data is left out.
         encoder: Arguments of `PairEncoder.fit`.
         vectors: `source` and `dim` of the word vectors; `frequency_weighting` of distilled ones.
         training: `optimizer`, `learning_rate`, `batch_size`, `epochs`, `patience` (epochs without a
@@ -215,9 +226,11 @@ def load_recipe(
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"Cannot read the recipe {file}: {error}.") from error
         _merge(merged, text, str(file), model, data_name)
+    own: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
     for override in overrides:
         table, key, value = _override(override)
-        merged[table][key] = value
+        own[table][key] = value
+    _update(merged, own, model)
     return Recipe(model, **merged)
 
 
@@ -245,8 +258,26 @@ def _merge(
     for prefix, tables in found.items():  # every table is checked, also those of other data
         _check_tables(tables, prefix, text, where)
     for tables in (content, special.get(data_name, {})):
-        for table, values in tables.items():
-            merged[table].update(values)
+        _update(merged, tables, model)
+
+
+def _update(
+    merged: dict[str, dict[str, Any]], tables: dict[str, dict[str, Any]], model: str
+) -> None:
+    """Puts `tables` over `merged`; a preset of the model stands for its values, under those beside it."""
+    for table, values in tables.items():
+        if table == "model" and "preset" in values:
+            from keras_sentmatch.applications import get_model_class
+
+            presets = get_model_class(model).presets
+            name = values["preset"]
+            if name not in presets:
+                raise InputError(
+                    f"{model} has no preset {name!r}; it has {', '.join(presets)}.{_near(str(name), presets)}"
+                )
+            rest = {k: v for k, v in values.items() if k != "preset"}
+            values = {k: v for k, v in presets[name].items() if k not in FROM_DATA} | rest
+        merged[table].update(values)
 
 
 def _check_tables(tables: Any, prefix: str, text: str, where: str) -> None:

@@ -35,7 +35,7 @@ class CosineWarmUpDecay(keras.optimizers.schedules.LearningRateSchedule):
         [1e-06, 0.0005314, 0.001, 0.001, 0.0005, 0.0]
 
     References:
-        Zhang et al., DRr-Net, "Implementation Details and Model Training"; SPEC 10.2.
+        Zhang et al., DRr-Net, "Implementation Details and Model Training".
     """
 
     def __init__(

@@ -14,6 +14,7 @@ from keras_sentmatch import applications, training
 from keras_sentmatch.cli import backend as backend_module
 from keras_sentmatch.cli import main
 from keras_sentmatch.cli.predict import as_text
+from keras_sentmatch.cli.sources import OnError, Source
 from keras_sentmatch.errors import InputError
 
 TINY = "--set encoder.max_length=8 --set vectors.dim=4 --epochs 1 --batch-size 16".split()
@@ -307,6 +308,22 @@ def test_train_never_overwrites_a_run(trained, capsys):
 def test_evaluate_a_file_takes_all_its_rows(trained, capsys):
     assert run("evaluate", trained.folder, "--data", trained.data, *COLUMNS, "--json") == 0
     assert json.loads(capsys.readouterr().out)["rows"] == 120
+
+
+def test_evaluate_a_file_of_a_named_format_takes_all_its_rows(trained, capsys):
+    data = f"tsv:{trained.data}"
+    assert run("evaluate", trained.folder, "--data", data, *COLUMNS, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 120
+
+
+def test_evaluate_reads_as_train_did(tmp_path, monkeypatch):
+    """Format and on_error are noted with the run, the path as one that any folder can use."""
+    monkeypatch.chdir(tmp_path)
+    write_pairs(tmp_path / "pairs.tsv", 5)
+    noted = Source("tsv:pairs.tsv", on_error=OnError.SKIP).facts()
+    assert noted["data"] == str(tmp_path / "pairs.tsv")
+    again = Source(**json.loads(json.dumps(noted)))
+    assert (again.format, again.on_error) == ("tsv", OnError.SKIP)
 
 
 def test_evaluate_says_why_it_cannot(trained, capsys, tmp_path):

@@ -211,3 +211,20 @@ def test_real_encoder(tmp_path):
     nearest = {word: names[near[row].argmax()] for word, row in vectors.words.items()}
     assert (nearest["dog"], nearest["kitten"]) == ("puppy", "cat")
     assert (nearest["truck"], nearest["blue"]) == ("car", "red")
+
+
+def test_a_missing_encoder_folder_is_said_before_anything_is_loaded(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_load", lambda name: pytest.fail("it was looked for elsewhere"))
+    with pytest.raises(InputError, match="nosuch: no such folder; give the folder of an encoder"):
+        distil_vectors(tmp_path / "nosuch", WORDS, dim=4, cache_dir=tmp_path)
+
+
+def test_reduction_in_parts_is_that_of_the_whole():
+    hidden = np.random.default_rng(0).normal(size=(9000, 6)).astype("float32")
+    matrix, rank, share = module._reduce(hidden, 4, None)
+    centred = hidden - hidden.astype(float).mean(0)
+    _, values, axes = np.linalg.svd(centred, full_matrices=False)
+    projected = centred @ axes[:4].T
+    projected *= 5 / np.linalg.norm(projected, axis=1, keepdims=True)
+    assert rank == 4 and share == pytest.approx((values[:4] ** 2).sum() / (values**2).sum())
+    np.testing.assert_allclose(abs(matrix), abs(projected), atol=1e-3)

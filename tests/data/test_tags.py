@@ -137,3 +137,9 @@ def test_features_that_are_there_stay(snli, wordnet):
     options = {"features": ["antonym"], "antonyms": "pairs.txt", "tagger": "spacy:x"}
     assert resolve_features(options, [snli], {"a"}) == []
     assert options == {"features": ["antonym"], "antonyms": "pairs.txt"}
+
+
+def test_tags_that_are_not_pairs_and_tokens_without_letters():
+    with pytest.raises(InputError, match="expected 'word TAG word TAG …', got 5 fields"):
+        align_tags(["cannot", "swim"], "can MD not RB swim")
+    assert align_tags(["dog", "", "runs"], "dog NN runs VBZ") == ["NN", "", "VBZ"]

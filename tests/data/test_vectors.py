@@ -55,6 +55,7 @@ def check(vectors):
         ("no_last_newline.txt", text()[:-1]),
         ("fasttext.vec", b"3 3\n" + text(end=" \n")),
         ("tabs.txt", text().replace(b" ", b"\t")),
+        ("blanks.txt", text().replace(b" ", b"  ", 1).replace(b"\nParis ", b"\n Paris\t ")),
         ("glove.txt.gz", gzip.compress(text(), mtime=0)),
         ("word2vec.bin", binary()),
         ("no_newlines.bin", binary(newline=b"")),
@@ -281,3 +282,18 @@ def test_published_vectors(data_dir, tmp_path, name, dim):
     assert set(vectors.words) == set(words)
     for word in words:
         np.testing.assert_array_equal(vectors[word], naive[word])
+
+
+def test_more_binary_words_than_the_header_says(read):
+    with pytest.raises(InputError, match="more than the 2 words that the header says"):
+        read(binary(declared=2), name="short.bin")
+
+
+def test_an_encrypted_zip_is_one_clear_error(tmp_path):
+    zipped(tmp_path / "locked.zip", a_txt=text())
+    data = bytearray((tmp_path / "locked.zip").read_bytes())
+    for signature, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        data[data.index(signature) + flags] |= 1  # says that the member is encrypted
+    (tmp_path / "locked.zip").write_bytes(data)
+    with pytest.raises(InputError, match=r"cannot be read \(.*encrypted.*unpack it"):
+        read_vectors(tmp_path / "locked.zip", ["the"], cache_dir=tmp_path)

@@ -23,6 +23,19 @@ def test_the_papers_lengths(data, length):
     assert load_recipe("drcn", data).encoder["max_length"] == length
 
 
+def test_a_preset_wins_over_the_recipe_and_loses_to_what_stands_beside_it(tmp_path):
+    assert load_recipe("re2").model["units"] != 200
+    chosen = load_recipe("re2", overrides=["model.blocks=4", "model.preset=quora"])
+    assert chosen.model["units"] == 200 and chosen.model["blocks"] == 4
+    assert chosen.model["prediction"] == "symmetric"
+    assert not {"preset", "num_classes"} & set(chosen.model)  # the classes are the data's
+    file = tmp_path / "mine.toml"
+    file.write_text('[model]\npreset = "quora"\n[for.sick.model]\nunits = 7\n')
+    assert load_recipe("re2", "sick", file=file).model["units"] == 7
+    with pytest.raises(InputError, match="re2 has no preset 'quara'; it has snli, .* mean quora"):
+        load_recipe("re2", overrides=["model.preset=quara"])
+
+
 @pytest.mark.parametrize("name", list_recipes())
 def test_every_recipe_goes_through_toml(name, tmp_path):
     recipe = load_recipe(name, "embedded")

@@ -1,0 +1,202 @@
+"""AdaptiveFusion."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from keras_sentmatch.layers import AdaptiveFusion
+from tests import oracles_encoders
+from tests.harness import (
+    CHECKS,
+    Case,
+    built,
+    check_build,
+    check_option,
+    check_oracle,
+    lengths_mask,
+    name_of,
+    noise,
+    value,
+)
+
+INPUTS = {
+    "affinity": noise(3, 5, 4),
+    "difference": noise(3, 5, 4, seed=1),
+    "mask": lengths_mask([5, 3, 2], 5),
+}
+SMALL = partial(AdaptiveFusion, attention_units=5, hidden_units=3)
+ALIGNMENT = 2 * (2 * 4 * 5 + 5 + 5 + 1 + 8 * 4 + 4)  # guided, then joined
+HIDDEN, GATE, FILTER, FUSED = 2 * (4 * 3 + 3), 2 * 3, 3 * 4 + 4 + 2 * 4, 3 * 4 + 4
+ALL = ALIGNMENT + HIDDEN + GATE + FILTER + FUSED
+NAMES = {  # of the oracle's weights, by sublayer
+    "join_difference": "dstar",
+    "join_affinity": "astar",
+    "hidden_difference": "dhat",
+    "hidden_affinity": "ahat",
+    "filter_value": "v",
+    "fused": "l",
+}
+
+
+def everything(layer, affinity, difference, mask):
+    w = {}
+    if layer.regulation:
+        for name, short in NAMES.items():
+            if hasattr(layer, name):
+                w[f"W_{short}"], w[f"b_{short}"] = (value(x) for x in getattr(layer, name).weights)
+        if layer.alignment != "none":
+            d, a = layer.align_difference, layer.align_affinity
+            w |= {"W_D": value(d.key.kernel), "W_a": value(d.guide.kernel)}
+            w |= {"b_a": value(d.guide.bias), "w_d": value(d.context), "c_d": value(d.bias)}
+            w |= {"W_A": value(a.key.kernel), "W_dbar": value(a.guide.kernel)}
+            w |= {"b_dbar": value(a.guide.bias), "w_a": value(a.context), "c_a": value(a.bias)}
+        if layer.gate:
+            w["w_g"] = value(layer.gate_kernel)
+        if layer.filter_gate:
+            w["w_f"] = value(layer.filter_kernel)
+    return oracles_encoders.adaptive_fusion(
+        affinity,
+        difference,
+        mask,
+        w,
+        layer.alignment,
+        layer.gate,
+        layer.filter_gate,
+        layer.output_mode,
+        layer.regulation,
+    )
+
+
+def fused(layer, **inputs):
+    return everything(layer, **inputs)[0]
+
+
+SHOWN = {"options": {"return_gates": True}, "float32_outputs": (1, 2)}
+UNUSED = ("context_bias",)  # a constant on all scores: the softmax takes it out again
+CASES = [
+    Case(SMALL, INPUTS, (ALL, 0), everything, unused=UNUSED, **SHOWN),
+    Case(
+        partial(SMALL, alignment="none", gate=False, filter_gate=False, output_mode="replace"),
+        INPUTS,
+        (HIDDEN + FUSED, 0),
+        fused,
+        name="replaced, neither alignment nor gates",
+    ),
+]
+VARIANTS = [
+    Case(partial(SMALL, **arguments), INPUTS, (count, 0), everything, name=name, **SHOWN)
+    for name, count, arguments in [
+        ("literal", ALL + 2 * 5, {"alignment": "literal"}),
+        ("no alignment", ALL - ALIGNMENT, {"alignment": "none"}),
+        ("no gate", ALL - GATE, {"gate": False}),
+        ("no filter", ALL - FILTER, {"filter_gate": False}),
+        ("replaced", ALL, {"output_mode": "replace"}),
+        ("no regulation", 0, {"regulation": False}),
+    ]
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_adaptive_fusion(case, check):
+    check(case)
+
+
+@pytest.mark.parametrize("check", [check_build, check_oracle], ids=name_of)
+@pytest.mark.parametrize("case", VARIANTS, ids=name_of)
+def test_variants(case, check):
+    check(case)
+
+
+def test_options():
+    for option, pair in {
+        "attention_units": (5, 2),
+        "hidden_units": (3, None),
+        "alignment": ("additive", "none"),
+        "gate": (True, False),
+        "filter_gate": (True, False),
+        "output_mode": ("residual", "replace"),
+        "regulation": (True, False),
+    }.items():
+        check_option(CASES[0], option, *pair)
+
+
+def test_parameters_of_the_paper():
+    """SPEC 6.3b: 393,730 + 2,360,832 + 1,182,720 + 1,182,720."""
+    layer = AdaptiveFusion()
+    layer.build((None, None, 768))
+    assert layer.count_params() == 5_120_002
+
+
+def test_a_new_layer_returns_the_affinity():
+    a, mask = INPUTS["affinity"], INPUTS["mask"][:, :, None]
+    assert (value(AdaptiveFusion()(**INPUTS)) == a * mask).all()
+    assert not value(AdaptiveFusion(output_mode="replace")(**INPUTS)).any()
+
+
+def test_without_regulation_it_is_the_mean():
+    want = (INPUTS["affinity"] + INPUTS["difference"]) / 2 * INPUTS["mask"][:, :, None]
+    np.testing.assert_allclose(value(AdaptiveFusion(regulation=False)(**INPUTS)), want, atol=1e-6)
+
+
+def test_gates_are_shares_of_real_tokens():
+    mask = INPUTS["mask"]
+    _, g, f = built(CASES[0])(**INPUTS, return_gates=True)
+    for gate in (value(g), value(f)):
+        assert (gate[mask] > 0).all() and (gate[mask] < 1).all() and not gate[~mask].any()
+    _, g, f = built(CASES[0], gate=False, filter_gate=False)(**INPUTS, return_gates=True)
+    assert (value(g) == 0.5 * mask).all() and (value(f) == mask).all()
+
+
+def test_only_the_additive_guide_guides():
+    """As printed, eq 5 gives every token the same mean, whatever the guide is."""
+    a, d, mask = INPUTS["affinity"], INPUTS["difference"], INPUTS["mask"]
+    for alignment, guides in (("additive", True), ("literal", False)):
+        unit = built(CASES[0], alignment=alignment).align_difference
+        one, other = value(unit(d, a, mask))[0], value(unit(d, 2 * a, mask))[0]
+        assert bool(np.ptp(one, axis=0).max() > 1e-5) is guides
+        assert bool(abs(one - other).max() > 1e-5) is guides
+
+
+@pytest.mark.backend("torch")
+def test_the_additive_scores_are_made_in_chunks():
+    """`[B, L, L, attention_units]` is neither saved for the backward pass nor made at once."""
+    import torch
+
+    layer = AdaptiveFusion(attention_units=16)
+    a, d, mask = noise(1, 20, 4), noise(1, 20, 4, seed=1), np.ones((1, 20), bool)
+    layer.build(a.shape)
+    torch.nn.init.normal_(layer.fused.kernel.value)
+    saved, units = [], []
+    tanh = torch.tanh
+
+    def seen(x):
+        units.append(x.numel() / 400 if x.shape[-2:] == (20, 20) else 0)
+        return tanh(x)
+
+    keep = torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t)
+    with pytest.MonkeyPatch.context() as patch, keep:
+        patch.setattr(torch, "tanh", seen)
+        layer(a, d, mask).sum().backward()
+    assert sum(units) == 4 * 16 and max(units) == 4  # two alignments, forward and again backward
+    assert max(t.numel() for t in saved) == 400
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"attention_units": 0}, "attention_units must be at least 1. Received: attention_units=0"),
+        ({"hidden_units": 0}, "hidden_units must be at least 1. Received: hidden_units=0"),
+        ({"alignment": None}, "alignment must be one of .*Received: alignment=None"),
+        ({"output_mode": "sum"}, "output_mode must be one of .*Received: output_mode='sum'"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        AdaptiveFusion(**arguments)
+
+
+def test_unequal_widths():
+    with pytest.raises(ValueError, match="affinity and difference must have the same width"):
+        AdaptiveFusion()(**{**INPUTS, "difference": noise(3, 5, 2)})

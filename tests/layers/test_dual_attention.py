@@ -1,0 +1,215 @@
+"""DualAttention."""
+
+from functools import partial
+
+import keras
+import numpy as np
+import pytest
+
+from keras_sentmatch.layers import DualAttention
+from tests import oracles_encoders
+from tests.harness import (
+    CHECKS,
+    Case,
+    built,
+    check_build,
+    check_option,
+    check_oracle,
+    gradients,
+    lengths_mask,
+    name_of,
+    noise,
+    value,
+)
+
+INPUTS = {"x": noise(3, 5, 6), "mask": lengths_mask([5, 3, 2], 5)}
+PAIRS = {**INPUTS, "segment_ids": np.array([[0, 0, 1, 1, 1], [0, 1, 1, 0, 0], [0, 1, 0, 0, 0]])}
+SMALL = partial(DualAttention, num_heads=2, key_dim=4)
+WEIGHTS = (3 * (6 * 8 + 8), 0)
+
+
+def everything(layer, x, mask, segment_ids=None):
+    weights = [[value(w) for w in f.weights] for f in (layer.query, layer.key, layer.value)]
+    return oracles_encoders.dual_attention(
+        x, mask, *weights, layer.distance, segment_ids, layer.cross
+    )
+
+
+def channels(layer, **inputs):
+    return everything(layer, **inputs)[:2]
+
+
+SHOWN = {"options": {"return_attention": True}, "float32_outputs": (2, 3)}
+CASES = [
+    Case(partial(SMALL, chunk_size=3), INPUTS, WEIGHTS, everything, name="l1", **SHOWN),
+    Case(partial(SMALL, distance="l2", cross=True), PAIRS, WEIGHTS, channels, name="l2, cross"),
+]
+VARIANTS = [
+    Case(partial(SMALL, distance=distance), INPUTS, WEIGHTS, everything, name=distance, **SHOWN)
+    for distance in ("l2_squared", "sum")
+]
+VARIANTS.append(
+    Case(partial(SMALL, cross=True), PAIRS, WEIGHTS, everything, name="l1, cross", **SHOWN)
+)
+
+
+def seen(case, inputs=INPUTS, **overrides):
+    return [value(t) for t in built(case, **overrides)(**inputs, return_attention=True)]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_dual_attention(case, check):
+    check(case)
+
+
+@pytest.mark.parametrize("check", [check_build, check_oracle], ids=name_of)
+@pytest.mark.parametrize("case", VARIANTS, ids=name_of)
+def test_variants(case, check):
+    check(case)
+
+
+def test_options():
+    for option, pair in {
+        "num_heads": (2, 1),
+        "key_dim": (4, 3),
+        "distance": ("l2_squared", "l2"),
+        "cross": (False, True),
+    }.items():
+        check_option(CASES[1], option, *pair)
+    check_option(CASES[1], "dropout", 0.0, 0.5, training=True)
+
+
+def test_affinity_is_keras_attention_before_its_output_projection():
+    """With the weights of a `MultiHeadAttention`, as a layer of KerasHub's BERT has one."""
+    theirs = keras.layers.MultiHeadAttention(num_heads=2, key_dim=3)
+    x, mask = INPUTS["x"], INPUTS["mask"]
+    theirs.build(x.shape, x.shape)
+    rng = np.random.default_rng(1)
+    theirs.set_weights([rng.normal(size=w.shape) for w in theirs.get_weights()])
+    want, map_ = theirs(x, x, attention_mask=mask[:, None, :], return_attention_scores=True)
+    ours = DualAttention(num_heads=2, key_dim=3)
+    ours.build(x.shape)
+    for name in ("query", "key", "value"):
+        getattr(ours, name).set_weights(getattr(theirs, f"{name}_dense").get_weights())
+    affinity, _, weights, _ = ours(x, mask, return_attention=True)
+    got = theirs.output_dense(keras.ops.reshape(affinity, (3, 5, 2, 3)))
+    np.testing.assert_allclose(value(got)[mask], value(want)[mask], atol=1e-5)
+    got, want = (value(w).transpose(0, 2, 1, 3)[mask] for w in (weights, map_))
+    np.testing.assert_allclose(got, want, atol=1e-6)
+
+
+@pytest.mark.parametrize("distance", ["l1", "l2", "l2_squared"])
+def test_the_farther_a_key_the_more_it_weighs(distance):
+    """One feature, query and key projected alike: the weights are in the order of the distances."""
+    layer = DualAttention(num_heads=1, key_dim=1, distance=distance)
+    x = np.array([[[0.0], [0.5], [2.0], [-1.0]]], "float32")
+    layer.build(x.shape)
+    for projection in (layer.query, layer.key):
+        projection.set_weights([np.ones((1, 1, 1)), np.zeros((1, 1))])
+    weights = value(layer(x, np.ones((1, 4), bool), return_attention=True)[3])[0, 0]
+    for i, row in enumerate(weights):
+        distances = abs(x[0, :, 0] - x[0, i, 0])
+        assert list(np.argsort(row)) == list(np.argsort(distances))
+
+
+def test_the_literal_sum_gives_every_token_the_same_difference():
+    for distance, same in (("sum", True), ("l1", False)):
+        difference = seen(CASES[0], distance=distance)[1][0]
+        assert bool(np.ptp(difference, axis=0).max() < 1e-5) is same
+
+
+def test_cross_hides_the_own_sentence_from_the_difference_alone():
+    affinity, difference, w_affinity, w_difference = seen(VARIANTS[-1], PAIRS)
+    alone = seen(CASES[0])
+    np.testing.assert_allclose(affinity, alone[0], atol=1e-6)
+    np.testing.assert_allclose(w_affinity, alone[2], atol=1e-6)
+    segments, real = PAIRS["segment_ids"], PAIRS["mask"]
+    own = (segments[:, :, None] == segments[:, None, :])[:, None].repeat(2, 1)
+    assert not w_difference[own].any()
+    np.testing.assert_allclose(w_difference.sum(-1).transpose(0, 2, 1)[real], 1, atol=1e-6)
+    nobody = {**PAIRS, "segment_ids": np.zeros_like(segments)}
+    assert not seen(VARIANTS[-1], nobody)[1].any()
+
+
+def test_without_cross_segments_are_not_used():
+    for one, two in zip(seen(CASES[0], INPUTS), seen(CASES[0], PAIRS)):
+        assert (one == two).all()
+
+
+def test_chunks_change_neither_values_nor_gradients():
+    found = []
+    for size in (1, 3, None, 100):  # 3 does not divide 4
+        layer = built(CASES[0], chunk_size=size)
+        outputs = [value(t) for t in layer(**INPUTS, return_attention=True)]
+        found.append([*outputs, *(g for part in gradients(CASES[0], layer, INPUTS) for g in part)])
+    for other in found[1:]:
+        for one, two in zip(found[0], other):
+            np.testing.assert_allclose(one, two, atol=1e-5)
+
+
+@pytest.mark.backend("torch")
+def test_training_keeps_no_differences_of_features_for_the_backward_pass():
+    """`[B, heads, L, L, key_dim]`: PyTorch saves none of it, and never makes more than a chunk of it."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Sizes(TorchDispatchMode):
+        def __init__(self):
+            super().__init__()
+            self.largest = 0
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            out = function(*args, **(kwargs or {}))
+            made = [t for t in keras.tree.flatten(out) if isinstance(t, torch.Tensor)]
+            owned = [t.untyped_storage().nbytes() // t.element_size() for t in made]  # no views
+            self.largest = max([self.largest, *owned])
+            return out
+
+    x, mask = noise(1, 20, 6), np.ones((1, 20), bool)
+    pairs, saved = 2 * 20 * 20, []
+    keep = torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t)
+    for size, largest in ((2, 2 * pairs), (None, 4 * pairs), (16, 16 * pairs)):
+        layer = DualAttention(num_heads=2, key_dim=16, chunk_size=size)
+        layer.build(x.shape)
+        with keep, Sizes() as made:
+            _, difference = layer(x, mask)
+            difference.sum().backward()
+        assert made.largest == largest
+    assert max(t.numel() for t in saved) == pairs
+
+
+@pytest.mark.parametrize("distance", ["l1", "l2", "l2_squared", "sum"])
+def test_finite_gradient_where_a_query_is_its_key(distance):
+    """Projected alike, each token is at no distance from itself; all of them, if the sentence repeats one word."""
+    case = Case(
+        partial(SMALL, distance=distance), {**INPUTS, "x": np.ones_like(INPUTS["x"])}, WEIGHTS
+    )
+    layer = built(case)
+    layer.key.set_weights(layer.query.get_weights())
+    for inputs in (case.inputs, INPUTS):
+        for group in gradients(case, layer, inputs):
+            assert all(np.isfinite(g).all() and abs(g).max() < 1e3 for g in group)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"num_heads": 0}, "num_heads must be at least 1. Received: num_heads=0"),
+        ({"key_dim": 0}, "key_dim must be at least 1. Received: key_dim=0"),
+        ({"chunk_size": 0}, "chunk_size must be at least 1. Received: chunk_size=0"),
+        ({"distance": "cosine"}, "distance must be one of .*Received: distance='cosine'"),
+        ({"dropout": 2.0}, "rate"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        SMALL(**arguments)
+
+
+def test_cross_needs_segments():
+    layer = SMALL(cross=True)
+    with pytest.raises(ValueError, match="cross=True needs the call argument `segment_ids`"):
+        layer(**INPUTS)
+    with pytest.raises(ValueError, match="cross=True needs the call argument `segment_ids`"):
+        layer(keras.Input((5, 6)), keras.Input((5,), dtype="bool"))

@@ -1,0 +1,318 @@
+"""DynamicSequentialAttention."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from keras_sentmatch.layers import DynamicSequentialAttention, RerereadAttention
+from tests import oracles_encoders
+from tests.harness import (
+    CHECKS,
+    Case,
+    built,
+    check_build,
+    check_gradients,
+    check_option,
+    check_oracle,
+    gradients,
+    lengths_mask,
+    name_of,
+    noise,
+    value,
+)
+
+INPUTS = {
+    "phrases": noise(3, 3, 5, 4),
+    "mask": lengths_mask([5, 3, 1], 5),
+    "guide": noise(3, 4, seed=1),
+}
+SELECTABLE = {**INPUTS, "selectable": np.array([[0, 1, 1, 0, 1]] * 2 + [[1] * 5], bool)}
+SMALL = partial(DynamicSequentialAttention, steps=3, attention_units=2, beta=2.0)
+SHOWN = {"return_sequences": True, "return_selection": True}
+
+
+def outputs(layer, phrases, mask, guide, selectable=None):
+    count, width = phrases.shape[1], phrases.shape[-1]
+    off = layer.coverage == "off"
+    per_unit = [
+        {
+            "W": value(layer.token_kernels[r]),
+            "U": value(layer.state_kernels[r]),
+            "M": value(layer.guide_kernels[r]),
+            "V": value(layer.earlier_kernels[r - 1]) if r else None,
+            "w": value(layer.contexts[r]),
+            "phi": None if off else value(layer.fertility_kernels[r]),
+        }
+        for r in range(count)
+    ]
+    alone = sum(layer.fused) == 1  # a single unit has the weight 1 whatever its score
+    found = oracles_encoders.dynamic_sequential_attention(
+        phrases,
+        mask,
+        guide,
+        per_unit,
+        np.zeros((width, 1)) if alone else value(layer.fusion_kernel),
+        np.zeros(1) if alone else value(layer.fusion_context),
+        [value(w) for w in layer.cell.weights],
+        layer.beta,
+        layer.steps,
+        layer.fuse_word,
+        layer.coverage,
+        layer.clip_coverage,
+        layer.coverage_update,
+        selectable,
+    )
+    return found["states"], found["weights"], found["coverage"], found["fusion"]
+
+
+def last(layer, **inputs):
+    return outputs(layer, **inputs)[0][:, -1]
+
+
+def count(units=3, fertility=True, fusion=True):
+    scoring = units * (3 * 4 * 2 + 2) + (units - 1) * 4 * 2
+    return scoring + units * 4 * fertility + (4 * 2 + 2) * fusion + 3 * 4 * (4 + 4 + 2)
+
+
+def case(name, weights, inputs=INPUTS, **arguments):
+    return Case(
+        partial(SMALL, **arguments),
+        inputs,
+        (weights, 0),
+        outputs,
+        name=name,
+        options=SHOWN,
+        pad_axes={"phrases": (2,)},
+        float32_outputs=(1, 2, 3),
+    )
+
+
+CASES = [
+    Case(SMALL, INPUTS, (count(), 0), last, pad_axes={"phrases": (2,)}),
+    case("shown, log", count(), SELECTABLE, coverage="log", fuse_word=False),
+]
+SHOW = case("shown", count())
+WORDS = {**INPUTS, "phrases": INPUTS["phrases"][:, :1]}
+PAIR = {**INPUTS, "phrases": INPUTS["phrases"][:, :2]}
+VARIANTS = [
+    SHOW,
+    case("some not selectable", count(), SELECTABLE),
+    case("not clipped", count(), clip_coverage=False, steps=5),
+    case("log, not clipped", count(), clip_coverage=False, steps=5, coverage="log"),
+    case("score", count(), SELECTABLE, coverage_update="score"),
+    case("score, not clipped", count(), coverage_update="score", clip_coverage=False),
+    case("score, log", count(), SELECTABLE, coverage_update="score", coverage="log"),
+    case("no coverage", count(fertility=False), SELECTABLE, coverage="off"),
+    case("words only", count(units=1, fusion=False), WORDS),
+    case("one phrase, word not fused", count(units=2, fusion=False), PAIR, fuse_word=False),
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_dynamic_sequential_attention(case, check):
+    check(case)
+
+
+@pytest.mark.parametrize("check", [check_build, check_oracle], ids=name_of)
+@pytest.mark.parametrize("case", VARIANTS, ids=name_of)
+def test_variants(case, check):
+    check(case)
+
+
+@pytest.mark.parametrize("case", VARIANTS, ids=name_of)
+def test_no_weight_of_the_variants_is_dead(case):
+    check_gradients(case)
+
+
+def test_options():
+    for option, pair in {
+        "steps": (3, 4),
+        "attention_units": (2, 3),
+        "beta": (2.0, 3.0),
+        "fuse_word": (True, False),
+        "coverage": ("multiply", "log"),
+        "clip_coverage": (True, False),
+        "coverage_update": ("probability", "score"),
+    }.items():
+        check_option(SHOW, option, *pair)
+    check_option(SHOW, "coverage", "log", "off")
+
+
+def seen(layer, inputs=INPUTS):
+    return [value(t) for t in layer(**inputs, **SHOWN)]
+
+
+def test_the_last_of_all_states():
+    layer = built(SHOW)
+    states = seen(layer)[0]
+    np.testing.assert_array_equal(value(layer(**INPUTS)), states[:, -1])
+    state, *shown = layer(**INPUTS, return_selection=True)
+    assert len(shown) == 3
+    np.testing.assert_array_equal(value(state), states[:, -1])
+    np.testing.assert_array_equal(value(layer(**INPUTS, return_sequences=True)), states)
+
+
+def test_words_alone_without_coverage_are_reread_attention():
+    """With R = 0 nothing is left of what this unit adds to the one of DRr-Net."""
+    layer = built(case("words", 0, WORDS, coverage="off"))
+    other = RerereadAttention(units=4, attention_units=2, steps=3, beta=2.0, initial_state="given")
+    arguments = (WORDS["phrases"][:, 0], INPUTS["mask"], INPUTS["guide"], INPUTS["guide"])
+    other(*arguments)
+    for mine, theirs in (
+        (layer.token_kernels[0], other.token_kernel),
+        (layer.state_kernels[0], other.state_kernel),
+        (layer.guide_kernels[0], other.guide_kernel),
+        (layer.contexts[0], other.context),
+    ):
+        theirs.assign(mine)
+    other.cell.set_weights(layer.cell.get_weights())
+    states, weights, _, units = seen(layer, WORDS)
+    _, want_states, want_weights = other(*arguments, return_selection=True)
+    np.testing.assert_allclose(states, value(want_states), atol=1e-6)
+    np.testing.assert_allclose(weights[:, :, 0], value(want_weights), atol=1e-6)
+    assert (units == 1).all()
+
+
+def test_units_take_turns():
+    """In a step a unit knows what those before it chose, and nothing of those after it."""
+    layer = built(SHOW)
+    weights = seen(layer)[1][:, 0]
+    for changed, knows in ((0, [1, 2]), (1, [2]), (2, [])):
+        phrases = INPUTS["phrases"].copy()
+        phrases[:, changed] += noise(3, 5, 4, seed=5)
+        moved = abs(seen(layer, {**INPUTS, "phrases": phrases})[1][:, 0] - weights) > 1e-4
+        assert [r for r in range(3) if moved[:, r].any()] == [changed, *knows]
+
+
+@pytest.mark.parametrize("coverage", ["multiply", "log", "off"])
+def test_what_is_chosen_and_covered(coverage):
+    selectable = SELECTABLE["mask"] & SELECTABLE["selectable"]
+    _, weights, covered, units = seen(built(SHOW, coverage=coverage), SELECTABLE)
+    assert weights.shape == covered.shape == (3, 3, 3, 5) and units.shape == (3, 3, 3)
+    allowed, real = (
+        np.broadcast_to(m[:, None, None], weights.shape) for m in (selectable, INPUTS["mask"])
+    )
+    assert not weights[~allowed].any() and not covered[~real].any()
+    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
+    np.testing.assert_allclose(units.sum(-1), 1, atol=1e-6)
+    assert (covered[real & ~allowed] == 1).all()  # never read
+    assert (covered >= 0).all()
+    fell = (np.diff(covered, axis=1) <= 0).all() and (covered[allowed] < 1).all()
+    assert fell == (coverage != "off")
+
+
+def test_fuse_word():
+    """The word's choice isn't fused, but still steers the phrases."""
+    layer = built(SHOW, fuse_word=False)
+    weights, units = (seen(layer)[i] for i in (1, 3))
+    assert not units[..., 0].any() and (units[..., 1:] > 0).all()
+    phrases = INPUTS["phrases"].copy()
+    phrases[:, 0] *= -1
+    other = seen(layer, {**INPUTS, "phrases": phrases})[1]
+    assert abs(other - weights)[:, 0, 1:].max() > 1e-4
+
+
+def test_coverage_sends_the_second_look_elsewhere():
+    """With scores above 0 a token that was read is not read again. Below 0 only "log" keeps from that (SPEC 4.3)."""
+    order = np.random.default_rng(4).permuted(np.tile(np.arange(5), (3, 3, 1)), axis=-1)
+    phrases = np.zeros((3, 3, 5, 4), "float32")
+    np.put_along_axis(phrases[..., 0], order, np.arctanh([0.5, 0.4, 0.3, 0.2, 0.1]), -1)
+    phrases[..., 1] = -1
+    inputs = {**INPUTS, "phrases": phrases, "mask": np.ones((3, 5), bool)}
+    for sign, best in ((1, order), (-1, order[..., ::-1])):
+        for coverage, again in (("off", True), ("log", False), ("multiply", sign < 0)):
+            layer = built(SHOW, steps=2, beta=100.0, coverage=coverage)
+            for w in layer.weights:  # scores are those of the token, half of it is to be read
+                w.assign(np.zeros(w.shape))
+            for kernel, context in zip(layer.token_kernels, layer.contexts):
+                kernel.assign(np.eye(4, 2))
+                context.assign([[sign], [0.0]])
+            for kernel in layer.fertility_kernels:
+                kernel.assign([[0.0], [np.log(3)], [0.0], [0.0]])
+            weights, covered = seen(layer, inputs)[1:3]
+            assert (weights.max(-1) > 0.9).all()
+            want = np.stack([best[..., 0], best[..., 0 if again else 1]], axis=1)
+            np.testing.assert_array_equal(weights.argmax(-1), want)
+            left = np.take_along_axis(covered[:, 0], best[..., :1], -1)
+            assert (left == float(coverage == "off")).all()
+
+
+def test_coverage_can_turn_a_score_round_unless_clipped():
+    """Little to read of each token: coverage falls far below 0, and what was read is avoided or sought by sign."""
+    results = []
+    for clip in (True, False):
+        layer = built(SHOW, clip_coverage=clip)
+        for kernel in layer.fertility_kernels:
+            kernel.assign(10 * value(kernel))
+        results.append(seen(layer))
+    (states, _, covered, _), (free_states, _, free, _) = results
+    assert (covered >= 0).all() and (free < -1).any()
+    assert abs(states - free_states).max() > 1e-3
+
+
+def test_a_big_beta_is_the_hard_selection():
+    """In the first unit's first step nothing else differs: one token, the one with the greatest weight at any beta."""
+    one, two = (seen(built(SHOW, beta=beta))[1] for beta in (1.0, 1e8))
+    assert set(np.unique(two)) == {0.0, 1.0} and one[0, 0, 0].max() < 0.9
+    np.testing.assert_array_equal(one[:, 0, 0].argmax(-1), two[:, 0, 0].argmax(-1))
+
+
+def test_nothing_to_choose_from():
+    """An empty sentence, and one with nothing selectable: zeros are read, coverage stays as it is."""
+    for name in ("mask", "selectable"):
+        inputs = {n: a.copy() for n, a in SELECTABLE.items()}
+        inputs[name][0] = False
+        for coverage in ("multiply", "log", "off"):
+            states, weights, covered, _ = seen(built(SHOW, coverage=coverage), inputs)
+            assert np.isfinite(states).all() and not weights[0].any()
+            assert (covered[0] == (name == "selectable")).all()
+
+
+@pytest.mark.parametrize("coverage", ["multiply", "log"])
+@pytest.mark.parametrize("update", ["probability", "score"])
+def test_variants_where_there_is_nothing_to_read(coverage, update):
+    """A fertility of 0 in float32 gives neither inf nor NaN, in values and gradients."""
+    for clip in (True, False):
+        layer = built(SHOW, coverage=coverage, clip_coverage=clip, coverage_update=update)
+        for kernel in layer.fertility_kernels:
+            kernel.assign(1000 * value(kernel))
+        assert all(np.isfinite(t).all() for t in seen(layer))
+        for group in gradients(SHOW, layer, INPUTS):
+            assert all(np.isfinite(g).all() for g in group if g is not None)
+
+
+def test_counts_of_the_paper():
+    """SPEC 4.4: 768 features, two units of phrases."""
+    layer = DynamicSequentialAttention()
+    layer.build((None, 3, None, 768), (None, None), (None, 768))
+    found = dict.fromkeys(("gru", "fusion", "fertility", "F_r"), 0)
+    for w in layer.trainable_weights:
+        part = next((part for part in found if part in w.path), "F_r")
+        found[part] += int(np.prod(w.shape))
+    assert found == {"F_r": 1_690_200, "fusion": 153_800, "fertility": 2_304, "gru": 3_543_552}
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"steps": 0}, "steps must be at least 1. Received: steps=0"),
+        ({"attention_units": 0}, "attention_units must be at least 1"),
+        ({"beta": 0.0}, "beta must be positive. Received: beta=0.0"),
+        ({"coverage": None}, "coverage must be one of .*Received: coverage=None"),
+        ({"coverage_update": "weight"}, "coverage_update must be one of .*'weight'"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        DynamicSequentialAttention(**arguments)
+
+
+def test_bad_inputs():
+    with pytest.raises(ValueError, match=r"\[B, R\+1, L, D\].*Received: shape=\(3, 5, 4\)"):
+        SMALL()(INPUTS["phrases"][:, 0], INPUTS["mask"], INPUTS["guide"])
+    with pytest.raises(ValueError, match=r"guide must be \[B, 4\].*Received: shape=\(3, 3\)"):
+        SMALL()(INPUTS["phrases"], INPUTS["mask"], INPUTS["guide"][:, :3])
+    with pytest.raises(ValueError, match="fuse_word=False needs phrases beside the words"):
+        SMALL(fuse_word=False)(**WORDS)

@@ -1,0 +1,97 @@
+"""LayerWeightedSum. The harness gives it one tensor; the tests below compare that with a list."""
+
+from functools import partial
+
+import keras
+import numpy as np
+import pytest
+
+from keras_sentmatch.layers import LayerWeightedSum
+from tests import oracles_encoders
+from tests.harness import CHECKS, Case, built, check_option, name_of, noise, value
+
+INPUTS = {"layers": noise(2, 4, 5, 3)}
+LIST = [INPUTS["layers"][:, k] for k in range(4)]
+
+
+def oracle(layer, layers):
+    parts = [layers[:, k] for k in range(layers.shape[1])]
+    return oracles_encoders.layer_weighted_sum(parts, value(layer.scalars), layer.normalize)
+
+
+# No mask: what stands at padding is summed as everything else is.
+EACH = {"pad_axes": {"layers": (2,)}, "zero_pads": False}
+CASES = [
+    Case(LayerWeightedSum, INPUTS, (4, 0), oracle, **EACH),
+    Case(partial(LayerWeightedSum, normalize=False), INPUTS, (4, 0), oracle, name="free", **EACH),
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_layer_weighted_sum(case, check):
+    check(case)
+
+
+def test_options():
+    check_option(CASES[0], "normalize", True, False)
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_it_starts_as_the_mean(normalize):
+    y = LayerWeightedSum(normalize)(LIST)
+    np.testing.assert_allclose(value(y), INPUTS["layers"].mean(1), atol=1e-6)
+
+
+def test_a_list_is_what_one_tensor_is(tmp_path):
+    """Called, in a graph with unknown shapes, and loaded from a file."""
+    layer = built(CASES[0])
+    want = value(layer(INPUTS["layers"]))
+    np.testing.assert_array_equal(value(layer(LIST)), want)
+    inputs = [keras.Input((None, 3)) for _ in LIST]
+    own = LayerWeightedSum()
+    model = keras.Model(inputs, own(inputs))
+    own.set_weights(layer.get_weights())
+    assert model.output_shape == (None, None, 3)
+    np.testing.assert_allclose(value(model(LIST)), want, atol=1e-6)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(value(again(LIST)), want, atol=1e-6)
+
+
+def test_softmax_weights_stay_a_mean():
+    """All layers equal: any softmax gives them back, free weights don't."""
+    same = np.repeat(LIST[0][:, None], 4, axis=1)
+    for normalize, equal in ((True, True), (False, False)):
+        y = value(built(CASES[0], normalize=normalize)(same))
+        assert np.allclose(y, LIST[0], atol=1e-6) is equal
+
+
+def test_half_precision_sums_in_float32():
+    """12 layers in bfloat16: only their products and the result are rounded."""
+    x = noise(1, 12, 50, 20, seed=3)
+    y = LayerWeightedSum(dtype="mixed_bfloat16")(x)
+    assert keras.backend.standardize_dtype(y.dtype) == "bfloat16"
+    error = value(keras.ops.cast(y, "float32")) - x.mean(1)
+    assert np.sqrt((error**2).mean()) < 2e-3 * np.abs(x.mean(1)).max()
+
+
+@pytest.mark.parametrize(
+    "layers, shape",
+    [
+        ([], "None"),
+        (LIST[0], r"\(2, 5, 3\)"),
+        ([LIST[0], LIST[1][:, :2]], r"\[\(2, 5, 3\), \(2, 2, 3\)\]"),
+        ([LIST[0][0]], r"\[\(5, 3\)\]"),
+    ],
+    ids=["none", "one", "unequal", "without a batch"],
+)
+def test_bad_layers(layers, shape):
+    with pytest.raises(ValueError, match=f"layers must be a list .*Received: shape={shape}"):
+        LayerWeightedSum()(layers)
+
+
+def test_another_number_of_layers():
+    layer = built(CASES[0])
+    with pytest.raises(ValueError, match="built for 4 layers. Received: 3"):
+        layer(LIST[:3])

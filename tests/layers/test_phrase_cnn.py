@@ -1,0 +1,83 @@
+"""PhraseCNN."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from keras_sentmatch.layers import PhraseCNN
+from tests import oracles_encoders
+from tests.harness import CHECKS, Case, built, check_option, lengths_mask, name_of, noise, value
+
+INPUTS = {"x": noise(3, 6, 4), "mask": lengths_mask([6, 2, 1], 6)}
+SMALL = partial(PhraseCNN, hidden_filters=3)
+
+
+def oracle(layer, x, mask):
+    pairs = zip(layer.hidden_convolutions, layer.output_convolutions)
+    units = [[value(w) for convolution in pair for w in convolution.weights] for pair in pairs]
+    return oracles_encoders.phrase_cnn(x, mask, units, layer.activation.__name__)
+
+
+def count(*widths):
+    return sum(width * 4 * 3 + 3 + width * 3 * 4 + 4 for width in widths)
+
+
+CASES = [
+    Case(SMALL, INPUTS, (count(2, 3), 0), oracle),
+    Case(
+        partial(SMALL, widths=(1, 4, 2), activation="tanh"),
+        INPUTS,
+        (count(1, 4, 2), 0),
+        oracle,
+        name="three widths, tanh",
+    ),
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_phrase_cnn(case, check):
+    check(case)
+
+
+def test_options():
+    for option, pair in {
+        "widths": ((2, 3), (3, 2)),
+        "hidden_filters": (3, 4),
+        "activation": ("relu", "tanh"),
+    }.items():
+        check_option(CASES[0], option, *pair)
+
+
+def test_windows():
+    """A token is seen by the windows it stands in: those of width 2 reach to the right, of width 3 both ways."""
+    layer = built(CASES[0], activation="linear")
+    x, mask = INPUTS["x"][:1], np.ones((1, 6), bool)
+    other = x.copy()
+    other[:, 3] += 1
+    moved = abs(value(layer(x, mask)) - value(layer(other, mask)))[0].max(-1) > 1e-6
+    np.testing.assert_array_equal(
+        moved, [[False, True, True, True, False, False], [False, True, True, True, True, True]]
+    )
+
+
+def test_count_of_the_paper():
+    """Two units of a layer of 500 filters and one of 768 over 768 features: SPEC 4.4."""
+    layer = PhraseCNN()
+    layer.build((None, None, 768))
+    assert sum(int(np.prod(w.shape)) for w in layer.trainable_weights) == 3_842_536
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"widths": ()}, r"widths must be a sequence of numbers .*Received: widths=\(\)"),
+        ({"widths": (2, 0)}, r"widths must be a sequence of numbers of at least 1"),
+        ({"widths": 2}, "widths must be a sequence of numbers .*Received: widths=2"),
+        ({"hidden_filters": 0}, "hidden_filters must be at least 1"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        PhraseCNN(**arguments)

@@ -1,0 +1,326 @@
+"""NumPy float64 oracles of what LadRa-Net and DABERT put on top of a pretrained encoder.
+
+Conventions as in `oracles`: loops, Keras layouts (kernels `(in, out)`, y = x W + b), boolean masks
+`[B, L]` (True = real token, right-padded), the GRU `reset_after`. What stands at padding changes
+nothing, and every result per token is 0 there. Vectors like omega may be `[A]` or `[A, 1]`.
+Written from SPEC 4 and 6 alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tests.oracles import Array, masked_softmax, relu, sigmoid, softmax
+from tests.oracles_recurrent import gru_step, zero_pads
+
+ACTIVATIONS = {"relu": relu, "tanh": np.tanh, "sigmoid": sigmoid, "linear": lambda x: x}
+
+# --- LadRa-Net ---
+
+
+def layer_weighted_sum(layers: Sequence[Array], logits: Array, normalize: bool = True) -> Array:
+    """Eq 9: h_t = sum_l alpha_l h^l_t; alpha = softmax(logits), or the logits themselves."""
+    logits = np.reshape(np.asarray(logits, np.float64), -1)
+    alpha = softmax(logits) if normalize else logits
+    return sum(a * np.asarray(h, np.float64) for a, h in zip(alpha, layers, strict=True))
+
+
+def same_convolution(x: Array, kernel: Array, bias: Array) -> Array:
+    """`[L, D]` -> `[L, F]`, stride 1: the window of t begins (w - 1) // 2 before it.
+
+    So (t, t+1) for width 2 and (t-1, t, t+1) for width 3; beyond the ends there are zeros.
+    """
+    out = np.zeros((len(x), kernel.shape[2]))
+    for t in range(len(x)):
+        out[t] = bias
+        for k in range(len(kernel)):
+            at = t - (len(kernel) - 1) // 2 + k
+            if 0 <= at < len(x):
+                out[t] += x[at] @ kernel[k]
+    return out
+
+
+def phrase_cnn(
+    x: Array, mask: Array, units: Sequence[Sequence[Array]], activation: Any = "relu"
+) -> Array:
+    """Eq 10: per unit h^r = conv2(activation(conv1(x))), pads 0 before and after each convolution.
+
+    `units`: (k1 `[w, D, F]`, b1, k2 `[w, F, D]`, b2) each -> `[B, R, L, D]`. conv2 is linear.
+    """
+    act = ACTIVATIONS[activation] if isinstance(activation, str) else activation
+    x = zero_pads(x, mask)
+    outputs = []
+    for k1, b1, k2, b2 in units:
+        hidden = zero_pads(np.stack([act(same_convolution(row, k1, b1)) for row in x]), mask)
+        outputs.append(zero_pads(np.stack([same_convolution(h, k2, b2) for h in hidden]), mask))
+    return np.stack(outputs, 1)
+
+
+def sequential_scores(
+    h: Array, state: Array, guide: Array, before: Sequence[Array], unit: Mapping[str, Any]
+) -> Array:
+    """Eq 13: e_i = omega . tanh(h_i W + s U + g M + (sum_j<r a^j) V), no V for the first unit.
+
+    One row: h `[L, D]`, state and guide `[D]`, before = a^0..a^{r-1} -> `[L]`.
+    """
+    known = state @ unit["U"] + guide @ unit["M"]
+    if len(before):
+        known = known + sum(before) @ unit["V"]
+    return np.array([np.tanh(h_i @ unit["W"] + known) @ np.reshape(unit["w"], -1) for h_i in h])
+
+
+def covered_scores(e: Array, c: Array, beta: float, coverage: str, epsilon: float) -> Array:
+    """Eq 14: the m of p = softmax(beta m): "multiply" c e; "off" e; "log" such that
+    beta m = beta e + log(max(c, 0) + epsilon)."""
+    if coverage == "multiply":
+        return c * e
+    if coverage == "log":
+        return e + np.log(np.maximum(c, 0) + epsilon) / beta
+    assert coverage == "off"
+    return e
+
+
+def fertility(h: Array, phi: Array, steps: int) -> Array:
+    """Eq 14: phi_i = T sigmoid(h_i . w_phi): `[L]`."""
+    # exact where sigmoid() rounds to 0: something is divided by it
+    return steps * np.exp(-np.logaddexp(0, -h @ np.reshape(phi, -1)))
+
+
+def fuse_units(
+    a: Sequence[Array], W_f: Array, w_f: Array, fuse_word: bool = True
+) -> tuple[Array, Array]:
+    """Eq 12: alpha^r = omega_f . tanh(a^r W_f); a = sum_r softmax_r(alpha) a^r.
+
+    Without `fuse_word` the sum runs over r >= 1 and the weight of r = 0 is 0. One row: `[D]`, `[R+1]`.
+    """
+    alpha = np.array([np.tanh(a_r @ W_f) @ np.reshape(w_f, -1) for a_r in a])
+    kept = np.array([r > 0 or fuse_word for r in range(len(a))])
+    assert kept.any(), "nothing to fuse"
+    weights = masked_softmax(alpha, kept)
+    return sum(w * a_r for w, a_r in zip(weights, a)), weights
+
+
+def dynamic_sequential_attention(
+    phrases: Array,
+    mask: Array,
+    guide: Array,
+    per_unit: Sequence[Mapping[str, Any]],
+    W_f: Array,
+    w_f: Array,
+    gru: Sequence[Array],
+    beta: float = 10.0,
+    steps: int = 5,
+    fuse_word: bool = True,
+    coverage: str = "multiply",
+    clip: bool = True,
+    update: str = "probability",
+    selectable: Array | None = None,
+    epsilon: float = 1e-6,
+) -> dict[str, Array]:
+    """Eq 12-14: T times, for every unit in turn p = msoftmax(beta m), a^r = sum_i p_i h^r_i, then
+    s_t = GRU(fused a, s_{t-1}); s_0 = guide.
+
+    phrases `[B, R+1, L, D]` (unit 0 = words), `per_unit` = {W, U, M, V (not for unit 0), w, phi}.
+    After its turn c^r -= p / phi ("probability") or m / phi ("score"), and `clip` keeps it >= 0. c
+    starts at 1 for real tokens and stays 1 for those that can't be selected and if "off". Without a
+    selectable token p and a are 0 and the GRU still steps.
+    Returns states `[B, T, D]`, weights p and coverage (after the step) `[B, T, R+1, L]`, fusion
+    `[B, T, R+1]`.
+    """
+    mask = np.asarray(mask, bool)
+    h = np.where(mask[:, None, :, None], np.asarray(phrases, np.float64), 0)
+    batch, count, length, _ = h.shape
+    may = mask if selectable is None else mask & np.asarray(selectable, bool)
+    out: dict[str, Array] = {
+        "states": np.zeros((batch, steps, np.shape(guide)[-1])),
+        "weights": np.zeros((batch, steps, count, length)),
+        "coverage": np.zeros((batch, steps, count, length)),
+        "fusion": np.zeros((batch, steps, count)),
+    }
+    for b in range(batch):
+        state = start = np.asarray(guide[b], np.float64)
+        c = np.ones((count, length))
+        for t in range(steps):
+            chosen: list[Array] = []
+            for r, unit in enumerate(per_unit):
+                e = sequential_scores(h[b, r], state, start, chosen, unit)
+                m = covered_scores(e, c[r], beta, coverage, epsilon)
+                p = masked_softmax(beta * m, may[b])
+                chosen.append(sum(p_i * h_i for p_i, h_i in zip(p, h[b, r])))
+                if coverage != "off":
+                    used = {"probability": p, "score": m}[update]
+                    spent = used / fertility(h[b, r], unit["phi"], steps)
+                    c[r] = np.where(may[b], c[r] - spent, c[r])
+                if clip:
+                    c[r] = np.maximum(c[r], 0)
+                out["weights"][b, t, r] = p
+            a, out["fusion"][b, t] = fuse_units(chosen, W_f, w_f, fuse_word)
+            state = gru_step(a[None], state[None], *gru)[0]
+            out["states"][b, t] = state
+            out["coverage"][b, t] = np.where(mask[b], c, 0)
+    return out
+
+
+# --- DABERT ---
+
+
+def project(x: Array, weights: Sequence[Array]) -> Array:
+    """`[B, L, D]` -> `[B, h, L, k]`: one dense layer per head, (kernel `[D, h, k]`, bias `[h, k]`)."""
+    kernel, bias = weights
+    return np.stack([x @ kernel[:, n] + bias[n] for n in range(kernel.shape[1])], 1)
+
+
+def distance_of(q: Array, k: Array, kind: str) -> float:
+    """Eq 4 between two vectors: "l1" sum |q - k|, "l2", "l2_squared", or "sum" as printed."""
+    difference = q - k
+    if kind == "l1":
+        return np.abs(difference).sum()
+    if kind == "sum":
+        return difference.sum()
+    square = (difference * difference).sum()
+    return {"l2": np.sqrt(square), "l2_squared": square}[kind]
+
+
+def dual_attention(
+    x: Array,
+    mask: Array,
+    q: Sequence[Array],
+    k: Sequence[Array],
+    v: Sequence[Array],
+    distance: str = "l1",
+    segment_ids: Array | None = None,
+    cross: bool = False,
+) -> tuple[Array, Array, Array, Array]:
+    """Eq 1-4: A = softmax(Q K' / sqrt(d_k)) V and D = softmax(dist(Q, K) / sqrt(d_k)) V, by head.
+
+    q, k, v: (kernel `[D, h, k]`, bias `[h, k]`). With `cross` a key of the query's own sentence has
+    no part in D. Returns affinity and difference, heads side by side, `[B, L, h k]`, and their maps
+    `[B, h, L, L]` (query, key), whose rows sum to 1, or are 0 where there is no key or no query.
+    """
+    x, mask = zero_pads(x, mask), np.asarray(mask, bool)
+    Q, K, V = (project(x, weights) for weights in (q, k, v))
+    batch, heads, length, width = Q.shape
+    outputs = [np.zeros((batch, length, heads * V.shape[-1])) for _ in "AD"]
+    maps = [np.zeros((batch, heads, length, length)) for _ in "AD"]
+    for b, n, i in np.ndindex(batch, heads, length):
+        if not mask[b, i]:
+            continue
+        other = np.ones(length, bool)
+        if cross:
+            assert segment_ids is not None
+            other = np.asarray(segment_ids[b]) != segment_ids[b][i]
+        affinity = [Q[b, n, i] @ K[b, n, j] for j in range(length)]
+        difference = [distance_of(Q[b, n, i], K[b, n, j], distance) for j in range(length)]
+        maps[0][b, n, i] = masked_softmax(np.array(affinity) / np.sqrt(width), mask[b])
+        maps[1][b, n, i] = masked_softmax(np.array(difference) / np.sqrt(width), mask[b] & other)
+        place = slice(n * V.shape[-1], (n + 1) * V.shape[-1])
+        for output, weights in zip(outputs, maps):
+            output[b, i, place] = sum(w * row for w, row in zip(weights[b, n, i], V[b, n]))
+    return outputs[0], outputs[1], maps[0], maps[1]
+
+
+def guided_alignment(
+    values: Array, guides: Array, mask: Array, weights: Sequence[Any], alignment: str
+) -> Array:
+    """Eq 5, half of it: for every guide g_i, u_ij = score(x_j, g_i), x-_i = sum_j msoftmax(u_i)_j x_j.
+
+    "additive": w . tanh(x_j W_x + g_i W_g + b); "literal": w . tanh([x_j W_x; g_i W_g + b]) with
+    w `[2 A]`. weights = (W_x, W_g, b, w, c): c, a scalar or None, is added to the score (and has no
+    effect). One row: `[L, D]` each.
+    """
+    W_x, W_g, b, w, c = weights
+    w, c = np.reshape(w, -1), 0.0 if c is None else np.reshape(c, -1)[0]
+    out = np.zeros_like(values)
+    for i in range(len(guides)):
+        if not mask[i]:
+            continue
+        known = guides[i] @ W_g + b
+        if alignment == "additive":
+            scores = [np.tanh(x_j @ W_x + known) @ w + c for x_j in values]
+        else:
+            assert alignment == "literal"
+            scores = [np.tanh(np.concatenate([x_j @ W_x, known])) @ w + c for x_j in values]
+        out[i] = sum(u * x_j for u, x_j in zip(masked_softmax(np.array(scores), mask), values))
+    return out
+
+
+def aligned(
+    a: Array, d: Array, mask: Array, weights: Mapping[str, Any], alignment: str
+) -> tuple[Array, Array]:
+    """Eq 5, one row: a*, d*. First d- guided by a, then a- guided by d-; "none" is a* = a, d* = d."""
+    w = weights
+    if alignment == "none":
+        return a, d
+    first = [w["W_D"], w["W_a"], w["b_a"], w["w_d"], w.get("c_d")]
+    d_bar = guided_alignment(d, a, mask, first, alignment)
+    second = [w["W_A"], w["W_dbar"], w["b_dbar"], w["w_a"], w.get("c_a")]
+    a_bar = guided_alignment(a, d_bar, mask, second, alignment)
+    d_star = np.tanh(np.concatenate([d, d_bar], -1) @ w["W_dstar"] + w["b_dstar"])
+    a_star = np.tanh(np.concatenate([a, a_bar], -1) @ w["W_astar"] + w["b_astar"])
+    return a_star, d_star
+
+
+def gate_fusion(
+    a_star: Array, d_star: Array, weights: Mapping[str, Any], gate: bool
+) -> tuple[Array, Array]:
+    """Eq 6, one row: d^ = tanh(d* W + b), a^ likewise; g = sigmoid([d^; a^] . w_g); v = g a^ + (1-g) d^.
+
+    Without the gate v = (a^ + d^) / 2, that is g = 1/2. Returns v `[L, H]`, g `[L]`.
+    """
+    d_hat = np.tanh(d_star @ weights["W_dhat"] + weights["b_dhat"])
+    a_hat = np.tanh(a_star @ weights["W_ahat"] + weights["b_ahat"])
+    g = np.full(len(a_star), 0.5)
+    if gate:
+        g = sigmoid(np.concatenate([d_hat, a_hat], -1) @ np.reshape(weights["w_g"], -1))
+    return g[:, None] * a_hat + (1 - g)[:, None] * d_hat, g
+
+
+def gate_filter(
+    a: Array, v: Array, weights: Mapping[str, Any], filter_gate: bool
+) -> tuple[Array, Array]:
+    """Eq 7, one row: f = sigmoid([a; v W_v + b_v] . w_f); l = f tanh(v W_l + b_l).
+
+    Without the filter gate f = 1. Returns l `[L, D]`, f `[L]`.
+    """
+    f = np.ones(len(a))
+    if filter_gate:
+        projected = v @ weights["W_v"] + weights["b_v"]
+        f = sigmoid(np.concatenate([a, projected], -1) @ np.reshape(weights["w_f"], -1))
+    return f[:, None] * np.tanh(v @ weights["W_l"] + weights["b_l"]), f
+
+
+def adaptive_fusion(
+    a: Array,
+    d: Array,
+    mask: Array,
+    weights: Mapping[str, Any],
+    alignment: str = "additive",
+    gate: bool = True,
+    filter_gate: bool = True,
+    output: str = "residual",
+    regulation: bool = True,
+) -> tuple[Array, Array, Array]:
+    """Eq 5-7: a + l ("residual") or l ("replace"), g and f; without regulation (a + d) / 2.
+
+    a, d `[B, L, D]` -> `[B, L, D]`, `[B, L]`, `[B, L]`. With regulation, gate or filter gate off, g
+    is 1/2 and f is 1 at real tokens.
+    Weights (those that a setting doesn't use may be left out), A = attention, H = hidden width:
+      W_D, W_a `[D, A]`, b_a `[A]`, w_d `[A]` (literal `[2 A]`), c_d scalar (optional): u of d-;
+        W_a and b_a are applied to the guide a_i;
+      W_A, W_dbar `[D, A]`, b_dbar `[A]`, w_a `[A]` (literal `[2 A]`), c_a scalar (optional): y of a-;
+        W_dbar and b_dbar are applied to the guide d-_i;
+      W_dstar, W_astar `[2 D, D]` (of [d; d-] and [a; a-]), b_dstar, b_astar `[D]`;
+      W_dhat, W_ahat `[D, H]`, b_dhat, b_ahat `[H]`, w_g `[2 H]` (d^ first);
+      W_v, W_l `[H, D]`, b_v, b_l `[D]`, w_f `[2 D]` (a first).
+    """
+    mask = np.asarray(mask, bool)
+    a, d = zero_pads(a, mask), zero_pads(d, mask)
+    out, g, f = (a + d) / 2, np.full(mask.shape, 0.5), np.ones(mask.shape)
+    if regulation:
+        for b in range(len(a)):
+            a_star, d_star = aligned(a[b], d[b], mask[b], weights, alignment)
+            v, g[b] = gate_fusion(a_star, d_star, weights, gate)
+            fused, f[b] = gate_filter(a[b], v, weights, filter_gate)
+            out[b] = {"residual": a[b] + fused, "replace": fused}[output]
+    return tuple(zero_pads(x, mask) for x in (out, g, f))
