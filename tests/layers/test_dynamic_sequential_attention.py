@@ -89,8 +89,8 @@ def case(name, weights, inputs=INPUTS, **arguments):
 
 
 CASES = [
-    Case(SMALL, INPUTS, (count(), 0), last, pad_axes={"phrases": (2,)}),
-    case("shown, log", count(), SELECTABLE, coverage="log", fuse_word=False),
+    Case(partial(SMALL, steps=2), INPUTS, (count(), 0), last, pad_axes={"phrases": (2,)}),
+    case("shown, log", count(), SELECTABLE, coverage="log", fuse_word=False, steps=2),
 ]
 SHOW = case("shown", count())
 WORDS = {**INPUTS, "phrases": INPUTS["phrases"][:, :1]}
