@@ -69,7 +69,9 @@ def run(
         found = {}
         for part in ("validation", "test"):
             done = subprocess.run([*command, part, "--json"], check=True, capture_output=True)
-            found[part] = json.loads(done.stdout)
+            shown = json.loads(done.stdout)
+            about = ("run", "backend", "data", "split")
+            found[part] = {k: v for k, v in shown.items() if k not in about}
         public = [*command[:2], f"RUN-ON-{args.trained_on}", "--data", args.name, *command[5:]]
         public.append("test")
     else:
