@@ -52,8 +52,8 @@ def pytest_report_collectionfinish(config: pytest.Config) -> str:
 
 
 # Tests of many small graphs take JAX minutes, which compiles every operation of every shape, and TensorFlow many seconds.
-# Of those, what another backend has shown of the same `keras.ops` code is left out: on TensorFlow, that each option of a
-# model does something (PyTorch shows it); on JAX more. The checks that depend on how a backend traces, compiles,
+# Of those, what another backend has shown of the same `keras.ops` code is left out: on TensorFlow, that each option
+# does something (PyTorch shows it); on JAX more. The checks that depend on how a backend traces, compiles,
 # differentiates and casts are not, and test_cross_backend compares every Case between backends.
 # SENTMATCH_ALL_CHECKS=1 runs everything.
 LEFT_OUT_ON_JAX = re.compile("options|variants|presets|counts|host|explainer|halves|table")
@@ -66,7 +66,7 @@ def left_out(item: pytest.Item) -> bool:
     if folder not in ("layers", "applications") or os.environ.get("SENTMATCH_ALL_CHECKS"):
         return False
     if running_backend() == "tensorflow":
-        return folder == "applications" and test == "test_options"
+        return test == "test_options"
     if running_backend() != "jax":
         return False
     check = getattr(getattr(item, "callspec", None), "params", {}).get("check")

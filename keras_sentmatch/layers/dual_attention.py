@@ -49,7 +49,8 @@ class DualAttention(keras.layers.Layer):
     Memory:
         `"l1"` needs the differences of all features of all pairs, `[B, num_heads, L, L, key_dim]`, but never holds them:
         beside the weights, `[B, num_heads, L, L]`, there are a few tensors `chunk_size` times as large as those, which are
-        let go at once and computed again in the backward pass. The other distances need none of this.
+        let go at once and computed again in the backward pass. TensorFlow without XLA may work on ten chunks side by side.
+        The other distances need none of this.
 
     Raises:
         ValueError: for an unknown distance, a number that is not positive, or `cross` without `segment_ids`.

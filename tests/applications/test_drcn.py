@@ -254,6 +254,7 @@ def test_registry_errors():
             call()
 
 
+@pytest.mark.backend("jax", "torch")  # on TensorFlow every model does: test_all_models.py
 def test_learns_the_embedded_pairs():
     """A tiny DRCN beats a bag of words (59.4%, logistic regression) on pairs that share their words."""
     data = load_pairs("embedded")
