@@ -48,6 +48,7 @@ class PairModel(keras.Model):
         }
         for name, value in self._config.items():
             setattr(self, name, value)
+        self.dtype_policy = values["dtype"]  # which a functional model does not keep
 
     def get_config(self) -> dict[str, Any]:
         return {

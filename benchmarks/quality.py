@@ -2,7 +2,9 @@
 
     python benchmarks/quality.py --data path/to/sick --vectors path/to/glove.txt.gz \
         --models drcn --backends tensorflow --seeds 0,1,2
+    python benchmarks/quality.py --data path/to/sick --vectors backbone:path/to/minilm --models cross_encoder,dabert
 
+A model on a pretrained encoder takes it in the place of word vectors.
 With `--better` only the first seed sees all the `--vectors`, the others those that were better on the validation part.
 Each run is a process of its own, started with the command that the row records; its run folder stays in `--runs`.
 With no `--data` it prints only the table of all rows of the CSV: mean and standard deviation over seeds.
@@ -43,17 +45,24 @@ def rows() -> list[dict[str, str]]:
 def vectors_name(spec: str) -> str:
     """A short name without the machine's folders."""
     kind, _, rest = spec.partition(":")
-    if kind != "distil":
+    if kind not in ("distil", "backbone"):
         return Path(spec).name
     path = Path(rest)
-    return f"distil:{path.parent.name if path.name == 'model' else path.name}"
+    return f"{kind}:{path.parent.name if path.name == 'model' else path.name}"
+
+
+def vectors_option(spec: str) -> list[str]:
+    """The option of `keras-sentmatch train` that gives a model what it starts from."""
+    kind, _, rest = spec.partition(":")
+    return ["--backbone", rest] if kind == "backbone" else ["--vectors", spec]
 
 
 def run(
     args: argparse.Namespace, model: str, settings: list[str], backend: str, vectors: str, seed: int
 ) -> float:
     """Trains once, unless its row is there, and returns the figure that counts on the validation part."""
-    values = (model, args.name, vectors_name(vectors), backend, str(seed), " ".join(settings))
+    named = [*settings, *([f"teacher={Path(args.teacher).name}"] if args.teacher else [])]
+    values = (model, args.name, vectors_name(vectors), backend, str(seed), " ".join(named))
     key = dict(zip(KEY, values))
     if args.trained_on:
         key["settings"] += f" (the run on {args.trained_on})"
@@ -75,14 +84,18 @@ def run(
         public = [*command[:2], f"RUN-ON-{args.trained_on}", "--data", args.name, *command[5:]]
         public.append("test")
     else:
-        command = ["keras-sentmatch", "train", model, "--data", args.data, "--vectors", vectors]
-        command += ["--backend", backend, "--seed", str(seed), "--out", str(folder)]
-        command += [part for setting in settings for part in ("--set", setting)]
+
+        def command_of(data: str, vectors: str, out: list[str], teacher: str) -> list[str]:
+            command = ["keras-sentmatch", "train", model, "--data", data, *vectors_option(vectors)]
+            command += ["--backend", backend, "--seed", str(seed), *out]
+            command += ["--teacher", teacher] if teacher else []
+            return command + [part for setting in settings for part in ("--set", setting)]
+
+        command = command_of(args.data, vectors, ["--out", str(folder)], args.teacher)
         if not (folder / "metrics.json").exists():  # else it ended without its row
             print("$", shlex.join(command), flush=True)
             subprocess.run(command, check=True)
-        shown = ["--data", args.name, "--vectors", key["vectors"]]
-        public = [*command[:3], *shown, *command[7:11], *command[13:]]
+        public = command_of(args.name, key["vectors"], [], Path(args.teacher).name)
         found = {}
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8")) | found
     row = {
@@ -209,8 +222,9 @@ def main() -> None:
         "--vectors",
         action="append",
         default=[],
-        help="a file, distil:FOLDER or none; may be repeated",
+        help="a file, distil:FOLDER, none, or backbone:FOLDER; may be repeated",
     )
+    parser.add_argument("--teacher", default="", help="run folder whose answers the models learn")
     parser.add_argument("--backends", default="tensorflow")
     parser.add_argument("--seeds", default="0")
     parser.add_argument(

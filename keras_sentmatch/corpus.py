@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_sentmatch.data import PairEncoder
+from keras_sentmatch.data import PairEncoder, SubwordPairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.pair_input import batches
 
@@ -55,7 +55,10 @@ class Corpus:
 
 
 def encode_blocks(
-    model: keras.Model, encoder: PairEncoder, sentences: Sequence[str], batch_size: int
+    model: keras.Model,
+    encoder: PairEncoder | SubwordPairEncoder,
+    sentences: Sequence[str],
+    batch_size: int,
 ) -> list[tuple[np.ndarray, dict[str, Any]]]:
     """Runs one of a model's encoders over sentences of like length at a time.
 
@@ -71,7 +74,7 @@ def encode_blocks(
     """
     encoded = encoder.encode_pairs(sentences, None)
     blocks = []
-    for rows, size, length in batches(encoded.lengths[:, 0], batch_size):
+    for rows, size, length in batches(encoded.lengths[:, 0], batch_size, encoder.max_length):
         filled = np.pad(rows, (0, size - len(rows)), mode="edge")
         arrays = encoded.arrays(filled, length)
         inputs = {name: arrays[f"{name}_1"] for name in model.input}

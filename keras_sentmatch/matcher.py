@@ -13,10 +13,16 @@ import numpy as np
 
 from keras_sentmatch import __version__
 from keras_sentmatch.corpus import Corpus, best_first, encode_blocks, score_blocks
-from keras_sentmatch.data import PairDataset, PairEncoder
+from keras_sentmatch.data import (
+    Distiller,
+    PairDataset,
+    PairEncoder,
+    SubwordPairEncoder,
+    WordEncoder,
+)
 from keras_sentmatch.data.dataset import Task
-from keras_sentmatch.data.encoder import FEATURES
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.new_words import NewWords
 from keras_sentmatch.pair_input import as_dataset, batches
 from keras_sentmatch.run_folder import FORMAT, load_encoder, load_model, read_card
 
@@ -54,12 +60,13 @@ class Matcher:
     Args:
         model: Keras model whose inputs are arrays that `encoder` makes and whose output is class
             probabilities `[batch, classes]` or a score `[batch, 1]`.
-        encoder: `PairEncoder` the model was trained with.
+        encoder: `PairEncoder` or `SubwordPairEncoder` that the model was trained with.
         label_names: Names of the classes in index order; `None` for a scoring model.
         task: `"classification"`, `"ranking"` or `"regression"`.
         threshold: For two classes, the probability of the second above which it is answered.
             `None` answers the more probable one.
         info: Facts to keep with the matcher (data, seed, …): anything JSON can hold.
+        distiller: What made the word vectors, if they were distilled: for `learn_words`.
 
     Raises:
         InputError: Label names, threshold or encoder do not fit the model.
@@ -78,12 +85,13 @@ class Matcher:
     def __init__(
         self,
         model: keras.Model,
-        encoder: PairEncoder,
+        encoder: PairEncoder | SubwordPairEncoder,
         label_names: Sequence[str] | None,
         *,
         task: str,
         threshold: float | None = None,
         info: Mapping[str, Any] | None = None,
+        distiller: Distiller | None = None,
     ):
         outputs = model.output_shape[-1]
         names = None if label_names is None else tuple(str(name) for name in label_names)
@@ -107,7 +115,7 @@ class Matcher:
                 "between 0 and 1 "
                 "of the second of two classes."
             )
-        made = [f"{FEATURES[name]}_{side}" for name in encoder.features for side in (1, 2)]
+        made = encoder.input_names
         if missing := sorted(set(model.input) - set(made)):
             raise InputError(
                 f"The model wants {', '.join(missing)}, but this encoder makes {', '.join(made)}: "
@@ -119,6 +127,8 @@ class Matcher:
         self.task = task
         self.threshold = threshold
         self.info = dict(info or {})
+        self.distiller = distiller
+        self._new_words: NewWords | None = None
         self._halves: tuple[keras.Model, keras.Model, keras.Model] | None = None
 
     def __repr__(self) -> str:
@@ -208,9 +218,10 @@ class Matcher:
         """
         if batch_size < 1:
             raise InputError(f"batch_size={batch_size}: at least 1 is needed.")
-        _, second, _ = self._split()
         if not isinstance(sentences, str):
             sentences = list(sentences)
+            self._meet(sentences)
+        _, second, _ = self._split()
         return Corpus(
             sentences, encode_blocks(second, self.encoder, sentences, batch_size), owner=self
         )
@@ -270,6 +281,7 @@ class Matcher:
         if isinstance(candidates, Corpus):
             if candidates.owner is not self:
                 raise InputError("This corpus was encoded by another matcher: encode it with this.")
+            self._meet([query])
             first, _, interaction = self._split()
             ((_, asked),) = encode_blocks(first, self.encoder, [query], 1)
             return score_blocks(interaction, asked, candidates)[:, column or 0]
@@ -366,6 +378,46 @@ class Matcher:
         changed = dataset.to_dict() | {"labels": names, "label_names": self.label_names}
         return PairDataset.from_dict(changed)
 
+    def learn_words(
+        self, sentences: Sequence[str], encoder: str | Path | WordEncoder | None = None
+    ) -> list[str]:
+        """Gives words that training never met their vectors: then they are unknown no more.
+
+        Every table of word vectors gets the vector that is distilled from the encoder, as for the
+        words of the training data before training. Answers on known words stay what they are.
+        `save` keeps the new words. `Matcher.load(folder, word_encoder=…)` does this by itself.
+
+        Args:
+            sentences: Words, or sentences whose words to learn.
+            encoder: The encoder that the word vectors were distilled from: a folder or a KerasHub
+                preset. By default where it was then.
+
+        Returns:
+            The words learnt: those that were unknown, but not to the encoder's tokenizer.
+
+        Raises:
+            InputError: The word vectors were not distilled, or from another encoder.
+
+        Example:
+
+        ```python
+        matcher.learn_words(["zebra", "okapi"], encoder="path/to/encoder")  # ["zebra", "okapi"]
+        ```
+        """
+        if isinstance(sentences, str):
+            raise InputError("learn_words got one string; give a list of words or sentences.")
+        learner = self._new_words if encoder is None else None
+        return (learner or NewWords(self, encoder)).learn(sentences)
+
+    def replace_model(self, model: keras.Model) -> None:
+        """Answers with another model from now on, such as a copy with more words."""
+        if model is not self.model:
+            self.model, self._halves = model, None
+
+    def _meet(self, *columns: Sequence[str]) -> None:
+        if self._new_words is not None:
+            self._new_words.learn([sentence for column in columns for sentence in column])
+
     def save(self, folder: str | os.PathLike) -> None:
         """Writes model.keras, encoder/ and matcher.json into `folder`; other files there stay.
 
@@ -385,6 +437,8 @@ class Matcher:
         try:
             plain.save(temporary / "model.keras")
             self.encoder.save(temporary / "encoder")
+            if self.distiller is not None:
+                self.distiller.save(temporary / "encoder")
             text = json.dumps(self._card(), indent=2, ensure_ascii=False)
             (temporary / "matcher.json").write_text(text + "\n", encoding="utf-8")
             folder.mkdir(exist_ok=True)
@@ -397,14 +451,20 @@ class Matcher:
             shutil.rmtree(temporary, ignore_errors=True)
 
     @classmethod
-    def load(cls, folder: str | os.PathLike) -> "Matcher":
+    def load(
+        cls, folder: str | os.PathLike, *, word_encoder: str | Path | WordEncoder | None = None
+    ) -> "Matcher":
         """Loads what `save` wrote, on any backend, in Keras's safe mode.
 
         Args:
             folder: A run folder.
+            word_encoder: The encoder that the word vectors were distilled from (a folder or a
+                KerasHub preset). With it no word stays unknown: those that training never met get
+                their vectors when they are met, as by `learn_words`.
 
         Raises:
-            InputError: Not a run folder, a missing or damaged file, or another format.
+            InputError: Not a run folder, a missing or damaged file, or another format; a
+                `word_encoder` for vectors that were not distilled.
 
         Example:
 
@@ -418,20 +478,24 @@ class Matcher:
         folder = Path(folder)
         card = read_card(folder)
         encoder = load_encoder(folder / "encoder")
-        if len(encoder.vocabulary) != card["vocabulary_size"]:
+        if encoder.vocabulary_size != card["vocabulary_size"]:
             raise InputError(
                 f"{folder}: matcher.json says {card['vocabulary_size']} words, encoder/ has "
-                f"{len(encoder.vocabulary)}: files of two runs are mixed; copy the whole folder "
+                f"{encoder.vocabulary_size}: files of two runs are mixed; copy the whole folder "
                 "again."
             )
-        return cls(
+        matcher = cls(
             load_model(folder / "model.keras", card),
             encoder,
             card["label_names"],
             task=card["task"],
             threshold=card["threshold"],
             info=card["info"],
+            distiller=Distiller.load(folder / "encoder"),
         )
+        if word_encoder is not None:
+            matcher._new_words = NewWords(matcher, word_encoder)
+        return matcher
 
     def _card(self) -> dict[str, Any]:
         return {
@@ -439,7 +503,7 @@ class Matcher:
             "label_names": None if self.label_names is None else list(self.label_names),
             "task": self.task,
             "threshold": self.threshold,
-            "vocabulary_size": len(self.encoder.vocabulary),
+            "vocabulary_size": self.encoder.vocabulary_size,
             "versions": {
                 "keras_sentmatch": __version__,
                 "keras": keras.__version__,
@@ -452,9 +516,12 @@ class Matcher:
     def _scores(self, pairs: PairDataset, batch_size: int) -> np.ndarray:
         if batch_size < 1:
             raise InputError(f"batch_size={batch_size}: at least 1 is needed.")
-        encoded = self.encoder.encode_pairs(pairs.sentence1, pairs.sentence2, tags=pairs.tags)
+        self._meet(pairs.sentence1, pairs.sentence2)
+        tags = pairs.tags if "pos" in self.encoder.features else None
+        encoded = self.encoder.encode_pairs(pairs.sentence1, pairs.sentence2, tags=tags)
         scores = np.zeros((len(pairs), self.model.output_shape[-1]), "float32")
-        for rows, size, length in batches(encoded.lengths.max(axis=1), batch_size):
+        longest = encoded.lengths.max(axis=1)
+        for rows, size, length in batches(longest, batch_size, self.encoder.max_length):
             filled = np.pad(rows, (0, size - len(rows)), mode="edge")  # copies of the last row
             features = encoded.arrays(filled, length)
             inputs = {name: features[name] for name in self.model.input}

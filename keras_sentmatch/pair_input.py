@@ -64,15 +64,18 @@ def _sides(pair: Mapping, what: str) -> tuple[Any, Any]:
     return pair["sentence1"], pair["sentence2"]
 
 
-def batches(lengths: np.ndarray, batch_size: int) -> Iterator[tuple[np.ndarray, int, int]]:
+def batches(
+    lengths: np.ndarray, batch_size: int, max_length: int
+) -> Iterator[tuple[np.ndarray, int, int]]:
     """Row numbers of each batch with the number of rows and the length to pad it to.
 
-    Rows of like length go together. Few shapes occur: lengths of 8, 16, 32, …, and 1, 8 or
+    Rows of like length go together. Few shapes occur: lengths of 8, 16, 32, …, `max_length`, and 1, 8 or
     `batch_size` rows.
 
     Args:
         lengths: For each pair, the tokens of its longer sentence.
         batch_size: Most rows of a batch.
+        max_length: The greatest length that an encoder makes, which a model may be limited to.
     """
     order = np.argsort(lengths, kind="stable")
     for start in range(0, len(order), batch_size):
@@ -81,4 +84,4 @@ def batches(lengths: np.ndarray, batch_size: int) -> Iterator[tuple[np.ndarray, 
         length = 8
         while length < lengths[rows[-1]]:
             length *= 2
-        yield rows, size, length
+        yield rows, size, min(length, max_length)

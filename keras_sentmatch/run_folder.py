@@ -10,7 +10,7 @@ from typing import Any
 import keras
 
 from keras_sentmatch import __version__
-from keras_sentmatch.data import PairEncoder
+from keras_sentmatch.data import PairEncoder, SubwordPairEncoder
 from keras_sentmatch.errors import InputError
 
 FORMAT = 1  # of matcher.json
@@ -52,6 +52,16 @@ def read_card(folder: Path) -> dict[str, Any]:
     return card
 
 
+def members_of(folder: Path) -> list[Path]:
+    """The run folders to load for `folder`: its seeds, if it is that of an ensemble, else itself."""
+    if not (folder / "ensemble.json").is_file():
+        return [folder]
+    folders = sorted(path.parent for path in folder.glob("seed-*/matcher.json"))
+    if not folders:
+        raise InputError(f"{folder} has an ensemble.json, but no seed-* runs: copy it whole.")
+    return folders
+
+
 def add_info(folder: Path, **facts: Any) -> None:
     """Notes facts in the `info` of a run folder's matcher.json."""
     card = read_card(folder)
@@ -62,7 +72,7 @@ def add_info(folder: Path, **facts: Any) -> None:
     os.replace(temporary, folder / "matcher.json")
 
 
-def load_encoder(folder: Path) -> PairEncoder:
+def load_encoder(folder: Path) -> PairEncoder | SubwordPairEncoder:
     if not folder.is_dir():
         raise InputError(
             f"{folder} is missing: copy the whole run folder (model.keras, encoder/, matcher.json)."

@@ -1,4 +1,4 @@
-"""NumPy float64 oracles of what LadRa-Net and DABERT put on top of a pretrained encoder.
+"""NumPy float64 oracles of a pretrained encoder, and of LadRa-Net, DABERT and a cross-encoder on it.
 
 Conventions as in `oracles`: loops, Keras layouts (kernels `(in, out)`, y = x W + b), boolean masks
 `[B, L]` (True = real token, right-padded), the GRU `reset_after`. What stands at padding changes
@@ -6,15 +6,38 @@ nothing, and every result per token is 0 there. Vectors like omega may be `[A]` 
 Written from SPEC 4 and 6 alone.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tests.oracles import Array, masked_softmax, relu, sigmoid, softmax
-from tests.oracles_recurrent import gru_step, zero_pads
+from tests.oracles import Array, masked_mean, masked_softmax, relu, sigmoid, softmax
+from tests.oracles_blocks import layer_norm
+from tests.oracles_hosts import gelu
+from tests.oracles_recurrent import (
+    class_probabilities,
+    dense,
+    gru_step,
+    mlp,
+    self_attention_pooling,
+    zero_pads,
+)
 
-ACTIVATIONS = {"relu": relu, "tanh": np.tanh, "sigmoid": sigmoid, "linear": lambda x: x}
+
+def gelu_approximate(x: Array) -> Array:
+    """`gelu` by tanh, at most 5e-4 off: BERT's. RoBERTa has the exact one."""
+    return x * 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+ACTIVATIONS: dict[str, Any] = {
+    "relu": relu,
+    "tanh": np.tanh,
+    "sigmoid": sigmoid,
+    "linear": lambda x: x,
+    "gelu": gelu,
+    "gelu_approximate": gelu_approximate,
+}
 
 # --- LadRa-Net ---
 
@@ -324,3 +347,192 @@ def adaptive_fusion(
             fused, f[b] = gate_filter(a[b], v, weights, filter_gate)
             out[b] = {"residual": a[b] + fused, "replace": fused}[output]
     return tuple(zero_pads(x, mask) for x in (out, g, f))
+
+
+# --- whole models, from the output of the embeddings on ---
+
+
+def finish_block(
+    x: Array, attended: Array, weights: Mapping[str, Any], epsilon: float, activation: Any
+) -> Array:
+    """What follows attention in a post-norm block; `attended` `[B, L, h k]`, heads side by side."""
+    act = ACTIVATIONS[activation] if isinstance(activation, str) else activation
+    kernel, bias = weights["o"]
+    y = x + attended @ np.reshape(kernel, (-1, x.shape[-1])) + bias
+    y = layer_norm(y, *weights["norm_1"], epsilon)
+    return layer_norm(
+        y + dense(act(dense(y, weights["ff_1"])), weights["ff_2"]), *weights["norm_2"], epsilon
+    )
+
+
+def transformer_encoder(
+    x: Array,
+    mask: Array,
+    weights: Mapping[str, Any],
+    epsilon: float = 1e-12,
+    activation: Any = "gelu_approximate",
+) -> tuple[Array, Array]:
+    """A block of BERT: y = norm_1(x + MHA(x)), z = norm_2(y + ff_2(act(ff_1(y)))).
+
+    x `[B, L, D]` -> z `[B, L, D]`, 0 at padding, and the attention maps `[B, h, L, L]` (query, key).
+    Weights: q, k, v (kernel `[D, h, k]`, bias `[h, k]`), o (kernel `[h, k, D]`, bias `[D]`), norm_1,
+    norm_2 (gamma, beta), ff_1 (kernel `[D, F]`, bias), ff_2 (kernel `[F, D]`, bias).
+    `activation`: "gelu_approximate" (BERT, epsilon 1e-12), "gelu" (RoBERTa, 1e-5), a callable.
+    """
+    x = zero_pads(x, mask)
+    heads = (weights[name] for name in "qkv")
+    affinity, _, attention, _ = dual_attention(x, mask, *heads)
+    return zero_pads(finish_block(x, affinity, weights, epsilon, activation), mask), attention
+
+
+def dual_attention_encoder(
+    x: Array,
+    mask: Array,
+    weights: Mapping[str, Any],
+    fusion: Mapping[str, Any],
+    segment_ids: Array | None = None,
+    distance: str = "l1",
+    cross: bool = False,
+    use_affinity: bool = True,
+    use_difference: bool = True,
+    epsilon: float = 1e-12,
+    activation: Any = "gelu_approximate",
+    **options: Any,
+) -> dict[str, Array]:
+    """SPEC 6.1-6.2: the block above, where what the heads attend to is fused from A and D before `o`.
+
+    `weights` as of `transformer_encoder`; `fusion` and `options` (alignment, gate, filter_gate, output,
+    regulation) as of `adaptive_fusion`. Without one of the two channels (6.5) the other one takes its
+    place: the fusion gets (D, D), or (A, A).
+    Returns output, affinity and difference (the maps), gate and filter.
+    """
+    x = zero_pads(x, mask)
+    heads = (weights[name] for name in "qkv")
+    a, d, a_map, d_map = dual_attention(x, mask, *heads, distance, segment_ids, cross)
+    pair = (a if use_affinity else d), (d if use_difference else a)
+    fused, gate, filtered = adaptive_fusion(*pair, mask, fusion, **options)
+    output = zero_pads(finish_block(x, fused, weights, epsilon, activation), mask)
+    maps = {"affinity": a_map, "difference": d_map}
+    return {"output": output, **maps, "gate": gate, "filter": filtered}
+
+
+def transformer(
+    x: Array, mask: Array, layers: Sequence[Mapping[str, Any]], **options: Any
+) -> tuple[list[Array], list[Array]]:
+    """The outputs and the attention maps of blocks one after the other; x is not among them."""
+    outputs, maps = [], []
+    for weights in layers:
+        x, attention = transformer_encoder(x, mask, weights, **options)
+        outputs.append(x)
+        maps.append(attention)
+    return outputs, maps
+
+
+def classify(x: Array, weights: Sequence[Sequence[Array]]) -> dict[str, Array]:
+    logits = mlp(x, weights)
+    return {"logits": logits, "probabilities": class_probabilities(logits)}
+
+
+def cross_encoder(
+    embedded: Array,
+    mask: Array,
+    weights: Mapping[str, Any],
+    pooling: str = "cls",
+    **options: Any,
+) -> dict[str, Any]:
+    """BERT's classifier: softmax(tanh(h W + b) W' + b'), h the last block's first token, or the mean.
+
+    embedded `[B, L, D]`: after the embeddings' norm. Weights: layers, a list as of `transformer_encoder`;
+    pooler (W, b), or None to leave it out; classifier (W, b). "mean": over all real tokens.
+    `options`: epsilon, activation. Returns logits, probabilities, attention (a list, one a layer).
+    """
+    outputs, maps = transformer(embedded, mask, weights["layers"], **options)
+    last = outputs[-1]
+    pooled = {"cls": last[:, 0], "mean": masked_mean(last, mask)}[pooling]
+    if weights.get("pooler") is not None:
+        pooled = np.tanh(dense(pooled, weights["pooler"]))
+    return {**classify(pooled, [weights["classifier"]]), "attention": maps}
+
+
+def dabert(
+    embedded: Array,
+    mask: Array,
+    weights: Mapping[str, Any],
+    segment_ids: Array | None = None,
+    dual: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """SPEC 6: a cross-encoder, of whose layers those with weights `fusion` are dual attention encoders.
+
+    Weights as of `cross_encoder`; in `layers`, those of a dual layer also have `fusion`, the weights of
+    `adaptive_fusion`. `dual`: options of `dual_attention_encoder` (distance, cross, use_affinity,
+    use_difference, alignment, gate, filter_gate, output, regulation); `options`: epsilon, activation.
+    Returns logits, probabilities, and the lists affinity, difference, gate, filter of the dual layers.
+    """
+    x = zero_pads(embedded, mask)
+    kept: dict[str, list] = {"affinity": [], "difference": [], "gate": [], "filter": []}
+    for layer in weights["layers"]:
+        if layer.get("fusion") is None:
+            x, _ = transformer_encoder(x, mask, layer, **options)
+            continue
+        made = dual_attention_encoder(
+            x, mask, layer, layer["fusion"], segment_ids, **(dual or {}), **options
+        )
+        x = made["output"]
+        for name, values in kept.items():
+            values.append(made[name])
+    pooled = x[:, 0]
+    if weights.get("pooler") is not None:
+        pooled = np.tanh(dense(pooled, weights["pooler"]))
+    return {**classify(pooled, [weights["classifier"]]), **kept}
+
+
+def ladra_net(
+    embedded: Array, mask: Array, weights: Mapping[str, Any], **options: Any
+) -> dict[str, Any]:
+    """SPEC 4.2 from the output of the embeddings on: `layers`, then `ladra_net_head`.
+
+    Weights: layers, as of `cross_encoder`, and those of the head. `options`: epsilon, activation.
+    """
+    return ladra_net_head(
+        transformer(embedded, mask, weights["layers"], **options)[0], mask, weights
+    )
+
+
+def ladra_net_head(
+    layers: Sequence[Array], mask: Array, weights: Mapping[str, Any], sentence: Array | None = None
+) -> dict[str, Any]:
+    """SPEC 4.2 from the outputs of an encoder's layers on, `[B, L, D]` each.
+
+    `sentence` `[B, D]`: h^0 of the pair; by default the first token of the last layer.
+    Weights:
+      layer_logits `[number of layers]`, normalize_layers (True): eq 9;
+      phrase: (k1, b1, k2, b2) for each unit of eq 10, [] for none;
+      pooling: (W_r, b_r, omega_r) for each unit, eq 11;
+      dsa: the arguments per_unit (R + 1 of them), W_f, w_f, gru of `dynamic_sequential_attention`
+        and any of its options (steps, beta, coverage, selectable, ...); None leaves it out;
+      use_pair (True): whether h_ab has a part in eq 15; fusion: "mean" or "max" there;
+      mlp: [(W, b), (W, b)], ReLU between them.
+    Returns logits, probabilities, layer_weights, pair (h_ab), vector (v of eq 15), and, with dsa,
+    states `[B, T, D]`, weights and coverage `[B, T, R+1, L]`, fusion `[B, T, R+1]`.
+    """
+    logits = np.reshape(np.asarray(weights["layer_logits"], np.float64), -1)
+    normalize = weights.get("normalize_layers", True)
+    words = zero_pads(layer_weighted_sum(layers, logits, normalize), mask)
+    if sentence is None:
+        sentence = zero_pads(layers[-1], mask)[:, 0]
+    phrases, sentences = words[:, None], [sentence]
+    if weights["phrase"]:
+        units = phrase_cnn(words, mask, weights["phrase"])
+        phrases = np.concatenate([phrases, units], 1)
+        for r, pooling in enumerate(weights["pooling"]):
+            sentences.append(self_attention_pooling(units[:, r], mask, *pooling)[0])
+    pair = sum(sentences) / len(sentences)
+    out: dict[str, Any] = {"layer_weights": softmax(logits) if normalize else logits, "pair": pair}
+    parts = [pair] if weights.get("use_pair", True) else []
+    if weights.get("dsa") is not None:
+        out |= dynamic_sequential_attention(phrases, mask, pair, **weights["dsa"])
+        parts += list(np.moveaxis(out["states"], 1, 0))
+    reduce = {"mean": np.mean, "max": np.max}[weights.get("fusion", "mean")]
+    out["vector"] = reduce(np.stack(parts), axis=0)
+    return out | classify(out["vector"], weights["mlp"])

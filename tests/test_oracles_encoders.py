@@ -375,3 +375,169 @@ def test_adaptive_fusion_ablations(alignment: str) -> None:
     same(out, (X + D_X) / 2 * MASK[..., None])
     same(g, 0.5 * MASK)
     same(f, MASK)
+
+
+# --- whole models ---
+
+
+def block(width: int = 5, heads: int = 2, size: int = 3, hidden: int = 7) -> dict[str, Any]:
+    w: dict[str, Any] = {n: (noise(width, heads, size), noise(heads, size)) for n in "qkv"}
+    w |= {"o": (noise(heads, size, width), noise(width))}
+    w |= {"ff_1": layer(width, hidden), "ff_2": layer(hidden, width)}
+    return w | {n: (1 + noise(width), noise(width)) for n in ("norm_1", "norm_2")}
+
+
+def normal(x: Any, gamma: Any, beta: Any) -> np.ndarray:
+    return (x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True) * gamma + beta
+
+
+def test_gelu() -> None:
+    x = np.linspace(-6, 6, 101)
+    assert 1e-4 < np.abs(o5.gelu_approximate(x) - o5.gelu(x)).max() < 5e-4
+    same(o5.gelu_approximate(np.array([0.0, 1.0])), [0, 0.8411919906082768])
+
+
+def test_transformer_encoder() -> None:
+    w = block()
+    out, maps = o5.transformer_encoder(NO_X, MASK, w, 0.0, "tanh")
+    x = X[0]
+    attended = []
+    for n in range(2):
+        q, k, v = (x @ w[name][0][:, n] + w[name][1][n] for name in "qkv")
+        same(maps[0, n], oracles.softmax(q @ k.T / 3**0.5))
+        attended.append(maps[0, n] @ v @ w["o"][0][n])
+    y = normal(x + sum(attended) + w["o"][1], *w["norm_1"])
+    z = y + np.tanh(y @ w["ff_1"][0] + w["ff_1"][1]) @ w["ff_2"][0] + w["ff_2"][1]
+    same(out[0], normal(z, *w["norm_2"]))
+    assert not out[PAD].any()
+    same(out[1:2, :2], o5.transformer_encoder(X[1:2, :2], MASK[1:2, :2], w, 0.0, "tanh")[0])
+    wide = o5.transformer_encoder(NO_X, MASK, w, 100.0, "tanh")[0]
+    assert np.abs(wide[0] - w["norm_2"][1]).max() < np.abs(out[0] - w["norm_2"][1]).max() / 2
+
+
+def six_wide() -> dict[str, Any]:
+    """The fusion's weights for a block of width 6, as the heads of `block` have side by side."""
+    w = {k: noise(6, A_SIZE) for k in ("W_D", "W_a", "W_A", "W_dbar")}
+    w |= {k: noise(A_SIZE) for k in ("b_a", "b_dbar", "w_d", "w_a")}
+    shapes = {"dstar": (12, 6), "astar": (12, 6), "dhat": (6, 4), "ahat": (6, 4)}
+    for k, shape in (shapes | {"v": (4, 6), "l": (4, 6)}).items():
+        w[f"W_{k}"], w[f"b_{k}"] = layer(*shape)
+    return w | {"w_g": noise(8), "w_f": noise(12)}
+
+
+def test_dual_attention_encoder() -> None:
+    w, fusion = block(), six_wide()
+    plain, maps = o5.transformer_encoder(NO_X, MASK, w)
+    still = fusion | {"W_l": 0 * fusion["W_l"], "b_l": 0 * fusion["b_l"]}
+    at_first = o5.dual_attention_encoder(NO_X, MASK, w, still)
+    same(at_first["output"], plain, "the encoder at step 0")
+    same(at_first["affinity"], maps)
+    made = o5.dual_attention_encoder(NO_X, MASK, w, fusion)
+    assert (
+        np.abs(made["output"] - plain)[MASK].min(-1).max() > 1e-3 and not made["output"][PAD].any()
+    )
+    cut = o5.dual_attention_encoder(X[1:2, :2], MASK[1:2, :2], w, fusion)
+    same(made["output"][1:2, :2], cut["output"])
+    mean = {"regulation": False}
+    for options in ({"use_difference": False}, {"use_affinity": False}):
+        one = o5.dual_attention_encoder(NO_X, MASK, w, fusion, **options, **mean)
+        swapped = o5.dual_attention(X, MASK, *(w[n] for n in "qkv"))[int("use_affinity" in options)]
+        want = o5.finish_block(X, swapped, w, 1e-12, "gelu_approximate")
+        same(one["output"][MASK], want[MASK], "the mean of a channel and itself")
+    segments = np.array([[0, 0, 1, 1], [0, 1, 0, 0], [0, 0, 0, 0]])
+    across = o5.dual_attention_encoder(NO_X, MASK, w, fusion, segments, cross=True)
+    assert not across["difference"][0, :, :2, :2].any()
+    assert np.abs(across["output"] - made["output"])[MASK].max() > 1e-3
+
+
+def classifier(classes: int = 3) -> dict[str, Any]:
+    return {"layers": [block(), block()], "pooler": layer(5, 5), "classifier": layer(5, classes)}
+
+
+def test_cross_encoder() -> None:
+    w = classifier()
+    out = o5.cross_encoder(NO_X, MASK, w)
+    states = o5.transformer(X, MASK, w["layers"])[0]
+    pooled = np.tanh(states[1][:, 0] @ w["pooler"][0] + w["pooler"][1])
+    same(out["logits"], pooled @ w["classifier"][0] + w["classifier"][1])
+    same(out["probabilities"], oracles.softmax(out["logits"]))
+    assert [a.shape for a in out["attention"]] == [(3, 2, 4, 4)] * 2
+    mean = o5.cross_encoder(NO_X, MASK, w | {"pooler": None}, "mean")["logits"]
+    same(mean[1], states[1][1, :2].mean(0) @ w["classifier"][0] + w["classifier"][1])
+    score = o5.cross_encoder(NO_X, MASK, classifier(1))
+    same(score["probabilities"], score["logits"])
+
+
+def test_dabert() -> None:
+    w = classifier()
+    same(o5.dabert(NO_X, MASK, w)["logits"], o5.cross_encoder(NO_X, MASK, w)["logits"])
+    w["layers"][0]["fusion"] = six_wide()
+    out = o5.dabert(NO_X, MASK, w, dual={"distance": "l2"})
+    first = o5.dual_attention_encoder(X, MASK, w["layers"][0], w["layers"][0]["fusion"], None, "l2")
+    last, _ = o5.transformer_encoder(first["output"], MASK, w["layers"][1])
+    rest = o5.cross_encoder(first["output"], MASK, w | {"layers": w["layers"][1:]})
+    same(out["logits"], rest["logits"])
+    assert len(out["gate"]) == 1
+    same(out["difference"][0], first["difference"])
+    pooled = np.tanh(last[:, 0] @ w["pooler"][0] + w["pooler"][1])
+    same(out["logits"], pooled @ w["classifier"][0] + w["classifier"][1])
+
+
+def ladra_weights(units: int = 2) -> dict[str, Any]:
+    phrase = [(*layer(width, 5, 4), *layer(width, 4, 5)) for width in (2, 3)[:units]]
+    return {
+        "layers": [block(), block()],
+        "layer_logits": noise(2),
+        "phrase": phrase,
+        "pooling": [(*layer(5, 3), noise(3)) for _ in phrase],
+        "dsa": dsa_weights(units + 1),
+        "mlp": [layer(5, 5), layer(5, 3)],
+    }
+
+
+def test_ladra_net() -> None:
+    w = ladra_weights()
+    out = o5.ladra_net(NO_X, MASK, w)
+    one, two = o5.transformer(X, MASK, w["layers"])[0]
+    alpha = oracles.softmax(w["layer_logits"])
+    same(out["layer_weights"], alpha)
+    h = [alpha[0] * one + alpha[1] * two]
+    h += list(np.moveaxis(o5.phrase_cnn(h[0], MASK, w["phrase"]), 1, 0))
+    pooled = [
+        o3.self_attention_pooling(h_r, MASK, *weights)[0]
+        for h_r, weights in zip(h[1:], w["pooling"])
+    ]
+    pair = (two[:, 0] + pooled[0] + pooled[1]) / 3
+    same(out["pair"], pair)
+    read = o5.dynamic_sequential_attention(np.stack(h, 1), MASK, pair, **w["dsa"])
+    steps = read["states"].shape[1]
+    vector = (pair + read["states"].sum(1)) / (steps + 1)
+    same(out["vector"], vector)
+    same(out["logits"], o3.mlp(vector, w["mlp"]))
+    same(out["weights"], read["weights"])
+    assert np.isfinite(out["probabilities"]).all()
+    for name in ("logits", "coverage"):
+        part = o5.ladra_net(X[1:2, :2], MASK[1:2, :2], w)[name]
+        whole = out[name][1:2]
+        same(whole[..., : part.shape[-1]], part, "without the pads and the other rows")
+
+
+def test_ladra_net_ablations() -> None:
+    w = ladra_weights()
+    states = o5.transformer(X, MASK, w["layers"])[0]
+
+    def vector(**new: Any) -> np.ndarray:
+        return o5.ladra_net_head(states, MASK, w | new)["vector"]
+
+    full = o5.ladra_net_head(states, MASK, w)
+    same(vector(use_pair=False), full["states"].mean(1))
+    same(vector(fusion="max"), np.maximum(full["pair"], full["states"].max(1)))
+    same(vector(dsa=None), full["pair"], "BERT and the phrases")
+    same(vector(dsa=None, phrase=[]), states[1][:, 0], "BERT alone")
+    alone = o5.ladra_net_head(states, MASK, w | {"phrase": [], "dsa": dsa_weights(1)})
+    assert alone["weights"].shape[2] == 1
+    same(alone["pair"], states[1][:, 0])
+    free = o5.ladra_net_head(states, MASK, w | {"normalize_layers": False})
+    same(free["layer_weights"], w["layer_logits"])
+    given = o5.ladra_net_head(states, MASK, w | {"dsa": None}, sentence=0 * full["pair"])
+    same(given["pair"], full["pair"] - states[1][:, 0] / 3)

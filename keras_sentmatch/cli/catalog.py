@@ -77,25 +77,56 @@ def describe(cls: Any, name: str) -> dict[str, Any]:
         for n, p in inspect.signature(cls.__init__).parameters.items()
         if n not in ("self", "kwargs")
     }
-    extra = {"char_vocabulary_size": 100, "pos_tags": 10, "antonym": True}
-    widest = {n: v for n, v in extra.items() if n in arguments}
-    chars = {n: v for n, v in widest.items() if n == "char_vocabulary_size"}
-    model = cls(vocabulary_size=100, **chars)
-    inputs = cls(vocabulary_size=100, **widest).input_names
+    if has_backbone(cls):
+        inputs, parameters = _with_a_backbone(cls)
+    else:
+        extra = {"char_vocabulary_size": 100, "pos_tags": 10, "antonym": True}
+        widest = {n: v for n, v in extra.items() if n in arguments}
+        chars = {n: v for n, v in widest.items() if n == "char_vocabulary_size"}
+        parameters = cls(vocabulary_size=100, **chars).count_params_without_word_embeddings()
+        names = cls(vocabulary_size=100, **widest).input_names
+        inputs = [n.removesuffix("_1") for n in names if n.endswith("_1")]
     meanings = argument_docs(cls)
     return {
         "name": name,
         "paper": cls.paper,
-        "parameters": model.count_params_without_word_embeddings(),
-        "inputs": [n.removesuffix("_1") for n in inputs if n.endswith("_1")],
+        "parameters": parameters,
+        "inputs": inputs,
         "description": cls.summary_line,
         "switches": {
-            n: {"default": p.default, "meaning": meanings.get(n, "")}
+            n: {
+                "default": None if p.default is p.empty else p.default,
+                "meaning": meanings.get(n, ""),
+            }
             for n, p in arguments.items()
             if n not in FROM_DATA
         },
         "presets": cls.presets,
     }
+
+
+def has_backbone(cls: Any) -> bool:
+    """Whether the model reads with a pretrained encoder."""
+    return "backbone" in inspect.signature(cls.__init__).parameters
+
+
+def _with_a_backbone(cls: Any) -> tuple[list[str], int | None]:
+    """Inputs, and parameters on a BERT-base without word pieces; None where KerasHub is not installed."""
+    try:
+        import keras_hub
+    except ImportError:
+        return ["token_ids", "segment_ids", "padding_mask"], None
+    import keras
+
+    sizes = {"num_heads": 12, "hidden_dim": 768, "intermediate_dim": 3072}
+    tiny = {"num_heads": 1, "hidden_dim": 1, "intermediate_dim": 1}
+    base = keras_hub.models.BertBackbone(vocabulary_size=1, num_layers=1, **tiny)
+    saved = keras.saving.serialize_keras_object(base)
+    # Its twelve layers take long to make, and each counts the same.
+    layers = [{**saved, "config": {**saved["config"], **sizes, "num_layers": n}} for n in (1, 2)]
+    models = [cls(config) for config in layers]
+    one, two = (model.count_params_without_word_embeddings() for model in models)
+    return models[0].input_names, one + 11 * (two - one)
 
 
 def argument_docs(cls: Any) -> dict[str, str]:

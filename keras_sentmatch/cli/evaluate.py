@@ -8,7 +8,7 @@ import typer
 from keras_sentmatch.cli.backend import BackendOption, use_backend
 from keras_sentmatch.cli.catalog import JsonOption
 from keras_sentmatch.cli.console import print_json, print_table, say
-from keras_sentmatch.cli.runs import BatchSizeOption, RunArgument, load_run
+from keras_sentmatch.cli.runs import BatchSizeOption, RunArgument, WordEncoderOption, load_run
 from keras_sentmatch.cli.sources import ColumnsOption, FormatOption, OnError, OnErrorOption, Source
 from keras_sentmatch.errors import InputError
 
@@ -27,6 +27,7 @@ def evaluate(
     columns: ColumnsOption = None,
     on_error: OnErrorOption = OnError.RAISE,
     batch_size: BatchSizeOption = 64,
+    word_encoder: WordEncoderOption = None,
     backend: BackendOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -36,7 +37,7 @@ def evaluate(
             "--format, --columns and --on-error say how to read --data, which is missing."
         )
     name = use_backend(backend)
-    loaded = load_run(run)
+    loaded = load_run(run, word_encoder)
     if data is not None:
         source = Source(data, format, columns, on_error)
         whole = split is None and Path(source.data).is_file()

@@ -14,7 +14,7 @@ import typer
 from keras_sentmatch.cli.backend import BackendOption, use_backend
 from keras_sentmatch.cli.catalog import JsonOption
 from keras_sentmatch.cli.console import print_json, print_table, say, show
-from keras_sentmatch.cli.runs import BatchSizeOption, RunArgument, load_run
+from keras_sentmatch.cli.runs import BatchSizeOption, RunArgument, WordEncoderOption, load_run
 from keras_sentmatch.cli.sources import ColumnsOption, FormatOption, OnError, OnErrorOption, Source
 from keras_sentmatch.errors import InputError
 
@@ -36,6 +36,7 @@ def predict(
     columns: ColumnsOption = None,
     on_error: OnErrorOption = OnError.RAISE,
     batch_size: BatchSizeOption = 64,
+    word_encoder: WordEncoderOption = None,
     backend: BackendOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -56,7 +57,7 @@ def predict(
         pairs = PairDataset([sentence1 or ""], [sentence2 or ""])
     else:
         pairs = Source(str(file), format, columns, on_error).rows()
-    loaded = load_run(run)
+    loaded = load_run(run, word_encoder)
     answers = loaded.answers(pairs, batch_size)
     say(loaded.first.encoder.report)
     if file is None:

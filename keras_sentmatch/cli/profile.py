@@ -1,6 +1,8 @@
 """`profile`: what a model weighs and how fast it is here."""
 
 import time
+import warnings
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -20,7 +22,9 @@ def profile(
         typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe: model.units=50, …"),
     ] = None,
     batch_size: Annotated[int, typer.Option(help="Pairs a batch.")] = 64,
-    length: Annotated[int, typer.Option(help="Tokens a sentence.")] = 24,
+    length: Annotated[
+        int, typer.Option(help="Tokens a sentence; a pair, of a model that reads it as one.")
+    ] = 24,
     words: Annotated[int, typer.Option(help="Words in the vocabulary.")] = 20_000,
     classes: Annotated[int, typer.Option(help="Classes; 1 is a score.")] = 3,
     backend: BackendOption = None,
@@ -29,6 +33,7 @@ def profile(
     """Shows a model's parameters, and times its forward pass and its training step.
 
     The model is the one that `train` makes from the same recipe; the sentences are random words.
+    A pretrained encoder is named as in `train --set model.backbone=FOLDER`.
     """
     for name, value in (
         ("--batch-size", batch_size),
@@ -42,7 +47,7 @@ def profile(
     from keras_sentmatch.training import load_recipe
     from keras_sentmatch.training.prepare import make_model
 
-    recipe = load_recipe(model, overrides=setting or [])
+    recipe = load_recipe(model, overrides=[*(setting or []), "training.teacher=[]"])
     pairs, encoder, inputs = _random_pairs(recipe, STEPS * batch_size, length, words, classes)
     network = make_model(recipe, pairs, encoder, None, None)
     inputs = {name: inputs[name] for name in network.input}
@@ -62,14 +67,14 @@ def profile(
     rows = [row for row in result["layers"].items() if row[1]]
     rows.append(("all", result["parameters"]))
     rows.append(("all but word embeddings", result["parameters_without_word_embeddings"]))
-    print_table(["layer", "parameters"], rows, f"{model}, {len(encoder.vocabulary):,} words")
+    print_table(["layer", "parameters"], rows, f"{model}, {encoder.vocabulary_size:,} words")
     print_table(
         ["", "first call, s", "a batch, ms", "pairs a second"],
         [
             (what, result[f"{key}_first_s"], result[f"{key}_ms"], result[f"{key}_pairs_per_s"])
             for what, key in (("forward", "forward"), ("training step", "train"))
         ],
-        f"{chosen}, batches of {batch_size} pairs, {length} tokens a sentence",
+        f"{chosen}, batches of {batch_size} pairs, {length} tokens a {'pair' if 'backbone' in recipe.model else 'sentence'}",
     )
 
 
@@ -78,6 +83,7 @@ def _random_pairs(recipe: Any, rows: int, length: int, words: int, classes: int)
     import numpy as np
 
     from keras_sentmatch.data import PairDataset, PairEncoder
+    from keras_sentmatch.training.prepare import subword_encoder
 
     rng = np.random.default_rng(0)
     known = [f"w{number}" for number in range(words)]
@@ -86,6 +92,11 @@ def _random_pairs(recipe: Any, rows: int, length: int, words: int, classes: int)
     labels = rng.integers(0, classes, rows) if classes > 1 else rng.random(rows)
     names = [str(number) for number in range(classes)] if classes > 1 else None
     pairs = PairDataset(first, second, labels, label_names=names)
+    if "backbone" in recipe.model:
+        reader = subword_encoder(replace(recipe, encoder={"max_length": length}))
+        with warnings.catch_warnings():  # that they are cut to the length is meant
+            warnings.simplefilter("ignore")
+            return pairs, reader, reader.encode(first, second, length=length)
     of_words = ("min_count", "max_size", "tagger", "antonyms")
     options = {k: v for k, v in recipe.encoder.items() if k not in of_words}
     features = options.get("features", ())

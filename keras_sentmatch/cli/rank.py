@@ -8,7 +8,7 @@ import typer
 from keras_sentmatch.cli.backend import BackendOption, use_backend
 from keras_sentmatch.cli.catalog import JsonOption
 from keras_sentmatch.cli.console import print_json, print_table, say
-from keras_sentmatch.cli.runs import BatchSizeOption, RunArgument, load_run
+from keras_sentmatch.cli.runs import BatchSizeOption, RunArgument, WordEncoderOption, load_run
 from keras_sentmatch.errors import InputError
 
 
@@ -23,13 +23,14 @@ def rank(
         str | None, typer.Option(help="The label to rank by; needed with more than two.")
     ] = None,
     batch_size: BatchSizeOption = 64,
+    word_encoder: WordEncoderOption = None,
     backend: BackendOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Orders the lines of a file by how well they match one sentence."""
     lines = read_lines(candidates)
     use_backend(backend)
-    loaded = load_run(run)
+    loaded = load_run(run, word_encoder)
     best: list[dict[str, Any]] = loaded.matcher.rank(
         query, [text for _, text in lines], top_k=top_k, label=label, batch_size=batch_size
     )

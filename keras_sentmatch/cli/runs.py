@@ -6,10 +6,15 @@ from typing import Annotated, Any
 
 import typer
 
-from keras_sentmatch.errors import InputError
-
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 BatchSizeOption = Annotated[int, typer.Option(help="Most pairs scored at once.")]
+WordEncoderOption = Annotated[
+    str | None,
+    typer.Option(
+        help="The encoder that the word vectors were distilled from (a folder or a KerasHub preset): "
+        "words never seen in training get their vectors."
+    ),
+]
 
 
 @dataclass
@@ -29,22 +34,24 @@ class Run:
         return self.first.answers(self.matcher.predict_proba(pairs, batch_size=batch_size))
 
 
-def load_run(folder: Path) -> Run:
-    """The run of a folder that `train` wrote, with one seed or with several."""
+def load_run(folder: Path, word_encoder: str | None = None) -> Run:
+    """The run of a folder that `train` wrote, with one seed or with several.
+
+    `word_encoder` as for `Matcher.load`.
+    """
     import keras
 
     from keras_sentmatch.matcher import Matcher
+    from keras_sentmatch.run_folder import members_of
 
-    if not (folder / "ensemble.json").is_file():
-        matcher: Any = Matcher.load(folder)
+    folders = members_of(folder)
+    if folders == [folder]:
+        matcher: Any = Matcher.load(folder, word_encoder=word_encoder)
         members = [matcher]
     else:
         from keras_sentmatch.training import EnsembleMatcher
 
-        folders = sorted(path.parent for path in folder.glob("seed-*/matcher.json"))
-        if not folders:
-            raise InputError(f"{folder} has an ensemble.json, but no seed-* runs: copy it whole.")
-        matcher = EnsembleMatcher.load(folders)
+        matcher = EnsembleMatcher.load(folders, word_encoder=word_encoder)
         members = matcher.members
     if keras.config.backend() == "tensorflow":
         for member in members:  # XLA's compilation takes longer than most files of pairs

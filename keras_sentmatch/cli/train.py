@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from keras_sentmatch.cli.backend import BackendOption, use_backend
+from keras_sentmatch.cli.catalog import has_backbone
 from keras_sentmatch.cli.console import print_table, say
 from keras_sentmatch.cli.sources import (
     ColumnsOption,
@@ -38,6 +39,24 @@ def train(
         str | None,
         typer.Option(help="Word vectors: a file, distil:ENCODER, or none. Default: the recipe's."),
     ] = None,
+    backbone: Annotated[
+        str | None,
+        typer.Option(
+            help="The pretrained encoder of a model that has one: a KerasHub preset, or a folder with "
+            "a KerasHub or Hugging Face BERT or RoBERTa. Default: the recipe's."
+        ),
+    ] = None,
+    teacher: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RUN",
+            help="Learn from the answers of this run too; of several the mean counts.",
+        ),
+    ] = None,
+    unlabelled: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Further pairs, which only the teacher answers."),
+    ] = None,
     epochs: Annotated[int | None, typer.Option(help="Most epochs. Default: the recipe's.")] = None,
     batch_size: Annotated[
         int | None, typer.Option(help="Pairs a batch. Default: the recipe's.")
@@ -62,6 +81,8 @@ def train(
     overrides = list(setting or [])
     for key, value in (
         ("vectors.source", vectors),
+        ("model.backbone", None if backbone is None else json.dumps(_absolute(backbone))),
+        ("training.teacher", json.dumps([_absolute(run) for run in teacher]) if teacher else None),
         ("training.epochs", epochs),
         ("training.batch_size", batch_size),
         ("training.seed", seed),
@@ -70,10 +91,22 @@ def train(
             overrides.append(f"{key}={value}")
     use_backend(backend)
     from keras_sentmatch import training
-    from keras_sentmatch.run_folder import add_info
+    from keras_sentmatch.applications import get_model_class
+    from keras_sentmatch.data.hub import encoder_name
+    from keras_sentmatch.run_folder import add_info, members_of, read_card
     from keras_sentmatch.training import load_recipe
 
-    load_recipe(model, file=recipe, overrides=overrides)  # wrong ones stop here, before any reading
+    if backbone is not None and not has_backbone(get_model_class(model)):
+        raise InputError(f"--backbone {backbone}: {model} reads words, not with an encoder.")
+    # Wrong ones stop here, before any reading.
+    chosen = load_recipe(model, file=recipe, overrides=overrides)
+    if "backbone" in chosen.model:
+        encoder_name(chosen.model["backbone"])
+    for run in chosen.training["teacher"]:
+        for folder in members_of(Path(run)):
+            read_card(folder)
+    if unlabelled and not chosen.training["teacher"]:
+        raise InputError(f"--unlabelled {unlabelled}: only a --teacher can answer these pairs.")
     source = Source(data, format, columns, on_error)
     splits = source.splits()
     if "train" not in splits:
@@ -81,6 +114,10 @@ def train(
     if limit is not None:
         splits["train"] = splits["train"].limit(limit)
         say(f"limited to {len(splits['train']):,} training pairs")
+    further: dict[str, Any] = {}
+    if unlabelled:
+        two = ",".join(columns.split(",")[:2]) if columns else None
+        further["unlabelled"] = Source(unlabelled, columns=two, on_error=on_error).rows()
     name = splits["train"].name or "pairs"
     out = out or Path("runs") / f"{model}-{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     plan = load_recipe(model, name, file=recipe, overrides=overrides)
@@ -89,10 +126,10 @@ def train(
     try:
         if seeds == 1:
             folders = [out]
-            metrics = training.train(plan, splits, out).metrics
+            metrics = training.train(plan, splits, out, **further).metrics
             interrupted, table = metrics["interrupted"], _figures(metrics)
         else:
-            report = training.train_ensemble(plan, splits, out, numbers)[1]
+            report = training.train_ensemble(plan, splits, out, numbers, **further)[1]
             folders = [out / f"seed-{number}" for number in report["seeds"]]
             metrics = json.loads((folders[0] / "metrics.json").read_text(encoding="utf-8"))
             interrupted, table = report["interrupted"], _ensemble_figures(report, metrics)
@@ -106,6 +143,12 @@ def train(
     print(f"run folder: {out}")
     if interrupted:
         raise typer.Exit(130)
+
+
+def _absolute(name: str) -> str:
+    """The whole path of what is a folder here, so that a recipe can be used elsewhere; else the name."""
+    path = Path(name).expanduser()
+    return str(path.resolve()) if path.exists() else name
 
 
 Table = tuple[list[str], list[list[Any]]]

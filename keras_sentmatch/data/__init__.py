@@ -3,6 +3,7 @@
 from keras_sentmatch.data.dataset import PairDataset as PairDataset
 from keras_sentmatch.data.dataset import ReadReport as ReadReport
 from keras_sentmatch.data.distil import distil_vectors as distil_vectors
+from keras_sentmatch.data.distiller import Distiller as Distiller
 from keras_sentmatch.data.encoder import EncodingReport as EncodingReport
 from keras_sentmatch.data.encoder import PairEncoder as PairEncoder
 from keras_sentmatch.data.formats import list_formats as list_formats
@@ -11,6 +12,7 @@ from keras_sentmatch.data.readers import load_pairs as load_pairs
 from keras_sentmatch.data.readers import read_pairs as read_pairs
 from keras_sentmatch.data.splits import leak_report as leak_report
 from keras_sentmatch.data.splits import split_pairs as split_pairs
+from keras_sentmatch.data.subword_encoder import SubwordPairEncoder as SubwordPairEncoder
 from keras_sentmatch.data.synthetic import natural_logic_pairs as natural_logic_pairs
 from keras_sentmatch.data.text import Tokenizer as Tokenizer
 from keras_sentmatch.data.text import Vocabulary as Vocabulary
@@ -18,3 +20,4 @@ from keras_sentmatch.data.text import read_word_pairs as read_word_pairs
 from keras_sentmatch.data.vectors import WordVectors as WordVectors
 from keras_sentmatch.data.vectors import load_vectors as load_vectors
 from keras_sentmatch.data.vectors import read_vectors as read_vectors
+from keras_sentmatch.data.word_encoder import WordEncoder as WordEncoder

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from keras_sentmatch.data.dataset import PairDataset
 from keras_sentmatch.data.tags import align_tags, spacy_tagger
 from keras_sentmatch.data.text import Tokenizer, Vocabulary, read_text, read_word_pairs
 from keras_sentmatch.errors import InputError
+
+if TYPE_CHECKING:
+    from keras_sentmatch.data.subword_encoder import SubwordPairEncoder
 
 FORMAT = 1
 FEATURES = {"word": "word_ids", "char": "char_ids", "pos": "pos", "antonym": "antonym"}
@@ -33,6 +36,7 @@ class EncodingReport:
         tokens: Tokens kept.
         dropped: Tokens cut off.
         unknown: Kept tokens that are not in the vocabulary.
+        learnt: Words that joined the vocabulary, see `PairEncoder.add_words`.
     """
 
     sentences: int = 0
@@ -40,6 +44,7 @@ class EncodingReport:
     tokens: int = 0
     dropped: int = 0
     unknown: int = 0
+    learnt: int = 0
 
     def __str__(self) -> str:
         def share(part: int, whole: int) -> str:
@@ -50,6 +55,7 @@ class EncodingReport:
             f"{share(self.unknown, self.tokens)} unknown; "
             f"{share(self.truncated, self.sentences)} sentences cut, "
             f"{share(self.dropped, self.tokens + self.dropped)} tokens lost"
+            + (f"; {self.learnt:,} words learnt" if self.learnt else "")
         )
 
 
@@ -272,6 +278,11 @@ class PairEncoder:
         return cls(vocabulary, Vocabulary.from_counts(letters), **init)
 
     @property
+    def vocabulary_size(self) -> int:
+        """The number of words, padding and the unknown included."""
+        return len(self.vocabulary)
+
+    @property
     def input_names(self) -> list[str]:
         """The names of the arrays that `encode` returns."""
         return [f"{FEATURES[name]}_{side}" for side in (1, 2) for name in self.features]
@@ -284,6 +295,17 @@ class PairEncoder:
     def tokens(self, sentence: str) -> list[str]:
         """Returns the tokens of one sentence that the encoder keeps."""
         return self.tokenizer(sentence)[: self.max_length]
+
+    def add_words(self, words: Iterable[str]) -> None:
+        """Adds words to the vocabulary, with the ids that follow; counted in `report`.
+
+        What was encoded before keeps its ids.
+        """
+        added = list(words)
+        self.vocabulary = Vocabulary([*self.vocabulary.words[2:], *added])
+        self._surfaces = self._new_surfaces()
+        self._tables = None
+        self.report.learnt += len(added)
 
     def encode(
         self,
@@ -337,9 +359,9 @@ class PairEncoder:
         Returns:
             The encoded pairs; `.arrays(rows, length)` gives what `encode` gives.
         """
-        columns = [_sentences("sentence1", sentence1)]
+        columns = [sentence_column("sentence1", sentence1)]
         if sentence2 is not None:
-            columns.append(_sentences("sentence2", sentence2))
+            columns.append(sentence_column("sentence2", sentence2))
         elif "antonym" in self.features:
             raise InputError("The feature 'antonym' needs both sentences: encode pairs.")
         if len(columns[0]) != len(columns[-1]):
@@ -486,14 +508,16 @@ class PairEncoder:
         config["tokenizer"] = self.tokenizer.name
         self.vocabulary.save(folder / "vocabulary.txt")
         self.characters.save(folder / "characters.txt")
-        text = json.dumps({"format": FORMAT, **config}, indent=1, ensure_ascii=False)
+        text = json.dumps(
+            {"format": FORMAT, "kind": "word", **config}, indent=1, ensure_ascii=False
+        )
         (folder / "encoder.json").write_text(text + "\n", encoding="utf-8", newline="\n")
 
     @classmethod
     def load(
         cls, folder: str | Path, *, tokenizer: Callable[[str], Iterable[str]] | None = None
-    ) -> "PairEncoder":
-        """Reads what `save` wrote.
+    ) -> "PairEncoder | SubwordPairEncoder":
+        """Reads what `save` wrote; that of a `SubwordPairEncoder` too.
 
         Args:
             folder: The folder.
@@ -513,6 +537,15 @@ class PairEncoder:
             raise InputError(
                 f"{path} is of format {number}, this version reads format {FORMAT}: "
                 "upgrade keras-sentmatch, or save the encoder with the version you have."
+            )
+        if (kind := config.pop("kind", "word")) == "subword" and tokenizer is None:
+            from keras_sentmatch.data.subword_encoder import SubwordPairEncoder
+
+            return SubwordPairEncoder.from_saved(path.parent, config)
+        if kind != "word":
+            raise InputError(
+                f"{path} is of the kind {kind!r}, expected 'word'"
+                + (", because tokenizer=… was passed." if tokenizer else " or 'subword'.")
             )
         if (config.get("tokenizer") == "own") != (tokenizer is not None):
             raise InputError(
@@ -572,7 +605,7 @@ def _vocabulary(words: Vocabulary | Iterable[str]) -> Vocabulary:
     return words if isinstance(words, Vocabulary) else Vocabulary(words)
 
 
-def _sentences(name: str, column: Any) -> Sequence[str]:
+def sentence_column(name: str, column: Any) -> Sequence[str]:
     if isinstance(column, (str, bytes)):
         raise InputError(
             f"{name} is a single string ({column[:40]!r}), but a list of sentences was expected: "

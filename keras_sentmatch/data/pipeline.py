@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_sentmatch.data.dataset import PairDataset
 from keras_sentmatch.data.encoder import PairEncoder
+from keras_sentmatch.data.subword_encoder import SubwordPairEncoder
 from keras_sentmatch.errors import InputError
 
 Batch = tuple[dict[str, np.ndarray], np.ndarray] | dict[str, np.ndarray]
@@ -33,6 +34,7 @@ class PairBatches:
         features: Names of the arrays to yield (a model's input names). By default all of the
             encoder's.
         drop_remainder: Whether the short batch is left out. Default `False`.
+        targets: What to yield in the place of the labels: an array with a row a pair.
 
     Raises:
         InputError: No pairs, a batch size below 1 (or above the data, with `drop_remainder`),
@@ -53,7 +55,7 @@ class PairBatches:
     def __init__(
         self,
         dataset: PairDataset,
-        encoder: PairEncoder,
+        encoder: PairEncoder | SubwordPairEncoder,
         *,
         batch_size: int,
         shuffle: bool = False,
@@ -61,6 +63,7 @@ class PairBatches:
         bucket_lengths: Sequence[int] | int = 5,
         features: Collection[str] | None = None,
         drop_remainder: bool = False,
+        targets: np.ndarray | None = None,
     ):
         if batch_size < 1:
             raise InputError(f"batch_size={batch_size}: it must be at least 1.")
@@ -80,8 +83,14 @@ class PairBatches:
                 f"Make it with other features (now {encoder.features})."
             )
         self.features = tuple(n for n in names if features is None or n in features)
-        self._pairs = encoder.encode_pairs(dataset.sentence1, dataset.sentence2, tags=dataset.tags)
-        self._labels = None if dataset.labels is None else np.asarray(dataset.labels)
+        tags = dataset.tags if "pos" in encoder.features else None
+        self._pairs = encoder.encode_pairs(dataset.sentence1, dataset.sentence2, tags=tags)
+        given = dataset.labels if targets is None else targets
+        self._labels = None if given is None else np.asarray(given)
+        if self._labels is not None and len(self._labels) != len(dataset):
+            raise InputError(
+                f"{len(self._labels)} targets for {len(dataset)} pairs: give one for each."
+            )
         if self._labels is not None:
             self._labels = self._labels.astype("f4" if self._labels.dtype.kind == "f" else "i4")
         self.num_rows = len(dataset)
@@ -128,7 +137,8 @@ class PairBatches:
             epoch: Which epoch's order.
 
         Yields:
-            `inputs` is a dict of int32 arrays; `labels` is int32, or float32 for regression.
+            `inputs` is a dict of int32 arrays; `labels` is int32, or float32 for regression, or the
+            rows of `targets`.
         """
         for rows, length in self._plan(epoch):
             yield self._batch(rows, length)
@@ -158,12 +168,16 @@ class PairBatches:
                     clock["epoch"] = now + 1
                 yield batch
 
-        def spec(array: np.ndarray) -> Any:
-            rows = self.batch_size if self.drop_remainder else None
-            shape = (rows, None, *array.shape[2:]) if array.ndim > 1 else (rows,)
-            return tf.TensorSpec(shape, array.dtype)
+        rows = self.batch_size if self.drop_remainder else None
 
-        signature = tf.nest.map_structure(spec, next(self.numpy()))
+        def spec(array: np.ndarray) -> Any:
+            return tf.TensorSpec((rows, None, *array.shape[2:]), array.dtype)
+
+        first = next(self.numpy())
+        inputs = first[0] if isinstance(first, tuple) else first
+        signature: Any = tf.nest.map_structure(spec, inputs)
+        if isinstance(first, tuple):
+            signature = signature, tf.TensorSpec((rows, *first[1].shape[1:]), first[1].dtype)
         dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(self)))
         return dataset.prefetch(4) if len(self) > 8 else dataset

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from keras_sentmatch.data.distiller import Distiller
 from keras_sentmatch.data.vector_files import VectorStream, open_vectors, split_member
 from keras_sentmatch.errors import InputError
 
-_CACHE_FORMAT = 1
+_CACHE_FORMAT = 2
 _GROW = 1.25
 
 
@@ -39,6 +40,7 @@ class WordVectors:
         matrix: Float array `[n, d]`.
         source: Where the vectors come from.
         report: What was counted when they were made, on one line.
+        distiller: Makes the vectors of further words, if these were distilled.
 
     Raises:
         InputError: if `matrix` has not one row for each word.
@@ -51,7 +53,12 @@ class WordVectors:
     """
 
     def __init__(
-        self, words: dict[str, int], matrix: np.ndarray, source: str = "", report: str = ""
+        self,
+        words: dict[str, int],
+        matrix: np.ndarray,
+        source: str = "",
+        report: str = "",
+        distiller: Distiller | None = None,
     ) -> None:
         matrix = np.asarray(matrix, np.float32)
         if matrix.ndim != 2 or len(matrix) != len(words):
@@ -62,6 +69,7 @@ class WordVectors:
         self.matrix = matrix
         self.source = source
         self.report = report
+        self.distiller = distiller
 
     @property
     def dim(self) -> int:
@@ -187,6 +195,7 @@ def load_vectors(
     counts: Mapping[str, int] | None = None,
     cache_dir: str | Path | None = None,
     progress: bool = True,
+    **options: Any,
 ) -> WordVectors | None:
     """Load word vectors by a short text, as the command line and the recipes name them.
 
@@ -195,15 +204,17 @@ def load_vectors(
             (see `distil_vectors`).
         words: The words to keep.
         dim: Dimension: of the distilled vectors (300 by default), or what a file must have.
-        counts: Token counts that weight the distillation; not used for files.
+        counts: Token counts for the options of distilled vectors that weigh words.
         cache_dir: See `read_vectors`.
         progress: Show a progress bar where standard error is a terminal.
+        **options: Further arguments of `distil_vectors`, for distilled vectors only.
 
     Returns:
         The vectors, or None for `"none"`.
 
     Raises:
-        InputError: for a file that is missing, damaged or of another dimension.
+        InputError: for a file that is missing, damaged or of another dimension, or options that
+            do not apply.
 
     Example:
 
@@ -211,9 +222,14 @@ def load_vectors(
     True
     """
     spec = str(spec)
+    distil = spec.startswith("distil:")
+    if options and not distil:
+        raise InputError(
+            f"{', '.join(options)}: an option of distilled vectors (distil:ENCODER), not of {spec!r}"
+        )
     if spec == "none":
         return None
-    if spec.startswith("distil:"):
+    if distil:
         from keras_sentmatch.data.distil import distil_vectors
 
         return distil_vectors(
@@ -223,6 +239,7 @@ def load_vectors(
             counts=counts,
             cache_dir=cache_dir,
             progress=progress,
+            **options,
         )
     vectors = read_vectors(spec, words, cache_dir=cache_dir, progress=progress)
     if dim is not None and vectors.dim != dim:
@@ -362,21 +379,27 @@ def cached(
             with np.load(file, allow_pickle=False) as data:
                 info = json.loads(data["info"].tobytes())
                 words = {word: row for row, word in enumerate(info["words"])}
-                return WordVectors(words, data["matrix"], info["source"], info["report"])
+                distiller = None
+                if plain := info["distiller"]:
+                    names = set(data.files) - {"matrix", "info"}
+                    distiller = Distiller(**plain, **{name: data[name] for name in names})
+                return WordVectors(words, data["matrix"], info["source"], info["report"], distiller)
         except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
             _say(str(file), f"damaged cache entry, made again ({error})")
     vectors = make()
+    plain, arrays = vectors.distiller.parts() if vectors.distiller else ({}, {})
     info = {
         "words": sorted(vectors.words, key=vectors.words.__getitem__),
         "source": vectors.source,
         "report": vectors.report,
+        "distiller": plain,
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder, suffix=".part", delete=False) as part:
             try:
                 text = np.frombuffer(json.dumps(info).encode(), np.uint8)
-                np.savez(part, matrix=vectors.matrix, info=text)
+                np.savez(part, matrix=vectors.matrix, info=text, **arrays)
                 part.close()
                 os.replace(part.name, file)
             except BaseException:

@@ -12,6 +12,7 @@ from keras_sentmatch.layers.decaying_dropout import DecayingDropout
 from keras_sentmatch.layers.dense_co_attentive_rnn import DenseCoAttentiveRNN
 from keras_sentmatch.layers.dense_interaction_cnn import DenseInteractionCNN
 from keras_sentmatch.layers.dual_attention import DualAttention
+from keras_sentmatch.layers.dual_attention_encoder import DualAttentionEncoder
 from keras_sentmatch.layers.dynamic_sequential_attention import DynamicSequentialAttention
 from keras_sentmatch.layers.factorization_machine import FactorizationMachine
 from keras_sentmatch.layers.feature_attention import FeatureAttention
@@ -47,6 +48,7 @@ __all__ = [
     "DenseCoAttentiveRNN",
     "DenseInteractionCNN",
     "DualAttention",
+    "DualAttentionEncoder",
     "DynamicSequentialAttention",
     "FactorizationMachine",
     "FeatureAttention",

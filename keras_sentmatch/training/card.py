@@ -51,6 +51,7 @@ def model_card(
         f"- Parameters: {metrics['parameters']:,}, without the word embeddings "
         f"{metrics['parameters_without_word_embeddings']:,}",
         f"- Word vectors: {vectors['source'] + ', ' + vectors['coverage'] if vectors else 'none'}",
+        *_teacher(metrics.get("teacher")),
         f"- Sentences: {metrics['encoding']}",
         f"- Backend {metrics['backend']}, seed {metrics['seed']}, {metrics['seconds']} s; "
         + ", ".join(f"{name} {version}" for name, version in metrics["versions"].items()),
@@ -63,6 +64,17 @@ def model_card(
         "",
     ]
     return "\n".join(lines)
+
+
+def _teacher(facts: Mapping[str, Any] | None) -> list[str]:
+    if facts is None:
+        return []
+    figure = facts["validation"]["primary"]
+    return [
+        f"- Teacher: {', '.join(facts['models'])} ({facts['parameters']:,} parameters; validation {figure} "
+        f"{facts['validation'][figure]:.4f}), {facts['weight']} of the loss at temperature {facts['temperature']}"
+        + (f", {facts['unlabelled']:,} further pairs without labels" if facts["unlabelled"] else "")
+    ]
 
 
 def _table(metrics: Mapping[str, Any]) -> list[str]:

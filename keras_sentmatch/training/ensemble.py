@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from keras_sentmatch.corpus import best_first
-from keras_sentmatch.data import PairDataset
+from keras_sentmatch.data import PairDataset, WordEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.matcher import Matcher
 from keras_sentmatch.metrics import evaluate_predictions
+from keras_sentmatch.training.distillation import take_lessons
+from keras_sentmatch.training.prepare import check_splits
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.run import train
 
@@ -52,9 +54,12 @@ class EnsembleMatcher:
         self.task = members[0].task
 
     @classmethod
-    def load(cls, folders: Sequence[str | os.PathLike]) -> "EnsembleMatcher":
-        """Loads the runs in `folders`."""
-        return cls([Matcher.load(folder) for folder in folders])
+    def load(
+        cls, folders: Sequence[str | os.PathLike], *, word_encoder: str | Path | None = None
+    ) -> "EnsembleMatcher":
+        """Loads the runs in `folders`; `word_encoder` as for `Matcher.load`."""
+        shared = None if word_encoder is None else WordEncoder(word_encoder)
+        return cls([Matcher.load(folder, word_encoder=shared) for folder in folders])
 
     def predict_proba(self, pairs: Any = None, **arguments: Any) -> np.ndarray:
         """The mean of the members' `predict_proba`, whose arguments it takes."""
@@ -126,6 +131,12 @@ def train_ensemble(
         raise InputError(f"seeds={seeds}; expected different seeds, at least one.")
     baseline = arguments.pop("baseline", True)
     results = []
+    if recipe.training["teacher"]:
+        unlabelled = arguments.pop("unlabelled", None)
+        check_splits(splits)
+        arguments["lessons"] = take_lessons(
+            recipe.training, splits, unlabelled, arguments.get("progress", True)
+        )
     for seed in seeds:
         folder = Path(out) / f"seed-{seed}"
         first = baseline and seed == seeds[0]

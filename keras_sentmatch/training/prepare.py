@@ -7,14 +7,23 @@ from typing import Any
 
 import keras
 
-from keras_sentmatch.data import PairDataset, PairEncoder, Tokenizer, WordVectors, load_vectors
+from keras_sentmatch.data import (
+    PairDataset,
+    PairEncoder,
+    SubwordPairEncoder,
+    Tokenizer,
+    WordVectors,
+    load_vectors,
+)
 from keras_sentmatch.data.tags import SPACY_MODEL, spacy_tagger, wordnet_antonyms
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import SparseMacroF1, ranking_counts
-from keras_sentmatch.training.recipe import Recipe
-from keras_sentmatch.training.schedules import learning_rate
+from keras_sentmatch.training.distillation import DistillationLoss, OnLabels
+from keras_sentmatch.training.optimizers import make_optimizer
+from keras_sentmatch.training.recipe import KEYS, Recipe
 
 Build = Callable[..., keras.Model]
+Encoder = PairEncoder | SubwordPairEncoder
 
 
 def check_splits(splits: Mapping[str, PairDataset]) -> None:
@@ -67,8 +76,10 @@ def _described(dataset: PairDataset) -> str:
 
 def fit_encoder(
     recipe: Recipe, splits: Mapping[str, PairDataset], progress: bool
-) -> tuple[PairEncoder, WordVectors | None, str]:
+) -> tuple[Encoder, WordVectors | None, str]:
     """The encoder, the word vectors if the recipe names some, and what they cover, in words."""
+    if "backbone" in recipe.model:
+        return subword_encoder(recipe), None, f"word pieces of {recipe.model['backbone']}"
     datasets = [splits["train"], *(data for role, data in splits.items() if role != "train")]
     options = dict(recipe.encoder)
     tokenize = Tokenizer(options.get("tokenizer", "words"), options.get("lowercase", True))
@@ -84,18 +95,48 @@ def fit_encoder(
 
     counts = count(datasets)
     notes = resolve_features(options, datasets, set(counts))
-    if recipe.vectors["source"] == "none":
-        encoder = PairEncoder.fit(datasets[0], **options)
-        return encoder, None, "; ".join(["no word vectors", *notes])
     source = recipe.vectors["source"]
     # A file has the dimension it has; `dim` is for what is made to measure.
     dim = recipe.vectors["dim"] if source.startswith("distil:") else None
-    weights = count(datasets[:1]) if recipe.vectors["frequency_weighting"] else None
-    vectors = load_vectors(source, set(counts), dim=dim, counts=weights, progress=progress)
-    assert vectors is not None
+    distil = distil_options(recipe)
+    if distil and dim is None:
+        notes.append(f"vectors.{', vectors.'.join(distil)} not used: they are for distil:ENCODER")
+        distil = {}
+    weights = count(datasets[:1]) if {"frequency_weighting", "sif"} & set(distil) else None
+    vectors = load_vectors(
+        source, set(counts), dim=dim, counts=weights, progress=progress, **distil
+    )
+    if vectors is None:
+        encoder = PairEncoder.fit(datasets[0], **options)
+        return encoder, None, "; ".join(["no word vectors", *notes])
     known = {word for word in counts if word in vectors}
     encoder = PairEncoder.fit(datasets, keep_words=known, **options)
     return encoder, vectors, "; ".join([vectors.coverage(counts), *notes])
+
+
+def subword_encoder(recipe: Recipe) -> SubwordPairEncoder:
+    """The encoder of a recipe whose model has a `backbone`.
+
+    Raises:
+        InputError: Nothing to load under that name, or `max_length` leaves no room for a pair.
+    """
+    try:
+        return SubwordPairEncoder.from_preset(recipe.model["backbone"], **recipe.encoder)
+    except InputError as error:
+        raise InputError(
+            f"{error} (model.backbone: name another preset or a folder with --backbone, or with "
+            "--set model.backbone=…)"
+        ) from error
+
+
+def distil_options(recipe: Recipe) -> dict[str, Any]:
+    """The options of distilled vectors that a recipe sets otherwise than by default."""
+    keys = {name: key for name, key in KEYS["vectors"].items() if name not in ("source", "dim")}
+    return {
+        name: recipe.vectors[name]
+        for name, key in keys.items()
+        if recipe.vectors[name] != key.default
+    }
 
 
 def resolve_features(
@@ -146,7 +187,7 @@ def resolve_features(
 def make_model(
     recipe: Recipe,
     train: PairDataset,
-    encoder: PairEncoder,
+    encoder: Encoder,
     vectors: WordVectors | None,
     build: Build | None,
 ) -> keras.Model:
@@ -156,18 +197,17 @@ def make_model(
 
         build = build_model
     settings = recipe.training
-    config: dict[str, Any] = {
-        "vocabulary_size": len(encoder.vocabulary),
-        "num_classes": 1 if train.task == "regression" else train.num_classes,
-        "embedding_dim": vectors.dim if vectors is not None else recipe.vectors["dim"],
-    }
-    if "char" in encoder.features:
-        config["char_vocabulary_size"] = len(encoder.characters)
-        config["max_word_length"] = encoder.max_word_length
-    if "pos" in encoder.features:
-        config["pos_tags"] = len(encoder.tags)
-    if "antonym" in encoder.features:
-        config["antonym"] = True
+    config: dict[str, Any] = {"num_classes": 1 if train.task == "regression" else train.num_classes}
+    if isinstance(encoder, PairEncoder):
+        config["vocabulary_size"] = encoder.vocabulary_size
+        config["embedding_dim"] = vectors.dim if vectors is not None else recipe.vectors["dim"]
+        if "char" in encoder.features:
+            config["char_vocabulary_size"] = len(encoder.characters)
+            config["max_word_length"] = encoder.max_word_length
+        if "pos" in encoder.features:
+            config["pos_tags"] = len(encoder.tags)
+        if "antonym" in encoder.features:
+            config["antonym"] = True
     clash = sorted(set(config) & set(recipe.model))
     if clash:
         raise InputError(
@@ -180,7 +220,13 @@ def make_model(
         model = build(recipe.name, **config, **recipe.model)
     finally:
         keras.config.set_dtype_policy(before)
-    if vectors is not None:
+    limit = getattr(model, "max_length", None)
+    if limit is not None and encoder.max_length > limit:
+        raise InputError(
+            f"encoder.max_length is {encoder.max_length}, but {recipe.model['backbone']} reads at most "
+            f"{limit} word pieces: set encoder.max_length={limit} or less."
+        )
+    if vectors is not None and isinstance(encoder, PairEncoder):
         model.set_word_vectors(vectors.matrix_for(encoder.vocabulary, settings["seed"]))
     compile_model(model, train, settings)
     return model
@@ -188,11 +234,7 @@ def make_model(
 
 def compile_model(model: keras.Model, train: PairDataset, settings: Mapping[str, Any]) -> None:
     """Compiles with the recipe's optimizer and the loss and metrics of the task."""
-    steps_per_epoch = math.ceil(len(train) / settings["batch_size"])
-    config = {"learning_rate": learning_rate(settings, steps_per_epoch)}
-    if settings["clipnorm"]:
-        config["clipnorm"] = settings["clipnorm"]
-    optimizer = keras.optimizers.get({"class_name": settings["optimizer"], "config": config})
+    optimizer = make_optimizer(model, settings, math.ceil(len(train) / settings["batch_size"]))
     if train.task == "regression":
         loss: Any = keras.losses.MeanSquaredError()
         metrics: list[Any] = []
@@ -201,6 +243,10 @@ def compile_model(model: keras.Model, train: PairDataset, settings: Mapping[str,
         loss = keras.losses.SparseCategoricalCrossentropy()
         metrics = [SparseMacroF1(train.num_classes)]
         weighted = ["accuracy"]
+    if settings["teacher"]:
+        loss = DistillationLoss(settings["distil_weight"], settings["distil_temperature"])
+        metrics = [OnLabels(metric) for metric in metrics]
+        weighted = [OnLabels(keras.metrics.SparseCategoricalAccuracy("accuracy")) for _ in weighted]
     jit = settings["jit_compile"]
     if jit == "auto" and keras.config.backend() == "tensorflow":
         jit = False  # XLA compiles every length anew, and its recurrent loops are slower (docs/training.md)

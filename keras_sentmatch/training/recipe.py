@@ -11,7 +11,7 @@ import importlib.resources
 import math
 import re
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ from keras_sentmatch.training.toml_text import to_toml
 OPTIMIZERS = ("adadelta", "adagrad", "adam", "adamw", "rmsprop", "sgd")
 POLICIES = ("float32", "mixed_float16", "mixed_bfloat16")
 FEATURES = ("word", "char", "pos", "antonym")
-SCHEDULES = ("constant", "cosine_warm_up_decay", "exponential")
+SCHEDULES = ("constant", "cosine_warm_up_decay", "linear_warm_up_decay", "exponential")
+POOLINGS = ("mean", "first", "cls")
 MONITORS = ("accuracy", "macro_f1", "f1", "map", "mrr", "pearson", "spearman", "loss")
 
 
@@ -67,6 +68,11 @@ _FEATURE_LIST = Key(
     f"a list of some of {', '.join(FEATURES)}",
     lambda v: isinstance(v, list | tuple) and bool(v) and all(item in FEATURES for item in v),
 )
+_FOLDERS = Key(
+    [],
+    "a list of run folders",
+    lambda v: isinstance(v, list | tuple) and all(isinstance(item, str) and item for item in v),
+)
 KEYS: dict[str, dict[str, Key]] = {
     "encoder": {
         "tokenizer": _text(None, 'the name of a tokenizer, such as "words"'),
@@ -82,7 +88,14 @@ KEYS: dict[str, dict[str, Key]] = {
     "vectors": {
         "source": _text("none", '"none", the path of a vector file, or "distil:ENCODER"'),
         "dim": _integer(300, 1),
+        "layer": Key(
+            -1, 'the number of a layer, or "mean"', lambda v: v == "mean" or type(v) is int
+        ),
+        "pooling": _one_of("mean", *POOLINGS),
+        "centre": _one_of(True, True, False),
+        "scale": _number(5.0, "a number of at least 0 (0: as long as they are)", lambda v: v >= 0),
         "frequency_weighting": _one_of(False, True, False),
+        "sif": _number(0.0, "a number of at least 0 (0: off)", lambda v: v >= 0),
     },
     "training": {
         "optimizer": _one_of("adam", *OPTIMIZERS),
@@ -97,6 +110,17 @@ KEYS: dict[str, dict[str, Key]] = {
         "decay_rate": _number(0.95, "a number above 0, at most 1", lambda v: 0 < v <= 1),
         "decay_steps": _integer(1000, 1),
         "clipnorm": _number(0.0, "a number of at least 0 (0: no clipping)", lambda v: v >= 0),
+        "global_clipnorm": _number(
+            0.0, "a number of at least 0 (0: no clipping)", lambda v: v >= 0
+        ),
+        "weight_decay": _number(0.0, "a number of at least 0", lambda v: v >= 0),
+        "backbone_learning_rate": _number(
+            0.0, "a number of at least 0 (0: the learning_rate)", lambda v: v >= 0
+        ),
+        "accumulate": _integer(1, 1),
+        "teacher": _FOLDERS,
+        "distil_weight": _number(0.5, "a number from 0 to 1", lambda v: 0 <= v <= 1),
+        "distil_temperature": _number(2.0, "a number above 0", lambda v: v > 0),
         "dtype_policy": _one_of("float32", *POLICIES),
         "seed": Key(
             0, "an integer from 0 to 4294967295", lambda v: type(v) is int and 0 <= v < 2**32
@@ -126,18 +150,22 @@ class Recipe:
         model: Further arguments of the model. In a file or an override `preset = "NAME"` stands for
             the values of that preset; what follows from the data is left out.
         encoder: Arguments of `PairEncoder.fit`.
-        vectors: `source` and `dim` of the word vectors; `frequency_weighting` of distilled ones.
+        vectors: `source` and `dim` of the word vectors; of distilled ones `layer`, `pooling`,
+            `centre`, `scale`, `frequency_weighting` and `sif`, as `distil_vectors` takes them.
         training: `optimizer`, `learning_rate`, `batch_size`, `epochs`, `patience` (epochs without a
             better monitored value before training stops), `monitor` ("auto": val_accuracy, val_map
             or val_pearson by task), `plateau_factor` (times the learning rate after each epoch
             without a better value; 1 never), `schedule` of the learning rate ("constant";
-            "cosine_warm_up_decay", which warms up over the share `warm_up` of all batches;
-            "exponential", times `decay_rate` every `decay_steps` batches), `clipnorm` (of each
-            variable's gradient, as in Keras; 0 none), `dtype_policy`, `seed`, `jit_compile`.
+            "cosine_warm_up_decay" and "linear_warm_up_decay", which warm up over the share
+            `warm_up` of all batches; "exponential", times `decay_rate` every `decay_steps`
+            batches), `clipnorm` (of each variable's gradient, as in Keras; 0 none) or
+            `global_clipnorm` (of all together), `weight_decay` of AdamW (not of biases and norms),
+            `backbone_learning_rate` (of what came from a pretrained encoder; 0 the same),
+            `accumulate` (batches an update), `dtype_policy`, `seed`, `jit_compile`; `teacher` (run
+            folders), `distil_weight` (share of the teacher in the loss), `distil_temperature`.
 
     Raises:
-        InputError: An unknown key, a value that is not allowed, or a schedule beside a
-            `plateau_factor` below 1.
+        InputError: An unknown key, a value that is not allowed, or values that exclude each other.
 
     Example:
 
@@ -161,11 +189,46 @@ class Recipe:
                 _check(table, key, value, f"recipe {self.name!r}")
             defaults = {key: k.default for key, k in keys.items() if k.default is not None}
             setattr(self, table, {**defaults, **values})
-        schedule, factor = self.training["schedule"], self.training["plateau_factor"]
+        for complaint in self._complaints():
+            raise InputError(f"recipe {self.name!r}: {complaint}")
+
+    def _complaints(self) -> Iterator[str]:
+        """What does not go together."""
+        settings, backbone = self.training, self.model.get("backbone")
+        schedule, factor = settings["schedule"], settings["plateau_factor"]
         if schedule != "constant" and factor < 1:
-            raise InputError(
-                f"recipe {self.name!r}: training.schedule is {schedule!r} and training.plateau_factor is {factor}: "
-                'both would set the learning rate. Set training.plateau_factor=1 or training.schedule="constant".'
+            yield (
+                f"training.schedule is {schedule!r} and training.plateau_factor is {factor}: both would set the learning "
+                'rate. Set training.plateau_factor=1 or training.schedule="constant".'
+            )
+        if settings["clipnorm"] and settings["global_clipnorm"]:
+            yield (
+                f"training.clipnorm is {settings['clipnorm']} and training.global_clipnorm is "
+                f"{settings['global_clipnorm']}: set one of them to 0."
+            )
+        for key in ("weight_decay", "backbone_learning_rate"):
+            if settings[key] and settings["optimizer"] != "adamw":
+                yield (
+                    f"training.{key} is {settings[key]}, which training.optimizer {settings['optimizer']!r} does not "
+                    f'have: set training.optimizer="adamw" (without weight_decay it is Adam), or training.{key}=0.'
+                )
+        if backbone is None:
+            if settings["backbone_learning_rate"]:
+                yield (
+                    f"training.backbone_learning_rate is {settings['backbone_learning_rate']}, but the model has no "
+                    "pretrained encoder (model.backbone): set it to 0."
+                )
+            return
+        of_words = [f"encoder.{key}" for key in self.encoder if key != "max_length"]
+        if of_words:
+            yield (
+                f"{', '.join(of_words)}: a model with a pretrained encoder reads the encoder's own word pieces, so of "
+                "[encoder] it takes max_length only. Leave the others out."
+            )
+        if self.vectors["source"] != "none":
+            yield (
+                f"vectors.source is {self.vectors['source']!r}, but a model with a pretrained encoder "
+                f"({backbone}) takes no word vectors: leave --vectors out."
             )
 
     def to_toml(self) -> str:

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from keras_sentmatch import __version__
-from keras_sentmatch.data import PairBatches, PairDataset, PairEncoder
+from keras_sentmatch.data import PairBatches, PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.matcher import Matcher
 from keras_sentmatch.training.baseline import bag_of_words_baseline
@@ -26,8 +26,15 @@ from keras_sentmatch.training.callbacks import (
     progress_callback,
 )
 from keras_sentmatch.training.card import model_card
+from keras_sentmatch.training.distillation import Lessons, take_lessons
 from keras_sentmatch.training.plots import confusion_matrix, learning_curve
-from keras_sentmatch.training.prepare import Build, check_splits, fit_encoder, make_model
+from keras_sentmatch.training.prepare import (
+    Build,
+    Encoder,
+    check_splits,
+    fit_encoder,
+    make_model,
+)
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.seeds import set_seed
 
@@ -58,14 +65,17 @@ def train(
     progress: bool = True,
     baseline: bool = True,
     build: Build | None = None,
+    unlabelled: PairDataset | None = None,
+    lessons: Lessons | None = None,
 ) -> RunResult:
     """Trains a matcher and writes its run folder.
 
     Fits the encoder on the training pairs (words of the other splits join where they have a
-    pretrained vector), trains with `fit`, keeps the epoch with the best monitored validation value,
-    measures it on validation and test pairs, and writes model, encoder, `metrics.json`,
-    `recipe.toml`, `history.csv`, plots and a card. Ctrl-C ends training early: the best epoch so
-    far is kept in the same way.
+    pretrained vector), or takes that of a pretrained encoder, if the recipe's `[model]` has a
+    `backbone`. Lets the teachers answer, if the recipe has any. Trains with `fit`, keeps the epoch
+    with the best monitored validation value, measures it on validation and test pairs, and writes
+    model, encoder, `metrics.json`, `recipe.toml`, `history.csv`, plots and a card. Ctrl-C ends
+    training early: the best epoch so far is kept in the same way.
 
     Args:
         recipe: What `load_recipe` gives.
@@ -77,7 +87,10 @@ def train(
         build: Builds the model, as `keras_sentmatch.applications.build_model` does (the default):
             called with the recipe's name, `vocabulary_size`, `num_classes`, `embedding_dim`,
             what the encoder's features need (`char_vocabulary_size`, `max_word_length`, `pos_tags`,
-            `antonym`) and the recipe's `[model]`. Its inputs are named as the encoder's arrays.
+            `antonym`) and the recipe's `[model]`. With a `backbone` there, with `num_classes` and
+            `[model]` alone. Its inputs are named as the encoder's arrays.
+        unlabelled: Further pairs, which the teachers answer and the model learns from.
+        lessons: What `take_lessons` gave for this recipe and these pairs, to take it once only.
 
     Returns:
         A `RunResult`.
@@ -105,15 +118,24 @@ def train(
     if seed is not None:
         recipe = replace(recipe, training={**recipe.training, "seed": seed})
     settings = recipe.training
+    if settings["teacher"] and lessons is None:
+        _say(progress, f"{', '.join(settings['teacher'])}: answering, to be learnt from")
+        lessons = take_lessons(settings, splits, unlabelled, progress)
+    elif unlabelled is not None and not settings["teacher"]:
+        raise InputError(
+            "Unlabelled pairs need a teacher: name one by training.teacher (--teacher)."
+        )
+    taught = {**splits, "train": splits["train"] if lessons is None else lessons.pairs}
     set_seed(settings["seed"])
 
-    encoder, vectors, coverage = fit_encoder(recipe, splits, progress)
+    encoder, vectors, coverage = fit_encoder(recipe, taught, progress)
     if vectors is not None:
         recipe = replace(recipe, vectors={**recipe.vectors, "dim": vectors.dim})
-    model = make_model(recipe, splits["train"], encoder, vectors, build)
-    batches = _batches(splits, encoder, model, settings)
+    model = make_model(recipe, taught["train"], encoder, vectors, build)
+    targets = {} if lessons is None else lessons.targets
+    batches = _batches(taught, targets, encoder, model, settings)
     encoding = str(encoder.report)
-    notes = (f"{splits['train']!r}, {len(encoder.vocabulary)} words", encoding, coverage)
+    notes = (f"{splits['train']!r}, {encoder.vocabulary_size} words", encoding, coverage)
     _say(progress, *notes)
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -124,7 +146,14 @@ def train(
 
     info = {"model": recipe.name, "data": splits["train"].name, "seed": settings["seed"]}
     train_pairs = splits["train"]
-    matcher = Matcher(model, encoder, train_pairs.label_names, task=train_pairs.task, info=info)
+    matcher = Matcher(
+        model,
+        encoder,
+        train_pairs.label_names,
+        task=train_pairs.task,
+        info=info,
+        distiller=None if vectors is None else vectors.distiller,
+    )
     matcher.save(folder)
     if interrupted:
         _say(progress, f"Stopped by Ctrl-C: epoch {best + 1}, the best so far, is kept in {folder}")
@@ -145,6 +174,7 @@ def train(
         "vectors": None
         if vectors is None
         else {"source": vectors.source, "dim": vectors.dim, "coverage": coverage},
+        "teacher": None if lessons is None else lessons.facts,
         "monitor": monitor_of(train_pairs.task, settings["monitor"])[0],
         "epochs": len(history["loss"]),
         "best_epoch": best + 1,
@@ -169,7 +199,8 @@ def _say(progress: bool, *lines: str) -> None:
 
 def _batches(
     splits: Mapping[str, PairDataset],
-    encoder: PairEncoder,
+    targets: Mapping[str, np.ndarray],
+    encoder: Encoder,
     model: keras.Model,
     settings: Mapping[str, Any],
 ) -> dict[str, PairBatches]:
@@ -184,6 +215,7 @@ def _batches(
             seed=settings["seed"],
             bucket_lengths=5 if compiled else encoder.max_length,
             features=list(model.input),
+            targets=targets.get(role),
         )
         for role in ("train", "validation")
     }
@@ -258,12 +290,12 @@ def _restore_best(
     return int(np.nanargmax(values) if mode == "max" else np.nanargmin(values))
 
 
-def _without_word_embeddings(model: keras.Model, encoder: PairEncoder) -> int:
+def _without_word_embeddings(model: keras.Model, encoder: Encoder) -> int:
     """As the papers count: tables with a row for each word are left out."""
     if hasattr(model, "count_params_without_word_embeddings"):
         return model.count_params_without_word_embeddings()
     tables = [layer for layer in model.layers if isinstance(layer, keras.layers.Embedding)]
-    words = len(encoder.vocabulary)
+    words = encoder.vocabulary_size
     return model.count_params() - sum(t.count_params() for t in tables if t.input_dim == words)
 
 

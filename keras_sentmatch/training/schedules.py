@@ -1,4 +1,4 @@
-"""Learning-rate schedules: Cosine Warm-Up Decay, and how a recipe's schedule is made."""
+"""Learning-rate schedules with a warm-up, and how a recipe's schedule is made."""
 
 import math
 from collections.abc import Mapping
@@ -47,14 +47,7 @@ class CosineWarmUpDecay(keras.optimizers.schedules.LearningRateSchedule):
         legacy: bool = False,
     ):
         super().__init__()
-        if total_steps < 1:
-            raise ValueError(
-                f"total_steps must be at least 1. Received: total_steps={total_steps!r}"
-            )
-        if not 0 <= warm_up < 1:
-            raise ValueError(
-                f"warm_up must be at least 0 and below 1. Received: warm_up={warm_up!r}"
-            )
+        _check(total_steps, warm_up)
         if not 0 <= minimum <= maximum:
             raise ValueError(
                 f"minimum must lie between 0 and maximum={maximum!r}. Received: minimum={minimum!r}"
@@ -89,13 +82,67 @@ class CosineWarmUpDecay(keras.optimizers.schedules.LearningRateSchedule):
         }
 
 
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class LinearWarmUpDecay(keras.optimizers.schedules.LearningRateSchedule):
+    """Up to the maximum along a line, then down to zero along another, as encoders are fine-tuned.
+
+    With N steps and `N_w = floor(N * warm_up)`, step i of the warm-up (`i < N_w`) has `maximum (i + 1) / N_w`, and a later
+    one `maximum (N - i) / (N - N_w)`. Past the end it stays zero.
+
+    Args:
+        maximum: the learning rate at the end of the warm-up.
+        total_steps: N, batches in the whole training.
+        warm_up: share of the steps that warm up. Below one step, none does. Defaults to `0.1`.
+
+    Raises:
+        ValueError: if there are no steps, or `warm_up` is not in [0, 1).
+
+    Example:
+        >>> from keras_sentmatch.training.schedules import LinearWarmUpDecay
+        >>> schedule = LinearWarmUpDecay(1e-3, total_steps=100)
+        >>> [round(float(schedule(step)), 6) for step in (0, 4, 9, 10, 55, 100)]
+        [0.0001, 0.0005, 0.001, 0.001, 0.0005, 0.0]
+
+    References:
+        Devlin et al. 2019, arXiv 1810.04805, Appendix A.2.
+    """
+
+    def __init__(self, maximum: float, total_steps: int, warm_up: float = 0.1):
+        super().__init__()
+        _check(total_steps, warm_up)
+        self.maximum = maximum
+        self.total_steps = total_steps
+        self.warm_up = warm_up
+
+    def __call__(self, step: Any) -> Any:
+        i = ops.cast(step, "float32")
+        total, warm_up = self.total_steps, math.floor(self.total_steps * self.warm_up)
+        rising = (i + 1) / max(warm_up, 1)
+        falling = ops.maximum(total - i, 0.0) / (total - warm_up)
+        return self.maximum * ops.where(i < warm_up, rising, falling)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "maximum": self.maximum,
+            "total_steps": self.total_steps,
+            "warm_up": self.warm_up,
+        }
+
+
+def _check(total_steps: int, warm_up: float) -> None:
+    if total_steps < 1:
+        raise ValueError(f"total_steps must be at least 1. Received: total_steps={total_steps!r}")
+    if not 0 <= warm_up < 1:
+        raise ValueError(f"warm_up must be at least 0 and below 1. Received: warm_up={warm_up!r}")
+
+
 def learning_rate(settings: Mapping[str, Any], steps_per_epoch: int) -> Any:
     """What an optimizer takes as its learning rate: a number, or the schedule that a recipe's `[training]` names."""
-    peak = settings["learning_rate"]
+    peak, steps = settings["learning_rate"], steps_per_epoch * settings["epochs"]
     if settings["schedule"] == "cosine_warm_up_decay":
-        return CosineWarmUpDecay(
-            peak, steps_per_epoch * settings["epochs"], warm_up=settings["warm_up"]
-        )
+        return CosineWarmUpDecay(peak, steps, warm_up=settings["warm_up"])
+    if settings["schedule"] == "linear_warm_up_decay":
+        return LinearWarmUpDecay(peak, steps, settings["warm_up"])
     if settings["schedule"] == "exponential":
         return keras.optimizers.schedules.ExponentialDecay(
             peak, settings["decay_steps"], settings["decay_rate"]

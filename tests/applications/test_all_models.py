@@ -4,10 +4,12 @@ import keras
 import numpy as np
 import pytest
 
-from keras_sentmatch.applications import get_model_class, list_models
+from keras_sentmatch.applications import BackboneModel, get_model_class, list_models
 from keras_sentmatch.data import PairBatches, load_pairs
 from keras_sentmatch.training import list_recipes, load_recipe
 from keras_sentmatch.training.prepare import fit_encoder, make_model
+
+WORD_LEVEL = [n for n in list_models() if not issubclass(get_model_class(n), BackboneModel)]
 
 
 def test_every_model_has_a_recipe_and_says_what_it_is():
@@ -18,7 +20,7 @@ def test_every_model_has_a_recipe_and_says_what_it_is():
 
 
 @pytest.mark.backend("tensorflow")  # the fastest where every batch is a compiled call
-@pytest.mark.parametrize("name", list_models())
+@pytest.mark.parametrize("name", WORD_LEVEL)
 def test_the_embedded_recipe_learns_a_hundred_pairs_by_heart(name):
     """So everything that has to move for a model to learn does move."""
     recipe = load_recipe(

@@ -1,5 +1,6 @@
 """Exact numbers of parameters at the papers' sizes, word embeddings left out (SPEC 13)."""
 
+import numpy as np
 import pytest
 
 from keras_sentmatch.applications import build_model
@@ -72,3 +73,24 @@ COUNTS = [
 def test_counts(name, config, count):
     model = build_model(name, vocabulary_size=10, **config)
     assert model.count_params_without_word_embeddings() == count
+
+
+# What the models on pretrained encoders add to the backbone, here 768 wide with 12 heads.
+ADDED = [
+    ("cross_encoder", "Bert", 1, 768 * 3 + 3),
+    ("cross_encoder", "Roberta", 1, 768 * 768 + 768 + 768 * 3 + 3),
+    ("ladra_net", "Bert", 12, 10_133_303),  # SPEC 4.4
+    ("dabert", "Bert", 1, 5_120_002 + 768 * 3 + 3),  # SPEC 6.3b and the classifier
+]
+
+
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("name, kind, blocks, count", ADDED)
+def test_counts_beyond_the_backbone(name, kind, blocks, count):
+    hub = pytest.importorskip("keras_hub")
+    sizes = {"num_layers": blocks, "hidden_dim": 768, "num_heads": 12, "intermediate_dim": 1}
+    cls = getattr(hub.models, f"{kind}Backbone")
+    backbone = cls(vocabulary_size=2, max_sequence_length=1, **sizes)
+    model = build_model(name, backbone=backbone)
+    theirs = sum(int(np.prod(v.shape)) for v in model.backbone_variables)
+    assert model.count_params() - theirs == count

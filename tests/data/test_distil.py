@@ -1,15 +1,18 @@
 import importlib.util
 import sys
 import types
+from dataclasses import replace
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
+from keras_sentmatch.data import Distiller, WordEncoder, load_vectors
 from keras_sentmatch.data import distil as module
-from keras_sentmatch.data.distil import distil_vectors
-from keras_sentmatch.data.vectors import load_vectors
+from keras_sentmatch.data.distil import distil_vectors, principal_axes
 from keras_sentmatch.errors import InputError
+from tests.tiny_bert import tiny_bert
 
 WORDS = ["cat", "dog", "cats", "dogs", "house", "houses", "catdogs", "café", "cafés", "redhouse"]
 PIECES = ["cat", "dog", "house", "cafe", "red", "##s", "##dog", "##house"]
@@ -18,60 +21,78 @@ PIECES = ["cat", "dog", "house", "cafe", "red", "##s", "##dog", "##house"]
 @pytest.fixture(scope="session")
 def encoder(tmp_path_factory):
     """A folder with a tiny BERT whose weights are the same on every backend."""
-    models = pytest.importorskip("keras_hub").models
-    folder = str(tmp_path_factory.mktemp("tiny_bert"))
-    backbone = models.BertBackbone(
-        vocabulary_size=13,
-        num_layers=2,
-        num_heads=2,
-        hidden_dim=16,
-        intermediate_dim=32,
-        max_sequence_length=80,
-    )
-    rng = np.random.default_rng(0)
-    backbone.set_weights([rng.normal(0, 0.3, w.shape) for w in backbone.get_weights()])
-    backbone.save_to_preset(folder)
-    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    models.BertTokenizer([*specials, *PIECES], lowercase=True).save_to_preset(folder)
-    return folder
+    return tiny_bert(tmp_path_factory.mktemp("tiny_bert"), PIECES)
 
 
 @pytest.fixture(scope="module")
-def loaded(encoder):
-    return module._load(encoder)
+def shared(encoder):
+    return WordEncoder(encoder)
 
 
 @pytest.fixture
-def distil(encoder, loaded, tmp_path, monkeypatch):
+def distil(encoder, shared, tmp_path, monkeypatch):
     """`distil_vectors` of the tiny BERT, which is loaded (and compiled) once for all tests."""
-    monkeypatch.setattr(module, "_load", lambda name: loaded)
+    monkeypatch.setattr(module, "WordEncoder", lambda name: shared)
     return lambda words=WORDS, **options: distil_vectors(
         encoder, words, **{"dim": 8, "cache_dir": tmp_path, **options}
     )
 
 
-def by_hand(tokenizer, backbone, words, dim):
-    """The recipe, one word at a time, with NumPy's SVD."""
+def states_by_hand(shared, layer, pooling):
+    """One word at a time through the encoder's own layers, one by one."""
+    shared.states(["cat"], progress=False)  # loads it
+    tokenizer, backbone = shared._parts
     rows = []
-    for word in words:
+    for word in WORDS:
         pieces = list(tokenizer([word.replace("é", "e")])[0])
         ids = np.array([[tokenizer.cls_token_id, *pieces, tokenizer.sep_token_id]])
-        inputs = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": 0 * ids + 1}
-        output = backbone.predict_on_batch(inputs)["sequence_output"]
-        rows.append(output[0, 1:-1].mean(axis=0))
-    rows = np.array(rows, np.float64) - np.mean(rows, axis=0)
+        tokens = backbone.token_embedding(ids)
+        embedded = (
+            tokens,
+            backbone.position_embedding(tokens),
+            backbone.segment_embedding(0 * ids),
+        )
+        states = [backbone.embeddings_layer_norm(backbone.embeddings_add(embedded))]
+        for block in backbone.transformer_layers:
+            states.append(block(states[-1]))
+        states = [keras.ops.convert_to_numpy(x)[0].astype(float) for x in states]
+        x = np.mean(states, axis=0) if layer == "mean" else states[layer]
+        rows.append({"mean": x[1:-1].mean(axis=0), "first": x[1], "cls": x[0]}[pooling])
+    return np.array(rows)
+
+
+def by_hand(rows, dim, centre=True, scale=5):
+    """The rest of the recipe, with NumPy's SVD."""
+    rows = rows - rows.mean(axis=0) if centre else rows
     left, singular, _ = np.linalg.svd(rows, full_matrices=False)
     projected = (left * singular)[:, :dim]
-    return 5 * projected / np.linalg.norm(projected, axis=1, keepdims=True)
+    return (
+        scale * projected / np.linalg.norm(projected, axis=1, keepdims=True) if scale else projected
+    )
 
 
-def test_recipe_by_hand(distil, loaded):
-    vectors = distil()
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"layer": 0},
+        {"layer": 1, "centre": False},
+        {"layer": -2, "scale": 0.0},
+        {"layer": "mean", "scale": 2.0},
+        {"pooling": "first"},
+        {"pooling": "cls"},
+    ],
+    ids=str,
+)
+def test_recipe_by_hand(distil, shared, options):
+    vectors = distil(**options)
     matrix = np.array([vectors[w] for w in WORDS])
-    expected = by_hand(*loaded, WORDS, 8)
-    np.testing.assert_allclose(matrix @ matrix.T, expected @ expected.T, atol=1e-3)
-    np.testing.assert_allclose(np.abs(matrix), np.abs(expected), atol=1e-4)
-    assert "10 words distilled, 8 of 16 dimensions keep" in vectors.report
+    states = states_by_hand(shared, options.get("layer", -1), options.get("pooling", "mean"))
+    rest = {name: value for name, value in options.items() if name in ("centre", "scale")}
+    expected = by_hand(states, 8, **rest)
+    np.testing.assert_allclose(matrix @ matrix.T, expected @ expected.T, atol=2e-3)
+    np.testing.assert_allclose(np.abs(matrix), np.abs(expected), atol=2e-4)
+    assert "10 words distilled, " in vectors.report and " of 16 dimensions keep" in vectors.report
 
 
 def test_same_signs_on_every_backend(distil):
@@ -91,11 +112,6 @@ def test_case_and_accents_follow_the_tokenizer(distil):
     assert np.abs(vectors["cat"] - vectors["dog"]).max() > 0.1
 
 
-def test_cased_encoder_keeps_case():
-    assert module._surface("Été", lowercase=False) == "Été"
-    assert module._surface("Été", lowercase=True) == "ete"
-
-
 def test_unknown_words_are_left_out_and_said(distil):
     vectors = distil([*WORDS, "zebra", "🙂", "\u200b"])
     assert set(vectors.words) == set(WORDS) and "zebra" not in vectors
@@ -104,6 +120,23 @@ def test_unknown_words_are_left_out_and_said(distil):
         distil(["cat", "zebra"])
     with pytest.raises(InputError, match="knows 0 of the 0 words"):
         distil([])
+
+
+def test_layers_that_are_not_there(distil):
+    for layer in (3, -4):
+        with pytest.raises(
+            InputError, match=rf"no layer {layer}: .* 0 \(embeddings\) to 2, or 'mean'"
+        ):
+            distil(layer=layer)
+
+
+def test_a_layer_of_an_encoder_without_a_list_of_layers(distil, shared, monkeypatch):
+    from keras_sentmatch.data import word_encoder
+
+    _, backbone = shared._parts
+    fake = types.SimpleNamespace(output=backbone.output, transformer_layers=[[backbone.layers[0]]])
+    with pytest.raises(InputError, match=r"albert has no layer 1: expected -1 \(the last\)$"):
+        word_encoder._reader(fake, 1, "albert")
 
 
 def test_long_words_keep_their_first_64_pieces(distil):
@@ -124,27 +157,46 @@ def test_columns_that_cannot_be_filled_are_zero(distil, words, dim, rank):
 
 def test_counts_are_the_same_as_repeated_words():
     rng = np.random.default_rng(1)
-    hidden, counts = rng.normal(size=(12, 6)), rng.integers(1, 9, 12)
-    weighted, *_ = module._reduce(hidden, 4, counts.astype(float))
-    repeated, *_ = module._reduce(np.repeat(hidden, counts, axis=0), 4, None)
-    np.testing.assert_allclose(weighted, repeated[np.cumsum(counts) - 1], atol=1e-5)
-    assert np.abs(weighted - module._reduce(hidden, 4, None)[0]).max() > 0.1
+    states, counts = rng.normal(size=(12, 6)), rng.integers(1, 9, 12)
+    mean, axes, share = principal_axes(states, 4, counts.astype(float))
+    repeated = principal_axes(np.repeat(states, counts, axis=0), 4, np.ones(counts.sum()))
+    for found, expected in zip((mean, axes, share), repeated):
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert np.abs(axes - principal_axes(states, 4, np.ones(12))[1]).max() > 0.1
 
 
 def test_counts_reach_the_reduction(distil, encoder, tmp_path):
     counts = {"cat": 1000, "dog": 500}
-    weighted = load_vectors(f"distil:{encoder}", WORDS, dim=8, counts=counts, cache_dir=tmp_path)
+    options = {"dim": 8, "cache_dir": tmp_path, "counts": counts}
+    weighted = load_vectors(f"distil:{encoder}", WORDS, frequency_weighting=True, **options)
     assert weighted.source == f"distil:{Path(encoder).resolve()}"
     assert np.abs(weighted.matrix - distil().matrix).max() > 0.1
+    assert weighted.distiller.probes[:2] == ["cat", "dog"]
+
+
+def test_frequent_words_are_short_with_sif(distil):
+    vectors = distil(sif=0.01, counts={"cat": 90, "dog": 9, "gnu": 1})
+    length = {w: np.linalg.norm(vectors[w]) for w in WORDS}
+    expected = {"cat": 5 * 0.01 / 0.91, "dog": 5 * 0.01 / 0.1, "house": 5}
+    for word, value in expected.items():
+        assert length[word] == pytest.approx(value, rel=1e-4)
+    plain = distil()
+    np.testing.assert_allclose(vectors["dog"] * 10, plain["dog"], atol=1e-4)
 
 
 def test_cache(distil, tmp_path, monkeypatch):
     first = distil()
-    monkeypatch.setattr(module, "_load", lambda name: pytest.fail("loaded the encoder again"))
+    monkeypatch.setattr(WordEncoder, "states", lambda *_, **__: pytest.fail("read it again"))
     again = distil(WORDS[::-1])
     assert again.words == first.words and again.report == first.report
     np.testing.assert_array_equal(again.matrix, first.matrix)
-    for other in ({"dim": 7}, {"counts": {"cat": 2}}, {"words": WORDS[1:]}):
+    assert_same(again.distiller, first.distiller)
+    counts = {"counts": {"cat": 2}}
+    assert distil(**counts).report == first.report, "nothing is weighted by them"
+    changes: list[dict] = [{"dim": 7}, {"words": WORDS[1:]}, {"layer": 1}, {"pooling": "cls"}]
+    changes += [{"centre": False}, {"scale": 1.0}]
+    changes += [{**counts, "frequency_weighting": True}, {**counts, "sif": 0.1}]
+    for other in changes:
         with pytest.raises(pytest.fail.Exception):
             distil(**other)
 
@@ -192,9 +244,81 @@ def test_model_that_is_no_encoder(monkeypatch, tmp_path):
         distil_vectors("fake", ["cat", "dog"], cache_dir=tmp_path)
 
 
-def test_bad_arguments():
-    with pytest.raises(InputError, match="dim=0"):
-        distil_vectors("any", ["a"], dim=0)
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"dim": 0}, "dim=0"),
+        ({"scale": -1}, "scale=-1"),
+        ({"pooling": "max"}, "pooling='max': expected one of mean, first, cls"),
+        ({"layer": "last"}, "layer='last': expected the number of a layer, or 'mean'"),
+        ({"sif": 0.1}, "give counts="),
+        ({"frequency_weighting": True}, "give counts="),
+    ],
+)
+def test_bad_arguments(options, message):
+    with pytest.raises(InputError, match=message):
+        distil_vectors("any", ["a"], **options)
+
+
+def test_options_are_for_distilled_vectors_alone(tmp_path):
+    for spec in ("none", str(tmp_path / "glove.txt")):
+        with pytest.raises(InputError, match="layer: an option of distilled vectors"):
+            load_vectors(spec, ["a"], layer=0)
+
+
+def assert_same(one: Distiller, two: Distiller) -> None:
+    plain, arrays = one.parts()
+    assert plain == two.parts()[0]
+    for name, value in two.parts()[1].items():
+        np.testing.assert_array_equal(arrays[name], value)
+
+
+def test_further_words_get_vectors_like_the_first(distil, shared, tmp_path):
+    vectors = distil(layer=1, pooling="first", scale=2.0)
+    vectors.distiller.save(tmp_path)
+    distiller = Distiller.load(tmp_path)
+    assert_same(distiller, vectors.distiller)
+    words, matrix = distiller.vectors(["dogs", "zebra", "doghouse", "Dogs"], shared)
+    assert words == ["dogs", "doghouse", "Dogs"], "zebra is unknown to the tokenizer"
+    np.testing.assert_allclose(matrix[0], vectors["dogs"], atol=1e-4)
+    np.testing.assert_array_equal(matrix[2], matrix[0])
+    states = shared.states(["doghouse"], layer=1, pooling="first")[1]
+    expected = (states[0] - distiller.mean) @ distiller.axes
+    expected *= 2 / np.linalg.norm(expected)
+    np.testing.assert_allclose(matrix[1], expected, atol=1e-4)
+    assert distiller.vectors([], shared)[0] == []
+
+
+def test_another_encoder_is_refused():
+    """Even one of the same width, by the vectors of some words."""
+    rng = np.random.default_rng(0)
+    ours, axes, mean = rng.normal(size=(3, 6)), rng.normal(size=(6, 4)), np.ones(6)
+    bare = Distiller("ours", -1, "mean", 5.0, 4, mean, axes)
+    distiller = replace(bare, probes=["a", "b"], probe_vectors=bare.project(ours[:2]))
+
+    def encoder(states, rows=(0, 1, 2)):
+        return types.SimpleNamespace(name="theirs", states=lambda *_, **__: (list(rows), states))
+
+    words, matrix = distiller.vectors(["c"], encoder(ours + 1e-3))
+    assert words == ["c"] and np.abs(matrix - bare.project(ours[2:])).max() < 0.05
+    for other in (encoder(ours + 1), encoder(ours[:, :5]), encoder(ours, (0, -1, 1))):
+        with pytest.raises(
+            InputError, match=r"theirs is not the encoder .* \(ours\): .* a, b other"
+        ):
+            distiller.vectors(["c"], other)
+
+
+def test_damaged_distillers(distil, tmp_path):
+    assert Distiller.load(tmp_path / "nothing") is None
+    distil().distiller.save(tmp_path)
+    text = (tmp_path / "distiller.json").read_text()
+    (tmp_path / "distiller.json").write_text(text.replace('"format": 1', '"format": 9'))
+    with pytest.raises(InputError, match="is of format 9, this version reads 1"):
+        Distiller.load(tmp_path)
+    (tmp_path / "distiller.json").write_text(text)
+    (tmp_path / "distiller.npz").write_bytes(b"no")
+    with pytest.raises(InputError, match="is damaged"):
+        Distiller.load(tmp_path)
 
 
 def test_real_encoder(tmp_path):
@@ -214,17 +338,18 @@ def test_real_encoder(tmp_path):
 
 
 def test_a_missing_encoder_folder_is_said_before_anything_is_loaded(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_load", lambda name: pytest.fail("it was looked for elsewhere"))
+    monkeypatch.setattr(WordEncoder, "states", lambda *_, **__: pytest.fail("looked for elsewhere"))
     with pytest.raises(InputError, match="nosuch: no such folder; give the folder of an encoder"):
         distil_vectors(tmp_path / "nosuch", WORDS, dim=4, cache_dir=tmp_path)
 
 
 def test_reduction_in_parts_is_that_of_the_whole():
-    hidden = np.random.default_rng(0).normal(size=(9000, 6)).astype("float32")
-    matrix, rank, share = module._reduce(hidden, 4, None)
-    centred = hidden - hidden.astype(float).mean(0)
-    _, values, axes = np.linalg.svd(centred, full_matrices=False)
-    projected = centred @ axes[:4].T
+    states = np.random.default_rng(0).normal(size=(9000, 6)).astype("float32")
+    mean, axes, share = principal_axes(states, 4, np.ones(9000))
+    matrix = Distiller("any", -1, "mean", 5.0, 4, mean, axes).project(states)
+    centred = states - states.astype(float).mean(0)
+    _, values, expected = np.linalg.svd(centred, full_matrices=False)
+    projected = centred @ expected[:4].T
     projected *= 5 / np.linalg.norm(projected, axis=1, keepdims=True)
-    assert rank == 4 and share == pytest.approx((values[:4] ** 2).sum() / (values**2).sum())
+    assert share == pytest.approx((values[:4] ** 2).sum() / (values**2).sum())
     np.testing.assert_allclose(abs(matrix), abs(projected), atol=1e-3)

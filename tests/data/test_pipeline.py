@@ -253,3 +253,16 @@ def test_predictions_can_be_put_back():
     table = np.asarray(keras.ops.convert_to_numpy(embed.embeddings))[:, 0]
     for x, rows in zip(made.numpy(), made.order()):
         np.testing.assert_allclose(scores[rows], table[x["word_ids_1"]].max(1), rtol=1e-6)
+
+
+def test_targets_stand_in_the_place_of_labels():
+    targets = np.arange(53 * 3, dtype="float64").reshape(53, 3)
+    made = batches(labels=None, targets=targets)
+    for rows, (_, y) in zip(made.order(), made.numpy()):
+        assert y.dtype == np.float32
+        np.testing.assert_array_equal(y, targets[rows])
+    with pytest.raises(InputError, match="2 targets for 53 pairs"):
+        batches(targets=targets[:2])
+    pytest.importorskip("tensorflow")
+    assert_equal(made.tf_data(), made.numpy())
+    assert made.tf_data().element_spec[1].shape.as_list() == [None, 3]

@@ -39,7 +39,7 @@ NAMES = {  # of the oracle's weights, by sublayer
 }
 
 
-def everything(layer, affinity, difference, mask):
+def weights_of(layer):
     w = {}
     if layer.regulation:
         for name, short in NAMES.items():
@@ -55,11 +55,15 @@ def everything(layer, affinity, difference, mask):
             w["w_g"] = value(layer.gate_kernel)
         if layer.filter_gate:
             w["w_f"] = value(layer.filter_kernel)
+    return w
+
+
+def everything(layer, affinity, difference, mask):
     return oracles_encoders.adaptive_fusion(
         affinity,
         difference,
         mask,
-        w,
+        weights_of(layer),
         layer.alignment,
         layer.gate,
         layer.filter_gate,

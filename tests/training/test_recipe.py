@@ -16,6 +16,15 @@ def test_the_papers_values():
     assert recipe.model["l2"] == 1e-6
 
 
+@pytest.mark.parametrize("name", ["cross_encoder", "dabert", "ladra_net"])
+def test_recipes_of_pretrained_encoders(name):
+    recipe = load_recipe(name)
+    assert recipe.encoder == {"max_length": 128} and recipe.training["optimizer"] == "adamw"
+    backbone = recipe.training["backbone_learning_rate"] or recipe.training["learning_rate"]
+    assert backbone == 2e-5 and recipe.training["schedule"].endswith("warm_up_decay")
+    assert load_recipe(name, "sick").encoder == {"max_length": 64}
+
+
 @pytest.mark.parametrize(
     ("data", "length"), [("snli", 35), ("multinli", 55), ("quora", 25), ("trecqa", 50)]
 )

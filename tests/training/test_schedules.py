@@ -7,7 +7,7 @@ import pytest
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.training import Recipe, load_recipe
 from keras_sentmatch.training.prepare import compile_model
-from keras_sentmatch.training.schedules import CosineWarmUpDecay
+from keras_sentmatch.training.schedules import CosineWarmUpDecay, LinearWarmUpDecay
 from tests.oracles_recurrent import cosine_warm_up_decay
 from tests.training.test_run import run
 from tests.training.tiny import build_tiny, tiny_pairs, tiny_recipe
@@ -64,6 +64,20 @@ def test_one_step_of_the_released_form_is_finite():
     assert rate(CosineWarmUpDecay(1e-3, 1, legacy=True), 0) == pytest.approx(1e-3)
 
 
+@pytest.mark.parametrize("steps", [1, 7, 20, 40])
+@pytest.mark.parametrize("warm_up", [0.0, 0.1, 0.5])
+def test_the_linear_form(steps, warm_up):
+    """Up over the whole steps in the share of the warm-up, then down, to nothing after the last."""
+    up = int(steps * warm_up)
+    want = [1e-3 * (i + 1) / up for i in range(up)]
+    want += [1e-3 * (steps - i) / (steps - up) for i in range(up, steps + 1)] + [0.0]
+    schedule = LinearWarmUpDecay(1e-3, steps, warm_up)
+    got = [rate(schedule, i) for i in range(steps + 2)]
+    assert got == pytest.approx(want, rel=1e-5) and max(got) == pytest.approx(1e-3)
+    again = LinearWarmUpDecay.from_config(json.loads(json.dumps(schedule.get_config())))
+    assert rate(again, steps // 2) == rate(schedule, steps // 2)
+
+
 def test_it_goes_through_json_and_a_saved_model(tmp_path):
     schedule = CosineWarmUpDecay(1e-3, 100, 1e-5, 0.1, True)
     saved = json.loads(json.dumps(keras.optimizers.schedules.serialize(schedule)))
@@ -91,6 +105,9 @@ def test_it_goes_through_json_and_a_saved_model(tmp_path):
 def test_bad_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
         CosineWarmUpDecay(**{"maximum": 1e-3, "total_steps": 10, **arguments})
+    if "minimum" not in arguments:
+        with pytest.raises(ValueError, match=message):
+            LinearWarmUpDecay(**{"maximum": 1e-3, "total_steps": 10, **arguments})
 
 
 # --- in a recipe ---
@@ -112,12 +129,16 @@ def test_the_schedules_of_a_recipe():
         "warm_up": 0.25,
         "legacy": False,
     }
+    schedule = optimizer_of(schedule="linear_warm_up_decay", epochs=4, warm_up=0.25)._learning_rate
+    assert schedule.get_config() == {"maximum": 0.02, "total_steps": 12, "warm_up": 0.25}
     schedule = optimizer_of(schedule="exponential", decay_rate=0.5, decay_steps=10)._learning_rate
     assert [rate(schedule, i) for i in (0, 10, 30)] == pytest.approx([0.02, 0.01, 0.0025])
     assert float(keras.ops.convert_to_numpy(optimizer_of().learning_rate)) == pytest.approx(0.02)
 
 
-@pytest.mark.parametrize("schedule", ["cosine_warm_up_decay", "exponential"])
+@pytest.mark.parametrize(
+    "schedule", ["cosine_warm_up_decay", "linear_warm_up_decay", "exponential"]
+)
 def test_a_schedule_beside_plateau_factor(schedule):
     message = "schedule is '.*' and training.plateau_factor is 0.85: both would set the learning"
     with pytest.raises(InputError, match=message):

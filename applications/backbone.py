@@ -1,0 +1,167 @@
+"""What the models on pretrained encoders share: a KerasHub encoder taken apart into layers of the model's own."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_sentmatch.applications.base import PairModel
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.ops import last_state, zero_padding
+
+FROM_MODEL = ("name", "dtype", "trainable")  # which the model has of its own
+
+
+class BackboneModel(PairModel):
+    """A model that reads both sentences as one sequence, with the layers of a BERT or RoBERTa.
+
+    Its inputs are `token_ids`, `padding_mask` and, for BERT, `segment_ids`: int32 `[B, L]`, as `SubwordPairEncoder` makes
+    them. `backbone` is kept as a serialised config, so a saved model does not need the preset it was made from.
+    """
+
+    _undivided = "it reads both sentences as one sequence"
+
+    def _keep_backbone(self, encoder: "Encoder", trainable: bool) -> None:
+        """Call it last in `__init__`: what is frozen before, `keras.Model` may thaw."""
+        self.max_length = encoder.max_length
+        self._backbone_names = [layer.name for layer in encoder.backbone.layers]
+        self._word_embedding_params = encoder.backbone.token_embedding.count_params()
+        for layer in [] if trainable else self._backbone_layers():
+            layer.trainable = False
+
+    def _backbone_layers(self) -> list[keras.layers.Layer]:
+        return [layer for layer in self.layers if layer.name in self._backbone_names]
+
+    @property
+    def backbone_variables(self) -> list[Any]:
+        """The variables that came from the backbone, e.g. for a lower learning rate; all others are new."""
+        return [v for layer in self._backbone_layers() for v in layer.weights]
+
+    def set_word_vectors(self, matrix: Any) -> None:
+        raise InputError(
+            f"{type(self).__name__} has no word vectors to set: it reads word pieces, whose vectors come with the backbone."
+        )
+
+    def count_params_without_word_embeddings(self) -> int:
+        """All parameters but the table of the word pieces."""
+        return self.count_params() - self._word_embedding_params
+
+
+class Encoder:
+    """The layers of a KerasHub BERT or RoBERTa, made for one model and called one by one in its graph.
+
+    Args:
+        backbone: a KerasHub preset name, a folder with a KerasHub or Hugging Face model, a KerasHub backbone, or the
+            serialised config of one. A config has no weights: they start at random.
+        dtype: the model's dtype policy.
+        dropout: rate in place of the backbone's own. Defaults to `None`, which keeps that.
+
+    Attributes:
+        config: the serialised config, without what the model has of its own.
+        blocks: the transformer blocks: `x = block(x, padding_mask=inputs["padding_mask"])`.
+        width, max_length: of a token's vector; of a sequence, in word pieces.
+
+    Raises:
+        InputError: for anything else, or if KerasHub is not installed.
+    """
+
+    def __init__(self, backbone: Any, dtype: Any, dropout: float | None = None):
+        from keras_sentmatch.data.hub import keras_hub, load_backbone
+
+        kinds = keras_hub().models.BertBackbone, keras_hub().models.RobertaBackbone
+        if isinstance(backbone, (str, Path)):
+            backbone = load_backbone(backbone, "float32")
+        source = None if isinstance(backbone, Mapping) else backbone
+        saved = backbone if source is None else keras.saving.serialize_keras_object(source)
+        try:
+            kind = {n: saved[n] for n in ("module", "class_name", "registered_name")}
+            config = {n: v for n, v in saved["config"].items() if n not in FROM_MODEL}
+            policy = keras.dtype_policies.get(dtype)
+            here = {"dtype": keras.dtype_policies.serialize(policy)}
+            here |= {} if dropout is None else {"dropout": dropout}
+            made = keras.saving.deserialize_keras_object({**kind, "config": {**config, **here}})
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise _refusal(backbone) from error
+        if not isinstance(made, kinds):
+            raise _refusal(backbone)
+        for new, old in zip(made.weights, source.weights if source is not None else []):
+            new.assign(ops.convert_to_numpy(old))  # a copy: JAX gives away the arrays it trains on
+        self.config = {**kind, "config": config}
+        self.backbone = made
+        self.has_segments = isinstance(made, kinds[0])
+        self.blocks = made.transformer_layers
+        self.width = made.hidden_dim
+        self.max_length = made.max_sequence_length
+        # RoBERTa was not pretrained with a pooler: it gets a new one.
+        self._pooler = made.pooled_dense if self.has_segments else None
+
+    def inputs(self) -> dict[str, Any]:
+        """The symbolic inputs, by name."""
+        names = ["token_ids", *["segment_ids"] * self.has_segments, "padding_mask"]
+        return {name: keras.Input((None,), dtype="int32", name=name) for name in names}
+
+    def embed(self, inputs: Mapping[str, Any]) -> Any:
+        """What the first block takes: `[B, L, D]`."""
+        layers = self.backbone
+        if self.has_segments:
+            tokens = layers.token_embedding(inputs["token_ids"])
+            segments = layers.segment_embedding(inputs["segment_ids"])
+            x = layers.embeddings_add((tokens, layers.position_embedding(tokens), segments))
+        else:
+            x = layers.embeddings(inputs["token_ids"])
+        return layers.embeddings_dropout(layers.embeddings_layer_norm(x))
+
+    def pool(self, x: Any, mask: Any) -> Any:
+        """The first token's state through a tanh layer: BERT's pooler, or a new one."""
+        if self._pooler is None:
+            self._pooler = keras.layers.Dense(
+                self.width,
+                "tanh",
+                kernel_initializer=initializer(),
+                dtype=self.backbone.dtype_policy,
+                name="pooler",
+            )
+        return self._pooler(first_state(x, mask))
+
+
+def initializer() -> keras.initializers.Initializer:
+    """What BERT's own dense layers start from."""
+    return keras.initializers.TruncatedNormal(stddev=0.02)
+
+
+def mask_of(inputs: Mapping[str, Any]) -> Any:
+    """Boolean `[B, L]`, True = real token."""
+    return ops.not_equal(inputs["padding_mask"], 0)
+
+
+def first_state(x: Any, mask: Any) -> Any:
+    """The state of the first token, `[CLS]`: `[B, D]`; zeros for a row without tokens."""
+    return zero_padding(x[:, :1], mask[:, :1])[:, 0]
+
+
+def special_tokens(inputs: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Where the tokens stand that open (`[CLS]`) and that close (`[SEP]`) a sentence: boolean `[B, L]` each.
+
+    Every sequence begins with the one and ends with the other, in BERT and in RoBERTa.
+    """
+    ids = inputs["token_ids"]
+    last = last_state(ops.expand_dims(ids, -1), mask_of(inputs))
+    return ops.equal(ids, ids[:, :1]), ops.equal(ids, last)
+
+
+def segments_of(inputs: Mapping[str, Any]) -> Any:
+    """The sentence of each token, 0 or 1: given, or for RoBERTa from the two separators between the sentences."""
+    if "segment_ids" in inputs:
+        return inputs["segment_ids"]
+    closes = ops.cast(special_tokens(inputs)[1], "int32")
+    return ops.cast(ops.cumsum(closes, axis=1) - closes >= 2, "int32")
+
+
+def _refusal(backbone: Any) -> InputError:
+    return InputError(
+        f"backbone: {type(backbone).__name__} {str(backbone)[:80]!r} is no BERT or RoBERTa. Expected a KerasHub preset "
+        "such as 'bert_base_en_uncased', a folder with one, a keras_hub.models.BertBackbone or RobertaBackbone, or the "
+        "serialised config of one."
+    )

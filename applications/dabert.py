@@ -1,0 +1,208 @@
+"""DABERT: Dual Attention Enhanced BERT (Wang et al., COLING 2022)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from keras_sentmatch.applications.backbone import (
+    BackboneModel,
+    Encoder,
+    initializer,
+    mask_of,
+    segments_of,
+)
+from keras_sentmatch.applications.base import _CallWith, classifier, register_model
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.layers import DualAttentionEncoder
+
+
+@register_model("dabert")
+class DABERT(BackboneModel):
+    """BERT or RoBERTa whose first layer also attends to differences, with the `[CLS]` classifier.
+
+    The chosen layers become `DualAttentionEncoder`s with the weights of those they replace. What differences add starts at
+    zero, so a new model gives what the same `CrossEncoder` would.
+
+    Args:
+        backbone: a KerasHub preset name, or a folder with a KerasHub or Hugging Face BERT or RoBERTa, whose weights are
+            loaded; a KerasHub backbone, whose weights are copied; or the serialised config of one, which has no weights.
+        num_classes: width of the output; 1 gives a score instead of probabilities. Defaults to `3`.
+        trainable_backbone: whether the backbone learns. Defaults to `True`.
+        dual_layers: the layers to replace, counted from 0. Defaults to `(0,)`.
+        channels: what is fused: `"both"`, or `"affinity"` or `"difference"` alone. Defaults to `"both"`.
+        distance: between a query and a key, `"l1"`, `"l2"`, `"l2_squared"` or `"sum"` (as printed), see `DualAttention`.
+            Defaults to `"l1"`.
+        cross: whether a token's differences are those to the other sentence only. Defaults to `False`.
+        chunk_size: features that `"l1"` compares at a time; it changes memory and speed. Defaults to `None`, which is 4.
+        attention_units: width of the alignment's hidden layer. Defaults to `128`.
+        hidden_units: width of the fused vector. Defaults to `None`, the width of a token.
+        alignment: `"additive"`, `"literal"` (as printed) or `"none"`, see `AdaptiveFusion`. Defaults to `"additive"`.
+        gate: whether a gate weighs affinity and difference; otherwise they are averaged. Defaults to `True`.
+        filter_gate: whether a gate filters what is added. Defaults to `True`.
+        output_mode: `"residual"` adds to the affinity, `"replace"` (as printed) puts the fused vector in its place. Defaults
+            to `"residual"`.
+        regulation: with `False` there is no fusion but the mean of both channels. Defaults to `True`.
+        dropout: rate before the classifier. Defaults to `0.1`.
+        backbone_dropout: rate within the backbone. Defaults to `None`, its own.
+
+    Inputs:
+        A dict of int32 `[B, L]`: `token_ids`, `padding_mask` (1 = real) and, for BERT, `segment_ids`. Right-padded with 0 or
+        the tokenizer's padding id. For RoBERTa `cross` takes the sentences from the two separators between them.
+
+    Masking:
+        Padding changes nothing and is never read. A row without tokens gives a finite answer.
+
+    Raises:
+        InputError: for layers that the backbone lacks, or a backbone that is no BERT or RoBERTa or cannot be loaded.
+        ValueError: for an unknown option, see `DualAttentionEncoder`.
+
+    Example:
+        >>> import keras_hub, numpy as np
+        >>> from keras_sentmatch.applications import DABERT
+        >>> backbone = keras_hub.models.BertBackbone(
+        ...     vocabulary_size=30, num_layers=1, num_heads=2, hidden_dim=8, intermediate_dim=16
+        ... )
+        >>> model = DABERT(backbone, attention_units=4)
+        >>> ids = np.array([[2, 5, 3, 6, 3]])
+        >>> inputs = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": 0 * ids + 1}
+        >>> tuple(model(inputs).shape)
+        (1, 3)
+
+    References:
+        Wang et al.: "DABERT: Dual Attention Enhanced BERT for Semantic Matching", COLING 2022, eq 1-7 and Table 5.
+    """
+
+    paper = "Wang et al. 2022"
+    summary_line = "BERT whose first layer also attends to what differs between the sentences"
+    presets = {
+        "table5_1_full": {},
+        "table5_2_no_affinity": {"channels": "difference"},
+        "table5_3_no_difference": {"channels": "affinity"},
+        "table5_4_no_guide": {"alignment": "none"},
+        "table5_5_no_gate": {"gate": False},
+        "table5_6_no_filter": {"filter_gate": False},
+        "table5_7_no_regulation": {"regulation": False},
+        "literal": {"distance": "sum", "alignment": "literal", "output_mode": "replace"},
+    }
+
+    def __init__(
+        self,
+        backbone: Any,
+        num_classes: int = 3,
+        trainable_backbone: bool = True,
+        dual_layers: Sequence[int] = (0,),
+        channels: str = "both",
+        distance: str = "l1",
+        cross: bool = False,
+        chunk_size: int | None = None,
+        attention_units: int = 128,
+        hidden_units: int | None = None,
+        alignment: str = "additive",
+        gate: bool = True,
+        filter_gate: bool = True,
+        output_mode: str = "residual",
+        regulation: bool = True,
+        dropout: float = 0.1,
+        backbone_dropout: float | None = None,
+        **kwargs: Any,
+    ):
+        dtype = keras.dtype_policies.get(kwargs.get("dtype"))
+
+        # === Layers ===
+        encoder = Encoder(backbone, dtype, backbone_dropout)
+        depth = len(encoder.blocks)
+        if not dual_layers or not all(i in range(depth) for i in dual_layers):
+            raise InputError(
+                f"dual_layers must be some of the {depth} layers of the backbone, 0 to {depth - 1}. "
+                f"Received: dual_layers={dual_layers!r}"
+            )
+
+        def dual_layer(i: int) -> DualAttentionEncoder:
+            block = encoder.blocks[i]
+            return DualAttentionEncoder(
+                block.intermediate_dim,
+                block.num_heads,
+                block.dropout,
+                block.activation,
+                block.layer_norm_epsilon,
+                channels,
+                distance,
+                cross,
+                chunk_size,
+                attention_units,
+                hidden_units,
+                alignment,
+                gate,
+                filter_gate,
+                output_mode,
+                regulation,
+                dtype=dtype,
+                name=f"dual_attention_{i}",
+            )
+
+        duals = {i: dual_layer(i) for i in dual_layers}
+        drop = keras.layers.Dropout(dropout, dtype=dtype, name="dropout")
+        classify = classifier(num_classes, kernel_initializer=initializer())
+
+        # === Functional model ===
+        inputs = encoder.inputs()
+        embedded = encoder.embed(inputs)
+        mask, segments = mask_of(inputs), segments_of(inputs) if cross else None
+
+        def predict(explained: dict[str, Any] | None = None) -> Any:
+            x = embedded
+            for i, block in enumerate(encoder.blocks):
+                if i not in duals:
+                    x = block(x, padding_mask=inputs["padding_mask"])
+                elif explained is None:
+                    x = duals[i](x, mask, segments)
+                else:
+                    x, *found = _CallWith(duals[i], return_attention=True)(x, mask, segments)
+                    names = ("affinity", "difference", "gate", "filter")
+                    explained.update({f"{name}_{i}": value for name, value in zip(names, found)})
+            return classify(drop(encoder.pool(x, mask)))
+
+        def explain() -> dict[str, Any]:
+            shown: dict[str, Any] = {}
+            return {"probabilities": predict(shown), **shown}
+
+        super().__init__(inputs=inputs, outputs=predict(), **kwargs)
+        for i, dual in duals.items():
+            _carry_over(encoder.blocks[i], dual)
+
+        # === Config ===
+        backbone = encoder.config
+        self._keep_config(locals())
+        self._keep_backbone(encoder, trainable_backbone)
+        self._explain = explain
+
+    def _backbone_layers(self) -> list[keras.layers.Layer]:
+        carried = [x for x in self.layers if isinstance(x, DualAttentionEncoder)]
+        return [*super()._backbone_layers(), *(x for dual in carried for x in dual.encoder_layers)]
+
+    def explainer(self) -> keras.Model:
+        """A functional model on the same weights and inputs that shows both kinds of attention.
+
+        Returns:
+            A model whose output is a dict: `probabilities` `[B, C]`, and for each layer i of `dual_layers` `affinity_i` and
+            `difference_i` `[B, heads, L, L]`, from each token to the others; `gate_i` `[B, L]`, how much of the fused vector
+            is affinity; `filter_i` `[B, L]`, how much of it is let through. Paper Fig 3.
+        """
+        return keras.Model(self.input, self._explain(), name=f"{self.name}_explainer")
+
+
+def _carry_over(block: Any, dual: DualAttentionEncoder) -> None:
+    """Gives `dual` the weights of KerasHub's transformer block."""
+    attention = block._self_attention_layer
+    for new, old in (
+        (dual.attention.query, attention.query_dense),
+        (dual.attention.key, attention.key_dense),
+        (dual.attention.value, attention.value_dense),
+        (dual.join, attention.output_dense),
+        (dual.attention_norm, block._self_attention_layer_norm),
+        (dual.wide, block._feedforward_intermediate_dense),
+        (dual.narrow, block._feedforward_output_dense),
+        (dual.feedforward_norm, block._feedforward_layer_norm),
+    ):
+        new.set_weights(old.get_weights())

@@ -1,0 +1,136 @@
+"""Distiller: how one set of word vectors was made of an encoder, kept to make more of them."""
+
+import json
+import zipfile
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from keras_sentmatch.errors import InputError
+
+if TYPE_CHECKING:
+    from keras_sentmatch.data.word_encoder import WordEncoder
+
+_FORMAT = 1
+_FILES = "distiller.json", "distiller.npz"
+_PART = 8192  # rows; no wide copy of all
+_APART = 0.05  # how far the vectors of one word may lie from each other, as a share of their length
+
+
+@dataclass(frozen=True)
+class Distiller:
+    """The projection of an encoder's states of words to word vectors.
+
+    `distil_vectors` makes it, `WordVectors.distiller` holds it, and a run folder keeps it: with the
+    encoder at hand, words that training never met get vectors like those that it met.
+
+    Attributes:
+        encoder: Preset or folder of the encoder.
+        layer: See `WordEncoder.states`.
+        pooling: See `WordEncoder.states`.
+        scale: Length of the vectors; 0 leaves them as long as they are.
+        dim: Dimension of the vectors.
+        mean: What is taken from the states, float32 `[width]`.
+        axes: The axes of the PCA, float32 `[width, rank]`; rank is at most `dim`.
+        probes: Some words, by which the encoder is known again.
+        probe_vectors: Their vectors, float32 `[probes, dim]`.
+
+    Example:
+
+    ```python
+    vectors = distil_vectors("bert_tiny_en_uncased", ["cat", "dog", "house"], dim=2)
+    vectors.distiller.vectors(["okapi"], WordEncoder("bert_tiny_en_uncased"))
+    # (["okapi"], array of one row)
+    ```
+    """
+
+    encoder: str
+    layer: int | str
+    pooling: Any
+    scale: float
+    dim: int
+    mean: np.ndarray
+    axes: np.ndarray
+    probes: Sequence[str] = ()
+    probe_vectors: Any = ()
+
+    def project(self, states: np.ndarray) -> np.ndarray:
+        """The vectors `[n, dim]` of states `[n, width]`; the columns beyond the rank are zero."""
+        matrix = np.zeros((len(states), self.dim), np.float32)
+        for start in range(0, len(states), _PART):
+            part = (states[start : start + _PART] - self.mean.astype(float)) @ self.axes
+            if self.scale:
+                norm = np.linalg.norm(part, axis=1, keepdims=True)
+                part = np.divide(self.scale * part, norm, where=norm > 0, out=part)
+            matrix[start : start + _PART, : part.shape[1]] = part
+        return matrix
+
+    def vectors(
+        self, words: Collection[str], encoder: "WordEncoder"
+    ) -> tuple[list[str], np.ndarray]:
+        """Makes the vectors of further words.
+
+        Args:
+            words: The words.
+            encoder: The encoder.
+
+        Returns:
+            The words that the encoder's tokenizer knows, and their vectors `[words, dim]`.
+
+        Raises:
+            InputError: where it is another encoder than the one the first vectors came from.
+        """
+        wanted = list(dict.fromkeys((*self.probes, *words)))
+        options = {"layer": self.layer, "pooling": self.pooling, "progress": False}
+        rows, states = encoder.states(wanted, **options)
+        place = dict(zip(wanted, rows))
+        same = states.shape[1] == len(self.mean) and all(place[word] >= 0 for word in self.probes)
+        if same:
+            found = self.project(states[[place[word] for word in self.probes]])
+            apart = np.linalg.norm(found - self.probe_vectors, axis=1)
+            same = bool((apart <= _APART * np.linalg.norm(self.probe_vectors, axis=1)).all())
+        if not same:
+            raise InputError(
+                f"{encoder.name} is not the encoder that the vectors were distilled from "
+                f"({self.encoder}): it gives {', '.join(self.probes)} other vectors. Give that one."
+            )
+        known = [word for word in dict.fromkeys(words) if place[word] >= 0]
+        return known, self.project(states[[place[word] for word in known]])
+
+    def parts(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What JSON holds of it, and its arrays; `Distiller(**…, **…)` of both makes it again."""
+        arrays = {name: getattr(self, name) for name in ("mean", "axes", "probe_vectors")}
+        return {name: v for name, v in vars(self).items() if name not in arrays}, arrays
+
+    def save(self, folder: str | Path) -> None:
+        """Writes `distiller.json` and `distiller.npz` into a folder."""
+        plain, arrays = self.parts()
+        text = json.dumps({"format": _FORMAT, **plain}, indent=1, ensure_ascii=False)
+        (Path(folder) / _FILES[0]).write_text(text + "\n", encoding="utf-8", newline="\n")
+        np.savez(Path(folder) / _FILES[1], **arrays)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "Distiller | None":
+        """Reads what `save` wrote; None where the folder holds none.
+
+        Raises:
+            InputError: for files that are damaged, or of another format.
+        """
+        path = Path(folder) / _FILES[0]
+        if not path.is_file():
+            return None
+        try:
+            plain = json.loads(path.read_text(encoding="utf-8"))
+            number = plain.pop("format")
+            with np.load(path.with_name(_FILES[1]), allow_pickle=False) as arrays:
+                made = cls(**{**plain, **arrays})
+        except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+            raise InputError(
+                f"{' or '.join(_FILES)} in {folder} is damaged ({error}): copy the folder again."
+            ) from error
+        if number != _FORMAT:
+            raise InputError(f"{path} is of format {number}, this version reads {_FORMAT}.")
+        return made

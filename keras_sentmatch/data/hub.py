@@ -1,0 +1,125 @@
+"""Tokenizers and encoders of KerasHub, which is imported only when one is asked for."""
+
+from pathlib import Path
+from typing import Any
+
+from keras_sentmatch.data.bert_text import without_accents
+from keras_sentmatch.errors import InputError
+
+INSTALL = 'pip install "keras-sentmatch[bert]"'
+_INPUTS = {"token_ids", "segment_ids", "padding_mask"}
+
+
+def load_tokenizer(preset_or_folder: str | Path) -> Any:
+    """Loads the tokenizer of an encoder.
+
+    One that lowers the case also strips accents, as the encoders of lower-case text were trained,
+    unless its vocabulary holds pieces with accents. KerasHub keeps them by default.
+
+    Args:
+        preset_or_folder: A KerasHub preset name, or a folder with a KerasHub or Hugging Face model.
+
+    Returns:
+        The KerasHub tokenizer.
+
+    Raises:
+        InputError: KerasHub is not installed, or the tokenizer cannot be loaded or has no start,
+            end and padding tokens.
+
+    Example:
+
+    ```python
+    from keras_sentmatch.data.hub import load_tokenizer
+
+    load_tokenizer("bert_tiny_en_uncased")(["A dog."])
+    # [[1037, 3899, 1012]]
+    ```
+    """
+    name = encoder_name(preset_or_folder)
+    tokenizer = _from_preset("tokenizers", "Tokenizer", name)
+    check_tokenizer(tokenizer, name)
+    if getattr(tokenizer, "lowercase", False) and hasattr(tokenizer, "strip_accents"):
+        pieces = tokenizer.get_vocabulary()
+        tokenizer.strip_accents = all(piece == without_accents(piece) for piece in pieces)
+    return tokenizer
+
+
+def load_backbone(preset_or_folder: str | Path, dtype: Any = None) -> Any:
+    """Loads a BERT-like encoder with its weights.
+
+    Args:
+        preset_or_folder: As of `load_tokenizer`.
+        dtype: A dtype or its policy. Default: Keras's policy.
+
+    Returns:
+        The KerasHub backbone. Its inputs are `token_ids`, `padding_mask` and perhaps
+        `segment_ids`.
+
+    Raises:
+        InputError: KerasHub is not installed, or the encoder cannot be loaded or is not BERT-like.
+
+    Example:
+
+    ```python
+    from keras_sentmatch.data.hub import load_backbone
+
+    load_backbone("bert_tiny_en_uncased").hidden_dim  # 128
+    ```
+    """
+    name = encoder_name(preset_or_folder)
+    options = {} if dtype is None else {"dtype": dtype}
+    backbone = _from_preset("models", "Backbone", name, **options)
+    inputs = set(backbone.input) if isinstance(backbone.input, dict) else set()
+    if not {"token_ids", "padding_mask"} <= inputs <= _INPUTS:
+        raise InputError(
+            f"{name}: a {type(backbone).__name__} with inputs {', '.join(sorted(inputs))}, "
+            "expected a BERT-like encoder (token_ids, padding_mask, perhaps segment_ids)"
+        )
+    return backbone
+
+
+def encoder_name(preset_or_folder: str | Path) -> str:
+    """The absolute path of a folder, or the name of a preset; refuses a folder that is missing."""
+    name = str(preset_or_folder)
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return str(folder.resolve())
+    if folder.is_absolute() or name.startswith("."):
+        raise InputError(
+            f"{name}: no such folder; give the folder of an encoder or a KerasHub preset"
+        )
+    return name
+
+
+def keras_hub() -> Any:
+    """The module `keras_hub`, or an error that says how to install it."""
+    try:
+        import keras_hub
+    except ImportError as error:
+        raise InputError(
+            f"pretrained encoders need KerasHub ({error}); install it with {INSTALL}"
+        ) from error
+    return keras_hub
+
+
+def check_tokenizer(tokenizer: Any, name: str) -> None:
+    """Refuses what is not a tokenizer with the special tokens of a packed sequence."""
+    ends = {getattr(tokenizer, f"{end}_token_id", None) for end in ("start", "end", "pad")}
+    if None in ends or len(ends) < 3 or not callable(getattr(tokenizer, "save_to_preset", None)):
+        raise InputError(
+            f"{name}: a {type(tokenizer).__name__}, expected a KerasHub tokenizer of a BERT-like "
+            "encoder, with start, end and padding tokens"
+        )
+
+
+def _from_preset(module: str, kind: str, name: str, **options: Any) -> Any:
+    loader = getattr(getattr(keras_hub(), module), kind)
+    try:
+        return loader.from_preset(name, **options)
+    except Exception as error:  # KerasHub raises whatever its download or conversion met
+        hint = f"; install it with {INSTALL}" if isinstance(error, ImportError) else ""
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(
+            f"cannot load the encoder {name!r}: {first}{hint}. Expected a KerasHub preset such as "
+            "bert_tiny_en_uncased, or a folder with config.json, tokenizer files and weights"
+        ) from error

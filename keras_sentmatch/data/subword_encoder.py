@@ -1,0 +1,412 @@
+"""Sentence pairs as one sequence of word pieces, for models on pretrained encoders."""
+
+import json
+import tempfile
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_sentmatch.data.bert_text import BertText
+from keras_sentmatch.data.encoder import FORMAT, EncodingReport, Tags, sentence_column
+from keras_sentmatch.data.hub import check_tokenizer, keras_hub, load_tokenizer
+from keras_sentmatch.errors import InputError
+
+_CHUNK = 4096  # sentences in one call of the tokenizer
+_TOKENIZER = "tokenizer"  # folder
+
+
+@dataclass
+class PackedPairs:
+    """Packed pairs of any number, kept without padding; each distinct sentence once.
+
+    Attributes:
+        lengths: Word pieces of each pair, special ones included, `[N, 1]`.
+    """
+
+    lengths: np.ndarray
+    _kept: np.ndarray  # [N, 2]: pieces of each sentence
+    _starts: np.ndarray  # [N, 2]: where they begin in _flat
+    _flat: np.ndarray  # pieces of all distinct sentences; the last three are start, end, padding
+    _separators: int
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def arrays(self, rows: np.ndarray, length: int) -> dict[str, np.ndarray]:
+        """Returns the pairs `rows`, right-padded to `length`, as `SubwordPairEncoder.encode` does."""
+        column = np.arange(length)
+        first, second = self._kept[rows].T[:, :, None]
+        begin = 1 + first + self._separators  # of the second sentence
+        end = begin + second
+        start_at, end_at, pad_at = np.arange(-3, 0)
+        where = np.where(column <= end, end_at, pad_at)  # what no sentence fills
+        where[:, 0] = start_at
+        for sentence, (low, high) in enumerate(((1, 1 + first), (begin, end))):
+            offset = self._starts[rows, sentence][:, None] - low
+            where = np.where((column >= low) & (column < high), offset + column, where)
+        real = column <= end
+        return {
+            "token_ids": self._flat[where],
+            "segment_ids": (real & (column >= begin)).astype("int32"),
+            "padding_mask": real.astype("int32"),
+        }
+
+
+class SubwordPairEncoder:
+    """Turns pairs of sentences into the packed word pieces that a pretrained encoder reads.
+
+    A pair is one sequence: `[CLS] a [SEP] b [SEP]` for BERT, `<s> a </s></s> b </s>` for RoBERTa.
+    It takes the place of `PairEncoder` in `PairBatches` and `Matcher`. A pair that is too long loses pieces from the end of
+    the longer sentence, one at a time: that is counted in `report` and said once by a warning.
+
+    Text comes to BERT's word pieces as to the original (see `BertText`), not as KerasHub cleans it.
+    What still differs: a word of more than 100 bytes is unknown (there: 100 characters), and special
+    tokens written in a sentence, such as `"[SEP]"`, are plain text.
+
+    Args:
+        tokenizer: A KerasHub tokenizer with start, end and padding tokens.
+        max_length: The greatest number of word pieces of a pair, special ones included. Default
+            128.
+
+    Raises:
+        InputError: Not such a tokenizer, or a limit that leaves no room for two sentences.
+
+    Example:
+
+    ```python
+    from keras_sentmatch.data import SubwordPairEncoder
+
+    encoder = SubwordPairEncoder.from_preset("bert_tiny_en_uncased")
+    encoder.encode(["A dog runs."], ["It moves."])
+    # {"token_ids": array([[101, 1037, 3899, 3216, 1012, 102, 2009, 5829, 1012, 102]]),
+    #  "segment_ids": array([[0, 0, 0, 0, 0, 0, 1, 1, 1, 1]]), "padding_mask": array([[1, …]])}
+    ```
+    """
+
+    features = ("subword",)
+    input_names = ("token_ids", "segment_ids", "padding_mask")
+
+    def __init__(self, tokenizer: Any, *, max_length: int = 128):
+        check_tokenizer(tokenizer, "tokenizer")
+        self.tokenizer = tokenizer
+        hub = keras_hub().tokenizers
+        doubled = isinstance(tokenizer, hub.RobertaTokenizer | hub.XLMRobertaTokenizer)
+        self._separators = 2 if doubled else 1
+        self._special = 2 + self._separators
+        self.max_length = max_length
+        self._check_room("max_length", max_length)
+        self._text: BertText | None = None
+        self._pieces = tokenizer  # what runs
+        if isinstance(tokenizer, hub.WordPieceTokenizer):
+            self._text = BertText(tokenizer.lowercase, tokenizer.strip_accents)
+            plain = {"lowercase": False, "strip_accents": False}
+            self._pieces = type(tokenizer).from_config(tokenizer.get_config() | plain)
+            self._pieces.set_vocabulary(tokenizer.get_vocabulary())
+        oov = getattr(tokenizer, "oov_token", None)
+        self._unknown = -1 if oov is None else tokenizer.token_to_id(oov)
+        self._graph: Any = None
+        self.reset_report()
+
+    @classmethod
+    def from_preset(
+        cls, preset_or_folder: str | Path, max_length: int = 128
+    ) -> "SubwordPairEncoder":
+        """Makes an encoder of the tokenizer of a pretrained encoder.
+
+        Args:
+            preset_or_folder: A KerasHub preset name, or a folder with a KerasHub or Hugging Face
+                model.
+            max_length: See `SubwordPairEncoder`.
+
+        Raises:
+            InputError: KerasHub is not installed, or the tokenizer cannot be loaded.
+        """
+        return cls(load_tokenizer(preset_or_folder), max_length=max_length)
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The number of word pieces that the tokenizer knows, special ones included."""
+        return int(self.tokenizer.vocabulary_size())
+
+    def reset_report(self) -> None:
+        """Sets the counts of `report` to zero; the next cut sentence is warned about again."""
+        self.report = EncodingReport()
+        self._warned = False
+
+    def tokens(self, sentence: str) -> list[str]:
+        """Returns the word pieces of one sentence, before it is packed with another."""
+        (ids,) = self._tokenize([sentence])
+        return [self.tokenizer.id_to_token(int(i)) for i in ids]
+
+    def encode(
+        self,
+        sentence1: Sequence[str],
+        sentence2: Sequence[str],
+        *,
+        length: int | None = None,
+        tags: Tags | None = None,
+    ) -> dict[str, np.ndarray]:
+        """Encodes pairs.
+
+        Args:
+            sentence1: The first sentences, a list of B strings.
+            sentence2: The second sentences, as many.
+            length: The length to pad to; longer pairs are cut to it. By default the length of the
+                longest pair.
+            tags: Must be `None`: tags of words do not fit word pieces.
+
+        Returns:
+            int32 arrays `[B, L]`: `token_ids`, `segment_ids` (1 for the second sentence and the end
+            after it) and `padding_mask` (1 for what is no padding).
+
+        Raises:
+            InputError: A single string, columns of different lengths, something that is not a
+                string, tags, or a `length` that leaves no room for two sentences.
+        """
+        pairs = self.encode_pairs(sentence1, sentence2, tags=tags, limit=length)
+        longest = int(pairs.lengths.max(initial=self._special))
+        return pairs.arrays(np.arange(len(pairs)), length or longest)
+
+    def encode_pairs(
+        self,
+        sentence1: Sequence[str],
+        sentence2: Sequence[str] | None,
+        *,
+        tags: Tags | None = None,
+        limit: int | None = None,
+    ) -> PackedPairs:
+        """Encodes pairs of any number compactly, to be padded later in batches.
+
+        Args:
+            sentence1: The first sentences, a list of N strings.
+            sentence2: The second sentences, as many.
+            tags: Must be `None`.
+            limit: A limit of word pieces a pair below `max_length`.
+
+        Returns:
+            The packed pairs; `.arrays(rows, length)` gives what `encode` gives.
+        """
+        if sentence2 is None:
+            raise InputError("Both sentences are packed as one sequence: none is encoded alone.")
+        if tags is not None:
+            raise InputError("Tags go with words, but this encoder makes word pieces: omit them.")
+        if limit is not None:
+            self._check_room("length", limit)
+        limit = min(limit or self.max_length, self.max_length)
+        columns = [
+            sentence_column("sentence1", sentence1),
+            sentence_column("sentence2", sentence2),
+        ]
+        if len(columns[0]) != len(columns[1]):
+            raise InputError(
+                f"sentence1 has {len(columns[0])} sentences and sentence2 {len(columns[1])}: "
+                "expected two columns of one length."
+            )
+        index: dict[str, int] = {}
+        rows = [[index.setdefault(text, len(index)) for text in column] for column in columns]
+        flat, counts = self._flat(list(index))
+        where = np.array(rows, "int64").T
+        full = counts[where]
+        kept = trim(full, limit - self._special)
+        unknown = np.concatenate([[0], np.cumsum(flat == self._unknown)])
+        starts = (np.cumsum(counts) - counts)[where]
+        self.report.sentences += kept.size
+        self.report.truncated += int((kept < full).sum())
+        self.report.tokens += int(kept.sum())
+        self.report.dropped += int((full - kept).sum())
+        self.report.unknown += int((unknown[starts + kept] - unknown[starts]).sum())
+        if self.report.truncated and not self._warned:
+            self._warned = True
+            share = self.report.truncated / self.report.sentences
+            warnings.warn(
+                f"{self.report.truncated:,} of {self.report.sentences:,} sentences ({share:.1%}) "
+                f"were cut, because their pair had more than {limit} word pieces. Raise max_length "
+                "to keep more.",
+                stacklevel=3,
+            )
+        ends = self.tokenizer.start_token_id, self.tokenizer.end_token_id
+        flat = np.append(flat, [*ends, self.tokenizer.pad_token_id]).astype("int32")
+        lengths = kept.sum(1, keepdims=True) + self._special
+        return PackedPairs(lengths, kept, starts, flat, self._separators)
+
+    def tf_encode(self, sentence1: Any, sentence2: Any, length: Any = None) -> dict[str, Any]:
+        """Encodes string tensors by TensorFlow graph operations alone, as `encode` does.
+
+        Use it in `tf.data.Dataset.map` and in exported functions. Nothing is counted in `report`.
+
+        Args:
+            sentence1: UTF-8 strings `[B]`.
+            sentence2: As many.
+            length: The length to pad to, as in `encode`; a number or a scalar tensor.
+
+        Returns:
+            int32 tensors by the names that `encode` uses.
+
+        Raises:
+            InputError: tensorflow-text is not installed.
+        """
+        try:
+            import tensorflow as tf
+            import tensorflow_text  # noqa: F401  (KerasHub's tokenizers use it in graphs)
+        except ImportError as error:
+            raise InputError(
+                f"tf_encode needs TensorFlow and tensorflow-text ({error}): pip install "
+                "tensorflow-text, or encode in Python (encode, PairBatches)."
+            ) from error
+        if self._graph is None:  # KerasHub takes its way through the graph in a function alone
+            self._graph = tf.function(
+                self._tf_tokenize,
+                input_signature=[tf.TensorSpec([None], tf.string)],
+                autograph=self._text is None,  # word pieces do without, which is far quicker
+            )
+        columns = [tf.convert_to_tensor(column) for column in (sentence1, sentence2)]
+        both = tf.cast(self._graph(tf.concat(columns, 0)), tf.int32)
+        half = tf.shape(columns[0])[0]
+        pieces = both[:half], both[half:]
+        counts = tf.stack([tf.cast(ids.row_lengths(), tf.int32) for ids in pieces], 1)
+        limit = self.max_length if length is None else tf.minimum(length, self.max_length)
+        room = tf.cast(limit, tf.int32) - self._special
+        first = tf.minimum(counts[:, 0], tf.maximum(room - room // 2, room - counts[:, 1]))
+        kept = first, tf.minimum(counts[:, 1], room - first)
+        a, b = (
+            tf.ragged.boolean_mask(ids, tf.ragged.range(n) < m[:, None])
+            for ids, n, m in zip(pieces, tf.unstack(counts, axis=1), kept)
+        )
+        tokenizer = self.tokenizer
+
+        def ends(token: int, times: int) -> Any:
+            return tf.fill([tf.shape(first)[0], times], token)
+
+        packed = tf.concat(
+            [
+                ends(tokenizer.start_token_id, 1),
+                a,
+                ends(tokenizer.end_token_id, self._separators),
+                b,
+                ends(tokenizer.end_token_id, 1),
+            ],
+            1,
+        )
+        token_ids = packed.to_tensor(tokenizer.pad_token_id, shape=[None, length])
+        column = tf.range(tf.shape(token_ids)[1])[None]
+        real = column < tf.cast(packed.row_lengths(), tf.int32)[:, None]
+        second = column > (first + self._separators)[:, None]
+        return {
+            "token_ids": token_ids,
+            "segment_ids": tf.cast(real & second, tf.int32),
+            "padding_mask": tf.cast(real, tf.int32),
+        }
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments that make this encoder again."""
+        return {"tokenizer": self.tokenizer, "max_length": self.max_length}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        with tempfile.TemporaryDirectory() as folder:
+            self.save(folder)
+            files = {
+                str(path.relative_to(folder)): path.read_bytes()
+                for path in Path(folder).rglob("*")
+                if path.is_file()
+            }
+        return _from_files, (files,)
+
+    def save(self, folder: str | Path) -> None:
+        """Writes `encoder.json` and the folder `tokenizer` into a (new) folder."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.tokenizer.save_to_preset(str(folder / _TOKENIZER))
+        config = {"format": FORMAT, "kind": "subword", "max_length": self.max_length}
+        text = json.dumps(config, indent=1)
+        (folder / "encoder.json").write_text(text + "\n", encoding="utf-8", newline="\n")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "SubwordPairEncoder":
+        """Reads what `save` wrote; needs nothing else.
+
+        Args:
+            folder: The folder.
+
+        Raises:
+            InputError: A file that is missing, broken or of a newer format, or the folder of
+                another encoder.
+        """
+        from keras_sentmatch.data.encoder import PairEncoder
+
+        encoder = PairEncoder.load(folder)
+        if not isinstance(encoder, cls):
+            raise InputError(f"{folder} holds a {type(encoder).__name__}: load it with that.")
+        return encoder
+
+    @classmethod
+    def from_saved(cls, folder: Path, config: dict[str, Any]) -> "SubwordPairEncoder":
+        """The encoder of a folder whose `encoder.json` holds `config`."""
+        keras_hub()  # registers the tokenizers
+        import keras
+
+        path = folder / _TOKENIZER
+        try:
+            described = json.loads((path / "tokenizer.json").read_text(encoding="utf-8"))
+            tokenizer = keras.saving.deserialize_keras_object(described)
+            tokenizer.load_assets(str(path / "assets" / "tokenizer"))
+        except Exception as error:  # KerasHub raises whatever its files led to
+            raise InputError(
+                f"{path} does not load ({error}): copy the whole folder again."
+            ) from error
+        try:
+            return cls(tokenizer, **config)
+        except TypeError as error:
+            raise InputError(
+                f"{folder / 'encoder.json'} is not the description of an encoder: {error}."
+            ) from None
+
+    def _check_room(self, name: str, length: int) -> None:
+        if length < self._special + 2:
+            raise InputError(
+                f"{name}={length}: a pair needs at least {self._special + 2}, for {self._special} "
+                "special tokens and a piece of each sentence."
+            )
+
+    def _tokenize(self, sentences: list[str]) -> list[Any]:
+        if self._text is not None:
+            sentences = [sentence.translate(self._text) for sentence in sentences]
+        return [
+            ids
+            for i in range(0, len(sentences), _CHUNK)
+            for ids in self._pieces.tokenize(sentences[i : i + _CHUNK])
+        ]
+
+    def _tf_tokenize(self, sentences: Any) -> Any:
+        if self._text is not None:
+            sentences = self._text.tf_translate(sentences)
+        return self._pieces.tokenize(sentences)
+
+    def _flat(self, sentences: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The pieces of all sentences one after the other, and how many each has."""
+        pieces = self._tokenize(sentences)
+        counts = np.fromiter(map(len, pieces), "int64", len(pieces))
+        return np.fromiter(chain.from_iterable(pieces), "int32", int(counts.sum())), counts
+
+
+def trim(counts: np.ndarray, room: int) -> np.ndarray:
+    """How many pieces of two sentences `[N, 2]` are kept where `room` is not enough.
+
+    The longer sentence gives way until both are of one length, then each in turn, the second first.
+    """
+    first, second = counts[:, 0], counts[:, 1]
+    first = np.minimum(first, np.maximum(room - room // 2, room - second))
+    return np.stack([first, np.minimum(second, room - first)], 1)
+
+
+def _from_files(files: dict[str, bytes]) -> SubwordPairEncoder:
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in files.items():
+            path = Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        return SubwordPairEncoder.load(folder)

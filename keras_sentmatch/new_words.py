@@ -1,0 +1,129 @@
+"""Words that training never met: rows for them in a model, and vectors from the encoder at hand."""
+
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_sentmatch.data import PairEncoder, WordEncoder
+from keras_sentmatch.data.text import PAD, UNK
+from keras_sentmatch.errors import InputError
+
+BLOCK = 1024  # rows by which the tables of a model grow: each time it is made (and compiled) anew
+
+
+class NewWords:
+    """Gives a matcher the words that it meets for the first time.
+
+    A new word gets, in every table of word vectors that the model has, what it would have had when
+    training began: the vector distilled from the encoder. (What training moved in a table that
+    learns belongs to the words it saw.)
+
+    Args:
+        matcher: A matcher whose word vectors were distilled.
+        encoder: The encoder they were distilled from: a KerasHub preset, a folder, or a
+            `WordEncoder` that several matchers share. By default the preset or folder that they
+            came from.
+
+    Raises:
+        InputError: where the matcher has no distilled word vectors.
+
+    Example:
+
+    ```python
+    from keras_sentmatch import Matcher
+    from keras_sentmatch.new_words import NewWords
+
+    NewWords(Matcher.load("runs/re2-sick"), "path/to/encoder").learn(["zebra"])  # ["zebra"]
+    ```
+    """
+
+    def __init__(self, matcher: Any, encoder: str | Path | WordEncoder | None = None):
+        self.matcher = matcher
+        if matcher.distiller is None or not isinstance(matcher.encoder, PairEncoder):
+            raise InputError(
+                f"{matcher!r} has no word vectors distilled from an encoder, so there is nothing to "
+                "make those of new words like: train it with distilled ones (--vectors "
+                "distil:ENCODER), or use it without a word encoder."
+            )
+        if not isinstance(encoder, WordEncoder):
+            encoder = WordEncoder(encoder or matcher.distiller.encoder)
+        self.encoder = encoder
+        self._strangers: set[str] = set()  # to the encoder too
+        self._lock = threading.Lock()
+
+    def learn(self, sentences: Iterable[str]) -> list[str]:
+        """Adds the words of some sentences that are not in the vocabulary.
+
+        Args:
+            sentences: Sentences, or single words.
+
+        Returns:
+            The words added: those whose spelling the encoder's tokenizer knows.
+
+        Raises:
+            InputError: where it is not the encoder that the vectors were distilled from.
+        """
+        matcher = self.matcher
+        with self._lock:  # servers answer in several threads
+            known, skipped = matcher.encoder.vocabulary, self._strangers
+            met = (t for s in sentences if isinstance(s, str) for t in matcher.encoder.tokens(s))
+            wanted = [t for t in dict.fromkeys(met) if t not in known and t not in skipped]
+            wanted = [t for t in wanted if t not in ("", PAD, UNK) and "\n" not in t]
+            if not wanted:
+                return []
+            added, vectors = matcher.distiller.vectors(wanted, self.encoder)
+            skipped.update(set(wanted) - set(added))
+            if added:
+                model = with_rows(matcher.model, len(known) + len(added))
+                put_vectors(model, len(known), vectors)
+                matcher.replace_model(model)
+                matcher.encoder.add_words(added)  # last: an id is used only when its row is there
+            return added
+
+
+def word_tables(model: keras.Model) -> list[Any]:
+    """The variables `[words, dim]` that hold a model's word vectors."""
+    layers: list[Any] = getattr(model, "_word_representations", list)()
+    return [table.embeddings for layer in layers for table in layer.word_embeddings]
+
+
+def with_rows(model: keras.Model, rows: int) -> keras.Model:
+    """A model whose word tables have at least `rows` rows: the same one, or a copy that has more.
+
+    Args:
+        model: One of the library's word-level models.
+        rows: How many are needed.
+
+    Returns:
+        The model; a copy has its weights, with further rows of zeros, a multiple of `BLOCK` of them.
+
+    Raises:
+        InputError: for a model without tables of word vectors.
+    """
+    tables = word_tables(model)
+    if not tables:
+        raise InputError(f"A {type(model).__name__} has no tables of word vectors to add words to.")
+    size = tables[0].shape[0]
+    if rows <= size:
+        return model
+    more = -(-(rows - size) // BLOCK) * BLOCK
+    grown = type(model).from_config({**model.get_config(), "vocabulary_size": size + more})
+    ours = {id(table) for table in tables}
+    for new, old in zip(grown.weights, model.weights):
+        value = ops.convert_to_numpy(old)
+        new.assign(np.pad(value, [(0, more), (0, 0)]) if id(old) in ours else value)
+    grown.jit_compile = model.jit_compile
+    return grown
+
+
+def put_vectors(model: keras.Model, start: int, vectors: np.ndarray) -> None:
+    """Writes vectors into every word table, from row `start`."""
+    for table in word_tables(model):
+        value = np.array(ops.convert_to_numpy(table))
+        value[start : start + len(vectors)] = vectors
+        table.assign(value)

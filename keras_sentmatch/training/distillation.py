@@ -1,0 +1,250 @@
+"""Learning from a teacher: trained matchers answer the pairs, and the loss compares with their answers too."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.data.vectors import progress_bar
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.matcher import Matcher
+from keras_sentmatch.metrics import evaluate_predictions
+from keras_sentmatch.run_folder import members_of
+
+_CHUNK = 4096  # pairs between two movements of the progress bar
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class DistillationLoss(keras.losses.Loss):
+    """Cross-entropy with the labels, and the divergence from a teacher's probabilities.
+
+    `(1 - weight) CE(label, p) + weight T^2 KL(t_T || p_T)`, where `x_T` is x to the power 1/T, made to sum to 1, and T the
+    temperature. For scores: `(1 - weight) (label - p)^2 + weight (t - p)^2`. A row without a label (-1; NaN for scores) has
+    the teacher's part alone.
+
+    Args:
+        weight: the share of the teacher. Defaults to `0.5`.
+        temperature: above 1 the small probabilities count more. Defaults to `2.0`.
+        name: of the loss. Defaults to `"distillation"`.
+        reduction: as in Keras. Defaults to `"sum_over_batch_size"`.
+
+    Call arguments:
+        y_true: `[B, 1 + C]`: the label, and the teacher's probabilities, or its score (C = 1).
+        y_pred: `[B, C]` probabilities, or `[B, 1]` scores.
+
+    Example:
+        >>> from keras_sentmatch.training.distillation import DistillationLoss
+        >>> loss = DistillationLoss(weight=1.0)
+        >>> abs(round(float(loss([[0, 0.9, 0.1]], [[0.9, 0.1]])), 4))
+        0.0
+
+    References:
+        Hinton, Vinyals and Dean 2015, arXiv 1503.02531.
+    """
+
+    def __init__(
+        self,
+        weight: float = 0.5,
+        temperature: float = 2.0,
+        name: str = "distillation",
+        reduction: str = "sum_over_batch_size",
+    ):
+        super().__init__(name=name, reduction=reduction)
+        self.weight = weight
+        self.temperature = temperature
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        label, teacher = y_true[:, :1], y_true[:, 1:]
+        classes = y_pred.shape[-1]
+        if classes == 1:
+            known = ops.isfinite(label)
+            given = ops.where(known, label, teacher)  # no NaN in the gradient either
+            hard = ops.where(known, ops.square(y_pred - given), 0.0)[:, 0]
+            soft = ops.square(y_pred - teacher)[:, 0]
+        else:
+            log_p = _log(y_pred)
+            named = ops.cast(ops.equal(label, ops.arange(classes, dtype=label.dtype)), log_p.dtype)
+            hard = -ops.sum(named * log_p, axis=-1)
+            p, t = (ops.log_softmax(x / self.temperature) for x in (log_p, _log(teacher)))
+            soft = self.temperature**2 * ops.sum(ops.exp(t) * (t - p), axis=-1)
+        return (1 - self.weight) * hard + self.weight * soft
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "weight": self.weight, "temperature": self.temperature}
+
+
+def _log(p: Any) -> Any:
+    return ops.log(ops.maximum(p, keras.config.epsilon()))
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class OnLabels(keras.metrics.Metric):
+    """A metric of the labels that stand in the first column of `y_true`; rows without one (-1) do not count.
+
+    Args:
+        metric: a Keras metric of integer labels and probabilities, or the serialised config of one.
+        name: of the metric. Defaults to `None`, the name of `metric`.
+        dtype: of the counts. Defaults to `None`.
+
+    Example:
+        >>> import keras
+        >>> from keras_sentmatch.training.distillation import OnLabels
+        >>> metric = OnLabels(keras.metrics.SparseCategoricalAccuracy("accuracy"))
+        >>> metric.update_state([[0, 0.9, 0.1], [-1, 0.2, 0.8]], [[0.6, 0.4], [0.5, 0.5]])
+        >>> metric.name, float(metric.result())
+        ('accuracy', 1.0)
+    """
+
+    def __init__(self, metric: Any, name: str | None = None, dtype: Any = None):
+        metric = (
+            keras.saving.deserialize_keras_object(metric) if isinstance(metric, dict) else metric
+        )
+        super().__init__(name=name or metric.name, dtype=dtype)
+        self.metric = metric
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        labels = ops.convert_to_tensor(y_true)[:, 0]
+        weight = ops.cast(labels >= 0, self.dtype)
+        if sample_weight is not None:
+            weight = weight * ops.cast(sample_weight, self.dtype)
+        self.metric.update_state(ops.cast(labels, "int32"), y_pred, sample_weight=weight)
+
+    def result(self) -> Any:
+        return self.metric.result()
+
+    def reset_state(self) -> None:
+        self.metric.reset_state()
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "metric": keras.saving.serialize_keras_object(self.metric)}
+
+
+@dataclass
+class Lessons:
+    """What a teacher answered.
+
+    Attributes:
+        pairs: What is trained on: the training pairs, then those that only the teacher answered.
+        targets: Of the training pairs and the validation pairs, what `DistillationLoss` takes.
+        facts: What `metrics.json` says of the teacher.
+    """
+
+    pairs: PairDataset
+    targets: dict[str, np.ndarray]
+    facts: dict[str, Any]
+
+
+def take_lessons(
+    settings: Mapping[str, Any],
+    splits: Mapping[str, PairDataset],
+    unlabelled: PairDataset | None = None,
+    progress: bool = True,
+) -> Lessons:
+    """Lets the teachers of a recipe answer the training and validation pairs, once.
+
+    Several teachers answer with the mean of their probabilities (or scores).
+
+    Args:
+        settings: A recipe's `training` table; `teacher` names run folders, of ensembles too.
+        splits: As `train` takes them.
+        unlabelled: Further pairs to learn from; labels that they have are not looked at.
+        progress: Whether to show a bar on a terminal.
+
+    Returns:
+        The `Lessons`.
+
+    Raises:
+        InputError: A teacher that does not load, or answers other labels than those of the pairs.
+    """
+    train, validation = splits["train"], splits["validation"]
+    folders = [part for folder in settings["teacher"] for part in members_of(Path(folder))]
+    teachers = []
+    for folder in folders:
+        teachers.append(Matcher.load(folder))
+        check_teacher(folder, teachers[-1], train)
+    pairs = train if unlabelled is None else _joined(train, unlabelled)
+    answers = {
+        role: _answers(teachers, data, train.label_names, role, progress)
+        for role, data in (("train", pairs), ("validation", validation))
+    }
+    targets = {
+        role: np.column_stack([_labels(splits[role], len(answer)), answer]).astype("float32")
+        for role, answer in answers.items()
+    }
+    facts = {
+        "runs": list(settings["teacher"]),
+        "models": [_described(teacher) for teacher in teachers],
+        "parameters": sum(teacher.model.count_params() for teacher in teachers),
+        "weight": settings["distil_weight"],
+        "temperature": settings["distil_temperature"],
+        "unlabelled": len(pairs) - len(train),
+        "encoding": [str(teacher.encoder.report) for teacher in teachers],
+        "validation": evaluate_predictions(validation, answers["validation"]),
+    }
+    return Lessons(pairs, targets, facts)
+
+
+def check_teacher(folder: Path, teacher: Matcher, train: PairDataset) -> None:
+    """Refuses a teacher that answers something else than what the pairs ask."""
+    taught, asked = (set(names or ()) for names in (teacher.label_names, train.label_names))
+    if taught != asked:
+        one, other = (", ".join(sorted(names)) if names else "scores" for names in (taught, asked))
+        raise InputError(
+            f"The teacher {folder} answers {one}, but the training pairs have {other}: name a run "
+            "on the same labels."
+        )
+
+
+def _described(teacher: Matcher) -> str:
+    info = teacher.info
+    return f"{info.get('model', teacher.model.name)} on {info.get('data') or 'own data'}, seed {info.get('seed')}"
+
+
+def _joined(train: PairDataset, more: PairDataset) -> PairDataset:
+    columns = {}
+    if train.tags is not None and more.tags is not None:
+        columns = {f"tags_{i + 1}": train.tags[i] + more.tags[i] for i in (0, 1)}
+    return PairDataset(
+        train.sentence1 + more.sentence1,
+        train.sentence2 + more.sentence2,
+        label_names=train.label_names,
+        task=train.task,
+        name=train.name,
+        split=train.split,
+        columns=columns,
+    )
+
+
+def _labels(split: PairDataset, rows: int) -> np.ndarray:
+    labels = np.full(rows, np.nan if split.task == "regression" else -1.0)
+    labels[: len(split)] = split.labels
+    return labels
+
+
+def _answers(
+    teachers: Sequence[Matcher],
+    pairs: PairDataset,
+    label_names: Sequence[str] | None,
+    role: str,
+    progress: bool,
+) -> np.ndarray:
+    """Mean probabilities in the order of `label_names`, or scores, `[N, C]`."""
+    sums = np.zeros((len(pairs), len(label_names or ("score",))))
+    total, done = len(pairs) * len(teachers), 0
+    with progress_bar(f"The teacher answers {role} pairs", total, progress, in_bytes=False) as show:
+        for teacher in teachers:
+            if keras.config.backend() == "tensorflow":
+                teacher.model.jit_compile = False  # XLA compiles every length anew
+            for start in range(0, len(pairs), _CHUNK):
+                rows = np.arange(start, min(start + _CHUNK, len(pairs)))
+                answers = teacher.predict_proba(pairs.select(rows)).reshape(len(rows), -1)
+                if teacher.label_names is not None and label_names is not None:
+                    answers = answers[:, [teacher.label_names.index(n) for n in label_names]]
+                sums[rows] += answers
+                show(done := done + len(rows))
+    return sums / len(teachers)

@@ -1,0 +1,136 @@
+"""AdamW for fine-tuning, and how a recipe's optimizer is made."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+
+from keras_sentmatch.training.schedules import learning_rate
+
+# On PyTorch Keras makes a subclass of AdamW that updates all variables in a few calls: that class.
+_AdamW: Any = type(keras.optimizers.AdamW.__new__(keras.optimizers.AdamW))
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class FineTuningAdamW(_AdamW):
+    """AdamW in which each variable may have a learning rate and a weight decay of its own.
+
+    With the gradient's moments m and v as Adam has them, the learning rate r and the factors f and d of a variable x:
+    `x = x - r f d weight_decay x`, then `x = x - r f m / (sqrt(v) + epsilon)`. So what a schedule does, it does to all.
+
+    Args:
+        learning_rate: a number or a schedule. Defaults to `0.001`.
+        weight_decay: share of a variable that is taken off, times its learning rate. Defaults to `0.0`.
+        rate_factors: a number for each trainable variable, in the order of the model: its learning rate is so many times
+            `learning_rate`. None is 1 for each. Defaults to `None`.
+        decay_factors: the same for the weight decay; 0 switches it off. Defaults to `None`.
+        **kwargs: further arguments of `keras.optimizers.AdamW`.
+
+    Raises:
+        ValueError: when it is built, if there is not one factor for each trainable variable.
+
+    Example:
+        >>> import keras, numpy as np
+        >>> from keras_sentmatch.training.optimizers import FineTuningAdamW
+        >>> slow, fast = (keras.Variable(np.zeros(1)) for _ in range(2))
+        >>> optimizer = FineTuningAdamW(0.5, rate_factors=[0.1, 1.0])
+        >>> optimizer.apply([np.ones(1, "float32")] * 2, [slow, fast])
+        >>> [round(float(keras.ops.convert_to_numpy(x)[0]), 4) for x in (slow, fast)]
+        [-0.05, -0.5]
+
+    References:
+        Loshchilov and Hutter 2019, arXiv 1711.05101 (AdamW); Howard and Ruder 2018, arXiv 1801.06146 (rates by layer).
+    """
+
+    weight_decay: Any
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        weight_decay: float = 0.0,
+        *,
+        rate_factors: Sequence[float] | None = None,
+        decay_factors: Sequence[float] | None = None,
+        **kwargs: Any,
+    ):
+        super().__init__(learning_rate, weight_decay, **kwargs)
+        self.rate_factors = None if rate_factors is None else list(rate_factors)
+        self.decay_factors = None if decay_factors is None else list(decay_factors)
+
+    def build(self, variables: list[Any]) -> None:
+        for name in ("rate_factors", "decay_factors"):
+            factors = getattr(self, name)
+            if factors is not None and len(factors) != len(variables):
+                raise ValueError(
+                    f"{name} must have one number for each of the {len(variables)} trainable variables. "
+                    f"Received: {len(factors)}"
+                )
+        super().build(variables)
+
+    def _factors(self, variables: Sequence[Any], *names: str) -> dict[float, list[int]]:
+        """Places in `variables` by the product of their factors."""
+        places: dict[float, list[int]] = {}
+        for place, variable in enumerate(variables):
+            index, product = self._get_variable_index(variable), 1.0
+            for name in names:
+                factors = getattr(self, name)
+                product *= 1.0 if factors is None else factors[index]
+            places.setdefault(product, []).append(place)
+        return places
+
+    def _backend_update_step(
+        self, grads: Any, trainable_variables: Any, learning_rate: Any
+    ) -> None:
+        for factor, places in self._factors(trainable_variables, "rate_factors").items():
+            some_grads = [grads[i] for i in places]
+            some_variables = [trainable_variables[i] for i in places]
+            super()._backend_update_step(some_grads, some_variables, learning_rate * factor)
+
+    def _apply_weight_decay(self, variables: Any) -> None:
+        decay = self.weight_decay
+        groups = self._factors(variables, "rate_factors", "decay_factors")
+        for factor, places in groups.items():
+            if decay * factor:
+                self.weight_decay = decay * factor
+                super()._apply_weight_decay([variables[i] for i in places])
+        self.weight_decay = decay
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "rate_factors": None if self.rate_factors is None else list(self.rate_factors),
+            "decay_factors": None if self.decay_factors is None else list(self.decay_factors),
+        }
+
+
+def make_optimizer(model: keras.Model, settings: Mapping[str, Any], steps_per_epoch: int) -> Any:
+    """The optimizer that a recipe's `[training]` describes, for this model's trainable variables.
+
+    Args:
+        model: The model. Its `backbone_variables`, if it has any, learn at `backbone_learning_rate`.
+        settings: A recipe's `training` table.
+        steps_per_epoch: Batches an epoch.
+
+    Returns:
+        A Keras optimizer.
+    """
+    config: dict[str, Any] = {"learning_rate": learning_rate(settings, steps_per_epoch)}
+    for key in ("clipnorm", "global_clipnorm"):
+        if settings[key]:
+            config[key] = settings[key]
+    if settings["accumulate"] > 1:
+        config["gradient_accumulation_steps"] = settings["accumulate"]
+    if settings["optimizer"] != "adamw":
+        return keras.optimizers.get({"class_name": settings["optimizer"], "config": config})
+    variables = model.trainable_variables
+    if settings["weight_decay"]:
+        config["decay_factors"] = [float(not _bias_or_norm(v.name)) for v in variables]
+    if settings["backbone_learning_rate"]:
+        factor = settings["backbone_learning_rate"] / settings["learning_rate"]
+        backbone = {id(variable) for variable in model.backbone_variables}
+        config["rate_factors"] = [factor if id(v) in backbone else 1.0 for v in variables]
+    return FineTuningAdamW(weight_decay=settings["weight_decay"], **config)
+
+
+def _bias_or_norm(name: str) -> bool:
+    return "bias" in name or name in ("gamma", "beta")

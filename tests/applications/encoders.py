@@ -1,0 +1,97 @@
+"""What the tests of models on pretrained encoders share: tiny backbones, packed pairs, weights for the oracles."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from keras_sentmatch.layers import DualAttentionEncoder
+from tests.case import value
+from tests.layers.test_adaptive_fusion import weights_of as fusion_weights
+from tests.layers.test_dual_attention_encoder import weights_of as dual_weights
+from tests.oracles_blocks import layer_norm
+
+keras_hub = pytest.importorskip("keras_hub")
+
+SIZES = {
+    "vocabulary_size": 14,
+    "num_layers": 2,
+    "num_heads": 2,
+    "hidden_dim": 8,
+    "intermediate_dim": 16,
+    "max_sequence_length": 16,
+}
+
+
+def backbone(kind: str = "Bert", **sizes: Any) -> Any:
+    return getattr(keras_hub.models, f"{kind}Backbone")(**{**SIZES, **sizes})
+
+
+BERT, ROBERTA = (
+    keras.saving.serialize_keras_object(backbone(kind)) for kind in ("Bert", "Roberta")
+)
+# [CLS] is 2, [SEP] is 3; <s> is 0, </s> is 2. The last pair has an empty second sentence.
+PAIRS = {
+    "token_ids": np.array([[2, 5, 6, 3, 7, 8, 3], [2, 9, 3, 10, 3, 0, 0], [2, 11, 3, 3, 0, 0, 0]]),
+    "segment_ids": np.array([[0, 0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 0, 0], [0, 0, 0, 1, 0, 0, 0]]),
+}
+PAIRS = {n: a.astype("int32") for n, a in PAIRS.items()}
+PAIRS["padding_mask"] = (PAIRS["token_ids"] > 0).astype("int32")
+MASK = PAIRS["padding_mask"] > 0
+ROBERTA_PAIRS = {
+    "token_ids": np.array([[0, 5, 6, 2, 2, 7, 2], [0, 9, 2, 2, 2, 1, 1], [0, 2, 2, 8, 2, 1, 1]]),
+    "padding_mask": np.array([[1] * 7, [1] * 5 + [0] * 2, [1] * 5 + [0] * 2]),
+}
+ROBERTA_PAIRS = {n: a.astype("int32") for n, a in ROBERTA_PAIRS.items()}
+ROBERTA_SEGMENTS = np.array([[0] * 5 + [1] * 2, [0] * 4 + [1] * 3, [0] * 3 + [1] * 4])
+UNUSED = ("key/bias",)  # the same for all keys: the softmax takes it out again
+
+
+def weights_of(layer: Any) -> list[np.ndarray]:
+    return [value(w) for w in layer.weights]
+
+
+def block_weights(block: Any) -> dict[str, Any]:
+    """The weights of a transformer block as the oracles name them; of a dual one with its fusion."""
+    if isinstance(block, DualAttentionEncoder):
+        return {**dual_weights(block), "fusion": fusion_weights(block.fusion)}
+    attention = block._self_attention_layer
+    layers = {name[0]: getattr(attention, f"{name}_dense") for name in ("query", "key", "value")}
+    layers |= {"o": attention.output_dense, "norm_1": block._self_attention_layer_norm}
+    layers |= {"ff_1": block._feedforward_intermediate_dense}
+    layers |= {"ff_2": block._feedforward_output_dense, "norm_2": block._feedforward_layer_norm}
+    return {name: weights_of(layer) for name, layer in layers.items()}
+
+
+def blocks_of(model: Any) -> list[Any]:
+    names = ("transformer_layer_", "dual_attention_")
+    found = [layer for layer in model.layers if layer.name.startswith(names)]
+    return sorted(found, key=lambda layer: layer.name[-1])  # of at most ten
+
+
+def oracle_inputs(
+    model: Any, token_ids: Any, padding_mask: Any, segment_ids: Any = None
+) -> tuple[np.ndarray, np.ndarray, dict[str, Any], dict[str, Any]]:
+    """The embedded tokens, the mask, the weights of blocks and classifier, and the options of a block."""
+    layers = {layer.name: layer for layer in model.layers}
+    bert = segment_ids is not None
+    options = {"epsilon": 1e-12 if bert else 1e-5}
+    options["activation"] = "gelu_approximate" if bert else "gelu"
+    if bert:
+        tables = [layers[f"{name}_embedding"] for name in ("token", "position", "segment")]
+    else:
+        together = layers["embeddings"]
+        tables = [together.token_embedding, together.position_embedding]
+    words, positions, *segments = (weights_of(table)[0] for table in tables)
+    x = words[token_ids] + positions[: token_ids.shape[1]]
+    x = x + segments[0][segment_ids] if bert else x
+    norm = layers["embeddings_layer_norm"]
+    x = layer_norm(x, *weights_of(norm), options["epsilon"])
+    pooler = layers.get("pooled_dense", layers.get("pooler"))
+    weights = {
+        "layers": [block_weights(block) for block in blocks_of(model)],
+        "pooler": None if pooler is None else weights_of(pooler),
+        "classifier": weights_of(layers["logits"]),
+    }
+    return x, np.asarray(padding_mask) > 0, weights, options

@@ -1,0 +1,197 @@
+"""CrossEncoder, and what holds of every model on a pretrained encoder."""
+
+from functools import partial
+
+import keras
+import numpy as np
+import pytest
+
+from keras_sentmatch.applications import DABERT, CrossEncoder, LadRaNet
+from keras_sentmatch.errors import InputError
+from tests import oracles_encoders
+from tests.applications.common import model_case
+from tests.applications.encoders import (
+    BERT,
+    PAIRS,
+    ROBERTA,
+    ROBERTA_PAIRS,
+    SIZES,
+    UNUSED,
+    backbone,
+    blocks_of,
+    oracle_inputs,
+)
+from tests.case import randomise
+from tests.harness import (
+    CHECKS,
+    built,
+    check_option,
+    check_oracle,
+    close,
+    name_of,
+    value,
+    values,
+)
+
+
+def everything(model, **inputs):
+    embedded, mask, weights, options = oracle_inputs(model, **inputs)
+    return oracles_encoders.cross_encoder(embedded, mask, weights, model.pooling, **options)
+
+
+def oracle(model, **inputs):
+    return everything(model, **inputs)["probabilities"]
+
+
+def case(name, inputs=PAIRS, **config):
+    make = partial(CrossEncoder, **{"backbone": BERT, **config})
+    return model_case(make, inputs, oracle, name, unused=UNUSED)
+
+
+CASES = [case("CrossEncoder")]
+VARIANTS = [
+    case("mean", pooling="mean"),
+    case("RoBERTa", ROBERTA_PAIRS, backbone=ROBERTA),
+    case("RoBERTa, mean", ROBERTA_PAIRS, backbone=ROBERTA, pooling="mean", num_classes=1),
+]
+SMALL = {  # every model on a backbone
+    CrossEncoder: {},
+    LadRaNet: {"hidden_filters": 4, "attention_units": 4, "steps": 2},
+    DABERT: {"attention_units": 4},
+}
+each_model = pytest.mark.parametrize("cls", SMALL, ids=lambda cls: cls.__name__)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+def test_cross_encoder(check):
+    check(CASES[0])
+
+
+@pytest.mark.parametrize("case", VARIANTS, ids=name_of)
+def test_variants(case):
+    check_oracle(case)
+
+
+def test_options():
+    check_option(case("off", backbone_dropout=0.0), "dropout", 0.0, 0.5, training=True)
+
+
+def test_explainer():
+    model = built(CASES[0])
+    shown = model.explainer()(PAIRS)
+    close(shown.pop("probabilities"), value(model(PAIRS)), "probabilities")
+    maps = everything(model, **PAIRS)["attention"]
+    assert list(shown) == ["attention_0", "attention_1"]
+    real = PAIRS["padding_mask"] > 0
+    for got, want in zip(values(shown), maps):
+        assert got.shape == (3, 2, 7, 7)
+        assert abs(got - want).transpose(0, 2, 1, 3)[real].max() < 1e-5
+
+
+def test_an_unknown_pooling():
+    with pytest.raises(InputError, match="pooling must be one of .*Received: pooling='max'"):
+        CrossEncoder(BERT, pooling="max")
+
+
+# --- every model on a pretrained encoder ---
+
+
+def test_the_weights_of_a_backbone_are_copied():
+    theirs = randomise(backbone())
+    model = CrossEncoder(theirs)
+    kernel, bias = (value(w) for w in model.get_layer("logits").weights)
+    logits = value(theirs(PAIRS)["pooled_output"]) @ kernel + bias
+    want = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    close(model(PAIRS), want, "probabilities")
+    for v in model.backbone_variables:
+        v.assign(v * 0)
+    assert value(theirs.token_embedding.weights[0]).any()
+
+
+def test_the_weights_of_a_folder_are_loaded(tmp_path):
+    theirs = randomise(backbone())
+    theirs.save_to_preset(str(tmp_path))
+    model, copy = CrossEncoder(str(tmp_path)), CrossEncoder(theirs)
+    mine, copied = (
+        {v.path.split("/", 1)[-1]: value(v) for v in m.backbone_variables} for m in (model, copy)
+    )
+    assert mine.keys() == copied.keys()
+    assert all((mine[path] == copied[path]).all() for path in mine)
+    assert model.get_config()["backbone"] == copy.get_config()["backbone"]
+
+
+@each_model
+def test_what_came_from_the_backbone(cls):
+    for saved in (BERT, ROBERTA):
+        model = cls(saved, **SMALL[cls])
+        theirs, every = model.backbone_variables, model.weights
+        mine = [v for v in every if not any(v is x for x in theirs)]
+        assert len(theirs) + len(mine) == len(every) and mine
+        new = ("logits", "pooler", "hidden", "fusion", "phrase", "pooling", "rereading")
+        assert all(any(n in v.path for n in (*new, "layer_weighting")) for v in mine)
+        assert not any(n in v.path for n in new for v in theirs)
+        table = SIZES["vocabulary_size"] * SIZES["hidden_dim"]
+        assert model.count_params_without_word_embeddings() == model.count_params() - table
+        assert model.max_length == 16
+
+
+@each_model
+def test_a_frozen_backbone_stays_frozen(cls):
+    model = cls(BERT, trainable_backbone=False, **SMALL[cls])
+    for frozen in (model, cls.from_config(model.get_config())):
+        theirs = frozen.backbone_variables
+        assert theirs and not any(v is x for v in frozen.trainable_variables for x in theirs)
+        assert len(frozen.trainable_variables) == len(frozen.weights) - len(theirs)
+
+
+@pytest.mark.backend("torch")  # the others take long to compile it
+@each_model
+def test_it_learns_three_pairs_by_heart(cls):
+    model = cls(BERT, **SMALL[cls])
+    model.compile(keras.optimizers.Adam(0.02), "sparse_categorical_crossentropy")
+    labels = np.array([2, 0, 1])
+    for _ in range(30):
+        model.train_on_batch(PAIRS, labels)
+    assert (model.predict_on_batch(PAIRS).argmax(-1) == labels).all()
+
+
+@each_model
+def test_rates_of_dropout(cls):
+    model = cls(BERT, dropout=0.3, backbone_dropout=0.2, **SMALL[cls])
+    rates = {layer.name: layer.rate for layer in model.layers if hasattr(layer, "rate")}
+    assert rates.pop("embeddings_dropout") == 0.2
+    assert rates and set(rates.values()) == {0.3}
+    assert [block.dropout for block in blocks_of(model)] == [0.2, 0.2]
+    assert model.get_config()["backbone"]["config"]["dropout"] == 0.1  # what it was made from
+
+
+@each_model
+def test_what_it_cannot_do(cls):
+    model = cls(BERT, **SMALL[cls])
+    assert not model.can_split
+    with pytest.raises(InputError, match="reads both sentences as one sequence"):
+        model.split()
+    with pytest.raises(InputError, match="has no word vectors to set"):
+        model.set_word_vectors(np.zeros((14, 8)))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        5,
+        None,
+        {},
+        keras.layers.Dense(3),
+        keras.saving.serialize_keras_object(keras.layers.Dense(3)),
+        {**BERT, "class_name": "Nothing", "registered_name": None},
+    ],
+    ids=["number", "None", "empty", "layer", "config of a layer", "config of nothing"],
+)
+def test_what_is_no_backbone(wrong):
+    with pytest.raises(InputError, match="is no BERT or RoBERTa. Expected a KerasHub preset"):
+        CrossEncoder(wrong)
+
+
+def test_a_folder_that_is_missing():
+    with pytest.raises(InputError, match="./nowhere: no such folder"):
+        CrossEncoder("./nowhere")

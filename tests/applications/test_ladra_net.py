@@ -1,0 +1,166 @@
+"""LadRa-Net: a whole forward pass against the oracle, every switch, what it shows."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from keras_sentmatch.applications import LadRaNet
+from keras_sentmatch.errors import InputError
+from tests import oracles_encoders
+from tests.applications.common import model_case
+from tests.applications.encoders import (
+    BERT,
+    MASK,
+    PAIRS,
+    ROBERTA,
+    ROBERTA_PAIRS,
+    UNUSED,
+    oracle_inputs,
+    weights_of,
+)
+from tests.harness import CHECKS, built, check_oracle, close, name_of, value
+from tests.oracles_recurrent import self_attention_pooling, stack_gru
+
+
+def everything(model, **inputs):
+    embedded, mask, encoder, options = oracle_inputs(model, **inputs)
+    layers = {layer.name: layer for layer in model.layers}
+    weights = {
+        "layer_logits": [0.0],
+        "normalize_layers": model.layer_weighting == "softmax",
+        "phrase": [],
+        "pooling": [weights_of(layers[f"pooling_{r + 1}"]) for r in range(len(model.widths))],
+        "use_pair": model.use_global,
+        "fusion": model.fusion,
+        "mlp": [weights_of(layers["hidden"]), weights_of(layers["logits"])],
+    }
+    if model.widths:
+        cnn = layers["phrase_cnn"]
+        units = zip(cnn.hidden_convolutions, cnn.output_convolutions)
+        weights["phrase"] = [[*weights_of(one), *weights_of(two)] for one, two in units]
+    if model.steps:
+        weights["dsa"] = dsa_weights(layers["rereading"])
+        weights["dsa"]["selectable"] = None if model.select_special else ordinary(**inputs)
+    if model.encoder == "stack_gru":
+        rnns = [weights_of(rnn) for rnn in layers["stack_gru"].forward_rnns]
+        words = stack_gru(embedded, mask, rnns)
+        pooled, _ = self_attention_pooling(words, mask, *weights_of(layers["pooling_words"]))
+        return oracles_encoders.ladra_net_head([words], mask, weights, pooled)
+    if "layer_weighting" in layers:
+        weights["layer_logits"] = weights_of(layers["layer_weighting"])[0]
+    else:
+        weights["layer_logits"] = np.zeros(len(encoder["layers"]))
+    return oracles_encoders.ladra_net(embedded, mask, {**weights, **encoder}, **options)
+
+
+def dsa_weights(layer):
+    units = range(len(layer.token_kernels))
+    parts = {
+        "W": layer.token_kernels,
+        "U": layer.state_kernels,
+        "M": layer.guide_kernels,
+        "V": [None, *layer.earlier_kernels],
+        "w": layer.contexts,
+        "phi": layer.fertility_kernels or [None for _ in units],
+    }
+    per_unit = [{n: None if p[r] is None else value(p[r]) for n, p in parts.items()} for r in units]
+    width = layer.token_kernels[0].shape[0]
+    several = sum(layer.fused) > 1  # a single unit has the weight 1 whatever its score
+    return {
+        "per_unit": per_unit,
+        "W_f": value(layer.fusion_kernel) if several else np.zeros((width, 1)),
+        "w_f": value(layer.fusion_context) if several else np.zeros(1),
+        "gru": weights_of(layer.cell),
+        "beta": layer.beta,
+        "steps": layer.steps,
+        "fuse_word": layer.fuse_word,
+        "coverage": layer.coverage,
+        "clip": layer.clip_coverage,
+        "update": layer.coverage_update,
+    }
+
+
+def ordinary(token_ids, padding_mask, segment_ids=None):
+    """Neither the token that opens a sequence nor the one that closes a sentence."""
+    first, end = (2, 3) if segment_ids is not None else (0, 2)
+    return (token_ids != first) & (token_ids != end)
+
+
+def oracle(model, **inputs):
+    return everything(model, **inputs)["probabilities"]
+
+
+SMALL = {
+    "backbone": BERT,
+    "hidden_filters": 3,
+    "attention_units": 3,
+    "steps": 2,
+    "beta": 2.0,
+    "units": 3,
+    "depth": 2,
+    "hidden_units": 5,
+}
+
+
+def case(name, inputs=PAIRS, **config):
+    make = partial(LadRaNet, **{**SMALL, **config})
+    return model_case(make, inputs, oracle, name, unused=UNUSED)
+
+
+CASES = [case("LadRaNet")]
+VARIANTS = [
+    *(case(name, **preset) for name, preset in LadRaNet.presets.items() if preset),
+    case("free", layer_weighting="free", coverage="log", fuse_word=False, clip_coverage=False),
+    case("ordinary tokens", select_special=False, widths=(3,), coverage_update="score"),
+    case("RoBERTa", ROBERTA_PAIRS, backbone=ROBERTA, select_special=False, coverage="off"),
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+def test_ladra_net(check):
+    check(CASES[0])
+
+
+@pytest.mark.backend("torch")  # the same operations on the others
+@pytest.mark.parametrize("case", VARIANTS, ids=name_of)
+def test_variants(case):
+    check_oracle(case)
+
+
+def test_explainer():
+    model = built(CASES[0], select_special=False)
+    shown = {n: value(t) for n, t in model.explainer()(PAIRS).items()}
+    found = everything(model, **PAIRS)
+    names = {"selection": "weights", "coverage": "coverage", "unit_weights": "fusion"}
+    for name, oracle_name in {**names, "probabilities": "probabilities"}.items():
+        close(shown[name], found[oracle_name], name)
+    assert shown["selection"].shape == (3, 2, 3, 7)
+    chosen = shown["selection"].sum(axis=(1, 2))
+    assert not chosen[~(MASK & ordinary(**PAIRS))].any()
+    close(shown["layer_weights"], np.tile(found["layer_weights"], (3, 1)), "layer weights")
+    assert set(shown) == {*names, "probabilities", "layer_weights"}
+    for preset, absent in (
+        ("table7_1_bert", {*names, "layer_weights"}),
+        ("table7_2_bert_pcnn", set(names)),
+    ):
+        model = built(CASES[0], **LadRaNet.presets[preset])
+        assert set(model.explainer()(PAIRS)) == set(shown) - absent
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"encoder": "lstm"}, "encoder must be one of .*Received: encoder='lstm'"),
+        (
+            {"layer_weighting": None},
+            "layer_weighting must be one of .*Received: layer_weighting=None",
+        ),
+        ({"fusion": "sum"}, "fusion must be one of .*Received: fusion='sum'"),
+        ({"steps": -1}, "steps must be at least 0. Received: steps=-1"),
+        ({"steps": 0, "use_global": False}, "Nothing is left to classify"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(InputError, match=message):
+        LadRaNet(**{**SMALL, **arguments})

@@ -1,0 +1,141 @@
+"""DualAttentionEncoder."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from keras_sentmatch.layers import DualAttentionEncoder
+from tests import oracles_encoders
+from tests.harness import (
+    CHECKS,
+    Case,
+    built,
+    check_option,
+    check_oracle,
+    lengths_mask,
+    name_of,
+    noise,
+    value,
+)
+from tests.layers.test_adaptive_fusion import weights_of as fusion_weights
+
+INPUTS = {
+    "x": noise(3, 5, 4),
+    "mask": lengths_mask([5, 3, 2], 5),
+    "segment_ids": np.array([[0, 0, 1, 1, 1], [0, 1, 1, 0, 0], [0, 1, 0, 0, 0]]),
+}
+SMALL = partial(
+    DualAttentionEncoder, intermediate_dim=5, num_heads=2, attention_units=3, hidden_units=2
+)
+BLOCK = 3 * (4 * 4 + 4) + (4 * 4 + 4) + 4 * 4 + (4 * 5 + 5) + (5 * 4 + 4)
+ALIGNMENT = 2 * (2 * 4 * 3 + 3 + 3 + 1 + 8 * 4 + 4)
+FUSION = ALIGNMENT + 2 * (4 * 2 + 2) + 2 * 2 + (2 * 4 + 4 + 2 * 4) + (2 * 4 + 4)
+
+
+def weights_of(layer):
+    """The weights of the block as the oracles name them."""
+    attention = layer.attention
+    layers = {"q": attention.query, "k": attention.key, "v": attention.value, "o": layer.join}
+    layers |= {"norm_1": layer.attention_norm, "norm_2": layer.feedforward_norm}
+    layers |= {"ff_1": layer.wide, "ff_2": layer.narrow}
+    return {name: [value(w) for w in x.weights] for name, x in layers.items()}
+
+
+def everything(layer, x, mask, segment_ids=None):
+    found = oracles_encoders.dual_attention_encoder(
+        x,
+        mask,
+        weights_of(layer),
+        fusion_weights(layer.fusion),
+        segment_ids,
+        layer.distance,
+        layer.cross,
+        use_affinity=layer.channels != "difference",
+        use_difference=layer.channels != "affinity",
+        epsilon=layer.layer_norm_epsilon,
+        activation=layer.activation.__name__,
+        alignment=layer.alignment,
+        gate=layer.gate,
+        filter_gate=layer.filter_gate,
+        output=layer.output_mode,
+        regulation=layer.regulation,
+    )
+    return tuple(found.values())
+
+
+SHOWN = {"options": {"return_attention": True}, "float32_outputs": (1, 2, 3, 4)}
+CASES = [
+    Case(
+        partial(SMALL, cross=True),
+        INPUTS,
+        (BLOCK + FUSION, 0),
+        everything,
+        unused=("context_bias",),  # a constant on all scores
+        **SHOWN,
+    )
+]
+VARIANTS = [
+    Case(partial(SMALL, **arguments), INPUTS, (0, 0), everything, name=name, **SHOWN)
+    for name, arguments in {
+        "own sentence too": {},
+        "affinity": {"channels": "affinity"},
+        "difference": {"channels": "difference", "distance": "l2", "gate": False},
+        "no regulation": {"regulation": False, "activation": "relu", "layer_norm_epsilon": 0.1},
+        "literal": {"distance": "sum", "alignment": "literal", "output_mode": "replace"},
+        "neither guide nor filter": {"alignment": "none", "filter_gate": False},
+    }.items()
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+def test_dual_attention_encoder(check):
+    check(CASES[0])
+
+
+@pytest.mark.parametrize("case", VARIANTS, ids=name_of)
+def test_variants(case):
+    check_oracle(case)
+
+
+def test_options():
+    """The others are told apart by the oracle and the number of weights."""
+    check_option(CASES[0], "num_heads", 2, 4)
+    check_option(CASES[0], "dropout", 0.0, 0.5, training=True)
+
+
+def test_the_chunk_size_changes_no_result():
+    one, two = (value(built(CASES[0], chunk_size=n)(**INPUTS)) for n in (None, 1))
+    np.testing.assert_allclose(one, two, atol=1e-6)
+
+
+def test_a_new_layer_is_a_plain_block():
+    layer = SMALL()
+    layer.build((None, None, 4))
+    rng = np.random.default_rng(0)
+    for x in layer.encoder_layers:
+        x.set_weights([rng.normal(size=w.shape) for w in x.get_weights()])
+    want, attention = oracles_encoders.transformer_encoder(
+        INPUTS["x"].astype("float64"), INPUTS["mask"], weights_of(layer), activation="gelu"
+    )
+    got, seen, *_ = layer(**INPUTS, return_attention=True)
+    np.testing.assert_allclose(value(got), want, atol=1e-5)
+    np.testing.assert_allclose(value(seen), attention, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (
+            {"intermediate_dim": 0},
+            "intermediate_dim must be at least 1. Received: intermediate_dim=0",
+        ),
+        ({"num_heads": 0}, "num_heads must be at least 1. Received: num_heads=0"),
+        ({"channels": "none"}, "channels must be one of .*Received: channels='none'"),
+        ({"distance": "cosine"}, "distance must be one of .*Received: distance='cosine'"),
+        ({"num_heads": 3}, "must be a multiple of num_heads=3. Received: shape="),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        SMALL(**arguments).build((None, None, 4))

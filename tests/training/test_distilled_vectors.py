@@ -1,0 +1,82 @@
+"""What a recipe says of distilled vectors reaches them, and a run keeps how they were made."""
+
+import numpy as np
+import pytest
+
+from keras_sentmatch.data import Distiller, WordVectors
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.matcher import Matcher
+from keras_sentmatch.training import Recipe, train
+from keras_sentmatch.training import prepare as module
+from keras_sentmatch.training.prepare import fit_encoder
+from tests.training.tiny import build_tiny, tiny_recipe, tiny_splits
+
+OPTIONS = {"layer": "mean", "pooling": "first", "centre": False, "scale": 0.0, "sif": 1e-3}
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The arguments of `load_vectors`, which gives vectors from nowhere."""
+    seen: dict = {}
+
+    def load(source, words, **arguments):
+        seen.update(arguments, source=source)
+        if source == "none":
+            return None
+        axes = np.eye(8, dtype="float32")
+        distiller = Distiller("bert", -1, "mean", 5.0, 8, axes[0], axes, ["w1"], axes[:1])
+        return WordVectors({"w1": 0}, axes[:1], source, "", distiller)
+
+    monkeypatch.setattr(module, "load_vectors", load)
+    return seen
+
+
+def recipe(source, **options):
+    vectors = {"source": source, "dim": 8, **options}
+    return Recipe("tiny", encoder={"features": ["word"]}, vectors=vectors)
+
+
+def test_options_reach_the_vectors(asked):
+    splits = tiny_splits()
+    fit_encoder(recipe("distil:bert", **OPTIONS), splits, False)
+    counts = asked.pop("counts")
+    assert asked == {"source": "distil:bert", "dim": 8, "progress": False, **OPTIONS}
+    assert sum(counts.values()) == sum(
+        len(text.split()) for side in (1, 2) for text in getattr(splits["train"], f"sentence{side}")
+    ), "the counts are those of the training pairs alone"
+    asked.clear()
+    fit_encoder(recipe("distil:bert"), splits, False)
+    assert asked == {"source": "distil:bert", "dim": 8, "progress": False, "counts": None}
+
+
+def test_options_without_distilled_vectors_are_said(asked):
+    for source in ("none", "glove.txt"):
+        notes = fit_encoder(recipe(source, layer=0, centre=False), tiny_splits(), False)[-1]
+        assert "vectors.layer, vectors.centre not used: they are for distil:ENCODER" in notes
+        assert not {"layer", "centre"} & set(asked)
+
+
+@pytest.mark.parametrize(
+    "options", [{"layer": "last"}, {"layer": True}, {"pooling": "max"}, {"scale": -1}, {"sif": -1}]
+)
+def test_bad_options(options):
+    (name,) = options
+    with pytest.raises(InputError, match=rf"vectors\.{name} is .*; expected"):
+        recipe("distil:bert", **options)
+
+
+def test_a_run_keeps_how_its_vectors_were_made(asked, tmp_path):
+    def build(name, **config):
+        model = build_tiny(name, **config)
+        model.set_word_vectors = lambda matrix: None
+        return model
+
+    settings = tiny_recipe(epochs=1)
+    settings.vectors["source"] = "distil:bert"
+    result = train(
+        settings, tiny_splits(), tmp_path / "a", progress=False, baseline=False, build=build
+    )
+    assert result.matcher.distiller.encoder == "bert"
+    kept = Matcher.load(tmp_path / "a").distiller
+    np.testing.assert_array_equal(kept.axes, np.eye(8))
+    assert (kept.dim, kept.probes) == (8, ["w1"])
