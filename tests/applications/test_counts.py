@@ -79,8 +79,8 @@ def test_counts(name, config, count):
 ADDED = [
     ("cross_encoder", "Bert", 1, 768 * 3 + 3),
     ("cross_encoder", "Roberta", 1, 768 * 768 + 768 + 768 * 3 + 3),
-    ("ladra_net", "Bert", 12, 10_133_303),  # SPEC 4.4
-    ("dabert", "Bert", 1, 5_120_002 + 768 * 3 + 3),  # SPEC 6.3b and the classifier
+    ("ladra_net", "Bert", 12, 10_133_303),
+    ("dabert", "Bert", 1, 5_120_002 + 768 * 3 + 3),
 ]
 
 
