@@ -2,13 +2,15 @@
 
     python benchmarks/model_speed.py
     python benchmarks/model_speed.py --rank
+    python benchmarks/model_speed.py --backbone path/to/encoder
     python benchmarks/model_speed.py --show --write docs/results.md
 
 The models have the papers' sizes (those for SNLI), with what needs no lexicon: words, characters
 and exact match where the model has them. Pairs are synthetic and seeded; every sentence has `--length`
 words. Optimizer, learning rate and clipping are the recipe's (gradients are clipped each variable's
 alone in Keras, all together in plain PyTorch), and so is `jit_compile`: off on TensorFlow, on where
-it can be on JAX. `plain_drcn.py` and `plain_hosts.py` are the same networks in plain PyTorch.
+it can be on JAX. The models on a pretrained encoder are measured with `--backbone` only: two sentences of `--length`
+word pieces make one sequence. `plain_drcn.py` and `plain_hosts.py` are the same networks in plain PyTorch.
 
 Each model on each backend runs in a process of its own, one after the other, and adds one row to
 `model_speed.csv`. "First step" is the first training step, in which a backend compiles; one more is
@@ -93,6 +95,9 @@ def build(args: argparse.Namespace, **changes: Any) -> tuple[Any, dict[str, Any]
     from keras_sentmatch.applications import build_model, get_model_class
 
     random.seed(args.seed)  # of Keras's seeds; its set_random_seed imports TensorFlow where it can
+    if args.backbone:
+        model = build_model(args.model, backbone=args.backbone, num_classes=CLASSES)
+        return model, {"backbone": backbone_name(args.backbone)}
     cls = get_model_class(args.model)
     known = inspect.signature(cls.__init__).parameters
     config = {"preset": "snli"} if "snli" in cls.presets else {}
@@ -106,6 +111,12 @@ def build(args: argparse.Namespace, **changes: Any) -> tuple[Any, dict[str, Any]
     return model, config
 
 
+def backbone_name(folder: str) -> str:
+    """A short name without the machine's folders."""
+    path = Path(folder)
+    return path.parent.name if path.name == "model" else path.name
+
+
 def training_settings(model: str) -> dict[str, Any]:
     recipes = importlib.resources.files("keras_sentmatch") / "training" / "recipes"
     return tomllib.loads((recipes / f"{model}.toml").read_text(encoding="utf-8"))["training"]
@@ -116,6 +127,19 @@ def batches(args: argparse.Namespace) -> Iterator[tuple[dict[str, np.ndarray], n
     for start in range(0, len(data), args.batch_size):
         rows = slice(start, start + args.batch_size)
         yield encoder.encode(data.sentence1[rows], data.sentence2[rows]), data.labels[rows]
+
+
+def packed_batches(
+    args: argparse.Namespace, pieces: int
+) -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
+    """Random word pieces: a pair is as long as its two sentences and three special ones."""
+    rng = np.random.default_rng(args.seed)
+    shape = args.batch_size, 2 * args.length + 3
+    segments = np.tile((np.arange(shape[1]) >= args.length + 2).astype("int32"), (shape[0], 1))
+    for _ in range(args.steps):
+        ids = rng.integers(0, pieces, shape, dtype="int32")
+        inputs = {"token_ids": ids, "segment_ids": segments, "padding_mask": ids * 0 + 1}
+        yield inputs, rng.integers(0, CLASSES, args.batch_size)
 
 
 Steps = list[Callable[[], Any]]
@@ -134,7 +158,10 @@ def keras_steps(args: argparse.Namespace) -> tuple[Steps, Steps, dict[str, Any]]
         jit_compile=False if args.backend == "tensorflow" else "auto",
     )
     train, infer = [], []
-    for arrays, labels in batches(args):
+    pairs = batches(args)
+    if args.backbone:
+        pairs = packed_batches(args, model.backbone["config"]["vocabulary_size"])
+    for arrays, labels in pairs:
         inputs = {name: arrays[name] for name in model.input_names}
         train.append(lambda x=inputs, y=labels: model.train_on_batch(x, y))
         infer.append(lambda x=inputs: model.predict_on_batch(x))
@@ -278,11 +305,16 @@ def work(args: argparse.Namespace) -> None:
     if args.model:
         done = measure_ranking(args) if args.rank else measure(args)
     else:
-        done = {"device": device_name(args.backend), "models": sorted(PLAIN)}
+        plain = [] if args.backbone else sorted(PLAIN)
+        done = {"device": device_name(args.backend), "models": plain}
         if args.backend != "plain":
-            from keras_sentmatch.applications import list_models
+            from keras_sentmatch.applications import BackboneModel, get_model_class, list_models
 
-            done["models"] = list_models()
+            done["models"] = [
+                name
+                for name in list_models()
+                if issubclass(get_model_class(name), BackboneModel) == bool(args.backbone)
+            ]
     print(json.dumps(done), file=answers, flush=True)
 
 
@@ -295,6 +327,7 @@ def start(args: argparse.Namespace, backend: str, model: str = "") -> dict[str, 
     options += ["--steps", args.steps, "--candidates", args.candidates, "--seed", args.seed]
     options += ["--models", model] if model else []
     options += ["--rank"] if args.rank else []
+    options += ["--backbone", args.backbone] if args.backbone else []
     ended = subprocess.run(
         [sys.executable, __file__, *map(str, options)],
         env=environment(backend),
@@ -337,6 +370,7 @@ def run_all(args: argparse.Namespace) -> int:
             options = ["--models", model, "--backends", backend, "--batch-size", args.batch_size]
             options += ["--length", args.length, "--steps", args.steps, "--seed", args.seed]
             options += ["--rank", "--candidates", args.candidates] if args.rank else []
+            options += ["--backbone", backbone_name(args.backbone)] if args.backbone else []
             row = {"model": model, "backend": backend, "device": about["device"]}
             row |= {"batch_size": args.batch_size, "length": args.length}
             row |= {"candidates": args.candidates} if args.rank else {}
@@ -473,6 +507,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--length", type=int, default=32, help="words of every sentence")
     parser.add_argument("--steps", type=int, help="timed: 8, or 3 with --rank")
+    parser.add_argument("--backbone", default="", help="an encoder: measure the models on it")
     parser.add_argument("--rank", action="store_true", help="time ranking instead")
     parser.add_argument("--candidates", type=int, default=1000, help="of --rank")
     parser.add_argument("--seed", type=int, default=0)
@@ -490,6 +525,8 @@ def arguments() -> argparse.Namespace:
     args.steps = (3 if args.rank else 8) if args.steps is None else args.steps
     if unknown := set(args.backends) - set(BACKENDS):
         parser.error(f"--backends: {', '.join(unknown)} is none of {', '.join(BACKENDS)}")
+    if args.rank and args.backbone:
+        parser.error("--backbone: a model on a pretrained encoder encodes no sentence alone")
     if args.rank:
         args.backends = [backend for backend in args.backends if backend != "plain"]
     if min(args.batch_size, args.length, args.steps, args.candidates) < 1:
