@@ -48,7 +48,8 @@ class PairModel(keras.Model):
         }
         for name, value in self._config.items():
             setattr(self, name, value)
-        self.dtype_policy = values["dtype"]  # which a functional model does not keep
+        # A functional model does not keep it.
+        self.dtype_policy = keras.dtype_policies.get(values["kwargs"].get("dtype"))
 
     def get_config(self) -> dict[str, Any]:
         return {
