@@ -53,8 +53,8 @@ def pytest_report_collectionfinish(config: pytest.Config) -> str:
 
 # Tests of many small graphs take JAX minutes, which compiles every operation of every shape, and TensorFlow many seconds.
 # Of those, what another backend has shown of the same `keras.ops` code is left out: on TensorFlow, that each option
-# does something (PyTorch shows it); on JAX more. The checks that depend on how a backend traces, compiles,
-# differentiates and casts are not, and test_cross_backend compares every Case between backends.
+# does something (PyTorch shows it); on JAX more, and the examples of docstrings. The checks that depend on how a backend
+# traces, compiles, differentiates and casts are not, and test_cross_backend compares every Case between backends.
 # SENTMATCH_ALL_CHECKS=1 runs everything.
 LEFT_OUT_ON_JAX = re.compile("options|variants|presets|counts|host|explainer|halves|table")
 CHECKS_LEFT_OUT_ON_JAX = {"check_config", "check_batch", "check_short"}
@@ -63,7 +63,11 @@ CHECKS_OF_MODELS_ON_JAX = {"check_build", "check_oracle", "check_fit", "check_sa
 
 def left_out(item: pytest.Item) -> bool:
     folder, test = item.path.parent.name, item.name.partition("[")[0]
-    if folder not in ("layers", "applications") or os.environ.get("SENTMATCH_ALL_CHECKS"):
+    if os.environ.get("SENTMATCH_ALL_CHECKS"):
+        return False
+    if test == "test_examples_run":
+        return running_backend() == "jax"
+    if folder not in ("layers", "applications"):
         return False
     if running_backend() == "tensorflow":
         return test == "test_options"
