@@ -254,7 +254,8 @@ def test_registry_errors():
             call()
 
 
-# On TensorFlow every model does, in test_all_models.py. On JAX, where this takes two minutes, a smaller model does, in test_run.py.
+# On TensorFlow every model does, in test_all_models.py. On JAX, where this takes two minutes, a smaller one does, in
+# test_run.py.
 @pytest.mark.backend("torch")
 def test_learns_the_embedded_pairs():
     """A tiny DRCN beats a bag of words (59.4%, logistic regression) on pairs that share their words."""
