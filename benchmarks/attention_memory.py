@@ -61,7 +61,7 @@ def measure(args: argparse.Namespace) -> dict[str, float]:
     data = rng.normal(size=(args.batch, args.length, width)).astype("float32")
     inputs = [data, np.ones((args.batch, args.length), bool)]
     target = np.zeros((args.batch, args.length, 1), "float32")
-    before = measuring.peak_mib()
+    before = measuring.held_mib()
     first, *rest = measuring.timed(
         [lambda: model.train_on_batch(inputs, target)] * (args.steps + 1)
     )

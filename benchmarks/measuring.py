@@ -105,6 +105,13 @@ def peak_mib() -> int:
     return peak // (2**20 if sys.platform == "darwin" else 1024)
 
 
+def held_mib() -> int:
+    """Memory that this process holds now; its peak where that is not known."""
+    status = Path("/proc/self/status")
+    found = re.search(r"VmRSS:\s+(\d+)", status.read_text()) if status.exists() else None
+    return int(found[1]) // 1024 if found else peak_mib()
+
+
 def device_peak_mib(backend: str) -> int | str:
     """Most memory that arrays took on the GPU; an empty string where there is none."""
     if device_name(backend) == f"{cpus()} CPUs":
