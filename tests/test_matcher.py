@@ -99,11 +99,8 @@ def test_few_shapes_reach_the_model(matcher, monkeypatch):
         column = ["".join(sentence) for sentence in words]
         matcher.predict_proba(sentence1=column, sentence2=column[::-1], batch_size=32)
     assert {shape[0] for shapes_ in shapes for shape in shapes_} <= {1, 8, 32}
-    assert {shape[1] for shapes_ in shapes for shape in shapes_} <= {
-        8,
-        16,
-        24,
-    }  # 24: the max_length
+    lengths = {shape[1] for shapes_ in shapes for shape in shapes_}
+    assert lengths <= {8, 16, 24}, "24 is the encoder's max_length"
 
 
 def test_no_pairs_give_no_answers(matcher):

@@ -359,16 +359,9 @@ class PairEncoder:
         Returns:
             The encoded pairs; `.arrays(rows, length)` gives what `encode` gives.
         """
-        columns = [sentence_column("sentence1", sentence1)]
-        if sentence2 is not None:
-            columns.append(sentence_column("sentence2", sentence2))
-        elif "antonym" in self.features:
+        if sentence2 is None and "antonym" in self.features:
             raise InputError("The feature 'antonym' needs both sentences: encode pairs.")
-        if len(columns[0]) != len(columns[-1]):
-            raise InputError(
-                f"sentence1 has {len(columns[0])} sentences and sentence2 {len(columns[1])}: "
-                "expected two columns of one length."
-            )
+        columns = sentence_columns(sentence1, sentence2)
         if "pos" in self.features and tags is None and not self.tagger:
             raise InputError(
                 "The feature 'pos' needs the tags of every token: pass tags=(tags_1, tags_2), use "
@@ -605,7 +598,19 @@ def _vocabulary(words: Vocabulary | Iterable[str]) -> Vocabulary:
     return words if isinstance(words, Vocabulary) else Vocabulary(words)
 
 
-def sentence_column(name: str, column: Any) -> Sequence[str]:
+def sentence_columns(*columns: Any) -> list[Sequence[str]]:
+    """Columns of sentences, one or two (the second may be None), checked."""
+    named = [(f"sentence{i}", column) for i, column in enumerate(columns, 1) if column is not None]
+    checked = [_sentences(name, column) for name, column in named]
+    if len(checked[0]) != len(checked[-1]):
+        raise InputError(
+            f"sentence1 has {len(checked[0])} sentences and sentence2 {len(checked[1])}: "
+            "expected two columns of one length."
+        )
+    return checked
+
+
+def _sentences(name: str, column: Any) -> Sequence[str]:
     if isinstance(column, (str, bytes)):
         raise InputError(
             f"{name} is a single string ({column[:40]!r}), but a list of sentences was expected: "

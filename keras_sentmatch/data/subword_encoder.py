@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from keras_sentmatch.data.bert_text import BertText
-from keras_sentmatch.data.encoder import FORMAT, EncodingReport, Tags, sentence_column
+from keras_sentmatch.data.encoder import FORMAT, EncodingReport, Tags, sentence_columns
 from keras_sentmatch.data.hub import check_tokenizer, keras_hub, load_tokenizer
 from keras_sentmatch.errors import InputError
 
@@ -198,15 +198,7 @@ class SubwordPairEncoder:
         if limit is not None:
             self._check_room("length", limit)
         limit = min(limit or self.max_length, self.max_length)
-        columns = [
-            sentence_column("sentence1", sentence1),
-            sentence_column("sentence2", sentence2),
-        ]
-        if len(columns[0]) != len(columns[1]):
-            raise InputError(
-                f"sentence1 has {len(columns[0])} sentences and sentence2 {len(columns[1])}: "
-                "expected two columns of one length."
-            )
+        columns = sentence_columns(sentence1, sentence2)
         index: dict[str, int] = {}
         rows = [[index.setdefault(text, len(index)) for text in column] for column in columns]
         flat, counts = self._flat(list(index))
