@@ -34,7 +34,6 @@ class DABERT(BackboneModel):
         distance: between a query and a key, `"l1"`, `"l2"`, `"l2_squared"` or `"sum"` (as printed), see `DualAttention`.
             Defaults to `"l1"`.
         cross: whether a token's differences are those to the other sentence only. Defaults to `False`.
-        chunk_size: features that `"l1"` compares at a time; it changes memory and speed. Defaults to `None`, which is 4.
         attention_units: width of the alignment's hidden layer. Defaults to `128`.
         hidden_units: width of the fused vector. Defaults to `None`, the width of a token.
         alignment: `"additive"`, `"literal"` (as printed) or `"none"`, see `AdaptiveFusion`. Defaults to `"additive"`.
@@ -95,7 +94,6 @@ class DABERT(BackboneModel):
         channels: str = "both",
         distance: str = "l1",
         cross: bool = False,
-        chunk_size: int | None = None,
         attention_units: int = 128,
         hidden_units: int | None = None,
         alignment: str = "additive",
@@ -129,7 +127,6 @@ class DABERT(BackboneModel):
                 channels,
                 distance,
                 cross,
-                chunk_size,
                 attention_units,
                 hidden_units,
                 alignment,

@@ -6,8 +6,8 @@
 A training step (forward, backward, one update) of one DualAttention of BERT-base's size on a batch of full length, in a
 process of its own for each backend and form. "MiB" is the peak of the process less what it held before the first step:
 the compiler's own memory and both channels' weights `[B, heads, L, L]` are in it. Forms: "affinity", Keras's own
-MultiHeadAttention; "chunks", DualAttention as it is; "naive", the same with the differences of all features,
-`[B, heads, L, L, key_dim]`, in one tensor. A row that is there (same backend, form, sizes) is not measured again.
+MultiHeadAttention; "loop", DualAttention as it is, feature by feature; "naive", the same with the differences of all
+features, `[B, heads, L, L, key_dim]`, in one tensor. A row that is there (same backend, form, sizes) is not measured again.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from rich.table import Table
 
 RESULTS = Path(__file__).parent / "results" / "attention_memory.csv"
 MARKS = ("<!-- made by benchmarks/attention_memory.py -->", "<!-- end of attention memory -->")
-FORMS = ("affinity", "chunks", "naive")
+FORMS = ("affinity", "loop", "naive")
 SIZES = ("batch", "length", "heads", "key_dim", "seed")
 
 

@@ -5,34 +5,26 @@ from typing import Any
 from keras import ops
 
 
-def pairwise_sum(x: Any, y: Any, weights: Any = None, *, chunk: int) -> Any:
+def pairwise_sum(x: Any, y: Any, weights: Any = None) -> Any:
     """`s_ij = sum_c |x_ci + y_cj|`, or with weights `sum_c w_c tanh(x_ci + y_cj)`.
 
-    A loop takes `chunk` features at a time, so that no more than a few tensors `chunk` times as large as the result exist at
-    once. The gradient is written out, for a backward pass through the loop would keep the tensors of all its steps.
+    A loop takes one feature at a time, so that no more than a few tensors of the size of the result exist at once; larger
+    steps were no faster. The gradient is written out, for a backward pass through the loop would keep the tensors of all
+    its steps.
 
     Args:
         x, y: `[F, ..., L]`; F must be known.
         weights: `[F]` or None.
-        chunk: how many features at a time.
 
     Returns:
         `[..., L, L]`.
     """
-    steps = -(-x.shape[0] // chunk)
-
-    def split(t: Any) -> Any:
-        """`[F, ...]` to `[steps, chunk, ...]`, with zeros behind, which add nothing."""
-        t = ops.pad(t, [[0, steps * chunk - t.shape[0]]] + [[0, 0]] * (len(t.shape) - 1))
-        return ops.reshape(t, (steps, chunk, *ops.shape(t)[1:]))
 
     def pairs(x: Any, y: Any) -> Any:
         return ops.expand_dims(x, -1) + ops.expand_dims(y, -2)
 
     def forward(x: Any, y: Any, w: Any = None) -> Any:
-        if w is None:
-            return ops.sum(ops.abs(pairs(x, y)), axis=0)
-        return ops.tensordot(w, ops.tanh(pairs(x, y)), axes=1)
+        return ops.abs(pairs(x, y)) if w is None else w * ops.tanh(pairs(x, y))
 
     def backward(upstream: Any, x: Any, y: Any, w: Any = None) -> tuple[Any, ...]:
         if w is None:
@@ -40,9 +32,11 @@ def pairwise_sum(x: Any, y: Any, weights: Any = None, *, chunk: int) -> Any:
             return ops.sum(slopes, axis=-1), ops.sum(slopes, axis=-2)
         values = ops.tanh(pairs(x, y))
         slopes = (1.0 - ops.square(values)) * upstream
-        of_w = ops.sum(values * upstream, axis=tuple(range(1, len(values.shape))))
-        w = ops.reshape(w, (-1,) + (1,) * (len(x.shape) - 1))
-        return w * ops.sum(slopes, axis=-1), w * ops.sum(slopes, axis=-2), of_w
+        return (
+            w * ops.sum(slopes, axis=-1),
+            w * ops.sum(slopes, axis=-2),
+            ops.sum(values * upstream),
+        )
 
     @ops.custom_gradient
     def total(*operands: Any) -> Any:
@@ -54,6 +48,11 @@ def pairwise_sum(x: Any, y: Any, weights: Any = None, *, chunk: int) -> Any:
             return tuple(ops.map(lambda parts: backward(upstream, *parts), operands))
 
         first = forward(*(t[0] for t in operands))
-        return ops.fori_loop(1, steps, step, first), gradient
+        return ops.fori_loop(1, x.shape[0], step, first), gradient
 
-    return total(*(split(t) for t in (x, y, weights) if t is not None))
+    # Flat: PyTorch's transposed views, of which each step would be slow, become arrays in this order.
+    features, *lead, length = (*x.shape[:1], *ops.shape(x)[1:])
+    x, y = (ops.reshape(t, (features, -1, length)) for t in (x, y))
+    return ops.reshape(
+        total(*(t for t in (x, y, weights) if t is not None)), (*lead, length, length)
+    )

@@ -10,7 +10,6 @@ from keras_sentmatch.ops import at_least_float32, masked_softmax, zero_padding
 
 ALIGNMENTS = ("additive", "literal", "none")
 OUTPUT_MODES = ("residual", "replace")
-CHUNK = 4
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
@@ -51,8 +50,8 @@ class AdaptiveFusion(keras.layers.Layer):
         policy.
 
     Memory:
-        The additive scores need a tanh for each pair of tokens and attention unit, `[B, L, L, attention_units]`, but a chunk
-        of 4 units is held at a time, in the backward pass too.
+        The additive scores need a tanh for each pair of tokens and attention unit, `[B, L, L, attention_units]`, but one
+        unit's is held at a time, in the backward pass too.
 
     Raises:
         ValueError: for an unknown option, a number that is not positive, or inputs of unequal widths.
@@ -229,7 +228,7 @@ class _GuidedAlignment(keras.layers.Layer):
             first = (2, 0, 1)  # the attention units, which are summed over
             guides, keys = ops.transpose(guides, first), ops.transpose(keys, first)
             weights = ops.squeeze(ops.convert_to_tensor(self.context), -1)
-            scores = pairwise_sum(guides, keys, weights, chunk=CHUNK)
+            scores = pairwise_sum(guides, keys, weights)
         else:
             own = ops.matmul(ops.tanh(keys), self.context[: self.units])
             scores = ops.matmul(ops.tanh(guides), self.context[self.units :])

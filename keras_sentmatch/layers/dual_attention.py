@@ -9,7 +9,6 @@ from keras_sentmatch.layers._pairwise import pairwise_sum
 from keras_sentmatch.ops import at_least_float32, masked_softmax, pair_mask
 
 DISTANCES = ("l1", "l2", "l2_squared", "sum")
-CHUNK = 4
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
@@ -29,8 +28,6 @@ class DualAttention(keras.layers.Layer):
             differences as eq 4 prints it: all queries of a sentence pair then get the same D. Defaults to `"l1"`.
         cross: whether a token's difference channel sees the other sentence only. Defaults to `False`.
         dropout: rate on the weights of both channels. Defaults to `0.1`.
-        chunk_size: how many of a head's features the distance `"l1"` compares at a time; it changes memory and speed, not
-            results. Defaults to `None`, which is 4.
 
     Call arguments:
         x: `[B, L, D]`, both sentences in one sequence.
@@ -47,10 +44,10 @@ class DualAttention(keras.layers.Layer):
         difference of zeros. Scores and softmax are float32 under every policy.
 
     Memory:
-        `"l1"` needs the differences of all features of all pairs, `[B, num_heads, L, L, key_dim]`, but never holds them:
-        beside the weights, `[B, num_heads, L, L]`, there are a few tensors `chunk_size` times as large as those, which are
-        let go at once and computed again in the backward pass. TensorFlow without XLA may work on ten chunks side by side.
-        The other distances need none of this.
+        `"l1"` needs the differences of all features of all pairs, `[B, num_heads, L, L, key_dim]`, but never holds them: it
+        goes feature by feature, and beside the weights, `[B, num_heads, L, L]`, there are a few tensors as large as those,
+        which are let go at once and computed again in the backward pass. TensorFlow without XLA may work on ten features
+        side by side. The other distances need none of this.
 
     Raises:
         ValueError: for an unknown distance, a number that is not positive, or `cross` without `segment_ids`.
@@ -75,15 +72,10 @@ class DualAttention(keras.layers.Layer):
         distance: str = "l1",
         cross: bool = False,
         dropout: float = 0.1,
-        chunk_size: int | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        for name, number in (
-            ("num_heads", num_heads),
-            ("key_dim", key_dim),
-            ("chunk_size", CHUNK if chunk_size is None else chunk_size),
-        ):
+        for name, number in (("num_heads", num_heads), ("key_dim", key_dim)):
             if number < 1:
                 raise ValueError(f"{name} must be at least 1. Received: {name}={number!r}")
         if distance not in DISTANCES:
@@ -95,7 +87,6 @@ class DualAttention(keras.layers.Layer):
         self.distance = distance
         self.cross = cross
         self.dropout = dropout
-        self.chunk_size = chunk_size
         self.query, self.key, self.value = (
             keras.layers.EinsumDense(
                 "bld,dhk->blhk",
@@ -143,8 +134,7 @@ class DualAttention(keras.layers.Layer):
         if self.distance == "l1":
             first = (3, 0, 1, 2)  # the features, which are summed over
             one, two = ops.transpose(query, first), -ops.transpose(key, first)
-            chunk = CHUNK if self.chunk_size is None else self.chunk_size
-            return pairwise_sum(one, two, chunk=chunk)
+            return pairwise_sum(one, two)
         one, two = query, key
         if self.distance != "sum":
             one, two = ops.square(query), ops.square(key)
@@ -192,5 +182,4 @@ class DualAttention(keras.layers.Layer):
             "distance": self.distance,
             "cross": self.cross,
             "dropout": self.dropout,
-            "chunk_size": self.chunk_size,
         }

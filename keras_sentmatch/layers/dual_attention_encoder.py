@@ -31,7 +31,6 @@ class DualAttentionEncoder(keras.layers.Layer):
             `"both"`.
         distance: `"l1"`, `"l2"`, `"l2_squared"` or `"sum"`, see `DualAttention`. Defaults to `"l1"`.
         cross: whether a token's difference channel sees the other sentence only. Defaults to `False`.
-        chunk_size: features that `"l1"` compares at a time, see `DualAttention`. Defaults to `None`.
         attention_units: width of the alignment's hidden layer, see `AdaptiveFusion`. Defaults to `128`.
         hidden_units: width of the fused vector. Defaults to `None`, the width of `x`.
         alignment: `"additive"`, `"literal"` or `"none"`. Defaults to `"additive"`.
@@ -82,7 +81,6 @@ class DualAttentionEncoder(keras.layers.Layer):
         channels: str = "both",
         distance: str = "l1",
         cross: bool = False,
-        chunk_size: int | None = None,
         attention_units: int = 128,
         hidden_units: int | None = None,
         alignment: str = "additive",
@@ -106,7 +104,6 @@ class DualAttentionEncoder(keras.layers.Layer):
         self.channels = channels
         self.distance = distance
         self.cross = cross
-        self.chunk_size = chunk_size
         self.attention_units = attention_units
         self.hidden_units = hidden_units
         self.alignment = alignment
@@ -139,7 +136,6 @@ class DualAttentionEncoder(keras.layers.Layer):
             self.distance,
             self.cross,
             self.dropout,
-            self.chunk_size,
             name="attention",
             **policy,
         )
@@ -222,7 +218,6 @@ class DualAttentionEncoder(keras.layers.Layer):
             "channels": self.channels,
             "distance": self.distance,
             "cross": self.cross,
-            "chunk_size": self.chunk_size,
             "attention_units": self.attention_units,
             "hidden_units": self.hidden_units,
             "alignment": self.alignment,

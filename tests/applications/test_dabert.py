@@ -92,10 +92,10 @@ def test_presets(preset):
     """The layer has what the preset sets, and the defaults of the paper else."""
     plain = DualAttentionEncoder(16, 2, attention_units=3).get_config()
     settings = DABERT.presets[preset]
-    config = CASES[0].make(**settings, chunk_size=3).get_layer("dual_attention_0").get_config()
+    config = CASES[0].make(**settings, hidden_units=3).get_layer("dual_attention_0").get_config()
     shared = set(inspect.signature(DABERT).parameters) & config.keys() - {"dropout"}
     assert {n: config[n] for n in shared} == {n: plain[n] for n in shared} | settings | {
-        "chunk_size": 3
+        "hidden_units": 3
     }
 
 

@@ -41,7 +41,7 @@ def channels(layer, **inputs):
 
 SHOWN = {"options": {"return_attention": True}, "float32_outputs": (2, 3)}
 CASES = [
-    Case(partial(SMALL, chunk_size=3), INPUTS, WEIGHTS, everything, name="l1", **SHOWN),
+    Case(SMALL, INPUTS, WEIGHTS, everything, name="l1", **SHOWN),
     Case(partial(SMALL, distance="l2", cross=True), PAIRS, WEIGHTS, channels, name="l2, cross"),
 ]
 VARIANTS = [
@@ -137,20 +137,9 @@ def test_without_cross_segments_are_not_used():
         assert (one == two).all()
 
 
-def test_chunks_change_neither_values_nor_gradients():
-    found = []
-    for size in (1, 3, None, 100):  # 3 does not divide 4
-        layer = built(CASES[0], chunk_size=size)
-        outputs = [value(t) for t in layer(**INPUTS, return_attention=True)]
-        found.append([*outputs, *(g for part in gradients(CASES[0], layer, INPUTS) for g in part)])
-    for other in found[1:]:
-        for one, two in zip(found[0], other):
-            np.testing.assert_allclose(one, two, atol=1e-5)
-
-
 @pytest.mark.backend("torch")
 def test_training_keeps_no_differences_of_features_for_the_backward_pass():
-    """`[B, heads, L, L, key_dim]`: PyTorch saves none of it, and never makes more than a chunk of it."""
+    """`[B, heads, L, L, key_dim]`: PyTorch saves none of it, and never makes more than one feature's."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -169,14 +158,12 @@ def test_training_keeps_no_differences_of_features_for_the_backward_pass():
     x, mask = noise(1, 20, 6), np.ones((1, 20), bool)
     pairs, saved = 2 * 20 * 20, []
     keep = torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t)
-    for size, largest in ((2, 2 * pairs), (None, 4 * pairs), (16, 16 * pairs)):
-        layer = DualAttention(num_heads=2, key_dim=16, chunk_size=size)
-        layer.build(x.shape)
-        with keep, Sizes() as made:
-            _, difference = layer(x, mask)
-            difference.sum().backward()
-        assert made.largest == largest
-    assert max(t.numel() for t in saved) == pairs
+    layer = DualAttention(num_heads=2, key_dim=16)
+    layer.build(x.shape)
+    with keep, Sizes() as made:
+        _, difference = layer(x, mask)
+        difference.sum().backward()
+    assert made.largest == max(t.numel() for t in saved) == pairs
 
 
 @pytest.mark.parametrize("distance", ["l1", "l2", "l2_squared", "sum"])
@@ -197,7 +184,6 @@ def test_finite_gradient_where_a_query_is_its_key(distance):
     [
         ({"num_heads": 0}, "num_heads must be at least 1. Received: num_heads=0"),
         ({"key_dim": 0}, "key_dim must be at least 1. Received: key_dim=0"),
-        ({"chunk_size": 0}, "chunk_size must be at least 1. Received: chunk_size=0"),
         ({"distance": "cosine"}, "distance must be one of .*Received: distance='cosine'"),
         ({"dropout": 2.0}, "rate"),
     ],

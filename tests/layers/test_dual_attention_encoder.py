@@ -10,7 +10,6 @@ from tests import oracles_encoders
 from tests.harness import (
     CHECKS,
     Case,
-    built,
     check_option,
     check_oracle,
     lengths_mask,
@@ -102,11 +101,6 @@ def test_options():
     """The others are told apart by the oracle and the number of weights."""
     check_option(CASES[0], "num_heads", 2, 4)
     check_option(CASES[0], "dropout", 0.0, 0.5, training=True)
-
-
-def test_the_chunk_size_changes_no_result():
-    one, two = (value(built(CASES[0], chunk_size=n)(**INPUTS)) for n in (None, 1))
-    np.testing.assert_allclose(one, two, atol=1e-6)
 
 
 def test_a_new_layer_is_a_plain_block():
