@@ -51,8 +51,7 @@ def pairwise_sum(x: Any, y: Any, weights: Any = None) -> Any:
         return ops.fori_loop(1, x.shape[0], step, first), gradient
 
     # Flat: PyTorch's transposed views, of which each step would be slow, become arrays in this order.
-    features, *lead, length = (*x.shape[:1], *ops.shape(x)[1:])
-    x, y = (ops.reshape(t, (features, -1, length)) for t in (x, y))
-    return ops.reshape(
-        total(*(t for t in (x, y, weights) if t is not None)), (*lead, length, length)
-    )
+    length = ops.shape(x)[-1]
+    shape = (*ops.shape(x)[1:], length)
+    x, y = (ops.reshape(t, (t.shape[0], -1, length)) for t in (x, y))
+    return ops.reshape(total(*(t for t in (x, y, weights) if t is not None)), shape)
