@@ -117,10 +117,21 @@ def shapes(case: Case, dynamic: bool = True) -> dict[str, tuple[int | None, ...]
 
 
 def built(case: Case, **overrides: Any) -> Any:
-    """A new layer, built by calling it, with random weights (the same for the same shapes)."""
+    """A new layer, built for the inputs, with random weights (the same for the same shapes)."""
     layer = case.make(**overrides)
-    case.call(layer, case.inputs)
+    if not layer.built:
+        ins = {n: keras.KerasTensor(a.shape, dtype=str(a.dtype)) for n, a in case.inputs.items()}
+        case.call(layer, ins)
     return randomise(layer)
+
+
+def answers(case: Case, layer: Any, inputs: Mapping[str, Any]) -> Any:
+    """What a built layer gives; on JAX as one program, since to compile each operation takes far longer."""
+    if keras.backend.backend() != "jax":
+        return case.call(layer, inputs)
+    import jax
+
+    return jax.jit(lambda tensors: case.call(layer, tensors))(dict(inputs))
 
 
 def float_outputs(outputs: Any) -> list[Any]:
