@@ -125,15 +125,6 @@ def built(case: Case, **overrides: Any) -> Any:
     return randomise(layer)
 
 
-def answers(case: Case, layer: Any, inputs: Mapping[str, Any]) -> Any:
-    """What a built layer gives; on JAX as one program, since to compile each operation takes far longer."""
-    if keras.backend.backend() != "jax":
-        return case.call(layer, inputs)
-    import jax
-
-    return jax.jit(lambda tensors: case.call(layer, tensors))(dict(inputs))
-
-
 def float_outputs(outputs: Any) -> list[Any]:
     flat = keras.tree.flatten(outputs)
     return [o for o in flat if "float" in keras.backend.standardize_dtype(o.dtype)]

@@ -29,7 +29,6 @@ from tests.case import as_model as as_model
 from tests.case import built as built
 from tests.case import close as close
 from tests.case import (
-    answers,
     cut,
     emptied,
     float_outputs,
@@ -193,14 +192,14 @@ def check_oracle(case: Case) -> None:
     layer = built(case)
     for what, inputs in {"inputs": case.inputs, **emptied(case), "length 1": cut(case, 1)}.items():
         wide = {n: a.astype("float64") if a.dtype.kind == "f" else a for n, a in inputs.items()}
-        close(answers(case, layer, inputs), case.oracle(layer, **wide), f"oracle, {what}")
+        close(case.call(layer, inputs), case.oracle(layer, **wide), f"oracle, {what}")
 
 
 def check_padding(case: Case) -> None:
     """Appended pads, whatever they hold, change no output and come out as zeros."""
     layer = built(case)
-    want = values(answers(case, layer, case.inputs))
-    got = values(answers(case, layer, padded(case)))
+    want = values(case.call(layer, case.inputs))
+    got = values(case.call(layer, padded(case)))
     cuts = [tuple(slice(0, n) for n in w.shape) for w in want]
     close([g[c] for g, c in zip(got, cuts)], want, "with pads appended")
     for i, (g, c) in enumerate(zip(got, cuts)):
@@ -215,9 +214,9 @@ def check_batch(case: Case) -> None:
     if not case.per_row:
         pytest.skip("rows are not independent by definition")
     layer = built(case)
-    want = values(answers(case, layer, case.inputs))
+    want = values(case.call(layer, case.inputs))
     for i in range(len(next(iter(case.inputs.values())))):
-        alone = answers(case, layer, {n: a[i : i + 1] for n, a in case.inputs.items()})
+        alone = case.call(layer, {n: a[i : i + 1] for n, a in case.inputs.items()})
         close(alone, [w[i : i + 1] for w in want], f"row {i} alone")
 
 
@@ -245,7 +244,7 @@ def check_short(case: Case) -> None:
                 inputs = {n: np.array(a) for n, a in inputs.items()}
                 for n in floats:
                     inputs[n][0] = 0
-            for i, o in enumerate(values(answers(case, layer, inputs))):
+            for i, o in enumerate(values(case.call(layer, inputs))):
                 assert np.isfinite(o).all(), f"{what}: output {i} is not finite"
             for group in gradients(case, layer, inputs):
                 finite = all(g is None or np.isfinite(g).all() for g in group)
