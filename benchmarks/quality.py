@@ -32,6 +32,15 @@ FIELDS = (
     "validation,test,fit_seconds,cores,versions,date,command"
 ).split(",")
 MARKS = ("<!-- made by benchmarks/quality.py -->", "<!-- end -->")
+SHOWN = (
+    "map",
+    "mrr",
+    "pearson",
+    "spearman",
+    "accuracy",
+    "f1",
+    "macro_f1",
+)  # the first two a row has
 KEY = ("model", "data", "vectors", "backend", "seed", "settings")
 
 
@@ -148,9 +157,7 @@ def summary() -> tuple[list[str], list[list[str]]]:
         for part in ("validation", "test"):
             values = [json.loads(member[part]) for member in members]
             cells = []
-            for name in [
-                n for n in ("map", "mrr", "pearson", "accuracy", "macro_f1") if n in values[0]
-            ][:2]:
+            for name in [n for n in SHOWN if n in values[0]][:2]:
                 found = [value[name] for value in values]
                 spread = f" ± {statistics.stdev(found):.3f}" if len(found) > 1 else ""
                 cells.append(f"{name} {statistics.mean(found):.3f}{spread}")
