@@ -60,6 +60,12 @@ def vectors_name(spec: str) -> str:
     return f"{kind}:{path.parent.name if path.name == 'model' else path.name}"
 
 
+def public_setting(setting: str) -> str:
+    """The same without the folders of a file that it names."""
+    name, _, value = setting.partition("=")
+    return f"{name}={Path(value).name}" if Path(value).is_file() else setting
+
+
 def vectors_option(spec: str) -> list[str]:
     """The option of `keras-sentmatch train` that gives a model what it starts from."""
     kind, _, rest = spec.partition(":")
@@ -70,7 +76,8 @@ def run(
     args: argparse.Namespace, model: str, settings: list[str], backend: str, vectors: str, seed: int
 ) -> float:
     """Trains once, unless its row is there, and returns the figure that counts on the validation part."""
-    named = [*settings, *([f"teacher={Path(args.teacher).name}"] if args.teacher else [])]
+    shown = [public_setting(setting) for setting in settings]
+    named = [*shown, *([f"teacher={Path(args.teacher).name}"] if args.teacher else [])]
     values = (model, args.name, vectors_name(vectors), backend, str(seed), " ".join(named))
     key = dict(zip(KEY, values))
     if args.trained_on:
@@ -87,24 +94,26 @@ def run(
         found = {}
         for part in ("validation", "test"):
             done = subprocess.run([*command, part, "--json"], check=True, capture_output=True)
-            shown = json.loads(done.stdout)
+            figures = json.loads(done.stdout)
             about = ("run", "backend", "data", "split")
-            found[part] = {k: v for k, v in shown.items() if k not in about}
+            found[part] = {k: v for k, v in figures.items() if k not in about}
         public = [*command[:2], f"RUN-ON-{args.trained_on}", "--data", args.name, *command[5:]]
         public.append("test")
     else:
 
-        def command_of(data: str, vectors: str, out: list[str], teacher: str) -> list[str]:
+        def command_of(
+            data: str, vectors: str, settings: list[str], out: list[str], teacher: str
+        ) -> list[str]:
             command = ["keras-sentmatch", "train", model, "--data", data, *vectors_option(vectors)]
             command += ["--backend", backend, "--seed", str(seed), *out]
             command += ["--teacher", teacher] if teacher else []
             return command + [part for setting in settings for part in ("--set", setting)]
 
-        command = command_of(args.data, vectors, ["--out", str(folder)], args.teacher)
+        command = command_of(args.data, vectors, settings, ["--out", str(folder)], args.teacher)
         if not (folder / "metrics.json").exists():  # else it ended without its row
             print("$", shlex.join(command), flush=True)
             subprocess.run(command, check=True)
-        public = command_of(args.name, key["vectors"], [], Path(args.teacher).name)
+        public = command_of(args.name, key["vectors"], shown, [], Path(args.teacher).name)
         found = {}
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8")) | found
     row = {
@@ -165,13 +174,15 @@ def summary() -> tuple[list[str], list[list[str]]]:
         model, data, vectors, backend, settings = key
         seeds = ", ".join(member["seed"] for member in members)
         epochs = ", ".join(f"{member['best_epoch']}/{member['epochs']}" for member in members)
-        lines.append([model, data, vectors, backend, settings, seeds, epochs, *figures])
+        size = f"{int(members[0]['parameters_without_word_embeddings']):,}"
+        lines.append([model, data, vectors, backend, settings, size, seeds, epochs, *figures])
     head = [
         "model",
         "data",
         "vectors",
         "backend",
         "settings",
+        "parameters without words",
         "seeds",
         "best epoch/epochs",
         "validation",
