@@ -22,8 +22,14 @@ from keras_sentmatch.data import (
 )
 from keras_sentmatch.data.dataset import Task
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.metrics import (
+    apply_temperature,
+    calibrate_predictions,
+    evaluate_predictions,
+)
+from keras_sentmatch.metrics.calibration import check_calibration, decide
 from keras_sentmatch.new_words import NewWords
-from keras_sentmatch.pair_input import as_dataset, batches
+from keras_sentmatch.pair_input import as_columns, as_dataset, batches
 from keras_sentmatch.run_folder import FORMAT, load_encoder, load_model, read_card
 
 
@@ -51,6 +57,20 @@ class Prediction(dict):
             ) from None
 
 
+def named_answers(
+    scores: np.ndarray, label_names: Sequence[str] | None, threshold: float | None
+) -> list[Prediction]:
+    """A `Prediction` for each row of probabilities, or for each score where there are no names."""
+    if label_names is None:
+        return [Prediction(score=float(score)) for score in scores]
+    return [
+        Prediction(
+            label=label_names[index], probabilities=dict(zip(label_names, map(float, row)))
+        )
+        for index, row in zip(decide(scores, threshold), scores)
+    ]
+
+
 class Matcher:
     """Scores pairs of raw sentences with a trained model.
 
@@ -65,11 +85,13 @@ class Matcher:
         task: `"classification"`, `"ranking"` or `"regression"`.
         threshold: For two classes, the probability of the second above which it is answered.
             `None` answers the more probable one.
+        temperature: What the model's probabilities are softened by (`apply_temperature`), in every
+            answer; 1 leaves them. `calibrate` finds it.
         info: Facts to keep with the matcher (data, seed, …): anything JSON can hold.
         distiller: What made the word vectors, if they were distilled: for `learn_words`.
 
     Raises:
-        InputError: Label names, threshold or encoder do not fit the model.
+        InputError: Label names, threshold, temperature or encoder do not fit the model.
 
     Example:
 
@@ -90,6 +112,7 @@ class Matcher:
         *,
         task: str,
         threshold: float | None = None,
+        temperature: float = 1.0,
         info: Mapping[str, Any] | None = None,
         distiller: Distiller | None = None,
     ):
@@ -109,12 +132,7 @@ class Matcher:
             raise InputError(
                 f"task={task!r}: expected one of {', '.join(map(repr, get_args(Task)))}."
             )
-        if threshold is not None and (outputs != 2 or not 0 < threshold < 1):
-            raise InputError(
-                f"threshold={threshold} with {outputs} output(s): a threshold is a probability "
-                "between 0 and 1 "
-                "of the second of two classes."
-            )
+        check_calibration(temperature, threshold, outputs)
         made = encoder.input_names
         if missing := sorted(set(model.input) - set(made)):
             raise InputError(
@@ -126,6 +144,7 @@ class Matcher:
         self.label_names = names
         self.task = task
         self.threshold = threshold
+        self.temperature = temperature
         self.info = dict(info or {})
         self.distiller = distiller
         self._new_words: NewWords | None = None
@@ -168,7 +187,7 @@ class Matcher:
         ```
         """
         dataset, single = as_dataset(pairs, sentence1, sentence2)
-        answers = self.answers(self._scores(dataset, batch_size))
+        answers = self.answers(self._tempered(self._scores(dataset, batch_size)))
         return answers[0] if single else answers
 
     def predict_proba(
@@ -179,26 +198,16 @@ class Matcher:
         sentence2: str | Sequence[str] | None = None,
         batch_size: int = 64,
     ) -> np.ndarray:
-        """The model's outputs, float32: `[pairs, classes]`, or `[pairs]` of a scoring model.
+        """The probabilities, float32 `[pairs, classes]`, or the scores `[pairs]` of a scoring model.
 
-        Takes what `predict` takes; columns are in the order of `label_names`.
+        The model's outputs at the matcher's `temperature`. Takes what `predict` takes; columns are in the order of `label_names`.
         """
-        return self._scores(as_dataset(pairs, sentence1, sentence2)[0], batch_size)
+        dataset, _ = as_dataset(pairs, sentence1, sentence2)
+        return self._tempered(self._scores(dataset, batch_size))
 
     def answers(self, scores: np.ndarray) -> list[Prediction]:
         """Turns the array of `predict_proba` into named answers."""
-        if self.label_names is None:
-            return [Prediction(score=float(score)) for score in scores]
-        chosen = scores.argmax(-1)
-        if self.threshold is not None:
-            chosen = (scores[:, 1].astype(float) > self.threshold).astype(int)
-        return [
-            Prediction(
-                label=self.label_names[index],
-                probabilities=dict(zip(self.label_names, map(float, row))),
-            )
-            for index, row in zip(chosen, scores)
-        ]
+        return named_answers(scores, self.label_names, self.threshold)
 
     @property
     def can_keep_encodings(self) -> bool:
@@ -275,25 +284,22 @@ class Matcher:
         batch_size: int = 64,
     ) -> np.ndarray:
         """The scores that `rank` orders by, `[candidates]`, in the order of the candidates."""
-        if not isinstance(query, str):
-            raise InputError(f"The query must be one string, but it is {query!r:.60}.")
-        column = self._score_column(label)
-        if isinstance(candidates, Corpus):
-            if candidates.owner is not self:
+        corpus = candidates if isinstance(candidates, Corpus) else None
+        first, second = as_columns(query, candidates if corpus is None else corpus.sentences)
+        column = self.score_column(label)
+        if corpus is not None:
+            if corpus.owner is not self:
                 raise InputError("This corpus was encoded by another matcher: encode it with this.")
             self._meet([query])
-            first, _, interaction = self._split()
-            ((_, asked),) = encode_blocks(first, self.encoder, [query], 1)
-            return score_blocks(interaction, asked, candidates)[:, column or 0]
-        if isinstance(candidates, str):
-            raise InputError("The candidates are one string; give a list of strings.")
-        candidates = list(candidates)
-        scores = self.predict_proba(
-            sentence1=[query] * len(candidates), sentence2=candidates, batch_size=batch_size
-        )
+            encode, _, interaction = self._split()
+            ((_, asked),) = encode_blocks(encode, self.encoder, [query], 1)
+            scores = self._tempered(score_blocks(interaction, asked, corpus))
+            return scores[:, column or 0]
+        scores = self.predict_proba(sentence1=first, sentence2=second, batch_size=batch_size)
         return scores if column is None else scores[:, column]
 
-    def _score_column(self, label: str | None) -> int | None:
+    def score_column(self, label: str | None) -> int | None:
+        """The column of `predict_proba` to rank by; None for scores, which have no columns."""
         names = self.label_names
         if names is None:
             if label is not None:
@@ -333,16 +339,62 @@ class Matcher:
         Raises:
             InputError: The pairs have no labels, or labels that the matcher does not know.
         """
-        from keras_sentmatch.metrics import evaluate_predictions
-
         labelled = self.relabel(dataset)
         scores = self.predict_proba(labelled, batch_size=batch_size)
-        if (
-            self.threshold is not None
-        ):  # the figures take the larger of two: move the threshold to 0.5
-            moved = np.interp(scores[:, 1], [0.0, self.threshold, 1.0], [0.0, 0.5, 1.0])
-            scores = np.stack([1.0 - moved, moved], axis=-1)
-        return evaluate_predictions(labelled, scores)
+        return evaluate_predictions(labelled, scores, threshold=self.threshold)
+
+    def calibrate(
+        self,
+        dataset: PairDataset,
+        *,
+        temperature: bool = True,
+        threshold: str | None = None,
+        batch_size: int = 64,
+    ) -> dict[str, Any]:
+        """Finds the temperature, and on wish the threshold, that fit labelled pairs best, and sets both.
+
+        What was set before is replaced: without `temperature` it becomes 1, without `threshold` the
+        most probable class is answered. A temperature changes no answer, only how sure it is; a
+        threshold changes answers. `save` keeps them.
+
+        Args:
+            dataset: Labelled pairs that the model was not trained on: validation pairs. Figures on
+                them flatter; measure on others.
+            temperature: Whether to find a temperature.
+            threshold: `"accuracy"` or `"f1"` (of the second of two classes): what the threshold is
+                to score best in.
+            batch_size: Most pairs scored at once.
+
+        Returns:
+            What `keras_sentmatch.metrics.calibrate_predictions` gives: `temperature`, `threshold`,
+            `rows`, and `nll`, `ece` and `accuracy` of the bare model (`before`) and now (`after`).
+
+        Raises:
+            InputError: A scoring model, a threshold for other than two classes, or what `evaluate`
+                refuses.
+
+        Example:
+
+        ```python
+        report = matcher.calibrate(load_pairs("pairs.tsv")["validation"])
+        report["temperature"], report["before"]["ece"], report["after"]["ece"]
+        ```
+        """
+        labelled = self.labelled_classes(dataset)
+        report = calibrate_predictions(
+            labelled.labels,
+            self._scores(labelled, batch_size),
+            temperature=temperature,
+            threshold=threshold,
+        )
+        self.temperature, self.threshold = report["temperature"], report["threshold"]
+        return report
+
+    def labelled_classes(self, dataset: PairDataset) -> PairDataset:
+        """As `relabel`; refuses where there are scores in place of classes."""
+        if self.label_names is None:
+            raise InputError("This matcher gives a score; only probabilities can be calibrated.")
+        return self.relabel(dataset)
 
     def relabel(self, dataset: PairDataset) -> PairDataset:
         """The same pairs with the label indices of this matcher; refuses names it does not know."""
@@ -490,6 +542,7 @@ class Matcher:
             card["label_names"],
             task=card["task"],
             threshold=card["threshold"],
+            temperature=card["temperature"],
             info=card["info"],
             distiller=Distiller.load(folder / "encoder"),
         )
@@ -503,6 +556,7 @@ class Matcher:
             "label_names": None if self.label_names is None else list(self.label_names),
             "task": self.task,
             "threshold": self.threshold,
+            "temperature": self.temperature,
             "vocabulary_size": self.encoder.vocabulary_size,
             "versions": {
                 "keras_sentmatch": __version__,
@@ -513,7 +567,12 @@ class Matcher:
             "info": self.info,
         }
 
+    def _tempered(self, scores: np.ndarray) -> np.ndarray:
+        """What the model gave, as every answer shows it."""
+        return scores if self.label_names is None else apply_temperature(scores, self.temperature)
+
     def _scores(self, pairs: PairDataset, batch_size: int) -> np.ndarray:
+        """What the model gives."""
         if batch_size < 1:
             raise InputError(f"batch_size={batch_size}: at least 1 is needed.")
         self._meet(pairs.sentence1, pairs.sentence2)

@@ -55,6 +55,16 @@ def as_dataset(pairs: Any, sentence1: Any, sentence2: Any) -> tuple[PairDataset,
     return PairDataset([first for first, _ in sides], [second for _, second in sides]), False
 
 
+def as_columns(query: Any, candidates: Any) -> tuple[list[str], list[str]]:
+    """The pairs of one query with each candidate, as two columns."""
+    if not isinstance(query, str):
+        raise InputError(f"The query must be one string, but it is {query!r:.60}.")
+    if isinstance(candidates, str):
+        raise InputError("The candidates are one string; give a list of strings.")
+    second = list(candidates)
+    return [query] * len(second), second
+
+
 def _sides(pair: Mapping, what: str) -> tuple[Any, Any]:
     if "sentence1" not in pair or "sentence2" not in pair:
         raise InputError(

@@ -13,7 +13,8 @@ from keras_sentmatch import __version__
 from keras_sentmatch.data import PairEncoder, SubwordPairEncoder
 from keras_sentmatch.errors import InputError
 
-FORMAT = 1  # of matcher.json
+FORMAT = 2  # of matcher.json; 1 had no temperature
+READABLE = (1, FORMAT)
 
 
 def read_card(folder: Path) -> dict[str, Any]:
@@ -31,18 +32,20 @@ def read_card(folder: Path) -> dict[str, Any]:
         raise InputError(
             f"{path} is damaged ({error}): copy the run folder again, or train anew."
         ) from error
-    if not isinstance(card, dict) or card.get("format") != FORMAT:
+    if not isinstance(card, dict) or card.get("format") not in READABLE:
         came = card.get("format") if isinstance(card, dict) else None
         writer = card.get("versions", {}).get("keras_sentmatch") if isinstance(card, dict) else None
         raise InputError(
             f"{path} has format "
             f"{came!r}{f' (written by keras_sentmatch {writer})' if writer else ''}, but "
-            f"keras_sentmatch {__version__} reads format {FORMAT}: install the version that wrote "
-            "it, or train anew."
+            f"keras_sentmatch {__version__} reads formats 1 to {FORMAT}: install the version that "
+            "wrote it, or train anew."
         )
+    if card["format"] == 1:
+        card["temperature"] = 1.0
     missing = [
         key
-        for key in ("label_names", "task", "threshold", "vocabulary_size", "info")
+        for key in ("label_names", "task", "threshold", "temperature", "vocabulary_size", "info")
         if key not in card
     ]
     if missing:
@@ -66,10 +69,40 @@ def add_info(folder: Path, **facts: Any) -> None:
     """Notes facts in the `info` of a run folder's matcher.json."""
     card = read_card(folder)
     card["info"] |= facts
-    temporary = folder / ".matcher.json"
-    text = json.dumps(card, indent=2, ensure_ascii=False)
+    write_json(folder / "matcher.json", card)
+
+
+def keep_calibration(folder: Path, report: Mapping[str, Any]) -> None:
+    """Writes what `calibrate` found: temperature and threshold to where `load` reads them, all of it
+    into metrics.json. Of an ensemble everything goes into its ensemble.json."""
+    found = {name: report[name] for name in ("temperature", "threshold")}
+    ensemble, metrics = folder / "ensemble.json", folder / "metrics.json"
+    if ensemble.is_file():
+        write_json(ensemble, {**read_json(ensemble), **found, "calibration": report})
+        return
+    write_json(folder / "matcher.json", {**read_card(folder), "format": FORMAT, **found})
+    write_json(metrics, {**read_json(metrics), "calibration": report})
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object of a JSON file; an empty one if there is no such file."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} is damaged ({error}): copy the run folder again.") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{path} holds no JSON object: copy the run folder again.")
+    return found
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Writes a JSON file beside itself and moves it in, so that it is never half written."""
+    temporary = path.with_name(f".{path.name}")
+    text = json.dumps(value, indent=2, ensure_ascii=False)
     temporary.write_text(text + "\n", encoding="utf-8")
-    os.replace(temporary, folder / "matcher.json")
+    os.replace(temporary, path)
 
 
 def load_encoder(folder: Path) -> PairEncoder | SubwordPairEncoder:

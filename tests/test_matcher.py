@@ -14,6 +14,7 @@ import pytest
 from keras_sentmatch.data import PairDataset, PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.matcher import Matcher
+from keras_sentmatch.metrics import apply_temperature, fit_temperature
 
 NAMES = ("entailment", "neutral", "contradiction")
 SENTENCES = ["a dog runs", "no dog runs in the park today", "two cats", "", "the " * 30 + "end"]
@@ -174,6 +175,51 @@ def test_evaluate_matches_labels_by_name(matcher):
     assert matcher.evaluate(right)["rows"] == 13
 
 
+def test_calibration_is_in_every_answer_and_on_disk(tmp_path):
+    encoder = make_encoder()
+    model = make_model(encoder, 2)
+    matcher = Matcher(model, encoder, ("no", "yes"), task="classification")
+    raw = matcher.predict_proba(PairDataset(FIRST, SECOND))
+    labels = ["yes" if i % 3 else "no" for i in range(13)]
+    data = PairDataset(FIRST, SECOND, labels, label_names=("yes", "no"))  # not the matcher's order
+    report = matcher.calibrate(data, threshold="f1")
+    assert report["temperature"] == matcher.temperature == fit_temperature([i % 3 > 0 for i in range(13)], raw) != 1
+    expected = apply_temperature(raw, matcher.temperature)
+    assert np.abs(expected - raw).max() > 1e-3
+    matcher.save(tmp_path / "run")
+    for one in (matcher, Matcher.load(tmp_path / "run")):
+        assert (one.temperature, one.threshold) == (report["temperature"], report["threshold"])
+        np.testing.assert_allclose(one.predict_proba(data), expected, atol=1e-6)
+        answers = one.predict(data)
+        shown = [answer["probabilities"]["yes"] for answer in answers]
+        np.testing.assert_allclose(shown, expected[:, 1], atol=1e-6)
+        assert [a.label == "yes" for a in answers] == (expected[:, 1] > one.threshold).tolist()
+        ranked = one.rank_scores(FIRST[0], SECOND)
+        wanted = one.predict_proba(sentence1=[FIRST[0]] * 13, sentence2=SECOND)[:, 1]
+        np.testing.assert_allclose(ranked, wanted, atol=1e-6)
+        figures = one.evaluate(data)
+        for name in ("nll", "ece", "accuracy"):
+            assert figures[name] == pytest.approx(report["after"][name], abs=1e-5)
+    again = matcher.calibrate(data)
+    assert again["temperature"] == report["temperature"], "it starts from the bare model"
+    assert matcher.threshold is None
+    matcher.calibrate(data, temperature=False)
+    assert matcher.temperature == 1
+    np.testing.assert_array_equal(matcher.predict_proba(data), raw)
+    scorer = Matcher(make_model(encoder, 1), encoder, None, task="regression")
+    with pytest.raises(InputError, match="only probabilities can be calibrated"):
+        scorer.calibrate(PairDataset(FIRST, SECOND, np.ones(13)))
+    with pytest.raises(InputError, match="this model gives a score"):
+        Matcher(scorer.model, encoder, None, task="regression", temperature=2.0)
+
+
+def test_a_folder_of_the_first_format_has_no_temperature(matcher, folder):
+    card = json.loads((folder / "matcher.json").read_text())
+    del card["temperature"]
+    (folder / "matcher.json").write_text(json.dumps(card | {"format": 1}))
+    assert Matcher.load(folder).temperature == 1
+
+
 @pytest.mark.parametrize(
     "data, message",
     [
@@ -212,7 +258,7 @@ def test_save_and_load_give_the_same_answers(matcher, folder):
         atol=1e-6,
     )
     card = json.loads((folder / "matcher.json").read_text())
-    assert card["format"] == 1 and card["seed"] == 3
+    assert card["format"] == 2 and card["seed"] == 3
     assert card["versions"]["backend"] == keras.config.backend()
 
 
@@ -267,7 +313,8 @@ def break_card(folder, **changes):
         (lambda f: [p.unlink() for p in (f / "encoder").iterdir()], "encoder"),
         (lambda f: (f / "matcher.json").write_text('{"format": 1,'), "matcher.json is damaged"),
         (lambda f: (f / "matcher.json").write_text("[1]"), "format None"),
-        (lambda f: break_card(f, format=99), "format 99 .*reads format 1"),
+        (lambda f: break_card(f, format=99), "format 99 .*reads formats 1 to 2"),
+        (lambda f: break_card(f, temperature=0), "temperature=0"),
         (lambda f: break_card(f, vocabulary_size=1), "files of two runs are mixed"),
         (lambda f: break_card(f, label_names=["yes", "no"]), "answers 3 classes"),
         (lambda f: (f / "model.keras").write_bytes(b"nothing"), "model.keras is damaged"),

@@ -46,6 +46,11 @@ def test_kept_encodings_score_as_pairs_do(matcher):
     empty = matcher.rank_scores("", corpus)
     assert np.isfinite(empty).all() and np.abs(empty - kept).max() > 1e-3
     assert matcher.encoder.report.truncated == 0
+    matcher.temperature = 3.0
+    softer = matcher.rank_scores(QUERY, corpus)
+    matcher.temperature = 1.0
+    odds = (pairs / (1 - pairs)) ** (1 / 3)
+    np.testing.assert_allclose(softer, odds / (1 + odds), atol=1e-5)
     once = matcher.rank(QUERY, (sentence for sentence in CANDIDATES))
     assert once == matcher.rank(QUERY, CANDIDATES)
     assert len(matcher.encode(sentence for sentence in CANDIDATES)) == 15

@@ -1,4 +1,4 @@
-"""The command line: `keras-sentmatch train | evaluate | predict | rank | models | datasets | profile`.
+"""The command line: `keras-sentmatch train`, `evaluate`, `calibrate`, `predict`, `rank`, ….
 
 No module here imports Keras at its top: each command first chooses the backend.
 """
@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from keras_sentmatch import __version__
+from keras_sentmatch.cli.calibrate import calibrate
 from keras_sentmatch.cli.catalog import datasets, models
 from keras_sentmatch.cli.evaluate import evaluate
 from keras_sentmatch.cli.predict import predict
@@ -24,7 +25,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
-for command in (train, evaluate, predict, rank, models, datasets, profile):
+for command in (train, evaluate, calibrate, predict, rank, models, datasets, profile):
     app.command()(command)
 
 

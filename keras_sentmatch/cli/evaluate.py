@@ -1,6 +1,5 @@
 """`evaluate`: the figures of a run on labelled pairs."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,9 +7,15 @@ import typer
 from keras_sentmatch.cli.backend import BackendOption, use_backend
 from keras_sentmatch.cli.catalog import JsonOption
 from keras_sentmatch.cli.console import print_json, print_table, say
-from keras_sentmatch.cli.runs import BatchSizeOption, RunArgument, WordEncoderOption, load_run
-from keras_sentmatch.cli.sources import ColumnsOption, FormatOption, OnError, OnErrorOption, Source
-from keras_sentmatch.errors import InputError
+from keras_sentmatch.cli.runs import (
+    BatchSizeOption,
+    RunArgument,
+    WordEncoderOption,
+    check_reading,
+    labelled_pairs,
+    load_run,
+)
+from keras_sentmatch.cli.sources import ColumnsOption, FormatOption, OnError, OnErrorOption
 
 
 def evaluate(
@@ -32,26 +37,17 @@ def evaluate(
     as_json: JsonOption = False,
 ) -> None:
     """Measures a trained matcher on labelled pairs."""
-    if data is None and (format or columns or on_error is not OnError.RAISE):
-        raise InputError(
-            "--format, --columns and --on-error say how to read --data, which is missing."
-        )
+    reading = format, columns, on_error
+    check_reading(data, *reading)
     name = use_backend(backend)
     loaded = load_run(run, word_encoder)
-    if data is not None:
-        source = Source(data, format, columns, on_error)
-        whole = split is None and Path(source.data).is_file()
-    elif noted := loaded.first.info.get("source"):
-        source, whole = Source(**noted), False
-    else:
-        raise InputError(f"{run} does not say what it was trained on: give --data.")
-    pairs = source.rows() if whole else source.split(split or "test")
+    pairs, source = labelled_pairs(loaded, run, data, split, "test", *reading)
     figures = loaded.matcher.evaluate(pairs, batch_size=batch_size)
     say(loaded.first.encoder.report)
     result = {
         "run": str(run),
         "backend": name,
-        "data": pairs.name or source.data,
+        "data": pairs.name or source,
         "split": pairs.split,
         **figures,
     }

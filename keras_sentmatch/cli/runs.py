@@ -6,6 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from keras_sentmatch.cli.sources import OnError, Source
+from keras_sentmatch.errors import InputError
+
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 BatchSizeOption = Annotated[int, typer.Option(help="Most pairs scored at once.")]
 WordEncoderOption = Annotated[
@@ -31,7 +34,7 @@ class Run:
 
     def answers(self, pairs: Any, batch_size: int = 64) -> list[dict[str, Any]]:
         """Named answers in the order of the pairs."""
-        return self.first.answers(self.matcher.predict_proba(pairs, batch_size=batch_size))
+        return self.matcher.answers(self.matcher.predict_proba(pairs, batch_size=batch_size))
 
 
 def load_run(folder: Path, word_encoder: str | None = None) -> Run:
@@ -51,9 +54,44 @@ def load_run(folder: Path, word_encoder: str | None = None) -> Run:
     else:
         from keras_sentmatch.training import EnsembleMatcher
 
-        matcher = EnsembleMatcher.load(folders, word_encoder=word_encoder)
+        matcher = EnsembleMatcher.load(folder, word_encoder=word_encoder)
         members = matcher.members
     if keras.config.backend() == "tensorflow":
         for member in members:  # XLA's compilation takes longer than most files of pairs
             member.model.jit_compile = False
     return Run(matcher, members[0])
+
+
+def check_reading(
+    data: str | None, format: str | None, columns: str | None, on_error: OnError
+) -> None:
+    """Refuses options that say how to read data which is not named."""
+    if data is None and (format or columns or on_error is not OnError.RAISE):
+        raise InputError(
+            "--format, --columns and --on-error say how to read --data, which is missing."
+        )
+
+
+def labelled_pairs(
+    loaded: Run,
+    run: Path,
+    data: str | None,
+    split: str | None,
+    default: str,
+    format: str | None,
+    columns: str | None,
+    on_error: OnError,
+) -> tuple[Any, str]:
+    """What a command measures on, and the name of its source.
+
+    Without `data` that is the part `default` of what the run was trained on; of a single file all rows,
+    unless `split` names a part.
+    """
+    if data is not None:
+        source = Source(data, format, columns, on_error)
+        whole = split is None and Path(source.data).is_file()
+    elif noted := loaded.first.info.get("source"):
+        source, whole = Source(**noted), False
+    else:
+        raise InputError(f"{run} does not say what it was trained on: give --data.")
+    return source.rows() if whole else source.split(split or default), source.data

@@ -7,6 +7,15 @@ The functions need NumPy only; Keras (and with it a backend) is loaded when `Spa
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from keras_sentmatch.metrics.calibration import (
+    apply_temperature,
+    best_threshold,
+    calibrate_predictions,
+    expected_calibration_error,
+    fit_temperature,
+    negative_log_likelihood,
+    reliability,
+)
 from keras_sentmatch.metrics.classification import accuracy, f1, macro_f1
 from keras_sentmatch.metrics.correlation import pearson, spearman
 from keras_sentmatch.metrics.ranking import (
@@ -24,13 +33,20 @@ __all__ = [
     "PositiveF1",
     "SparseMacroF1",
     "accuracy",
+    "apply_temperature",
+    "best_threshold",
+    "calibrate_predictions",
     "evaluate_predictions",
+    "expected_calibration_error",
     "f1",
+    "fit_temperature",
     "macro_f1",
     "mean_average_precision",
     "mean_reciprocal_rank",
+    "negative_log_likelihood",
     "pearson",
     "ranking_counts",
+    "reliability",
     "spearman",
 ]
 

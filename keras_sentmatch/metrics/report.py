@@ -6,6 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.metrics.calibration import (
+    decide,
+    expected_calibration_error,
+    negative_log_likelihood,
+)
 from keras_sentmatch.metrics.classification import accuracy, f1, macro_f1
 from keras_sentmatch.metrics.correlation import pearson, spearman
 from keras_sentmatch.metrics.ranking import (
@@ -20,19 +25,22 @@ if TYPE_CHECKING:
 PRIMARY = {"classification": "accuracy", "ranking": "map", "regression": "pearson"}
 
 
-def evaluate_predictions(dataset: "PairDataset", predictions: ArrayLike) -> dict[str, Any]:
+def evaluate_predictions(
+    dataset: "PairDataset", predictions: ArrayLike, *, threshold: float | None = None
+) -> dict[str, Any]:
     """The task's figures for predictions in row order.
 
     | task | figures | primary |
     |---|---|---|
-    | classification | accuracy, macro_f1; with two classes f1 (of class 1) | accuracy |
-    | ranking | map, mrr, accuracy, questions, without_positive, without_negative | map |
+    | classification | accuracy, macro_f1; with two classes f1 (of class 1); nll, ece | accuracy |
+    | ranking | map, mrr, accuracy, nll, ece, questions, without_positive, without_negative | map |
     | regression | pearson, spearman, mse | pearson |
 
     Args:
         dataset: labelled pairs.
         predictions: class probabilities [n, C]; ranking takes [n, 2] (column 1 ranks) or scores
             [n]; regression scores [n] or [n, 1].
+        threshold: with two classes, the probability of class 1 above which it is answered.
 
     Returns:
         Figures by name, `rows`, and `primary`, the name of the one to choose models by. Raises
@@ -68,9 +76,11 @@ def evaluate_predictions(dataset: "PairDataset", predictions: ArrayLike) -> dict
     if dataset.task == "regression":
         figures = _regression(labels, values)
     elif dataset.task == "ranking":
-        figures = _ranking(dataset, labels, values)
+        figures = _ranking(dataset, labels, values, threshold)
     else:
-        figures = _classification(labels, _probabilities(values, dataset.num_classes))
+        figures = _classification(
+            labels, _probabilities(values, dataset.num_classes), threshold
+        )
     return {**figures, "rows": len(labels), "primary": PRIMARY[dataset.task]}
 
 
@@ -87,18 +97,29 @@ def _probabilities(values: np.ndarray, num_classes: int) -> np.ndarray:
     return values
 
 
-def _classification(labels: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:
-    predicted = probabilities.argmax(-1)
+def _classification(
+    labels: np.ndarray, probabilities: np.ndarray, threshold: float | None
+) -> dict[str, float]:
+    predicted = decide(probabilities, threshold)
     figures = {
         "accuracy": accuracy(labels, predicted),
         "macro_f1": macro_f1(labels, predicted),
     }
     if probabilities.shape[1] == 2:
         figures["f1"] = f1(labels, predicted)
-    return figures
+    return {**figures, **_belief(labels, probabilities)}
 
 
-def _ranking(dataset: "PairDataset", labels: np.ndarray, values: np.ndarray) -> dict[str, Any]:
+def _belief(labels: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:
+    return {
+        "nll": negative_log_likelihood(labels, probabilities),
+        "ece": expected_calibration_error(labels, probabilities),
+    }
+
+
+def _ranking(
+    dataset: "PairDataset", labels: np.ndarray, values: np.ndarray, threshold: float | None
+) -> dict[str, Any]:
     if dataset.groups is None:
         raise InputError(
             f"{_name(dataset)} is a ranking task without groups, so no question can be ranked. "
@@ -107,7 +128,7 @@ def _ranking(dataset: "PairDataset", labels: np.ndarray, values: np.ndarray) -> 
     groups = np.asarray(dataset.groups)
     if values.ndim == 2 and values.shape[1] > 1:
         scores = _probabilities(values, 2)[:, 1]
-        extra = {"accuracy": accuracy(labels, values.argmax(-1))}
+        extra = {"accuracy": accuracy(labels, decide(values, threshold)), **_belief(labels, values)}
     else:
         scores, extra = values.reshape(len(values)), {}
     return {

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from keras_sentmatch.training.ensemble import train_ensemble as train_ensemble
     from keras_sentmatch.training.plots import confusion_matrix as confusion_matrix
     from keras_sentmatch.training.plots import learning_curve as learning_curve
+    from keras_sentmatch.training.plots import reliability_diagram as reliability_diagram
     from keras_sentmatch.training.recipe import Recipe as Recipe
     from keras_sentmatch.training.recipe import list_recipes as list_recipes
     from keras_sentmatch.training.recipe import load_recipe as load_recipe
@@ -28,6 +29,7 @@ _MODULES = {
     "learning_curve": "plots",
     "list_recipes": "recipe",
     "load_recipe": "recipe",
+    "reliability_diagram": "plots",
     "set_seed": "seeds",
     "train": "run",
     "train_ensemble": "ensemble",

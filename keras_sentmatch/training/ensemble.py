@@ -1,6 +1,5 @@
 """Ensembles: several runs that answer together."""
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,8 +10,15 @@ import numpy as np
 from keras_sentmatch.corpus import best_first
 from keras_sentmatch.data import PairDataset, WordEncoder
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.matcher import Matcher
-from keras_sentmatch.metrics import evaluate_predictions
+from keras_sentmatch.matcher import Matcher, Prediction, named_answers
+from keras_sentmatch.metrics import (
+    apply_temperature,
+    calibrate_predictions,
+    evaluate_predictions,
+)
+from keras_sentmatch.metrics.calibration import check_calibration
+from keras_sentmatch.pair_input import as_columns
+from keras_sentmatch.run_folder import members_of, read_json, write_json
 from keras_sentmatch.training.distillation import take_lessons
 from keras_sentmatch.training.prepare import check_splits
 from keras_sentmatch.training.recipe import Recipe
@@ -22,10 +28,14 @@ from keras_sentmatch.training.run import train
 class EnsembleMatcher:
     """Answers with the mean of its members' probabilities (or scores).
 
-    Members keep their own encoders; they must answer the same label names in the same order.
+    Members keep their own encoders and temperatures; they must answer the same label names in the
+    same order. The temperature and the threshold of the ensemble are those of the mean: members
+    that are calibrated by themselves make a mean that is not sure enough.
 
     Args:
         members: At least one matcher.
+        temperature: As of `Matcher`, of the mean.
+        threshold: As of `Matcher`, of the mean.
 
     Raises:
         InputError: No members, or members that answer different things.
@@ -35,12 +45,18 @@ class EnsembleMatcher:
     ```python
     from keras_sentmatch.training import EnsembleMatcher
 
-    ensemble = EnsembleMatcher.load(["runs/a/seed-0", "runs/a/seed-1"])
+    ensemble = EnsembleMatcher.load("runs/eight")
     ensemble.evaluate(pairs)["accuracy"]
     ```
     """
 
-    def __init__(self, members: Sequence[Matcher]) -> None:
+    def __init__(
+        self,
+        members: Sequence[Matcher],
+        *,
+        temperature: float = 1.0,
+        threshold: float | None = None,
+    ) -> None:
         if not members:
             raise InputError("An ensemble of no matchers; give at least one.")
         for number, member in enumerate(members):
@@ -52,18 +68,38 @@ class EnsembleMatcher:
         self.members = list(members)
         self.label_names = members[0].label_names
         self.task = members[0].task
+        check_calibration(temperature, threshold, len(self.label_names or ("score",)))
+        self.temperature = temperature
+        self.threshold = threshold
 
     @classmethod
     def load(
-        cls, folders: Sequence[str | os.PathLike], *, word_encoder: str | Path | None = None
+        cls,
+        folders: str | os.PathLike | Sequence[str | os.PathLike],
+        *,
+        word_encoder: str | Path | None = None,
     ) -> "EnsembleMatcher":
-        """Loads the runs in `folders`; `word_encoder` as for `Matcher.load`."""
+        """Loads the folder that `train_ensemble` wrote, or several runs.
+
+        Args:
+            folders: The folder of an ensemble, with its calibration; or folders of runs.
+            word_encoder: As for `Matcher.load`.
+        """
+        calibration: dict[str, Any] = {}
+        if isinstance(folders, str | os.PathLike):
+            noted = read_json(Path(folders) / "ensemble.json")
+            calibration = {name: noted[name] for name in ("temperature", "threshold") if name in noted}
+            folders = members_of(Path(folders))
         shared = None if word_encoder is None else WordEncoder(word_encoder)
-        return cls([Matcher.load(folder, word_encoder=shared) for folder in folders])
+        return cls([Matcher.load(folder, word_encoder=shared) for folder in folders], **calibration)
 
     def predict_proba(self, pairs: Any = None, **arguments: Any) -> np.ndarray:
-        """The mean of the members' `predict_proba`, whose arguments it takes."""
-        return np.mean([m.predict_proba(pairs, **arguments) for m in self.members], axis=0)
+        """The mean of the members' `predict_proba`, whose arguments it takes, at the temperature."""
+        return self._tempered(self._mean(pairs, **arguments))
+
+    def answers(self, scores: np.ndarray) -> list[Prediction]:
+        """Turns the array of `predict_proba` into named answers."""
+        return named_answers(scores, self.label_names, self.threshold)
 
     def rank(
         self,
@@ -75,18 +111,41 @@ class EnsembleMatcher:
         batch_size: int = 64,
     ) -> list[dict[str, Any]]:
         """As `Matcher.rank`, by the mean of the members' scores."""
-        if not isinstance(candidates, str):
-            candidates = list(candidates)
-        scores = [
-            member.rank_scores(query, candidates, label=label, batch_size=batch_size)
-            for member in self.members
-        ]
-        return best_first(np.mean(scores, axis=0), candidates, top_k)
+        column = self.members[0].score_column(label)
+        first, second = as_columns(query, candidates)
+        scores = self.predict_proba(sentence1=first, sentence2=second, batch_size=batch_size)
+        return best_first(scores if column is None else scores[:, column], second, top_k)
 
     def evaluate(self, dataset: PairDataset, *, batch_size: int = 64) -> dict[str, Any]:
         """The task's figures of the mean, as `Matcher.evaluate` gives them."""
         labelled = self.members[0].relabel(dataset)
-        return evaluate_predictions(labelled, self.predict_proba(labelled, batch_size=batch_size))
+        scores = self.predict_proba(labelled, batch_size=batch_size)
+        return evaluate_predictions(labelled, scores, threshold=self.threshold)
+
+    def calibrate(
+        self,
+        dataset: PairDataset,
+        *,
+        temperature: bool = True,
+        threshold: str | None = None,
+        batch_size: int = 64,
+    ) -> dict[str, Any]:
+        """As `Matcher.calibrate`, of the mean; the members stay as they are."""
+        labelled = self.members[0].labelled_classes(dataset)
+        report = calibrate_predictions(
+            labelled.labels,
+            self._mean(labelled, batch_size=batch_size),
+            temperature=temperature,
+            threshold=threshold,
+        )
+        self.temperature, self.threshold = report["temperature"], report["threshold"]
+        return report
+
+    def _mean(self, pairs: Any, **arguments: Any) -> np.ndarray:
+        return np.mean([m.predict_proba(pairs, **arguments) for m in self.members], axis=0)
+
+    def _tempered(self, scores: np.ndarray) -> np.ndarray:
+        return scores if self.label_names is None else apply_temperature(scores, self.temperature)
 
 
 def train_ensemble(
@@ -150,8 +209,7 @@ def train_ensemble(
         if role in results[0].metrics:
             members = [result.metrics[role] for result in results]
             report[role] = {**_spread(members), "ensemble": ensemble.evaluate(splits[role])}
-    text = json.dumps(report, indent=2, ensure_ascii=False)
-    (Path(out) / "ensemble.json").write_text(text + "\n", encoding="utf-8")
+    write_json(Path(out) / "ensemble.json", report)
     return ensemble, report
 
 

@@ -1,7 +1,7 @@
 """PNG plots of a run, by matplotlib (imported when one is drawn)."""
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,6 +104,43 @@ def confusion_matrix(y: ArrayLike, pred: ArrayLike, names: Sequence[str], png: s
         for (row, column), count in np.ndenumerate(counts):
             color = "white" if shares[row, column] > 0.5 else "black"
             axis.text(column, row, str(count), ha="center", va="center", color=color)
+    return _save(figure, png)
+
+
+def reliability_diagram(report: Mapping[str, Any], png: str | Path) -> Path:
+    """Plots how often answers are right against how sure they are, before and after calibration.
+
+    Each bar is an interval of probability; calibrated ones end on the diagonal. Under them: how many
+    answers fall into each.
+
+    Args:
+        report: What `keras_sentmatch.metrics.calibrate_predictions` or `Matcher.calibrate` gives.
+        png: File to write.
+
+    Returns:
+        Path of the file.
+
+    Example:
+
+    ```python
+    reliability_diagram(matcher.calibrate(pairs), "reliability.png")
+    ```
+    """
+    figure = _figure(7.0, 4.4)
+    axes = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=[3, 1])
+    for column, when in enumerate(("before", "after")):
+        table = report[when]["reliability"]
+        bins = len(table["count"])
+        middles = (np.arange(bins) + 0.5) / bins
+        right = [0.0 if share is None else share for share in table["accuracy"]]
+        upper, lower = axes[:, column]
+        upper.bar(middles, right, 0.9 / bins)
+        upper.plot([0, 1], [0, 1], "--", color="gray")
+        upper.set(title=f"{when}: ECE {report[when]['ece']:.3f}", xlim=(0, 1), ylim=(0, 1))
+        lower.bar(middles, table["count"], 0.9 / bins, color="gray")
+        lower.set(xlabel="probability of the answer")
+    axes[0, 0].set(ylabel="share that is right")
+    axes[1, 0].set(ylabel="answers")
     return _save(figure, png)
 
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -326,6 +327,35 @@ def test_evaluate_reads_as_train_did(tmp_path, monkeypatch):
     assert (again.format, again.on_error) == ("tsv", OnError.SKIP)
 
 
+def test_calibrate_keeps_what_it_finds(trained, capsys, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(trained.folder, folder)
+    old = json.loads((folder / "metrics.json").read_text())
+    assert run("calibrate", folder, "--threshold", "f1", "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["split"] == "validation" and report["rows"] == old["rows"]["validation"]
+    assert report["after"]["nll"] <= report["before"]["nll"]
+    assert (folder / "reliability.png").read_bytes().startswith(b"\x89PNG")
+    card = json.loads((folder / "matcher.json").read_text())
+    assert card["temperature"] == report["temperature"] != 1
+    assert card["threshold"] == report["threshold"]
+    metrics = json.loads((folder / "metrics.json").read_text())
+    kept = {key: value for key, value in report.items() if key != "run"}
+    assert metrics == {**old, "calibration": kept}
+    assert run("evaluate", folder, "--split", "validation", "--json") == 0
+    figures = json.loads(capsys.readouterr().out)
+    for name in ("nll", "ece", "accuracy", "f1"):
+        assert figures[name] == pytest.approx(report["after"][name], abs=1e-5)
+    assert run("calibrate", folder, "--data", trained.data, *COLUMNS) == 0
+    out = capsys.readouterr().out
+    assert "nll" in out and "temperature" in out and "above" not in out
+    again = json.loads((folder / "metrics.json").read_text())["calibration"]
+    assert again["rows"] == 120 and again["threshold"] is None
+    assert run("calibrate", folder, "--no-temperature") == 0
+    assert json.loads((folder / "matcher.json").read_text())["temperature"] == 1
+    assert "--data, which is missing" in error_of(capsys, "calibrate", folder, "--format", "tsv")
+
+
 def test_evaluate_says_why_it_cannot(trained, capsys, tmp_path):
     line = error_of(capsys, "evaluate", trained.folder, "--split", "nosuch")
     assert "it has train, validation, test" in line
@@ -408,6 +438,17 @@ def test_an_ensemble_answers_like_its_members_mean(trained, capsys, tmp_path):
     assert answer["probabilities"]["yes"] == pytest.approx(sum(yes) / 2, abs=1e-5)
     assert run("evaluate", tmp_path, "--json") == 0
     assert json.loads(capsys.readouterr().out)["split"] == "test"
+    cards = [(tmp_path / f"seed-{i}" / "matcher.json").read_bytes() for i in (0, 1)]
+    assert run("calibrate", tmp_path, "--threshold", "accuracy", "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert run("predict", tmp_path, *pair) == 0
+    answer = json.loads(capsys.readouterr().out)
+    odds = (sum(yes) / (2 - sum(yes))) ** (1 / report["temperature"])
+    assert answer["probabilities"]["yes"] == pytest.approx(odds / (1 + odds), abs=1e-5)
+    expected = answer["probabilities"]["yes"] > report["threshold"]
+    assert answer["label"] == ("yes" if expected else "no")
+    assert cards == [(tmp_path / f"seed-{i}" / "matcher.json").read_bytes() for i in (0, 1)]
+    assert (tmp_path / "reliability.png").exists()
 
 
 def test_several_seeds_show_mean_and_spread(trained, capsys, monkeypatch, tmp_path):

@@ -1,7 +1,8 @@
 import pytest
 
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.training import confusion_matrix, learning_curve, plots
+from keras_sentmatch.metrics import calibrate_predictions
+from keras_sentmatch.training import confusion_matrix, learning_curve, plots, reliability_diagram
 
 PNG = b"\x89PNG\r\n"
 HISTORY = "epoch,accuracy,learning_rate,loss,val_accuracy,val_loss,val_map\n"
@@ -26,6 +27,18 @@ def test_the_matrix_counts_true_labels_in_rows(tmp_path, monkeypatch):
     confusion_matrix([0, 0, 0, 1], [1, 1, 0, 1], ("no", "yes"), tmp_path / "matrix.png")
     texts = {text.get_position(): text.get_text() for text in figures[0].axes[0].texts}
     assert texts == {(0, 0): "1", (1, 0): "2", (0, 1): "0", (1, 1): "1"}
+
+
+def test_the_reliability_diagram_shows_both(tmp_path, monkeypatch):
+    report = calibrate_predictions([0, 0, 0, 1], [[0.9, 0.1]] * 4)
+    assert reliability_diagram(report, tmp_path / "r.png").read_bytes().startswith(PNG)
+    figures = []
+    monkeypatch.setattr(plots, "_save", lambda figure, png: figures.append(figure))
+    reliability_diagram(report, tmp_path / "r.png")
+    before, after, *counts = figures[0].axes
+    assert [axis.get_title() for axis in (before, after)] == ["before: ECE 0.150", "after: ECE 0.000"]
+    assert [bar.get_height() for bar in before.patches][13] == 0.75
+    assert [bar.get_height() for bar in counts[0].patches][13] == 4
 
 
 def test_bad_input(tmp_path):
