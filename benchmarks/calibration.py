@@ -3,10 +3,11 @@
     python benchmarks/calibration.py runs/sick-re2 runs/msrp-re2
     python benchmarks/calibration.py --show --write docs/results.md
 
-Each run folder is measured on the data that it was trained on. Where those have a labelled test part, temperature and threshold are
-fitted on the validation part and measured on the test part. Where they have none, the validation part is halved, fitted
-on one half and measured on the other, both ways, over `--halvings` seeds: figures are the mean. Of two classes also with a threshold for
-accuracy and for F1. A row that is there (same run, seed, threshold, halvings) is not measured again.
+Each run folder is measured on the data that it was trained on. Where those have a labelled test part, temperature
+and threshold are fitted on the validation part and measured on the test part. Where they have none, the validation part
+is halved, fitted on one half and measured on the other, both ways, over `--halvings` seeds: figures are the mean. Of two
+classes also with a threshold for accuracy and for F1. A row that is there (same run, seed, threshold, halvings) is not
+measured again.
 """
 
 import argparse

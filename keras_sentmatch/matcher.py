@@ -64,9 +64,7 @@ def named_answers(
     if label_names is None:
         return [Prediction(score=float(score)) for score in scores]
     return [
-        Prediction(
-            label=label_names[index], probabilities=dict(zip(label_names, map(float, row)))
-        )
+        Prediction(label=label_names[index], probabilities=dict(zip(label_names, map(float, row))))
         for index, row in zip(decide(scores, threshold), scores)
     ]
 
@@ -200,7 +198,8 @@ class Matcher:
     ) -> np.ndarray:
         """The probabilities, float32 `[pairs, classes]`, or the scores `[pairs]` of a scoring model.
 
-        The model's outputs at the matcher's `temperature`. Takes what `predict` takes; columns are in the order of `label_names`.
+        The model's outputs at the matcher's `temperature`. Takes what `predict` takes; columns are in the order
+        of `label_names`.
         """
         dataset, _ = as_dataset(pairs, sentence1, sentence2)
         return self._tempered(self._scores(dataset, batch_size))
@@ -382,7 +381,7 @@ class Matcher:
         """
         labelled = self.labelled_classes(dataset)
         report = calibrate_predictions(
-            labelled.labels,
+            np.asarray(labelled.labels),
             self._scores(labelled, batch_size),
             temperature=temperature,
             threshold=threshold,

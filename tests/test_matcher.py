@@ -183,7 +183,12 @@ def test_calibration_is_in_every_answer_and_on_disk(tmp_path):
     labels = ["yes" if i % 3 else "no" for i in range(13)]
     data = PairDataset(FIRST, SECOND, labels, label_names=("yes", "no"))  # not the matcher's order
     report = matcher.calibrate(data, threshold="f1")
-    assert report["temperature"] == matcher.temperature == fit_temperature([i % 3 > 0 for i in range(13)], raw) != 1
+    assert (
+        report["temperature"]
+        == matcher.temperature
+        == fit_temperature([i % 3 > 0 for i in range(13)], raw)
+        != 1
+    )
     expected = apply_temperature(raw, matcher.temperature)
     assert np.abs(expected - raw).max() > 1e-3
     matcher.save(tmp_path / "run")

@@ -36,9 +36,7 @@ def calibrate(
         str | None,
         typer.Option(help="A part of it. Default: validation; of a single file, all rows."),
     ] = None,
-    temperature: Annotated[
-        bool, typer.Option(help="Fit a temperature; else it becomes 1.")
-    ] = True,
+    temperature: Annotated[bool, typer.Option(help="Fit a temperature; else it becomes 1.")] = True,
     threshold: Annotated[
         Threshold | None,
         typer.Option(

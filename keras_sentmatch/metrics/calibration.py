@@ -312,21 +312,22 @@ def _log(probabilities: np.ndarray) -> np.ndarray:
 
 def _checked(labels: ArrayLike, probabilities: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Labels as integers and probabilities as float64, or an error that says what they are not."""
-    p = np.asarray(probabilities)
-    if p.ndim != 2 or p.shape[1] < 2:
+    p: np.ndarray = np.asarray(probabilities)
+    if p.ndim != 2 or p.shape[-1] < 2:
         raise InputError(
             f"Probabilities of shape {p.shape}; expected [rows, classes] with at least two classes."
         )
     y, sums = columns(labels=labels, probabilities=p.sum(-1))
-    y, p = integers("labels", y), finite("probabilities", p.ravel()).reshape(p.shape)
-    if p.min() < 0 or np.abs(sums - 1).max() > 0.01:
+    y = integers("labels", y)
+    values = finite("probabilities", p.ravel())
+    if values.min() < 0 or np.abs(sums - 1).max() > 0.01:
         raise InputError(
-            f"Values from {p.min():.3g} to {p.max():.3g} whose rows sum to {sums.min():.3g} to {sums.max():.3g}; "
-            "expected probabilities. Take the softmax of logits first."
+            f"Values from {values.min():.3g} to {values.max():.3g} whose rows sum to {sums.min():.3g} to "
+            f"{sums.max():.3g}; expected probabilities. Take the softmax of logits first."
         )
-    if y.min() < 0 or y.max() >= p.shape[1]:
+    if y.min() < 0 or y.max() >= p.shape[-1]:
         raise InputError(
-            f"Labels run from {y.min()} to {y.max()}; expected 0 to {p.shape[1] - 1}, the columns "
+            f"Labels run from {y.min()} to {y.max()}; expected 0 to {p.shape[-1] - 1}, the columns "
             "of the probabilities."
         )
-    return y, p
+    return y, values.reshape(p.shape)

@@ -78,9 +78,7 @@ def evaluate_predictions(
     elif dataset.task == "ranking":
         figures = _ranking(dataset, labels, values, threshold)
     else:
-        figures = _classification(
-            labels, _probabilities(values, dataset.num_classes), threshold
-        )
+        figures = _classification(labels, _probabilities(values, dataset.num_classes), threshold)
     return {**figures, "rows": len(labels), "primary": PRIMARY[dataset.task]}
 
 

@@ -88,7 +88,9 @@ class EnsembleMatcher:
         calibration: dict[str, Any] = {}
         if isinstance(folders, str | os.PathLike):
             noted = read_json(Path(folders) / "ensemble.json")
-            calibration = {name: noted[name] for name in ("temperature", "threshold") if name in noted}
+            calibration = {
+                name: noted[name] for name in ("temperature", "threshold") if name in noted
+            }
             folders = members_of(Path(folders))
         shared = None if word_encoder is None else WordEncoder(word_encoder)
         return cls([Matcher.load(folder, word_encoder=shared) for folder in folders], **calibration)
@@ -133,7 +135,7 @@ class EnsembleMatcher:
         """As `Matcher.calibrate`, of the mean; the members stay as they are."""
         labelled = self.members[0].labelled_classes(dataset)
         report = calibrate_predictions(
-            labelled.labels,
+            np.asarray(labelled.labels),
             self._mean(labelled, batch_size=batch_size),
             temperature=temperature,
             threshold=threshold,

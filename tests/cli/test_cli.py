@@ -353,6 +353,7 @@ def test_calibrate_keeps_what_it_finds(trained, capsys, tmp_path):
     assert again["rows"] == 120 and again["threshold"] is None
     assert run("calibrate", folder, "--no-temperature") == 0
     assert json.loads((folder / "matcher.json").read_text())["temperature"] == 1
+    capsys.readouterr()
     assert "--data, which is missing" in error_of(capsys, "calibrate", folder, "--format", "tsv")
 
 

@@ -36,7 +36,10 @@ def test_the_reliability_diagram_shows_both(tmp_path, monkeypatch):
     monkeypatch.setattr(plots, "_save", lambda figure, png: figures.append(figure))
     reliability_diagram(report, tmp_path / "r.png")
     before, after, *counts = figures[0].axes
-    assert [axis.get_title() for axis in (before, after)] == ["before: ECE 0.150", "after: ECE 0.000"]
+    assert [axis.get_title() for axis in (before, after)] == [
+        "before: ECE 0.150",
+        "after: ECE 0.000",
+    ]
     assert [bar.get_height() for bar in before.patches][13] == 0.75
     assert [bar.get_height() for bar in counts[0].patches][13] == 4
 
