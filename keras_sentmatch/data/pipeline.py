@@ -35,10 +35,13 @@ class PairBatches:
             encoder's.
         drop_remainder: Whether the short batch is left out. Default `False`.
         targets: What to yield in the place of the labels: an array with a row a pair.
+        multiple_of: Devices that every batch is shared out among: the short batch leaves out the
+            pairs, `multiple_of - 1` at most, that do not come out even. Default 1.
 
     Raises:
-        InputError: No pairs, a batch size below 1 (or above the data, with `drop_remainder`),
-            buckets shorter than a sentence, or an array that the encoder does not make.
+        InputError: No pairs, a batch size below 1 (or above the data, with `drop_remainder`) or no
+            multiple of `multiple_of`, buckets shorter than a sentence, or an array that the encoder
+            does not make.
 
     Example:
 
@@ -64,11 +67,21 @@ class PairBatches:
         features: Collection[str] | None = None,
         drop_remainder: bool = False,
         targets: np.ndarray | None = None,
+        multiple_of: int = 1,
     ):
         if batch_size < 1:
             raise InputError(f"batch_size={batch_size}: it must be at least 1.")
+        if batch_size % multiple_of:
+            raise InputError(
+                f"batch_size={batch_size} does not come out even on {multiple_of} devices: make it a "
+                f"multiple of {multiple_of}."
+            )
         if len(dataset) == 0:
             raise InputError(f"The data set {dataset.name!r} {dataset.split} holds no pairs.")
+        if len(dataset) < multiple_of:
+            raise InputError(
+                f"{len(dataset)} pairs can't be shared out among {multiple_of} devices."
+            )
         if drop_remainder and len(dataset) < batch_size:
             raise InputError(
                 f"{len(dataset)} pairs do not fill one batch of {batch_size}, and "
@@ -86,18 +99,19 @@ class PairBatches:
         tags = dataset.tags if "pos" in encoder.features else None
         self._pairs = encoder.encode_pairs(dataset.sentence1, dataset.sentence2, tags=tags)
         given = dataset.labels if targets is None else targets
-        self._labels = None if given is None else np.asarray(given)
-        if self._labels is not None and len(self._labels) != len(dataset):
+        self.targets = None if given is None else np.asarray(given)
+        if self.targets is not None and len(self.targets) != len(dataset):
             raise InputError(
-                f"{len(self._labels)} targets for {len(dataset)} pairs: give one for each."
+                f"{len(self.targets)} targets for {len(dataset)} pairs: give one for each."
             )
-        if self._labels is not None:
-            self._labels = self._labels.astype("f4" if self._labels.dtype.kind == "f" else "i4")
+        if self.targets is not None:
+            self.targets = self.targets.astype("f4" if self.targets.dtype.kind == "f" else "i4")
         self.num_rows = len(dataset)
         self.batch_size = batch_size
         self.shuffle = shuffle
         self.seed = seed
         self.drop_remainder = drop_remainder
+        self.multiple_of = multiple_of
         lengths = np.maximum(self._pairs.lengths.max(1), 1)
         if isinstance(bucket_lengths, int):
             bucket_lengths = least_padding(lengths, max(bucket_lengths, 1))
@@ -112,9 +126,8 @@ class PairBatches:
         self._row_lengths = lengths
 
     def __len__(self) -> int:
-        if self.drop_remainder:
-            return self.num_rows // self.batch_size
-        return -(-self.num_rows // self.batch_size)
+        unit = self.batch_size if self.drop_remainder else self.multiple_of
+        return -(-(self.num_rows // unit * unit) // self.batch_size)
 
     def order(self, epoch: int = 0) -> list[np.ndarray]:
         """Returns the row numbers of each batch of an epoch."""
@@ -199,7 +212,7 @@ class PairBatches:
     def _batch(self, rows: np.ndarray, length: int) -> Batch:
         arrays = self._pairs.arrays(rows, length)
         inputs = {name: arrays[name] for name in self.features}
-        return inputs if self._labels is None else (inputs, self._labels[rows])
+        return inputs if self.targets is None else (inputs, self.targets[rows])
 
     def _plan(self, epoch: int) -> list[tuple[np.ndarray, int]]:
         """The rows of each batch and its length."""
@@ -214,6 +227,7 @@ class PairBatches:
             full = len(mine) // self.batch_size * self.batch_size
             plan += [(part, length) for part in mine[:full].reshape(-1, self.batch_size)]
             rest = mine[full:]
+        rest = rest[: len(rest) // self.multiple_of * self.multiple_of]
         if len(rest) and not self.drop_remainder:
             plan.append((rest, self.bucket_lengths[-1]))
         if self.shuffle:

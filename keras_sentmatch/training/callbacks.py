@@ -48,30 +48,45 @@ class TaskMetrics(keras.callbacks.Callback):
     """Puts the task's figures on validation data in the logs of each epoch: `val_map`,
     `val_pearson`, ….
 
-    Grouped and rank figures cannot be averaged over batches, so the model predicts the whole
-    validation set. Stands before every callback that reads them. What `fit` has put there itself
-    (`val_accuracy`, …) stays.
+    Grouped and rank figures cannot be averaged over batches, and batches that do not come out even on
+    several devices can't be given to `fit`, so the model predicts the whole validation set. Stands
+    before every callback that reads them. What `fit` has put there itself (`val_accuracy`, …) stays.
 
     Args:
         dataset: Labelled validation pairs.
         batches: Their batches, in an order that `batches.order(0)` tells.
+        devices: Among how many devices a batch is shared out (`keras_sentmatch.devices.share_out`).
     """
 
-    def __init__(self, dataset: "PairDataset", batches: "PairBatches") -> None:
+    def __init__(self, dataset: "PairDataset", batches: "PairBatches", devices: int = 1) -> None:
         super().__init__()
         self.dataset = dataset
         self.batches = batches
+        self.devices = devices
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        figures = evaluate_predictions(self.dataset, self.predict())
+        if logs is None:
+            return
+        outputs = self.predict()
+        figures = evaluate_predictions(self.dataset, outputs)
+        if self.devices > 1:  # fit was given no validation data
+            # Row by row: Keras divides the mean by the number of devices on TensorFlow.
+            losses = self.model.loss.call(self.batches.targets, outputs)
+            figures["loss"] = float(keras.ops.convert_to_numpy(losses).mean())
         for name, value in figures.items():
-            if logs is not None and isinstance(value, float):
+            if isinstance(value, float):
                 logs.setdefault(f"val_{name}", value)
 
     def predict(self) -> np.ndarray:
         """The model's outputs in the order of the dataset's rows."""
-        outputs = [self.model.predict_on_batch(inputs) for inputs, *_ in self.batches.numpy(0)]
-        rows = np.concatenate(self.batches.order(0))
+        outputs, order = [], self.batches.order(0)
+        inputs: Any
+        for (inputs, *_), rows in zip(self.batches.numpy(0), order):
+            more = -len(rows) % self.devices  # JAX wants the same number of rows on each device
+            filled = {n: np.concatenate([x, x[:1].repeat(more, 0)]) for n, x in inputs.items()}
+            # On TensorFlow each device answers the whole batch, one after the other.
+            outputs.append(self.model.predict_on_batch(filled)[: len(rows)])
+        rows = np.concatenate(order)
         stacked = np.concatenate(outputs)
         in_order = np.empty_like(stacked)
         in_order[rows] = stacked

@@ -126,6 +126,7 @@ KEYS: dict[str, dict[str, Key]] = {
             0, "an integer from 0 to 4294967295", lambda v: type(v) is int and 0 <= v < 2**32
         ),
         "jit_compile": _one_of("auto", "auto", True, False),
+        "devices": _integer(1, 1),
     },
 }
 TABLES = ("model", *KEYS)
@@ -161,8 +162,9 @@ class Recipe:
             batches), `clipnorm` (of each variable's gradient, as in Keras; 0 none) or
             `global_clipnorm` (of all together), `weight_decay` of AdamW (not of biases and norms),
             `backbone_learning_rate` (of what came from a pretrained encoder; 0 the same),
-            `accumulate` (batches an update), `dtype_policy`, `seed`, `jit_compile`; `teacher` (run
-            folders), `distil_weight` (share of the teacher in the loss), `distil_temperature`.
+            `accumulate` (batches an update), `dtype_policy`, `seed`, `jit_compile`, `devices` (that
+            a batch is shared out among); `teacher` (run folders), `distil_weight` (share of the
+            teacher in the loss), `distil_temperature`.
 
     Raises:
         InputError: An unknown key, a value that is not allowed, or values that exclude each other.

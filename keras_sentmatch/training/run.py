@@ -13,6 +13,7 @@ import numpy as np
 
 from keras_sentmatch import __version__
 from keras_sentmatch.data import PairBatches, PairDataset
+from keras_sentmatch.devices import share_out
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.matcher import Matcher
 from keras_sentmatch.training.baseline import bag_of_words_baseline
@@ -131,17 +132,24 @@ def train(
     encoder, vectors, coverage = fit_encoder(recipe, taught, progress)
     if vectors is not None:
         recipe = replace(recipe, vectors={**recipe.vectors, "dim": vectors.dim})
-    model = make_model(recipe, taught["train"], encoder, vectors, build)
-    targets = {} if lessons is None else lessons.targets
-    batches = _batches(taught, targets, encoder, model, settings)
-    encoding = str(encoder.report)
-    notes = (f"{splits['train']!r}, {encoder.vocabulary_size} words", encoding, coverage)
-    _say(progress, *notes)
 
-    folder.mkdir(parents=True, exist_ok=True)
-    fit_start = time.perf_counter()
-    history, interrupted = _fit(model, splits, batches, settings, folder, progress)
-    fit_seconds = time.perf_counter() - fit_start
+    def new_model() -> keras.Model:
+        return make_model(recipe, taught["train"], encoder, vectors, build)
+
+    with share_out(settings["devices"]):
+        model = new_model()
+        targets = {} if lessons is None else lessons.targets
+        batches = _batches(taught, targets, encoder, model, settings)
+        encoding = str(encoder.report)
+        notes = (f"{splits['train']!r}, {encoder.vocabulary_size} words", encoding, coverage)
+        _say(progress, *notes)
+
+        folder.mkdir(parents=True, exist_ok=True)
+        fit_start = time.perf_counter()
+        history, interrupted = _fit(model, splits, batches, settings, folder, progress)
+        fit_seconds = time.perf_counter() - fit_start
+    if settings["devices"] > 1:
+        model = new_model()  # that answers on one
     best = _restore_best(model, history, splits["train"].task, settings, folder, progress)
 
     info = {"model": recipe.name, "data": splits["train"].name, "seed": settings["seed"]}
@@ -216,6 +224,7 @@ def _batches(
             bucket_lengths=5 if compiled else encoder.max_length,
             features=list(model.input),
             targets=targets.get(role),
+            multiple_of=settings["devices"] if role == "train" else 1,
         )
         for role in ("train", "validation")
     }
@@ -234,8 +243,15 @@ def _fit(
     task = splits["train"].task
     monitor, mode = monitor_of(task, settings["monitor"])
     first: list[keras.callbacks.Callback] = []
-    if monitor not in ("val_accuracy", "val_macro_f1", "val_loss") or task == "ranking":
-        first.append(TaskMetrics(splits["validation"], batches["validation"]))
+    devices = settings["devices"]
+    by_keras = monitor in ("val_accuracy", "val_macro_f1", "val_loss") and task != "ranking"
+    if devices > 1 or not by_keras:
+        first.append(TaskMetrics(splits["validation"], batches["validation"], devices))
+    if left_out := len(splits["train"]) % devices:
+        _say(
+            progress,
+            f"{left_out} pairs are left out of each epoch, others each time: {devices} devices",
+        )
     if settings["schedule"] != "constant":
         first.append(LearningRateLog())
     callbacks = make_callbacks(
@@ -254,7 +270,7 @@ def _fit(
     try:
         model.fit(
             getattr(batches["train"], feed)(),
-            validation_data=getattr(batches["validation"], feed)(),
+            validation_data=getattr(batches["validation"], feed)() if devices == 1 else None,
             epochs=settings["epochs"],
             callbacks=callbacks,
             verbose=0,

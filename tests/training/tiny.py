@@ -10,7 +10,7 @@ from keras_sentmatch.training import Recipe
 WORDS = [f"w{i}" for i in range(12)]
 
 
-def build_tiny(name, *, vocabulary_size, num_classes, embedding_dim, **unused):
+def build_tiny(name, *, vocabulary_size, num_classes, embedding_dim, dropout=0.1, **unused):
     """Means of word vectors over the real words, their product and distance, one dense layer."""
     names = ("word_ids_1", "word_ids_2")
     inputs = {n: keras.Input((None,), dtype="int32", name=n) for n in names}
@@ -21,7 +21,7 @@ def build_tiny(name, *, vocabulary_size, num_classes, embedding_dim, **unused):
         for ids, mask in zip(inputs.values(), real)
     )
     features = ops.concatenate([a, b, a * b, ops.abs(a - b)], axis=-1)
-    features = keras.layers.Dropout(0.1)(features)
+    features = keras.layers.Dropout(dropout)(features)
     last = keras.layers.Dense(num_classes, dtype="float32")(features)
     return keras.Model(inputs, ops.softmax(last) if num_classes > 1 else last, name=name)
 

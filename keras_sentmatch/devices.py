@@ -1,0 +1,69 @@
+"""Several devices: a copy of the model on each, and every batch of training shared out among them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import keras
+
+from keras_sentmatch.errors import InputError
+
+
+@contextmanager
+def share_out(count: int) -> Iterator[None]:
+    """Models made in this context train on `count` devices: GPUs, or processors where there are none.
+
+    On JAX it sets `keras.distribution.DataParallel`, on TensorFlow a `tf.distribute.MirroredStrategy`. Keras trains on one
+    device on PyTorch. A batch must have a multiple of `count` rows (`PairBatches(multiple_of=count)`).
+
+    Args:
+        count: how many devices; 1 changes nothing.
+
+    Raises:
+        InputError: PyTorch, or fewer devices than that.
+
+    Example:
+
+    ```python
+    from keras_sentmatch.devices import share_out
+
+    with share_out(4):
+        model = build_model("drcn", vocabulary_size=1000)
+        model.compile("adam", "sparse_categorical_crossentropy")
+        model.fit(PairBatches(data, encoder, batch_size=64, multiple_of=4).tf_data())
+    ```
+    """
+    backend = keras.config.backend()
+    if count == 1:
+        yield
+    elif backend == "jax":
+        devices = keras.distribution.list_devices()
+        _check(count, devices)
+        before = keras.distribution.distribution()
+        keras.distribution.set_distribution(
+            keras.distribution.DataParallel(devices=devices[:count])
+        )
+        try:
+            yield
+        finally:
+            keras.distribution.set_distribution(before)
+    elif backend == "tensorflow":
+        import tensorflow as tf
+
+        kind = "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
+        devices = [device.name for device in tf.config.list_logical_devices(kind)]
+        _check(count, devices)
+        with tf.distribute.MirroredStrategy(devices[:count]).scope():
+            yield
+    else:
+        raise InputError(
+            f"training.devices={count}: Keras trains on one device on PyTorch. Leave it at 1, or use "
+            "JAX or TensorFlow."
+        )
+
+
+def _check(count: int, devices: list[str]) -> None:
+    if not 1 <= count <= len(devices):
+        raise InputError(
+            f"training.devices={count}, but {keras.config.backend()} sees {len(devices)}: "
+            f"{', '.join(devices)}."
+        )
