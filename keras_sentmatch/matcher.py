@@ -501,6 +501,25 @@ class Matcher:
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
+    def export(
+        self, folder: str | os.PathLike, format: str = "saved_model", *, pairs: Any = None
+    ) -> dict[str, Any]:
+        """Writes an artefact that answers without this library, as this matcher does.
+
+        See `keras_sentmatch.export.export` for the arguments, what is returned and the errors.
+
+        Example:
+
+        ```python
+        from keras_sentmatch import Matcher
+
+        Matcher.load("runs/mine").export("exported/mine")["signatures"]
+        ```
+        """
+        from keras_sentmatch.export import export
+
+        return export(self, folder, format, pairs=pairs)
+
     @classmethod
     def load(
         cls, folder: str | os.PathLike, *, word_encoder: str | Path | WordEncoder | None = None

@@ -1,4 +1,4 @@
-"""The command line: `keras-sentmatch train`, `evaluate`, `calibrate`, `predict`, `rank`, ….
+"""The command line: `keras-sentmatch train`, `evaluate`, `calibrate`, `predict`, `rank`, `export`, ….
 
 No module here imports Keras at its top: each command first chooses the backend.
 """
@@ -12,6 +12,7 @@ from keras_sentmatch import __version__
 from keras_sentmatch.cli.calibrate import calibrate
 from keras_sentmatch.cli.catalog import datasets, models
 from keras_sentmatch.cli.evaluate import evaluate
+from keras_sentmatch.cli.export import export
 from keras_sentmatch.cli.predict import predict
 from keras_sentmatch.cli.profile import profile
 from keras_sentmatch.cli.rank import rank
@@ -25,7 +26,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
-for command in (train, evaluate, calibrate, predict, rank, models, datasets, profile):
+for command in (train, evaluate, calibrate, predict, rank, export, models, datasets, profile):
     app.command()(command)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-_LAST = 0x323AF  # letters end here; above are only tags, selectors and private characters
+LAST = 0x323AF  # letters end here; above are only tags, selectors and private characters
 
 
 class BertText(dict[int, str]):
@@ -42,7 +42,7 @@ class BertText(dict[int, str]):
         category = unicodedata.category(char)
         if char in "\t\n\r" or category in ("Zs", "Zl", "Zp"):
             return " "
-        if char == "\ufffd" or category in ("Cc", "Cf", "Co", "Cs") or ord(char) > _LAST:
+        if char == "\ufffd" or category in ("Cc", "Cf", "Co", "Cs") or ord(char) > LAST:
             return ""
         text = without_accents(char) if self.strip_accents else char
         return text.lower() if self.lowercase else text
@@ -51,12 +51,12 @@ class BertText(dict[int, str]):
         """The same for a string tensor `[B]`, by TensorFlow operations."""
         import tensorflow as tf
 
-        clean = [self[code] for code in range(_LAST + 2)]
+        clean = [self[code] for code in range(LAST + 2)]
         ends = np.cumsum([0, *map(len, clean)])
         letters = np.array([ord(char) for text in clean for char in text], "int32")
         table = tf.RaggedTensor.from_row_splits(letters, ends, validate=False)
         codes = tf.strings.unicode_decode(sentences, "UTF-8")
-        flat = tf.minimum(codes.flat_values, _LAST + 1)
+        flat = tf.minimum(codes.flat_values, LAST + 1)
         merged = codes.with_flat_values(tf.gather(table, flat)).merge_dims(1, 2)
         return tf.strings.unicode_encode(merged, "UTF-8")
 

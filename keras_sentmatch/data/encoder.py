@@ -428,7 +428,7 @@ class PairEncoder:
 
         Args:
             sentence1: UTF-8 strings `[B]`.
-            sentence2: As many.
+            sentence2: As many; `None` to encode the first ones alone.
             length: The length to pad to, as in `encode`; a number or a scalar tensor.
 
         Returns:
@@ -436,9 +436,12 @@ class PairEncoder:
 
         Raises:
             InputError: A tokenizer of one's own, or the feature `"pos"`: neither exists in a graph.
+                A sentence alone, where the feature `"antonym"` needs both.
         """
         from keras_sentmatch.data.graph import tf_encode_pairs
 
+        if sentence2 is None and "antonym" in self.features:
+            raise InputError("The feature 'antonym' needs both sentences: encode pairs.")
         return tf_encode_pairs(
             self.tokenizer,
             self.tf_tables(),

@@ -97,10 +97,14 @@ def tf_encode_pairs(
     max_word_length: int,
     length: Any = None,
 ) -> dict[str, Any]:
-    """`PairEncoder.encode` on string tensors `[B]`; `tables` come from `lookup_tables`."""
+    """`PairEncoder.encode` on string tensors `[B]`; `tables` come from `lookup_tables`.
+
+    Without `sentence2` the first sentences are encoded alone.
+    """
     import tensorflow as tf
 
-    both = tf.concat([tf.convert_to_tensor(sentence1), tf.convert_to_tensor(sentence2)], 0)
+    given = [tf.convert_to_tensor(x) for x in (sentence1, sentence2) if x is not None]
+    both = tf.concat(given, 0)
     tokens = tf_tokenize(tokenizer, both)
     tokens = tokens[:, : max_length if length is None else tf.minimum(length, max_length)]
     if length is None:
@@ -110,7 +114,7 @@ def tf_encode_pairs(
     def padded(flat: Any) -> list[Any]:
         shape = tf.concat([[-1, length], tf.shape(flat, tf.int64)[1:]], 0)
         dense = tokens.with_flat_values(flat).to_tensor(0, shape=shape)
-        return tf.split(tf.cast(dense, tf.int32), 2)
+        return tf.split(tf.cast(dense, tf.int32), len(given))
 
     columns: dict[str, list[Any]] = {}
     if "word" in features:

@@ -14,6 +14,7 @@ import numpy as np
 from keras_sentmatch.data.bert_text import BertText
 from keras_sentmatch.data.encoder import FORMAT, EncodingReport, Tags, sentence_columns
 from keras_sentmatch.data.hub import check_tokenizer, keras_hub, load_tokenizer
+from keras_sentmatch.data.word_pieces import WordPieces
 from keras_sentmatch.errors import InputError
 
 _CHUNK = 4096  # sentences in one call of the tokenizer
@@ -229,7 +230,8 @@ class SubwordPairEncoder:
     def tf_encode(self, sentence1: Any, sentence2: Any, length: Any = None) -> dict[str, Any]:
         """Encodes string tensors by TensorFlow graph operations alone, as `encode` does.
 
-        Use it in `tf.data.Dataset.map` and in exported functions. Nothing is counted in `report`.
+        Use it in `tf.data.Dataset.map` and in exported functions. An object that is exported must
+        hold `tf_tables()`. Nothing is counted in `report`.
 
         Args:
             sentence1: UTF-8 strings `[B]`.
@@ -240,24 +242,12 @@ class SubwordPairEncoder:
             int32 tensors by the names that `encode` uses.
 
         Raises:
-            InputError: tensorflow-text is not installed.
+            InputError: Byte pairs (RoBERTa), and tensorflow-text is not installed.
         """
-        try:
-            import tensorflow as tf
-            import tensorflow_text  # noqa: F401  (KerasHub's tokenizers use it in graphs)
-        except ImportError as error:
-            raise InputError(
-                f"tf_encode needs TensorFlow and tensorflow-text ({error}): pip install "
-                "tensorflow-text, or encode in Python (encode, PairBatches)."
-            ) from error
-        if self._graph is None:  # KerasHub takes its way through the graph in a function alone
-            self._graph = tf.function(
-                self._tf_tokenize,
-                input_signature=[tf.TensorSpec([None], tf.string)],
-                autograph=self._text is None,  # word pieces do without, which is far quicker
-            )
+        import tensorflow as tf
+
         columns = [tf.convert_to_tensor(column) for column in (sentence1, sentence2)]
-        both = tf.cast(self._graph(tf.concat(columns, 0)), tf.int32)
+        both = self._tf_pieces(tf.concat(columns, 0))
         half = tf.shape(columns[0])[0]
         pieces = both[:half], both[half:]
         counts = tf.stack([tf.cast(ids.row_lengths(), tf.int32) for ids in pieces], 1)
@@ -293,6 +283,43 @@ class SubwordPairEncoder:
             "segment_ids": tf.cast(real & second, tf.int32),
             "padding_mask": tf.cast(real, tf.int32),
         }
+
+    def tf_tables(self) -> Any:
+        """The look-up table that `tf_encode` uses.
+
+        Raises:
+            InputError: Byte pairs (RoBERTa), which TensorFlow alone cannot make.
+        """
+        return self._word_pieces().table
+
+    def _word_pieces(self) -> WordPieces:
+        if self._text is None or self._pieces.special_tokens_in_strings or not self._pieces.split:
+            raise InputError(
+                f"A {type(self.tokenizer).__name__} of this kind needs tensorflow-text in a "
+                "TensorFlow graph: encode in Python (encode, PairBatches)."
+            )
+        if self._graph is None:
+            self._graph = WordPieces(self._pieces)
+        return self._graph
+
+    def _tf_pieces(self, sentences: Any) -> Any:
+        """The pieces of sentences `[B]`, ragged int32 `[B, None]`."""
+        import tensorflow as tf
+
+        if self._text is not None:
+            return self._word_pieces()(self._text.tf_translate(sentences), self.max_length)
+        try:
+            import tensorflow_text  # noqa: F401  (KerasHub's byte pairs use it in graphs)
+        except ImportError as error:
+            raise InputError(
+                f"tf_encode of byte pairs needs tensorflow-text ({error}): pip install "
+                "tensorflow-text, or encode in Python (encode, PairBatches)."
+            ) from error
+        if self._graph is None:  # KerasHub takes its way through the graph in a function alone
+            self._graph = tf.function(
+                self._pieces.tokenize, input_signature=[tf.TensorSpec([None], tf.string)]
+            )
+        return tf.cast(self._graph(sentences), tf.int32)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments that make this encoder again."""
@@ -372,11 +399,6 @@ class SubwordPairEncoder:
             for i in range(0, len(sentences), _CHUNK)
             for ids in self._pieces.tokenize(sentences[i : i + _CHUNK])
         ]
-
-    def _tf_tokenize(self, sentences: Any) -> Any:
-        if self._text is not None:
-            sentences = self._text.tf_translate(sentences)
-        return self._pieces.tokenize(sentences)
 
     def _flat(self, sentences: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """The pieces of all sentences one after the other, and how many each has."""

@@ -149,6 +149,14 @@ class EnsembleMatcher:
     def _tempered(self, scores: np.ndarray) -> np.ndarray:
         return scores if self.label_names is None else apply_temperature(scores, self.temperature)
 
+    def export(
+        self, folder: str | os.PathLike, format: str = "saved_model", *, pairs: Any = None
+    ) -> dict[str, Any]:
+        """Writes one artefact that answers with the members' mean; as `Matcher.export`."""
+        from keras_sentmatch.export import export
+
+        return export(self, folder, format, pairs=pairs)
+
 
 def train_ensemble(
     recipe: Recipe,

@@ -119,9 +119,12 @@ def test_report():
 
 
 @pytest.mark.parametrize("make", [bert, roberta])
-def test_graph(make):
+def test_graph(make, monkeypatch):
     tf = pytest.importorskip("tensorflow")
-    pytest.importorskip("tensorflow_text")
+    if make is bert:
+        monkeypatch.setitem(sys.modules, "tensorflow_text", None)  # not needed
+    else:
+        pytest.importorskip("tensorflow_text")
     encoder = make()
     first, second = TEXTS, TEXTS[1:] + TEXTS[:1]
     if make is roberta:  # KerasHub takes a minute to trace byte pairs: what is ours is the packing
@@ -145,7 +148,25 @@ def test_graph(make):
 def test_graph_without_tensorflow_text(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_text", None)
     with pytest.raises(InputError, match="pip install tensorflow-text"):
-        bert().tf_encode(["a"], ["a"])
+        roberta().tf_encode(["a"], ["a"])
+    with pytest.raises(InputError, match="RobertaTokenizer of this kind needs tensorflow-text"):
+        roberta().tf_tables()
+
+
+def test_word_pieces_in_the_graph(minilm):
+    tf = pytest.importorskip("tensorflow")
+    encoder = SubwordPairEncoder.from_preset(minilm, max_length=64)
+    step = 32  # neighbours share a sentence, with what could join or part them
+    codes = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000 and (c < 0x3000 or c % 11 == 0)]
+    texts = [
+        " ".join(f"{chr(c)}a{chr(c)}b" for c in codes[i : i + step])
+        for i in range(0, len(codes), step)
+    ]
+    texts += [*TEXTS, "a" * 100, "a" * 101, "é" * 50, "unaffableness " * 100, "x" * 5000]
+    encoder.max_length = 10_000  # so that no piece is cut off
+    got = encoder._tf_pieces(tf.constant(texts)).to_list()
+    for text, pieces, want in zip(texts, got, encoder._tokenize(texts)):
+        assert pieces == list(want), text[:40]
 
 
 def test_cleaning():

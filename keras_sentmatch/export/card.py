@@ -1,0 +1,115 @@
+"""The README.md of an artefact."""
+
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_sentmatch import __version__
+from keras_sentmatch.matcher import Matcher
+
+_ABOUT = {
+    "serving_default": "Sentences in, answers out.",
+    "ids": "The same for what the encoder makes of sentences: padded on the right with 0.",
+    "encode_sentence1": "First sentences alone: keep what comes out, for `score_encoded`.",
+    "encode_sentence2": "Second sentences alone.",
+    "score_encoded": "Kept encodings in, answers out. One sentence on one side is scored with every "
+    "sentence of the other.",
+}
+
+
+def write_card(folder: Path, report: dict[str, Any], members: Sequence[Matcher]) -> None:
+    """Writes README.md: what the artefact takes and gives, how to load it, what was checked."""
+    lines = _saved_model(report, members)
+    (folder / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+
+
+def _saved_model(report: dict[str, Any], members: Sequence[Matcher]) -> list[str]:
+    first = members[0]
+    many = f", the mean of {len(members)} of them" if len(members) > 1 else ""
+    lines = [
+        f"# {first.model.name}",
+        "",
+        f"A sentence-pair matcher ({type(first.model).__name__}{many}) as a TensorFlow SavedModel. It "
+        "needs TensorFlow and nothing else.",
+        "",
+        *_answers(first, report),
+        "",
+        "## Signatures",
+        "",
+        "B: any number of pairs or sentences. Lengths: any; of a sentence (or pair, where the model "
+        f"reads both as one) the first {first.encoder.max_length} tokens are read.",
+        "",
+    ]
+    for name, signature in report["signatures"].items():
+        lines += [
+            f"### `{name}`",
+            "",
+            _ABOUT[name],
+            "",
+            "| | name | dtype | shape |",
+            "|---|---|---|---|",
+        ]
+        for side in ("inputs", "outputs"):
+            for what, spec in signature[side].items():
+                shape = ", ".join("B" if d is None and i == 0 else "any" if d is None else str(d)
+                                  for i, d in enumerate(spec["shape"]))  # fmt: skip
+                lines.append(f"| {side[:-1]} | `{what}` | {spec['dtype']} | [{shape}] |")
+        lines.append("")
+    for name, why in report["left_out"].items():
+        lines += [f"There is no `{name}`: {why}.".replace("..", "."), ""]
+    if "serving_default" in report["signatures"]:
+        lines += _loading()
+    return lines + _checked(report)
+
+
+def _answers(first: Matcher, report: dict[str, Any]) -> list[str]:
+    if first.label_names is None:
+        return ["It answers a score for each pair."]
+    rule = "the most probable one"
+    if first.threshold is not None:
+        yes, no = first.label_names[1], first.label_names[0]
+        rule = f"`{yes}` where its probability is above {first.threshold}, else `{no}`"
+    names = ", ".join(f"`{name}`" for name in first.label_names)
+    return [f"Labels, in the order of the probabilities: {names}. The label answered is {rule}."]
+
+
+def _loading() -> list[str]:
+    return [
+        "## Asking it",
+        "",
+        "```python",
+        "import tensorflow as tf",
+        "",
+        'serve = tf.saved_model.load("THIS FOLDER").signatures["serving_default"]',
+        'serve(sentence1=tf.constant(["A dog runs."]), sentence2=tf.constant(["An animal moves."]))',
+        "```",
+        "",
+        "TensorFlow Serving wants this folder as a numbered one, `models/NAME/1`. Over REST, ask in "
+        "columns:",
+        "",
+        "```bash",
+        "curl http://localhost:8501/v1/models/NAME:predict -d '",
+        '{"inputs": {"sentence1": ["A dog runs."], "sentence2": ["An animal moves."]}}\'',
+        "```",
+        "",
+    ]
+
+
+def _checked(report: dict[str, Any]) -> list[str]:
+    found = [f"keras-sentmatch {__version__}", f"Keras {keras.__version__}"]
+    for name in ("tensorflow", "numpy"):
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            continue
+    return [
+        "## Checked",
+        "",
+        f"A process without keras-sentmatch answered {report['pairs']} pairs as the matcher did on "
+        f"{keras.config.backend()}: the largest difference was {report['largest_difference']:.1e}.",
+        "",
+        f"Versions: {', '.join(found)}.",
+    ]

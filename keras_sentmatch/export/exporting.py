@@ -1,0 +1,118 @@
+"""Writing an artefact, and proving it before it is called done."""
+
+import json
+import os
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.export.card import write_card
+from keras_sentmatch.export.examples import Examples, plain_copy
+from keras_sentmatch.export.processes import last_lines, run_python
+from keras_sentmatch.export.saved_model import read_saved_model, write_saved_model
+from keras_sentmatch.matcher import Matcher
+
+WRITERS = {"saved_model": write_saved_model}  # (members, folder) -> what was written
+READERS = {"saved_model": read_saved_model}  # (folder, examples, work) -> what a stranger reads
+FORMATS = tuple(WRITERS)
+
+
+def export(
+    matcher: Any, folder: str | os.PathLike, format: str = "saved_model", *, pairs: Any = None
+) -> dict[str, Any]:
+    """Writes a matcher, or an ensemble of them, as an artefact that needs this library no more.
+
+    What is written is loaded by a fresh process and compared with `Matcher.predict` on pairs that
+    are hard to get right (empty, 10,000 words, emoji, right-to-left text, control characters, words
+    of the model's own vocabulary) and on `pairs`. Only then does `folder` appear; after a failure
+    nothing is left behind.
+
+    Any backend can export: on JAX and PyTorch, or where TensorFlow has a GPU, another process builds
+    the same model on TensorFlow on the CPU.
+
+    Args:
+        matcher: A `Matcher`, or a `training.EnsembleMatcher`.
+        folder: The folder to make; it must not exist, or be empty.
+        format: `"saved_model"`: a TensorFlow SavedModel that takes sentences.
+        pairs: More pairs to compare on, in any form that `Matcher.predict` takes.
+
+    Returns:
+        What was written: `format`, `folder`, `signatures` (inputs and outputs of each by name),
+        `left_out` (signatures that cannot be, and why), `pairs` (how many were compared) and
+        `largest_difference`.
+
+    Raises:
+        InputError: An unknown format, a folder that holds something, TensorFlow missing, a matcher
+            that cannot be exported, or answers that differ by more than 1e-5.
+
+    Example:
+
+    ```python
+    from keras_sentmatch import Matcher
+    from keras_sentmatch.export import export
+
+    export(Matcher.load("runs/mine"), "exported/mine")["largest_difference"]  # 1.2e-07
+    ```
+    """
+    if format not in FORMATS:
+        raise InputError(f"format={format!r}: expected one of {', '.join(map(repr, FORMATS))}.")
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} exists already: give the name of a new folder.")
+    if find_spec("tensorflow") is None:
+        raise InputError(
+            "Exporting needs TensorFlow, whatever the backend: pip install "
+            '"keras-sentmatch[tensorflow]".'
+        )
+    members = [plain_copy(member) for member in getattr(matcher, "members", [matcher])]
+    examples = Examples.of(members, pairs)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    prefix = f".{folder.name}-"
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=folder.parent) as temporary:
+        made, work = Path(temporary, "made"), Path(temporary, "work")
+        work.mkdir()
+        write = _write_here if _tensorflow_on_cpu() else _write_elsewhere
+        report = {"format": format, "folder": str(folder), **write(format, members, made, work)}
+        found = READERS[format](made, examples, work)
+        report["pairs"] = len(examples.sentence1)
+        report["largest_difference"] = examples.compare(found)
+        write_card(made, report, members)
+        if folder.exists():
+            folder.rmdir()
+        os.replace(made, folder)
+    return report
+
+
+def _tensorflow_on_cpu() -> bool:
+    """Whether this process can export. With a GPU, graphs hold cuDNN's operations, only for GPUs."""
+    if keras.config.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return not tf.config.list_physical_devices("GPU")
+
+
+def _write_here(format: str, members: list[Matcher], made: Path, work: Path) -> dict[str, Any]:
+    return WRITERS[format](members, made)
+
+
+def _write_elsewhere(format: str, members: list[Matcher], made: Path, work: Path) -> dict[str, Any]:
+    runs = [str(work / f"run-{number}") for number in range(len(members))]
+    for member, run in zip(members, runs):
+        member.save(run)
+    report = work / "report.json"
+    job = {"format": format, "runs": runs, "made": str(made), "report": str(report)}
+    (work / "job.json").write_text(json.dumps(job), encoding="utf-8")
+    done = run_python(
+        "-m", "keras_sentmatch.export.worker", str(work / "job.json"), KERAS_BACKEND="tensorflow"
+    )
+    if not report.is_file():
+        raise InputError(f"The TensorFlow process that was to export failed: {last_lines(done)}.")
+    found = json.loads(report.read_text(encoding="utf-8"))
+    if "error" in found:
+        raise InputError(found["error"])
+    return found

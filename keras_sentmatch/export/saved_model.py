@@ -1,0 +1,225 @@
+"""A matcher as a TensorFlow SavedModel, whose signatures take sentences, ids and encodings."""
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.export.examples import Examples, group_by_encoder
+from keras_sentmatch.export.processes import last_lines, run_python
+from keras_sentmatch.matcher import Matcher
+
+STRANGER = Path(__file__).with_name("stranger.py")
+
+
+def write_saved_model(members: Sequence[Matcher], folder: Path) -> dict[str, Any]:
+    """Writes a SavedModel that answers with the mean of the members' outputs.
+
+    Needs TensorFlow as the backend.
+
+    Args:
+        members: One matcher, or those of an ensemble.
+        folder: The folder to make.
+
+    Returns:
+        `signatures`: for each its inputs and outputs, by name with dtype and shape. `left_out`:
+        signatures that cannot be, and why.
+    """
+    import tensorflow as tf
+
+    served = Served(members)
+    module = tf.Module(name="matcher")
+    module.weights = [v.value for m in members for v in m.model.variables]
+    module.tables = served.tables()
+    signatures = served.signatures()
+    log = tf.get_logger()
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        tf.saved_model.save(module, str(folder), signatures=signatures)
+    finally:
+        log.setLevel(level)
+    return {
+        "signatures": {name: _described(function) for name, function in signatures.items()},
+        "left_out": served.left_out,
+    }
+
+
+def read_saved_model(folder: Path, examples: Examples, work: Path) -> dict[str, dict[str, Any]]:
+    """What a process that imports only TensorFlow and NumPy reads from each signature.
+
+    Args:
+        folder: A SavedModel.
+        examples: The pairs to ask it.
+        work: A folder for the questions and the answers.
+
+    Returns:
+        Outputs by name, for each signature.
+    """
+    sentences = {"sentence1": examples.sentence1, "sentence2": examples.sentence2}
+    (work / "sentences.json").write_text(json.dumps(sentences), encoding="utf-8")
+    np.savez(work / "arrays.npz", **examples.arrays)  # type: ignore[arg-type]
+    done = run_python("-P", str(STRANGER), str(folder), str(work))
+    if done.returncode:
+        raise InputError(
+            f"Nothing was exported, because what was written does not load: {last_lines(done)}."
+        )
+    with np.load(work / "answers.npz") as answers:
+        found: dict[str, dict[str, Any]] = {}
+        for name in answers.files:
+            signature, output = name.rsplit("/", 1)
+            found.setdefault(signature, {})[output] = answers[name]
+    return found
+
+
+class Served:
+    """The functions that a SavedModel gives, as TensorFlow traces them.
+
+    Args:
+        members: One matcher, or those of an ensemble.
+
+    Attributes:
+        left_out: Filled by `signatures`: those that cannot be, and why.
+    """
+
+    def __init__(self, members: Sequence[Matcher]):
+        self.first = members[0]
+        self.groups = group_by_encoder(members)
+        self.left_out: dict[str, str] = {}
+
+    def tables(self) -> list[Any]:
+        """The look-up tables of the encoders that can run in a graph."""
+        return [group[0].encoder.tf_tables() for group in self.groups if not self._no_text()]
+
+    def signatures(self) -> dict[str, Any]:
+        """The traced functions by name."""
+        import tensorflow as tf
+
+        sentences = tf.TensorSpec([None], tf.string)
+        made: dict[str, Any] = {}
+        if reason := self._no_text():
+            self.left_out["serving_default"] = reason
+        else:
+            made["serving_default"] = _traced(
+                self._of_sentences, {"sentence1": sentences, "sentence2": sentences}
+            )
+        if len(self.groups) == 1:
+            made["ids"] = _traced(self._of_ids, _specs(self.first.model.input))
+        else:
+            self.left_out["ids"] = "the members of this ensemble have different encoders"
+        if len(self.groups[0]) > 1 or len(self.groups) > 1:
+            self.left_out["encode_sentence1"] = "an ensemble encodes no sentence alone"
+        elif not self.first.can_keep_encodings:
+            self.left_out["encode_sentence1"] = "the model looks at both sentences from the start"
+        elif not reason:
+            *encoders, interaction = self.first.model.split()
+            for side, encoder in zip((1, 2), encoders):
+                made[f"encode_sentence{side}"] = _traced(
+                    _encoding(self.first.encoder, encoder, side), {f"sentence{side}": sentences}
+                )
+            made["score_encoded"] = _traced(
+                lambda **encoded: self._answers(interaction(_as_many_rows(encoded))),
+                _specs(interaction.input),
+            )
+        return made
+
+    def _no_text(self) -> str:
+        """Why the encoder cannot run in a graph of TensorFlow's own operations; "" if it can."""
+        try:
+            for group in self.groups:
+                group[0].encoder.tf_tables()
+        except InputError as error:
+            return str(error)
+        return ""
+
+    def _of_sentences(self, sentence1: Any, sentence2: Any) -> dict[str, Any]:
+        outputs = []
+        for group in self.groups:
+            arrays = group[0].encoder.tf_encode(sentence1, sentence2)
+            outputs += [_outputs(member, arrays) for member in group]
+        return self._answers(_mean(outputs))
+
+    def _of_ids(self, **arrays: Any) -> dict[str, Any]:
+        return self._answers(_mean([_outputs(member, arrays) for member in self.groups[0]]))
+
+    def _answers(self, outputs: Any) -> dict[str, Any]:
+        """The model's outputs as answers: all that is done to them is done here."""
+        import tensorflow as tf
+
+        names, threshold = self.first.label_names, self.first.threshold
+        if names is None:
+            return {"score": outputs[:, 0]}
+        if threshold is None:
+            chosen = tf.argmax(outputs, -1)
+        else:
+            chosen = tf.cast(tf.cast(outputs[:, 1], tf.float64) > threshold, tf.int64)
+        label_names = tf.constant(names)
+        return {
+            "probabilities": outputs,
+            "label_names": label_names,
+            "label": tf.gather(label_names, chosen),
+        }
+
+
+def _outputs(member: Matcher, arrays: Mapping[str, Any]) -> Any:
+    return member.model({name: arrays[name] for name in member.model.input}, training=False)
+
+
+def _mean(outputs: list[Any]) -> Any:
+    import tensorflow as tf
+
+    return outputs[0] if len(outputs) == 1 else tf.reduce_mean(tf.stack(outputs), 0)
+
+
+def _encoding(encoder: Any, model: Any, side: int) -> Callable[..., dict[str, Any]]:
+    def encode(**sentence: Any) -> dict[str, Any]:
+        arrays = encoder.tf_encode(sentence[f"sentence{side}"], None)
+        encoded = model({name: arrays[f"{name}_1"] for name in model.input}, training=False)
+        return {f"{name}_{side}": x for name, x in encoded.items()}
+
+    return encode
+
+
+def _as_many_rows(encoded: Mapping[str, Any]) -> dict[str, Any]:
+    """One sentence's encoding repeated for all rows of the other side."""
+    import tensorflow as tf
+
+    rows = {side: tf.shape(_first_of(encoded, side))[0] for side in "12"}
+    count = tf.where(rows["1"] == 1, rows["2"], rows["1"])
+    return {
+        name: tf.broadcast_to(x, tf.concat([[count], tf.shape(x)[1:]], 0))
+        for name, x in encoded.items()
+    }
+
+
+def _first_of(encoded: Mapping[str, Any], side: str) -> Any:
+    return next(x for name, x in encoded.items() if name.endswith(f"_{side}"))
+
+
+def _specs(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    import tensorflow as tf
+
+    return {name: tf.TensorSpec(x.shape, x.dtype) for name, x in inputs.items()}
+
+
+def _traced(function: Callable[..., Any], specs: Mapping[str, Any]) -> Any:
+    import tensorflow as tf
+
+    named = {n: tf.TensorSpec(spec.shape, spec.dtype, name=n) for n, spec in specs.items()}
+    return tf.function(function, autograph=False).get_concrete_function(**named)
+
+
+def _described(function: Any) -> dict[str, dict[str, Any]]:
+    def one(spec: Any) -> dict[str, Any]:
+        return {"dtype": spec.dtype.name, "shape": spec.shape.as_list()}
+
+    inputs = function.structured_input_signature[1]
+    outputs = function.structured_outputs
+    return {
+        "inputs": {name: one(spec) for name, spec in inputs.items()},
+        "outputs": {name: one(spec) for name, spec in outputs.items()},
+    }

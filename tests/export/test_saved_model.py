@@ -1,0 +1,219 @@
+"""SavedModels: what they answer, what they refuse, and that nothing is left of a failure."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from keras_sentmatch.applications import ESIM
+from keras_sentmatch.data import PairEncoder
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.export import export
+from keras_sentmatch.export.examples import HARD, TOLERANCE
+from keras_sentmatch.export.saved_model import Served
+from keras_sentmatch.matcher import Matcher
+from keras_sentmatch.training import EnsembleMatcher
+from tests.test_matcher import make_model
+from tests.training.tiny import WORDS
+
+on_tensorflow = pytest.mark.backend("tensorflow")
+
+tf = pytest.importorskip("tensorflow") if keras.backend.backend() == "tensorflow" else None
+NAMES = ("entailment", "neutral", "contradiction")
+FIRST = ["w1 w2", "w3", "", "w5 " * 30, "🙂 w7 w8"]
+SECOND = ["w2", "w3 w4 w5", "w1", "", "w8"]
+
+
+def word_encoder(words=WORDS, **options) -> PairEncoder:
+    return PairEncoder(words, **{"features": ("word",), "max_length": 20, **options})
+
+
+def tiny(seed=0, outputs=2, words=WORDS, **options) -> Matcher:
+    encoder = word_encoder(words)
+    model = make_model(encoder, outputs)
+    model.set_weights([weight + 0.1 * seed for weight in model.get_weights()])
+    model.jit_compile = keras.backend.backend() == "jax"  # XLA takes long to compile on TensorFlow
+    names, task = (None, "ranking") if outputs == 1 else (("no", "yes"), "classification")
+    return Matcher(model, encoder, names, task=task, **options)
+
+
+def ask(folder, signature="serving_default", **inputs) -> dict[str, np.ndarray]:
+    function = tf.saved_model.load(str(folder)).signatures[signature]
+    return {name: x.numpy() for name, x in function(**inputs).items()}
+
+
+def texts(values) -> list[str]:
+    return [value.decode() for value in values.tolist()]
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A matcher that can be split, its folder, and the report of its export."""
+    encoder = word_encoder()
+    model = ESIM(encoder.vocabulary_size, num_classes=3, embedding_dim=8, units=4)
+    model.jit_compile = keras.backend.backend() == "jax"
+    matcher = Matcher(model, encoder, NAMES, task="classification")
+    folder = tmp_path_factory.mktemp("export") / "deep" / "er"
+    pairs = [{"sentence1": a, "sentence2": b} for a, b in zip(FIRST, SECOND)]
+    return matcher, folder, matcher.export(folder, pairs=pairs)
+
+
+@on_tensorflow
+def test_the_report_and_the_folder(exported):
+    matcher, folder, report = exported
+    assert set(report["signatures"]) == {
+        "serving_default",
+        "ids",
+        "encode_sentence1",
+        "encode_sentence2",
+        "score_encoded",
+    }
+    assert report["left_out"] == {}
+    assert report["signatures"]["serving_default"]["outputs"]["label"]["dtype"] == "string"
+    assert report["signatures"]["ids"]["inputs"]["word_ids_1"]["shape"] == [None, None]
+    assert report["pairs"] > len(HARD) + len(FIRST)
+    assert 0 <= report["largest_difference"] <= TOLERANCE
+    json.dumps(report)
+    card = (folder / "README.md").read_text("utf-8")
+    for word in ("`entailment`, `neutral`", "`score_encoded`", "[B, any]", "most probable"):
+        assert word in card
+    assert [path.name for path in folder.parent.iterdir()] == ["er"], "nothing else is left"
+    assert matcher.encoder.report.sentences == 0, "the examples are not counted"
+
+
+@on_tensorflow
+def test_sentences_ids_and_encodings(exported):
+    matcher, folder, _ = exported
+    want = matcher.predict_proba(sentence1=FIRST, sentence2=SECOND)
+    got = ask(folder, sentence1=tf.constant(FIRST), sentence2=tf.constant(SECOND))
+    np.testing.assert_allclose(got["probabilities"], want, atol=TOLERANCE)
+    assert texts(got["label_names"]) == list(NAMES)
+    answers = matcher.predict(sentence1=FIRST, sentence2=SECOND)
+    assert texts(got["label"]) == [answer.label for answer in answers]
+    none = ask(folder, sentence1=tf.constant([], tf.string), sentence2=tf.constant([], tf.string))
+    assert none["probabilities"].shape == (0, 3)
+
+    arrays = matcher.encoder.encode(FIRST, SECOND, length=13)
+    got = ask(folder, "ids", **{name: tf.constant(x) for name, x in arrays.items()})
+    cut = [f"{' '.join(text.split()[:13])}" for text in FIRST]
+    want_13 = matcher.predict_proba(sentence1=cut, sentence2=SECOND)
+    np.testing.assert_allclose(got["probabilities"], want_13, atol=TOLERANCE)
+
+    one = ask(folder, "encode_sentence1", sentence1=tf.constant(FIRST[:1]))
+    many = ask(folder, "encode_sentence2", sentence2=tf.constant(SECOND))
+    got = ask(folder, "score_encoded", **one, **many)  # one query, many candidates
+    want = matcher.predict_proba(sentence1=FIRST[:1] * 5, sentence2=SECOND)
+    np.testing.assert_allclose(got["probabilities"], want, atol=TOLERANCE)
+
+
+@on_tensorflow
+def test_an_ensemble_with_a_threshold(tmp_path):
+    members = [tiny(0, threshold=0.9), tiny(1, threshold=0.9), tiny(2, words=WORDS[:6])]
+    ensemble = EnsembleMatcher(members)
+    report = ensemble.export(tmp_path / "out", pairs={"sentence1": FIRST, "sentence2": SECOND})
+    got = ask(tmp_path / "out", sentence1=tf.constant(FIRST), sentence2=tf.constant(SECOND))
+    scores = ensemble.predict_proba(sentence1=FIRST, sentence2=SECOND)
+    np.testing.assert_allclose(got["probabilities"], scores, atol=TOLERANCE)
+    assert texts(got["label"]) == ["yes" if p > 0.9 else "no" for p in scores[:, 1]]
+    assert "different encoders" in report["left_out"]["ids"]
+    assert "an ensemble" in report["left_out"]["encode_sentence1"]
+    assert "above 0.9" in (tmp_path / "out" / "README.md").read_text("utf-8")
+
+
+@on_tensorflow
+def test_scores_of_an_encoder_that_has_no_graph(tmp_path):
+    matcher = tiny(outputs=1)
+    matcher.encoder = word_encoder(tokenizer=str.split)
+    report = matcher.export(tmp_path / "out")
+    assert list(report["signatures"]) == ["ids"]
+    assert "tokenizer of your own" in report["left_out"]["serving_default"]
+    arrays = matcher.encoder.encode(FIRST, SECOND)
+    got = ask(tmp_path / "out", "ids", **{name: tf.constant(x) for name, x in arrays.items()})
+    want = matcher.predict_proba(sentence1=FIRST, sentence2=SECOND)
+    np.testing.assert_allclose(got["score"], want, atol=TOLERANCE)
+    card = (tmp_path / "out" / "README.md").read_text("utf-8")
+    assert "There is no `serving_default`" in card and "a score" in card
+
+
+def test_a_matcher_that_answers_nothing_is_refused(tmp_path):
+    matcher = tiny()
+    matcher.model.set_weights([np.nan * weight for weight in matcher.model.get_weights()])
+    with pytest.raises(InputError, match=r"answers \[nan nan\] to the pair \('A dog runs"):
+        matcher.export(tmp_path / "out")
+
+
+@on_tensorflow
+def test_nothing_is_left_of_an_export_that_answers_otherwise(tmp_path, monkeypatch):
+    right = Served._answers
+    monkeypatch.setattr(Served, "_answers", lambda self, outputs: right(self, outputs + 1e-3))
+    with pytest.raises(InputError, match=r"a difference of 0\.001.*to the pair 'w0 w1"):
+        tiny().export(tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.backend("jax", "torch")
+def test_from_other_backends(tmp_path):
+    matcher = tiny(threshold=0.3)
+    report = matcher.export(tmp_path / "out", pairs={"sentence1": FIRST, "sentence2": SECOND})
+    assert list(report["signatures"]) == ["serving_default", "ids"]
+    assert report["largest_difference"] <= TOLERANCE
+    assert keras.backend.backend() in (tmp_path / "out" / "README.md").read_text("utf-8")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.backend("jax", "torch")
+def test_what_the_other_process_cannot_load_is_said(tmp_path):
+    matcher = tiny()
+    matcher.encoder = word_encoder(tokenizer=str.split)
+    with pytest.raises(InputError, match="tokenizer 'own'"):
+        matcher.export(tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+@on_tensorflow
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"format": "pickle"}, "expected one of 'saved_model'"),
+        ({"pairs": [{"sentence1": "\ud800", "sentence2": ""}]}, "not a text"),
+        ({"pairs": ["a", "b"]}, "read two ways"),
+    ],
+)
+def test_bad_arguments(tmp_path, arguments, message):
+    with pytest.raises(InputError, match=message):
+        export(tiny(), tmp_path / "out", **arguments)
+    (tmp_path / "file").write_text("x")
+    for taken in (tmp_path, tmp_path / "file"):
+        with pytest.raises(InputError, match="exists already"):
+            export(tiny(), taken)
+
+
+# --- the comparison can fail ---
+
+
+def test_differences_and_labels_are_seen():
+    from keras_sentmatch.export.examples import Examples
+
+    scores = np.array([[0.2, 0.8], [0.5, 0.5]], "float32")
+    examples = Examples(["a", "b"], ["c", "d"], {}, scores, ["yes", "no"], None, ("no", "yes"))
+    right = {"probabilities": scores + 4e-6, "label": np.array(["yes", "yes"])}  # a tie
+    assert 3e-6 < examples.compare({"x": right}) < 5e-6
+    for outputs, message in (
+        ({**right, "label": np.array(["no", "no"])}, "chooses 'no'.*'a', 'c'"),
+        ({**right, "probabilities": scores + np.array([[0, 0], [0, 2e-5]])}, "2e-05.*'b', 'd'"),
+        ({**right, "probabilities": scores * np.array([[1], [np.nan]])}, "nan.*'b', 'd'"),
+        ({**right, "probabilities": scores[:1]}, r"arrays \(1, 2\)"),
+    ):
+        with pytest.raises(InputError, match=message):
+            examples.compare({"x": outputs})
+    large = Examples(["a"], ["b"], {}, np.array([1000.0]), None, None, None)
+    assert large.compare({"x": {"score": np.array([1000.005])}}) < TOLERANCE
+
+
+def test_words_of_the_vocabulary_are_among_the_examples():
+    from keras_sentmatch.export.examples import own_words
+
+    said = " ".join(a + " " + b for a, b in own_words(word_encoder())).split()
+    assert set(said) == set(WORDS)
+    assert own_words(word_encoder([])) == [("", "")] * 6
