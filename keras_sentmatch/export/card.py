@@ -1,6 +1,5 @@
 """The README.md of an artefact."""
 
-from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import keras
 
 from keras_sentmatch import __version__
-from keras_sentmatch.matcher import Matcher
+from keras_sentmatch.training.ensemble import EnsembleMatcher
 
 _ABOUT = {
     "serving_default": "Sentences in, answers out.",
@@ -20,22 +19,22 @@ _ABOUT = {
 }
 
 
-def write_card(folder: Path, report: dict[str, Any], members: Sequence[Matcher]) -> None:
+def write_card(folder: Path, report: dict[str, Any], ensemble: EnsembleMatcher) -> None:
     """Writes README.md: what the artefact takes and gives, how to load it, what was checked."""
-    lines = _saved_model(report, members)
+    lines = _saved_model(report, ensemble)
     (folder / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
 
 
-def _saved_model(report: dict[str, Any], members: Sequence[Matcher]) -> list[str]:
-    first = members[0]
-    many = f", the mean of {len(members)} of them" if len(members) > 1 else ""
+def _saved_model(report: dict[str, Any], ensemble: EnsembleMatcher) -> list[str]:
+    first, count = ensemble.members[0], len(ensemble.members)
+    many = f", the mean of {count} of them" if count > 1 else ""
     lines = [
         f"# {first.model.name}",
         "",
         f"A sentence-pair matcher ({type(first.model).__name__}{many}) as a TensorFlow SavedModel. It "
         "needs TensorFlow and nothing else.",
         "",
-        *_answers(first, report),
+        *_answers(ensemble),
         "",
         "## Signatures",
         "",
@@ -65,14 +64,14 @@ def _saved_model(report: dict[str, Any], members: Sequence[Matcher]) -> list[str
     return lines + _checked(report)
 
 
-def _answers(first: Matcher, report: dict[str, Any]) -> list[str]:
-    if first.label_names is None:
+def _answers(ensemble: EnsembleMatcher) -> list[str]:
+    if ensemble.label_names is None:
         return ["It answers a score for each pair."]
     rule = "the most probable one"
-    if first.threshold is not None:
-        yes, no = first.label_names[1], first.label_names[0]
-        rule = f"`{yes}` where its probability is above {first.threshold}, else `{no}`"
-    names = ", ".join(f"`{name}`" for name in first.label_names)
+    if ensemble.threshold is not None:
+        no, yes = ensemble.label_names
+        rule = f"`{yes}` where its probability is above {ensemble.threshold}, else `{no}`"
+    names = ", ".join(f"`{name}`" for name in ensemble.label_names)
     return [f"Labels, in the order of the probabilities: {names}. The label answered is {rule}."]
 
 

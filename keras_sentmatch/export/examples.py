@@ -11,6 +11,7 @@ from keras_sentmatch.data import PairDataset, PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.matcher import Matcher
 from keras_sentmatch.pair_input import as_dataset
+from keras_sentmatch.training.ensemble import EnsembleMatcher
 
 TOLERANCE = 1e-5  # of a probability; of a score, relative to scores above 1
 HARD = (
@@ -53,8 +54,9 @@ class Examples:
     label_names: tuple[str, ...] | None
 
     @classmethod
-    def of(cls, members: Sequence[Matcher], pairs: Any = None) -> "Examples":
+    def of(cls, ensemble: EnsembleMatcher, pairs: Any = None) -> "Examples":
         """The hard pairs, sentences of each vocabulary's own words, and `pairs`."""
+        members = ensemble.members
         rows = [*HARD, *(pair for member in members for pair in own_words(member.encoder))]
         if pairs is not None:
             more, _ = as_dataset(pairs, None, None)
@@ -69,12 +71,10 @@ class Examples:
                 ) from None
         with warnings.catch_warnings():  # the long ones are cut
             warnings.simplefilter("ignore")
-            scores = np.mean(
-                [m.predict_proba(_dataset(m.encoder, first, second)) for m in members], axis=0
-            )
+            scores = ensemble.predict_proba(_dataset(members, first, second))
             arrays = {}
             if len(group_by_encoder(members)) == 1:
-                data = _dataset(members[0].encoder, first, second)
+                data = _dataset(members, first, second)
                 arrays = members[0].encoder.encode(first, second, tags=data.tags)
         for row in np.flatnonzero(~np.isfinite(scores.reshape(len(rows), -1)).all(1))[:1]:
             raise InputError(
@@ -82,16 +82,16 @@ class Examples:
                 "nothing to compare: train it anew."
             )
         labels = None
-        if members[0].label_names is not None:
-            labels = [answer.label for answer in members[0].answers(scores)]
+        if ensemble.label_names is not None:
+            labels = [answer.label for answer in ensemble.answers(scores)]
         return cls(
             first,
             second,
             {name: x for name, x in arrays.items() if name in members[0].model.input},
             scores,
             labels,
-            members[0].threshold,
-            members[0].label_names,
+            ensemble.threshold,
+            ensemble.label_names,
         )
 
     def compare(self, found: Mapping[str, Mapping[str, Any]]) -> float:
@@ -143,16 +143,24 @@ class Examples:
         return f"{self.sentence1[row]!r:.60}, {self.sentence2[row]!r:.60} (number {row})"
 
 
-def plain_copy(matcher: Matcher) -> Matcher:
-    """A matcher that answers the same, but learns no words and counts for itself."""
-    return Matcher(
-        matcher.model,
-        type(matcher.encoder)(**matcher.encoder.get_config()),
-        matcher.label_names,
-        task=matcher.task,
-        threshold=matcher.threshold,
-        info=matcher.info,
-    )
+def as_ensemble(matcher: Matcher | EnsembleMatcher) -> EnsembleMatcher:
+    """What answers the same (a matcher as an ensemble of itself), but learns no words and counts for itself."""
+
+    def copy(member: Matcher) -> Matcher:
+        return Matcher(
+            member.model,
+            type(member.encoder)(**member.encoder.get_config()),
+            member.label_names,
+            task=member.task,
+            threshold=member.threshold,
+            temperature=member.temperature,
+            info=member.info,
+        )
+
+    if isinstance(matcher, Matcher):
+        return EnsembleMatcher([copy(matcher)], threshold=matcher.threshold)
+    members = [copy(member) for member in matcher.members]
+    return EnsembleMatcher(members, temperature=matcher.temperature, threshold=matcher.threshold)
 
 
 def group_by_encoder(members: Sequence[Matcher]) -> list[list[Matcher]]:
@@ -188,9 +196,11 @@ def _same(one: Any, other: Any) -> bool:
     return one.max_length == other.max_length and configs[0] == configs[1] and words[0] == words[1]
 
 
-def _dataset(encoder: Any, first: list[str], second: list[str]) -> PairDataset:
-    """The pairs; with part-of-speech tags, each token the next one, where the encoder wants them."""
-    if "pos" not in encoder.features or encoder.tagger:
+def _dataset(members: Sequence[Matcher], first: list[str], second: list[str]) -> PairDataset:
+    """The pairs; with part-of-speech tags, each token the next one, where an encoder wants them."""
+    tagged: list[Any] = [m.encoder for m in members if "pos" in m.encoder.features]
+    encoder = next((e for e in tagged if not e.tagger), None)
+    if encoder is None:
         return PairDataset(first, second)
     names = encoder.tags.words[2:]
     tags = {

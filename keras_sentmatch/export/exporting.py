@@ -11,12 +11,12 @@ import keras
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.export.card import write_card
-from keras_sentmatch.export.examples import Examples, plain_copy
+from keras_sentmatch.export.examples import Examples, as_ensemble
 from keras_sentmatch.export.processes import last_lines, run_python
 from keras_sentmatch.export.saved_model import read_saved_model, write_saved_model
-from keras_sentmatch.matcher import Matcher
+from keras_sentmatch.training.ensemble import EnsembleMatcher
 
-WRITERS = {"saved_model": write_saved_model}  # (members, folder) -> what was written
+WRITERS = {"saved_model": write_saved_model}  # (ensemble, folder) -> what was written
 READERS = {"saved_model": read_saved_model}  # (folder, examples, work) -> what a stranger reads
 FORMATS = tuple(WRITERS)
 
@@ -68,19 +68,19 @@ def export(
             "Exporting needs TensorFlow, whatever the backend: pip install "
             '"keras-sentmatch[tensorflow]".'
         )
-    members = [plain_copy(member) for member in getattr(matcher, "members", [matcher])]
-    examples = Examples.of(members, pairs)
+    ensemble = as_ensemble(matcher)
+    examples = Examples.of(ensemble, pairs)
     folder.parent.mkdir(parents=True, exist_ok=True)
     prefix = f".{folder.name}-"
     with tempfile.TemporaryDirectory(prefix=prefix, dir=folder.parent) as temporary:
         made, work = Path(temporary, "made"), Path(temporary, "work")
         work.mkdir()
         write = _write_here if _tensorflow_on_cpu() else _write_elsewhere
-        report = {"format": format, "folder": str(folder), **write(format, members, made, work)}
+        report = {"format": format, "folder": str(folder), **write(format, ensemble, made, work)}
         found = READERS[format](made, examples, work)
         report["pairs"] = len(examples.sentence1)
         report["largest_difference"] = examples.compare(found)
-        write_card(made, report, members)
+        write_card(made, report, ensemble)
         if folder.exists():
             folder.rmdir()
         os.replace(made, folder)
@@ -96,16 +96,19 @@ def _tensorflow_on_cpu() -> bool:
     return not tf.config.list_physical_devices("GPU")
 
 
-def _write_here(format: str, members: list[Matcher], made: Path, work: Path) -> dict[str, Any]:
-    return WRITERS[format](members, made)
+def _write_here(format: str, ensemble: EnsembleMatcher, made: Path, work: Path) -> dict[str, Any]:
+    return WRITERS[format](ensemble, made)
 
 
-def _write_elsewhere(format: str, members: list[Matcher], made: Path, work: Path) -> dict[str, Any]:
-    runs = [str(work / f"run-{number}") for number in range(len(members))]
-    for member, run in zip(members, runs):
+def _write_elsewhere(
+    format: str, ensemble: EnsembleMatcher, made: Path, work: Path
+) -> dict[str, Any]:
+    runs = [str(work / f"run-{number}") for number in range(len(ensemble.members))]
+    for member, run in zip(ensemble.members, runs):
         member.save(run)
     report = work / "report.json"
-    job = {"format": format, "runs": runs, "made": str(made), "report": str(report)}
+    job: dict[str, Any] = {"format": format, "runs": runs, "made": str(made), "report": str(report)}
+    job["calibration"] = {"temperature": ensemble.temperature, "threshold": ensemble.threshold}
     (work / "job.json").write_text(json.dumps(job), encoding="utf-8")
     done = run_python(
         "-m", "keras_sentmatch.export.worker", str(work / "job.json"), KERAS_BACKEND="tensorflow"

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +12,18 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.export.examples import Examples, group_by_encoder
 from keras_sentmatch.export.processes import last_lines, run_python
 from keras_sentmatch.matcher import Matcher
+from keras_sentmatch.training.ensemble import EnsembleMatcher
 
 STRANGER = Path(__file__).with_name("stranger.py")
 
 
-def write_saved_model(members: Sequence[Matcher], folder: Path) -> dict[str, Any]:
+def write_saved_model(ensemble: EnsembleMatcher, folder: Path) -> dict[str, Any]:
     """Writes a SavedModel that answers with the mean of the members' outputs.
 
     Needs TensorFlow as the backend.
 
     Args:
-        members: One matcher, or those of an ensemble.
+        ensemble: Of one matcher or several.
         folder: The folder to make.
 
     Returns:
@@ -31,9 +32,9 @@ def write_saved_model(members: Sequence[Matcher], folder: Path) -> dict[str, Any
     """
     import tensorflow as tf
 
-    served = Served(members)
+    served = Served(ensemble)
     module = tf.Module(name="matcher")
-    module.weights = [v.value for m in members for v in m.model.variables]
+    module.weights = [v.value for m in ensemble.members for v in m.model.variables]
     module.tables = served.tables()
     signatures = served.signatures()
     log = tf.get_logger()
@@ -80,15 +81,16 @@ class Served:
     """The functions that a SavedModel gives, as TensorFlow traces them.
 
     Args:
-        members: One matcher, or those of an ensemble.
+        ensemble: Of one matcher or several.
 
     Attributes:
         left_out: Filled by `signatures`: those that cannot be, and why.
     """
 
-    def __init__(self, members: Sequence[Matcher]):
-        self.first = members[0]
-        self.groups = group_by_encoder(members)
+    def __init__(self, ensemble: EnsembleMatcher):
+        self.ensemble = ensemble
+        self.first = ensemble.members[0]
+        self.groups = group_by_encoder(ensemble.members)
         self.left_out: dict[str, str] = {}
 
     def tables(self) -> list[Any]:
@@ -122,7 +124,9 @@ class Served:
                     _encoding(self.first.encoder, encoder, side), {f"sentence{side}": sentences}
                 )
             made["score_encoded"] = _traced(
-                lambda **encoded: self._answers(interaction(_as_many_rows(encoded))),
+                lambda **encoded: self._answers(
+                    _tempered(self.first, interaction(_as_many_rows(encoded)))
+                ),
                 _specs(interaction.input),
             )
         return made
@@ -150,9 +154,10 @@ class Served:
         """The model's outputs as answers: all that is done to them is done here."""
         import tensorflow as tf
 
-        names, threshold = self.first.label_names, self.first.threshold
+        names, threshold = self.ensemble.label_names, self.ensemble.threshold
         if names is None:
             return {"score": outputs[:, 0]}
+        outputs = _tempered(self.ensemble, outputs)
         if threshold is None:
             chosen = tf.argmax(outputs, -1)
         else:
@@ -166,7 +171,19 @@ class Served:
 
 
 def _outputs(member: Matcher, arrays: Mapping[str, Any]) -> Any:
-    return member.model({name: arrays[name] for name in member.model.input}, training=False)
+    outputs = member.model({name: arrays[name] for name in member.model.input}, training=False)
+    return _tempered(member, outputs)
+
+
+def _tempered(answering: Matcher | EnsembleMatcher, outputs: Any) -> Any:
+    """As `keras_sentmatch.metrics.apply_temperature`."""
+    import tensorflow as tf
+
+    if answering.label_names is None or answering.temperature == 1:
+        return outputs
+    least = float(np.finfo("float32").tiny)
+    logits = tf.math.log(tf.maximum(tf.cast(outputs, tf.float64), least)) / answering.temperature
+    return tf.cast(tf.nn.softmax(logits), outputs.dtype)
 
 
 def _mean(outputs: list[Any]) -> Any:

@@ -7,6 +7,7 @@ from pathlib import Path
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.export.exporting import WRITERS
 from keras_sentmatch.matcher import Matcher
+from keras_sentmatch.training.ensemble import EnsembleMatcher
 
 
 def main(path: str) -> None:
@@ -14,7 +15,8 @@ def main(path: str) -> None:
     job = json.loads(Path(path).read_text(encoding="utf-8"))
     try:
         members = [Matcher.load(run) for run in job["runs"]]
-        report = WRITERS[job["format"]](members, Path(job["made"]))
+        ensemble = EnsembleMatcher(members, **job["calibration"])
+        report = WRITERS[job["format"]](ensemble, Path(job["made"]))
     except InputError as error:
         report = {"error": str(error)}
     Path(job["report"]).write_text(json.dumps(report), encoding="utf-8")

@@ -108,9 +108,9 @@ def test_sentences_ids_and_encodings(exported):
 
 
 @on_tensorflow
-def test_an_ensemble_with_a_threshold(tmp_path):
-    members = [tiny(0, threshold=0.9), tiny(1, threshold=0.9), tiny(2, words=WORDS[:6])]
-    ensemble = EnsembleMatcher(members)
+def test_an_ensemble_with_a_temperature_and_a_threshold(tmp_path):
+    members = [tiny(0, temperature=2.0), tiny(1), tiny(2, words=WORDS[:6], threshold=0.2)]
+    ensemble = EnsembleMatcher(members, temperature=0.3, threshold=0.9)
     report = ensemble.export(tmp_path / "out", pairs={"sentence1": FIRST, "sentence2": SECOND})
     got = ask(tmp_path / "out", sentence1=tf.constant(FIRST), sentence2=tf.constant(SECOND))
     scores = ensemble.predict_proba(sentence1=FIRST, sentence2=SECOND)
@@ -154,7 +154,7 @@ def test_nothing_is_left_of_an_export_that_answers_otherwise(tmp_path, monkeypat
 
 @pytest.mark.backend("jax", "torch")
 def test_from_other_backends(tmp_path):
-    matcher = tiny(threshold=0.3)
+    matcher = tiny(threshold=0.3, temperature=0.5)
     report = matcher.export(tmp_path / "out", pairs={"sentence1": FIRST, "sentence2": SECOND})
     assert list(report["signatures"]) == ["serving_default", "ids"]
     assert report["largest_difference"] <= TOLERANCE
