@@ -61,6 +61,21 @@ CHECKS_LEFT_OUT_ON_JAX = {"check_config", "check_batch", "check_short"}
 CHECKS_OF_MODELS_ON_JAX = {"check_build", "check_oracle", "check_fit", "check_save"}
 
 
+# These take longest. Begun last, they would keep one process of two busy when the other has no more to do.
+LONG = (
+    "test_cross_backend",
+    "test_all_models",
+    "test_saved_model",
+    "test_feature_blocks",
+    "test_run",
+    "test_docs",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
+
+
 def left_out(item: pytest.Item) -> bool:
     folder, test = item.path.parent.name, item.name.partition("[")[0]
     if os.environ.get("SENTMATCH_ALL_CHECKS"):
