@@ -65,13 +65,6 @@ def members_of(folder: Path) -> list[Path]:
     return folders
 
 
-def add_info(folder: Path, **facts: Any) -> None:
-    """Notes facts in the `info` of a run folder's matcher.json."""
-    card = read_card(folder)
-    card["info"] |= facts
-    write_json(folder / "matcher.json", card)
-
-
 def keep_calibration(folder: Path, report: Mapping[str, Any]) -> None:
     """Writes what `calibrate` found: temperature and threshold to where `load` reads them, all of it
     into metrics.json. Of an ensemble everything goes into its ensemble.json."""

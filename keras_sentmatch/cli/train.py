@@ -69,6 +69,12 @@ def train(
     out: Annotated[
         Path | None, typer.Option(help="Run folder. Default: runs/MODEL-DATA-TIME.")
     ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", help="Go on with the unfinished run in --out; all else as it was begun."
+        ),
+    ] = False,
     format: FormatOption = None,
     columns: ColumnsOption = None,
     on_error: OnErrorOption = OnError.RAISE,
@@ -78,6 +84,8 @@ def train(
     for option, number in (("--seeds", seeds), ("--limit", limit)):
         if number is not None and number < 1:
             raise InputError(f"{option} {number}: at least 1 is needed.")
+    if resume and out is None:
+        raise InputError("--resume needs --out: the folder of the run to go on with.")
     overrides = list(setting or [])
     for key, value in (
         ("vectors.source", vectors),
@@ -93,7 +101,7 @@ def train(
     from keras_sentmatch import training
     from keras_sentmatch.applications import get_model_class
     from keras_sentmatch.data.hub import encoder_name
-    from keras_sentmatch.run_folder import add_info, members_of, read_card
+    from keras_sentmatch.run_folder import members_of, read_card
     from keras_sentmatch.training import load_recipe
 
     if backbone is not None and not has_backbone(get_model_class(model)):
@@ -114,7 +122,7 @@ def train(
     if limit is not None:
         splits["train"] = splits["train"].limit(limit)
         say(f"limited to {len(splits['train']):,} training pairs")
-    further: dict[str, Any] = {}
+    further: dict[str, Any] = {"resume": resume, "info": {"source": source.facts()}}
     if unlabelled:
         two = ",".join(columns.split(",")[:2]) if columns else None
         further["unlabelled"] = Source(unlabelled, columns=two, on_error=on_error).rows()
@@ -125,18 +133,15 @@ def train(
     numbers = range(first, first + seeds)
     try:
         if seeds == 1:
-            folders = [out]
             metrics = training.train(plan, splits, out, **further).metrics
             interrupted, table = metrics["interrupted"], _figures(metrics)
         else:
             report = training.train_ensemble(plan, splits, out, numbers, **further)[1]
-            folders = [out / f"seed-{number}" for number in report["seeds"]]
-            metrics = json.loads((folders[0] / "metrics.json").read_text(encoding="utf-8"))
+            first_run = out / f"seed-{report['seeds'][0]}"
+            metrics = json.loads((first_run / "metrics.json").read_text(encoding="utf-8"))
             interrupted, table = report["interrupted"], _ensemble_figures(report, metrics)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
-    for folder in folders:
-        add_info(folder, source=source.facts())
     print_table(*table, f"{model} on {name} ({metrics['backend']})")
     without = metrics["parameters_without_word_embeddings"]
     print(f"{metrics['parameters']:,} parameters, {without:,} of them not word embeddings")
@@ -175,5 +180,6 @@ def _ensemble_figures(report: dict[str, Any], metrics: dict[str, Any]) -> Table:
         baseline = metrics.get("baseline", {}).get(split, {})
         for name, mean in part.get("mean", {}).items():
             together = part["ensemble"].get(name)
-            rows.append([f"{split} {name}", mean, part["sd"][name], together, baseline.get(name)])
+            sd = part.get("sd", {}).get(name)  # one seed, after Ctrl-C, has none
+            rows.append([f"{split} {name}", mean, sd, together, baseline.get(name)])
     return ["figure", "mean of seeds", "sd", "ensemble", "bag of words"], rows

@@ -20,11 +20,11 @@ from rich.progress import (
 )
 
 from keras_sentmatch.metrics import evaluate_predictions
+from keras_sentmatch.training.resume import BEST_WEIGHTS
 
 if TYPE_CHECKING:
     from keras_sentmatch.data import PairBatches, PairDataset
 
-BEST_WEIGHTS = "best.weights.h5"
 LOWER_IS_BETTER = ("val_loss", "loss")
 MONITORS = {"classification": "val_accuracy", "ranking": "val_map", "regression": "val_pearson"}
 
@@ -187,11 +187,12 @@ def make_callbacks(
     patience: int,
     plateau_factor: float,
     first: Iterable[keras.callbacks.Callback] = (),
+    resumed: bool = False,
 ) -> list[keras.callbacks.Callback]:
     """The callbacks of a run, in the order in which they must see an epoch's logs.
 
     Args:
-        folder: Gets `best.weights.h5`, `history.csv`, and `logs/` for TensorBoard (on the
+        folder: Gets the best weights (`BEST_WEIGHTS`), `history.csv`, and `logs/` for TensorBoard (on the
             TensorFlow backend, where `tensorboard` is installed).
         monitor: The value that decides, as `monitor_of` gives it.
         mode: `"max"` or `"min"`.
@@ -199,12 +200,14 @@ def make_callbacks(
         plateau_factor: Times the learning rate after every epoch without a better value; 1 leaves
             it.
         first: Callbacks that add to the logs.
+        resumed: Whether `history.csv` is there and goes on.
 
     Returns:
         A list for `fit`.
     """
+    plain = str(folder).replace("{", "{{").replace("}", "}}")  # ModelCheckpoint formats it
     best = keras.callbacks.ModelCheckpoint(
-        folder / BEST_WEIGHTS,
+        f"{plain}/{BEST_WEIGHTS}",
         monitor=monitor,
         mode=mode,
         save_best_only=True,
@@ -219,7 +222,7 @@ def make_callbacks(
             )
         )
     callbacks.append(keras.callbacks.EarlyStopping(monitor, mode=mode, patience=patience))
-    callbacks.append(keras.callbacks.CSVLogger(folder / "history.csv"))
+    callbacks.append(keras.callbacks.CSVLogger(folder / "history.csv", append=resumed))
     if keras.config.backend() == "tensorflow" and importlib.util.find_spec("tensorboard"):
         logs = str(folder / "logs")
         callbacks.append(keras.callbacks.TensorBoard(logs, write_graph=False))

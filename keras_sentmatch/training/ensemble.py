@@ -20,9 +20,10 @@ from keras_sentmatch.metrics.calibration import check_calibration
 from keras_sentmatch.pair_input import as_columns
 from keras_sentmatch.run_folder import members_of, read_json, write_json
 from keras_sentmatch.training.distillation import take_lessons
-from keras_sentmatch.training.prepare import check_splits
+from keras_sentmatch.training.prepare import check_splits, jit_compile
 from keras_sentmatch.training.recipe import Recipe
-from keras_sentmatch.training.run import train
+from keras_sentmatch.training.resume import check_identity, finished_metrics
+from keras_sentmatch.training.run import run_identity, train, with_seed
 
 
 class EnsembleMatcher:
@@ -174,7 +175,7 @@ def train_ensemble(
         out: Folder of the runs; gets `ensemble.json` too.
         seeds: Different seeds, at least one.
         **arguments: Further arguments of `train`. The baseline is trained once, with the first
-        seed.
+            seed. With `resume` the seeds that are finished are kept, and the next one goes on.
 
     Returns:
         The ensemble, and what `ensemble.json` holds: the `seeds` trained, whether Ctrl-C ended it
@@ -199,7 +200,10 @@ def train_ensemble(
     if not seeds or len(set(seeds)) < len(seeds):
         raise InputError(f"seeds={seeds}; expected different seeds, at least one.")
     baseline = arguments.pop("baseline", True)
-    results = []
+    results: list[tuple[Matcher, dict[str, Any]]] = []
+    finished = read_json(Path(out) / "ensemble.json")
+    if finished and not finished.get("interrupted"):
+        raise InputError(f"{out} already holds an ensemble that is finished; name another folder.")
     if recipe.training["teacher"]:
         unlabelled = arguments.pop("unlabelled", None)
         check_splits(splits)
@@ -209,18 +213,32 @@ def train_ensemble(
     for seed in seeds:
         folder = Path(out) / f"seed-{seed}"
         first = baseline and seed == seeds[0]
-        results.append(train(recipe, splits, folder, seed=seed, baseline=first, **arguments))
-        if results[-1].metrics["interrupted"]:
+        done = finished_metrics(folder) if arguments.get("resume") else None
+        if done is None:
+            result = train(recipe, splits, folder, seed=seed, baseline=first, **arguments)
+            results.append((result.matcher, result.metrics))
+        else:
+            lessons = arguments.get("lessons")
+            check_identity(folder, done.get("identity", {}), run_identity(with_seed(recipe, seed), splits, lessons=lessons))
+            results.append((_as_trained(folder, recipe), done))
+        if results[-1][1]["interrupted"]:
             break
-    ensemble = EnsembleMatcher([result.matcher for result in results])
-    interrupted = results[-1].metrics["interrupted"]
+    ensemble = EnsembleMatcher([matcher for matcher, _ in results])
+    interrupted = results[-1][1]["interrupted"]
     report: dict[str, Any] = {"seeds": seeds[: len(results)], "interrupted": interrupted}
     for role in ("validation", "test"):
-        if role in results[0].metrics:
-            members = [result.metrics[role] for result in results]
+        if role in results[0][1]:
+            members = [metrics[role] for _, metrics in results]
             report[role] = {**_spread(members), "ensemble": ensemble.evaluate(splits[role])}
     write_json(Path(out) / "ensemble.json", report)
     return ensemble, report
+
+
+def _as_trained(folder: Path, recipe: Recipe) -> Matcher:
+    """The matcher of a run, compiled as it was in training: it gives the same figures."""
+    matcher = Matcher.load(folder)
+    matcher.model.jit_compile = jit_compile(recipe.training)
+    return matcher
 
 
 def _spread(members: list[dict[str, Any]]) -> dict[str, Any]:

@@ -247,7 +247,12 @@ def compile_model(model: keras.Model, train: PairDataset, settings: Mapping[str,
         loss = DistillationLoss(settings["distil_weight"], settings["distil_temperature"])
         metrics = [OnLabels(metric) for metric in metrics]
         weighted = [OnLabels(keras.metrics.SparseCategoricalAccuracy("accuracy")) for _ in weighted]
-    jit = settings["jit_compile"]
-    if jit == "auto" and keras.config.backend() == "tensorflow":
-        jit = False  # XLA compiles every length anew, and its recurrent loops are slower (docs/training.md)
+    jit = jit_compile(settings)
     model.compile(optimizer, loss, metrics=metrics, weighted_metrics=weighted, jit_compile=jit)
+
+
+def jit_compile(settings: Mapping[str, Any]) -> bool | str:
+    """What Keras is told of XLA (on PyTorch, of `torch.compile`)."""
+    if settings["jit_compile"] == "auto" and keras.config.backend() == "tensorflow":
+        return False  # XLA compiles every length anew, and its recurrent loops are slower (docs/training.md)
+    return settings["jit_compile"]

@@ -18,7 +18,6 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.matcher import Matcher
 from keras_sentmatch.training.baseline import bag_of_words_baseline
 from keras_sentmatch.training.callbacks import (
-    BEST_WEIGHTS,
     EpochBar,
     LearningRateLog,
     TaskMetrics,
@@ -37,6 +36,16 @@ from keras_sentmatch.training.prepare import (
     make_model,
 )
 from keras_sentmatch.training.recipe import Recipe
+from keras_sentmatch.training.resume import (
+    Checkpoint,
+    State,
+    begin,
+    best_epochs,
+    best_weights,
+    clear,
+    identity_of,
+    prepare,
+)
 from keras_sentmatch.training.seeds import set_seed
 
 
@@ -63,11 +72,13 @@ def train(
     out: str | Path,
     *,
     seed: int | None = None,
+    resume: bool = False,
     progress: bool = True,
     baseline: bool = True,
     build: Build | None = None,
     unlabelled: PairDataset | None = None,
     lessons: Lessons | None = None,
+    info: Mapping[str, Any] | None = None,
 ) -> RunResult:
     """Trains a matcher and writes its run folder.
 
@@ -78,11 +89,16 @@ def train(
     model, encoder, `metrics.json`, `recipe.toml`, `history.csv`, plots and a card. Ctrl-C ends
     training early: the best epoch so far is kept in the same way.
 
+    Each epoch ends with a checkpoint. A run that was killed, or ended by Ctrl-C, goes on from it with
+    `resume`, and ends as it would have without.
+
     Args:
         recipe: What `load_recipe` gives.
         splits: `"train"` and `"validation"` pairs, and `"test"` ones if there are any.
         out: Run folder to write; must not hold a finished run.
         seed: Seed instead of the recipe's.
+        resume: Whether to go on with the unfinished run in `out`, begun with the same arguments. Where
+            there is none yet, training begins.
         progress: Whether to show epochs and notes on standard error.
         baseline: Whether to train the bag-of-words baseline too.
         build: Builds the model, as `keras_sentmatch.applications.build_model` does (the default):
@@ -92,13 +108,14 @@ def train(
             `[model]` alone. Its inputs are named as the encoder's arrays.
         unlabelled: Further pairs, which the teachers answer and the model learns from.
         lessons: What `take_lessons` gave for this recipe and these pairs, to take it once only.
+        info: Facts to keep with the matcher.
 
     Returns:
         A `RunResult`.
 
     Raises:
-        InputError: Splits missing, unlabelled or with different labels; a folder that holds a run;
-            a recipe that does not fit.
+        InputError: Splits missing, unlabelled or with different labels; a folder that holds a run,
+            or with `resume` the beginning of another one; a recipe that does not fit.
         KeyboardInterrupt: Ctrl-C before the first epoch ended: there is nothing to keep.
 
     Example:
@@ -114,11 +131,14 @@ def train(
     start = time.perf_counter()
     check_splits(splits)
     folder = Path(out)
-    if (folder / "matcher.json").exists():
-        raise InputError(f"{folder} already holds a run; name another folder, or delete this one.")
     if seed is not None:
-        recipe = replace(recipe, training={**recipe.training, "seed": seed})
+        recipe = with_seed(recipe, seed)
     settings = recipe.training
+    identity = run_identity(recipe, splits, unlabelled, lessons)
+    state = begin(folder, identity, resume)
+    if resume:
+        done = 0 if state is None else state.epochs
+        _say(progress, f"Going on after epoch {done}" if done else f"Nothing to resume in {folder}: training begins")
     if settings["teacher"] and lessons is None:
         _say(progress, f"{', '.join(settings['teacher'])}: answering, to be learnt from")
         lessons = take_lessons(settings, splits, unlabelled, progress)
@@ -145,26 +165,29 @@ def train(
         _say(progress, *notes)
 
         folder.mkdir(parents=True, exist_ok=True)
+        earlier = 0.0 if state is None else state.seconds
         fit_start = time.perf_counter()
-        history, interrupted = _fit(model, splits, batches, settings, folder, progress)
+        history, interrupted = _fit(
+            model, splits, batches, settings, folder, identity, state, progress
+        )
         fit_seconds = time.perf_counter() - fit_start
     if settings["devices"] > 1:
         model = new_model()  # that answers on one
     best = _restore_best(model, history, splits["train"].task, settings, folder, progress)
 
-    info = {"model": recipe.name, "data": splits["train"].name, "seed": settings["seed"]}
+    facts = {"model": recipe.name, "data": splits["train"].name, "seed": settings["seed"]}
     train_pairs = splits["train"]
     matcher = Matcher(
         model,
         encoder,
         train_pairs.label_names,
         task=train_pairs.task,
-        info=info,
+        info={**facts, **(info or {})},
         distiller=None if vectors is None else vectors.distiller,
     )
     matcher.save(folder)
     if interrupted:
-        _say(progress, f"Stopped by Ctrl-C: epoch {best + 1}, the best so far, is kept in {folder}")
+        _say(progress, f"Stopped by Ctrl-C: epoch {best}, the best so far, is kept in {folder}; --resume goes on")
 
     labelled = {
         role: splits[role]
@@ -172,7 +195,7 @@ def train(
         if role in splits and splits[role].labels is not None
     }
     metrics: dict[str, Any] = {
-        **info,
+        **facts,
         "backend": keras.config.backend(),
         "task": train_pairs.task,
         "rows": {role: len(dataset) for role, dataset in splits.items()},
@@ -185,19 +208,38 @@ def train(
         "teacher": None if lessons is None else lessons.facts,
         "monitor": monitor_of(train_pairs.task, settings["monitor"])[0],
         "epochs": len(history["loss"]),
-        "best_epoch": best + 1,
+        "best_epoch": best,
         "interrupted": interrupted,
+        "identity": identity,
         **{role: matcher.evaluate(dataset) for role, dataset in labelled.items()},
     }
     if baseline and not interrupted:
         metrics["baseline"] = bag_of_words_baseline(
             train_pairs, splits["validation"], labelled.get("test"), seed=settings["seed"]
         )
-    metrics["fit_seconds"] = round(fit_seconds, 1)
-    metrics["seconds"] = round(time.perf_counter() - start, 1)
+    metrics["fit_seconds"] = round(earlier + fit_seconds, 1)
+    metrics["seconds"] = round(earlier + time.perf_counter() - start, 1)
     metrics["versions"] = {"keras_sentmatch": __version__, "keras": keras.__version__}
     _write(folder, metrics, recipe, matcher, labelled)
+    if not interrupted:
+        clear(folder)
     return RunResult(matcher, metrics, history, folder)
+
+
+def with_seed(recipe: Recipe, seed: int) -> Recipe:
+    return replace(recipe, training={**recipe.training, "seed": seed})
+
+
+def run_identity(
+    recipe: Recipe,
+    splits: Mapping[str, PairDataset],
+    unlabelled: PairDataset | None = None,
+    lessons: Lessons | None = None,
+) -> dict[str, Any]:
+    """What `train` was asked for, by which an unfinished run is known again."""
+    more = unlabelled if lessons is None else lessons.pairs
+    data = {**splits, **({} if more is None else {"taught": more})}
+    return identity_of(recipe, data, keras.config.backend())
 
 
 def _say(progress: bool, *lines: str) -> None:
@@ -236,10 +278,12 @@ def _fit(
     batches: Mapping[str, PairBatches],
     settings: Mapping[str, Any],
     folder: Path,
+    identity: dict[str, Any],
+    state: State | None,
     progress: bool,
 ) -> tuple[dict[str, list[float]], bool]:
     """Values by epoch, and whether Ctrl-C ended it."""
-    (folder / BEST_WEIGHTS).unlink(missing_ok=True)  # of a run that was killed
+    prepare(folder, state)
     task = splits["train"].task
     monitor, mode = monitor_of(task, settings["monitor"])
     first: list[keras.callbacks.Callback] = []
@@ -261,24 +305,35 @@ def _fit(
         patience=settings["patience"],
         plateau_factor=settings["plateau_factor"],
         first=first,
+        resumed=state is not None,
     )
     bar = progress_callback(monitor, mode) if progress else None
     if bar is not None:
         callbacks.append(bar)
+    history = keras.callbacks.History()
+    done = 0
+    if state is not None:
+        state.restore(model)
+        history.history = state.history
+        done = settings["epochs"] if state.stopped else state.epochs
+    if done == settings["epochs"]:
+        return history.history, False
+    checkpoint = Checkpoint(folder, identity, history, callbacks, state)
     # The keras.utils.PyDataset feed needs no TensorFlow.
     feed = "tf_data" if keras.config.backend() == "tensorflow" else "pydataset"
     try:
         model.fit(
-            getattr(batches["train"], feed)(),
+            getattr(batches["train"], feed)(done),
             validation_data=getattr(batches["validation"], feed)() if devices == 1 else None,
+            initial_epoch=done,
             epochs=settings["epochs"],
-            callbacks=callbacks,
+            callbacks=[*callbacks, history, checkpoint],
             verbose=0,
             shuffle=False,
         )
-        return model.history.history, False
+        return history.history, False
     except KeyboardInterrupt:
-        return model.history.history, True
+        return history.history, True
     finally:
         if isinstance(bar, EpochBar):
             bar.close()
@@ -292,7 +347,7 @@ def _restore_best(
     folder: Path,
     progress: bool,
 ) -> int:
-    """Loads the weights of the best epoch, and says which it was (from 0)."""
+    """Loads the weights of the best epoch, and says which it was (from 1)."""
     monitor, mode = monitor_of(task, settings["monitor"])
     if not history.get(monitor):
         _say(progress, "Stopped before the first epoch ended: there is nothing to keep.")
@@ -300,10 +355,12 @@ def _restore_best(
     if not np.isfinite(history["loss"]).all():
         first = int(np.argmin(np.isfinite(history["loss"]))) + 1
         _say(progress, f"The loss became NaN in epoch {first}: lower training.learning_rate.")
-    model.load_weights(folder / BEST_WEIGHTS)
-    (folder / BEST_WEIGHTS).unlink()
     values = history[monitor]
-    return int(np.nanargmax(values) if mode == "max" else np.nanargmin(values))
+    best = 1 + int(np.nanargmax(values) if mode == "max" else np.nanargmin(values))
+    if not best_weights(folder, best).exists():  # Keras compares in float32, and none beats a NaN
+        best = max(best_epochs(folder))
+    model.load_weights(best_weights(folder, best))
+    return best
 
 
 def _without_word_embeddings(model: keras.Model, encoder: Encoder) -> int:

@@ -246,6 +246,7 @@ def test_profile(capsys):
         ("train --seeds 0", "--seeds 0"),
         ("train --seed -1", "training.seed is -1"),
         ("train --limit 0", "--limit 0"),
+        ("train --resume", "--resume needs --out"),
         ("train --set training.epoch=1", "Did you mean epochs"),
         ("train --recipe missing.toml", "missing.toml"),
         ("train --data missing.tsv", "missing.tsv: no such file"),
@@ -285,7 +286,7 @@ def test_train_shows_the_baseline_beside_the_figures(trained, capsys, monkeypatc
     metrics = json.loads((trained.folder / "metrics.json").read_text())
     metrics["test"]["accuracy"], metrics["baseline"]["test"]["accuracy"] = 0.8765, 0.4321
     result = SimpleNamespace(metrics=metrics)
-    monkeypatch.setattr(training, "train", lambda *arguments: result)
+    monkeypatch.setattr(training, "train", lambda *arguments, **more: result)
     again = ["train", "--data", trained.data, *COLUMNS, "--out"]
     assert run(*again, trained.folder) == 0
     row = next(r for r in capsys.readouterr().out.splitlines() if "accuracy" in r)
@@ -293,7 +294,7 @@ def test_train_shows_the_baseline_beside_the_figures(trained, capsys, monkeypatc
     metrics["interrupted"] = True
     assert run(*again, trained.folder) == 130
 
-    def stop(*arguments):
+    def stop(*arguments, **more):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(training, "train", stop)
@@ -304,6 +305,8 @@ def test_train_never_overwrites_a_run(trained, capsys):
     again = ["train", "--data", trained.data, *COLUMNS, *TINY, "--out", trained.folder]
     line = error_of(capsys, *again)
     assert "already holds a run" in line
+    assert "nothing to resume" in error_of(capsys, *again, "--resume")
+    assert json.loads((trained.folder / "matcher.json").read_text())["info"]["source"]["columns"]
 
 
 def test_evaluate_a_file_takes_all_its_rows(trained, capsys):
@@ -455,7 +458,7 @@ def test_an_ensemble_answers_like_its_members_mean(trained, capsys, tmp_path):
 def test_several_seeds_show_mean_and_spread(trained, capsys, monkeypatch, tmp_path):
     figures = {"mean": {"accuracy": 0.61}, "sd": {"accuracy": 0.02}, "ensemble": {"accuracy": 0.71}}
 
-    def train_ensemble(recipe, splits, out, seeds):
+    def train_ensemble(recipe, splits, out, seeds, **more):
         from shutil import copytree
 
         for seed in seeds:

@@ -8,13 +8,13 @@ from rich.console import Console
 from keras_sentmatch.data import PairBatches, PairEncoder
 from keras_sentmatch.metrics import mean_average_precision
 from keras_sentmatch.training.callbacks import (
-    BEST_WEIGHTS,
     EpochBar,
     EpochLines,
     TaskMetrics,
     make_callbacks,
     monitor_of,
 )
+from keras_sentmatch.training.resume import best_epochs, best_weights
 from tests.training.tiny import build_tiny, tiny_pairs
 
 
@@ -52,7 +52,8 @@ def test_best_epoch_plateau_stop_and_history(tmp_path):
     # Halved after each epoch that does not rise, whether or not the one before did.
     assert script.rates == pytest.approx([0.1, 0.1, 0.1, 0.05, 0.025, 0.025, 0.0125, 0.00625])
     assert not np.array_equal(model.get_weights()[0], script.weights[4][0])
-    model.load_weights(tmp_path / BEST_WEIGHTS)
+    assert best_epochs(tmp_path) == [1, 2, 5]
+    model.load_weights(best_weights(tmp_path, 5))
     np.testing.assert_array_equal(model.get_weights()[0], script.weights[4][0])
     rows = list(csv.DictReader(open(tmp_path / "history.csv")))
     assert [float(row["val_map"]) for row in rows] == script.values[:8]
@@ -60,16 +61,18 @@ def test_best_epoch_plateau_stop_and_history(tmp_path):
 
 
 def test_a_loss_is_best_when_lowest(tmp_path):
+    folder = tmp_path / "a{b}"  # Keras fills in what stands in braces
+    folder.mkdir()
     assert monitor_of("classification") == ("val_accuracy", "max")
     assert monitor_of("ranking") == ("val_map", "max")
     assert monitor_of("regression") == ("val_pearson", "max")
     assert monitor_of("ranking", "val_loss") == ("val_loss", "min")
     script = Script([0.5, 0.2, 0.4])
     callbacks = make_callbacks(
-        tmp_path, monitor="val_map", mode="min", patience=5, plateau_factor=1.0, first=[script]
+        folder, monitor="val_map", mode="min", patience=5, plateau_factor=1.0, first=[script]
     )
     model, history = small_fit(callbacks, 3)
-    model.load_weights(tmp_path / BEST_WEIGHTS)
+    model.load_weights(best_weights(folder, 2))
     np.testing.assert_array_equal(model.get_weights()[0], script.weights[1][0])
     assert "learning_rate" not in history
 

@@ -1,0 +1,271 @@
+"""Checkpoints of a training run, and how it goes on from one.
+
+Keras's `BackupAndRestore` brings back the weights, the optimizer and the epoch, but not what the other callbacks
+remember (the best value, the patience used up), not the history and not the states of dropout's random numbers; and it writes its two
+files one after the other, so that a kill between them pairs weights with another epoch. Here one file holds it all.
+"""
+
+import csv
+import io
+import json
+import os
+import time
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.run_folder import read_json
+
+GENERATIONS = ("resume-0.npz", "resume-1.npz")  # the last and the one before, in turn
+BEST_WEIGHTS = "best-{epoch:04d}.weights.h5"  # epochs count from 1; ModelCheckpoint fills it in
+REMEMBERED = ("best", "best_epoch", "wait", "cooldown_counter")  # of Keras's callbacks and ours
+_TEMPORARY = ".resume.npz"
+
+
+@dataclass
+class State:
+    """Where a run stood at the end of an epoch.
+
+    Attributes:
+        epochs: Epochs done.
+        stopped: Whether training was over for want of better values.
+        best: The epoch (from 1) of the best weights.
+        seconds: What `fit` had taken.
+        history: Values by name, one an epoch.
+        callbacks: What each callback remembers, by the name of its class.
+        identity: What the run was of, as `identity_of` gives it.
+        arrays: The variables of model and optimizer.
+    """
+
+    epochs: int
+    stopped: bool
+    best: int
+    seconds: float
+    history: dict[str, list[float]]
+    callbacks: dict[str, dict[str, Any]]
+    identity: dict[str, Any]
+    arrays: list[np.ndarray] = field(default_factory=list, repr=False)
+
+    def save(self, path: Path) -> None:
+        """Writes beside the file and renames: whenever the process dies, `path` is whole."""
+        plain = {name: value for name, value in vars(self).items() if name != "arrays"}
+        temporary = path.with_name(_TEMPORARY)
+        with open(temporary, "wb") as file:
+            text = np.frombuffer(json.dumps(plain).encode(), np.uint8)
+            np.savez(file, state=text, **{f"v{i}": a for i, a in enumerate(self.arrays)})
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+
+    @classmethod
+    def load(cls, path: Path) -> "State":
+        """Reads what `save` wrote; the checksums of the zip file tell where it is damaged."""
+        with np.load(path, allow_pickle=False) as file:
+            arrays = [file[f"v{i}"] for i in range(len(file.files) - 1)]
+            return cls(**json.loads(file["state"].tobytes()), arrays=arrays)
+
+    def restore(self, model: keras.Model) -> None:
+        """Gives a compiled model, and its optimizer, the values of then.
+
+        Raises:
+            InputError: The model has other variables.
+        """
+        variables = variables_of(model)
+        shapes = [tuple(v.shape) for v in variables], [a.shape for a in self.arrays]
+        if shapes[0] != shapes[1]:
+            raise InputError(
+                "The model of the checkpoint has other variables than this one (another version of "
+                "the library, other word vectors?): delete the folder and train anew."
+            )
+        for variable, value in zip(variables, self.arrays):
+            variable.assign(value)
+
+
+def variables_of(model: keras.Model) -> list[Any]:
+    """Of model and optimizer, the states of random numbers too: what decides the next epoch."""
+    model.optimizer.build(model.trainable_variables)
+    return [*model.variables, *model.optimizer.variables]
+
+
+class Checkpoint(keras.callbacks.Callback):
+    """Writes a `State` at the end of each epoch. Stands last, when the others have seen the epoch.
+
+    Args:
+        folder: Run folder.
+        identity: What `identity_of` gives.
+        history: The callback that records the values.
+        others: The callbacks whose memory is kept.
+        state: Where to go on: the others get back what they remembered when training begins.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        identity: dict[str, Any],
+        history: keras.callbacks.History,
+        others: Sequence[keras.callbacks.Callback],
+        state: State | None = None,
+    ) -> None:
+        super().__init__()
+        self.folder = folder
+        self.identity = identity
+        self.history = history
+        self.others = others
+        self.state = state
+        self.start = time.perf_counter()
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        for callback in self.others if self.state is not None else ():
+            vars(callback).update(self.state.callbacks.get(type(callback).__name__, {}))
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        before = self.state
+        now = time.perf_counter()
+        state = State(
+            epochs=epoch + 1,
+            stopped=bool(self.model.stop_training),
+            best=max(best_epochs(self.folder)),
+            seconds=now - self.start + (0.0 if before is None else before.seconds),
+            history={k: [float(v) for v in values] for k, values in self.history.history.items()},
+            callbacks={type(c).__name__: memory for c in self.others if (memory := _memory(c))},
+            identity=self.identity,
+            arrays=[ops.convert_to_numpy(v) for v in variables_of(self.model)],
+        )
+        state.save(self.folder / GENERATIONS[state.epochs % 2])
+        self.start, self.state = now, state
+        state.arrays = []
+        kept = {state.best, state.best if before is None else before.best}
+        for old in set(best_epochs(self.folder)) - kept:
+            best_weights(self.folder, old).unlink()
+
+
+def _memory(callback: keras.callbacks.Callback) -> dict[str, Any]:
+    values = {name: vars(callback).get(name) for name in REMEMBERED}
+    return {name: float(v) if name == "best" else int(v) for name, v in values.items() if v is not None}
+
+
+def best_weights(folder: Path, epoch: int) -> Path:
+    """The file of the best weights as of an epoch, from 1."""
+    return folder / BEST_WEIGHTS.format(epoch=epoch)
+
+
+def best_epochs(folder: Path) -> list[int]:
+    """The epochs whose weights lie in a folder as the best of their time."""
+    return sorted(int(path.name[5:].split(".")[0]) for path in folder.glob("best-*.weights.h5"))
+
+
+def identity_of(recipe: Any, data: Mapping[str, Any], backend: str) -> dict[str, Any]:
+    """What must be the same for a run to go on: recipe, pairs, backend.
+
+    Args:
+        recipe: The recipe, its seed included.
+        data: Datasets by part.
+        backend: Keras's backend.
+    """
+    pairs = {f"{part} pairs": f"{len(d):,} ({d.fingerprint()[:12]})" for part, d in data.items()}
+    found = {"backend": backend, **asdict(recipe), **pairs}
+    return json.loads(json.dumps(found, default=str))  # as it will be read
+
+
+def difference(then: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """What differs between two identities, in words."""
+    found = []
+    for key in dict.fromkeys((*then, *now)):
+        a, b = then.get(key), now.get(key)
+        if isinstance(a, dict) and isinstance(b, dict):
+            found += difference(a, b, f"{prefix}{key}.")
+        elif a != b:
+            found.append(f"{prefix}{key} was {_shown(a)}, now {_shown(b)}")
+    return found
+
+
+def _shown(value: Any) -> str:
+    return "absent" if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
+def begin(folder: Path, identity: Mapping[str, Any], resume: bool) -> State | None:
+    """Looks at a folder before training: where to go on, or None to begin anew.
+
+    Raises:
+        InputError: A finished run; an unfinished one without `resume`, or of something else.
+    """
+    state = latest(folder)
+    if state is None:
+        if (folder / "matcher.json").exists():
+            more = "there is nothing to resume" if resume else "name another folder, or delete this one"
+            raise InputError(f"{folder} already holds a run that is finished; {more}.")
+        return None
+    done = f"{state.epochs} of {state.identity['training']['epochs']} epochs"
+    if not resume:
+        raise InputError(
+            f"{folder} already holds a run, which is not finished ({done}): go on with --resume (resume=True), name "
+            "another folder, or delete this one."
+        )
+    check_identity(folder, state.identity, identity)
+    return state
+
+
+def check_identity(folder: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuses to go on with another run, and says what differs."""
+    if differing := difference(then, now):
+        raise InputError(
+            f"{folder} holds another run: {'; '.join(differing)}. Give the same command as then and "
+            "--resume, or name another folder."
+        )
+
+
+def finished_metrics(folder: Path) -> dict[str, Any] | None:
+    """What metrics.json says of a finished run; None where there is none, or an unfinished one."""
+    if not (folder / "matcher.json").exists() or any((folder / g).exists() for g in GENERATIONS):
+        return None
+    return read_json(folder / "metrics.json")
+
+
+def latest(folder: Path) -> State | None:
+    """The last checkpoint, or the one before it where the last is damaged; None where there is none.
+
+    Raises:
+        InputError: All there is is damaged.
+    """
+    found, broken = [], []
+    for path in (folder / name for name in GENERATIONS):
+        try:
+            found.append(State.load(path))
+        except FileNotFoundError:
+            continue
+        except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+            broken.append(f"{path.name}: {error}")
+    if broken and not found:
+        raise InputError(
+            f"The checkpoints in {folder} are damaged ({'; '.join(broken)}): delete the folder and train anew."
+        )
+    return max(found, key=lambda state: state.epochs, default=None)
+
+
+def prepare(folder: Path, state: State | None) -> None:
+    """Takes away what came after the checkpoint: the epoch that was cut off runs again."""
+    for epoch in best_epochs(folder):
+        if state is None or epoch > state.epochs:
+            best_weights(folder, epoch).unlink()
+    if state is not None:
+        text = io.StringIO(newline="")
+        writer = csv.writer(text)  # as Keras's CSVLogger writes
+        names = sorted(state.history)
+        writer.writerow(["epoch", *names])
+        writer.writerows(zip(range(state.epochs), *(state.history[name] for name in names)))
+        (folder / "history.csv").write_text(text.getvalue(), encoding="utf-8", newline="")
+
+
+def clear(folder: Path) -> None:
+    """Takes the checkpoints away: the run is finished. They go first: they need the best weights."""
+    for name in (*GENERATIONS, _TEMPORARY):
+        (folder / name).unlink(missing_ok=True)
+    for epoch in best_epochs(folder):
+        best_weights(folder, epoch).unlink()

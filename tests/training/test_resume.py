@@ -1,0 +1,210 @@
+"""A run that is cut off and resumed ends as one that is not."""
+
+import json
+import shutil
+from types import SimpleNamespace
+
+import keras
+import numpy as np
+import pytest
+
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.training import train, train_ensemble
+from keras_sentmatch.training.resume import GENERATIONS, State, begin, difference, latest
+from keras_sentmatch.training.run import run_identity
+from tests.training.tiny import build_tiny, tiny_recipe, tiny_splits
+
+SETTINGS = {"epochs": 6, "plateau_factor": 0.5, "patience": 2, "learning_rate": 0.003}
+
+
+class Killed(BaseException):
+    """Nothing catches it, as nothing catches a kill."""
+
+
+class Kill(keras.callbacks.Callback):
+    def __init__(self, epoch):
+        super().__init__()
+        self.at = epoch
+        self.now = 0
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.now = epoch
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self.now == self.at and batch == 2:
+            raise Killed
+
+
+def killed_build(epoch):
+    def build(name, **config):
+        model = build_tiny(name, **config)
+        fit = model.fit
+        model.fit = lambda *args, callbacks, **more: fit(
+            *args, callbacks=[*callbacks, Kill(epoch)], **more
+        )
+        return model
+
+    return build
+
+
+def run(out, build=build_tiny, resume=False, **more):
+    recipe = tiny_recipe(**SETTINGS)
+    return train(
+        recipe, tiny_splits(), out, resume=resume, progress=False, baseline=False, build=build, **more
+    )
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """One run undisturbed, and the folder of one that was killed in its fourth epoch."""
+    home = tmp_path_factory.mktemp("resume")
+    whole = run(home / "whole")
+    with pytest.raises(Killed):
+        run(home / "killed", killed_build(3))
+    return SimpleNamespace(whole=whole, killed=home / "killed")
+
+
+def without_seconds(metrics):
+    return {name: value for name, value in metrics.items() if not name.endswith("seconds")}
+
+
+def assert_same(result, whole):
+    for now, then in zip(result.matcher.model.get_weights(), whole.matcher.model.get_weights()):
+        np.testing.assert_array_equal(now, then)
+    assert result.history == whole.history
+    assert without_seconds(result.metrics) == without_seconds(whole.metrics)
+    csvs = [(one.folder / "history.csv").read_bytes() for one in (result, whole)]
+    assert csvs[0] == csvs[1]
+    names = [{path.name for path in one.folder.iterdir()} for one in (result, whole)]
+    assert names[0] == names[1], "the checkpoints are gone"
+
+
+def test_what_is_random_decides_the_end(runs, tmp_path):
+    """The comparison below can fail: dropout, order and the reduced rate matter."""
+    history = runs.whole.history
+    assert len(set(history["learning_rate"])) > 1, "the plateau was met"
+    assert runs.whole.metrics["best_epoch"] > 1
+    states = latest(runs.killed)
+    assert states.epochs == 3 and any("uint" in str(a.dtype) or "int64" in str(a.dtype) for a in states.arrays)
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_a_killed_run_ends_as_an_undisturbed_one(runs, tmp_path, torn):
+    out = tmp_path / "again"
+    shutil.copytree(runs.killed, out)
+    last, before = (out / GENERATIONS[n % 2] for n in (3, 2))
+    if torn:
+        data = last.read_bytes()
+        last.write_bytes(data[: len(data) // 2])
+    assert before.exists() and latest(out).epochs == (2 if torn else 3)
+    assert_same(run(out, resume=True), runs.whole)
+
+
+def test_a_kill_after_the_last_epoch(runs, tmp_path, monkeypatch):
+    out = tmp_path / "late"
+    shutil.copytree(runs.killed, out)
+
+    def die(*arguments):
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr("keras_sentmatch.training.run.model_card", die)
+        run(out, resume=True)
+    assert (out / "matcher.json").exists() and latest(out).epochs == runs.whole.metrics["epochs"]
+    with pytest.raises(InputError, match="not finished .*go on with --resume"):
+        run(out)
+    assert_same(run(out, resume=True), runs.whole)
+
+
+def test_resume_without_anything_to_resume(tmp_path, runs, capsys):
+    with pytest.raises(Killed):
+        run(tmp_path / "a", killed_build(0))
+    assert latest(tmp_path / "a") is None
+    with pytest.raises(InputError, match="finished; there is nothing to resume"):
+        run(runs.whole.folder, resume=True)
+
+
+def test_another_run_is_not_gone_on_with(runs, tmp_path):
+    splits = tiny_splits()
+    recipe = tiny_recipe(**SETTINGS)
+    fewer = {**splits, "train": splits["train"].select(range(50))}
+    for identity, message in [
+        (run_identity(tiny_recipe(**{**SETTINGS, "epochs": 9}), splits), "training.epochs was 6, now 9"),
+        (run_identity(tiny_recipe(**SETTINGS, seed=5), splits), "training.seed was 0, now 5"),
+        (run_identity(recipe, fewer), r"train pairs was 100 \(\w+\), now 50 \(\w+\)"),
+        (run_identity(recipe, splits) | {"backend": "theano"}, "backend was .*, now theano"),
+        (run_identity(recipe, splits, splits["test"]), "taught pairs was absent, now 30"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            begin(runs.killed, identity, resume=True)
+    assert begin(runs.killed, run_identity(recipe, splits), resume=True).epochs == 3
+
+
+def test_damaged_checkpoints_are_explained(runs, tmp_path):
+    for name in GENERATIONS:
+        data = bytearray((runs.killed / name).read_bytes())
+        data[len(data) // 2] ^= 0xFF
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(InputError, match="are damaged .*resume-0.npz: .*resume-1.npz"):
+        latest(tmp_path)
+    other = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    other.compile("sgd", "mse")
+    with pytest.raises(InputError, match="other variables"):
+        latest(runs.killed).restore(other)
+
+
+def test_a_state_comes_back_as_it_was(tmp_path):
+    arrays = [np.arange(3, dtype="uint32"), np.float32(2.5), np.zeros((2, 0), "float32")]
+    state = State(2, True, 1, 0.5, {"loss": [0.1, float("nan")]}, {"A": {"best": 0.1}}, {}, arrays)
+    state.save(tmp_path / GENERATIONS[0])
+    again = State.load(tmp_path / GENERATIONS[0])
+    assert repr(again) == repr(state)
+    for a, b in zip(again.arrays, arrays):
+        assert a.dtype == b.dtype and np.array_equal(a, b)
+    assert [path.name for path in tmp_path.iterdir()] == [GENERATIONS[0]]
+
+
+def test_differences_are_named():
+    then = {"a": {"x": 1, "y": [1]}, "b": "c"}
+    assert difference(then, then) == []
+    found = difference(then, {"a": {"x": 2, "z": True}, "b": "d"})
+    assert found == ["a.x was 1, now 2", "a.y was [1], now absent", "a.z was absent, now true", "b was c, now d"]
+
+
+@pytest.mark.backend("torch")
+def test_an_ensemble_goes_on_with_the_seed_that_was_killed(tmp_path):
+    def ensemble(out, build=build_tiny, **more):
+        recipe = tiny_recipe(epochs=2)
+        return train_ensemble(
+            recipe, tiny_splits(), out, [0, 1], progress=False, baseline=False, build=build, **more
+        )
+
+    _, whole = ensemble(tmp_path / "whole")
+    builds = iter([build_tiny, killed_build(1)])
+    with pytest.raises(Killed):
+        ensemble(tmp_path / "a", lambda name, **config: next(builds)(name, **config))
+    finished = (tmp_path / "a" / "seed-0" / "metrics.json").stat().st_mtime_ns
+    _, again = ensemble(tmp_path / "a", resume=True)
+    assert again == whole == json.loads((tmp_path / "a" / "ensemble.json").read_text())
+    assert (tmp_path / "a" / "seed-0" / "metrics.json").stat().st_mtime_ns == finished
+    with pytest.raises(InputError, match="holds an ensemble that is finished"):
+        ensemble(tmp_path / "a", resume=True)
+
+
+def test_ctrl_c_can_be_gone_on_from(runs, tmp_path):
+    class Stop(Kill):
+        def on_train_batch_end(self, batch, logs=None):
+            if self.now == self.at and batch == 2:
+                raise KeyboardInterrupt
+
+    def build(name, **config):
+        model = build_tiny(name, **config)
+        fit = model.fit
+        model.fit = lambda *args, callbacks, **more: fit(
+            *args, callbacks=[*callbacks, Stop(3)], **more
+        )
+        return model
+
+    out = tmp_path / "a"
+    assert run(out, build).metrics["interrupted"]
+    assert_same(run(out, resume=True), runs.whole)
