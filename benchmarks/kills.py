@@ -3,10 +3,11 @@
     python benchmarks/kills.py --kills 34
     python benchmarks/kills.py --show --write docs/results.md
 
-A child process trains a tiny ESIM on generated pairs. It is killed (SIGKILL) and started again with `resume`, up to five times, then
-left to end. Half of the kills come at a moment drawn from the whole length of a run, half within 30 ms after a file of a checkpoint
-or of the best weights was begun. The end is compared by the SHA-256 of the weights, of `history.csv` and of `metrics.json` without its
-seconds. A row is one run; rows are added until each backend has `--kills` kills.
+A child process trains a tiny ESIM on generated pairs. It is killed (SIGKILL) and started again with `resume`, up to
+five times, then left to end. Half of the kills come at a moment drawn from the whole length of a run, half within 30 ms
+after a file of a checkpoint or of the best weights was begun. The end is compared by the SHA-256 of the weights, of
+`history.csv` and of `metrics.json` without its seconds. A row is one run; rows are added until each backend has
+`--kills` kills.
 """
 
 import argparse
@@ -185,7 +186,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--backends", default="torch,jax,tensorflow")
-    parser.add_argument("--kills", type=int, default=34, help="of each backend, those there included")
+    parser.add_argument(
+        "--kills", type=int, default=34, help="of each backend, those there included"
+    )
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--show", action="store_true", help="only the table of the rows so far")
     parser.add_argument("--write", type=Path, help="a Markdown page to put the table into")

@@ -219,7 +219,11 @@ def train_ensemble(
             results.append((result.matcher, result.metrics))
         else:
             lessons = arguments.get("lessons")
-            check_identity(folder, done.get("identity", {}), run_identity(with_seed(recipe, seed), splits, lessons=lessons))
+            check_identity(
+                folder,
+                done.get("identity", {}),
+                run_identity(with_seed(recipe, seed), splits, lessons=lessons),
+            )
             results.append((_as_trained(folder, recipe), done))
         if results[-1][1]["interrupted"]:
             break

@@ -1,8 +1,9 @@
 """Checkpoints of a training run, and how it goes on from one.
 
 Keras's `BackupAndRestore` brings back the weights, the optimizer and the epoch, but not what the other callbacks
-remember (the best value, the patience used up), not the history and not the states of dropout's random numbers; and it writes its two
-files one after the other, so that a kill between them pairs weights with another epoch. Here one file holds it all.
+remember (the best value, the patience used up), not the history, and not the states of dropout's random numbers; and it
+writes its two files one after the other, so that a kill between them pairs the weights of one epoch with the number of
+another. Here one file holds it all.
 """
 
 import csv
@@ -22,11 +23,13 @@ from keras import ops
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.run_folder import read_json
+from keras_sentmatch.training.seeds import generator_states, set_generator_states
 
 GENERATIONS = ("resume-0.npz", "resume-1.npz")  # the last and the one before, in turn
 BEST_WEIGHTS = "best-{epoch:04d}.weights.h5"  # epochs count from 1; ModelCheckpoint fills it in
 REMEMBERED = ("best", "best_epoch", "wait", "cooldown_counter")  # of Keras's callbacks and ours
 _TEMPORARY = ".resume.npz"
+VARIABLE, GENERATOR = "variable", "generator_"  # how names of arrays begin
 
 
 @dataclass
@@ -41,7 +44,7 @@ class State:
         history: Values by name, one an epoch.
         callbacks: What each callback remembers, by the name of its class.
         identity: What the run was of, as `identity_of` gives it.
-        arrays: The variables of model and optimizer.
+        arrays: The variables of model and optimizer, and the states of random generators.
     """
 
     epochs: int
@@ -51,7 +54,7 @@ class State:
     history: dict[str, list[float]]
     callbacks: dict[str, dict[str, Any]]
     identity: dict[str, Any]
-    arrays: list[np.ndarray] = field(default_factory=list, repr=False)
+    arrays: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
 
     def save(self, path: Path) -> None:
         """Writes beside the file and renames: whenever the process dies, `path` is whole."""
@@ -59,7 +62,7 @@ class State:
         temporary = path.with_name(_TEMPORARY)
         with open(temporary, "wb") as file:
             text = np.frombuffer(json.dumps(plain).encode(), np.uint8)
-            np.savez(file, state=text, **{f"v{i}": a for i, a in enumerate(self.arrays)})
+            np.savez(file, state=text, **self.arrays)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -68,28 +71,28 @@ class State:
     def load(cls, path: Path) -> "State":
         """Reads what `save` wrote; the checksums of the zip file tell where it is damaged."""
         with np.load(path, allow_pickle=False) as file:
-            arrays = [file[f"v{i}"] for i in range(len(file.files) - 1)]
-            return cls(**json.loads(file["state"].tobytes()), arrays=arrays)
+            arrays = {name: file[name] for name in file.files}
+        return cls(**json.loads(arrays.pop("state").tobytes()), arrays=arrays)
 
     def restore(self, model: keras.Model) -> None:
-        """Gives a compiled model, and its optimizer, the values of then.
+        """Gives a compiled model and its optimizer the values of then.
 
         Raises:
             InputError: The model has other variables.
         """
         variables = variables_of(model)
-        shapes = [tuple(v.shape) for v in variables], [a.shape for a in self.arrays]
-        if shapes[0] != shapes[1]:
+        values = [self.arrays[n] for n in self.arrays if n.startswith(VARIABLE)]
+        if [tuple(v.shape) for v in variables] != [value.shape for value in values]:
             raise InputError(
                 "The model of the checkpoint has other variables than this one (another version of "
                 "the library, other word vectors?): delete the folder and train anew."
             )
-        for variable, value in zip(variables, self.arrays):
+        for variable, value in zip(variables, values):
             variable.assign(value)
 
 
 def variables_of(model: keras.Model) -> list[Any]:
-    """Of model and optimizer, the states of random numbers too: what decides the next epoch."""
+    """Of model and optimizer, the states of dropout's random numbers among them."""
     model.optimizer.build(model.trainable_variables)
     return [*model.variables, *model.optimizer.variables]
 
@@ -122,11 +125,14 @@ class Checkpoint(keras.callbacks.Callback):
         self.start = time.perf_counter()
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        for callback in self.others if self.state is not None else ():
-            vars(callback).update(self.state.callbacks.get(type(callback).__name__, {}))
+        if self.state is not None:
+            for callback in self.others:
+                vars(callback).update(self.state.callbacks.get(type(callback).__name__, {}))
+            states = self.state.arrays
+            set_generator_states({n: states[n] for n in states if n.startswith(GENERATOR)})
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        before = self.state
+        before, variables = self.state, variables_of(self.model)
         now = time.perf_counter()
         state = State(
             epochs=epoch + 1,
@@ -136,11 +142,14 @@ class Checkpoint(keras.callbacks.Callback):
             history={k: [float(v) for v in values] for k, values in self.history.history.items()},
             callbacks={type(c).__name__: memory for c in self.others if (memory := _memory(c))},
             identity=self.identity,
-            arrays=[ops.convert_to_numpy(v) for v in variables_of(self.model)],
+            arrays={
+                **{f"{VARIABLE}{i}": ops.convert_to_numpy(v) for i, v in enumerate(variables)},
+                **{GENERATOR + name: bytes_ for name, bytes_ in generator_states().items()},
+            },
         )
         state.save(self.folder / GENERATIONS[state.epochs % 2])
         self.start, self.state = now, state
-        state.arrays = []
+        state.arrays = {}
         kept = {state.best, state.best if before is None else before.best}
         for old in set(best_epochs(self.folder)) - kept:
             best_weights(self.folder, old).unlink()
@@ -148,7 +157,9 @@ class Checkpoint(keras.callbacks.Callback):
 
 def _memory(callback: keras.callbacks.Callback) -> dict[str, Any]:
     values = {name: vars(callback).get(name) for name in REMEMBERED}
-    return {name: float(v) if name == "best" else int(v) for name, v in values.items() if v is not None}
+    return {
+        name: float(v) if name == "best" else int(v) for name, v in values.items() if v is not None
+    }
 
 
 def best_weights(folder: Path, epoch: int) -> Path:
@@ -199,7 +210,11 @@ def begin(folder: Path, identity: Mapping[str, Any], resume: bool) -> State | No
     state = latest(folder)
     if state is None:
         if (folder / "matcher.json").exists():
-            more = "there is nothing to resume" if resume else "name another folder, or delete this one"
+            more = (
+                "there is nothing to resume"
+                if resume
+                else "name another folder, or delete this one"
+            )
             raise InputError(f"{folder} already holds a run that is finished; {more}.")
         return None
     done = f"{state.epochs} of {state.identity['training']['epochs']} epochs"

@@ -138,7 +138,12 @@ def train(
     state = begin(folder, identity, resume)
     if resume:
         done = 0 if state is None else state.epochs
-        _say(progress, f"Going on after epoch {done}" if done else f"Nothing to resume in {folder}: training begins")
+        _say(
+            progress,
+            f"Going on after epoch {done}"
+            if done
+            else f"Nothing to resume in {folder}: training begins",
+        )
     if settings["teacher"] and lessons is None:
         _say(progress, f"{', '.join(settings['teacher'])}: answering, to be learnt from")
         lessons = take_lessons(settings, splits, unlabelled, progress)
@@ -187,7 +192,10 @@ def train(
     )
     matcher.save(folder)
     if interrupted:
-        _say(progress, f"Stopped by Ctrl-C: epoch {best}, the best so far, is kept in {folder}; --resume goes on")
+        _say(
+            progress,
+            f"Stopped by Ctrl-C: epoch {best}, the best so far, is kept in {folder}; --resume goes on",
+        )
 
     labelled = {
         role: splits[role]

@@ -1,6 +1,7 @@
 """One seed for everything random."""
 
 import keras
+import numpy as np
 
 from keras_sentmatch.errors import InputError
 
@@ -28,3 +29,31 @@ def set_seed(seed: int) -> None:
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
         raise InputError(f"seed={seed!r}; expected an integer from 0 to {2**32 - 1}.")
     keras.utils.set_random_seed(seed)
+
+
+def generator_states() -> dict[str, np.ndarray]:
+    """The states of random generators that are no variables of a model, by name.
+
+    Keras's dropout keeps its state in a variable on TensorFlow and JAX; on PyTorch it draws from
+    PyTorch's own generators.
+
+    Returns:
+        Arrays of bytes for `set_generator_states`; none but on PyTorch.
+    """
+    if keras.config.backend() != "torch":
+        return {}
+    import torch
+
+    states = [torch.get_rng_state(), *torch.cuda.get_rng_state_all()]
+    return {f"torch{i}": state.numpy() for i, state in enumerate(states)}
+
+
+def set_generator_states(states: dict[str, np.ndarray]) -> None:
+    """Brings back what `generator_states` gave (of as many GPUs as there are now)."""
+    if keras.config.backend() != "torch":
+        return
+    import torch
+
+    first, *gpus = (torch.from_numpy(state.copy()) for state in states.values())
+    torch.set_rng_state(first)
+    torch.cuda.set_rng_state_all(gpus[: torch.cuda.device_count()])

@@ -50,7 +50,14 @@ def killed_build(epoch):
 def run(out, build=build_tiny, resume=False, **more):
     recipe = tiny_recipe(**SETTINGS)
     return train(
-        recipe, tiny_splits(), out, resume=resume, progress=False, baseline=False, build=build, **more
+        recipe,
+        tiny_splits(),
+        out,
+        resume=resume,
+        progress=False,
+        baseline=False,
+        build=build,
+        **more,
     )
 
 
@@ -79,13 +86,17 @@ def assert_same(result, whole):
     assert names[0] == names[1], "the checkpoints are gone"
 
 
-def test_what_is_random_decides_the_end(runs, tmp_path):
+def test_what_is_random_decides_the_end(runs):
     """The comparison below can fail: dropout, order and the reduced rate matter."""
     history = runs.whole.history
     assert len(set(history["learning_rate"])) > 1, "the plateau was met"
     assert runs.whole.metrics["best_epoch"] > 1
-    states = latest(runs.killed)
-    assert states.epochs == 3 and any("uint" in str(a.dtype) or "int64" in str(a.dtype) for a in states.arrays)
+    model = runs.whole.matcher.model
+    assert len(model.variables) > len(model.weights), "the seed of dropout is a variable"
+    state = latest(runs.killed)
+    assert state.epochs == 3
+    kept = [name for name in state.arrays if name.startswith("variable")]
+    assert len(kept) == len(model.variables) + len(model.optimizer.variables)
 
 
 @pytest.mark.parametrize("torn", [False, True])
@@ -129,7 +140,10 @@ def test_another_run_is_not_gone_on_with(runs, tmp_path):
     recipe = tiny_recipe(**SETTINGS)
     fewer = {**splits, "train": splits["train"].select(range(50))}
     for identity, message in [
-        (run_identity(tiny_recipe(**{**SETTINGS, "epochs": 9}), splits), "training.epochs was 6, now 9"),
+        (
+            run_identity(tiny_recipe(**{**SETTINGS, "epochs": 9}), splits),
+            "training.epochs was 6, now 9",
+        ),
         (run_identity(tiny_recipe(**SETTINGS, seed=5), splits), "training.seed was 0, now 5"),
         (run_identity(recipe, fewer), r"train pairs was 100 \(\w+\), now 50 \(\w+\)"),
         (run_identity(recipe, splits) | {"backend": "theano"}, "backend was .*, now theano"),
@@ -142,9 +156,9 @@ def test_another_run_is_not_gone_on_with(runs, tmp_path):
 
 def test_damaged_checkpoints_are_explained(runs, tmp_path):
     for name in GENERATIONS:
-        data = bytearray((runs.killed / name).read_bytes())
-        data[len(data) // 2] ^= 0xFF
-        (tmp_path / name).write_bytes(data)
+        data = (runs.killed / name).read_bytes()
+        flipped = bytes(byte ^ 0xFF for byte in data[-3000:-1500])  # the end lists what is inside
+        (tmp_path / name).write_bytes(data[:-3000] + flipped + data[-1500:])
     with pytest.raises(InputError, match="are damaged .*resume-0.npz: .*resume-1.npz"):
         latest(tmp_path)
     other = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
@@ -154,13 +168,18 @@ def test_damaged_checkpoints_are_explained(runs, tmp_path):
 
 
 def test_a_state_comes_back_as_it_was(tmp_path):
-    arrays = [np.arange(3, dtype="uint32"), np.float32(2.5), np.zeros((2, 0), "float32")]
+    arrays = {
+        "variable0": np.arange(3, dtype="uint32"),
+        "variable1": np.array(2.5, "float32"),
+        "variable2": np.zeros((2, 0), "float32"),
+    }
     state = State(2, True, 1, 0.5, {"loss": [0.1, float("nan")]}, {"A": {"best": 0.1}}, {}, arrays)
     state.save(tmp_path / GENERATIONS[0])
     again = State.load(tmp_path / GENERATIONS[0])
     assert repr(again) == repr(state)
-    for a, b in zip(again.arrays, arrays):
-        assert a.dtype == b.dtype and np.array_equal(a, b)
+    assert list(again.arrays) == list(arrays)
+    for name, array in again.arrays.items():
+        assert array.dtype == arrays[name].dtype and np.array_equal(array, arrays[name])
     assert [path.name for path in tmp_path.iterdir()] == [GENERATIONS[0]]
 
 
@@ -168,7 +187,12 @@ def test_differences_are_named():
     then = {"a": {"x": 1, "y": [1]}, "b": "c"}
     assert difference(then, then) == []
     found = difference(then, {"a": {"x": 2, "z": True}, "b": "d"})
-    assert found == ["a.x was 1, now 2", "a.y was [1], now absent", "a.z was absent, now true", "b was c, now d"]
+    assert found == [
+        "a.x was 1, now 2",
+        "a.y was [1], now absent",
+        "a.z was absent, now true",
+        "b was c, now d",
+    ]
 
 
 @pytest.mark.backend("torch")
