@@ -54,7 +54,7 @@ class State:
     history: dict[str, list[float]]
     callbacks: dict[str, dict[str, Any]]
     identity: dict[str, Any]
-    arrays: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
+    arrays: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def save(self, path: Path) -> None:
         """Writes beside the file and renames: whenever the process dies, `path` is whole."""
