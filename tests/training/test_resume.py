@@ -14,7 +14,7 @@ from keras_sentmatch.training.resume import GENERATIONS, State, begin, differenc
 from keras_sentmatch.training.run import run_identity
 from tests.training.tiny import build_tiny, tiny_recipe, tiny_splits
 
-SETTINGS = {"epochs": 6, "plateau_factor": 0.5, "patience": 2, "learning_rate": 0.003}
+SETTINGS = {"epochs": 6, "plateau_factor": 0.5, "patience": 3}
 
 
 class Killed(BaseException):
