@@ -111,6 +111,7 @@ def test_a_killed_run_ends_as_an_undisturbed_one(runs, tmp_path, torn):
     assert_same(run(out, resume=True), runs.whole)
 
 
+@pytest.mark.backend("jax", "torch")
 def test_a_kill_after_the_last_epoch(runs, tmp_path, monkeypatch):
     out = tmp_path / "late"
     shutil.copytree(runs.killed, out)
@@ -215,6 +216,7 @@ def test_an_ensemble_goes_on_with_the_seed_that_was_killed(tmp_path):
         ensemble(tmp_path / "a", resume=True)
 
 
+@pytest.mark.backend("torch")
 def test_ctrl_c_can_be_gone_on_from(runs, tmp_path):
     class Stop(Kill):
         def on_train_batch_end(self, batch, logs=None):
