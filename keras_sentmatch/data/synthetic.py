@@ -5,6 +5,7 @@ hypotheses of a label the one is taken whose words have stood least for that lab
 single words vote for no label either. What is left is how the two sentences relate.
 """
 
+import math
 import random
 import zlib
 from collections import defaultdict
@@ -69,11 +70,9 @@ def _hypotheses(
         if not _belongs(hypothesis, split) and _code(hypothesis) < _code(text):
             continue
         features = _features(words, set(hypothesis.split()))
-        bias = 0.0
-        for feature in features:
-            counts = votes[feature]
-            total = counts[0] + counts[1] + counts[2]
-            bias += (3 * counts[label] - total) / (total + 10)
+        counted = ((votes[feature][label], sum(votes[feature])) for feature in features)
+        # Exact, so that the order of the set, another one in each process, makes no difference.
+        bias = math.fsum((3 * count - total) / (total + 10) for count, total in counted)
         if label not in best or bias < best[label][0]:
             best[label] = (bias, hypothesis, features)
     if len(best) == len(LABELS):

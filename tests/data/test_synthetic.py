@@ -1,6 +1,9 @@
 """The embedded pairs: labels checked against explicit worlds, found from the text alone."""
 
 import itertools
+import os
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -250,6 +253,16 @@ def test_balanced_disjoint_repeatable_and_quick():
     assert train.fingerprint() == natural_logic_pairs(2000, seed=0).fingerprint()
     assert train.fingerprint() != natural_logic_pairs(2000, seed=1).fingerprint()
     assert max(len(s.split()) for s in train.sentence1 + train.sentence2) <= 14
+
+
+def test_the_same_in_every_process():
+    code = "from keras_sentmatch.data import natural_logic_pairs as pairs\n"
+    code += "print(pairs(900, seed=0).fingerprint())"
+    here = natural_logic_pairs(900, seed=0).fingerprint()
+    for seed in "12":  # of the hashes of strings, by which sets are ordered
+        command, environment = [sys.executable, "-c", code], os.environ | {"PYTHONHASHSEED": seed}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == here
 
 
 def test_words_alone_do_not_tell():
