@@ -15,7 +15,7 @@ from keras_sentmatch.cli.sources import Source
 def export(
     run: RunArgument,
     out: Annotated[Path, typer.Option(metavar="DIR", help="The folder to make.")],
-    format: Annotated[str, typer.Option(help="saved_model.")] = "saved_model",
+    format: Annotated[str, typer.Option(help="saved_model, onnx or litert.")] = "saved_model",
     pairs: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Pairs to compare on, beside the built-in ones."),

@@ -457,6 +457,18 @@ class PairEncoder:
         """The `tf.Module` that holds the look-up tables of `tf_encode` (made once)."""
         from keras_sentmatch.data.graph import lookup_tables
 
+        self.check_graph()
+        if self._tables is None:
+            opposites = self._opposites if "antonym" in self.features else {}
+            self._tables = lookup_tables(self.vocabulary.ids, self.characters.ids, opposites)
+        return self._tables
+
+    def check_graph(self) -> None:
+        """Refuses what Python alone can do.
+
+        Raises:
+            InputError: A tokenizer of one's own, or the feature `"pos"`.
+        """
         if self.tokenizer.name == "own" or "pos" in self.features:
             what = "the feature 'pos'" if "pos" in self.features else "a tokenizer of your own"
             raise InputError(
@@ -464,10 +476,6 @@ class PairEncoder:
                 "Python "
                 "(encode, PairBatches), or make the encoder without it."
             )
-        if self._tables is None:
-            opposites = self._opposites if "antonym" in self.features else {}
-            self._tables = lookup_tables(self.vocabulary.ids, self.characters.ids, opposites)
-        return self._tables
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments that make this encoder again."""

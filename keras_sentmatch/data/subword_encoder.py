@@ -288,26 +288,34 @@ class SubwordPairEncoder:
         """The look-up table that `tf_encode` uses.
 
         Raises:
-            InputError: Byte pairs (RoBERTa), which TensorFlow alone cannot make.
+            InputError: The pieces are no word pieces (BERT's), so TensorFlow alone cannot make them.
         """
-        return self._word_pieces().table
-
-    def _word_pieces(self) -> WordPieces:
-        if self._text is None or self._pieces.special_tokens_in_strings or not self._pieces.split:
-            raise InputError(
-                f"A {type(self.tokenizer).__name__} of this kind needs tensorflow-text in a "
-                "TensorFlow graph: encode in Python (encode, PairBatches)."
-            )
         if self._graph is None:
-            self._graph = WordPieces(self._pieces)
-        return self._graph
+            _, tokenizer = self.word_pieces()
+            self._graph = WordPieces(tokenizer)
+        return self._graph.table
+
+    def word_pieces(self) -> tuple[BertText, Any]:
+        """What makes the pieces: the cleaning of the text, and a `WordPieceTokenizer` after it.
+
+        Raises:
+            InputError: The pieces are no word pieces, or special tokens are looked for in the text.
+        """
+        pieces = self._pieces
+        if self._text is None or pieces.special_tokens_in_strings or not pieces.split:
+            raise InputError(
+                f"The pieces of this {type(self.tokenizer).__name__} are not made by TensorFlow's own "
+                "operations: encode in Python (encode, PairBatches)."
+            )
+        return self._text, pieces
 
     def _tf_pieces(self, sentences: Any) -> Any:
         """The pieces of sentences `[B]`, ragged int32 `[B, None]`."""
         import tensorflow as tf
 
         if self._text is not None:
-            return self._word_pieces()(self._text.tf_translate(sentences), self.max_length)
+            self.tf_tables()
+            return self._graph(self._text.tf_translate(sentences), self.max_length)
         try:
             import tensorflow_text  # noqa: F401  (KerasHub's byte pairs use it in graphs)
         except ImportError as error:

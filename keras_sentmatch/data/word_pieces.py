@@ -44,7 +44,8 @@ class WordPieces:
         self.unknown = ids[tokenizer.oov_token]
         self.suffix = tokenizer.suffix_indicator
         self.longest = max(map(len, ids))
-        self.pattern = f"[{separators(tokenizer.split_on_cjk)}]"
+        ranges = separators(tokenizer.split_on_cjk)
+        self.pattern = "[" + "".join(rf"\x{{{a:x}}}-\x{{{b:x}}}" for a, b in ranges) + "]"
         with tf.init_scope():  # outside of any graph that is being traced
             pairs = tf.lookup.KeyValueTensorInitializer(
                 tf.constant(list(ids)), tf.constant(list(ids.values()), tf.int32)
@@ -118,8 +119,8 @@ class WordPieces:
 
 
 @cache
-def separators(ideographs: bool) -> str:
-    """The inside of a character class of regular expressions: what is a word of its own.
+def separators(ideographs: bool) -> list[tuple[int, int]]:
+    """The code points, from and to, that are a word of their own.
 
     Args:
         ideographs: Whether those are.
@@ -136,4 +137,4 @@ def separators(ideographs: bool) -> str:
             ranges[-1][1] = code
         else:
             ranges.append([code, code])
-    return "".join(rf"\x{{{low:x}}}-\x{{{high:x}}}" for low, high in ranges)
+    return [(low, high) for low, high in ranges]

@@ -17,25 +17,67 @@ _ABOUT = {
     "score_encoded": "Kept encodings in, answers out. One sentence on one side is scored with every "
     "sentence of the other.",
 }
+_KINDS = {
+    "saved_model": "a TensorFlow SavedModel. It needs TensorFlow and nothing else.",
+    "onnx": "an ONNX model that takes ids. It needs onnxruntime and NumPy.",
+    "litert": "a LiteRT model that takes ids. It needs ai-edge-litert or TensorFlow, and NumPy.",
+}
+_FILES = {"onnx": "model.onnx", "litert": "model.tflite"}
+_ASK_SAVED_MODEL = [
+    "## Asking it",
+    "",
+    "```python",
+    "import tensorflow as tf",
+    "",
+    'serve = tf.saved_model.load("THIS FOLDER").signatures["serving_default"]',
+    'serve(sentence1=tf.constant(["A dog runs."]), sentence2=tf.constant(["An animal moves."]))',
+    "```",
+    "",
+    "TensorFlow Serving wants this folder as a numbered one, `models/NAME/1`. Over REST, ask in "
+    "columns:",
+    "",
+    "```bash",
+    "curl http://localhost:8501/v1/models/NAME:predict -d '",
+    '{"inputs": {"sentence1": ["A dog runs."], "sentence2": ["An animal moves."]}}\'',
+    "```",
+    "",
+]
+_ASK = [
+    "## Asking it",
+    "",
+    "```bash",
+    'python score.py "A dog runs." "An animal moves."',
+    "```",
+    "",
+    "```python",
+    "from score import Scorer",
+    "",
+    'Scorer("THIS FOLDER")([("A dog runs.", "An animal moves."), ("It rains.", "It snows.")])',
+    "```",
+    "",
+]
 
 
 def write_card(folder: Path, report: dict[str, Any], ensemble: EnsembleMatcher) -> None:
     """Writes README.md: what the artefact takes and gives, how to load it, what was checked."""
-    lines = _saved_model(report, ensemble)
-    (folder / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
-
-
-def _saved_model(report: dict[str, Any], ensemble: EnsembleMatcher) -> list[str]:
-    first, count = ensemble.members[0], len(ensemble.members)
+    first, count, format = ensemble.members[0], len(ensemble.members), report["format"]
     many = f", the mean of {count} of them" if count > 1 else ""
     lines = [
         f"# {first.model.name}",
         "",
-        f"A sentence-pair matcher ({type(first.model).__name__}{many}) as a TensorFlow SavedModel. It "
-        "needs TensorFlow and nothing else.",
+        f"A sentence-pair matcher ({type(first.model).__name__}{many}) as {_KINDS[format]}",
         "",
         *_answers(ensemble),
         "",
+        *_signatures(report, first),
+        *(_saved_model(report) if format == "saved_model" else _portable(report)),
+        *_checked(report),
+    ]
+    (folder / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+
+
+def _signatures(report: dict[str, Any], first: Any) -> list[str]:
+    lines = [
         "## Signatures",
         "",
         "B: any number of pairs or sentences. Lengths: any; of a sentence (or pair, where the model "
@@ -43,25 +85,42 @@ def _saved_model(report: dict[str, Any], ensemble: EnsembleMatcher) -> list[str]
         "",
     ]
     for name, signature in report["signatures"].items():
-        lines += [
-            f"### `{name}`",
-            "",
-            _ABOUT[name],
-            "",
-            "| | name | dtype | shape |",
-            "|---|---|---|---|",
-        ]
+        lines += [f"### `{name}`", "", _ABOUT[name], ""]
+        lines += ["| | name | dtype | shape |", "|---|---|---|---|"]
         for side in ("inputs", "outputs"):
             for what, spec in signature[side].items():
-                shape = ", ".join("B" if d is None and i == 0 else "any" if d is None else str(d)
-                                  for i, d in enumerate(spec["shape"]))  # fmt: skip
-                lines.append(f"| {side[:-1]} | `{what}` | {spec['dtype']} | [{shape}] |")
+                lines.append(f"| {side[:-1]} | `{what}` | {spec['dtype']} | {_shape(spec)} |")
         lines.append("")
     for name, why in report["left_out"].items():
-        lines += [f"There is no `{name}`: {why}.".replace("..", "."), ""]
-    if "serving_default" in report["signatures"]:
-        lines += _loading()
-    return lines + _checked(report)
+        lines += [f"There is no `{name}`: {why.rstrip('.')}.", ""]
+    return lines
+
+
+def _shape(spec: dict[str, Any]) -> str:
+    names = ["B" if i == 0 else "any" for i in range(len(spec["shape"]))]
+    return f"[{', '.join(n if d is None else str(d) for n, d in zip(names, spec['shape']))}]"
+
+
+def _saved_model(report: dict[str, Any]) -> list[str]:
+    return _ASK_SAVED_MODEL if "serving_default" in report["signatures"] else []
+
+
+def _portable(report: dict[str, Any]) -> list[str]:
+    lines = [
+        "## Files",
+        "",
+        f"- `{_FILES[report['format']]}`: the model",
+        "- `facts.json`: inputs, label names, threshold, and how text becomes ids",
+        "- `encoder/`: the encoder as keras-sentmatch saves it",
+    ]
+    if "score.py" in report["left_out"]:
+        return [*lines, ""]
+    return [
+        *lines,
+        "- `score.py`: scores sentences; reads `facts.json` and the vocabularies",
+        "",
+        *_ASK,
+    ]
 
 
 def _answers(ensemble: EnsembleMatcher) -> list[str]:
@@ -75,31 +134,9 @@ def _answers(ensemble: EnsembleMatcher) -> list[str]:
     return [f"Labels, in the order of the probabilities: {names}. The label answered is {rule}."]
 
 
-def _loading() -> list[str]:
-    return [
-        "## Asking it",
-        "",
-        "```python",
-        "import tensorflow as tf",
-        "",
-        'serve = tf.saved_model.load("THIS FOLDER").signatures["serving_default"]',
-        'serve(sentence1=tf.constant(["A dog runs."]), sentence2=tf.constant(["An animal moves."]))',
-        "```",
-        "",
-        "TensorFlow Serving wants this folder as a numbered one, `models/NAME/1`. Over REST, ask in "
-        "columns:",
-        "",
-        "```bash",
-        "curl http://localhost:8501/v1/models/NAME:predict -d '",
-        '{"inputs": {"sentence1": ["A dog runs."], "sentence2": ["An animal moves."]}}\'',
-        "```",
-        "",
-    ]
-
-
 def _checked(report: dict[str, Any]) -> list[str]:
-    found = [f"keras-sentmatch {__version__}", f"Keras {keras.__version__}"]
-    for name in ("tensorflow", "numpy"):
+    found = [f"keras-sentmatch {__version__}", f"keras {keras.__version__}"]
+    for name in ("tensorflow", "numpy", "onnx", "tf2onnx", "onnxruntime"):
         try:
             found.append(f"{name} {version(name)}")
         except PackageNotFoundError:

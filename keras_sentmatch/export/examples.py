@@ -99,7 +99,7 @@ class Examples:
 
         Args:
             found: For each signature its outputs by name: `probabilities` and `label`, or `score`,
-                one a pair.
+                one a pair; formats without strings have no `label`.
 
         Raises:
             InputError: A difference above `TOLERANCE`, or another label: it says of which pair.
@@ -124,7 +124,7 @@ class Examples:
                 )
             largest = max(largest, difference)
             for row, label in enumerate(self.labels or ()):
-                chosen = str(outputs["label"][row])
+                chosen = str(outputs["label"][row]) if "label" in outputs else label
                 if chosen != label and self._is_clear(row):
                     raise InputError(
                         f"Nothing was exported, because {signature} chooses {chosen!r} where the "

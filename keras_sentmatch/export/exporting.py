@@ -12,12 +12,15 @@ import keras
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.export.card import write_card
 from keras_sentmatch.export.examples import Examples, as_ensemble
+from keras_sentmatch.export.portable_model import read_portable, write_litert, write_onnx
 from keras_sentmatch.export.processes import last_lines, run_python
 from keras_sentmatch.export.saved_model import read_saved_model, write_saved_model
 from keras_sentmatch.training.ensemble import EnsembleMatcher
 
-WRITERS = {"saved_model": write_saved_model}  # (ensemble, folder) -> what was written
-READERS = {"saved_model": read_saved_model}  # (folder, examples, work) -> what a stranger reads
+# (ensemble, folder) -> what was written
+WRITERS = {"saved_model": write_saved_model, "onnx": write_onnx, "litert": write_litert}
+# (folder, examples, work) -> what a stranger reads
+READERS = {"saved_model": read_saved_model, "onnx": read_portable, "litert": read_portable}
 FORMATS = tuple(WRITERS)
 
 
@@ -37,7 +40,8 @@ def export(
     Args:
         matcher: A `Matcher`, or a `training.EnsembleMatcher`.
         folder: The folder to make; it must not exist, or be empty.
-        format: `"saved_model"`: a TensorFlow SavedModel that takes sentences.
+        format: `"saved_model"`, a TensorFlow SavedModel that takes sentences; `"onnx"` or `"litert"`,
+            a model that takes ids, with the files and a `score.py` that make them of sentences.
         pairs: More pairs to compare on, in any form that `Matcher.predict` takes.
 
     Returns:
@@ -46,8 +50,8 @@ def export(
         `largest_difference`.
 
     Raises:
-        InputError: An unknown format, a folder that holds something, TensorFlow missing, a matcher
-            that cannot be exported, or answers that differ by more than 1e-5.
+        InputError: An unknown format, a folder that holds something, TensorFlow or the format's own
+            package missing, a matcher that cannot be exported, or answers that differ by more than 1e-5.
 
     Example:
 

@@ -1,8 +1,8 @@
 """A matcher as a TensorFlow SavedModel, whose signatures take sentences, ids and encodings."""
 
-import json
+import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.export.examples import Examples, group_by_encoder
-from keras_sentmatch.export.processes import last_lines, run_python
+from keras_sentmatch.export.processes import ask_stranger
 from keras_sentmatch.matcher import Matcher
 from keras_sentmatch.training.ensemble import EnsembleMatcher
 
@@ -34,18 +34,16 @@ def write_saved_model(ensemble: EnsembleMatcher, folder: Path) -> dict[str, Any]
 
     served = Served(ensemble)
     module = tf.Module(name="matcher")
-    module.weights = [v.value for m in ensemble.members for v in m.model.variables]
+    module.weights = served.variables()
     module.tables = served.tables()
     signatures = served.signatures()
-    log = tf.get_logger()
-    level = log.level
-    log.setLevel(logging.ERROR)
-    try:
+    with quiet("tensorflow"):
         tf.saved_model.save(module, str(folder), signatures=signatures)
-    finally:
-        log.setLevel(level)
     return {
-        "signatures": {name: _described(function) for name, function in signatures.items()},
+        "signatures": {
+            name: described(function.structured_input_signature[1], function.structured_outputs)
+            for name, function in signatures.items()
+        },
         "left_out": served.left_out,
     }
 
@@ -61,20 +59,19 @@ def read_saved_model(folder: Path, examples: Examples, work: Path) -> dict[str, 
     Returns:
         Outputs by name, for each signature.
     """
-    sentences = {"sentence1": examples.sentence1, "sentence2": examples.sentence2}
-    (work / "sentences.json").write_text(json.dumps(sentences), encoding="utf-8")
-    np.savez(work / "arrays.npz", **examples.arrays)  # type: ignore[arg-type]
-    done = run_python("-P", str(STRANGER), str(folder), str(work))
-    if done.returncode:
-        raise InputError(
-            f"Nothing was exported, because what was written does not load: {last_lines(done)}."
-        )
-    with np.load(work / "answers.npz") as answers:
-        found: dict[str, dict[str, Any]] = {}
-        for name in answers.files:
-            signature, output = name.rsplit("/", 1)
-            found.setdefault(signature, {})[output] = answers[name]
-    return found
+    return ask_stranger(STRANGER, folder, examples, work)
+
+
+@contextlib.contextmanager
+def quiet(name: str) -> Iterator[None]:
+    """Keeps a logger from telling anything but errors."""
+    log = logging.getLogger(name)
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 class Served:
@@ -93,6 +90,11 @@ class Served:
         self.groups = group_by_encoder(ensemble.members)
         self.left_out: dict[str, str] = {}
 
+    def variables(self) -> list[Any]:
+        """The models' variables, which an object that is saved must hold."""
+        members = (member for group in self.groups for member in group)
+        return [v.value for member in members for v in member.model.variables]
+
     def tables(self) -> list[Any]:
         """The look-up tables of the encoders that can run in a graph."""
         return [group[0].encoder.tf_tables() for group in self.groups if not self._no_text()]
@@ -110,7 +112,7 @@ class Served:
                 self._of_sentences, {"sentence1": sentences, "sentence2": sentences}
             )
         if len(self.groups) == 1:
-            made["ids"] = _traced(self._of_ids, _specs(self.first.model.input))
+            made["ids"] = _traced(self._of_ids, self.specs_of_ids())
         else:
             self.left_out["ids"] = "the members of this ensemble have different encoders"
         if len(self.groups[0]) > 1 or len(self.groups) > 1:
@@ -131,6 +133,10 @@ class Served:
             )
         return made
 
+    def specs_of_ids(self) -> dict[str, Any]:
+        """The specs of the models' inputs by name."""
+        return _specs(self.first.model.input)
+
     def _no_text(self) -> str:
         """Why the encoder cannot run in a graph of TensorFlow's own operations; "" if it can."""
         try:
@@ -150,24 +156,30 @@ class Served:
     def _of_ids(self, **arrays: Any) -> dict[str, Any]:
         return self._answers(_mean([_outputs(member, arrays) for member in self.groups[0]]))
 
+    def scores_of_ids(self, **arrays: Any) -> dict[str, Any]:
+        """What the formats without strings give: `probabilities` `[B, C]`, or `score` `[B]`."""
+        return self._scores(_mean([_outputs(member, arrays) for member in self.groups[0]]))
+
+    def _scores(self, outputs: Any) -> dict[str, Any]:
+        """All that is done to what the models give, in every format."""
+        if self.ensemble.label_names is None:
+            return {"score": outputs[:, 0]}
+        return {"probabilities": _tempered(self.ensemble, outputs)}
+
     def _answers(self, outputs: Any) -> dict[str, Any]:
-        """The model's outputs as answers: all that is done to them is done here."""
+        """The scores, and the labels that follow from them."""
         import tensorflow as tf
 
-        names, threshold = self.ensemble.label_names, self.ensemble.threshold
-        if names is None:
-            return {"score": outputs[:, 0]}
-        outputs = _tempered(self.ensemble, outputs)
+        answers = self._scores(outputs)
+        if self.ensemble.label_names is None:
+            return answers
+        names, threshold = tf.constant(self.ensemble.label_names), self.ensemble.threshold
         if threshold is None:
-            chosen = tf.argmax(outputs, -1)
+            chosen = tf.argmax(answers["probabilities"], -1)
         else:
-            chosen = tf.cast(tf.cast(outputs[:, 1], tf.float64) > threshold, tf.int64)
-        label_names = tf.constant(names)
-        return {
-            "probabilities": outputs,
-            "label_names": label_names,
-            "label": tf.gather(label_names, chosen),
-        }
+            second = tf.cast(answers["probabilities"][:, 1], tf.float64)
+            chosen = tf.cast(second > threshold, tf.int64)
+        return {**answers, "label_names": names, "label": tf.gather(names, chosen)}
 
 
 def _outputs(member: Matcher, arrays: Mapping[str, Any]) -> Any:
@@ -181,9 +193,8 @@ def _tempered(answering: Matcher | EnsembleMatcher, outputs: Any) -> Any:
 
     if answering.label_names is None or answering.temperature == 1:
         return outputs
-    least = float(np.finfo("float32").tiny)
-    logits = tf.math.log(tf.maximum(tf.cast(outputs, tf.float64), least)) / answering.temperature
-    return tf.cast(tf.nn.softmax(logits), outputs.dtype)
+    logits = tf.math.log(tf.maximum(outputs, float(np.finfo("float32").tiny)))
+    return tf.nn.softmax(logits / answering.temperature)
 
 
 def _mean(outputs: list[Any]) -> Any:
@@ -230,13 +241,11 @@ def _traced(function: Callable[..., Any], specs: Mapping[str, Any]) -> Any:
     return tf.function(function, autograph=False).get_concrete_function(**named)
 
 
-def _described(function: Any) -> dict[str, dict[str, Any]]:
-    def one(spec: Any) -> dict[str, Any]:
-        return {"dtype": spec.dtype.name, "shape": spec.shape.as_list()}
-
-    inputs = function.structured_input_signature[1]
-    outputs = function.structured_outputs
+def described(
+    inputs: Mapping[str, Any], outputs: Mapping[str, Any]
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """The dtypes and shapes of tensors (or their specs) by name, as JSON takes them."""
     return {
-        "inputs": {name: one(spec) for name, spec in inputs.items()},
-        "outputs": {name: one(spec) for name, spec in outputs.items()},
+        side: {name: {"dtype": x.dtype.name, "shape": x.shape.as_list()} for name, x in xs.items()}
+        for side, xs in (("inputs", inputs), ("outputs", outputs))
     }

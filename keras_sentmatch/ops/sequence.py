@@ -76,7 +76,7 @@ def stack_pair(x1: Any, x2: Any) -> Any:
 
     def pad(x: Any, length: Any) -> Any:
         dtype = keras.backend.standardize_dtype(x.dtype)
-        x = ops.cast(x, "int8") if dtype == "bool" else x
+        x = ops.cast(x, "int32") if dtype == "bool" else x
         return ops.cast(
             ops.pad(x, [[0, 0], [0, longest - length]] + [[0, 0]] * (len(x.shape) - 2)), dtype
         )

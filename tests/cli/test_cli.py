@@ -471,3 +471,34 @@ def test_several_seeds_show_mean_and_spread(trained, capsys, monkeypatch, tmp_pa
     assert sorted(path.name for path in (tmp_path / "e").iterdir()) == ["seed-4", "seed-5"]
     row = next(r for r in capsys.readouterr().out.splitlines() if "test accuracy" in r)
     assert "0.6100" in row and "0.0200" in row and "0.7100" in row
+
+
+def test_export(trained, capsys, monkeypatch, tmp_path):
+    """What `export` passes on and shows; tests/export has the exporting."""
+    asked = []
+
+    def export(matcher, folder, format, *, pairs):
+        asked.append((matcher.label_names, folder, format, pairs and len(pairs)))
+        signature = {"inputs": {"sentence1": {}}, "outputs": {"label": {}}}
+        return {
+            "format": format,
+            "signatures": {"serving_default": signature},
+            "left_out": {"ids": "why not"},
+            "pairs": 20,
+            "largest_difference": 1e-7,
+        }
+
+    monkeypatch.setattr("keras_sentmatch.matcher.Matcher.export", export)
+    out = tmp_path / "out"
+    assert run("export", trained.folder, "--out", out) == 0
+    captured = capsys.readouterr()
+    assert "serving_default" in captured.out and "label" in captured.out
+    assert "no ids: why not" in captured.err and "difference 1.0e-07" in captured.err
+    unlabelled = write_pairs(tmp_path / "more.tsv", 7, label=False)
+    text = unlabelled.read_text("utf-8").replace("claim\tanswer", "sentence1\tsentence2")
+    unlabelled.write_text(text, "utf-8")
+    options = ["--format", "onnx", "--out", out, "--pairs", unlabelled, "--json"]
+    assert run("export", trained.folder, *options) == 0
+    assert json.loads(capsys.readouterr().out)["format"] == "onnx"
+    names = asked[0][0]
+    assert asked == [(names, out, "saved_model", None), (names, out, "onnx", 7)]

@@ -1,6 +1,8 @@
 """SavedModels: what they answer, what they refuse, and that nothing is left of a failure."""
 
 import json
+import subprocess
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -9,9 +11,8 @@ import pytest
 from keras_sentmatch.applications import ESIM
 from keras_sentmatch.data import PairEncoder
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.export import export
+from keras_sentmatch.export import export, exporting, worker
 from keras_sentmatch.export.examples import HARD, TOLERANCE
-from keras_sentmatch.export.saved_model import Served
 from keras_sentmatch.matcher import Matcher
 from keras_sentmatch.training import EnsembleMatcher
 from tests.test_matcher import make_model
@@ -145,11 +146,16 @@ def test_a_matcher_that_answers_nothing_is_refused(tmp_path):
 
 @on_tensorflow
 def test_nothing_is_left_of_an_export_that_answers_otherwise(tmp_path, monkeypatch):
-    right = Served._answers
-    monkeypatch.setattr(Served, "_answers", lambda self, outputs: right(self, outputs + 1e-3))
-    with pytest.raises(InputError, match=r"a difference of 0\.001.*to the pair 'w0 w1"):
+    written = []
+
+    def read(folder, examples, work):
+        written.extend(path.name for path in folder.iterdir())
+        return {"ids": {"probabilities": examples.scores + 1e-3}}
+
+    monkeypatch.setitem(exporting.READERS, "saved_model", read)
+    with pytest.raises(InputError, match=r"ids answers .* a difference of 0\.001.*the pair '"):
         tiny().export(tmp_path / "out")
-    assert list(tmp_path.iterdir()) == []
+    assert "saved_model.pb" in written and list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.backend("jax", "torch")
@@ -162,12 +168,22 @@ def test_from_other_backends(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-@pytest.mark.backend("jax", "torch")
-def test_what_the_other_process_cannot_load_is_said(tmp_path):
-    matcher = tiny()
-    matcher.encoder = word_encoder(tokenizer=str.split)
-    with pytest.raises(InputError, match="tokenizer 'own'"):
-        matcher.export(tmp_path / "out")
+@pytest.mark.parametrize(
+    "works, message", [(True, "holds no matcher.json"), (False, "the last words")]
+)
+def test_what_the_other_process_says_comes_back(tmp_path, monkeypatch, works, message):
+    def answer(*command, **environment):
+        assert environment == {"KERAS_BACKEND": "tensorflow"}
+        job = Path(command[-1])
+        (Path(json.loads(job.read_text())["runs"][0]) / "matcher.json").unlink()
+        if works:
+            worker.main(str(job))
+        return subprocess.CompletedProcess(command, -9, "", "the last words")
+
+    monkeypatch.setattr(exporting, "run_python", answer)
+    monkeypatch.setattr(exporting, "_tensorflow_on_cpu", lambda: False)
+    with pytest.raises(InputError, match=message):
+        tiny().export(tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,0 +1,122 @@
+"""A matcher as an ONNX or a LiteRT model, which take ids, with the files that make them of text."""
+
+import re
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.export.examples import Examples
+from keras_sentmatch.export.portable import write_portable
+from keras_sentmatch.export.processes import ask_stranger
+from keras_sentmatch.export.saved_model import Served, described, quiet
+from keras_sentmatch.training.ensemble import EnsembleMatcher
+
+OPSET = 18
+STRANGER = Path(__file__).with_name("stranger_portable.py")
+
+
+def write_onnx(ensemble: EnsembleMatcher, folder: Path) -> dict[str, Any]:
+    """Writes `model.onnx` and the encoder's files; as `write_saved_model`."""
+    try:
+        import onnxruntime  # noqa: F401  (both are asked for before anything is written)
+        import tf2onnx  # noqa: F401
+    except ImportError as error:
+        raise InputError(f'ONNX: {error}; pip install "keras-sentmatch[onnx]".') from error
+    return _write(ensemble, folder, _convert_to_onnx)
+
+
+def write_litert(ensemble: EnsembleMatcher, folder: Path) -> dict[str, Any]:
+    """Writes `model.tflite` and the encoder's files; as `write_saved_model`."""
+    return _write(ensemble, folder, _convert_to_litert)
+
+
+def read_portable(folder: Path, examples: Examples, work: Path) -> dict[str, dict[str, Any]]:
+    """What a process that imports only NumPy and the runtime reads; as `read_saved_model`."""
+    return ask_stranger(STRANGER, folder, examples, work)
+
+
+def _write(
+    ensemble: EnsembleMatcher, folder: Path, convert: Callable[[Served, Path], Any]
+) -> dict[str, Any]:
+    served = Served(ensemble)
+    if len(served.groups) > 1:
+        raise InputError(
+            "The members of this ensemble have different encoders, so no ids fit all of them: export "
+            "it as a SavedModel, which takes sentences, or its members one by one."
+        )
+    folder.mkdir()
+    inputs, outputs = convert(served, folder)
+    reason = write_portable(ensemble, folder, next(iter(inputs.values())).shape[:2].as_list())
+    left_out = {"score.py": reason} if reason else {}
+    return {"signatures": {"ids": described(inputs, outputs)}, "left_out": left_out}
+
+
+def _convert_to_onnx(served: Served, folder: Path) -> tuple[Any, Any]:
+    """The specs of inputs and outputs."""
+    import onnx
+    import tensorflow as tf
+    import tf2onnx
+
+    specs = served.specs_of_ids()
+    named = [tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in specs.items()]
+    function = tf.function(
+        lambda *arrays: served.scores_of_ids(**dict(zip(specs, arrays))),
+        input_signature=named,
+        autograph=False,
+    )
+    traced = function.get_concrete_function()
+    with quiet("tf2onnx"), quiet("tensorflow"):
+        model, _ = tf2onnx.convert.from_function(function, named, opset=OPSET)
+    graph = model.graph
+    constants = {inner.name: outer for outer, inner in traced.graph.captures}
+    for value in list(graph.input):
+        if value.name in specs:
+            batch, length, *_ = value.type.tensor_type.shape.dim
+            batch.dim_param, length.dim_param = "batch", f"length_of_{value.name}"
+        else:  # a number that was computed while the model was built
+            number = constants[value.name].numpy()
+            graph.initializer.append(onnx.numpy_helper.from_array(number, value.name))
+            graph.input.remove(value)
+    onnx.save(model, str(folder / "model.onnx"))
+    return specs, traced.structured_outputs
+
+
+def _convert_to_litert(served: Served, folder: Path) -> tuple[Any, Any]:
+    """Any shape if LiteRT can, else one pair of any length, else one pair of the full length."""
+    said = []
+    for shape in ((None, None), (1, None), (1, served.first.encoder.max_length)):
+        try:
+            return _litert(served, folder / "model.tflite", shape)
+        except Exception as error:  # the converter raises whatever it met
+            said.append(_reason(error))
+    raise InputError(
+        f"LiteRT cannot hold this {type(served.first.model).__name__}: {'; '.join(dict.fromkeys(said))}. "
+        "Export it as ONNX or as a SavedModel."
+    )
+
+
+def _litert(served: Served, path: Path, shape: tuple[int | None, int | None]) -> tuple[Any, Any]:
+    import tensorflow as tf
+
+    specs = {
+        name: tf.TensorSpec([*shape, *spec.shape[2:]], spec.dtype, name)
+        for name, spec in served.specs_of_ids().items()
+    }
+    function = tf.function(served.scores_of_ids, autograph=False).get_concrete_function(**specs)
+    module = tf.Module()
+    module.weights = served.variables()
+    with tempfile.TemporaryDirectory() as saved, quiet("tensorflow"):
+        tf.saved_model.save(module, saved, signatures={"serving_default": function})
+        converter = tf.lite.TFLiteConverter.from_saved_model(
+            saved, signature_keys=["serving_default"]
+        )
+        path.write_bytes(converter.convert())
+    return specs, function.structured_outputs
+
+
+def _reason(error: Exception) -> str:
+    """What an error of the converter says of the operation that it stumbled over."""
+    found = re.search(r"'tf\.\w+' op [^\n]*", str(error))
+    return found[0] if found else (str(error).strip().splitlines() or [type(error).__name__])[0]

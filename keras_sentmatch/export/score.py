@@ -1,0 +1,177 @@
+"""Scores pairs of raw sentences with the model beside this file. Needs NumPy and onnxruntime.
+
+    python score.py "A dog runs." "An animal moves."
+
+Of a model.tflite it needs ai-edge-litert or TensorFlow in place of onnxruntime.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+
+
+class Words:
+    """Sentences into the ids of words and their characters."""
+
+    def __init__(self, facts, folder):
+        self.facts = facts
+        self.ids, self.characters = (
+            {entry: i for i, entry in enumerate(read_lines(folder / name)) if i > 1}
+            for name in ("vocabulary.txt", "characters.txt")
+        )
+        self.antonyms = {pair for a, b in facts["antonyms"] for pair in ((a, b), (b, a))}
+
+    def arrays(self, pairs):
+        facts = self.facts
+        arrays: dict = {}
+        sides = [
+            [split(text, facts)[: facts["max_length"]] for text in side] for side in zip(*pairs)
+        ]
+        length = max([1, *(len(tokens) for side in sides for tokens in side)])
+        shape = len(pairs), length
+        for side, (these, others) in enumerate((sides, sides[::-1]), 1):
+            words, antonyms = np.zeros(shape, "int32"), np.zeros(shape, "int32")
+            letters = np.zeros((*shape, facts["max_word_length"]), "int32")
+            for row, (tokens, other) in enumerate(zip(these, others)):
+                for i, token in enumerate(tokens):
+                    words[row, i] = self.ids.get(token, 1)
+                    kept = token[: facts["max_word_length"]]
+                    letters[row, i, : len(kept)] = [self.characters.get(c, 1) for c in kept]
+                    antonyms[row, i] = any((token, word) in self.antonyms for word in other)
+            arrays |= {f"word_ids_{side}": words, f"char_ids_{side}": letters}
+            arrays[f"antonym_{side}"] = antonyms
+        return arrays
+
+
+class WordPieces:
+    """Pairs of sentences into the ids of BERT's word pieces: [CLS] a [SEP] b [SEP]."""
+
+    def __init__(self, facts, folder):
+        self.facts = facts
+        self.ids = {piece: i for i, piece in enumerate(read_lines(folder / "vocabulary.txt"))}
+
+    def pieces(self, word):
+        if len(word.encode("utf-8")) > 100:
+            return [self.facts["unknown"]]
+        ids, start = [], 0
+        while start < len(word):
+            for end in range(len(word), start, -1):
+                piece = (self.facts["suffix"] if start else "") + word[start:end]
+                if piece in self.ids:
+                    break
+            else:
+                return [self.facts["unknown"]]
+            ids.append(self.ids[piece])
+            start = end
+        return ids
+
+    def arrays(self, pairs):
+        facts, rows = self.facts, []
+        room = facts["max_length"] - 3
+        for pair in pairs:
+            a, b = (
+                [id for word in split(text, facts) for id in self.pieces(word)] for text in pair
+            )
+            first = min(len(a), max(room - room // 2, room - len(b)))  # the longer one is cut
+            a, b = a[:first], b[: room - first]
+            rows.append(([facts["start"], *a, facts["end"]], [*b, facts["end"]]))
+        length = max(len(a) + len(b) for a, b in rows)
+        ids = np.full((len(rows), length), facts["padding"], "int32")
+        segments, real = np.zeros_like(ids), np.zeros_like(ids)
+        for row, (a, b) in enumerate(rows):
+            end = len(a) + len(b)
+            ids[row, :end], segments[row, len(a) : end], real[row, :end] = a + b, 1, 1
+        return {"token_ids": ids, "segment_ids": segments, "padding_mask": real}
+
+
+def split(text, facts):
+    """The words of a sentence, by the rules that the model was trained with."""
+    text = text.translate(facts["clean"])
+    for pattern, replacement in facts["rules"]:
+        text = re.sub(pattern, replacement, text)
+    return text.split()
+
+
+def read_lines(path):
+    return path.read_bytes().decode("utf-8").split("\n")[:-1]
+
+
+class Scorer:
+    """The model of a folder: `Scorer()([("A dog runs.", "An animal moves.")])`."""
+
+    def __init__(self, folder=Path(__file__).parent):
+        folder = Path(folder)
+        self.facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
+        clean = self.facts["encoder"]["clean"]
+        self.facts["encoder"]["clean"] = {int(code): text for code, text in clean.items()}
+        kinds: dict = {"words": Words, "word pieces": WordPieces}
+        self.encoder = kinds[self.facts["encoder"]["kind"]](self.facts["encoder"], folder)
+        self.run = load_model(folder, self.facts["shape"])
+
+    def scores(self, pairs):
+        """Probabilities [pairs, classes], or scores [pairs]."""
+        arrays = self.encoder.arrays(pairs)
+        return self.run({name: arrays[name] for name in self.facts["inputs"]})
+
+    def __call__(self, pairs):
+        """An answer for each pair."""
+        names, threshold = self.facts["label_names"], self.facts["threshold"]
+        answers = []
+        for row in self.scores(pairs).astype(float):
+            if names is None:
+                answers.append({"score": row})
+                continue
+            chosen = row.argmax() if threshold is None else int(row[1] > threshold)
+            answers.append({"label": names[chosen], "probabilities": dict(zip(names, row))})
+        return answers
+
+
+def load_model(folder, shape):
+    """A function from arrays by name to what the model of a folder gives.
+
+    Where the model's shape is fixed to one pair, pairs go one by one, padded to its length.
+    """
+    run, (pairs, length) = runtime(folder), shape
+    if pairs is None:
+        return run
+
+    def one_by_one(arrays):
+        rows = []
+        for i in range(len(next(iter(arrays.values())))):
+            row = {name: x[i : i + 1] for name, x in arrays.items()}
+            if length is not None:
+                row = {
+                    name: np.pad(x, [(0, 0), (0, length - x.shape[1])] + [(0, 0)] * (x.ndim - 2))
+                    for name, x in row.items()
+                }
+            rows.append(run(row))
+        return np.concatenate(rows)
+
+    return one_by_one
+
+
+def runtime(folder):
+    if (folder / "model.onnx").exists():
+        import onnxruntime
+
+        path = str(folder / "model.onnx")
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        return lambda arrays: session.run(None, arrays)[0]
+    try:
+        from ai_edge_litert.interpreter import Interpreter
+    except ImportError:
+        import tensorflow
+
+        Interpreter = tensorflow.lite.Interpreter
+    interpreter = Interpreter(model_path=str(folder / "model.tflite"))
+    run = interpreter.get_signature_runner()
+    return lambda arrays: next(iter(run(**arrays).values()))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    print(json.dumps(Scorer()([tuple(sys.argv[1:])])[0], ensure_ascii=False, indent=2))

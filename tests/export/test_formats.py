@@ -1,0 +1,109 @@
+"""ONNX and LiteRT models, from TensorFlow: what they answer, and how they are asked."""
+
+import json
+import runpy
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from keras_sentmatch.data import SubwordPairEncoder
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.export import exporting, portable_model
+from keras_sentmatch.export.examples import TOLERANCE
+from keras_sentmatch.matcher import Matcher
+from keras_sentmatch.training import EnsembleMatcher
+from tests.export.test_saved_model import FIRST, SECOND, WORDS, tiny
+
+pytestmark = pytest.mark.backend("tensorflow")
+
+
+def read_here(folder, examples, work):
+    """In this process, which has TensorFlow already; the other tests read in a fresh one."""
+    scorer = runpy.run_path(str(folder / "score.py"))["Scorer"](folder)
+    scores = scorer.scores(list(zip(examples.sentence1, examples.sentence2)))
+    return {
+        "score.py": {"probabilities": scores},
+        "ids": {"probabilities": scorer.run(examples.arrays)},
+    }
+
+
+def test_onnx(tmp_path):
+    runtime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("tf2onnx")
+    matcher, out = tiny(threshold=0.3), tmp_path / "out"
+    report = matcher.export(out, "onnx", pairs={"sentence1": FIRST, "sentence2": SECOND})
+    assert report["left_out"] == {} and report["largest_difference"] <= TOLERANCE
+    assert report["signatures"]["ids"]["inputs"]["word_ids_1"]["shape"] == [None, None]
+    session = runtime.InferenceSession(out / "model.onnx", providers=["CPUExecutionProvider"])
+    assert [output.name for output in session.get_outputs()] == ["probabilities"]
+    for rows, length in ((1, 1), (5, 20)):  # whatever the shape
+        arrays = matcher.encoder.encode(FIRST[:rows], SECOND[:rows], length=length)
+        (got,) = session.run(None, arrays)
+        want = matcher.model.predict_on_batch(arrays)
+        np.testing.assert_allclose(got, want, atol=TOLERANCE)
+    command = [sys.executable, "-P", str(out / "score.py"), FIRST[0], SECOND[0]]
+    answer = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    want = matcher.predict(sentence1=FIRST[0], sentence2=SECOND[0])
+    assert answer["label"] == want.label
+    assert answer["probabilities"] == pytest.approx(want["probabilities"], abs=TOLERANCE)
+    card = (out / "README.md").read_text("utf-8")
+    for word in ("python score.py", "`model.onnx`", "above 0.3", "onnxruntime 1."):
+        assert word in card
+
+
+def test_litert(tmp_path):
+    members = [tiny(0, outputs=1), tiny(1, outputs=1)]
+    report = EnsembleMatcher(members).export(tmp_path / "out", "litert")
+    assert report["left_out"] == {} and report["largest_difference"] <= TOLERANCE
+    scorer = runpy.run_path(str(tmp_path / "out" / "score.py"))["Scorer"](tmp_path / "out")
+    want = np.mean([m.predict_proba(sentence1=FIRST, sentence2=SECOND) for m in members], 0)
+    got = [answer["score"] for answer in scorer(list(zip(FIRST, SECOND)))]
+    np.testing.assert_allclose(got, want, atol=TOLERANCE)
+
+
+def test_litert_of_a_fixed_shape(tmp_path, monkeypatch):
+    """A model that LiteRT takes only with a fixed shape: pairs go in one by one, padded."""
+    right = portable_model._litert
+
+    def refuse(served, path, shape):
+        if None in shape:
+            raise ValueError("'tf.While' op requires a static shape\nand more")
+        return right(served, path, shape)
+
+    monkeypatch.setattr(portable_model, "_litert", refuse)
+    monkeypatch.setitem(exporting.READERS, "litert", read_here)
+    report = tiny().export(tmp_path / "out", "litert")
+    assert report["signatures"]["ids"]["inputs"]["word_ids_1"]["shape"] == [1, 20]
+    monkeypatch.setattr(portable_model, "_litert", lambda served, path, shape: refuse(0, 0, [None]))
+    with pytest.raises(
+        InputError, match="this Functional: 'tf.While' op requires a static shape. Ex"
+    ):
+        tiny().export(tmp_path / "not", "litert")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_word_pieces_need_no_tensorflow_text(tmp_path):
+    from keras_sentmatch.applications import CrossEncoder
+    from tests.tiny_bert import tiny_bert
+
+    folder = tiny_bert(tmp_path / "bert", ["a", "dog", "##s", "run", "w1", "w2", ".", "cafe"])
+    model = CrossEncoder(folder, num_classes=2)
+    model.jit_compile = False
+    encoder = SubwordPairEncoder.from_preset(folder, max_length=24)
+    matcher = Matcher(model, encoder, ("no", "yes"), task="classification")
+    report = matcher.export(tmp_path / "out")  # its check refuses tensorflow-text and KerasHub
+    assert set(report["signatures"]) == {"serving_default", "ids"}
+    assert "both sentences" in report["left_out"]["encode_sentence1"]
+
+
+def test_what_cannot_be(tmp_path, monkeypatch):
+    ensemble = EnsembleMatcher([tiny(0), tiny(1, words=WORDS[:6])])
+    with pytest.raises(InputError, match="different encoders.*SavedModel"):
+        ensemble.export(tmp_path / "out", "litert")
+    monkeypatch.setitem(sys.modules, "tf2onnx", None)
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(InputError, match=r"pip install \"keras-sentmatch\[onnx\]\""):
+        tiny().export(tmp_path / "out", "onnx")
+    assert list(tmp_path.iterdir()) == []

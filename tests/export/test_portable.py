@@ -1,0 +1,82 @@
+"""The files beside an ONNX model: `score.py` makes the same ids of text as the encoder."""
+
+import runpy
+import warnings
+
+import numpy as np
+import pytest
+
+from keras_sentmatch.data import PairEncoder, SubwordPairEncoder
+from keras_sentmatch.export.portable import SCORE, rules_of
+from tests.data.test_encoder import ANTONYMS, HARD, WORDS
+from tests.data.test_subword_encoder import TEXTS, bert
+
+TRICKY = [*HARD, "N'T 's", "\u0130stanbul ẞ", "a" * 300, "100.5,6 1,a", "x\u2019s y\u00adz"]
+
+
+def encoded_by_score(encoder, folder, first, second):
+    module = runpy.run_path(str(SCORE))
+    facts = rules_of(encoder, folder)
+    facts["clean"] = {int(code): new for code, new in facts["clean"].items()}
+    kind = {"words": "Words", "word pieces": "WordPieces"}[facts["kind"]]
+    return module[kind](facts, folder).arrays(list(zip(first, second)))
+
+
+def check(encoder, folder, texts):
+    first, second = texts, texts[1:] + texts[:1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        want = encoder.encode(first, second)
+    got = encoded_by_score(encoder, folder, first, second)
+    assert set(want) <= set(got)
+    for name, array in want.items():
+        assert got[name].dtype == np.int32
+        np.testing.assert_array_equal(got[name], array, err_msg=name)
+
+
+@pytest.mark.parametrize("tokenizer", ["words", "whitespace", "characters"])
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_words(tmp_path, tokenizer, lowercase):
+    encoder = PairEncoder(
+        WORDS,
+        tokenizer=tokenizer,
+        lowercase=lowercase,
+        features=("word", "char", "antonym"),
+        antonyms=ANTONYMS,
+        max_length=50,
+        max_word_length=6,
+    )
+    check(encoder, tmp_path, TRICKY)
+    check(encoder, tmp_path, ["", ""])
+
+
+def test_every_letter(tmp_path):
+    codes = [c for c in range(0x30000) if not 0xD800 <= c < 0xE000 and (c < 0x3000 or c % 37 == 0)]
+    texts = [" ".join(f"{chr(c)}a{chr(c)}'s" for c in codes[i::400]) for i in range(400)]
+    check(PairEncoder(["a", "'s", "é"], max_length=400, features=("char",)), tmp_path, texts)
+
+
+def test_word_pieces(tmp_path):
+    for limit in (16, 64):
+        check(bert(max_length=limit), tmp_path, [*TEXTS, "a" * 100, "a" * 101, "\U00100000a"])
+
+
+def test_what_rules_cannot_say(tmp_path):
+    from keras_sentmatch.errors import InputError
+
+    own = PairEncoder(WORDS, tokenizer=str.split)
+    tagged = PairEncoder(WORDS, features=("word", "pos"), tags=["N"])
+    for encoder, message in ((own, "tokenizer of your own"), (tagged, "'pos'")):
+        with pytest.raises(InputError, match=message):
+            rules_of(encoder, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_byte_pairs_have_no_rules(tmp_path):
+    from keras_sentmatch.errors import InputError
+    from tests.data.test_subword_encoder import roberta
+
+    encoder = roberta()
+    assert isinstance(encoder, SubwordPairEncoder)
+    with pytest.raises(InputError, match="RobertaTokenizer are not made by TensorFlow's own"):
+        rules_of(encoder, tmp_path)
