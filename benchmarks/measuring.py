@@ -155,7 +155,16 @@ def timed(steps: Sequence[Callable[[], Any]]) -> list[float]:
 
 
 def versions() -> str:
-    names = ("keras-sentmatch", "keras", "tensorflow", "jax", "torch", "numpy")
+    names = (
+        "keras-sentmatch",
+        "keras",
+        "tensorflow",
+        "jax",
+        "torch",
+        "numpy",
+        "tf2onnx",
+        "onnxruntime",
+    )
     found = [f"python {platform.python_version()}"]
     for name in names:
         try:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-ALONE = 4  # so many pairs are also asked one by one
+ALONE, BLOCK = 4, 64  # so many pairs one by one, the rest in blocks
 
 
 def main(folder: str, work: Path) -> None:
@@ -23,25 +23,18 @@ def main(folder: str, work: Path) -> None:
         arrays = {name: tf.constant(file[name]) for name in file.files}
     signatures = tf.saved_model.load(folder).signatures
     found = {}
-    if "serving_default" in signatures:
-        serve = signatures["serving_default"]
-        found["serving_default"] = serve(**columns)
-        one_by_one = [
-            serve(**{name: column[i : i + 1] for name, column in columns.items()})
-            for i in range(ALONE)
-        ]
-        found["serving_default of one pair"] = {
-            name: tf.concat([*(row[name] for row in one_by_one), x[ALONE:]], 0)
-            for name, x in found["serving_default"].items()
-            if name != "label_names"
-        }
-    if "ids" in signatures:
-        found["ids"] = signatures["ids"](**arrays)
+    for signature, inputs in (("serving_default", columns), ("ids", arrays)):
+        if signature in signatures:
+            found[signature] = in_blocks(signatures[signature], inputs)
     if "score_encoded" in signatures:
-        encoded: dict = {}
-        for name, column in columns.items():
-            encoded |= signatures[f"encode_{name}"](**{name: column})
-        found["score_encoded"] = signatures["score_encoded"](**encoded)
+
+        def encode_and_score(**block):
+            encoded: dict = {}
+            for name, column in block.items():
+                encoded |= signatures[f"encode_{name}"](**{name: column})
+            return signatures["score_encoded"](**encoded)
+
+        found["score_encoded"] = in_blocks(encode_and_score, columns)
     answers = {}
     for signature, outputs in found.items():
         for name, x in outputs.items():
@@ -53,6 +46,21 @@ def main(folder: str, work: Path) -> None:
     strangers = {"keras_sentmatch", "keras_hub", "tensorflow_text"} & set(sys.modules)
     if strangers:
         sys.exit(f"loading imported {', '.join(sorted(strangers))}")
+
+
+def in_blocks(function, inputs):
+    """What a function gives for all rows, one a pair."""
+    rows = len(next(iter(inputs.values())))
+    starts = [*range(min(ALONE, rows)), *range(ALONE, rows, BLOCK), rows]
+    blocks = [
+        function(**{name: x[start:end] for name, x in inputs.items()})
+        for start, end in zip(starts, starts[1:])
+    ]
+    return {
+        name: tf.concat([block[name] for block in blocks], 0)
+        for name in blocks[0]
+        if name != "label_names"
+    }
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-ALONE = 4  # so many pairs are also asked one by one
+ALONE, BLOCK = 4, 64  # so many pairs one by one, the rest in blocks
 
 
 def main(folder: Path, work: Path) -> None:
@@ -25,13 +25,18 @@ def main(folder: Path, work: Path) -> None:
     facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
     run = score["load_model"](folder, facts["shape"])
     output = "score" if facts["label_names"] is None else "probabilities"
-    answers = {f"ids/{output}": run(arrays)}
+    rows = len(pairs)
+    starts = [*range(min(ALONE, rows)), *range(ALONE, rows, BLOCK), rows]
+    blocks = [slice(start, end) for start, end in zip(starts, starts[1:])]
+    by_ids = [run({name: x[block] for name, x in arrays.items()}) for block in blocks]
+    answers = {f"ids/{output}": np.concatenate(by_ids)}
     if (folder / "score.py").exists():
         scorer = runpy.run_path(str(folder / "score.py"))["Scorer"](folder)
-        one_by_one = [scorer.scores([pair]) for pair in pairs[:ALONE]]
-        answers[f"score.py/{output}"] = np.concatenate([*one_by_one, scorer.scores(pairs[ALONE:])])
+        given = [answer for block in blocks for answer in scorer(pairs[block])]
+        scores = [list(a[output].values()) if "label" in a else a["score"] for a in given]
+        answers[f"score.py/{output}"] = np.array(scores)
         if output == "probabilities":
-            answers["score.py/label"] = np.array([answer["label"] for answer in scorer(pairs)])
+            answers["score.py/label"] = np.array([answer["label"] for answer in given])
     np.savez(work / "answers.npz", **answers)
     if "keras_sentmatch" in sys.modules:
         sys.exit("answering imported keras_sentmatch")

@@ -153,7 +153,7 @@ def test_nothing_is_left_of_an_export_that_answers_otherwise(tmp_path, monkeypat
         return {"ids": {"probabilities": examples.scores + 1e-3}}
 
     monkeypatch.setitem(exporting.READERS, "saved_model", read)
-    with pytest.raises(InputError, match=r"ids answers .* a difference of 0\.001.*the pair '"):
+    with pytest.raises(InputError, match=r"ids answers .*a difference of 0\.001.*the pair '"):
         tiny().export(tmp_path / "out")
     assert "saved_model.pb" in written and list(tmp_path.iterdir()) == []
 

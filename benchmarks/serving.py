@@ -1,0 +1,163 @@
+"""Clients at once ask the server of docs/serving; every answer is compared with that of Matcher.predict.
+
+    python benchmarks/serving.py --run runs/mine --pairs pairs.tsv
+
+Exports the run as a SavedModel (unless --saved-model names one), starts uvicorn on a free port, and lets each client
+send its requests one after the other: random pairs of the file, 1 to 16 at a time. Ends with status 1 if an answer
+was wrong. Needs starlette and uvicorn. A row is appended to results/serving.csv.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import measuring
+import numpy as np
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results" / "serving.csv"
+MOST_AT_ONCE = 16
+TOLERANCE = 1e-5
+
+
+def free_port() -> int:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        return held.getsockname()[1]
+
+
+def ask(connection: http.client.HTTPConnection, pairs: list[tuple[str, str]]) -> Any:
+    first, second = zip(*pairs)
+    body = json.dumps({"sentence1": first, "sentence2": second})
+    connection.request("POST", "/predict", body)
+    return json.loads(connection.getresponse().read())
+
+
+def wait_for(port: int, pair: tuple[str, str], server: subprocess.Popen, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and server.poll() is None:
+        try:
+            ask(http.client.HTTPConnection("127.0.0.1", port), [pair])
+            return
+        except OSError:
+            time.sleep(0.2)
+    raise RuntimeError(f"no answer from the server in {seconds} s (status {server.poll()})")
+
+
+def same(got: dict[str, Any], want: dict[str, Any]) -> bool:
+    if "score" in want:
+        return abs(got["score"] - want["score"]) <= TOLERANCE * max(1, abs(want["score"]))
+    p, q = got["probabilities"], want["probabilities"]
+    close = p.keys() == q.keys() and all(abs(p[name] - q[name]) <= TOLERANCE for name in q)
+    clear = np.ptp(np.sort(list(q.values()))[-2:]) > 2 * TOLERANCE  # else either label is right
+    return close and (got["label"] == want["label"] or not clear)
+
+
+class Client(threading.Thread):
+    """Sends its requests one after the other and notes seconds and wrong answers."""
+
+    def __init__(self, number: int, port: int, requests: int, pairs: list, wanted: list):
+        super().__init__()
+        self.random, self.port, self.requests = random.Random(number), port, requests
+        self.pairs, self.wanted = pairs, wanted
+        self.seconds: list[float] = []
+        self.answers = 0
+        self.wrong: list[Any] = []
+
+    def run(self) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port)
+        for _ in range(self.requests):
+            rows = self.random.choices(
+                range(len(self.pairs)), k=self.random.randint(1, MOST_AT_ONCE)
+            )
+            start = time.perf_counter()
+            try:
+                got = ask(connection, [self.pairs[row] for row in rows])
+            except (OSError, ValueError, http.client.HTTPException) as error:
+                self.wrong.append(repr(error))
+                connection.close()
+                continue
+            self.seconds.append(time.perf_counter() - start)
+            self.answers += len(rows)
+            if len(got) != len(rows):
+                self.wrong.append(got)
+                continue
+            self.wrong += [(r, g) for r, g in zip(rows, got) if not same(g, self.wanted[r])]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--run", required=True, help="a run folder")
+    parser.add_argument("--pairs", required=True, help="pairs to ask: TSV, CSV or JSONL")
+    parser.add_argument("--saved-model", type=Path, help="its export, if there is one already")
+    parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--requests", type=int, default=100, help="of each client")
+    parser.add_argument("--wait", type=float, default=300, help="seconds for the server to start")
+    args = parser.parse_args()
+
+    from keras_sentmatch.cli.runs import load_run
+    from keras_sentmatch.data import read_pairs
+
+    run, data = load_run(Path(args.run)), read_pairs(args.pairs)
+    pairs = list(zip(data.sentence1, data.sentence2))
+    wanted = run.answers(data)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = args.saved_model
+        if folder is None:
+            folder = Path(temporary, "model")
+            run.matcher.export(folder)
+        port = free_port()
+        server = subprocess.Popen(
+            [sys.executable, "-m", "uvicorn", "--app-dir", str(HERE.parent / "docs" / "serving")]
+            + ["app:app", "--port", str(port), "--log-level", "warning"],
+            env={**os.environ, "SAVED_MODEL": str(folder), "TF_CPP_MIN_LOG_LEVEL": "3"},
+        )
+        try:
+            wait_for(port, pairs[0], server, args.wait)
+            clients = [
+                Client(number, port, args.requests, pairs, wanted) for number in range(args.clients)
+            ]
+            start = time.perf_counter()
+            for client in clients:
+                client.start()
+            for client in clients:
+                client.join()
+            seconds = time.perf_counter() - start
+        finally:
+            server.terminate()
+            server.wait()
+    times = np.array([s for client in clients for s in client.seconds] or [np.nan])
+    wrong = [w for client in clients for w in client.wrong]
+    row = {
+        "model": run.first.model.name,
+        "clients": args.clients,
+        "requests": len(times),
+        "pairs": sum(client.answers for client in clients),
+        "wrong": len(wrong),
+        "requests_per_s": round(len(times) / seconds, 1),
+        "median_ms": round(1000 * float(np.median(times)), 2),
+        "p99_ms": round(1000 * float(np.quantile(times, 0.99)), 2),
+        "cpus": measuring.cpus(),
+        "versions": measuring.versions(),
+        "date": measuring.now(),
+    }
+    measuring.append([row], RESULTS)
+    print(json.dumps(row, indent=1))
+    if wrong:
+        sys.exit(f"{len(wrong)} wrong answers, the first: {wrong[0]}")
+
+
+if __name__ == "__main__":
+    main()
