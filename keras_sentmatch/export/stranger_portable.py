@@ -37,7 +37,7 @@ def main(folder: Path, work: Path) -> None:
         answers[f"score.py/{output}"] = np.array(scores)
         if output == "probabilities":
             answers["score.py/label"] = np.array([answer["label"] for answer in given])
-    np.savez(work / "answers.npz", **answers)
+    np.savez(work / "answers.npz", **answers)  # type: ignore[arg-type]
     if "keras_sentmatch" in sys.modules:
         sys.exit("answering imported keras_sentmatch")
 
