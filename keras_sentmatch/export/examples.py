@@ -87,7 +87,7 @@ class Examples:
         return cls(
             first,
             second,
-            {name: x for name, x in arrays.items() if name in members[0].model.input},
+            {name: x for name, x in arrays.items() if name in inputs_of(members)},
             scores,
             labels,
             ensemble.threshold,
@@ -141,6 +141,11 @@ class Examples:
 
     def _pair(self, row: int) -> str:
         return f"{self.sentence1[row]!r:.60}, {self.sentence2[row]!r:.60} (number {row})"
+
+
+def inputs_of(members: Sequence[Matcher]) -> dict[str, Any]:
+    """The inputs of all members' models by name; one may read what another does not."""
+    return {name: x for member in members for name, x in member.model.input.items()}
 
 
 def as_ensemble(matcher: Matcher | EnsembleMatcher) -> EnsembleMatcher:

@@ -17,13 +17,17 @@ SCORE = Path(__file__).with_name("score.py")
 
 
 def write_portable(
-    ensemble: EnsembleMatcher, folder: Path, shape: Sequence[int | None] = (None, None)
+    ensemble: EnsembleMatcher,
+    folder: Path,
+    inputs: Sequence[str],
+    shape: Sequence[int | None] = (None, None),
 ) -> str:
     """Writes the encoder's own files into `encoder/`, and `score.py` with what it reads.
 
     Args:
         ensemble: Of matchers with equal encoders.
         folder: The folder of the artefact.
+        inputs: Names of the ids that the model takes.
         shape: Pairs and tokens that the model takes at once: `None` for any number.
 
     Returns:
@@ -38,7 +42,7 @@ def write_portable(
     except InputError as error:
         reason = str(error)
     facts = {
-        "inputs": list(first.model.input),
+        "inputs": list(inputs),
         "shape": shape,
         "label_names": ensemble.label_names,
         "threshold": ensemble.threshold,

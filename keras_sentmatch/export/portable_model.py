@@ -1,5 +1,6 @@
 """A matcher as an ONNX or a LiteRT model, which take ids, with the files that make them of text."""
 
+import logging
 import re
 import tempfile
 from collections.abc import Callable
@@ -48,7 +49,8 @@ def _write(
         )
     folder.mkdir()
     inputs, outputs = convert(served, folder)
-    reason = write_portable(ensemble, folder, next(iter(inputs.values())).shape[:2].as_list())
+    shape = next(iter(inputs.values())).shape[:2].as_list()
+    reason = write_portable(ensemble, folder, list(inputs), shape)
     left_out = {"score.py": reason} if reason else {}
     return {"signatures": {"ids": described(inputs, outputs)}, "left_out": left_out}
 
@@ -67,19 +69,24 @@ def _convert_to_onnx(served: Served, folder: Path) -> tuple[Any, Any]:
         autograph=False,
     )
     traced = function.get_concrete_function()
-    with quiet("tf2onnx"), quiet("tensorflow"):
-        model, _ = tf2onnx.convert.from_function(function, named, opset=OPSET)
-    graph = model.graph
-    constants = {inner.name: outer for outer, inner in traced.graph.captures}
-    for value in list(graph.input):
-        if value.name in specs:
-            batch, length, *_ = value.type.tensor_type.shape.dim
-            batch.dim_param, length.dim_param = "batch", f"length_of_{value.name}"
-        else:  # a number that was computed while the model was built
-            number = constants[value.name].numpy()
-            graph.initializer.append(onnx.numpy_helper.from_array(number, value.name))
-            graph.input.remove(value)
-    onnx.save(model, str(folder / "model.onnx"))
+    try:
+        with quiet("tf2onnx", logging.CRITICAL), quiet("tensorflow"):
+            model, _ = tf2onnx.convert.from_function(function, named, opset=OPSET)
+        constants = {inner.name: outer for outer, inner in traced.graph.captures}
+        for value in list(model.graph.input):
+            if value.name in specs:
+                batch, length, *_ = value.type.tensor_type.shape.dim
+                batch.dim_param, length.dim_param = "batch", f"length_of_{value.name}"
+            else:  # a number that was computed while the model was built
+                number = constants[value.name].numpy()
+                model.graph.initializer.append(onnx.numpy_helper.from_array(number, value.name))
+                model.graph.input.remove(value)
+        onnx.save(model, str(folder / "model.onnx"))
+        onnx.checker.check_model(
+            str(folder / "model.onnx")
+        )  # the converter leaves in what it cannot convert
+    except Exception as error:  # whatever they met
+        raise _refused("ONNX", served, [_reason(error)]) from error
     return specs, traced.structured_outputs
 
 
@@ -91,10 +98,7 @@ def _convert_to_litert(served: Served, folder: Path) -> tuple[Any, Any]:
             return _litert(served, folder / "model.tflite", shape)
         except Exception as error:  # the converter raises whatever it met
             said.append(_reason(error))
-    raise InputError(
-        f"LiteRT cannot hold this {type(served.first.model).__name__}: {'; '.join(dict.fromkeys(said))}. "
-        "Export it as ONNX or as a SavedModel."
-    )
+    raise _refused("LiteRT", served, said)
 
 
 def _litert(served: Served, path: Path, shape: tuple[int | None, int | None]) -> tuple[Any, Any]:
@@ -114,6 +118,13 @@ def _litert(served: Served, path: Path, shape: tuple[int | None, int | None]) ->
         )
         path.write_bytes(converter.convert())
     return specs, function.structured_outputs
+
+
+def _refused(format: str, served: Served, reasons: list[str]) -> InputError:
+    return InputError(
+        f"{format} cannot hold this {type(served.first.model).__name__}: "
+        f"{'; '.join(dict.fromkeys(reasons))}. Export it as a SavedModel."
+    )
 
 
 def _reason(error: Exception) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.export.examples import Examples, group_by_encoder
+from keras_sentmatch.export.examples import Examples, group_by_encoder, inputs_of
 from keras_sentmatch.export.processes import ask_stranger
 from keras_sentmatch.matcher import Matcher
 from keras_sentmatch.training.ensemble import EnsembleMatcher
@@ -63,15 +63,15 @@ def read_saved_model(folder: Path, examples: Examples, work: Path) -> dict[str, 
 
 
 @contextlib.contextmanager
-def quiet(name: str) -> Iterator[None]:
-    """Keeps a logger from telling anything but errors."""
+def quiet(name: str, level: int = logging.ERROR) -> Iterator[None]:
+    """Keeps a logger from telling anything below a level."""
     log = logging.getLogger(name)
-    level = log.level
-    log.setLevel(logging.ERROR)
+    before = log.level
+    log.setLevel(level)
     try:
         yield
     finally:
-        log.setLevel(level)
+        log.setLevel(before)
 
 
 class Served:
@@ -135,7 +135,7 @@ class Served:
 
     def specs_of_ids(self) -> dict[str, Any]:
         """The specs of the models' inputs by name."""
-        return _specs(self.first.model.input)
+        return _specs(inputs_of(self.groups[0]))
 
     def _no_text(self) -> str:
         """Why the encoder cannot run in a graph of TensorFlow's own operations; "" if it can."""

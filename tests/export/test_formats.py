@@ -5,16 +5,18 @@ import runpy
 import subprocess
 import sys
 
+import keras
 import numpy as np
 import pytest
 
 from keras_sentmatch.data import SubwordPairEncoder
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.export import exporting, portable_model
+from keras_sentmatch.export import exporting, portable_model, saved_model
 from keras_sentmatch.export.examples import TOLERANCE
 from keras_sentmatch.matcher import Matcher
 from keras_sentmatch.training import EnsembleMatcher
-from tests.export.test_saved_model import FIRST, SECOND, WORDS, tiny
+from tests.export.test_saved_model import FIRST, SECOND, WORDS, tiny, word_encoder
+from tests.test_matcher import make_model
 
 pytestmark = pytest.mark.backend("tensorflow")
 
@@ -96,6 +98,39 @@ def test_word_pieces_need_no_tensorflow_text(tmp_path):
     report = matcher.export(tmp_path / "out")  # its check refuses tensorflow-text and KerasHub
     assert set(report["signatures"]) == {"serving_default", "ids"}
     assert "both sentences" in report["left_out"]["encode_sentence1"]
+
+
+def test_members_that_read_different_ids(tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("tf2onnx")
+    encoder = word_encoder(features=("word", "char"))
+    words = make_model(word_encoder(), 2)
+    chars = keras.Input((None, encoder.max_word_length), dtype="int32", name="char_ids_1")
+    first = keras.ops.cast(keras.ops.sum(chars, (1, 2)) > 40, "float32")[:, None]
+    reads_chars = keras.Model({"char_ids_1": chars}, keras.ops.concatenate([first, 1 - first], 1))
+    members = []
+    for model in (words, reads_chars):
+        model.jit_compile = False
+        members.append(Matcher(model, encoder, ("no", "yes"), task="classification"))
+    monkeypatch.setitem(exporting.READERS, "onnx", read_here)
+    report = EnsembleMatcher(members).export(tmp_path / "out", "onnx")
+    assert report["largest_difference"] <= TOLERANCE
+    assert set(report["signatures"]["ids"]["inputs"]) == {*words.input, "char_ids_1"}
+
+
+def test_what_onnx_does_not_know(tmp_path, monkeypatch):
+    pytest.importorskip("tf2onnx")
+    import tensorflow as tf
+
+    right = saved_model._outputs
+
+    def packed(member, arrays):
+        return tf.bitcast(tf.bitcast(right(member, arrays), tf.int32), tf.float32)
+
+    monkeypatch.setattr(saved_model, "_outputs", packed)
+    with pytest.raises(InputError, match="ONNX cannot hold this Functional: .*Bitcast.*SavedModel"):
+        tiny().export(tmp_path / "out", "onnx")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_cannot_be(tmp_path, monkeypatch):
