@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Matcher",
+    "analysis",
     "applications",
     "data",
     "export",

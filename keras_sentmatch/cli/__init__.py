@@ -16,6 +16,7 @@ from keras_sentmatch.cli.export import export
 from keras_sentmatch.cli.predict import predict
 from keras_sentmatch.cli.profile import profile
 from keras_sentmatch.cli.rank import rank
+from keras_sentmatch.cli.robustness import robustness
 from keras_sentmatch.cli.train import train
 from keras_sentmatch.errors import InputError
 
@@ -26,7 +27,19 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
-for command in (train, evaluate, calibrate, predict, rank, export, models, datasets, profile):
+COMMANDS = (
+    train,
+    evaluate,
+    calibrate,
+    predict,
+    rank,
+    robustness,
+    export,
+    models,
+    datasets,
+    profile,
+)
+for command in COMMANDS:
     app.command()(command)
 
 

@@ -502,3 +502,50 @@ def test_export(trained, capsys, monkeypatch, tmp_path):
     assert json.loads(capsys.readouterr().out)["format"] == "onnx"
     names = asked[0][0]
     assert asked == [(names, out, "saved_model", None), (names, out, "onnx", 7)]
+
+
+def test_robustness(trained, capsys, tmp_path):
+    words = tmp_path / "antonyms.txt"
+    words.write_text("dog cat\nman horse\n")
+    out = tmp_path / "report"
+    options = ["--opposite", "yes,no", "--lexicon", words, "--limit", 60, "--out", out, "--json"]
+    data = ["--data", trained.data, *COLUMNS]
+    assert run("robustness", trained.folder, *data, *options) == 0
+    report = json.loads(capsys.readouterr().out)
+    rows = {row["name"]: row for row in report["transformations"]}
+    assert report["pairs"] == 60 and set(report["left_out"]) == {"BackTrans", "SwapSyn"}
+    assert 0 < rows["SwapAnt"]["pairs"] < 12 and rows["AddPunc"]["pairs"] == 60
+    assert sorted(path.name for path in out.iterdir()) == [
+        f"robustness.{suffix}" for suffix in ("csv", "json", "md", "png")
+    ]
+    # One's own function, one's own suite, nothing else.
+    suite = tmp_path / "suite.tsv"
+    suite.write_text("sentence1\tsentence2\tlabel\nthe dog 1 runs\ta dog 1 runs\tyes\nx\ty\tno\n")
+    only = ["--transform", "backtrans", "--translate", "tests.cli.test_cli:upper", "--suite", suite]
+    assert run("robustness", trained.folder, *only) == 0
+    shown = capsys.readouterr().out
+    assert "BackTrans" in shown and "suite" in shown and "AddPunc" not in shown
+    assert run("robustness", trained.folder, "--suite", suite, "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["transformations"] == [] and report["suites"][0]["pairs"] == 2
+
+
+def upper(sentences):
+    return [sentence.upper() for sentence in sentences]
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ("--transform SwapAnts", "Did you mean SwapAnt?"),
+        ("--transform BackTrans", "pass translate="),
+        ("--transform SwapAnt --lexicon none.txt", "none.txt: no such file"),
+        ("--transform NumWord", "which of the labels no, yes"),
+        ("--translate nothing", "expected MODULE:FUNCTION"),
+        ("--opposite yes", "expected two label names"),
+        ("--suite none.tsv", "none.tsv: no such file"),
+        ("--format tsv", "--data, which is missing"),
+    ],
+)
+def test_robustness_says_why_it_cannot(trained, capsys, options, message):
+    assert message in error_of(capsys, "robustness", trained.folder, *options.split())
