@@ -11,6 +11,7 @@ import typer
 from keras_sentmatch import __version__
 from keras_sentmatch.cli.calibrate import calibrate
 from keras_sentmatch.cli.catalog import datasets, models
+from keras_sentmatch.cli.compare import compare
 from keras_sentmatch.cli.evaluate import evaluate
 from keras_sentmatch.cli.export import export
 from keras_sentmatch.cli.predict import predict
@@ -34,6 +35,7 @@ COMMANDS = (
     predict,
     rank,
     robustness,
+    compare,
     export,
     models,
     datasets,

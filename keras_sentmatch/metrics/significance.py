@@ -88,18 +88,19 @@ def paired_bootstrap(
 ) -> dict[str, float]:
     """The difference of two matchers' accuracies on the same pairs, and how far chance moves it.
 
-    Pairs are drawn anew with replacement, the same ones for both.
+    Pairs are drawn anew with replacement, the same ones for both; of matchers that were trained with
+    several seeds the seeds are drawn as well.
 
     Args:
-        right1: For each pair, whether the first is right, [n]; or, of a matcher trained with
-            several seeds, the share of its seeds that are right.
-        right2: The same of the second.
+        right1: For each pair, whether the first is right (or any other figure of it), [n] or
+            [seeds, n].
+        right2: The same of the second; it may have another number of seeds.
         samples: How often pairs are drawn.
         seed: Of the draws.
 
     Returns:
-        `difference` (first minus second), `low` and `high` (the 95% interval), and `p`, the
-        two-sided share of draws in which the better one is not better, at least 1/(samples + 1).
+        `difference` (first minus second), `low` and `high` (the 95% interval), and `p`: twice the
+        share of draws in which the better one is not better, at least 2/(samples + 1).
 
     Raises:
         InputError: Columns of different lengths, no pairs, or no samples.
@@ -109,22 +110,29 @@ def paired_bootstrap(
     >>> paired_bootstrap([1, 1, 1, 0], [1, 1, 1, 0])
     {'difference': 0.0, 'low': 0.0, 'high': 0.0, 'p': 1.0}
     """
-    first, second = np.asarray(right1, float), np.asarray(right2, float)
-    if first.shape != second.shape or first.ndim != 1 or not first.size:
+    first, second = (np.atleast_2d(np.asarray(side, float)) for side in (right1, right2))
+    if first.ndim != 2 or second.ndim != 2 or first.shape[1] != second.shape[1] or not first.size:
         raise InputError(
             f"Answers of shapes {first.shape} and {second.shape}; expected one for each of the same "
             "pairs, at least one."
         )
     if samples < 1:
         raise InputError(f"samples={samples}: at least 1 is needed.")
-    # Rows of equal difference are alike: it is enough to draw how many of each come.
-    values, counts = np.unique(first - second, return_counts=True)
-    drawn = np.random.default_rng(seed).multinomial(len(first), counts / len(first), size=samples)
-    means = drawn @ values / len(first)
-    difference = float((first - second).mean())
-    low, high = (float(end) for end in np.quantile(means, (0.025, 0.975)))
-    beyond = int((means <= 0).sum()) if difference > 0 else int((means >= 0).sum())
-    p = 1.0 if difference == 0 else min(1.0, 2 * (beyond + 1) / (samples + 1))
+    # Pairs that all seeds answer alike are the same: it is enough to draw how many of each kind come.
+    kinds, counts = np.unique(np.concatenate([first, second]), axis=1, return_counts=True)
+    rng, total = np.random.default_rng(seed), first.shape[1]
+    drawn = rng.multinomial(total, counts / total, size=samples)
+    means = drawn @ kinds.T / total  # [samples, seeds of both]
+    sides = []
+    for scores in (means[:, : len(first)], means[:, len(first) :]):
+        many = scores.shape[1]
+        weights = rng.multinomial(many, np.full(many, 1 / many), size=samples) / many
+        sides.append((scores * weights).sum(axis=1))
+    differences = np.round(sides[0] - sides[1], 12)  # so that no difference is none
+    difference = float(first.mean() - second.mean())
+    low, high = (float(end) for end in np.quantile(differences, (0.025, 0.975)))
+    beyond = int(((differences <= 0) if difference > 0 else (differences >= 0)).sum())
+    p = min(1.0, 2 * (beyond + 1) / (samples + 1))
     return {"difference": difference, "low": low, "high": high, "p": p}
 
 

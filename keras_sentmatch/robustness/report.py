@@ -23,7 +23,8 @@ from keras_sentmatch.robustness.transformations import (
 
 Answers = Callable[[PairDataset], Sequence[str]]
 COLUMNS = (
-    "kind name of pairs accuracy_before accuracy_after drop macro_f1_before macro_f1_after".split()
+    "kind name of pairs accuracy_before accuracy_after drop macro_f1_before macro_f1_after "
+    "not_positive_after".split()
 )
 
 
@@ -60,7 +61,8 @@ def robustness_report(
     Returns:
         `{"pairs", "seed", "transformations", "left_out", "suites"}`. Each transformation has `name`,
         `what`, `keeps_label`, `of` (pairs looked at), `pairs` (changed), `before` and `after`
-        (`accuracy`, `macro_f1`; `None` for no pairs), `drop` of accuracy and `flips`. Each suite has
+        (`accuracy`, `macro_f1`; `None` for no pairs), `drop` of accuracy and `flips`; where the label
+        changes, `after` has `not_positive` too, the share not answered with the old label. Each suite has
         `name`, `pairs`, `after`, `categories`, and `before`, `after_of_these`, `drop` and `flips`
         for the pairs whose originals it has.
 
@@ -127,7 +129,10 @@ def _row(changed: Transformed, old: list[str], answers: Answers, examples: int) 
         return {**row, "before": None, "after": None, "drop": None, "flips": []}
     new = _checked(answers(changed.after), changed.after)
     labels = [_gold(changed.before), _gold(changed.after)]
-    return {**row, **_compared(changed.before, changed.after, labels, [old, new], examples)}
+    row |= _compared(changed.before, changed.after, labels, [old, new], examples)
+    if not known.keeps_label:
+        row["after"]["not_positive"] = float(np.mean([a != b for a, b in zip(new, labels[0])]))
+    return row
 
 
 def _compared(
@@ -219,7 +224,7 @@ def table(report: Mapping[str, Any]) -> list[list[Any]]:
         before, later = row.get("before") or {}, row.get(after) or {}
         return [
             *(before.get("accuracy"), later.get("accuracy"), row.get("drop")),
-            *(before.get("macro_f1"), later.get("macro_f1")),
+            *(before.get("macro_f1"), later.get("macro_f1"), later.get("not_positive")),
         ]
 
     rows: list[list[Any]] = [
@@ -251,7 +256,8 @@ def to_markdown(report: Mapping[str, Any]) -> str:
         *markdown_table(heads[1:], [row[1:] for row in table(report)]),
         "",
         "`pairs` is how many of the pairs (`of`) could be changed; the figures are on these, before "
-        "and after the change.",
+        "and after the change. `not positive after`: the share no longer answered with the label "
+        "that the change has made wrong.",
         "",
     ]
     if report["left_out"]:
@@ -282,9 +288,9 @@ def save_report(report: Mapping[str, Any], folder: str | Path) -> None:
     folder = Path(folder)
     rows = table(report)
     write_report(folder, "robustness", report, to_markdown(report), COLUMNS, rows)
-    shown = [row for row in rows if row[5] is not None]
+    shown = [row for row in rows if row[5] is not None and row[0] != "category"]
     if shown:
         names = [f"{row[1]} ({row[3]:,})" for row in shown]
-        title = str(report.get("run", ""))
+        title = Path(report.get("run", "")).name
         before, after = [row[4] for row in shown], [row[5] for row in shown]
         before_and_after(names, before, after, folder / "robustness.png", title)

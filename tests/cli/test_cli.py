@@ -549,3 +549,33 @@ def upper(sentences):
 )
 def test_robustness_says_why_it_cannot(trained, capsys, options, message):
     assert message in error_of(capsys, "robustness", trained.folder, *options.split())
+
+
+def test_compare(trained, capsys, tmp_path):
+    from keras_sentmatch.matcher import Matcher
+
+    other = Matcher.load(trained.folder)
+    other.model.set_weights([-weight for weight in other.model.get_weights()])
+    other.save(tmp_path / "other")
+    seed = tmp_path / "seed-4"
+    shutil.copytree(trained.folder, seed)
+    recipe = (seed / "recipe.toml").read_text()
+    (seed / "recipe.toml").write_text(recipe.replace("seed = 3", "seed = 4"))
+    data = ["--data", trained.data, *COLUMNS]
+    runs = [trained.folder, tmp_path / "other", seed]
+    out = tmp_path / "report"
+    assert run("compare", *runs, *data, "--samples", 300, "--out", out, "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["rows"] == 120 and [len(row["seeds"]) for row in report["matchers"]] == [2, 1]
+    assert run("evaluate", trained.folder, *data, "--json") == 0
+    accuracy = json.loads(capsys.readouterr().out)["accuracy"]
+    assert report["matchers"][0]["seeds"] == pytest.approx([accuracy] * 2)
+    (test,) = report["pairs"][0]["mcnemar"]
+    difference = (test["only1"] - test["only2"]) / 120
+    assert report["pairs"][0]["bootstrap"]["difference"] == pytest.approx(difference)
+    assert (out / "compare.png").exists()
+    assert run("compare", *runs[:2], *data) == 0
+    assert "mcnemar" in capsys.readouterr().out
+    assert "at least two recipes" in error_of(capsys, "compare", trained.folder, seed)
+    assert "--samples 0" in error_of(capsys, "compare", *runs, "--samples", 0)
+    assert "nowhere is not a run folder" in error_of(capsys, "compare", "nowhere", seed)

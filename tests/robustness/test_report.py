@@ -36,6 +36,7 @@ def test_figures_before_and_after(pairs):
     assert (swapped["name"], swapped["of"], swapped["pairs"]) == ("SwapAnt", 4, 2)
     assert swapped["before"]["accuracy"] == 1 and swapped["after"]["accuracy"] == 0
     assert swapped["after"]["macro_f1"] == 0 and swapped["drop"] == 1
+    assert swapped["after"]["not_positive"] == 0 and "not_positive" not in added["after"]
     assert swapped["flips"][1] == {
         "sentence1": "Hot tea | pot.", "sentence2": "Hot tea.", "label": "entailment",
         "changed1": "Hot tea | pot.", "changed2": "Cold tea.", "new_label": "contradiction",
@@ -58,6 +59,17 @@ def test_what_cannot_be_used_is_left_out_with_its_reason(pairs):
         robustness_report(lambda pairs: ["neutral"], pairs)
 
 
+def test_an_answer_may_leave_the_old_label_without_being_the_new_one(pairs):
+    def neutral_of_cold(pairs):
+        return [
+            "neutral" if "Cold" in two or "cold" in two else "entailment" for two in pairs.sentence2
+        ]
+
+    report = robustness_report(neutral_of_cold, pairs, names=["SwapAnt"], lexicon=LEXICON)
+    after = report["transformations"][0]["after"]
+    assert (after["accuracy"], after["not_positive"]) == (0, 1)
+
+
 def test_few_of_many_flips_are_shown():
     many = PairDataset(["Hot tea."] * 9, ["Hot tea."] * 9, ["entailment"] * 9, label_names=NLI)
     arguments = {"names": ["SwapAnt"], "lexicon": LEXICON}
@@ -74,7 +86,7 @@ def test_the_report_is_written(pairs, tmp_path):
     assert json.loads((folder / "robustness.json").read_text())["pairs"] == 4
     lines = (folder / "robustness.csv").read_text().splitlines()
     assert lines[0] == ",".join(COLUMNS) and len(lines) == 1 + len(table(report))
-    assert lines[1] == "transformation,SwapAnt,4,2,1.0,0.0,1.0,1.0,0.0"
+    assert lines[1] == "transformation,SwapAnt,4,2,1.0,0.0,1.0,1.0,0.0,0.0"
     page = to_markdown(report)
     assert "| Hot tea \\| pot. | Hot tea. → Cold tea. | entailment → contradiction |" in page
     assert "- BackTrans: BackTrans needs" in page

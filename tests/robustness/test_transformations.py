@@ -369,6 +369,7 @@ def test_what_is_not_changed_stays_as_it_was(name, pairs, seed):
 # --- words and lexicons ---
 
 
+@settings(deadline=None)
 @given(st.text(max_size=30))
 def test_words_stand_where_they_say(text):
     for word in words(text):
