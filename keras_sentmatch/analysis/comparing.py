@@ -154,7 +154,8 @@ def comparison_report(
         matchers.append(row)
     pairs = []
     for first, second in combinations(arrays, 2):
-        row = {"first": first, "second": second}
+        single = len(arrays[first]) == len(arrays[second]) == 1
+        row = {"first": first, "second": second, "single": single}
         row["bootstrap"] = paired_bootstrap(
             arrays[first], arrays[second], samples=samples, seed=seed
         )
@@ -176,11 +177,10 @@ def table(report: Mapping[str, Any]) -> list[list[Any]]:
     for row in report["pairs"]:
         found, tests = row["bootstrap"], row["mcnemar"]
         start = [found["difference"], found["low"], found["high"], found["p"]]
-        one = (
-            [tests[0]["only1"], tests[0]["only2"], tests[0]["p"]] if len(tests) == 1 else [None] * 3
-        )
+        single = tests and row["single"]
+        one = [tests[0][key] for key in ("only1", "only2", "p")] if single else [None] * 3
         rows.append([row["first"], row["second"], *start, *one])
-        if len(tests) > 1:
+        if not single:
             for number, test in enumerate(tests):
                 names = [f"{row[side]}, seed {number + 1}" for side in ("first", "second")]
                 cells = [test["only1"], test["only2"], test["p"]]

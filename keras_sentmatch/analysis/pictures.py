@@ -53,6 +53,33 @@ def before_and_after(
     return _save(figure, png)
 
 
+def categories(
+    rows: Sequence[Mapping[str, Any]], lines: Mapping[str, float], png: str | Path
+) -> Path:
+    """The accuracy of each category with its interval, and lines for what holds of all pairs.
+
+    Args:
+        rows: `name`, `pairs`, `accuracy`, `low` and `high` each.
+        lines: Name and accuracy of the matcher and of baselines.
+        png: File to write.
+
+    Returns:
+        Path of the file.
+    """
+    figure = _figure(8.0, 1.6 + 0.34 * len(rows))
+    axis = figure.subplots()
+    for place, row in enumerate(rows):
+        axis.plot([row["low"], row["high"]], [place, place], color=BEFORE)
+        axis.scatter([row["accuracy"]], [place], color=BEFORE, zorder=2)
+    for (name, value), style in zip(lines.items(), ("-", "--", ":", "-.", (0, (1, 4)))):
+        axis.axvline(value, color=AFTER, linestyle=style, linewidth=1, label=f"{name} {value:.3f}")
+    axis.set_yticks(range(len(rows)), [f"{row['name']} ({row['pairs']:,})" for row in rows])
+    axis.set(xlim=(-0.02, 1.02), ylim=(len(rows) - 0.5, -0.5), xlabel="accuracy, 95% interval")
+    axis.grid(axis="x", color="lightgray")
+    axis.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    return _save(figure, png)
+
+
 def comparison(report: Mapping[str, Any], png: str | Path) -> Path:
     """The figure of each matcher with its seeds, and under it the differences with their intervals.
 

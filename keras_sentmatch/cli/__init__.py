@@ -12,6 +12,7 @@ from keras_sentmatch import __version__
 from keras_sentmatch.cli.calibrate import calibrate
 from keras_sentmatch.cli.catalog import datasets, models
 from keras_sentmatch.cli.compare import compare
+from keras_sentmatch.cli.errors import errors
 from keras_sentmatch.cli.evaluate import evaluate
 from keras_sentmatch.cli.export import export
 from keras_sentmatch.cli.predict import predict
@@ -35,6 +36,7 @@ COMMANDS = (
     predict,
     rank,
     robustness,
+    errors,
     compare,
     export,
     models,

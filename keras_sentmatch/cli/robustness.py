@@ -92,7 +92,7 @@ def robustness(
     pair = tuple(name.strip() for name in opposite.split(",")) if opposite else None
     if pair is not None and len(pair) != 2:
         raise InputError(f"--opposite {opposite!r}: expected two label names, such as yes,no.")
-    words = _lexicon(lexicon)
+    words = lexicon_or_none(lexicon)
     function = _function(translate) if translate else None
     suites = [found for path in suite or () for found in read_suite(path)]
     use_backend(backend)
@@ -132,7 +132,8 @@ def robustness(
         _print(report)
 
 
-def _lexicon(sources: Sequence[str] | None) -> Any:
+def lexicon_or_none(sources: Sequence[str] | None) -> Any:
+    """The lexicon that `--lexicon` names; without it WordNet, or none where it is not installed."""
     from keras_sentmatch.robustness import Lexicon
 
     if sources:

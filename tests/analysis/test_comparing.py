@@ -53,6 +53,10 @@ def test_seeds_are_one_matcher():
         ["a, seed 1", "b, seed 1"],
         ["a, seed 2", "b, seed 2"],
     ]
+    uneven = comparison_report({**values, "b": values["b"][:1]}, samples=9)
+    assert [row[-1] is None for row in table(uneven)] == [True, False], (
+        "a seed's test is a row of its own"
+    )
     assert "200 pairs" in to_markdown(report)
 
 

@@ -579,3 +579,34 @@ def test_compare(trained, capsys, tmp_path):
     assert "at least two recipes" in error_of(capsys, "compare", trained.folder, seed)
     assert "--samples 0" in error_of(capsys, "compare", *runs, "--samples", 0)
     assert "nowhere is not a run folder" in error_of(capsys, "compare", "nowhere", seed)
+
+
+def test_errors(trained, capsys, monkeypatch, tmp_path):
+    seen = []
+
+    def baseline(train, validation, test, sees):
+        seen.append((len(train), len(validation), len(test), sees))
+        return {"test": {"accuracy": len(seen) / 10}}
+
+    monkeypatch.setattr(training, "bag_of_words_baseline", baseline)
+    out = tmp_path / "report"
+    data = ["--data", trained.data, *COLUMNS]
+    assert run("errors", trained.folder, *data, "--symmetric", "--out", out, "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["pairs"] == 120 and report["swap"]["pairs"] == 120
+    names = ["majority", "bag of words", "second sentence only", "word overlap"]
+    assert list(report["baselines"]) == names and report["left_out"] == {}
+    assert [found["accuracy"] for found in report["baselines"].values()][1:] == [0.1, 0.2, 0.3]
+    assert [row[2:] for row in seen] == [(120, "all"), (120, "sentence2"), (120, "overlap")]
+    assert seen[0][0] + seen[0][1] < 120, "trained on the parts that the run was trained on"
+    assert report["errors"][0]["probability"] >= report["errors"][-1]["probability"]
+    assert len(report["errors"]) == min(20, 120 - report["right"])
+    assert (out / "errors.png").exists() and "Quantity/Time" in (out / "errors.md").read_text()
+    assert run("errors", trained.folder, "--no-baselines", "--limit", 5, "--top", 1) == 0
+    shown = capsys.readouterr().out
+    assert "majority" in shown and "bag of words" not in shown
+    tags = tmp_path / "tags.tsv"
+    tags.write_text("5\tnegation\n")
+    line = error_of(capsys, "errors", trained.folder, "--annotations", tags)
+    assert "None of the 1 annotated ids" in line
+    assert "--top -1" in error_of(capsys, "errors", trained.folder, "--top", -1)
