@@ -150,6 +150,8 @@ FORBIDDEN = {
     "keras_sentmatch/layers": {"tensorflow", "keras_hub"},
     "applications": {"tensorflow", "keras_hub"},
     "keras_sentmatch/data": {"tensorflow", "keras_hub", "keras"},
+    "keras_sentmatch/analysis": {"tensorflow", "keras_hub", "keras"},
+    "keras_sentmatch/robustness": {"tensorflow", "keras_hub", "keras"},
 }
 SOURCES = [
     pytest.param(path, names, id=str(path.relative_to(ROOT)))
@@ -238,7 +240,7 @@ print(keras.backend.backend())
 
 # --- examples (R9) ---
 
-PACKAGES = ("layers", "ops", "applications", "metrics", "data")
+PACKAGES = ("layers", "ops", "applications", "metrics", "data", "robustness", "analysis")
 MODULES = [
     name
     for package in (importlib.import_module(f"keras_sentmatch.{p}") for p in PACKAGES)

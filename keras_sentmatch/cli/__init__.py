@@ -11,11 +11,14 @@ import typer
 from keras_sentmatch import __version__
 from keras_sentmatch.cli.calibrate import calibrate
 from keras_sentmatch.cli.catalog import datasets, models
+from keras_sentmatch.cli.compare import compare
+from keras_sentmatch.cli.errors import errors
 from keras_sentmatch.cli.evaluate import evaluate
 from keras_sentmatch.cli.export import export
 from keras_sentmatch.cli.predict import predict
 from keras_sentmatch.cli.profile import profile
 from keras_sentmatch.cli.rank import rank
+from keras_sentmatch.cli.robustness import robustness
 from keras_sentmatch.cli.train import train
 from keras_sentmatch.errors import InputError
 
@@ -26,7 +29,21 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
-for command in (train, evaluate, calibrate, predict, rank, export, models, datasets, profile):
+COMMANDS = (
+    train,
+    evaluate,
+    calibrate,
+    predict,
+    rank,
+    robustness,
+    errors,
+    compare,
+    export,
+    models,
+    datasets,
+    profile,
+)
+for command in COMMANDS:
     app.command()(command)
 
 

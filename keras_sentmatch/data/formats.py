@@ -13,6 +13,8 @@ from typing import NamedTuple
 from keras_sentmatch.data.dataset import Task
 from keras_sentmatch.data.rows import (
     RowSource,
+    advglue,
+    counterfactual,
     first_line,
     json_records,
     masked,
@@ -41,6 +43,7 @@ class Layout:
         hint: One of these words must be in the folder's or its parent's name, for the same reason.
         label_of: Turns a raw label into a label name or number.
         skips: Reasons for which the official file itself has rows that cannot be used.
+        keep: Further columns to keep, as `PairDataset.columns`.
     """
 
     files: dict[str, tuple[str, ...]]
@@ -53,6 +56,7 @@ class Layout:
     hint: tuple[str, ...] = ()
     label_of: Callable[[str], str] = str
     skips: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
 
     def find(self, folder: Path, split: str, hints: bool = True) -> Path | None:
         """The file of `split` in `folder`, if it is there and looks like this layout."""
@@ -153,6 +157,14 @@ def _trecqa(name: str, what: str, train: str, clean: bool) -> Format:
         layouts.append(Layout({"test": ("test-filtered.jsonl",)}, json_records))
     splits = ("validation", "test") if clean else ()
     return Format(name, what, ANSWER, "map", tuple(layouts), "ranking", clean=splits)
+
+
+def _advglue(task: str, labels: tuple[str, ...], one: str, two: str) -> Format:
+    files = _files("{}_ann.json|{}.json", train="", test="")
+    keep = ("category", "original_1", "original_2")
+    layout = Layout(files, advglue(task, (one, two)), hint=("advglue",), keep=keep)
+    what = f"AdvGLUE {task.upper()}: pairs under attack"
+    return Format(f"advglue-{task}", what, labels, "accuracy", (layout,))
 
 
 _HEADED = table()
@@ -317,6 +329,30 @@ _FORMATS = (
             ),
         ),
     ),
+    Format(
+        "breaking-nli", "Breaking NLI: one word of the premise replaced", NLI, "accuracy",
+        (
+            Layout({"test": ("bnli.jsonl",)}, json_records, keep=("category",)),
+            Layout(
+                {"test": ("dataset.jsonl",)}, json_records, hint=("breaking",), keep=("category",)
+            ),
+        ),
+    ),
+    Format(
+        "counterfactual-nli", "Counterfactually revised SNLI", NLI, "accuracy",
+        (
+            Layout(
+                _files("{}.tsv|all_combined/{}.tsv"), counterfactual(_HEADED),
+                needs=("sentence1", "sentence2", "gold_label"), hint=("counterfactual",),
+                keep=("category",),
+            ),
+        ),
+    ),
+    _advglue("mnli", NLI, "premise", "hypothesis"),
+    _advglue("mnli-mm", NLI, "premise", "hypothesis"),
+    _advglue("qqp", DUPLICATE, "question1", "question2"),
+    _advglue("qnli", TWO_WAY, "question", "sentence"),
+    _advglue("rte", TWO_WAY, "sentence1", "sentence2"),
     _own("tsv", "one's own tab-separated files, quotes are text", "tsv txt", _HEADED),
     _own("tsv-quoted", "one's own tab-separated files, quoted like CSV", "tsv", table(quoted=True)),
     _own("csv", "one's own CSV files", "csv", table(separator=None, quoted=True)),

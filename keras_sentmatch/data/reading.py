@@ -56,7 +56,7 @@ class _Reading:
         self.path, self.layout, self.columns, self.on_error = path, layout, columns, on_error
         self.report = ReadReport(str(path))
         self.names: dict[str, str] = {}
-        self.kept: list[tuple[str, str, str, str | None, str, str, str, str]] = []
+        self.kept: list[tuple[str, str, str, str | None, str, str, str, str, tuple[str, ...]]] = []
 
     def bad(self, where: str, reason: str, message: str) -> None:
         if self.on_error == "raise" and reason not in self.layout.skips:
@@ -114,7 +114,8 @@ class _Reading:
         parses = (str(row.get(self.names.get(f"parse_{side}", ""), "")) for side in "12")
         tags_1, tags_2 = map(tags_of_parse, parses)
         one, two = sentences
-        self.kept.append((where, one, two, value, group, number, tags_1, tags_2))
+        further = tuple(str(row.get(name, "")) for name in self.layout.keep)
+        self.kept.append((where, one, two, value, group, number, tags_1, tags_2, further))
 
 
 def read_file(
@@ -171,7 +172,8 @@ def read_file(
             f"tags_{side}": [row[place] for row in reading.kept]
             for place, side in ((6, "1"), (7, "2"))
             if {"parse_1", "parse_2"} <= reading.names.keys()
-        },
+        }
+        | {key: [row[8][i] for row in reading.kept] for i, key in enumerate(layout.keep)},
     )
     return _answerable(data) if split in known.clean else data
 

@@ -269,3 +269,84 @@ def trecqa_xml(path: Path) -> Rows:
                     {"sentence1": question, "sentence2": sentence, "label": label, "qid": group},
                 )
             tag = None
+
+
+def advglue(task: str, columns: tuple[str, str]) -> RowSource:
+    """One task of an AdvGLUE file: a JSON object with a list of records for each task.
+
+    Beside the sentences come `original_1` and `original_2`, what they were before the attack (empty
+    where the file does not say), and `category`, the attack's name.
+    """
+
+    def rows(path: Path) -> Rows:
+        lines = [(number, line) for number, line in text_lines(path)]
+        for number, line in lines:
+            if isinstance(line, BadRow):
+                yield f":{number}", line
+                return
+        try:
+            tasks = json.loads("\n".join(str(line) for _, line in lines))
+        except json.JSONDecodeError as error:
+            raise InputError(f"{path}:{error.lineno}: not valid JSON ({error.msg}).") from None
+        if not isinstance(tasks, dict) or not isinstance(tasks.get(task), list):
+            raise InputError(f"{path}: expected a JSON object with a list named {task!r}.")
+        for i, record in enumerate(tasks[task]):
+            where = f" {task} item {i}"
+            if not isinstance(record, dict):
+                yield where, BadRow("not JSON", f"an object was expected, not {str(record)[:40]!r}")
+                continue
+            originals = [record.get(f"original_{name}") for name in columns]
+            if any(originals):
+                originals = [old or record.get(name) for old, name in zip(originals, columns)]
+            yield (
+                where,
+                {
+                    "sentence1": record.get(columns[0]),
+                    "sentence2": record.get(columns[1]),
+                    "label": record.get("label"),
+                    "idx": record.get("idx"),
+                    "category": record.get("method", ""),
+                    "original_1": originals[0] or "",
+                    "original_2": originals[1] or "",
+                },
+            )
+
+    return rows
+
+
+def counterfactual(source: RowSource) -> RowSource:
+    """Rows in fives, as the combined counterfactual files have them, with a `category` each.
+
+    Of each five one is the original, which shares its first sentence with two others and its second
+    with the other two: there the one sentence has been revised. Other rows have no category.
+    """
+
+    def rows(path: Path) -> Rows:
+        block: list[tuple[str, Row | BadRow]] = []
+        for where, row in source(path):
+            if where == HEADER and isinstance(row, dict):
+                yield where, {**row, "category": ""}
+                continue
+            block.append((where, row))
+            if len(block) == 5:
+                yield from _with_categories(block)
+                block = []
+        yield from _with_categories(block)
+
+    return rows
+
+
+def _with_categories(block: list[tuple[str, Row | BadRow]]) -> Rows:
+    sides = [
+        [row.get(side) if isinstance(row, dict) else None for _, row in block]
+        for side in ("sentence1", "sentence2")
+    ]
+    pairs = list(zip(*sides))
+    originals = [pair for pair in pairs if sides[0].count(pair[0]) == sides[1].count(pair[1]) == 3]
+    names = {(True, True): "original", (True, False): "revised sentence 2"}
+    names[False, True] = "revised sentence 1"
+    for (where, row), (one, two) in zip(block, pairs):
+        category = ""
+        if len(originals) == 1:
+            category = names.get((one == originals[0][0], two == originals[0][1]), "")
+        yield where, {**row, "category": category} if isinstance(row, dict) else row

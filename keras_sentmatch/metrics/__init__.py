@@ -24,6 +24,7 @@ from keras_sentmatch.metrics.ranking import (
     ranking_counts,
 )
 from keras_sentmatch.metrics.report import evaluate_predictions
+from keras_sentmatch.metrics.significance import mcnemar, paired_bootstrap, wilson_interval
 
 if TYPE_CHECKING:
     from keras_sentmatch.metrics.positive_f1 import PositiveF1 as PositiveF1
@@ -41,13 +42,16 @@ __all__ = [
     "f1",
     "fit_temperature",
     "macro_f1",
+    "mcnemar",
     "mean_average_precision",
     "mean_reciprocal_rank",
     "negative_log_likelihood",
+    "paired_bootstrap",
     "pearson",
     "ranking_counts",
     "reliability",
     "spearman",
+    "wilson_interval",
 ]
 
 _KERAS_METRICS = {"PositiveF1": "positive_f1", "SparseMacroF1": "sparse_macro_f1"}

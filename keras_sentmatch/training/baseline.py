@@ -26,6 +26,7 @@ def bag_of_words_baseline(
     max_words: int = 20_000,
     epochs: int = 30,
     seed: int = 0,
+    sees: str = "all",
 ) -> dict[str, Any]:
     """Trains a linear model that sees which words occur, but neither their order nor their meaning.
 
@@ -43,6 +44,9 @@ def bag_of_words_baseline(
         max_words: Words in the vocabulary.
         epochs: Most epochs.
         seed: Of the order of the rows; the weights start at 0.
+        sees: `"sentence2"`: the words of sentence 2 alone (of inference the hypothesis: what is
+            scored above chance is a trait of how the data was made). `"overlap"`: the two shares
+            alone.
 
     Returns:
         `{"validation": figures, "test": figures}`, as `evaluate_predictions` gives them; the second
@@ -66,15 +70,19 @@ def bag_of_words_baseline(
             raise InputError(
                 f"The baseline's {role} pairs are empty or unlabelled; give labelled ones."
             )
+    if sees not in ("all", "sentence2", "overlap"):
+        raise InputError(f'sees={sees!r}: expected "all", "sentence2" or "overlap".')
     set_seed(seed)
     measured = {"validation": validation}
     if test is not None and test.labels is not None and len(test):
         measured["test"] = test
-    tokens = _tokens(train)
+    tokens = _tokens(train, sees)
     counts = Counter(word for side in tokens for words in side for word in words)
     ids = {word: i for i, (word, _) in enumerate(counts.most_common(max_words), 1)}
+    if sees == "overlap":
+        ids = {}
     labels = np.asarray(train.labels)
-    inputs = {role: _features(_tokens(dataset), ids) for role, dataset in measured.items()}
+    inputs = {role: _features(_tokens(dataset, sees), ids) for role, dataset in measured.items()}
     model = _linear_model(len(ids), train, labels)
     model.fit(
         _features(tokens, ids),
@@ -91,7 +99,7 @@ def bag_of_words_baseline(
     }
 
 
-def _tokens(dataset: "PairDataset") -> tuple[Tokens, Tokens]:
+def _tokens(dataset: "PairDataset", sees: str) -> tuple[Tokens, Tokens]:
     from keras_sentmatch.data import Tokenizer
 
     tokenize = Tokenizer()
@@ -99,7 +107,7 @@ def _tokens(dataset: "PairDataset") -> tuple[Tokens, Tokens]:
         [tokenize(sentence)[:MAX_TOKENS] for sentence in side]
         for side in (dataset.sentence1, dataset.sentence2)
     )
-    return first, second
+    return [[] for _ in first] if sees == "sentence2" else first, second
 
 
 def _features(tokens: tuple[Tokens, Tokens], ids: dict[str, int]) -> dict[str, np.ndarray]:
@@ -120,7 +128,7 @@ def _features(tokens: tuple[Tokens, Tokens], ids: dict[str, int]) -> dict[str, n
             ]
         )
         shares[row] = len(both) / max(len(words1), 1), len(both) / max(len(words2), 1)
-    bag = np.zeros((len(bags), max(map(len, bags), default=1)), "int32")
+    bag = np.zeros((len(bags), max([1, *map(len, bags)])), "int32")
     for row, entries in enumerate(bags):
         bag[row, : len(entries)] = entries
     return {"bag": bag, "shares": shares}

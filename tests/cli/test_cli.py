@@ -502,3 +502,111 @@ def test_export(trained, capsys, monkeypatch, tmp_path):
     assert json.loads(capsys.readouterr().out)["format"] == "onnx"
     names = asked[0][0]
     assert asked == [(names, out, "saved_model", None), (names, out, "onnx", 7)]
+
+
+def test_robustness(trained, capsys, tmp_path):
+    words = tmp_path / "antonyms.txt"
+    words.write_text("dog cat\nman horse\n")
+    out = tmp_path / "report"
+    options = ["--opposite", "yes,no", "--lexicon", words, "--limit", 60, "--out", out, "--json"]
+    data = ["--data", trained.data, *COLUMNS]
+    assert run("robustness", trained.folder, *data, *options) == 0
+    report = json.loads(capsys.readouterr().out)
+    rows = {row["name"]: row for row in report["transformations"]}
+    assert report["pairs"] == 60 and set(report["left_out"]) == {"BackTrans", "SwapSyn"}
+    assert 0 < rows["SwapAnt"]["pairs"] < 12 and rows["AddPunc"]["pairs"] == 60
+    assert sorted(path.name for path in out.iterdir()) == [
+        f"robustness.{suffix}" for suffix in ("csv", "json", "md", "png")
+    ]
+    # One's own function, one's own suite, nothing else.
+    suite = tmp_path / "suite.tsv"
+    suite.write_text("sentence1\tsentence2\tlabel\nthe dog 1 runs\ta dog 1 runs\tyes\nx\ty\tno\n")
+    only = ["--transform", "backtrans", "--translate", "tests.cli.test_cli:upper", "--suite", suite]
+    assert run("robustness", trained.folder, *only) == 0
+    shown = capsys.readouterr().out
+    assert "BackTrans" in shown and "suite" in shown and "AddPunc" not in shown
+    assert run("robustness", trained.folder, "--suite", suite, "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["transformations"] == [] and report["suites"][0]["pairs"] == 2
+
+
+def upper(sentences):
+    return [sentence.upper() for sentence in sentences]
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ("--transform SwapAnts", "Did you mean SwapAnt?"),
+        ("--transform BackTrans", "pass translate="),
+        ("--transform SwapAnt --lexicon none.txt", "none.txt: no such file"),
+        ("--transform NumWord", "which of the labels no, yes"),
+        ("--translate nothing", "expected MODULE:FUNCTION"),
+        ("--opposite yes", "expected two label names"),
+        ("--suite none.tsv", "none.tsv: no such file"),
+        ("--format tsv", "--data, which is missing"),
+    ],
+)
+def test_robustness_says_why_it_cannot(trained, capsys, options, message):
+    assert message in error_of(capsys, "robustness", trained.folder, *options.split())
+
+
+def test_compare(trained, capsys, tmp_path):
+    from keras_sentmatch.matcher import Matcher
+
+    other = Matcher.load(trained.folder)
+    other.model.set_weights([-weight for weight in other.model.get_weights()])
+    other.save(tmp_path / "other")
+    seed = tmp_path / "seed-4"
+    shutil.copytree(trained.folder, seed)
+    recipe = (seed / "recipe.toml").read_text()
+    (seed / "recipe.toml").write_text(recipe.replace("seed = 3", "seed = 4"))
+    data = ["--data", trained.data, *COLUMNS]
+    runs = [trained.folder, tmp_path / "other", seed]
+    out = tmp_path / "report"
+    assert run("compare", *runs, *data, "--samples", 300, "--out", out, "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["rows"] == 120 and [len(row["seeds"]) for row in report["matchers"]] == [2, 1]
+    assert run("evaluate", trained.folder, *data, "--json") == 0
+    accuracy = json.loads(capsys.readouterr().out)["accuracy"]
+    assert report["matchers"][0]["seeds"] == pytest.approx([accuracy] * 2)
+    (test,) = report["pairs"][0]["mcnemar"]
+    difference = (test["only1"] - test["only2"]) / 120
+    assert report["pairs"][0]["bootstrap"]["difference"] == pytest.approx(difference)
+    assert (out / "compare.png").exists()
+    assert run("compare", *runs[:2], *data) == 0
+    assert "mcnemar" in capsys.readouterr().out
+    assert "at least two recipes" in error_of(capsys, "compare", trained.folder, seed)
+    assert "--samples 0" in error_of(capsys, "compare", *runs, "--samples", 0)
+    assert "nowhere is not a run folder" in error_of(capsys, "compare", "nowhere", seed)
+
+
+def test_errors(trained, capsys, monkeypatch, tmp_path):
+    seen = []
+
+    def baseline(train, validation, test, sees):
+        seen.append((len(train), len(validation), len(test), sees))
+        return {"test": {"accuracy": len(seen) / 10}}
+
+    monkeypatch.setattr(training, "bag_of_words_baseline", baseline)
+    out = tmp_path / "report"
+    data = ["--data", trained.data, *COLUMNS]
+    assert run("errors", trained.folder, *data, "--symmetric", "--out", out, "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["pairs"] == 120 and report["swap"]["pairs"] == 120
+    names = ["majority", "bag of words", "second sentence only", "word overlap"]
+    assert list(report["baselines"]) == names and report["left_out"] == {}
+    assert [found["accuracy"] for found in report["baselines"].values()][1:] == [0.1, 0.2, 0.3]
+    assert [row[2:] for row in seen] == [(120, "all"), (120, "sentence2"), (120, "overlap")]
+    assert seen[0][0] + seen[0][1] < 120, "trained on the parts that the run was trained on"
+    assert report["errors"][0]["probability"] >= report["errors"][-1]["probability"]
+    assert len(report["errors"]) == min(20, 120 - report["right"])
+    assert (out / "errors.png").exists() and "Quantity/Time" in (out / "errors.md").read_text()
+    assert run("errors", trained.folder, "--no-baselines", "--limit", 5, "--top", 1) == 0
+    shown = capsys.readouterr().out
+    assert "majority" in shown and "bag of words" not in shown
+    tags = tmp_path / "tags.tsv"
+    tags.write_text("5\tnegation\n")
+    line = error_of(capsys, "errors", trained.folder, "--annotations", tags)
+    assert "None of the 1 annotated ids" in line
+    assert "--top -1" in error_of(capsys, "errors", trained.folder, "--top", -1)

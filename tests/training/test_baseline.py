@@ -54,3 +54,30 @@ def test_unlabelled_training_pairs_are_refused():
     train, bare = tiny_pairs(50, 1), PairDataset(["a"], ["b"])
     with pytest.raises(InputError, match="training pairs are empty or unlabelled"):
         bag_of_words_baseline(bare, train)
+
+
+def test_it_sees_no_more_than_it_is_told():
+    """The label is whether sentence 1 is repeated, or a word of sentence 2: one part tells each."""
+    rng = np.random.default_rng(0)
+    same, marked = rng.integers(0, 2, (2, 400))
+    words = rng.choice(list("abcdefgh"), (400, 2))
+    first = [" ".join(row) for row in words]
+    second = [
+        " ".join([text if same else "y z", "not" if mark else "so"])
+        for text, same, mark in zip(first, same, marked)
+    ]
+
+    def accuracy(labels, sees):
+        data = PairDataset(first, second, labels)
+        return bag_of_words_baseline(data, data, sees=sees)["validation"]["accuracy"]
+
+    assert accuracy(marked, "sentence2") == 1 and accuracy(marked, "overlap") < 0.65
+    assert accuracy(same, "overlap") == 1
+    shuffled = PairDataset(first[::-1], second, marked)
+    figures = [
+        bag_of_words_baseline(data, data, sees="sentence2", epochs=3)
+        for data in (shuffled, PairDataset(first, second, marked))
+    ]
+    assert figures[0] == figures[1], "sentence 1 changes nothing"
+    with pytest.raises(InputError, match="sees='both'"):
+        bag_of_words_baseline(shuffled, shuffled, sees="both")

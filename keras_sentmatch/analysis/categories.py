@@ -1,0 +1,262 @@
+"""Linguistic categories of pairs: those of the DRCN paper's Table 7, told by rules about words.
+
+The paper counts on pairs of MultiNLI that people had annotated. The rules here stand in where there
+are no annotations; they are rough, and a pair may fall into several categories or into none.
+Paraphrase can't be told without people: it comes from annotations only.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.data.text import read_text
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.robustness.lexicon import Lexicon
+from keras_sentmatch.robustness.names import MONTHS
+from keras_sentmatch.robustness.phrases import NUMBERS
+from keras_sentmatch.robustness.words import form, is_negated, lower_words, words
+
+LONG = (30, 16)  # words of the first and of the second sentence above which it is long
+OVERLAP = 0.7
+CONDITIONS = frozenset("if unless whether provided otherwise".split())
+QUANTIFIERS = frozenset(
+    "much enough more most less least no none some any all every each many few several almost nearly both half "
+    "either neither only".split()
+)
+MODALS = frozenset("can could may might must will would shall should ought cannot".split())
+BELIEFS = (
+    "know believe understand doubt think suppose recognize recognise forget remember imagine mean agree disagree "
+    "deny promise consider expect guess hope feel seem"
+).split()
+_IRREGULAR = "knew known understood thought forgot forgotten meant felt denied denies".split()
+BELIEF_FORMS = frozenset(
+    [word + ending for word in BELIEFS for ending in ("", "s", "d", "ed", "ing")] + _IRREGULAR
+)
+TIMES = frozenset(
+    "year years month months week weeks day days hour hours minute minutes second seconds century centuries decade "
+    "decades today tomorrow yesterday tonight morning evening afternoon night noon midnight ago before after later "
+    "earlier since until hundred thousand million billion dozen percent once twice".split()
+)
+CALENDAR = frozenset(month.lower() for month in MONTHS - {"May", "March"}) | frozenset(
+    "monday tuesday wednesday thursday friday saturday sunday".split()
+)
+PRONOUNS = frozenset("he him his she her hers it its they them their theirs".split())
+BE = frozenset("is are was were be been being am".split())
+PAST = frozenset("was were did had".split())
+PRESENT = frozenset("is are am do does has have".split())
+FUTURE = frozenset("will shall won't".split())
+_STEM = 4  # letters by which two forms of a verb are taken for one
+
+
+@dataclass(frozen=True)
+class Category:
+    """A category and its rule.
+
+    Attributes:
+        name: As in the paper's table, where it is one of its.
+        rule: In words.
+        holds: Whether a pair falls into it, given its sentences and a lexicon.
+        needs: What a lexicon must have: `"antonyms"`, or "".
+    """
+
+    name: str
+    rule: str
+    holds: Callable[[str, str, Lexicon | None], bool]
+    needs: str = ""
+
+
+def _either(known: frozenset[str]) -> Callable[[str, str, Lexicon | None], bool]:
+    return lambda one, two, lexicon: bool(known & (lower_words(one) | lower_words(two)))
+
+
+def _negation(one: str, two: str, lexicon: Lexicon | None) -> bool:
+    return is_negated(one) or is_negated(two)
+
+
+def _overlap(one: str, two: str, lexicon: Lexicon | None) -> bool:
+    first, second = lower_words(one), lower_words(two)
+    return len(first & second) > OVERLAP * max(len(first), len(second), 1)
+
+
+def _order(one: str, two: str, lexicon: Lexicon | None) -> bool:
+    first, second = ([word.lower for word in words(text)] for text in (one, two))
+    return first != second and sorted(first) == sorted(second)
+
+
+def _long(one: str, two: str, lexicon: Lexicon | None) -> bool:
+    return len(words(one)) > LONG[0] or len(words(two)) > LONG[1]
+
+
+def _antonym(one: str, two: str, lexicon: Lexicon | None) -> bool:
+    assert lexicon is not None
+    second = lower_words(two)
+    return any(second.intersection(lexicon.antonyms(word)) for word in lower_words(one))
+
+
+def _quantity(one: str, two: str, lexicon: Lexicon | None) -> bool:
+    both = lower_words(one) | lower_words(two)
+    digits = any(char.isdigit() for word in both for char in word)
+    return digits or bool(both & (TIMES | CALENDAR | set(NUMBERS)))
+
+
+def _tense(text: str) -> frozenset[str]:
+    """The tenses that a sentence's words tell."""
+    known = [word.lower for word in words(text)]
+    found = set()
+    for place, word in enumerate(known):
+        before = set(known[max(0, place - 2) : place])
+        if word in FUTURE or word.endswith("'ll"):
+            found.add("future")
+        elif word in PAST or (form(word) == "ed" and not before & (BE | {"have", "has", "'ve"})):
+            found.add("past")
+        elif word in PRESENT or word.endswith(("'re", "'m")):
+            found.add("present")
+    return frozenset(found)
+
+
+def _tense_difference(one: str, two: str, lexicon: Lexicon | None) -> bool:
+    first, second = _tense(one), _tense(two)
+    return bool(first and second and not first & second)
+
+
+def _passives(text: str) -> set[str]:
+    """The stems of participles that follow a form of `be`, an adverb between them allowed."""
+    known = [word.lower for word in words(text)]
+    return {
+        word[:_STEM]
+        for place, word in enumerate(known)
+        if form(word) == "ed" and BE & set(known[max(0, place - 2) : place])
+    }
+
+
+def _active_passive(one: str, two: str, lexicon: Lexicon | None) -> bool:
+    first, second = _passives(one), _passives(two)
+    if bool(first) == bool(second):
+        return False
+    others = {word[:_STEM] for word in lower_words(two if first else one)}
+    return bool((first or second) & others)
+
+
+def _coreference(one: str, two: str, lexicon: Lexicon | None) -> bool:
+    return bool(PRONOUNS & lower_words(one)) != bool(PRONOUNS & lower_words(two))
+
+
+CATEGORIES = (
+    Category("Conditional", "if, unless, whether, … in either sentence", _either(CONDITIONS)),
+    Category(
+        "Word overlap", f"more than {OVERLAP:.0%} of each sentence's words are in the other", _overlap
+    ),
+    Category("Word order", "the same words in another order", _order),
+    Category("Negation", "not, n't, no, never, … in either sentence", _negation),
+    Category("Antonym", "a word, and its antonym in the other sentence", _antonym, "antonyms"),
+    Category(
+        "Long sentence", f"more than {LONG[0]} words in the first or {LONG[1]} in the second", _long
+    ),
+    Category(
+        "Tense difference", "the words that tell a tense tell other ones in each", _tense_difference
+    ),
+    Category(
+        "Active/Passive", "be and a participle in one sentence, that verb without in the other",
+        _active_passive,
+    ),
+    Category("Quantity/Time", "a number, a date, a unit of time in either sentence", _quantity),
+    Category("Coreference", "he, she, it, they, … in one of the sentences only", _coreference),
+    Category("Quantifier", "some, all, many, most, … in either sentence", _either(QUANTIFIERS)),
+    Category("Modal", "can, may, must, would, … in either sentence", _either(MODALS)),
+    Category("Belief", "know, think, agree, … in either sentence", _either(BELIEF_FORMS)),
+)  # fmt: skip
+
+
+def categorize(
+    dataset: PairDataset,
+    lexicon: Lexicon | None = None,
+    annotations: Mapping[str, frozenset[str]] | None = None,
+) -> tuple[dict[str, list[int]], dict[str, str]]:
+    """The rows of each category.
+
+    Args:
+        dataset: Pairs.
+        lexicon: For antonyms; without them that category is left out.
+        annotations: Id → names of categories. Where there are any, annotated pairs alone are
+            counted, and no rules are used.
+
+    Returns:
+        Category → its rows, in the order of the paper's table; and category → its rule.
+
+    Raises:
+        InputError: Annotations of pairs that the data does not have, or data without ids.
+
+    Example:
+
+    >>> from keras_sentmatch.data import PairDataset
+    >>> rows, rules = categorize(
+    ...     PairDataset(["Two dogs run.", "It is so."], ["No dog.", "It was so."])
+    ... )
+    >>> rows["Negation"], rows["Tense difference"]
+    ([0], [1])
+    """
+    if annotations is not None:
+        return _annotated(dataset, annotations)
+    known = [c for c in CATEGORIES if not c.needs or (lexicon and c.needs in lexicon.kinds)]
+    pairs = list(zip(dataset.sentence1, dataset.sentence2))
+    rows = {
+        c.name: [row for row, pair in enumerate(pairs) if c.holds(*pair, lexicon)] for c in known
+    }
+    return rows, {c.name: c.rule for c in known}
+
+
+def _annotated(
+    dataset: PairDataset, annotations: Mapping[str, frozenset[str]]
+) -> tuple[dict[str, list[int]], dict[str, str]]:
+    place = {name: row for row, name in enumerate(dataset.ids or ())}
+    found = {name: place[name] for name in annotations if name in place}
+    if not found:
+        came = "it has no ids" if not place else f"such as {next(iter(place))!r}"
+        raise InputError(
+            f"None of the {len(annotations)} annotated ids (such as {next(iter(annotations), '')!r}) is "
+            f"among those of the data ({came})."
+        )
+    rows: dict[str, list[int]] = {}
+    for name, row in sorted(found.items(), key=lambda item: item[1]):
+        for category in sorted(annotations[name]):
+            rows.setdefault(category, []).append(row)
+    return rows, dict.fromkeys(rows, "annotated")
+
+
+def read_annotations(path: str | Path) -> dict[str, frozenset[str]]:
+    """Reads categories that people gave: a line has a pair's id, a tab, and names between tabs.
+
+    Names may begin with `#` and have `_` for spaces; case makes no difference.
+
+    Args:
+        path: A UTF-8 file. Empty lines are passed over.
+
+    Raises:
+        InputError: No such file, or a line without a name.
+
+    Example:
+
+    >>> from pathlib import Path
+    >>> _ = Path("tags.tsv").write_text("63735n\\t#NEGATION\\t#LONG_SENTENCE\\n")
+    >>> sorted(read_annotations("tags.tsv")["63735n"])
+    ['Long sentence', 'Negation']
+    """
+    usual = {_plain(category.name): category.name for category in CATEGORIES}
+    found: dict[str, frozenset[str]] = {}
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if not line.strip():
+            continue
+        name, *tags = (field.strip() for field in line.split("\t"))
+        tags = [tag.lstrip("#").replace("_", " ") for tag in tags if tag]
+        if not tags:
+            raise InputError(f"{path}:{number}: expected an id, a tab and names of categories.")
+        found[name] = frozenset(usual.get(_plain(tag), tag.capitalize()) for tag in tags)
+    if not found:
+        raise InputError(f"{path} holds no annotations.")
+    return found
+
+
+def _plain(name: Any) -> str:
+    return "".join(char for char in str(name).lower() if char.isalpha())

@@ -1,0 +1,228 @@
+"""Runs beside each other on the same pairs: intervals, paired bootstrap, McNemar's test."""
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_sentmatch.analysis.pictures import comparison
+from keras_sentmatch.analysis.tables import markdown_table, write_report
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.metrics import (
+    mcnemar,
+    mean_average_precision,
+    paired_bootstrap,
+    wilson_interval,
+)
+from keras_sentmatch.metrics.calibration import decide
+
+COLUMNS = (
+    "first second difference low high bootstrap_p only_first_right only_second_right mcnemar_p"
+).split()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One matcher to compare: a run, or several of the same recipe with different seeds.
+
+    Attributes:
+        name: To show.
+        folders: Its run folders.
+    """
+
+    name: str
+    folders: tuple[Path, ...]
+
+
+def group_runs(folders: Sequence[str | Path]) -> list[Entry]:
+    """Run folders as matchers: those of one recipe but for the seed are one, seeds of an ensemble too.
+
+    Args:
+        folders: Run folders, and folders of ensembles.
+
+    Raises:
+        InputError: A folder without a run, or the same one twice.
+    """
+    from keras_sentmatch.run_folder import members_of
+
+    entries: dict[str, list[Path]] = {}
+    names: dict[str, str] = {}
+    given = [Path(folder) for folder in folders]
+    if len({folder.resolve() for folder in given}) < len(given):
+        raise InputError(f"The same run came twice in {', '.join(map(str, given))}.")
+    for folder in given:
+        members = members_of(folder)
+        for member in members:
+            if not (member / "matcher.json").is_file():
+                raise InputError(f"{member} is not a run folder: it holds no matcher.json.")
+        key = str(folder.resolve()) if members != [folder] else _recipe_key(folder)
+        entries.setdefault(key, []).extend(members)
+        names.setdefault(key, str(folder))
+    return [
+        Entry(names[key] + (f" … ({len(found)} seeds)" if len(found) > 1 else ""), tuple(found))
+        for key, found in entries.items()
+    ]
+
+
+def _recipe_key(folder: Path) -> str:
+    """What runs that differ in nothing but their seed have in common."""
+    try:
+        recipe = tomllib.loads((folder / "recipe.toml").read_text(encoding="utf-8"))
+        metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # not written by `train`: a matcher of its own
+        return str(folder.resolve())
+    recipe.get("training", {}).pop("seed", None)
+    facts = [metrics.get(name) for name in ("model", "data", "rows", "backend")]
+    return json.dumps([recipe, facts], sort_keys=True)
+
+
+def values_of(labelled: PairDataset, scores: np.ndarray, threshold: float | None) -> np.ndarray:
+    """What is compared: for each pair whether it is right, in ranking each question's precision.
+
+    Args:
+        labelled: Pairs with the label indices of the matcher.
+        scores: What `Matcher.predict_proba` gives.
+        threshold: The matcher's.
+
+    Returns:
+        Ones and zeros, [pairs]; in ranking the average precision, [questions with a right answer].
+
+    Raises:
+        InputError: Scores to be near to, which are neither.
+    """
+    labels = np.asarray(labelled.labels)
+    if labelled.task == "ranking" and labelled.groups is not None:
+        ranks = scores[:, 1] if scores.ndim == 2 else scores
+        groups = np.asarray(labelled.groups)
+        rows = (np.flatnonzero(groups == group) for group in dict.fromkeys(labelled.groups))
+        kept = [row for row in rows if labels[row].any()]
+        return np.array([mean_average_precision(labels[r], ranks[r], groups[r]) for r in kept])
+    if labelled.task == "regression" or scores.ndim != 2:
+        raise InputError("Runs are compared by the answers they get right; these give scores.")
+    return (decide(scores, threshold) == labels).astype(float)
+
+
+def comparison_report(
+    values: Mapping[str, Sequence[np.ndarray]], *, samples: int = 10_000, seed: int = 0
+) -> dict[str, Any]:
+    """Compares matchers two by two.
+
+    Args:
+        values: For each matcher, by its name, what `values_of` gives for each of its seeds.
+        samples: Of the bootstrap.
+        seed: Of the bootstrap.
+
+    Returns:
+        `figure` (`"accuracy"`, or `"map"` where values are not all 0 or 1), `rows`, `matchers`
+        (`name`, `seeds` (each one's figure), `mean`, `sd`, and for accuracy the Wilson interval `low`
+        to `high` of one run) and `pairs` (`first`, `second`, `bootstrap`, and `mcnemar`: for the
+        first seeds of both, the second ones, …).
+
+    Raises:
+        InputError: Fewer than two matchers, or values of different pairs.
+
+    Example:
+
+    >>> import numpy as np
+    >>> report = comparison_report({"a": [np.ones(40)], "b": [np.repeat([0, 1.0], 20)]})
+    >>> report["pairs"][0]["mcnemar"][0]["only1"], report["pairs"][0]["bootstrap"]["p"] < 0.01
+    (20, True)
+    """
+    if len(values) < 2:
+        raise InputError(
+            f"{len(values)} matcher to compare: give runs of at least two recipes (runs that differ "
+            "only in their seed count as one)."
+        )
+    arrays = {name: np.array(list(seeds), float) for name, seeds in values.items()}
+    shapes = {array.shape[1:] for array in arrays.values()}
+    if len(shapes) > 1 or any(array.ndim != 2 or not array.size for array in arrays.values()):
+        raise InputError("Matchers are compared on the same pairs; these were measured on others.")
+    binary = all(np.isin(array, (0, 1)).all() for array in arrays.values())
+    matchers = []
+    for name, array in arrays.items():
+        seeds = [float(value) for value in array.mean(axis=1)]
+        sd = float(np.std(seeds, ddof=1)) if len(seeds) > 1 else None
+        row: dict[str, Any] = {"name": name, "seeds": seeds, "mean": float(array.mean()), "sd": sd}
+        if binary and len(seeds) == 1:
+            row["low"], row["high"] = wilson_interval(int(array.sum()), array.shape[1])
+        matchers.append(row)
+    pairs = []
+    for first, second in combinations(arrays, 2):
+        single = len(arrays[first]) == len(arrays[second]) == 1
+        row = {"first": first, "second": second, "single": single}
+        row["bootstrap"] = paired_bootstrap(
+            arrays[first], arrays[second], samples=samples, seed=seed
+        )
+        both = zip(arrays[first], arrays[second])
+        row["mcnemar"] = [mcnemar(one, other) for one, other in both] if binary else []
+        pairs.append(row)
+    return {
+        "figure": "accuracy" if binary else "map",
+        "rows": shapes.pop()[0],
+        "samples": samples,
+        "matchers": matchers,
+        "pairs": pairs,
+    }
+
+
+def table(report: Mapping[str, Any]) -> list[list[Any]]:
+    """The comparisons as rows of `COLUMNS`: one for each two matchers, and for each two seeds of them."""
+    rows = []
+    for row in report["pairs"]:
+        found, tests = row["bootstrap"], row["mcnemar"]
+        start = [found["difference"], found["low"], found["high"], found["p"]]
+        single = tests and row["single"]
+        one = [tests[0][key] for key in ("only1", "only2", "p")] if single else [None] * 3
+        rows.append([row["first"], row["second"], *start, *one])
+        if not single:
+            for number, test in enumerate(tests):
+                names = [f"{row[side]}, seed {number + 1}" for side in ("first", "second")]
+                cells = [test["only1"], test["only2"], test["p"]]
+                rows.append([*names, None, None, None, None, *cells])
+    return rows
+
+
+def matcher_table(report: Mapping[str, Any]) -> list[list[Any]]:
+    """Name, number of seeds, mean, standard deviation and interval of each matcher."""
+    return [
+        [row["name"], len(row["seeds"]), row["mean"], row["sd"], row.get("low"), row.get("high")]
+        for row in report["matchers"]
+    ]
+
+
+def matcher_columns(report: Mapping[str, Any]) -> list[str]:
+    """The heads of `matcher_table`."""
+    return ["matcher", "seeds", report["figure"], "sd", "low", "high"]
+
+
+def to_markdown(report: Mapping[str, Any]) -> str:
+    """The report as a page."""
+    what = " ".join(str(report[key]) for key in ("data", "split") if report.get(key))
+    unit = "pairs" if report["figure"] == "accuracy" else "questions"
+    heads = [name.replace("_", " ") for name in COLUMNS]
+    return "\n".join(
+        [
+            f"# Comparison on {what or 'the same pairs'}",
+            "",
+            f"{report['rows']:,} {unit}; 95% intervals: of one run after Wilson, of differences by "
+            f"paired bootstrap ({report['samples']:,} draws of pairs and of seeds).",
+            "",
+            *markdown_table(matcher_columns(report), matcher_table(report)),
+            "",
+            *markdown_table(heads, table(report)),
+            "",
+        ]
+    )
+
+
+def save_report(report: Mapping[str, Any], folder: str | Path) -> None:
+    """Writes compare.json, .md, .csv and .png into a folder."""
+    folder = Path(folder)
+    write_report(folder, "compare", report, to_markdown(report), COLUMNS, table(report))
+    comparison(report, folder / "compare.png")

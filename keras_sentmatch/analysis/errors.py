@@ -1,0 +1,217 @@
+"""Where a matcher errs: by category, beside baselines, most surely, and with the sentences swapped."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_sentmatch.analysis.categories import categorize
+from keras_sentmatch.analysis.pictures import categories as draw
+from keras_sentmatch.analysis.tables import markdown_table, write_report
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.metrics import macro_f1, wilson_interval
+from keras_sentmatch.metrics.calibration import decide
+from keras_sentmatch.robustness.lexicon import Lexicon
+
+COLUMNS = "category pairs right accuracy low high rule".split()
+SYMMETRIC = (
+    {"not_paraphrase", "paraphrase"},
+    {"not_duplicate", "duplicate"},
+)
+
+
+def error_report(
+    labelled: PairDataset,
+    scores: np.ndarray,
+    *,
+    threshold: float | None = None,
+    lexicon: Lexicon | None = None,
+    annotations: Mapping[str, frozenset[str]] | None = None,
+    swapped: np.ndarray | None = None,
+    symmetric: Sequence[str] = (),
+    baselines: Mapping[str, Mapping[str, Any]] | None = None,
+    top: int = 20,
+) -> dict[str, Any]:
+    """Looks at a matcher's answers to labelled pairs.
+
+    Args:
+        labelled: Pairs with the label indices of the matcher (`Matcher.relabel`).
+        scores: Class probabilities, [pairs, classes].
+        threshold: The matcher's.
+        lexicon: For the category of antonyms.
+        annotations: What `read_annotations` gives, in place of rules.
+        swapped: The probabilities for the same pairs with their sentences swapped.
+        symmetric: The labels that a pair keeps when its sentences are swapped
+            (`symmetric_labels`).
+        baselines: Name → figures (`accuracy`), to show beside.
+        top: How many of the most confident errors to list.
+
+    Returns:
+        `pairs`, `accuracy` with `low` and `high` (95%, Wilson), `macro_f1`, `baselines` (`majority`
+        among them), `categories` (`name`, `rule`, `pairs`, `right`, `accuracy`, `low`, `high`) and
+        the `mean` and `sd` of their accuracies, `errors` (the most confident first) and `swap`.
+
+    Raises:
+        InputError: No classes, or probabilities of other pairs.
+
+    Example:
+
+    >>> import numpy as np
+    >>> pairs = PairDataset(["No.", "Yes."], ["a", "b"], ["no", "no"], label_names=["no", "yes"])
+    >>> report = error_report(pairs, np.array([[0.9, 0.1], [0.2, 0.8]]))
+    >>> report["categories"][0]["name"], report["categories"][0]["accuracy"]
+    ('Negation', 1.0)
+    >>> report["errors"][0]["sentence1"], report["errors"][0]["probability"]
+    ('Yes.', 0.8)
+    """
+    names = labelled.label_names
+    if labelled.labels is None or not names or scores.ndim != 2:
+        raise InputError("Errors are looked for among answers of classes to labelled pairs.")
+    if len(scores) != len(labelled):
+        raise InputError(f"{len(scores)} answers came for {len(labelled)} pairs.")
+    labels = np.asarray(labelled.labels)
+    given = decide(scores, threshold)
+    right = given == labels
+    counts = np.bincount(labels, minlength=len(names))
+    known = {"majority": {"accuracy": float(counts.max() / len(labels))}, **(baselines or {})}
+    rows, rules = categorize(labelled, lexicon, annotations)
+    table = [
+        {"name": name, "rule": rules[name], **_share(right[found])}
+        for name, found in rows.items()
+        if found
+    ]
+    shares = [row["accuracy"] for row in table]
+    return {
+        **_share(right),
+        "macro_f1": macro_f1(labels, given),
+        "baselines": known,
+        "categories": table,
+        "mean": float(np.mean(shares)) if shares else None,
+        "sd": float(np.std(shares, ddof=1)) if len(shares) > 1 else None,
+        "errors": _confident(labelled, scores, given, top),
+        "swap": None if swapped is None else _swap(names, scores, swapped, threshold, symmetric),
+    }
+
+
+def symmetric_labels(label_names: Sequence[str]) -> tuple[str, ...]:
+    """The labels that hold of a pair whatever the order of its sentences.
+
+    All of paraphrase and of duplicate questions; of inference only contradiction.
+
+    Example:
+
+    >>> symmetric_labels(("entailment", "neutral", "contradiction"))
+    ('contradiction',)
+    """
+    if set(label_names) in SYMMETRIC:
+        return tuple(label_names)
+    return tuple(name for name in label_names if name == "contradiction")
+
+
+def _share(right: np.ndarray) -> dict[str, Any]:
+    hits, total = int(right.sum()), len(right)
+    low, high = wilson_interval(hits, total)
+    accuracy = hits / total if total else None
+    return {"pairs": total, "right": hits, "accuracy": accuracy, "low": low, "high": high}
+
+
+def _confident(
+    labelled: PairDataset, scores: np.ndarray, given: np.ndarray, top: int
+) -> list[dict[str, Any]]:
+    assert labelled.labels is not None and labelled.label_names is not None
+    wrong = np.flatnonzero(given != labelled.labels)
+    sure = scores[wrong, given[wrong]]
+    order = wrong[np.argsort(-sure, kind="stable")][:top]
+    return [
+        {
+            "row": int(row),
+            **({"id": labelled.ids[row]} if labelled.ids is not None else {}),
+            "sentence1": labelled.sentence1[row],
+            "sentence2": labelled.sentence2[row],
+            "label": labelled.label_names[labelled.labels[row]],
+            "answer": labelled.label_names[given[row]],
+            "probability": float(scores[row, given[row]]),
+        }
+        for row in order
+    ]
+
+
+def _swap(
+    names: Sequence[str],
+    scores: np.ndarray,
+    swapped: np.ndarray,
+    threshold: float | None,
+    symmetric: Sequence[str],
+) -> dict[str, Any] | None:
+    """How often an answer that should not depend on the order does not."""
+    if not symmetric:
+        return None
+    first, second = decide(scores, threshold), decide(swapped, threshold)
+    columns = [names.index(name) for name in symmetric]
+    rows = np.isin(first, columns)
+    moved = np.abs(scores - swapped)[:, columns][rows]
+    return {
+        "labels": list(symmetric),
+        **_share((first == second)[rows]),
+        "mean_difference": float(moved.mean()) if moved.size else None,
+    }
+
+
+def table(report: Mapping[str, Any]) -> list[list[Any]]:
+    """The categories as rows of `COLUMNS`, all pairs first."""
+    rows = [{"name": "all pairs", "rule": "", **report}, *report["categories"]]
+    keys = ("name", "pairs", "right", "accuracy", "low", "high", "rule")
+    return [[row[key] for key in keys] for row in rows]
+
+
+def to_markdown(report: Mapping[str, Any]) -> str:
+    """The report as a page."""
+    what = " ".join(str(report[key]) for key in ("data", "split") if report.get(key))
+    title = f"# Errors{' of ' + str(report['run']) if report.get('run') else ''}"
+    lines = [
+        title + (f" on {what}" if what else ""),
+        "",
+        *markdown_table(COLUMNS, table(report)),
+        "",
+    ]
+    if report["mean"] is not None:
+        spread = "" if report["sd"] is None else f", standard deviation {report['sd']:.4f}"
+        lines += [
+            f"Mean over the categories {report['mean']:.4f}{spread}. 95% intervals after Wilson.",
+            "",
+        ]
+    rows = [[name, found["accuracy"]] for name, found in report["baselines"].items()]
+    lines += ["## Baselines", "", *markdown_table(["baseline", "accuracy"], rows), ""]
+    for name, why in report.get("left_out", {}).items():
+        lines += [f"Left out: {name}: {why}", ""]
+    if swap := report["swap"]:
+        lines += ["## With the sentences swapped", "", swap_text(swap), ""]
+    if report["errors"]:
+        heads = ["row", "sentence 1", "sentence 2", "label", "answer", "probability"]
+        keys = ("row", "sentence1", "sentence2", "label", "answer", "probability")
+        cells = [[row[key] for key in keys] for row in report["errors"]]
+        lines += ["## The most confident errors", "", *markdown_table(heads, cells), ""]
+    return "\n".join(lines)
+
+
+def swap_text(swap: Mapping[str, Any]) -> str:
+    """What `swap` of the report says, as a sentence."""
+    if not swap["pairs"]:
+        return f"No pair was answered {', '.join(swap['labels'])}."
+    return (
+        f"Of {swap['pairs']:,} pairs answered {' or '.join(swap['labels'])}, {swap['right']:,} "
+        f"({swap['accuracy']:.1%}; {swap['low']:.1%} to {swap['high']:.1%}) are answered the same when "
+        f"their sentences are swapped; the probability moves by {swap['mean_difference']:.3f} on the "
+        "mean."
+    )
+
+
+def save_report(report: Mapping[str, Any], folder: str | Path) -> None:
+    """Writes errors.json, .md, .csv and .png into a folder."""
+    folder = Path(folder)
+    write_report(folder, "errors", report, to_markdown(report), COLUMNS, table(report))
+    lines = {"all pairs": report["accuracy"]}
+    lines |= {name: found["accuracy"] for name, found in report["baselines"].items()}
+    draw(report["categories"], lines, folder / "errors.png")

@@ -1,0 +1,60 @@
+"""Reports as Markdown, CSV and JSON files."""
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_sentmatch.errors import InputError
+
+
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
+    """The lines of a Markdown table; columns of numbers stand to the right.
+
+    Example:
+
+    >>> print("\\n".join(markdown_table(["what", "how many"], [["a|b", 1234], ["c", None]])))
+    | what | how many |
+    |---|---:|
+    | a\\|b | 1,234 |
+    | c |  |
+    """
+    right = [
+        any(isinstance(row[place], int | float) for row in rows) for place in range(len(columns))
+    ]
+    lines = [f"| {' | '.join(columns)} |", "|" + "".join("---:|" if r else "---|" for r in right)]
+    return lines + [f"| {' | '.join(cell(value) for value in row)} |" for row in rows]
+
+
+def cell(value: Any) -> str:
+    """A value as a cell of Markdown: fractions to four places, nothing for `None`."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return " ".join(str(value).replace("\\", "\\\\").replace("|", "\\|").split())
+
+
+def write_report(
+    folder: Path,
+    name: str,
+    report: Mapping[str, Any],
+    markdown: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+) -> None:
+    """Writes `NAME.json`, `NAME.md` and `NAME.csv` into a folder, which is made where missing."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
+        (folder / f"{name}.json").write_text(text, encoding="utf-8")
+        (folder / f"{name}.md").write_text(markdown, encoding="utf-8")
+        with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(columns)
+            writer.writerows(rows)
+    except OSError as error:
+        raise InputError(f"cannot write into {folder}: {error.strerror or error}.") from error

@@ -1,0 +1,162 @@
+"""Synonyms and antonyms, from files of word pairs or from WordNet."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from keras_sentmatch.data.text import read_word_pairs
+from keras_sentmatch.errors import InputError
+
+KINDS = ("antonyms", "synonyms")
+HOW = (
+    "give files of word pairs, two words a line (antonyms=FILE, synonyms=FILE, or a folder with such "
+    "files), or install WordNet: pip install nltk && python -m nltk.downloader wordnet"
+)
+WordPairs = Iterable[tuple[str, str]]
+Lookup = Callable[[str], Sequence[str]]
+
+
+class Lexicon:
+    """What to write in place of a word.
+
+    Pairs hold in both directions. All words are in lower case.
+
+    Args:
+        antonyms: Pairs of words of opposite meaning, or a function from a word to its antonyms;
+            `None` if there are none to be had.
+        synonyms: The same for words of like meaning.
+
+    Example:
+
+    >>> lexicon = Lexicon(antonyms=[("hot", "cold")])
+    >>> lexicon.antonyms("cold"), lexicon.antonyms("warm"), lexicon.kinds
+    (('hot',), (), ('antonyms',))
+    """
+
+    def __init__(
+        self, antonyms: WordPairs | Lookup | None = None, synonyms: WordPairs | Lookup | None = None
+    ):
+        self._lookups = {
+            kind: source if callable(source) else _by_word(source)
+            for kind, source in zip(KINDS, (antonyms, synonyms))
+            if source is not None
+        }
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Which of `"antonyms"` and `"synonyms"` it has."""
+        return tuple(self._lookups)
+
+    def antonyms(self, word: str) -> tuple[str, ...]:
+        """The antonyms of a word in lower case."""
+        return self._find("antonyms", word)
+
+    def synonyms(self, word: str) -> tuple[str, ...]:
+        """The synonyms of a word in lower case."""
+        return self._find("synonyms", word)
+
+    def _find(self, kind: str, word: str) -> tuple[str, ...]:
+        if kind not in self._lookups:
+            raise InputError(f"This needs {kind}, but the lexicon has none: {HOW}.")
+        return tuple(self._lookups[kind](word))
+
+    @classmethod
+    def read(cls, *sources: str | Path) -> "Lexicon":
+        """Reads files of word pairs, two words a line.
+
+        Args:
+            *sources: `antonyms=FILE` and `synonyms=FILE`; a file with one of these words in its name;
+                or a folder with such files. `"wordnet"` is NLTK's WordNet.
+
+        Raises:
+            InputError: A missing or damaged file, or one that does not say what it holds.
+
+        Example:
+
+        ```python
+        from keras_sentmatch.robustness import Lexicon
+
+        Lexicon.read("antonyms=opposites.txt", "lexicon/my_synonyms.txt")
+        ```
+        """
+        if not sources:
+            raise InputError(f"No lexicon is named: {HOW}.")
+        if [str(source) for source in sources] == ["wordnet"]:
+            return cls.wordnet()
+        pairs: dict[str, list[tuple[str, str]]] = {}
+        for source in sources:
+            for kind, file in _files(str(source)):
+                pairs.setdefault(kind, []).extend(read_word_pairs(file))
+        return cls(**pairs)
+
+    @classmethod
+    def wordnet(cls) -> "Lexicon":
+        """NLTK's WordNet: single words in the form in which they stand there (no inflected ones).
+
+        Antonyms are those of any sense, synonyms those of a word's most frequent sense.
+
+        Raises:
+            InputError: NLTK or its WordNet is not installed.
+        """
+        try:
+            from nltk.corpus import wordnet
+
+            wordnet.ensure_loaded()
+        except (ImportError, LookupError) as error:
+            first = next(line for line in str(error).splitlines() if line.strip(" *"))
+            raise InputError(f"WordNet can't be loaded ({first.strip()}): {HOW}.") from error
+
+        def lemmas(synsets: Iterable[Any]) -> list[Any]:
+            return [lemma for synset in synsets for lemma in synset.lemmas()]
+
+        def antonyms(word: str) -> list[str]:
+            own = [lemma for lemma in lemmas(wordnet.synsets(word)) if _name(lemma) == word]
+            return _single(word, [other for lemma in own for other in lemma.antonyms()])
+
+        def synonyms(word: str) -> list[str]:
+            first = lemmas(wordnet.synsets(word)[:1])
+            return _single(word, first) if word in map(_name, first) else []
+
+        return cls(cache(antonyms), cache(synonyms))
+
+
+def _name(lemma: Any) -> str:
+    return lemma.name().lower()
+
+
+def _single(word: str, lemmas: Iterable[Any]) -> list[str]:
+    """The names of the lemmas that are one word, another one, each once."""
+    names = dict.fromkeys(_name(lemma) for lemma in lemmas)
+    return [name for name in names if name.isalpha() and name != word]
+
+
+def _by_word(pairs: WordPairs) -> Lookup:
+    table: dict[str, dict[str, None]] = {}
+    for one, other in pairs:
+        if one != other:
+            table.setdefault(one.lower(), {})[other.lower()] = None
+            table.setdefault(other.lower(), {})[one.lower()] = None
+    return lambda word: tuple(table.get(word, ()))
+
+
+def _files(source: str) -> list[tuple[str, Path]]:
+    """What a source of `Lexicon.read` holds: kinds and files."""
+    kind, _, rest = source.partition("=")
+    if rest and kind in KINDS:
+        return [(kind, Path(rest))]
+    path = Path(source)
+    if path.is_dir():
+        found = [(kind, file) for file in sorted(path.glob("*.txt")) if (kind := _kind(file))]
+        if not found:
+            raise InputError(f"{path}: no file has antonyms or synonyms in its name; {HOW}.")
+        return found
+    if not path.is_file():
+        raise InputError(f"{path}: no such file or folder of word pairs; {HOW}.")
+    if kind := _kind(path):
+        return [(kind, path)]
+    raise InputError(f"{path}: antonyms or synonyms? Write antonyms={path} or synonyms={path}.")
+
+
+def _kind(path: Path) -> str:
+    return next((kind for kind in KINDS if kind[:-1] in path.name.lower()), "")

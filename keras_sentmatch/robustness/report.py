@@ -1,0 +1,296 @@
+"""How a matcher stands transformed pairs and test suites."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_sentmatch.analysis.pictures import before_and_after
+from keras_sentmatch.analysis.tables import markdown_table, write_report
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.metrics import accuracy, macro_f1
+from keras_sentmatch.robustness.lexicon import Lexicon
+from keras_sentmatch.robustness.suites import Suite, common_names
+from keras_sentmatch.robustness.transformations import (
+    TRANSFORMATIONS,
+    Transformed,
+    Translate,
+    get_transformation,
+    transform,
+)
+
+Answers = Callable[[PairDataset], Sequence[str]]
+COLUMNS = (
+    "kind name of pairs accuracy_before accuracy_after drop macro_f1_before macro_f1_after "
+    "not_positive_after".split()
+)
+
+
+def robustness_report(
+    answers: Answers,
+    dataset: PairDataset | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    suites: Sequence[Suite] = (),
+    label_names: Sequence[str] | None = None,
+    seed: int = 0,
+    lexicon: Lexicon | None = None,
+    translate: Translate | None = None,
+    opposite: tuple[str, str] | None = None,
+    examples: int = 5,
+) -> dict[str, Any]:
+    """Measures answers on the pairs that each transformation can change, before and after.
+
+    Args:
+        answers: Label names for the pairs of a data set, in their order: for a matcher
+            `lambda pairs: [answer.label for answer in matcher.predict(pairs)]`.
+        dataset: Labelled pairs to transform, with the label names that are answered; `None` for
+            suites only.
+        names: Transformations. By default all that can be used with what is given; why others can't
+            is in the report (`left_out`).
+        suites: What `read_suite` gives.
+        label_names: All names that may be answered; by default those of the data set.
+        seed: As for `transform`, like `lexicon`, `translate` and `opposite`.
+        lexicon: For `SwapAnt` and `SwapSyn`.
+        translate: For `BackTrans`.
+        opposite: Positive and negative label name, where they are unusual.
+        examples: At most so many pairs that were answered rightly before and wrongly after.
+
+    Returns:
+        `{"pairs", "seed", "transformations", "left_out", "suites"}`. Each transformation has `name`,
+        `what`, `keeps_label`, `of` (pairs looked at), `pairs` (changed), `before` and `after`
+        (`accuracy`, `macro_f1`; `None` for no pairs), `drop` of accuracy and `flips`; where the label
+        changes, `after` has `not_positive` too, the share not answered with the old label. Each suite has
+        `name`, `pairs`, `after`, `categories`, and `before`, `after_of_these`, `drop` and `flips`
+        for the pairs whose originals it has.
+
+    Raises:
+        InputError: What `transform` raises for a transformation that `names` has; unlabelled pairs;
+            a suite whose labels mean something else.
+
+    Example:
+
+    >>> from keras_sentmatch.data import PairDataset
+    >>> from keras_sentmatch.robustness import robustness_report
+    >>> pairs = PairDataset(["a", "a"], ["a", "b"], ["yes", "no"], label_names=["no", "yes"])
+    >>> same = lambda data: [
+    ...     "no" if a != b else "yes" for a, b in zip(data.sentence1, data.sentence2)
+    ... ]
+    >>> row = robustness_report(same, pairs, names=["AddPunc"])["transformations"][0]
+    >>> row["before"]["accuracy"], row["after"]["accuracy"]
+    (1.0, 0.5)
+    """
+    rows, left_out = [], {}
+    total = 0
+    if dataset is not None:
+        total = len(dataset)
+        if dataset.labels is None or not dataset.label_names or not total:
+            raise InputError("Robustness is measured on pairs labelled with classes; none came.")
+        old = np.asarray(_checked(answers(dataset), dataset), object)
+        for name in TRANSFORMATIONS if names is None else names:
+            try:
+                changed = transform(
+                    dataset,
+                    name,
+                    seed=seed,
+                    lexicon=lexicon,
+                    translate=translate,
+                    opposite=opposite,
+                )
+            except InputError as error:
+                if names is not None:
+                    raise
+                left_out[name] = str(error)
+                continue
+            rows.append(_row(changed, list(old[changed.rows]), answers, examples))
+    known = label_names or (dataset.label_names if dataset is not None else None) or ()
+    measured = [_suite(suite, known, answers, examples) for suite in suites]
+    return {
+        "pairs": total,
+        "seed": seed,
+        "transformations": rows,
+        "left_out": left_out,
+        "suites": measured,
+    }
+
+
+def _row(changed: Transformed, old: list[str], answers: Answers, examples: int) -> dict[str, Any]:
+    known = get_transformation(changed.name)
+    row: dict[str, Any] = {
+        "name": changed.name,
+        "what": known.what,
+        "keeps_label": known.keeps_label,
+        "of": changed.total,
+        "pairs": changed.count,
+    }
+    if not changed.count:
+        return {**row, "before": None, "after": None, "drop": None, "flips": []}
+    new = _checked(answers(changed.after), changed.after)
+    labels = [_gold(changed.before), _gold(changed.after)]
+    row |= _compared(changed.before, changed.after, labels, [old, new], examples)
+    if not known.keeps_label:
+        row["after"]["not_positive"] = float(np.mean([a != b for a, b in zip(new, labels[0])]))
+    return row
+
+
+def _compared(
+    before: PairDataset,
+    after: PairDataset,
+    labels: list[list[str]],
+    given: list[list[str]],
+    examples: int,
+) -> dict[str, Any]:
+    """Figures of the same pairs before and after, and pairs that were right and are wrong."""
+    figures = [_figures(*both) for both in zip(labels, given)]
+    flips = [
+        {
+            "sentence1": before.sentence1[i],
+            "sentence2": before.sentence2[i],
+            "label": labels[0][i],
+            "changed1": after.sentence1[i],
+            "changed2": after.sentence2[i],
+            "new_label": labels[1][i],
+            "answer": given[1][i],
+        }
+        for i in range(len(before))
+        if given[0][i] == labels[0][i] and given[1][i] != labels[1][i]
+    ]
+    chosen = np.linspace(0, len(flips) - 1, min(examples, len(flips))).round().astype(int)
+    return {
+        "before": figures[0],
+        "after": figures[1],
+        "drop": figures[0]["accuracy"] - figures[1]["accuracy"],
+        "flips": [flips[i] for i in chosen],
+    }
+
+
+def _suite(suite: Suite, known: Sequence[str], answers: Answers, examples: int) -> dict[str, Any]:
+    names = common_names(known, suite.pairs.label_names or ())
+    if names is None:
+        raise InputError(
+            f"{suite.name} has the labels {', '.join(suite.pairs.label_names or ())}, but the answers "
+            f"are {', '.join(known)}: they mean different things, leave the suite out."
+        )
+    of_answer, of_label = names
+    gold = [of_label[name] for name in _gold(suite.pairs)]
+    new = [of_answer[name] for name in _checked(answers(suite.pairs), suite.pairs)]
+    row: dict[str, Any] = {"name": suite.name, "pairs": len(gold), "after": _figures(gold, new)}
+    categories = {}
+    for category in sorted(set(suite.categories)):
+        rows = [i for i, name in enumerate(suite.categories) if name == category]
+        figures = _figures([gold[i] for i in rows], [new[i] for i in rows])
+        categories[category or "others"] = {"pairs": len(rows), **figures}
+    row["categories"] = categories
+    if suite.originals is not None:
+        old = [of_answer[name] for name in _checked(answers(suite.originals), suite.originals)]
+        chosen = suite.pairs.select(list(suite.rows))
+        labels = [[gold[i] for i in suite.rows]] * 2
+        both = [old, [new[i] for i in suite.rows]]
+        compared = _compared(suite.originals, chosen, labels, both, examples)
+        row |= {
+            "pairs_with_original": len(old),
+            "before": compared["before"],
+            "after_of_these": compared["after"],
+            "drop": compared["drop"],
+            "flips": compared["flips"],
+        }
+    return row
+
+
+def _gold(pairs: PairDataset) -> list[str]:
+    assert pairs.labels is not None and pairs.label_names is not None
+    return [pairs.label_names[label] for label in pairs.labels]
+
+
+def _checked(given: Sequence[str], pairs: PairDataset) -> list[str]:
+    given = [str(name) for name in given]
+    if len(given) != len(pairs):
+        raise InputError(f"{len(given)} answers came for {len(pairs)} pairs; expected one each.")
+    return given
+
+
+def _figures(labels: Sequence[str], given: Sequence[str]) -> dict[str, float]:
+    names = {name: i for i, name in enumerate(sorted({*labels, *given}))}
+    y, pred = (np.array([names[name] for name in side]) for side in (labels, given))
+    return {"accuracy": accuracy(y, pred), "macro_f1": macro_f1(y, pred)}
+
+
+def table(report: Mapping[str, Any]) -> list[list[Any]]:
+    """The report as rows of `COLUMNS`: transformations, suites, and the categories of suites."""
+
+    def figures(row: Mapping[str, Any], after: str = "after") -> list[Any]:
+        before, later = row.get("before") or {}, row.get(after) or {}
+        return [
+            *(before.get("accuracy"), later.get("accuracy"), row.get("drop")),
+            *(before.get("macro_f1"), later.get("macro_f1"), later.get("not_positive")),
+        ]
+
+    rows: list[list[Any]] = [
+        ["transformation", row["name"], row["of"], row["pairs"], *figures(row)]
+        for row in report["transformations"]
+    ]
+    for row in report["suites"]:
+        plain = {"after": row["after"]}
+        rows.append(["suite", row["name"], row["pairs"], row["pairs"], *figures(plain)])
+        if "before" in row:
+            name = f"{row['name']}, with original"
+            count = row["pairs_with_original"]
+            rows.append(["suite", name, row["pairs"], count, *figures(row, "after_of_these")])
+        for name, found in row["categories"].items():
+            cells = figures({"after": found})
+            rows.append(
+                ["category", f"{row['name']}: {name}", row["pairs"], found["pairs"], *cells]
+            )
+    return rows
+
+
+def to_markdown(report: Mapping[str, Any]) -> str:
+    """The report as a page: the table, what was left out, and example flips."""
+    what = " ".join(str(report[key]) for key in ("data", "split") if report.get(key))
+    title = f"# Robustness{' of ' + str(report['run']) if report.get('run') else ''}"
+    lines = [title + (f" on {what}" if what else ""), ""]
+    heads = [name.replace("_", " ") for name in COLUMNS]
+    lines += [
+        *markdown_table(heads[1:], [row[1:] for row in table(report)]),
+        "",
+        "`pairs` is how many of the pairs (`of`) could be changed; the figures are on these, before "
+        "and after the change. `not positive after`: the share no longer answered with the label "
+        "that the change has made wrong.",
+        "",
+    ]
+    if report["left_out"]:
+        lines += ["Left out:", ""]
+        lines += [f"- {name}: {why}" for name, why in report["left_out"].items()] + [""]
+    for row in [*report["transformations"], *report["suites"]]:
+        if not row.get("flips"):
+            continue
+        lines += [f"## {row['name']}", "", f"{row.get('what', 'Right before, wrong after')}.", ""]
+        heads = ["sentence 1", "sentence 2", "label", "answer"]
+        cells = []
+        for flip in row["flips"]:
+            both = [
+                old if old == new else f"{old} → {new}"
+                for old, new in (
+                    (flip["sentence1"], flip["changed1"]),
+                    (flip["sentence2"], flip["changed2"]),
+                    (flip["label"], flip["new_label"]),
+                )
+            ]
+            cells.append([*both, flip["answer"]])
+        lines += [*markdown_table(heads, cells), ""]
+    return "\n".join(lines)
+
+
+def save_report(report: Mapping[str, Any], folder: str | Path) -> None:
+    """Writes robustness.json, .md, .csv and .png into a folder."""
+    folder = Path(folder)
+    rows = table(report)
+    write_report(folder, "robustness", report, to_markdown(report), COLUMNS, rows)
+    shown = [row for row in rows if row[5] is not None and row[0] != "category"]
+    if shown:
+        names = [f"{row[1]} ({row[3]:,})" for row in shown]
+        title = Path(report.get("run", "")).name
+        before, after = [row[4] for row in shown], [row[5] for row in shown]
+        before_and_after(names, before, after, folder / "robustness.png", title)

@@ -1,0 +1,132 @@
+"""Test suites: pairs made to find a matcher's weak places, read from their files."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from keras_sentmatch.data import PairDataset, load_pairs, read_pairs
+from keras_sentmatch.data.formats import FORMATS
+from keras_sentmatch.data.readers import format_and_path
+from keras_sentmatch.errors import InputError
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Pairs to test on.
+
+    Attributes:
+        name: Of the data.
+        pairs: Labelled pairs.
+        rows: Which of them have an original, where the suite was made by changing pairs.
+        originals: These originals.
+    """
+
+    name: str
+    pairs: PairDataset
+    rows: tuple[int, ...] = ()
+    originals: PairDataset | None = None
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """The category of each pair (empty: none), where the file has any."""
+        found = self.pairs.columns.get("category", ())
+        return found if any(found) else ()
+
+
+def read_suite(source: str | Path) -> list[Suite]:
+    """Reads the labelled pairs of a file or folder as a suite.
+
+    PAWS, Breaking NLI, counterfactually revised SNLI and AdvGLUE are known by their files
+    (`list_formats()`); any other labelled pairs will do. Of a folder the test part is taken, or the
+    validation part where there is no labelled test part.
+
+    Args:
+        source: A file or folder, or `"FORMAT:path"`.
+
+    Returns:
+        One suite; of an AdvGLUE file one for each of its tasks on pairs.
+
+    Raises:
+        InputError: What `read_pairs` raises, or pairs without class labels.
+
+    Example:
+
+    ```python
+    from keras_sentmatch.robustness import read_suite
+
+    [suite.name for suite in read_suite("advglue/dev.json")]  # ["advglue-mnli", …]
+    ```
+    """
+    format, path = format_and_path(source)
+    folder = Path(path).is_dir()
+    first = _labelled_part(source) if folder else read_pairs(path, format=format)
+    parts = [first]
+    if format is None and first.name.startswith("advglue-"):
+        file = Path(first.report.source) if first.report else Path(path)
+        tasks = [name for name in FORMATS if name.startswith("advglue-")]
+        parts = [read_pairs(file, format=name) for name in tasks]
+    return [_suite(pairs, source) for pairs in parts]
+
+
+def _labelled_part(source: str | Path) -> PairDataset:
+    parts = load_pairs(source)
+    for name in ("test", "validation", "train"):
+        if name in parts and parts[name].labels is not None:
+            return parts[name]
+    raise InputError(f"{source}: no part of this data is labelled, so nothing can be tested on it.")
+
+
+def _suite(pairs: PairDataset, source: str | Path) -> Suite:
+    if pairs.labels is None or not pairs.label_names:
+        raise InputError(f"{source}: a test suite needs pairs labelled with classes.")
+    columns = [pairs.columns.get(f"original_{side}", ()) for side in "12"]
+    rows = [row for row, old in enumerate(zip(*columns)) if any(old)]
+    if not rows:
+        return Suite(pairs.name or str(source), pairs)
+    chosen = pairs.select(rows)
+    originals = chosen.to_dict() | {
+        "sentence1": [columns[0][row] for row in rows],
+        "sentence2": [columns[1][row] for row in rows],
+    }
+    return Suite(pairs.name, pairs, tuple(rows), PairDataset.from_dict(originals))
+
+
+def common_names(
+    answers: Sequence[str], labels: Sequence[str]
+) -> tuple[dict[str, str], dict[str, str]] | None:
+    """Names in which a matcher's answers and a suite's labels can be compared.
+
+    The same names; `paraphrase` for `duplicate`; or, where only one side tells neutral from
+    contradiction, `not_entailment` for both of them.
+
+    Args:
+        answers: The matcher's label names.
+        labels: The suite's label names.
+
+    Returns:
+        What each answer and each label counts as; `None` if they mean different things.
+
+    Example:
+
+    >>> common_names(("entailment", "neutral", "contradiction"), ("entailment", "not_entailment"))[
+    ...     0
+    ... ]
+    {'entailment': 'entailment', 'neutral': 'not_entailment', 'contradiction': 'not_entailment'}
+    """
+    one, other = set(answers), set(labels)
+    if one == other:
+        return {name: name for name in answers}, {name: name for name in labels}
+    for table in (_SAME_MEANING, _TWO_WAY):
+        if one and one | other <= table.keys():
+            return {name: table[name] for name in answers}, {name: table[name] for name in labels}
+    return None
+
+
+_SAME_MEANING = {
+    **{name: name for name in ("paraphrase", "not_paraphrase")},
+    **{"duplicate": "paraphrase", "not_duplicate": "not_paraphrase"},
+}
+_TWO_WAY = {
+    "entailment": "entailment",
+    **dict.fromkeys(("neutral", "contradiction", "not_entailment"), "not_entailment"),
+}

@@ -1,0 +1,96 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.metrics import mcnemar, paired_bootstrap, wilson_interval
+
+RIGHT = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 300).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_wilson_is_scipys(counts):
+    hits, total = counts
+    low, high = wilson_interval(hits, total)
+    if total:
+        expected = stats.binomtest(hits, total).proportion_ci(method="wilson")
+        assert (low, high) == pytest.approx((expected.low, expected.high), abs=1e-9)
+        assert 0 <= low <= hits / total <= high <= 1
+    else:
+        assert (low, high) == (0, 1)
+    other = wilson_interval(total - hits, total)
+    assert (1 - high, 1 - low) == pytest.approx(other, abs=1e-9)
+
+
+@settings(deadline=None)
+@given(RIGHT)
+def test_mcnemar_is_the_exact_binomial_test(rows):
+    first, second = zip(*rows)
+    found = mcnemar(first, second)
+    assert found["only1"] == sum(a and not b for a, b in rows)
+    tosses = found["only1"] + found["only2"]
+    p = stats.binomtest(found["only1"], tosses).pvalue if tosses else 1.0
+    assert found["p"] == pytest.approx(p)
+    assert mcnemar(second, first) == {
+        "only1": found["only2"],
+        "only2": found["only1"],
+        "p": found["p"],
+    }
+
+
+def test_mcnemar_of_many_pairs():
+    first = np.arange(20_000) < 9_000
+    found = mcnemar(first, ~first)
+    assert (found["only1"], found["only2"]) == (9_000, 11_000) and 0 < found["p"] < 1e-40
+
+
+@settings(max_examples=25, deadline=None)
+@given(RIGHT, st.integers(0, 5))
+def test_the_bootstrap_is_of_the_difference(rows, seed):
+    first, second = zip(*rows)
+    found = paired_bootstrap(first, second, samples=400, seed=seed)
+    assert found["difference"] == pytest.approx(np.mean(first) - np.mean(second))
+    assert found["low"] - 1e-9 <= found["high"] and 0 < found["p"] <= 1
+    assert found == paired_bootstrap(first, second, samples=400, seed=seed)
+    mirror = paired_bootstrap(second, first, samples=400, seed=seed)
+    assert mirror["difference"] == pytest.approx(-found["difference"])
+
+
+def test_the_bootstrap_interval_is_the_normal_one_for_many_pairs():
+    rng = np.random.default_rng(0)
+    first, second = rng.random(4000) < 0.80, rng.random(4000) < 0.77
+    found = paired_bootstrap(first, second)
+    error = 1.96 * np.std(first.astype(float) - second) / math.sqrt(4000)
+    assert found["high"] - found["difference"] == pytest.approx(error, rel=0.05)
+    assert found["difference"] - found["low"] == pytest.approx(error, rel=0.05)
+    assert found["p"] < 0.01
+    assert paired_bootstrap(first, rng.random(4000) < 0.80)["p"] > 0.01
+
+
+def test_seeds_are_drawn_too():
+    """Runs that differ from seed to seed leave the difference open, though each of them is sure."""
+    rng = np.random.default_rng(1)
+    steady = rng.random((3, 2000)) < 0.8
+    wild = np.array([rng.random(2000) < share for share in (0.70, 0.78, 0.86)])
+    narrow = paired_bootstrap(steady[0], wild[2])
+    wide = paired_bootstrap(steady, wild)
+    assert wide["high"] - wide["low"] > 2 * (narrow["high"] - narrow["low"])
+    assert wide["difference"] == pytest.approx(steady.mean() - wild.mean())
+    assert paired_bootstrap(steady[:1], wild[:1]) == paired_bootstrap(steady[0], wild[0])
+
+
+def test_bad_input():
+    with pytest.raises(InputError, match="3 hits of 2 rows"):
+        wilson_interval(3, 2)
+    for test in (mcnemar, paired_bootstrap):
+        with pytest.raises(InputError, match="same pairs"):
+            test([True], [True, False])
+    with pytest.raises(InputError, match="at least one"):
+        paired_bootstrap([], [])
+    with pytest.raises(InputError, match="samples=0"):
+        paired_bootstrap([1], [0], samples=0)

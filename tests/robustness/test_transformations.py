@@ -1,0 +1,444 @@
+"""The ten transformations: what each does, its label, and what it leaves as it was."""
+
+import re
+import sys
+import types
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.robustness import TRANSFORMATIONS, Lexicon, get_transformation, transform
+from keras_sentmatch.robustness.phrases import ADVERBS
+from keras_sentmatch.robustness.words import form, is_negated, stands_alone, words
+
+NLI = ("entailment", "neutral", "contradiction")
+LEXICON = Lexicon(
+    antonyms=[("hot", "cold"), ("up", "down"), ("old", "young"), ("élégant", "vilain"), ("men", "women")],
+    synonyms=[("dog", "hound"), ("running", "jogging"), ("running", "run"), ("happy", "glad")],
+)  # fmt: skip
+PLAIN = ("AddSent", "InsertAdv", "AppendIrr", "AddPunc", "TwitterType")
+
+
+def data(*pairs, labels="entailment", names=NLI, **more):
+    labels = [labels] * len(pairs) if isinstance(labels, str) else labels
+    one, two = zip(*pairs)
+    return PairDataset(one, two, labels, label_names=names, **more)
+
+
+def upper(sentences):
+    return [sentence.upper() for sentence in sentences]
+
+
+def change(name, one, two, **more):
+    """What becomes of one pair: the sentences and the label's name, or None."""
+    more = {"lexicon": LEXICON, "translate": upper} | more
+    changed = transform(data((one, two)), name, **more)
+    if not changed.count:
+        return None
+    after = changed.after
+    return after.sentence1[0], after.sentence2[0], NLI[after.labels[0]]
+
+
+# --- what each does ---
+
+
+def test_swap_ant():
+    pair = "A man drinks  hot tea.", "Somebody drinks hot\ttea."
+    assert change("SwapAnt", *pair) == (pair[0], "Somebody drinks cold\ttea.", "contradiction")
+    assert change("SwapAnt", "An old man.", "OLD it is.")[1] == "YOUNG it is."
+    assert change("SwapAnt", "An old man.", "He is AN old man.")[1] == "He is A young man."
+    assert change("SwapAnt", "A young man.", "Young man.")[1] == "Old man."
+    assert change("SwapAnt", "Men run.", "Men are running.")[1] == "Women are running."
+    assert change("SwapAnt", "Un élégant homme", "L'homme est élégant")[1] == "L'homme est vilain"
+
+
+@pytest.mark.parametrize(
+    "one, two",
+    [
+        ("Warm tea.", "Hot tea."),  # not in both
+        ("No tea is hot.", "It is not hot tea."),
+        ("Isn't tea hot?", "Is tea hot?"),
+        ("Tea is hot or it is bad.", "The hot tea."),
+        ("If tea is hot, drink.", "Tea is hot."),
+        ("Hot and cold tea.", "Tea is hot."),  # the antonym is there already
+        ("Red-hot tea.", "Is it red-hot tea"),
+        ("He walks up.", "He goes up."),  # no word that carries meaning alone
+        ("Is tea hot?", "Tea is hot."),
+        ("", ""),
+    ],
+)
+def test_swap_ant_does_not_where_the_meaning_need_not_turn(one, two):
+    assert change("SwapAnt", one, two) is None
+
+
+@pytest.mark.parametrize(
+    "two, pattern",
+    [
+        ("Two dogs run 5 km in 2014 at 1000 m", None),
+        ("two dogs", r"(three|four|five|six|seven|eight|nine|ten) dogs"),
+        ("5 km", r"(6|7|8|9|1[0-4]) km"),
+        ("in 2014", r"in 20(1[5-9]|2[0-6])"),
+        ("at 1000", r"at ([2-9]|10)000"),
+        ("at least two dogs", "unchanged"),
+        ("not two dogs", "unchanged"),
+        ("twenty dogs", "unchanged"),
+        ("0 dogs", "unchanged"),
+        ("one of them", "unchanged"),
+        ("June 28", "unchanged"),
+        ("June 27", "June 28"),
+        ("version 3.5 of mp3", "unchanged"),
+        ("٣ dogs", "unchanged"),
+    ],
+)
+def test_num_word(two, pattern):
+    found = {change("NumWord", two, two, seed=seed) for seed in range(40)}
+    if pattern == "unchanged":
+        assert found == {None}
+        return
+    changed = {sentence for _, sentence, _ in found}
+    assert {label for *_, label in found} == {"contradiction"}
+    assert two not in changed and len(changed) > (two != "June 27")
+    if pattern:
+        assert all(re.fullmatch(pattern, sentence) for sentence in changed), changed
+
+
+def test_num_word_reads_only_shared_numbers():
+    assert change("NumWord", "Three dogs.", "Two dogs.") is None
+    assert change("NumWord", "Two dogs.", "Dogs.") is None
+
+
+def test_add_sent():
+    assert re.fullmatch(
+        r"It runs\. (True|False) is (not )?(true|false)\.  ",
+        change("AddSent", "a", "It runs.  ")[1],
+    )
+    one, two, label = change("AddSent", "a", "it runs")
+    assert (one, label) == ("a", "entailment")
+    assert re.fullmatch(r"it runs and (true|false) is (not )?(true|false)", two)
+    assert change("AddSent", "a", " \n") is None
+
+
+@pytest.mark.parametrize(
+    "one, expected",
+    [
+        ("A man is running.", "A man is X running."),
+        ("The dogs are\tin it", None),
+        ("He has eaten a pie", "He has X eaten a pie"),
+        ("He has a pie", None),
+        ("How can I learn Go?", "How can I X learn Go?"),
+        ("What is the best book?", "What is X the best book?"),
+        ("Is it true?", "Is it X true?"),
+        ("How does the brain work?", None),
+        ("It isn't there", None),
+        ("Dogs run", None),
+        ("", None),
+    ],
+)
+def test_insert_adv(one, expected):
+    changed = change("InsertAdv", one, "b")
+    if expected is None:
+        assert changed is None
+    else:
+        assert re.sub(rf"\b({'|'.join(ADVERBS)})\b", "X", changed[0], count=1) == expected
+        assert changed[1:] == ("b", "entailment")
+
+
+def test_append_irr_goes_to_the_premise_and_in_ranking_to_the_candidate():
+    pair = "The tea is hot. ", "Tea grows"
+    one, two, label = change("AppendIrr", *pair)
+    assert pair[0].strip() in one and (two, label) == (pair[1], "entailment")
+    assert "grows best" not in one, "what is irrelevant shares no word with the pair"
+    ranking = data(pair, labels=[1], names=("no", "yes"), groups=["q"])
+    after = transform(ranking, "AppendIrr").after
+    assert after.sentence1[0] == pair[0] and pair[1] in after.sentence2[0]
+
+
+def test_add_punc():
+    assert re.fullmatch(
+        r"[\"'{(\[`]Hot tea\.(\.\.\.|\.\.|,|;|!)[\"'})\]`] ", change("AddPunc", "a", "Hot tea. ")[1]
+    )
+
+
+def test_back_trans_translates_each_sentence_once():
+    asked = []
+
+    def translate(sentences):
+        asked.extend(sentences)
+        return [{"b": " b ", "c": "see"}[sentence] for sentence in sentences]
+
+    changed = transform(
+        data(("a", "b"), ("a", "c"), ("x", "c"), ("a", " ")), "BackTrans", translate=translate
+    )
+    assert asked == ["b", "c"] and changed.rows.tolist() == [1, 2]
+    assert changed.after.sentence2 == ("see", "see")
+    with pytest.raises(InputError, match="given 1 sentences and gave 2 answers"):
+        transform(data(("a", "b")), "BackTrans", translate=lambda sentences: ["b", "c"])
+
+
+def test_twitter_type():
+    _, two, _ = change("TwitterType", "a", "Why are you  going to   see your people?")
+    assert "Y r u  gonna   see ur ppl?" in two
+    assert "forward" in change("TwitterType", "a", "step forward")[1]
+    assert "you're" in change("TwitterType", "a", "you're")[1]
+
+
+def test_swap_named_ent_in_both_sentences_alike():
+    one, two, label = change("SwapNamedEnt", "I flew to Paris.", "Paris, in Paris")
+    new = one.removeprefix("I flew to ").removesuffix(".")
+    assert new != "Paris" and two == f"{new}, in {new}" and label == "entailment"
+    for one, two in (
+        ("I flew to Paris.", "I flew."),
+        ("China and the Chinese", "in China"),
+        ("Bank of China is big", "the Bank of China"),
+        ("In Paris", "Is it Paris-bound, in Paris?"),
+        ("We saw Mary Smith", "Here Mary Smith is"),
+        ("Paris is in France", "France has Paris"),
+        ("in paris", "to paris"),
+    ):
+        assert change("SwapNamedEnt", one, two) is None, (one, two)
+
+
+def test_swap_syn():
+    assert change("SwapSyn", "a", "The Dog is running")[1] in (
+        "The Dog is jogging",  # `run` is another form, and Dog may be a name
+    )
+    assert change("SwapSyn", "a", "dog")[1] == "hound"
+    assert change("SwapSyn", "a hound", "dog") is None
+    assert change("SwapSyn", "a", "running out") is None
+    opposed = Lexicon(antonyms=[("big", "small")], synonyms=[("big", "small"), ("big", "bigger")])
+    assert change("SwapSyn", "a", "big", lexicon=opposed) is None
+
+
+# --- label rules ---
+
+
+@pytest.mark.parametrize(
+    "names, old, new",
+    [
+        (NLI, "entailment", "contradiction"),
+        (("entailment", "not_entailment"), "entailment", "not_entailment"),
+        (("entailment", "neutral"), "entailment", "neutral"),
+        (("not_paraphrase", "paraphrase"), "paraphrase", "not_paraphrase"),
+        (("not_duplicate", "duplicate"), "duplicate", "not_duplicate"),
+    ],
+)
+@pytest.mark.parametrize("name", ["SwapAnt", "NumWord"])
+def test_only_positive_pairs_become_negative(name, names, old, new):
+    pairs = data(*[("two hot teas", "two hot teas")] * len(names), labels=list(names), names=names)
+    changed = transform(pairs, name, lexicon=LEXICON)
+    assert changed.rows.tolist() == [names.index(old)] and (changed.count, changed.total) == (
+        1,
+        len(names),
+    )
+    assert changed.before.label_counts()[old] == changed.after.label_counts()[new] == 1
+
+
+def test_other_label_names_must_be_told():
+    pairs = data(("two", "two"), labels=["yes"], names=("no", "yes"))
+    with pytest.raises(InputError, match=r"which of the labels no, yes .*opposite="):
+        transform(pairs, "NumWord")
+    changed = transform(pairs, "NumWord", opposite=("yes", "no"))
+    assert changed.after.label_counts() == {"no": 1, "yes": 0}
+    with pytest.raises(InputError, match="there is no label 'maybe'"):
+        transform(pairs, "NumWord", opposite=("yes", "maybe"))
+    for bad in (data(("a", "b"), labels=None), PairDataset(["a"], ["b"], [0.5])):
+        with pytest.raises(InputError, match="needs pairs labelled with classes"):
+            transform(bad, "NumWord")
+
+
+def test_those_that_keep_labels_take_scores_and_no_labels():
+    assert transform(PairDataset(["a"], ["b"], [0.5]), "AddPunc").after.labels.tolist() == [0.5]
+    assert transform(PairDataset(["a"], ["b"]), "AddPunc").after.labels is None
+
+
+def test_everything_else_of_a_pair_stays():
+    pairs = data(
+        ("a", " "), ("a", "b"), ids=["p", "q"], columns={"tags_1": ["x", "y"]}, name="sick"
+    )
+    after = transform(pairs, "AddPunc").after
+    assert (after.ids, after.columns, after.name) == (("q",), {"tags_1": ("y",)}, "sick")
+
+
+# --- errors ---
+
+
+def test_clear_errors():
+    pairs = data(("a", "b"))
+    with pytest.raises(InputError, match="no transformation 'SwapAnts'.* Did you mean SwapAnt"):
+        transform(pairs, "SwapAnts")
+    assert get_transformation("swapant").name == "SwapAnt"
+    with pytest.raises(InputError, match="SwapAnt needs antonyms, but no lexicon came"):
+        transform(pairs, "SwapAnt")
+    with pytest.raises(InputError, match="SwapSyn needs synonyms, but the lexicon has no synonyms"):
+        transform(pairs, "SwapSyn", lexicon=Lexicon(antonyms=[]))
+    with pytest.raises(InputError, match="pass translate="):
+        transform(pairs, "BackTrans")
+    with pytest.raises(InputError, match="This needs synonyms"):
+        Lexicon(antonyms=[]).synonyms("a")
+
+
+# --- properties of all ---
+
+SENTENCES = st.lists(
+    st.sampled_from(
+        "Two two dogs dog are is running hot cold OLD young 5 2014 Paris India and for you an a élégant 日本 "
+        "🙂 naïve don't cafe\u0301 un- (hot) dog's Mary, . ? n't happy What the".split()
+    )
+    | st.text(max_size=4),
+    max_size=9,
+).flatmap(
+    lambda parts: st.sampled_from(["  ", " ", "\t", "\u00a0"]).map(lambda space: space.join(parts))
+)
+PAIRS = st.lists(
+    st.tuples(SENTENCES, SENTENCES) | SENTENCES.map(lambda s: (s, s)), min_size=1, max_size=6
+)
+each = pytest.mark.parametrize("name", TRANSFORMATIONS)
+
+
+def outcome(name, pairs, seed):
+    labels = [NLI[len(one + two) % 2 * 2 - len(one) % 2] for one, two in pairs]
+    return transform(data(*pairs, labels=labels), name, seed=seed, lexicon=LEXICON, translate=upper)
+
+
+@each
+@settings(max_examples=30, deadline=None)
+@given(pairs=PAIRS, seed=st.integers(0, 3))
+def test_an_outcome_depends_on_seed_and_pair_alone(name, pairs, seed):
+    def by_row(rows):
+        changed = outcome(name, [pairs[row] for row in rows], seed)
+        sentences = zip(changed.after.sentence1, changed.after.sentence2, changed.after.labels)
+        return dict(zip((rows[row] for row in changed.rows), sentences))
+
+    rows = list(range(len(pairs)))
+    whole = by_row(rows)
+    assert by_row(rows) == whole == by_row(rows[::-1])
+    assert by_row(rows[-1:]) == {row: found for row, found in whole.items() if row == rows[-1]}
+
+
+@each
+@settings(max_examples=30, deadline=None)
+@given(pairs=PAIRS, seed=st.integers(0, 3))
+def test_labels_and_rows_are_as_promised(name, pairs, seed):
+    changed = outcome(name, pairs, seed)
+    for row, *before in zip(changed.rows, changed.before.sentence1, changed.before.sentence2):
+        assert tuple(before) == pairs[row]
+    old, new = changed.before.labels, changed.after.labels
+    if TRANSFORMATIONS[name].keeps_label:
+        assert np.array_equal(old, new)
+    else:
+        assert (old == 0).all() and (new == 2).all()
+    after = zip(changed.after.sentence1, changed.after.sentence2)
+    assert all(pair != pairs[row] for row, pair in zip(changed.rows, after))
+
+
+def rest(before, after):
+    """Words that differ, where as many stand in the same spacing."""
+    split = [re.split(r"((?:(?!_)[\w'’\u0301])+)", text) for text in (before, after)]
+    assert len(split[0]) == len(split[1]) and split[0][::2] == split[1][::2]
+    return [(a, b) for a, b in zip(split[0][1::2], split[1][1::2]) if a != b]
+
+
+@each
+@settings(max_examples=40, deadline=None)
+@given(pairs=PAIRS, seed=st.integers(0, 3))
+def test_what_is_not_changed_stays_as_it_was(name, pairs, seed):
+    changed = outcome(name, pairs, seed)
+    before, after = changed.before, changed.after
+    for b1, b2, a1, a2 in zip(before.sentence1, before.sentence2, after.sentence1, after.sentence2):
+        if name in ("InsertAdv", "AppendIrr"):
+            assert a2 == b2
+        elif name != "SwapNamedEnt":
+            assert a1 == b1
+        if name in ("SwapAnt", "NumWord", "SwapSyn", "SwapNamedEnt"):
+            others = [words for words in rest(b2, a2) if words[0].lower() not in ("a", "an")]
+            if name == "SwapNamedEnt":
+                assert {old for old, _ in others} <= {"Paris", "India", "Mary"}
+            else:
+                assert 1 <= len(others) <= (1 if name != "SwapSyn" else max(1, len(words(b2)) // 5))
+        elif name == "InsertAdv":
+            assert b1 in {re.sub(rf" {adverb}", "", a1, count=1) for adverb in ADVERBS}
+        elif name in ("AddSent", "AddPunc", "AppendIrr"):
+            old, new = (b1, a1) if name == "AppendIrr" else (b2, a2)
+            assert old.strip() in new and len(new) > len(old)
+
+
+# --- words and lexicons ---
+
+
+@settings(deadline=None)
+@given(st.text(max_size=30))
+def test_words_stand_where_they_say(text):
+    for word in words(text):
+        assert text[word.start : word.end] == word.text and not re.search(r"\s", word.text)
+        stands_alone(text, word)
+        form(word.lower)
+
+
+def test_marks_belong_to_their_words():
+    assert [word.text for word in words("cafe\u0301 naïve don’t 5x _a")] == [
+        "cafe\u0301", "naïve", "don’t", "5x", "_a",
+    ]  # fmt: skip
+    assert is_negated("He DON’T") and is_negated("is n't") and not is_negated("note")
+
+
+def test_lexicon_files(tmp_path):
+    antonyms = tmp_path / "my_antonyms.txt"
+    antonyms.write_text("Hot cold\n\nup down \n")
+    (tmp_path / "other.txt").write_text("big large\n")
+    lexicon = Lexicon.read(tmp_path)
+    assert lexicon.kinds == ("antonyms",) and lexicon.antonyms("cold") == ("hot",)
+    lexicon = Lexicon.read(antonyms, f"synonyms={tmp_path / 'other.txt'}")
+    assert lexicon.synonyms("large") == ("big",) and lexicon.antonyms("up") == ("down",)
+    with pytest.raises(InputError, match="antonyms or synonyms\\? Write antonyms="):
+        Lexicon.read(tmp_path / "other.txt")
+    with pytest.raises(InputError, match="no such file"):
+        Lexicon.read(tmp_path / "none.txt")
+    with pytest.raises(InputError, match="No lexicon is named"):
+        Lexicon.read()
+    antonyms.write_text("one two three\n")
+    with pytest.raises(InputError, match="my_antonyms.txt:1: expected two words, got 3"):
+        Lexicon.read(antonyms)
+    antonyms.unlink()
+    with pytest.raises(InputError, match="no file has antonyms or synonyms in its name"):
+        Lexicon.read(tmp_path)
+
+
+class Lemma:
+    def __init__(self, name, *antonyms):
+        self.names, self.others = name, [Lemma(other) for other in antonyms]
+
+    def name(self):
+        return self.names
+
+    def antonyms(self):
+        return self.others
+
+
+def test_wordnet(monkeypatch):
+    senses = {
+        "hot": [[Lemma("hot", "cold", "ice_cold"), Lemma("scorching")], [Lemma("spicy")]],
+        "dogs": [[Lemma("dog"), Lemma("hound")]],
+    }
+    net = types.SimpleNamespace(
+        ensure_loaded=lambda: None,
+        synsets=lambda word: [
+            types.SimpleNamespace(lemmas=lambda sense=sense: sense)
+            for sense in senses.get(word, [])
+        ],
+    )
+    corpus = types.ModuleType("nltk.corpus")
+    corpus.wordnet = net
+    monkeypatch.setitem(sys.modules, "nltk", types.ModuleType("nltk"))
+    monkeypatch.setitem(sys.modules, "nltk.corpus", corpus)
+    lexicon = Lexicon.read("wordnet")
+    assert lexicon.kinds == ("antonyms", "synonyms")
+    assert lexicon.antonyms("hot") == ("cold",) and lexicon.synonyms("hot") == ("scorching",)
+    assert lexicon.synonyms("dogs") == lexicon.antonyms("dogs") == ()
+    monkeypatch.setitem(sys.modules, "nltk", None)
+    monkeypatch.setitem(sys.modules, "nltk.corpus", None)
+    with pytest.raises(InputError, match="WordNet can't be loaded .*word pairs"):
+        Lexicon.wordnet()
