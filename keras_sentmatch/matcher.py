@@ -605,9 +605,11 @@ class Matcher:
             features = encoded.arrays(filled, length)
             inputs = {name: features[name] for name in self.model.input}
             scores[rows] = self.model.predict_on_batch(inputs)[: len(rows)]
-        if not np.isfinite(scores).all():
+        if not (good := np.isfinite(scores).all(1)).all():
+            row = int(np.argmin(good))
             raise InputError(
-                f"{self!r} answers {scores[~np.isfinite(scores)][0]}, expected finite numbers: its weights are damaged, or "
-                "its training diverged. Copy the run folder again, or train anew with a lower learning rate."
+                f"{self!r} answers {scores[row].tolist()} for pair {row} (of {len(pairs)}), expected finite numbers: its "
+                "weights are damaged, or its training diverged. Copy the run folder again, or train anew with a lower "
+                "learning rate."
             )
         return scores[:, 0] if self.label_names is None else scores

@@ -26,6 +26,7 @@ SECOND = ["an animal moves", "a cat sleeps", "cats", "it is open", "the sun shin
 NAMES = ("entailment", "neutral", "contradiction")
 PAIRS = {"sentence1": [*FIRST, "", "x " * 50], "sentence2": [*SECOND, "a dog", "\u202eab"]}
 WORDS = ["a", "dog", "cat", "cats", "paris", "the"]
+SHARED = {"validation_fraction": 0.3, "test_fraction": 0.3}
 PIECES = ["a", "dog", "run", "cat", "##s", "no", "it", "the", "move", "animal", "park"]
 WORD_MODELS: dict[str, dict[str, Any]] = {
     "esim": {"units": 2},
@@ -216,7 +217,8 @@ def _vectors(folder: Path) -> None:
 def _data(folder: Path) -> None:
     """A folder for each format, with one file or its parts."""
     labels = [NAMES[i % 3] for i in range(len(FIRST))]
-    rows = list(zip(FIRST, SECOND, labels)) * 4
+    plain = list(zip(FIRST, SECOND, labels)) * 4
+    rows = [(f"{a} {i // 2}", b, label) for i, (a, b, label) in enumerate(plain)]
     parses = "(ROOT (NP (DT a) (NN dog)))"
 
     def table(head: str, line: Callable[[int, tuple], str]) -> str:
@@ -248,7 +250,7 @@ def _data(folder: Path) -> None:
         "own/train.tsv": table("premise\thypothesis\tlabel", lambda i, r: "\t".join(r)),
         "own/test.tsv": table("premise\thypothesis\tlabel", lambda i, r: "\t".join(r)),
         "csv/train.csv": quoted,
-        "scores/pairs.tsv": table("s1\ts2\tscore", lambda i, r: f"{r[0]}\t{r[1]}\t{i / 7}"),
+        "scores/train.tsv": table("s1\ts2\tscore", lambda i, r: f"{r[0]}\t{r[1]}\t{i / 7}"),
         "jsonl/train.jsonl": lines(lambda i, r: {"text_a": r[0], "text_b": r[1], "label": i % 2}),
         "list/train.json": json.dumps([nli(i, r) for i, r in enumerate(rows)], indent=1),
         "answers/SelQA-ass-train.json": json.dumps(answers),
@@ -339,7 +341,10 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
 
 def change_json(text: bytes, rng: random.Random, hostile: bool = False) -> bytes:
     """Changes a value by its type, a key, or the nesting."""
-    value = json.loads(text)
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):  # it was damaged before
+        return change_bytes(text, rng)
     places = _places(value)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         if not places:
@@ -368,12 +373,12 @@ def change_json(text: bytes, rng: random.Random, hostile: bool = False) -> bytes
                 item[rng.choice(("x", str(key).upper(), "class_name", "__init__", ""))] = new
         else:
             item[key] = new
-    return _dump(value).encode("utf-8", "surrogatepass")
+    return _dump(value).encode()
 
 
 def _dump(value: Any) -> str:
     try:
-        return json.dumps(value, ensure_ascii=random.Random(len(str(type(value)))).random() < 0.5)
+        return json.dumps(value)
     except RecursionError:
         return '{"x":' * 100_000 + "1" + "}" * 100_000
 
@@ -541,7 +546,7 @@ def change_npy(name: str, data: bytes, rng: random.Random) -> bytes:
             return data.replace(shape[0], b"'shape': " + new)
     if kind == 2:
         return data.replace(b"<f4", rng.choice((b"|O8", b"<f8", b"<c8", b"|S9", b"<M8", b"|V4")))
-    if name == "state.npy" and kind == 3:
+    if name == "state.npy" and kind == 3 and b"\n" in data:
         head = data.index(b"\n") + 1
         text = change_json(data[head:], rng)
         file = io.BytesIO()
@@ -623,12 +628,16 @@ def change_h5(data: bytes, rng: random.Random) -> bytes:
 def change_gz(data: bytes, rng: random.Random, inner: Callable[[bytes], bytes]) -> bytes:
     """Changes what is in a gzip file, or the file."""
     kind = rng.randrange(4)
+    try:
+        plain = gzip.decompress(data)
+    except Exception:  # it was damaged before
+        return change_bytes(data, rng)
     if kind == 0:
-        return gzip.compress(inner(gzip.decompress(data)), 1)
+        return gzip.compress(inner(plain), 1)
     if kind == 1:
         return data + rng.choice((data, b"\0" * 10, b"x", gzip.compress(b"x y\n")))
     if kind == 2:
-        return gzip.decompress(data)
+        return plain
     return change_bytes(data, rng)
 
 
@@ -670,7 +679,7 @@ def change_file(path: Path, rng: random.Random) -> str:
         if whole < 0.2:
             new = deep_json(rng)
         elif name.endswith(".jsonl"):
-            lines = data.splitlines()
+            lines = data.splitlines() or [b""]
             at = rng.randrange(len(lines))
             lines[at] = deep_json(rng) if rng.random() < 0.1 else change_json(lines[at], rng)
             new = b"\n".join(lines)
@@ -705,10 +714,10 @@ def change_file(path: Path, rng: random.Random) -> str:
     return f"content of {name}"
 
 
-def mutate(sample: Path, copy: Path, rng: random.Random) -> str:
-    """Copies a sample and damages it, in one place or two; says how."""
+def mutate(sample: Path, copy: Path, rng: random.Random) -> tuple[str, list[Path]]:
+    """Copies a sample and damages it, in one place or two; says how, and which files."""
     shutil.copytree(sample, copy)
-    said = []
+    said, damaged = [], []
     if rng.random() < 0.1:
         (copy / f"{CANARY}.py").write_text(f"{CODE}\nEvil = eval\n")
     for _ in range(rng.choice((1, 1, 1, 1, 2))):
@@ -717,6 +726,7 @@ def mutate(sample: Path, copy: Path, rng: random.Random) -> str:
         if not files:
             break
         path = rng.choice(files)
+        damaged.append(path)
         if rng.random() < 0.04 and len(files) > 1:
             other = rng.choice(files)
             a, b = path.read_bytes(), other.read_bytes()
@@ -725,14 +735,14 @@ def mutate(sample: Path, copy: Path, rng: random.Random) -> str:
             said.append(f"{path.name} and {other.name} swapped")
         else:
             said.append(change_file(path, rng))
-    return "; ".join(said)
+    return "; ".join(said), damaged
 
 
 # === What users do ===
 
 
-def read(kind: str, folder: Path, rng: random.Random) -> None:
-    """Reads a sample and uses it.
+def read(kind: str, folder: Path, rng: random.Random, damaged: list[Path]) -> None:
+    """Reads a sample and uses it; of pairs and vectors a file that is damaged.
 
     Raises:
         InputError: It is damaged, and the library says so.
@@ -768,18 +778,17 @@ def read(kind: str, folder: Path, rng: random.Random) -> None:
     elif kind == "lexicon":
         read_word_pairs(folder / "pairs.txt")
     elif kind == "vectors":
-        path = rng.choice(sorted(folder.iterdir()))
+        path = rng.choice(damaged)
         words = rng.choice((WORDS, None))
         vectors = read_vectors(path, words, cache_dir=folder.parent / "cache", progress=False)
         assert np.isfinite(vectors.matrix).all()
     else:
         on_error = rng.choice(("raise", "skip"))
-        here = rng.choice(sorted(folder.iterdir()))
-        source = (
-            here if rng.random() < 0.6 or here.is_file() else rng.choice(sorted(here.iterdir()))
-        )
+        source = rng.choice(damaged)
+        if rng.random() < 0.4 or source.name in ("s2.train", "labels.train"):
+            source = source.parent
         if source.is_dir():
-            datasets = list(load_pairs(source, on_error=on_error).values())
+            datasets = list(load_pairs(source, on_error=on_error, **SHARED).values())
         else:
             datasets = [read_pairs(source, on_error=on_error)]
         encoder = _encoder(features=("word", "char"))
