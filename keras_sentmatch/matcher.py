@@ -30,7 +30,7 @@ from keras_sentmatch.metrics import (
 from keras_sentmatch.metrics.calibration import check_calibration, decide
 from keras_sentmatch.new_words import NewWords
 from keras_sentmatch.pair_input import as_columns, as_dataset, batches
-from keras_sentmatch.run_folder import FORMAT, load_encoder, load_model, read_card
+from keras_sentmatch.run_folder import FORMAT, check_fit, load_encoder, load_model, read_card
 
 
 class Prediction(dict):
@@ -554,8 +554,10 @@ class Matcher:
                 f"{encoder.vocabulary_size}: files of two runs are mixed; copy the whole folder "
                 "again."
             )
+        model = load_model(folder / "model.keras", card)
+        check_fit(model, encoder, folder)
         matcher = cls(
-            load_model(folder / "model.keras", card),
+            model,
             encoder,
             card["label_names"],
             task=card["task"],
@@ -603,4 +605,11 @@ class Matcher:
             features = encoded.arrays(filled, length)
             inputs = {name: features[name] for name in self.model.input}
             scores[rows] = self.model.predict_on_batch(inputs)[: len(rows)]
+        if not (good := np.isfinite(scores).all(1)).all():
+            row = int(np.argmin(good))
+            raise InputError(
+                f"{self!r} answers {scores[row].tolist()} for pair {row} (of {len(pairs)}), expected finite numbers: its "
+                "weights are damaged, or its training diverged. Copy the run folder again, or train anew with a lower "
+                "learning rate."
+            )
         return scores[:, 0] if self.label_names is None else scores

@@ -50,6 +50,11 @@ class NewWords:
                 "make those of new words like: train it with distilled ones (--vectors "
                 "distil:ENCODER), or use it without a word encoder."
             )
+        if encoder is None and "://" in matcher.distiller.encoder:
+            raise InputError(
+                f"The word vectors say that they come from {matcher.distiller.encoder!r:.80}; nothing is fetched because a "
+                "run folder says so. If you trust it, give it yourself (word_encoder=…, learn_words(…, encoder=…))."
+            )
         if not isinstance(encoder, WordEncoder):
             encoder = WordEncoder(encoder or matcher.distiller.encoder)
         self.encoder = encoder

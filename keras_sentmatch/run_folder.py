@@ -1,9 +1,11 @@
 """Reading the files of a run folder, with a clear error for each way in which one can be broken."""
 
+import contextlib
 import json
 import os
+import threading
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,28 @@ import keras
 from keras_sentmatch import __version__
 from keras_sentmatch.data import PairEncoder, SubwordPairEncoder
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.safety import (
+    check_config,
+    check_tree,
+    check_types,
+    inside,
+    parse_json,
+    read_object,
+    weight_sizes,
+)
 
 FORMAT = 2  # of matcher.json; 1 had no temperature
 READABLE = (1, FORMAT)
+_MEMBERS = ("metadata.json", "config.json", "model.weights.h5")  # of model.keras
+_KINDS: dict[str, Any] = {  # of what matcher.json holds
+    "label_names": ([str], None),
+    "task": str,
+    "threshold": (float, None),
+    "temperature": float,
+    "vocabulary_size": int,
+    "info": dict,
+}
+_building = threading.Lock()
 
 
 def read_card(folder: Path) -> dict[str, Any]:
@@ -26,15 +47,10 @@ def read_card(folder: Path) -> dict[str, Any]:
             f"{folder} is not a run folder ({found}): give the folder that training wrote, such "
             "as runs/NAME."
         )
-    try:
-        card = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(
-            f"{path} is damaged ({error}): copy the run folder again, or train anew."
-        ) from error
-    if not isinstance(card, dict) or card.get("format") not in READABLE:
-        came = card.get("format") if isinstance(card, dict) else None
-        writer = card.get("versions", {}).get("keras_sentmatch") if isinstance(card, dict) else None
+    card = read_object(inside(folder, path.name), "copy the run folder again, or train anew")
+    if card.get("format") not in READABLE:
+        came, versions = card.get("format"), card.get("versions")
+        writer = versions.get("keras_sentmatch") if isinstance(versions, dict) else None
         raise InputError(
             f"{path} has format "
             f"{came!r}{f' (written by keras_sentmatch {writer})' if writer else ''}, but "
@@ -52,6 +68,7 @@ def read_card(folder: Path) -> dict[str, Any]:
         raise InputError(
             f"{path} lacks {', '.join(missing)}: copy the run folder again, or train anew."
         )
+    check_types(card, _KINDS, path)
     return card
 
 
@@ -59,7 +76,8 @@ def members_of(folder: Path) -> list[Path]:
     """The run folders to load for `folder`: its seeds, if it is that of an ensemble, else itself."""
     if not (folder / "ensemble.json").is_file():
         return [folder]
-    folders = sorted(path.parent for path in folder.glob("seed-*/matcher.json"))
+    names = sorted(path.parent.name for path in folder.glob("seed-*/matcher.json"))
+    folders = [inside(folder, name) for name in names]
     if not folders:
         raise InputError(f"{folder} has an ensemble.json, but no seed-* runs: copy it whole.")
     return folders
@@ -79,15 +97,7 @@ def keep_calibration(folder: Path, report: Mapping[str, Any]) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     """The object of a JSON file; an empty one if there is no such file."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} is damaged ({error}): copy the run folder again.") from error
-    if not isinstance(found, dict):
-        raise InputError(f"{path} holds no JSON object: copy the run folder again.")
-    return found
+    return read_object(inside(path.parent, path.name)) if path.exists() else {}
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
@@ -103,38 +113,129 @@ def load_encoder(folder: Path) -> PairEncoder | SubwordPairEncoder:
         raise InputError(
             f"{folder} is missing: copy the whole run folder (model.keras, encoder/, matcher.json)."
         )
-    try:
-        return PairEncoder.load(folder)
-    except InputError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            f"{folder} is damaged ({error}): copy the run folder again, or train anew."
-        ) from error
+    inside(folder.parent, folder.name)
+    check_tree(folder)
+    return PairEncoder.load(folder)
 
 
 def load_model(path: Path, card: Mapping[str, Any]) -> keras.Model:
+    """The model of a run folder, in Keras's safe mode; what is in the file is looked through first."""
     import keras_sentmatch.applications  # noqa: F401  (registers the models for safe loading)
 
     if not path.is_file():
         raise InputError(
             f"{path} is missing: copy the whole run folder (model.keras, encoder/, matcher.json)."
         )
+    arrays, values = _looked_through(inside(path.parent, path.name))
     try:
-        with zipfile.ZipFile(path) as archive:
-            broken = archive.testzip()
-    except (zipfile.BadZipFile, OSError, EOFError) as error:
-        broken = str(error)
-    if broken:
-        raise InputError(f"{path} is damaged ({broken}): copy the run folder again, or train anew.")
-    try:
-        return keras.saving.load_model(path, compile=False, safe_mode=True)
-    except (TypeError, ValueError, KeyError) as error:
+        with _no_larger_than(arrays, values):
+            model = keras.saving.load_model(path, compile=False, safe_mode=True)
+    except Exception as error:  # Keras raises whatever the config led to
         raise InputError(
             f"{path} was written by {card.get('versions')} and does not load with keras_sentmatch "
             f"{__version__}, keras {keras.__version__} ({_first_line(error)}): use the versions "
             "that wrote it."
         ) from error
+    outputs = getattr(model, "output_shape", None)
+    if not (
+        isinstance(model, keras.Model)
+        and isinstance(model.input, dict)
+        and isinstance(outputs, tuple)
+        and len(outputs) == 2
+        and isinstance(outputs[1], int)
+    ):
+        raise InputError(
+            f"{path} holds a {type(model).__name__} that gives {outputs!r:.60}, expected a model that takes arrays by name "
+            "and gives [batch, outputs]."
+        )
+    return model
+
+
+def check_fit(model: Any, encoder: PairEncoder | SubwordPairEncoder, folder: Path) -> None:
+    """Refuses an encoder that makes arrays or ids that the model has no place for."""
+    made: dict[str, int] = {"vocabulary_size": encoder.vocabulary_size}
+    widths = {}
+    if isinstance(encoder, PairEncoder):
+        made["char_vocabulary_size"] = len(encoder.characters)
+        made["pos_tags"] = len(encoder.tags)
+        widths = {f"char_ids_{side}": encoder.max_word_length for side in "12"}
+    else:
+        made["max_length"] = encoder.max_length
+    for name, needed in made.items():
+        there = getattr(model, name, None)
+        unused = name == "char_vocabulary_size" and "char_ids_1" not in model.input
+        if (
+            type(there) is int
+            and there < needed
+            and not (unused or name == "pos_tags" and not there)
+        ):
+            raise InputError(
+                f"{folder}: the encoder has {name} {needed:,}, the model {there:,}: files of two runs are mixed; copy the "
+                "whole folder again."
+            )
+    for name, tensor in model.input.items():
+        wanted = (None, None, widths[name]) if name in widths else (None, None)
+        if tuple(tensor.shape) != wanted:
+            raise InputError(
+                f"{folder}: the encoder makes {name} of the shape {wanted}, the model takes {tuple(tensor.shape)}: files of "
+                "two runs are mixed; copy the whole folder again."
+            )
+
+
+def load_weights(model: keras.Model, path: Path) -> None:
+    """Puts the weights of a `.weights.h5` file into a model."""
+    weight_sizes(inside(path.parent, path.name), path)
+    try:
+        model.load_weights(path)
+    except Exception as error:  # h5py and Keras raise whatever the file led to
+        raise InputError(
+            f"{path} does not fit the model ({_first_line(error)}): delete the folder and train anew."
+        ) from error
+
+
+def _looked_through(path: Path) -> tuple[int, int]:
+    """Checks what model.keras holds; how many arrays its weights have, and how many values."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            found = [info.filename for info in archive.infolist()]
+            if sorted(found) != sorted(_MEMBERS):
+                raise ValueError(f"it holds {', '.join(found) or 'nothing'}")
+            if any(info.file_size > path.stat().st_size for info in archive.infolist()):
+                raise ValueError("its members are compressed, which Keras never does")
+            files = {name: archive.read(name) for name in _MEMBERS}  # checks their sums
+    except Exception as error:  # zipfile raises whatever the bytes led to
+        raise InputError(
+            f"{path} is damaged ({_first_line(error)}), expected a model that Keras saved "
+            f"({', '.join(_MEMBERS)}): copy the run folder again, or train anew."
+        ) from error
+    config = parse_json(files["config.json"], f"config.json in {path}")
+    check_config(config, path)
+    return weight_sizes(files["model.weights.h5"], f"model.weights.h5 in {path}")
+
+
+@contextlib.contextmanager
+def _no_larger_than(arrays: int, values: int) -> Iterator[None]:
+    """Stops a model that makes far more weights than its file holds, before memory is asked for."""
+    plain, thread = keras.Layer.add_weight, threading.get_ident()
+    left = {"arrays": 2 * arrays + 100, "values": 2 * values + 100_000}
+
+    def add_weight(self: Any, shape: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() == thread:
+            size = 1
+            for n in () if shape is None else (shape,) if isinstance(shape, int) else shape:
+                size *= n
+            left["arrays"] -= 1
+            left["values"] -= size
+            if min(left.values()) < 0:
+                raise ValueError(f"its config asks for more weights than its {values:,} values")
+        return plain(self, shape, *args, **kwargs)
+
+    with _building:
+        keras.Layer.add_weight = add_weight
+        try:
+            yield
+        finally:
+            keras.Layer.add_weight = plain
 
 
 def _first_line(error: Exception) -> str:

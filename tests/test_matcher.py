@@ -317,7 +317,7 @@ def break_card(folder, **changes):
         (lambda f: (f / "model.keras").unlink(), "model.keras is missing"),
         (lambda f: [p.unlink() for p in (f / "encoder").iterdir()], "encoder"),
         (lambda f: (f / "matcher.json").write_text('{"format": 1,'), "matcher.json is damaged"),
-        (lambda f: (f / "matcher.json").write_text("[1]"), "format None"),
+        (lambda f: (f / "matcher.json").write_text("[1]"), "holds .*expected a JSON object"),
         (lambda f: break_card(f, format=99), "format 99 .*reads formats 1 to 2"),
         (lambda f: break_card(f, temperature=0), "temperature=0"),
         (lambda f: break_card(f, vocabulary_size=1), "files of two runs are mixed"),

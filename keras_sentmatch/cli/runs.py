@@ -1,5 +1,6 @@
 """Run folders: one matcher, or an ensemble of several."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,6 +9,7 @@ import typer
 
 from keras_sentmatch.cli.sources import OnError, Source
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.safety import check_types
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 BatchSizeOption = Annotated[int, typer.Option(help="Most pairs scored at once.")]
@@ -91,7 +93,21 @@ def labelled_pairs(
         source = Source(data, format, columns, on_error)
         whole = split is None and Path(source.data).is_file()
     elif noted := loaded.first.info.get("source"):
-        source, whole = Source(**noted), False
+        source, whole = noted_source(noted, run), False
     else:
         raise InputError(f"{run} does not say what it was trained on: give --data.")
     return source.rows() if whole else source.split(split or default), source.data
+
+
+def noted_source(noted: Any, run: Path) -> Source:
+    """The source that a run noted (`Source.facts`), checked: the file may come from anywhere."""
+    place = f"info.source in {run / 'matcher.json'}"
+    text = (str, None)
+    kinds = {"data": str, "format": text, "columns": text, "on_error": str}
+    if not isinstance(noted, dict) or "data" not in noted or not noted.keys() <= kinds.keys():
+        raise InputError(f"{place} is {noted!r:.60}, expected {', '.join(kinds)}: give --data.")
+    check_types(noted, kinds, place)
+    known = re.fullmatch(r"(?!tfds:).*|tfds:\w+(/[\w.+-]+)?", noted["data"])
+    if not known or noted.get("on_error", "raise") not in list(OnError):
+        raise InputError(f"{place} is {noted!r:.80}, which is no source of pairs: give --data.")
+    return Source(**noted)

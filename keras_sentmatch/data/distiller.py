@@ -1,7 +1,7 @@
 """Distiller: how one set of word vectors was made of an encoder, kept to make more of them."""
 
 import json
-import zipfile
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +10,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.safety import COPY, check_types, inside, read_arrays, read_object
 
 if TYPE_CHECKING:
     from keras_sentmatch.data.word_encoder import WordEncoder
 
 _FORMAT = 1
 _FILES = "distiller.json", "distiller.npz"
+_KINDS = {  # of what distiller.json holds
+    "encoder": str,
+    "layer": (int, str),
+    "pooling": str,
+    "scale": float,
+    "dim": int,
+    "probes": [str],
+}
 _PART = 8192  # rows; no wide copy of all
 _APART = 0.05  # how far the vectors of one word may lie from each other, as a share of their length
 
@@ -122,15 +131,24 @@ class Distiller:
         path = Path(folder) / _FILES[0]
         if not path.is_file():
             return None
-        try:
-            plain = json.loads(path.read_text(encoding="utf-8"))
-            number = plain.pop("format")
-            with np.load(path.with_name(_FILES[1]), allow_pickle=False) as arrays:
-                made = cls(**{**plain, **arrays})
-        except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-            raise InputError(
-                f"{' or '.join(_FILES)} in {folder} is damaged ({error}): copy the folder again."
-            ) from error
-        if number != _FORMAT:
+        plain = read_object(inside(path.parent, path.name))
+        if (number := plain.pop("format", None)) != _FORMAT:
             raise InputError(f"{path} is of format {number}, this version reads {_FORMAT}.")
+        file = inside(path.parent, _FILES[1])
+        if not file.is_file():
+            raise InputError(f"{file} is missing, and {path.name} is there: {COPY}.")
+        check_types(plain, _KINDS, path)
+        try:
+            made = cls(**{**plain, **read_arrays(file)})
+        except TypeError as error:
+            raise InputError(f"{path} and {file.name} do not fit ({error}): {COPY}.") from error
+        arrays = [np.asarray(a) for a in (made.mean, made.axes, made.probe_vectors)]
+        found = [array.shape for array in arrays]
+        width, rank = made.mean.size, made.axes.size // max(made.mean.size, 1)
+        right = [(width,), (width, rank), (len(made.probes), made.dim)]
+        finite = all(a.dtype.kind == "f" and np.isfinite(a).all() for a in arrays)
+        if found != right or rank > made.dim or not finite or not math.isfinite(made.scale):
+            raise InputError(
+                f"{file} has arrays of the shapes {found}, expected finite numbers of {right}: {COPY}."
+            )
         return made

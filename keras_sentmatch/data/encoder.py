@@ -14,8 +14,9 @@ import numpy as np
 
 from keras_sentmatch.data.dataset import PairDataset
 from keras_sentmatch.data.tags import align_tags, spacy_tagger
-from keras_sentmatch.data.text import Tokenizer, Vocabulary, read_text, read_word_pairs
+from keras_sentmatch.data.text import Tokenizer, Vocabulary, read_word_pairs
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.safety import check_integers, check_types, inside, read_object
 
 if TYPE_CHECKING:
     from keras_sentmatch.data.subword_encoder import SubwordPairEncoder
@@ -23,6 +24,15 @@ if TYPE_CHECKING:
 FORMAT = 1
 FEATURES = {"word": "word_ids", "char": "char_ids", "pos": "pos", "antonym": "antonym"}
 _MAX_SURFACES = 1_000_000
+_LONGEST, _LONGEST_WORD = 1_000_000, 10_000  # tokens, characters; of encoders that are read
+_KINDS: dict[str, Any] = {  # of what encoder.json holds
+    "tokenizer": str,
+    "lowercase": bool,
+    "features": [str],
+    "tags": [str],
+    "antonyms": [[str]],
+    "tagger": str,
+}
 Tags = tuple[Sequence[str | Sequence[str]], Sequence[str | Sequence[str]]]
 
 
@@ -205,6 +215,8 @@ class PairEncoder:
         if isinstance(antonyms, (str, Path)):
             antonyms = read_word_pairs(antonyms)
         self.antonyms = sorted({tuple(pair) for pair in antonyms})
+        if bad := [pair for pair in self.antonyms if len(pair) != 2]:
+            raise InputError(f"antonyms has {bad[0]!r:.60}: expected pairs of words.")
         for feature, needed in (("pos", tags), ("antonym", self.antonyms)):
             if feature in features and not needed:
                 name = {"pos": "tags", "antonym": "antonyms"}[feature]
@@ -531,12 +543,11 @@ class PairEncoder:
             InputError: A file that is missing, broken or of a newer format; a tokenizer that is
                 missing.
         """
-        path = Path(folder) / "encoder.json"
-        try:
-            config = json.loads(read_text(path))
-            number = config.pop("format")
-        except (json.JSONDecodeError, KeyError, AttributeError, TypeError) as error:
-            raise InputError(f"{path} is not the description of an encoder: {error!r}.") from None
+        path = inside(Path(folder), "encoder.json")
+        config = read_object(path)
+        if "format" not in config:
+            raise InputError(f"{path} is not the description of an encoder: it has no 'format'.")
+        number = config.pop("format")
         if number != FORMAT:
             raise InputError(
                 f"{path} is of format {number}, this version reads format {FORMAT}: "
@@ -557,13 +568,21 @@ class PairEncoder:
                 "exactly when "
                 "the encoder was saved with a function of your own."
             )
+        check_types(config, _KINDS, path)
+        check_integers(config, path, max_length=_LONGEST, max_word_length=_LONGEST_WORD)
+        tagger = config.get("tagger", "")
+        if not re.fullmatch(r"(spacy:\w+)?", tagger):
+            raise InputError(
+                f"{path} names the tagger {tagger!r:.60}, expected spacy: and the name of an installed pipeline, and no "
+                "path: install the pipeline as a package, and write its name there."
+            )
         config["tokenizer"] = tokenizer or config.get("tokenizer")
-        vocabulary = Vocabulary.load(path.parent / "vocabulary.txt")
-        characters = Vocabulary.load(path.parent / "characters.txt")
+        vocabulary = Vocabulary.load(inside(path.parent, "vocabulary.txt"))
+        characters = Vocabulary.load(inside(path.parent, "characters.txt"))
         try:
             return cls(vocabulary, characters, **config)
-        except TypeError as error:
-            raise InputError(f"{path} is not the description of an encoder: {error}.") from None
+        except (InputError, TypeError) as error:
+            raise InputError(f"{path} is not the description of an encoder: {error}") from None
 
     def _new_surfaces(self) -> _Surfaces:
         return _Surfaces(self.vocabulary, self.characters.ids, self.max_word_length)

@@ -32,6 +32,7 @@ _ALIASES = {
     "contradictory": "contradiction",
 }
 _MANY_LABELS = 100
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,11 @@ class _Reading:
                 reason = "no text" if self.names[role] in row else "missing column"
                 wrong = f"the column {self.names[role]!r} holds {value!r}, where text was expected"
                 return self.bad(where, reason, wrong)
+            if not value.isascii() and _SURROGATE.search(value):
+                wrong = (
+                    f"the column {self.names[role]!r} holds half a character (\\ud800 to \\udfff)"
+                )
+                return self.bad(where, "half a character", f"{wrong}; mend the escapes")
             sentences.append(value.strip())
         raw = row.get(self.names.get("label", ""))
         value = None if raw is None else self.layout.label_of(str(raw).strip())

@@ -9,12 +9,14 @@ import csv
 import gzip
 import json
 import re
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.safety import check_depth, compressed_room, expands, limit, over
 
 Row = dict[str, Any]
 HEADER = ":header"
@@ -35,18 +37,25 @@ RowSource = Callable[[Path], Rows]
 
 def text_lines(path: Path) -> Iterator[tuple[int, str | BadRow]]:
     """Line numbers from 1 and the lines, without line ends; a byte order mark is dropped."""
-    offset = 0
-    opened = gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")
+    offset, most, zipped = 0, limit("LINE_BYTES"), path.suffix == ".gz"
     try:
-        with opened as file:
-            for number, raw in enumerate(file, 1):
+        room = compressed_room(path) if zipped else None
+        with gzip.open(path, "rb") if zipped else open(path, "rb") as file:
+            for number, raw in enumerate(iter(lambda: file.readline(most), b""), 1):
+                if len(raw) == most and not raw.endswith(b"\n"):
+                    raise InputError(
+                        f"{path}:{number}: a line of more than {most:,} bytes; expected a pair a line. "
+                        f"{over('LINE_BYTES')}"
+                    )
                 try:
                     line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
                     yield number, line.removesuffix("\n").removesuffix("\r")
                 except UnicodeDecodeError as error:
                     yield number, BadRow("not UTF-8", _not_utf8(raw, offset, error))
                 offset += len(raw)
-    except (gzip.BadGzipFile, EOFError) as error:
+                if room is not None and offset > room:
+                    raise InputError(expands(path))
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"{path}: not a whole gzip file ({error}); fetch it again.") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from None
@@ -169,10 +178,14 @@ def json_records(path: Path) -> Rows:
             if isinstance(line, BadRow):
                 yield f":{number}", line
                 return
+        text = "\n".join(str(line) for _, line in lines)
         try:
-            records = json.loads("\n".join(str(line) for _, line in lines))
+            records = json.loads(text)
         except json.JSONDecodeError as error:
             raise InputError(f"{path}:{error.lineno}: not valid JSON ({error.msg}).") from None
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}: not valid JSON ({error}).") from None
+        check_depth(records, path)
         for i, record in enumerate(records):
             yield from _candidates(f" item {i}", record)
         return
@@ -182,8 +195,10 @@ def json_records(path: Path) -> Rows:
         elif line.strip():
             try:
                 record = json.loads(line)
-            except json.JSONDecodeError as error:
-                yield f":{number}", BadRow("not JSON", f"not a JSON object ({error.msg})")
+                if line.count("[") + line.count("{") > limit("JSON_DEPTH"):
+                    check_depth(record, f"{path}:{number}")
+            except (ValueError, RecursionError) as error:
+                yield f":{number}", BadRow("not JSON", f"not a JSON object ({error})")
             else:
                 yield from _candidates(f":{number}", record)
 
@@ -195,6 +210,7 @@ def _candidates(where: str, record: Any) -> Rows:
         yield where, record
     else:
         question, answers = record.get("question"), record.get("answers", ())
+        answers = answers if isinstance(answers, list) else ()
         for i, candidate in enumerate(record["candidates"]):
             found = candidate if isinstance(candidate, dict) else {"sentence": candidate}
             yield (

@@ -16,9 +16,18 @@ from keras_sentmatch.data.encoder import FORMAT, EncodingReport, Tags, sentence_
 from keras_sentmatch.data.hub import check_tokenizer, keras_hub, load_tokenizer
 from keras_sentmatch.data.word_pieces import WordPieces
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.safety import (
+    check_config,
+    check_integers,
+    check_tree,
+    inside,
+    read_bytes,
+    read_object,
+)
 
 _CHUNK = 4096  # sentences in one call of the tokenizer
 _TOKENIZER = "tokenizer"  # folder
+_LONGEST = 1_000_000  # word pieces of a pair, of encoders that are read
 
 
 @dataclass
@@ -376,20 +385,26 @@ class SubwordPairEncoder:
         keras_hub()  # registers the tokenizers
         import keras
 
-        path = folder / _TOKENIZER
+        check_integers(config, folder / "encoder.json", max_length=_LONGEST)
+        path = inside(folder, _TOKENIZER)
+        check_tree(path)
+        described = read_object(path / "tokenizer.json")
+        check_config(described, path / "tokenizer.json")
+        assets = path / "assets" / "tokenizer"
+        for file in sorted(assets.glob("*")):
+            read_bytes(file, "TEXT_BYTES")
         try:
-            described = json.loads((path / "tokenizer.json").read_text(encoding="utf-8"))
-            tokenizer = keras.saving.deserialize_keras_object(described)
-            tokenizer.load_assets(str(path / "assets" / "tokenizer"))
+            tokenizer = keras.saving.deserialize_keras_object(described, safe_mode=True)
+            tokenizer.load_assets(str(assets))
         except Exception as error:  # KerasHub raises whatever its files led to
             raise InputError(
                 f"{path} does not load ({error}): copy the whole folder again."
             ) from error
         try:
             return cls(tokenizer, **config)
-        except TypeError as error:
+        except (InputError, TypeError) as error:
             raise InputError(
-                f"{folder / 'encoder.json'} is not the description of an encoder: {error}."
+                f"{folder / 'encoder.json'} is not the description of an encoder: {error}"
             ) from None
 
     def _check_room(self, name: str, length: int) -> None:

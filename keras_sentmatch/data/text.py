@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.safety import read_bytes
 
 PAD, UNK = "[PAD]", "[UNK]"
 
@@ -265,14 +266,17 @@ class Vocabulary:
                 f"in a line feed alone, but it begins {words[:2]!r}. Copy the file again in binary "
                 "mode."
             )
-        return cls(words[2:-1])
+        try:
+            return cls(words[2:-1])
+        except InputError as error:
+            raise InputError(f"{path} is damaged: {error} Copy the file again.") from None
 
 
 def read_text(path: str | Path) -> str:
     """The UTF-8 text of a file, line ends untouched."""
     try:
-        return Path(path).read_bytes().decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return read_bytes(Path(path), "TEXT_BYTES").decode("utf-8")
+    except UnicodeDecodeError as error:
         raise InputError(f"{path} cannot be read as UTF-8 text: {error}.") from None
 
 

@@ -9,11 +9,12 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.safety import compressed_room, expands, limit, over
 
 _FASTTEXT_MODEL = (793712314).to_bytes(4, "little")  # first bytes of a fastText model file
 _CHUNK = 1 << 20
@@ -28,6 +29,7 @@ class VectorStream:
     declared: int | None
     records: Iterator[tuple[int, bytes, bytes]]  # line (or record) number, word, payload
     parse: Callable[[int, bytes], np.ndarray]  # (number, payload) -> float32 [dim]
+    packed: bool  # whether the file is compressed
     position: Callable[[], int]  # bytes of the file (as it lies on the disk) read so far
 
 
@@ -65,8 +67,9 @@ def open_vectors(path: Path, member: str = "") -> Iterator[VectorStream]:
                 ) from error
             opener = _binary if name.lower().endswith(".bin") else _text
             dim, declared, records, parse = opener(stream, place)
-            yield VectorStream(dim, declared, counted(records), parse, raw.tell)
-        except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+            packed = path.suffix.lower() in (".gz", ".zip")
+            yield VectorStream(dim, declared, counted(records), parse, packed, raw.tell)
+        except (EOFError, OSError, zlib.error, zipfile.BadZipFile, NotImplementedError) as error:
             after = f" after entry {number}" if number else ""
             raise InputError(
                 f"{place}: the compressed file is cut off or damaged{after} ({error}); "
@@ -90,10 +93,28 @@ def _decompressed(
                 f"write {path}:{names[0] if names else 'MEMBER'}"
             )
         inner = stack.enter_context(archive.open(member))
-        return io.BufferedReader(inner, _CHUNK), member  # type: ignore[type-var]
+        return io.BufferedReader(_Unpacked(inner, path), _CHUNK), member
     if suffix == ".gz":
-        return io.BufferedReader(gzip.GzipFile(fileobj=raw), _CHUNK), path.stem  # type: ignore[type-var]
+        return io.BufferedReader(_Unpacked(gzip.GzipFile(fileobj=raw), path), _CHUNK), path.stem
     return io.BufferedReader(raw, _CHUNK), path.name  # type: ignore[type-var]
+
+
+class _Unpacked(io.RawIOBase):
+    """What a compressed file comes to, as long as that is not far too much."""
+
+    def __init__(self, file: Any, path: Path):
+        self.file, self.path, self.left = file, path, compressed_room(path)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        found = self.file.read(len(buffer))
+        buffer[: len(found)] = found
+        self.left -= len(found)
+        if self.left < 0:
+            raise InputError(expands(self.path))
+        return len(found)
 
 
 def _is_number(field: bytes) -> bool:
@@ -105,16 +126,27 @@ def _is_number(field: bytes) -> bool:
 
 
 def _text(stream: IO[bytes], place: str) -> tuple[int, int | None, Iterator, Callable]:
-    first = stream.readline()
+    most = limit("LINE_BYTES")
+
+    def line_of(number: int, raw: bytes) -> bytes:
+        if len(raw) == most and raw[-1:] != b"\n":
+            raise InputError(
+                f"{place}:{number}: a line of more than {most:,} bytes; expected a word and its vector "
+                f"a line. {over('LINE_BYTES')}"
+            )
+        return raw
+
+    first = line_of(1, stream.readline(most))
     if not first:
         raise InputError(f"{place}: the file is empty, expected lines of 'word v1 v2 … vD'")
     first = first.removeprefix(b"\xef\xbb\xbf")
     fields = first.replace(b"\t", b" ").split()
     declared, start = None, 1
-    lines: Iterable[bytes] = itertools.chain([first], stream)
-    if len(fields) == 2 and fields[0].isdigit() and fields[1].isdigit():
-        declared, dim = int(fields[0]), int(fields[1])
-        lines, start = stream, 2
+    rest = iter(lambda: stream.readline(most), b"")
+    lines: Iterable[bytes] = itertools.chain([first], rest)
+    if header := _declared(fields, place):
+        declared, dim = header
+        lines, start = rest, 2
     else:
         dim = sum(1 for _ in itertools.takewhile(_is_number, reversed(fields[1:])))
     if dim < 1:
@@ -125,7 +157,8 @@ def _text(stream: IO[bytes], place: str) -> tuple[int, int | None, Iterator, Cal
 
     def records() -> Iterator[tuple[int, bytes, bytes]]:
         for number, raw in enumerate(lines, start):
-            line = raw.replace(b"\t", b" ") if b"\t" in raw else raw
+            line = line_of(number, raw) if len(raw) == most else raw
+            line = line.replace(b"\t", b" ") if b"\t" in line else line
             line = line.rstrip()
             found = line.count(b" ")
             if found == dim:
@@ -145,6 +178,19 @@ def _text(stream: IO[bytes], place: str) -> tuple[int, int | None, Iterator, Cal
         return _finite(row, f"{place}:{number}")
 
     return dim, declared, records(), parse
+
+
+def _declared(fields: list[bytes], place: str) -> tuple[int, int] | None:
+    """The numbers of a first line `N D`; None where it is none."""
+    if len(fields) != 2 or not all(field.isdigit() for field in fields):
+        return None
+    most = limit("VECTOR_DIM")
+    if max(map(len, fields)) > 18 or int(fields[1]) > most:
+        raise InputError(
+            f"{place}: the first line says {fields[0][:20]!r} words of {fields[1][:20]!r} numbers, expected at most "
+            f"{most:,} numbers a word; mend the line. {over('VECTOR_DIM')}"
+        )
+    return int(fields[0]), int(fields[1])
 
 
 def _uneven(line: bytes, dim: int, where: str, torn: bool) -> tuple[bytes, bytes]:
@@ -171,12 +217,13 @@ def _binary(stream: IO[bytes], place: str) -> tuple[int, int, Iterator, Callable
             f"{place}: a fastText model (.bin), expected word2vec's binary format; "
             "give the text vectors (.vec) that come with it"
         )
-    if not (len(fields) == 2 and fields[0].isdigit() and fields[1].isdigit() and int(fields[1])):
+    sizes = _declared(fields, place)
+    if not sizes or not sizes[1]:
         raise InputError(
             f"{place}: {'no' if header else 'empty file, no'} header 'N D', expected word2vec's "
             "binary format; a text file must not be named *.bin"
         )
-    declared, dim = int(fields[0]), int(fields[1])
+    declared, dim = sizes
 
     def records() -> Iterator[tuple[int, bytes, bytes]]:
         buffer, at = b"", 0

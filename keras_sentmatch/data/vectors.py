@@ -7,8 +7,6 @@ import json
 import os
 import tempfile
 import warnings
-import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,9 +17,11 @@ import numpy as np
 from keras_sentmatch.data.distiller import Distiller
 from keras_sentmatch.data.vector_files import VectorStream, open_vectors, split_member
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.safety import read_arrays
 
 _CACHE_FORMAT = 2
 _GROW = 1.25
+_DENSEST = 1032  # times its size is what a compressed file can come to
 
 
 def case_forms(word: str) -> list[str]:
@@ -268,7 +268,8 @@ def _read(
 ) -> WordVectors:
     with open_vectors(file, member) as stream:
         with progress_bar(f"Reading {file.name}", file.stat().st_size, progress) as update:
-            words, matrix, seen = _kept(stream, wanted, update)
+            room = file.stat().st_size * (_DENSEST if stream.packed else 1)
+            words, matrix, seen = _kept(stream, wanted, update, room // (2 * stream.dim) + 1)
     if stream.declared is not None and stream.declared != seen["entries"]:
         _say(source, f"the header says {stream.declared} words, the file has {seen['entries']}")
     if seen["bad"]:
@@ -291,7 +292,7 @@ def _say(source: str, text: str) -> None:
 
 
 def _kept(
-    stream: VectorStream, wanted: list[str] | None, update: Callable[[int], None]
+    stream: VectorStream, wanted: list[str] | None, update: Callable[[int], None], most: int
 ) -> tuple[dict[str, int], np.ndarray, Counter[str]]:
     """One pass over the records; the rows stand in the order in which their words are met."""
     slots: dict[bytes, list[str]] = {}  # lower-cased word -> the wanted words of that spelling
@@ -301,6 +302,7 @@ def _kept(
     ranks: dict[str, int] = {}  # of the words that have so far only been met in another case
     seen: Counter[str] = Counter()
     rows = len(wanted) if wanted is not None else min(stream.declared or 1 << 16, 1 << 20)
+    rows = min(rows, most)  # than that the file cannot hold, whatever its first line says
     matrix = np.empty((rows, stream.dim), np.float32)  # pages never written to cost no memory
     for number, raw, payload in stream.records:
         seen["entries"] += 1
@@ -376,15 +378,14 @@ def cached(
     file = folder / f"vectors-{digest[:32]}.npz"
     if file.is_file():
         try:
-            with np.load(file, allow_pickle=False) as data:
-                info = json.loads(data["info"].tobytes())
-                words = {word: row for row, word in enumerate(info["words"])}
-                distiller = None
-                if plain := info["distiller"]:
-                    names = set(data.files) - {"matrix", "info"}
-                    distiller = Distiller(**plain, **{name: data[name] for name in names})
-                return WordVectors(words, data["matrix"], info["source"], info["report"], distiller)
-        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+            data: dict[str, Any] = read_arrays(file)
+            info = json.loads(data.pop("info").tobytes())
+            words = {word: row for row, word in enumerate(info["words"])}
+            matrix, distiller = data.pop("matrix"), None
+            if plain := info["distiller"]:
+                distiller = Distiller(**plain, **data)
+            return WordVectors(words, matrix, info["source"], info["report"], distiller)
+        except (OSError, ValueError, KeyError, TypeError) as error:
             _say(str(file), f"damaged cache entry, made again ({error})")
     vectors = make()
     plain, arrays = vectors.distiller.parts() if vectors.distiller else ({}, {})

@@ -231,7 +231,7 @@ def train_ensemble(
     interrupted = results[-1][1]["interrupted"]
     report: dict[str, Any] = {"seeds": seeds[: len(results)], "interrupted": interrupted}
     for role in ("validation", "test"):
-        if role in results[0][1]:
+        if all(role in metrics for _, metrics in results):
             members = [metrics[role] for _, metrics in results]
             report[role] = {**_spread(members), "ensemble": ensemble.evaluate(splits[role])}
     write_json(Path(out) / "ensemble.json", report)
@@ -246,7 +246,7 @@ def _as_trained(folder: Path, recipe: Recipe) -> Matcher:
 
 
 def _spread(members: list[dict[str, Any]]) -> dict[str, Any]:
-    names = [name for name, value in members[0].items() if isinstance(value, float)]
+    names = [n for n in members[0] if all(isinstance(m.get(n), float) for m in members)]
     values = {name: [member[name] for member in members] for name in names}
     spread: dict[str, Any] = {
         "members": members,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.safety import check_depth, read_bytes
 from keras_sentmatch.training.toml_text import to_toml
 
 OPTIMIZERS = ("adadelta", "adagrad", "adam", "adamw", "rmsprop", "sgd")
@@ -287,8 +288,8 @@ def load_recipe(
         )
     if file is not None:
         try:
-            text = Path(file).read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+            text = read_bytes(Path(file), "JSON_BYTES").decode("utf-8")
+        except UnicodeDecodeError as error:
             raise InputError(f"Cannot read the recipe {file}: {error}.") from error
         _merge(merged, text, str(file), model, data_name)
     own: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
@@ -313,6 +314,9 @@ def _merge(
         line = place[1] if place else str(text.count("\n") + 1)
         reason = re.sub(r" \(at .*\)", "", str(error))
         raise InputError(f"{where}:{line}: not valid TOML: {reason}.") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: not valid TOML: {error}.") from error
+    check_depth(content, where)
     name = content.pop("name", model)
     if name != model:
         raise InputError(f"{where} is a recipe of {name!r}, but the model asked for is {model!r}.")
@@ -386,7 +390,7 @@ def _override(override: str) -> tuple[str, str, Any]:
     text = text.strip()
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         value = text  # a string without quotes
     _check(table, key, value, f"{override!r}")
     return table, key, value

@@ -10,10 +10,10 @@ import csv
 import io
 import json
 import os
+import re
 import time
-import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,22 @@ from keras import ops
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.run_folder import read_json
+from keras_sentmatch.safety import COPY, check_types, inside, parse_json, read_arrays, weight_sizes
 from keras_sentmatch.training.seeds import generator_states, set_generator_states
 
 GENERATIONS = ("resume-0.npz", "resume-1.npz")  # the last and the one before, in turn
 BEST_WEIGHTS = "best-{epoch:04d}.weights.h5"  # epochs count from 1; ModelCheckpoint fills it in
 REMEMBERED = ("best", "best_epoch", "wait", "cooldown_counter")  # of Keras's callbacks and ours
 _TEMPORARY = ".resume.npz"
+_KINDS = {
+    "epochs": int,
+    "stopped": bool,
+    "best": int,
+    "seconds": float,
+    "history": dict,
+    "callbacks": dict,
+    "identity": dict,
+}
 VARIABLE, GENERATOR = "variable", "generator_"  # how names of arrays begin
 
 
@@ -69,10 +79,41 @@ class State:
 
     @classmethod
     def load(cls, path: Path) -> "State":
-        """Reads what `save` wrote; the checksums of the zip file tell where it is damaged."""
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        return cls(**json.loads(arrays.pop("state").tobytes()), arrays=arrays)
+        """Reads what `save` wrote; the checksums of the zip file tell where it is damaged.
+
+        Raises:
+            InputError: A damaged file.
+            FileNotFoundError: No such file.
+        """
+        arrays = read_arrays(inside(path.parent, path.name))
+        plain = parse_json(arrays.pop("state", np.empty(0, np.uint8)).tobytes(), path)
+        names = [field.name for field in fields(cls) if field.name != "arrays"]
+        if not isinstance(plain, dict) or sorted(plain) != sorted(names):
+            raise InputError(f"{path} is damaged: it is no checkpoint of a run: {COPY}.")
+        check_types(plain, _KINDS, path)
+        state = cls(**plain, arrays=arrays)
+        wrong = state.wrong()
+        if wrong:
+            raise InputError(f"{path} is damaged: {wrong}: {COPY}.")
+        return state
+
+    def wrong(self) -> str:
+        """What cannot be in a checkpoint of this one; empty where all is well."""
+        training = self.identity.get("training")
+        whole = training.get("epochs") if isinstance(training, dict) else None
+        if type(whole) is not int or not 1 <= self.best <= self.epochs <= whole:
+            return f"{self.epochs} of {whole!r:.20} epochs, the best {self.best!r:.20}"
+        if not all(_is_series(values, self.epochs) for values in self.history.values()):
+            return f"the history has not a number for each of its {self.epochs} epochs"
+        for name, memory in self.callbacks.items():
+            if not isinstance(memory, dict) or not all(
+                key in REMEMBERED and isinstance(value, float if key == "best" else int)
+                for key, value in memory.items()
+            ):
+                return f"{name!r:.60} remembers {memory!r:.60}"
+        if not all(a.dtype == np.uint8 for n, a in self.arrays.items() if n.startswith(GENERATOR)):
+            return "the states of its random generators are no bytes"
+        return ""
 
     def restore(self, model: keras.Model) -> None:
         """Gives a compiled model and its optimizer the values of then.
@@ -82,7 +123,8 @@ class State:
         """
         variables = variables_of(model)
         values = [self.arrays[n] for n in self.arrays if n.startswith(VARIABLE)]
-        if [tuple(v.shape) for v in variables] != [value.shape for value in values]:
+        numbers = all(value.dtype.kind in "fiubV" for value in values)  # V: bfloat16
+        if not numbers or [tuple(v.shape) for v in variables] != [v.shape for v in values]:
             raise InputError(
                 "The model of the checkpoint has other variables than this one (another version of "
                 "the library, other word vectors?): delete the folder and train anew."
@@ -155,6 +197,11 @@ class Checkpoint(keras.callbacks.Callback):
             best_weights(self.folder, old).unlink()
 
 
+def _is_series(values: Any, length: int) -> bool:
+    numbers = isinstance(values, list) and all(type(v) in (int, float) for v in values)
+    return numbers and len(values) == length
+
+
 def _memory(callback: keras.callbacks.Callback) -> dict[str, Any]:
     values = {name: vars(callback).get(name) for name in REMEMBERED}
     return {
@@ -169,7 +216,10 @@ def best_weights(folder: Path, epoch: int) -> Path:
 
 def best_epochs(folder: Path) -> list[int]:
     """The epochs whose weights lie in a folder as the best of their time."""
-    return sorted(int(path.name[5:].split(".")[0]) for path in folder.glob("best-*.weights.h5"))
+    names = (
+        re.fullmatch(r"best-([0-9]{4,9})\.weights\.h5", path.name) for path in folder.glob("*")
+    )
+    return sorted(int(name[1]) for name in names if name)
 
 
 def identity_of(recipe: Any, data: Mapping[str, Any], backend: str) -> dict[str, Any]:
@@ -224,6 +274,10 @@ def begin(folder: Path, identity: Mapping[str, Any], resume: bool) -> State | No
             "another folder, or delete this one."
         )
     check_identity(folder, state.identity, identity)
+    best = inside(folder, best_weights(folder, state.best).name)
+    if not best.is_file():
+        raise InputError(f"{best} is missing, the best of the run so far: {COPY}, or train anew.")
+    weight_sizes(best, best)
     return state
 
 
@@ -240,7 +294,13 @@ def finished_metrics(folder: Path) -> dict[str, Any] | None:
     """What metrics.json says of a finished run; None where there is none, or an unfinished one."""
     if not (folder / "matcher.json").exists() or any((folder / g).exists() for g in GENERATIONS):
         return None
-    return read_json(folder / "metrics.json")
+    path = folder / "metrics.json"
+    metrics = read_json(path)
+    kinds = {"identity": dict, "interrupted": bool}
+    if missing := [name for name in kinds if name not in metrics]:
+        raise InputError(f"{path} lacks {', '.join(missing)}: {COPY}, or train anew.")
+    check_types(metrics, {**kinds, "validation": dict, "test": dict}, path)
+    return metrics
 
 
 def latest(folder: Path) -> State | None:
@@ -255,8 +315,8 @@ def latest(folder: Path) -> State | None:
             found.append(State.load(path))
         except FileNotFoundError:
             continue
-        except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-            broken.append(f"{path.name}: {error}")
+        except InputError as error:
+            broken.append(str(error).removesuffix(f": {COPY}."))
     if broken and not found:
         raise InputError(
             f"The checkpoints in {folder} are damaged ({'; '.join(broken)}): delete the folder and train anew."

@@ -16,6 +16,7 @@ from keras_sentmatch.data import PairBatches, PairDataset
 from keras_sentmatch.devices import share_out
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.matcher import Matcher
+from keras_sentmatch.run_folder import load_weights
 from keras_sentmatch.training.baseline import bag_of_words_baseline
 from keras_sentmatch.training.callbacks import (
     EpochBar,
@@ -367,7 +368,7 @@ def _restore_best(
     best = 1 + int(np.nanargmax(values) if mode == "max" else np.nanargmin(values))
     if not best_weights(folder, best).exists():  # Keras compares in float32, and none beats a NaN
         best = max(best_epochs(folder))
-    model.load_weights(best_weights(folder, best))
+    load_weights(model, best_weights(folder, best))
     return best
 
 

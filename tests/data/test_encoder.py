@@ -251,8 +251,8 @@ def test_own_tokenizer(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "not the description"),
-        ("[]", "not the description"),
+        ("{", "encoder.json is damaged .*expected JSON"),
+        ("[]", "expected a JSON object"),
         ("{}", "not the description"),
         ('{"format": 99}', "format 99"),
         ('{"format": 1, "tokenizer": "words", "colour": 3}', "colour"),

@@ -17,7 +17,7 @@ def build_tiny(name, *, vocabulary_size, num_classes, embedding_dim, dropout=0.1
     embed = keras.layers.Embedding(vocabulary_size, embedding_dim)
     real = [ops.cast(ops.not_equal(ids, 0), "float32")[..., None] for ids in inputs.values()]
     a, b = (
-        ops.sum(embed(ids) * mask, axis=1) / ops.sum(mask, axis=1)
+        ops.sum(embed(ids) * mask, axis=1) / ops.maximum(ops.sum(mask, axis=1), 1.0)
         for ids, mask in zip(inputs.values(), real)
     )
     features = ops.concatenate([a, b, a * b, ops.abs(a - b)], axis=-1)

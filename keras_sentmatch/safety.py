@@ -1,0 +1,375 @@
+"""Guards for files that come from elsewhere: limits of size and depth, links, arrays' headers, classes.
+
+Every guard raises `InputError`, which names the file, what was found and what was expected. A limit is
+raised by an environment variable, `SENTMATCH_MAX_` and its name in `LIMITS`.
+"""
+
+import io
+import json
+import os
+import re
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from keras_sentmatch.errors import InputError
+
+LIMITS = {
+    "JSON_BYTES": 64 << 20,  # of a JSON or TOML file
+    "JSON_DEPTH": 100,  # lists and objects inside each other
+    "TEXT_BYTES": 1 << 30,  # of a vocabulary or a lexicon: some 100 million words
+    "LINE_BYTES": 1 << 30,  # of a line of pairs or of vectors
+    "VECTOR_DIM": 100_000,  # numbers of a word vector
+    "EXPANSION": 200,  # times the size of a compressed file, above 256 MiB
+}
+_FREE = 256 << 20  # bytes that any compressed file may come to
+_HEADER = 1 << 16  # bytes of the header of an array: a dtype and a shape
+_WEIGHTS_EXPANSION = 100
+COPY = "copy the whole folder again"
+
+# What a saved model may name: Keras's own parts, and classes that are registered in this process.
+_MODULES = re.compile(
+    r"keras|keras\.(layers|models|initializers|regularizers|constraints|activations|ops|random|dtype_policies)"
+    r"|keras\.src\.(layers|models|ops|dtype_policies|initializers)(\.\w+)+"
+)
+_SPECIAL = ("__keras_tensor__", "__ellipsis__", "__slice__", "__tensor__", "__numpy__")
+_RUN_CODE = ("Lambda", "TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer")
+_READ_FILES = ("StringLookup", "IntegerLookup", "TextVectorization", "IndexLookup")
+_FROM_FILES = ("backbone", "vocabulary", "merges", "proto")  # keys that can name a file
+_FUNCTIONS = ("builtins", "keras.activations", "keras.ops")
+
+
+def limit(name: str) -> int:
+    """A limit of `LIMITS`, or what the environment says.
+
+    Args:
+        name: A key of `LIMITS`.
+
+    Raises:
+        InputError: The environment variable is no positive integer.
+
+    Example:
+
+    >>> from keras_sentmatch.safety import limit
+    >>> limit("JSON_DEPTH")
+    100
+    """
+    variable = f"SENTMATCH_MAX_{name}"
+    value = os.environ.get(variable, str(LIMITS[name]))
+    if not re.fullmatch(r"[0-9]{1,18}", value) or not int(value):
+        raise InputError(f"{variable}={value!r}: expected a positive integer.")
+    return int(value)
+
+
+def over(name: str) -> str:
+    """How to raise a limit, for the end of a message."""
+    return f"If you trust the file, set the environment variable SENTMATCH_MAX_{name}."
+
+
+def compressed_room(path: Path) -> int:
+    """The most bytes that a compressed file may come to."""
+    return max(_FREE, limit("EXPANSION") * path.stat().st_size)
+
+
+def expands(path: Path) -> str:
+    """What to say of a file that comes to more."""
+    return (
+        f"{path}: {path.stat().st_size:,} compressed bytes come to more than {compressed_room(path):,}, which no real text "
+        f"does. {over('EXPANSION')}"
+    )
+
+
+def inside(folder: Path, name: str) -> Path:
+    """The path of a file (or folder) in a folder.
+
+    Args:
+        folder: The folder; it may be reached through links.
+        name: A relative name.
+
+    Raises:
+        InputError: It, or what its links lead to, lies elsewhere.
+    """
+    path = folder / name
+    if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+        return path
+    raise InputError(
+        f"{path} leads out of its folder (to {os.path.realpath(path)}), and only files inside are "
+        "read: put the file itself there."
+    )
+
+
+def check_tree(folder: Path) -> None:
+    """Refuses a folder in which a link leads out of it."""
+    for path in folder.rglob("*"):
+        inside(folder, str(path.relative_to(folder)))
+
+
+def read_bytes(path: Path, name: str) -> bytes:
+    """The bytes of a file.
+
+    Args:
+        path: The file.
+        name: The limit, a key of `LIMITS`.
+
+    Raises:
+        InputError: No file, one that cannot be read, or a larger one.
+    """
+    most = limit(name)
+    try:
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path} is no file: expected one.")
+        with open(path, "rb") as file:
+            found = file.read(most + 1)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(
+            f"{path} cannot be read ({why}): check the path, or copy it again."
+        ) from error
+    if len(found) > most:
+        raise InputError(f"{path} is larger than {most:,} bytes. {over(name)}")
+    return found
+
+
+def parse_json(text: str | bytes, place: Any, mend: str = COPY) -> Any:
+    """What a JSON text holds.
+
+    Args:
+        text: The text; bytes are UTF-8.
+        place: Where it stands, for the message.
+        mend: What to do about a damaged one.
+
+    Raises:
+        InputError: It is no JSON, or nested too deeply.
+    """
+    try:
+        value = json.loads(text if isinstance(text, str) else text.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{place} is damaged ({error}); expected JSON: {mend}.") from error
+    opened = ("[", "{") if isinstance(text, str) else (b"[", b"{")
+    if sum(map(text.count, opened)) > limit("JSON_DEPTH"):  # type: ignore[arg-type]
+        check_depth(value, place)
+    return value
+
+
+def check_depth(value: Any, place: Any) -> None:
+    """Refuses lists and dicts that lie too deep inside each other."""
+    level, depth, most = [value], 0, limit("JSON_DEPTH")
+    while level:
+        if depth > most:
+            raise InputError(
+                f"{place} is damaged: lists and objects lie more than {most} deep in each other. "
+                f"{over('JSON_DEPTH')}"
+            )
+        inner = (v for v in level if isinstance(v, dict | list))
+        level = [x for v in inner for x in (v.values() if isinstance(v, dict) else v)]
+        depth += 1
+
+
+def read_object(path: Path, mend: str = COPY) -> dict[str, Any]:
+    """The object that a JSON file holds.
+
+    Args:
+        path: The file.
+        mend: What to do about a damaged one.
+
+    Raises:
+        InputError: No such file, too large a one, or no JSON object.
+    """
+    found = parse_json(read_bytes(path, "JSON_BYTES"), path, mend)
+    if not isinstance(found, dict):
+        raise InputError(f"{path} holds {found!r:.40}, expected a JSON object: {mend}.")
+    return found
+
+
+def check_types(values: Mapping[str, Any], kinds: Mapping[str, Any], place: Any) -> None:
+    """Refuses values of other types than expected.
+
+    Args:
+        values: By name, as read.
+        kinds: For each name a type, `None`, `[kind]` for a list, or a tuple of such to choose from. A `bool` is no
+            `int`; an `int` is a `float`. A name that `values` lacks is passed over.
+        place: Where they were read.
+
+    Raises:
+        InputError: It names the first that does not fit.
+    """
+    for name, kind in kinds.items():
+        if name in values and not _is(values[name], kind):
+            raise InputError(
+                f"{place} is damaged: {name} is {values[name]!r:.60}, expected {_said(kind)}: {COPY}."
+            )
+
+
+def _is(value: Any, kind: Any) -> bool:
+    if isinstance(kind, tuple):
+        return any(_is(value, one) for one in kind)
+    if isinstance(kind, list):
+        return isinstance(value, list) and all(_is(v, kind[0]) for v in value)
+    if kind is None:
+        return value is None
+    return type(value) is kind or (kind is float and type(value) is int)
+
+
+def _said(kind: Any) -> str:
+    if isinstance(kind, tuple):
+        return " or ".join(map(_said, kind))
+    if isinstance(kind, list):
+        return f"a list of {_said(kind[0])}"
+    return getattr(kind, "__name__", "null")
+
+
+def check_integers(values: Mapping[str, Any], place: Any, **most: int) -> None:
+    """Refuses a value that is no integer from 1 to `most`; a missing one is passed over."""
+    for name, high in most.items():
+        value = values.get(name, 1)
+        if type(value) is not int or not 1 <= value <= high:
+            raise InputError(
+                f"{place} is damaged: {name} is {value!r:.60}, expected an integer from 1 to {high:,}: {COPY}."
+            )
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an uncompressed `.npz` file; nothing is unpickled.
+
+    Each member's header is held against the bytes that are there before memory is asked for.
+
+    Args:
+        path: The file.
+
+    Raises:
+        InputError: A damaged file, or one with compressed members or objects.
+        FileNotFoundError: No such file.
+    """
+    try:
+        size = path.stat().st_size
+        with zipfile.ZipFile(path) as archive:
+            for info in archive.infolist():
+                if info.compress_type != zipfile.ZIP_STORED or info.file_size > size:
+                    raise InputError(f"{path} is damaged: {info.filename} is compressed: {COPY}.")
+                with archive.open(info) as file:
+                    shape, dtype = _header(file)
+                    values = info.file_size - file.tell()
+                if dtype.hasobject or int(np.prod(shape, dtype=object)) * dtype.itemsize != values:
+                    raise InputError(
+                        f"{path} is damaged: {info.filename} says it is {dtype} {shape}, but has "
+                        f"{values:,} bytes of values: {COPY}."
+                    )
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (InputError, FileNotFoundError):
+        raise
+    except Exception as error:  # zipfile and NumPy raise whatever the bytes led to
+        raise InputError(f"{path} is damaged ({_first_line(error)}): {COPY}.") from error
+
+
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
+    version = np.lib.format.read_magic(file)
+    reader = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }[version]
+    shape, _, dtype = reader(file, max_header_size=_HEADER)
+    if any(n < 0 for n in shape):
+        raise ValueError(f"a shape of {shape}")
+    return shape, dtype
+
+
+def weight_sizes(content: bytes | Path, place: Any) -> tuple[int, int]:
+    """Looks through the HDF5 file of a model's weights.
+
+    Args:
+        content: The file, or its bytes.
+        place: What to call it.
+
+    Returns:
+        How many arrays it holds, and how many values they have together.
+
+    Raises:
+        InputError: A damaged file, links, values that lie in other files, or arrays that claim to be far
+            larger than what is stored.
+    """
+    import h5py
+
+    arrays = values = 0
+    try:
+        with h5py.File(io.BytesIO(content) if isinstance(content, bytes) else content, "r") as file:
+            groups, seen = [file], {file.id.__hash__()}
+            while groups:
+                group = groups.pop()
+                for name in group:
+                    if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+                        raise ValueError(f"{name} is a link")
+                    item = group[name]
+                    if isinstance(item, h5py.Dataset):
+                        stored = item.id.get_storage_size()
+                        if item.external or item.is_virtual or item.dtype.hasobject:
+                            raise ValueError(f"{name} has its values elsewhere")
+                        if item.nbytes > max(_WEIGHTS_EXPANSION * stored, 1 << 20):
+                            raise ValueError(
+                                f"{name} claims {item.nbytes:,} bytes, {stored:,} are there"
+                            )
+                        arrays, values = arrays + 1, values + item.size
+                    elif item.id.__hash__() not in seen:  # a group may be linked into itself
+                        seen.add(item.id.__hash__())
+                        groups.append(item)
+    except Exception as error:  # h5py raises whatever the bytes led to
+        raise InputError(f"{place} is damaged ({_first_line(error)}): {COPY}.") from error
+    return arrays, values
+
+
+def check_config(config: Any, place: Any) -> None:
+    """Refuses the config of a saved Keras object that names what loading must not touch.
+
+    Keras's own layers, operations, initializers and their like may be named, and classes registered in
+    this process: the library's, KerasHub's, the user's. Not lambdas, not layers that wrap foreign code or read files,
+    not classes or functions of any other module, and no names of files.
+
+    Args:
+        config: As JSON gave it.
+        place: Where it stands.
+
+    Raises:
+        InputError: It names what was found.
+    """
+    import keras
+
+    waiting = [config]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, list):
+            waiting += item
+        if not isinstance(item, dict):
+            continue
+        waiting += item.values()
+        for key in _FROM_FILES:
+            if isinstance(item.get(key), str):
+                raise InputError(
+                    f"{place}: {key} names {item[key]!r:.60}, but what a saved model needs must be in "
+                    "its own files: do not load it, or save it again."
+                )
+        if "class_name" not in item:
+            continue
+        name, module, registered = (
+            item.get(key) for key in ("class_name", "module", "registered_name")
+        )
+        known = isinstance(registered, str) and keras.saving.get_registered_object(registered)
+        plain = isinstance(module, str) and bool(_MODULES.fullmatch(module))
+        if name == "function":
+            allowed = isinstance(item.get("config"), str) and module in _FUNCTIONS
+        elif str(name).startswith("__"):
+            allowed = name in _SPECIAL
+        else:
+            allowed = (known or plain) and name not in _RUN_CODE + _READ_FILES
+        if not allowed:
+            raise InputError(
+                f"{place} names {f'{module}.{name}'!r:.80}, which is none of Keras's layers or operations and no class "
+                "registered here. It is not loaded, as it may run foreign code. If it is your own, "
+                "import its module first, which registers it (keras.saving.register_keras_serializable)."
+            )
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

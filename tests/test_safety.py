@@ -1,0 +1,514 @@
+"""Loading runs no code that comes with the files, reads nothing outside of them, and refuses what is far too large."""
+
+import gzip
+import io
+import json
+import os
+import random
+import shutil
+import zipfile
+
+import h5py
+import keras
+import numpy as np
+import pytest
+
+from keras_sentmatch.cli.runs import noted_source
+from keras_sentmatch.data import PairEncoder, read_pairs, read_vectors
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.matcher import Matcher
+from keras_sentmatch.run_folder import members_of
+from keras_sentmatch.safety import (
+    check_config,
+    check_types,
+    inside,
+    limit,
+    parse_json,
+    read_arrays,
+    read_bytes,
+    weight_sizes,
+)
+from keras_sentmatch.training import load_recipe
+from keras_sentmatch.training.resume import GENERATIONS, latest
+from tests import mutants
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory):
+    home = tmp_path_factory.mktemp("samples")
+    mutants.make_samples(home)
+    return home
+
+
+@pytest.fixture
+def run(samples, tmp_path):
+    """A run of a functional model."""
+    return shutil.copytree(samples / "plain", tmp_path / "run")
+
+
+def edit_model(folder, change):
+    """Changes the members of model.keras, `{name: bytes}`, in place."""
+    path = folder / "model.keras"
+    with zipfile.ZipFile(path) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    config = json.loads(files["config.json"])
+    change(files, config)
+    files["config.json"] = json.dumps(config).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+
+
+def edit_json(path, **changes):
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def layer(config, kind):
+    return next(item for item in config["config"]["layers"] if item["class_name"] == kind)
+
+
+# === What a model's config names ===
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"module": "os", "class_name": "function", "config": "system"},
+        {"module": "builtins", "class_name": "eval", "config": {}},
+        {"module": "subprocess", "class_name": "Popen", "config": {"args": "x"}},
+        {"module": "keras.layers", "class_name": "Lambda", "config": {}},
+        {"module": "keras.layers", "class_name": "TFSMLayer", "config": {}},
+        {"module": "keras.layers", "class_name": "StringLookup", "config": {}},
+        {"module": "keras.utils", "class_name": "get_file", "config": {}},
+        {"module": "keras.src.utils.torch_utils", "class_name": "TorchModuleWrapper", "config": {}},
+        {"module": None, "class_name": "__lambda__", "config": {"value": []}},
+        {"class_name": "__lambda__", "config": {}, "registered_name": "keras_sentmatch>ESIM"},
+        {"class_name": "Own", "config": {}, "registered_name": "nobody>Own"},
+    ],
+)
+def test_foreign_classes_and_functions_are_refused(found):
+    import keras_sentmatch.applications  # noqa: F401
+
+    with pytest.raises(InputError, match="place names .*which is none of Keras's layers"):
+        check_config({"layers": [{"deep": found}]}, "place")
+
+
+def test_own_registered_classes_may_be_named():
+    found = {"module": "nobody", "class_name": "Mine", "registered_name": "nobody>Mine"}
+    with pytest.raises(InputError, match="import its module first"):
+        check_config(found, "place")
+
+    @keras.saving.register_keras_serializable("nobody", "Mine")
+    class Mine(keras.layers.Layer):
+        pass
+
+    try:
+        check_config(found, "place")
+    finally:
+        keras.saving.get_custom_objects().pop("nobody>Mine")
+
+
+def test_a_model_that_names_files_is_refused(run):
+    edit_model(run, lambda files, config: layer(config, "Dense").update(backbone="hf://evil"))
+    with pytest.raises(InputError, match="backbone names 'hf://evil'"):
+        Matcher.load(run)
+
+
+def test_nothing_is_imported_from_the_run_folder(run, monkeypatch):
+    (run / f"{mutants.CANARY}.py").write_text("raise SystemExit('it ran')")
+    monkeypatch.syspath_prepend(run)
+    change = {"module": mutants.CANARY, "class_name": "Dense", "registered_name": None}
+    edit_model(run, lambda files, config: layer(config, "Dense").update(change))
+    with pytest.raises(InputError, match=f"names '{mutants.CANARY}.Dense'"):
+        Matcher.load(run)
+
+
+# === How much a model asks for ===
+
+
+def test_a_model_larger_than_its_weights_is_not_built(run):
+    plain = keras.Layer.add_weight
+    edit_model(
+        run,
+        lambda files, config: layer(config, "Embedding")["config"].update(output_dim=10**10),
+    )
+    with pytest.raises(InputError, match="asks for more weights than its"):
+        Matcher.load(run)
+    assert keras.Layer.add_weight is plain
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda files, config: files.pop("metadata.json"), "damaged .it holds"),
+        (lambda files, config: files.update({"../x": b""}), "damaged .it holds .*expected a model"),
+        (
+            lambda files, config: files.update({"model.weights.h5": b"HDF"}),
+            "weights.h5 in .*damaged",
+        ),
+        (lambda files, config: config.update(compile_config=[[]] * 3), "^$"),
+    ],
+)
+def test_a_model_file_holds_what_keras_saves(run, change, message):
+    edit_model(run, change)
+    if message == "^$":
+        Matcher.load(run)  # how it was compiled is not looked at
+        return
+    with pytest.raises(InputError, match=message):
+        Matcher.load(run)
+
+
+def test_a_compressed_model_is_refused(run):
+    path = run / "model.keras"
+    with zipfile.ZipFile(path) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in files:
+            archive.writestr(name, bytes(10_000_000))
+    with pytest.raises(InputError, match="compressed, which Keras never does"):
+        Matcher.load(run)
+
+
+def weights(change):
+    file = io.BytesIO()
+    with h5py.File(file, "w") as h5:
+        h5["layers/dense/vars/0"] = np.zeros((3, 2), "float32")
+        change(h5)
+    return file.getvalue()
+
+
+def test_weights_are_looked_through():
+    assert weight_sizes(weights(lambda h5: None), "x") == (1, 6)
+
+    def bomb(h5):
+        h5.create_dataset("bomb", (10**6, 10**6), "float32", chunks=(10, 10))
+
+    def elsewhere(h5):
+        h5.create_dataset("far", (3,), "float32", external=[("/etc/passwd", 0, 12)])
+
+    def link(h5):
+        h5["link"] = h5py.ExternalLink("/etc/passwd", "/")
+
+    for change, message in (
+        (bomb, "bomb claims 4,000,000,000,000 bytes, 0 are there"),
+        (elsewhere, "far has its values elsewhere"),
+        (link, "link is a link"),
+        (lambda h5: h5.update({"soft": h5py.SoftLink("/layers")}), "soft is a link"),
+    ):
+        with pytest.raises(InputError, match=f"x is damaged .{message}"):
+            weight_sizes(weights(change), "x")
+    assert weight_sizes(weights(lambda h5: h5.update({"layers/up": h5["/"]})), "x") == (1, 6)
+
+
+def test_not_a_number_is_no_answer(run):
+    def spoil(files, config):
+        file = io.BytesIO(files["model.weights.h5"])
+        with h5py.File(file, "r+") as h5:
+            h5["layers/dense/vars/0"][...] = np.nan
+        files["model.weights.h5"] = file.getvalue()
+
+    edit_model(run, spoil)
+    with pytest.raises(
+        InputError, match="answers .nan, nan. for pair 0 .* expected finite numbers"
+    ):
+        Matcher.load(run).predict(sentence1="a", sentence2="b")
+
+
+# === Paths ===
+
+
+@pytest.mark.parametrize("name", ["matcher.json", "model.keras", "encoder/vocabulary.txt"])
+def test_links_that_lead_out_are_refused(run, tmp_path, name):
+    shutil.move(run / name, tmp_path / "elsewhere")
+    (run / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="leads out of its folder"):
+        Matcher.load(run)
+
+
+def test_a_run_folder_may_be_reached_by_a_link(run, tmp_path):
+    (tmp_path / "link").symlink_to(run)
+    shutil.move(run / "model.keras", run / "m")
+    (run / "model.keras").symlink_to("m")
+    Matcher.load(tmp_path / "link")
+
+
+def test_names_stay_inside(tmp_path):
+    assert inside(tmp_path, "a/../b") == tmp_path / "a/../b"
+    for name in ("../x", "/etc/passwd"):
+        with pytest.raises(InputError, match="leads out of its folder"):
+            inside(tmp_path, name)
+
+
+def test_members_of_an_ensemble_lie_in_its_folder(samples, tmp_path):
+    folder = tmp_path / "ensemble"
+    folder.mkdir()
+    (folder / "ensemble.json").write_text("{}")
+    (folder / "seed-0").symlink_to(samples / "plain")
+    with pytest.raises(InputError, match="seed-0 leads out"):
+        members_of(folder)
+
+
+def test_a_fifo_is_no_file(tmp_path):
+    os.mkfifo(tmp_path / "encoder.json")
+    with pytest.raises(InputError, match="is no file"):
+        PairEncoder.load(tmp_path)
+
+
+# === The descriptions ===
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"max_word_length": 10**9}, "max_word_length is 1000000000, expected an integer from 1"),
+        ({"max_length": True}, "max_length is True"),
+        ({"max_length": 2.5}, "max_length is 2.5"),
+        (
+            {"antonyms": "/etc/passwd"},
+            "antonyms is '/etc/passwd', expected a list of a list of str",
+        ),
+        ({"antonyms": [["a"]]}, "expected pairs of words"),
+        ({"features": "word"}, "features is 'word', expected a list of str"),
+        ({"features": ["wurd"]}, "encoder.json is not the description .*features"),
+        ({"lowercase": 1}, "lowercase is 1, expected bool"),
+        ({"tagger": "spacy:/tmp/evil"}, "names the tagger 'spacy:/tmp/evil'"),
+        ({"max_word_length": 6}, None),
+    ],
+)
+def test_an_encoder_is_what_it_must_be(run, change, message):
+    edit_json(run / "encoder" / "encoder.json", **change)
+    if message is None:
+        Matcher.load(run)  # a model without characters
+        return
+    with pytest.raises(InputError, match=message):
+        Matcher.load(run)
+
+
+def test_encoder_and_model_must_fit(samples, tmp_path):
+    run = shutil.copytree(samples / "cafe", tmp_path / "run")
+    described = run / "encoder" / "encoder.json"
+    text = described.read_text()
+    edit_json(described, max_word_length=6)
+    with pytest.raises(InputError, match="makes char_ids_1 of the shape .*6.* takes .*5"):
+        Matcher.load(run)
+    described.write_text(text)
+    with open(run / "encoder" / "characters.txt", "a") as file:
+        file.write("ß\n")
+    with pytest.raises(InputError, match="the encoder has char_vocabulary_size"):
+        Matcher.load(run)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"info": []}, "info is .., expected dict"),
+        ({"label_names": "no"}, "label_names is 'no', expected a list of str or null"),
+        ({"versions": [], "format": 9}, "has format 9"),
+        ({"threshold": "0.5"}, "threshold is '0.5', expected float or null"),
+        ({"temperature": float("nan")}, "temperature=nan"),
+    ],
+)
+def test_a_card_is_what_it_must_be(run, change, message):
+    edit_json(run / "matcher.json", **change)
+    with pytest.raises(InputError, match=message):
+        Matcher.load(run)
+
+
+def test_the_source_that_a_run_noted_is_checked(tmp_path):
+    good = {"data": "embedded", "format": None, "columns": None, "on_error": "skip"}
+    assert noted_source(good, tmp_path).data == "embedded"
+    for bad in ("x", {}, {**good, "x": 1}, {**good, "data": 3}, {**good, "on_error": "x"},
+                {**good, "data": "tfds:evil:code"}):  # fmt: skip
+        with pytest.raises(InputError, match="info.source in .*matcher.json is"):
+            noted_source(bad, tmp_path)
+
+
+def test_types_are_named():
+    check_types(
+        {"a": 1, "b": [[1.5]], "c": None}, {"a": float, "b": [[float]], "c": (int, None)}, "x"
+    )
+    for value, kind, message in (
+        (True, int, "a is True, expected int"),
+        ([1, "x"], [int], "expected a list of int"),
+        ("x", (int, None), "expected int or null"),
+    ):
+        with pytest.raises(InputError, match=message):
+            check_types({"a": value}, {"a": kind}, "x")
+
+
+def test_json_may_be_neither_deep_nor_large(tmp_path, monkeypatch):
+    for text in ("[" * 100_000, "[" * 200 + "]" * 200, '{"a":' * 101 + "1" + "}" * 101, "9" * 5000, "{"):  # fmt: skip
+        with pytest.raises(InputError, match="x is damaged"):
+            parse_json(text, "x")
+    assert parse_json(b"[" * 99 + b"]" * 99, "x")
+    (tmp_path / "x").write_text("12345")
+    assert read_bytes(tmp_path / "x", "JSON_BYTES") == b"12345"
+    monkeypatch.setenv("SENTMATCH_MAX_JSON_BYTES", "4")
+    with pytest.raises(InputError, match="larger than 4 bytes.*SENTMATCH_MAX_JSON_BYTES"):
+        read_bytes(tmp_path / "x", "JSON_BYTES")
+    monkeypatch.setenv("SENTMATCH_MAX_JSON_BYTES", "many")
+    with pytest.raises(InputError, match="SENTMATCH_MAX_JSON_BYTES='many'"):
+        limit("JSON_BYTES")
+
+
+def test_recipes_may_not_be_deep(tmp_path):
+    path = tmp_path / "recipe.toml"
+    for text in (
+        "[model]\nx = " + "[" * 5000,
+        "[model]\n" + "a." * 500 + "a = 1",
+        f"x = {'9' * 5000}",
+    ):
+        path.write_text(text)
+        with pytest.raises(InputError, match="recipe.toml"):
+            load_recipe("esim", file=path)
+
+
+# === Arrays and checkpoints ===
+
+
+def test_arrays_are_held_against_their_headers(tmp_path):
+    path = tmp_path / "x.npz"
+    np.savez(path, a=np.arange(3), b=np.array(2.5), c=np.zeros((2, 0)))
+    found = read_arrays(path)
+    assert list(found) == ["a", "b", "c"] and found["a"].tolist() == [0, 1, 2]
+    content = path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        a = archive.read("a.npy")
+    for new, message in (
+        (a.replace(b"(3,)", b"(9**9,)"), "damaged"),
+        (a.replace(b"(3,), }", b"(999,)}"), r"says it is int64 \(999,\), but has 24 bytes"),
+        (a.replace(b"<i8", b"|O8"), "damaged"),
+        (b"", "damaged"),
+    ):
+        assert new != a
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("a.npy", new)
+        with pytest.raises(InputError, match=message):
+            read_arrays(path)
+    np.savez_compressed(path, a=np.zeros(1000))
+    with pytest.raises(InputError, match="is compressed"):
+        read_arrays(path)
+    path.write_bytes(content[:-30])
+    with pytest.raises(InputError, match="x.npz is damaged"):
+        read_arrays(path)
+
+
+def test_a_checkpoint_remembers_numbers_only(samples, tmp_path):
+    folder = shutil.copytree(samples / "resume", tmp_path / "run")
+    assert latest(folder).epochs == 2
+    for changes in (
+        {"callbacks": {"EarlyStopping": {"on_epoch_end": 1}}},
+        {"callbacks": {"EarlyStopping": {"best": "x"}}},
+        {"history": {"loss": [0.1] * 5}},
+        {"best": 3},
+        {"identity": {}},
+        {"seconds": "1"},
+        {"more": 1},
+    ):
+        for name in GENERATIONS:
+            with np.load(samples / "resume" / name) as file:
+                arrays = {n: file[n] for n in file.files}
+            plain = json.loads(arrays.pop("state").tobytes()) | changes
+            arrays["state"] = np.frombuffer(json.dumps(plain).encode(), np.uint8)
+            np.savez(folder / name, **arrays)
+        with pytest.raises(InputError, match="checkpoints in .* are damaged"):
+            latest(folder)
+
+
+# === Pairs and vectors ===
+
+
+def test_what_a_gzip_file_comes_to_is_limited(tmp_path, monkeypatch):
+    monkeypatch.setattr("keras_sentmatch.safety._FREE", 1000)
+    rows = "a\tb\n" * 20_000
+    (tmp_path / "x.tsv.gz").write_bytes(gzip.compress(f"s1\ts2\n{rows}".encode()))
+    (tmp_path / "v.txt.gz").write_bytes(gzip.compress(b"a 1 2\n" * 20_000))
+    with pytest.raises(InputError, match="compressed bytes come to more than .*MAX_EXPANSION"):
+        read_pairs(tmp_path / "x.tsv.gz")
+    with pytest.raises(InputError, match="compressed bytes come to more than .*MAX_EXPANSION"):
+        read_vectors(tmp_path / "v.txt.gz", ["a"], cache_dir=tmp_path)
+    monkeypatch.setenv("SENTMATCH_MAX_EXPANSION", "2000")
+    assert len(read_pairs(tmp_path / "x.tsv.gz")) == 20_000
+    assert len(read_vectors(tmp_path / "v.txt.gz", ["a"], cache_dir=tmp_path)) == 1
+
+
+def test_a_broken_gzip_stream_is_explained(tmp_path):
+    data = bytearray(gzip.compress(b"s1\ts2\n" + random.Random(0).randbytes(3000).hex().encode()))
+    data[200:230] = bytes(30)
+    (tmp_path / "x.tsv.gz").write_bytes(data)
+    with pytest.raises(InputError, match="not a whole gzip file"):
+        read_pairs(tmp_path / "x.tsv.gz")
+
+
+def test_lines_are_limited(tmp_path, monkeypatch):
+    monkeypatch.setenv("SENTMATCH_MAX_LINE_BYTES", "20")
+    (tmp_path / "x.tsv").write_text(f"s1\ts2\na\tb\n{'x' * 50}\tb\n")
+    with pytest.raises(InputError, match="x.tsv:3: a line of more than 20 bytes"):
+        read_pairs(tmp_path / "x.tsv")
+    (tmp_path / "v.txt").write_text(f"a 1 2\nb 1 {'2' * 50}\n")
+    with pytest.raises(InputError, match="v.txt:2: a line of more than 20 bytes"):
+        read_vectors(tmp_path / "v.txt")
+    (tmp_path / "x.tsv").write_text(f"s1\ts2\n{'a' * 18}\tb\n")
+    with pytest.raises(InputError, match="x.tsv:2: a line"):
+        read_pairs(tmp_path / "x.tsv")
+
+
+@pytest.mark.parametrize("head", ["2 1000000000000", "2 " + "9" * 5000, "9" * 30 + " 2"])
+def test_the_first_line_of_vectors_asks_for_no_memory(tmp_path, head):
+    (tmp_path / "v.txt").write_text(f"{head}\na 1 2\n")
+    (tmp_path / "v.bin").write_text(f"{head}\na 1 2\n")
+    for name in ("v.txt", "v.bin"):
+        with pytest.raises(InputError, match="expected"):
+            read_vectors(tmp_path / name, ["a"] * 10, cache_dir=tmp_path)
+    (tmp_path / "v.bin").write_bytes(b"999999999999 50000\na 1")
+    with pytest.raises(InputError, match="cut off"):
+        read_vectors(tmp_path / "v.bin")
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ('{"s1": "a", "s2": ' + "[" * 100_000, "x.jsonl:1: .*recursion"),
+        ('{"s1": "a", "s2": ' + "[" * 300 + "]" * 300 + "}", "more than 100 deep"),
+        ('{"s1": ' + "9" * 5000 + "}", "x.jsonl:1: .*digits"),
+        (r'{"s1": "\ud800", "s2": "b"}', "half a character"),
+        ('{"question": "a", "candidates": ["x"], "answers": 3}', "no usable row|labels"),
+    ],
+)
+def test_odd_json_lines_are_bad_rows(tmp_path, line, message):
+    path = tmp_path / "x.jsonl"
+    path.write_text(line + "\n")
+    if "candidates" in line:
+        assert read_pairs(path).labels.tolist() == [0]
+        return
+    with pytest.raises(InputError, match=message):
+        read_pairs(path)
+    path.write_text(f"[{line}]")
+    with pytest.raises(InputError, match="x.jsonl"):
+        read_pairs(path)
+
+
+# === Everything at once ===
+
+
+def test_mutants_are_read_or_refused(samples, tmp_path):
+    """Some of the cases of `benchmarks/mutations.py`, in this process."""
+    kinds = list(mutants.SHARES)
+    for kind in kinds:
+        copy = shutil.copytree(samples / kind, tmp_path / kind)
+        mutants.read(kind, copy, random.Random(0), sorted(copy.glob("**/*.t*")))
+    answered = refused = 0
+    for number in range(6 * len(kinds)):
+        rng = random.Random(f"test {number}")
+        kind, folder = kinds[number % len(kinds)], tmp_path / "case"
+        said, damaged = mutants.mutate(samples / kind, folder, rng)
+        try:
+            mutants.read(kind, folder, rng, damaged)
+            answered += 1
+        except InputError as error:
+            assert len(str(error)) > 20, said
+            refused += 1
+        except Exception as error:
+            raise AssertionError(f"case {number}, {kind}: {said}") from error
+        shutil.rmtree(folder)
+    assert answered > 5 and refused > 20
