@@ -12,7 +12,17 @@ if TYPE_CHECKING:
     from keras_sentmatch.matcher import Matcher as Matcher
 
 __version__ = "0.1.0"
-__all__ = ["Matcher", "applications", "data", "export", "layers", "metrics", "ops", "training"]
+__all__ = [
+    "Matcher",
+    "applications",
+    "data",
+    "export",
+    "layers",
+    "metrics",
+    "ops",
+    "training",
+    "tuning",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The command line: `keras-sentmatch train`, `evaluate`, `calibrate`, `predict`, `rank`, `export`, ….
+"""The command line: `keras-sentmatch train`, `tune`, `evaluate`, `calibrate`, `predict`, `rank`, `export`, ….
 
 No module here imports Keras at its top: each command first chooses the backend.
 """
@@ -17,6 +17,7 @@ from keras_sentmatch.cli.predict import predict
 from keras_sentmatch.cli.profile import profile
 from keras_sentmatch.cli.rank import rank
 from keras_sentmatch.cli.train import train
+from keras_sentmatch.cli.tune import tune
 from keras_sentmatch.errors import InputError
 
 app = typer.Typer(
@@ -26,7 +27,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
-for command in (train, evaluate, calibrate, predict, rank, export, models, datasets, profile):
+for command in (train, tune, evaluate, calibrate, predict, rank, export, models, datasets, profile):
     app.command()(command)
 
 
