@@ -23,6 +23,7 @@ __all__ = [
     "ops",
     "robustness",
     "training",
+    "tuning",
 ]
 
 

@@ -149,6 +149,7 @@ FORBIDDEN = {
     "keras_sentmatch/ops": {"tensorflow", "keras_hub"},
     "keras_sentmatch/layers": {"tensorflow", "keras_hub"},
     "applications": {"tensorflow", "keras_hub"},
+    "tuning": {"tensorflow", "jax", "torch", "keras_hub"},
     "keras_sentmatch/data": {"tensorflow", "keras_hub", "keras"},
     "keras_sentmatch/analysis": {"tensorflow", "keras_hub", "keras"},
     "keras_sentmatch/robustness": {"tensorflow", "keras_hub", "keras"},
@@ -217,6 +218,7 @@ def python(code: str, **env: str) -> subprocess.CompletedProcess:
     [
         ("keras_sentmatch", "keras tensorflow jax torch"),
         ("keras_sentmatch.data", "keras tensorflow jax torch keras_hub"),
+        ("keras_sentmatch.tuning", "keras keras_tuner tensorflow jax torch"),
     ],
 )
 def test_import_is_silent_and_light(module: str, forbidden: str) -> None:

@@ -1,4 +1,4 @@
-"""The command line: `keras-sentmatch train`, `evaluate`, `calibrate`, `predict`, `rank`, `export`, ….
+"""The command line: `keras-sentmatch train`, `tune`, `evaluate`, `calibrate`, `predict`, `rank`, `export`, ….
 
 No module here imports Keras at its top: each command first chooses the backend.
 """
@@ -20,6 +20,7 @@ from keras_sentmatch.cli.profile import profile
 from keras_sentmatch.cli.rank import rank
 from keras_sentmatch.cli.robustness import robustness
 from keras_sentmatch.cli.train import train
+from keras_sentmatch.cli.tune import tune
 from keras_sentmatch.errors import InputError
 
 app = typer.Typer(
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     train,
+    tune,
     evaluate,
     calibrate,
     predict,

@@ -89,8 +89,11 @@ def train(
     overrides = list(setting or [])
     for key, value in (
         ("vectors.source", vectors),
-        ("model.backbone", None if backbone is None else json.dumps(_absolute(backbone))),
-        ("training.teacher", json.dumps([_absolute(run) for run in teacher]) if teacher else None),
+        ("model.backbone", None if backbone is None else json.dumps(absolute_name(backbone))),
+        (
+            "training.teacher",
+            json.dumps([absolute_name(run) for run in teacher]) if teacher else None,
+        ),
         ("training.epochs", epochs),
         ("training.batch_size", batch_size),
         ("training.seed", seed),
@@ -150,7 +153,7 @@ def train(
         raise typer.Exit(130)
 
 
-def _absolute(name: str) -> str:
+def absolute_name(name: str) -> str:
     """The whole path of what is a folder here, so that a recipe can be used elsewhere; else the name."""
     path = Path(name).expanduser()
     return str(path.resolve()) if path.exists() else name

@@ -37,6 +37,7 @@ class PairBatches:
         targets: What to yield in the place of the labels: an array with a row a pair.
         multiple_of: Devices that every batch is shared out among: the short batch leaves out the
             pairs, `multiple_of - 1` at most, that do not come out even. Default 1.
+        encoded: What `encode_dataset` made of these pairs with this encoder, where it is known already.
 
     Raises:
         InputError: No pairs, a batch size below 1 (or above the data, with `drop_remainder`) or no
@@ -68,6 +69,7 @@ class PairBatches:
         drop_remainder: bool = False,
         targets: np.ndarray | None = None,
         multiple_of: int = 1,
+        encoded: Any = None,
     ):
         if batch_size < 1:
             raise InputError(f"batch_size={batch_size}: it must be at least 1.")
@@ -96,8 +98,7 @@ class PairBatches:
                 f"Make it with other features (now {encoder.features})."
             )
         self.features = tuple(n for n in names if features is None or n in features)
-        tags = dataset.tags if "pos" in encoder.features else None
-        self._pairs = encoder.encode_pairs(dataset.sentence1, dataset.sentence2, tags=tags)
+        self._pairs = encode_dataset(dataset, encoder) if encoded is None else encoded
         given = dataset.labels if targets is None else targets
         self.targets = None if given is None else np.asarray(given)
         if self.targets is not None and len(self.targets) != len(dataset):
@@ -233,6 +234,12 @@ class PairBatches:
         if self.shuffle:
             plan = [plan[i] for i in rng.permutation(len(plan))]
         return plan
+
+
+def encode_dataset(dataset: PairDataset, encoder: PairEncoder | SubwordPairEncoder) -> Any:
+    """The encoded pairs of a data set, with its tags where the encoder makes use of them."""
+    tags = dataset.tags if "pos" in encoder.features else None
+    return encoder.encode_pairs(dataset.sentence1, dataset.sentence2, tags=tags)
 
 
 def _pydataset_class() -> Any:

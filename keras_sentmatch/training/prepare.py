@@ -1,5 +1,7 @@
 """What a run needs before `fit`: checked splits, an encoder, word vectors, a compiled model."""
 
+import dataclasses
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,6 +17,7 @@ from keras_sentmatch.data import (
     WordVectors,
     load_vectors,
 )
+from keras_sentmatch.data.pipeline import encode_dataset
 from keras_sentmatch.data.tags import SPACY_MODEL, spacy_tagger, wordnet_antonyms
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import SparseMacroF1, ranking_counts
@@ -112,6 +115,46 @@ def fit_encoder(
     known = {word for word in counts if word in vectors}
     encoder = PairEncoder.fit(datasets, keep_words=known, **options)
     return encoder, vectors, "; ".join([vectors.coverage(counts), *notes])
+
+
+class Encodings:
+    """Encoders, word vectors and encoded pairs, kept for several runs on the same pairs: each is made once.
+
+    Example:
+
+    ```python
+    encodings = Encodings()
+    for name in ("drcn", "esim"):
+        train(load_recipe(name, "embedded"), splits, f"runs/{name}", encodings=encodings)
+    ```
+    """
+
+    def __init__(self) -> None:
+        self._fitted: dict[str, tuple[Encoder, WordVectors | None, str]] = {}
+        self._encoded: dict[tuple[int, int], tuple[PairDataset, Any]] = {}
+        self._reports: dict[int, Any] = {}
+
+    def fit(
+        self, recipe: Recipe, splits: Mapping[str, PairDataset], progress: bool
+    ) -> tuple[Encoder, WordVectors | None, str]:
+        """What `fit_encoder` gives, made once for each setting of encoder and vectors."""
+        key = json.dumps(
+            [recipe.encoder, recipe.vectors, recipe.model.get("backbone")], default=str
+        )
+        if key not in self._fitted:
+            self._fitted[key] = fit_encoder(recipe, splits, progress)
+        encoder = self._fitted[key][0]
+        if id(encoder) in self._reports:  # without what was counted since
+            encoder.report = dataclasses.replace(self._reports[id(encoder)])
+        return self._fitted[key]
+
+    def encoded(self, dataset: PairDataset, encoder: Encoder) -> Any:
+        """The pairs as `PairBatches` takes them, encoded once by each encoder of `fit`."""
+        key = id(encoder), id(dataset)
+        if key not in self._encoded:
+            self._encoded[key] = dataset, encode_dataset(dataset, encoder)
+            self._reports[id(encoder)] = dataclasses.replace(encoder.report)
+        return self._encoded[key][1]
 
 
 def subword_encoder(recipe: Recipe) -> SubwordPairEncoder:

@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,8 @@ from keras_sentmatch.training.plots import confusion_matrix, learning_curve
 from keras_sentmatch.training.prepare import (
     Build,
     Encoder,
+    Encodings,
     check_splits,
-    fit_encoder,
     make_model,
 )
 from keras_sentmatch.training.recipe import Recipe
@@ -80,6 +80,8 @@ def train(
     unlabelled: PairDataset | None = None,
     lessons: Lessons | None = None,
     info: Mapping[str, Any] | None = None,
+    encodings: Encodings | None = None,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
 ) -> RunResult:
     """Trains a matcher and writes its run folder.
 
@@ -110,6 +112,8 @@ def train(
         unlabelled: Further pairs, which the teachers answer and the model learns from.
         lessons: What `take_lessons` gave for this recipe and these pairs, to take it once only.
         info: Facts to keep with the matcher.
+        encodings: Keeps the encoder and the encoded pairs, for further runs on the same pairs.
+        callbacks: Further callbacks for `fit`; they see all figures of an epoch.
 
     Returns:
         A `RunResult`.
@@ -153,9 +157,10 @@ def train(
             "Unlabelled pairs need a teacher: name one by training.teacher (--teacher)."
         )
     taught = {**splits, "train": splits["train"] if lessons is None else lessons.pairs}
+    encodings = encodings or Encodings()
+    encoder, vectors, coverage = encodings.fit(recipe, taught, progress)
+    # After the encoder: distilling vectors makes a network, which draws numbers; vectors kept from before draw none.
     set_seed(settings["seed"])
-
-    encoder, vectors, coverage = fit_encoder(recipe, taught, progress)
     if vectors is not None:
         recipe = replace(recipe, vectors={**recipe.vectors, "dim": vectors.dim})
 
@@ -165,7 +170,7 @@ def train(
     with share_out(settings["devices"]):
         model = new_model()
         targets = {} if lessons is None else lessons.targets
-        batches = _batches(taught, targets, encoder, model, settings)
+        batches = make_batches(taught, targets, encoder, model, settings, encodings)
         encoding = str(encoder.report)
         notes = (f"{splits['train']!r}, {encoder.vocabulary_size} words", encoding, coverage)
         _say(progress, *notes)
@@ -174,7 +179,7 @@ def train(
         earlier = 0.0 if state is None else state.seconds
         fit_start = time.perf_counter()
         history, interrupted = _fit(
-            model, splits, batches, settings, folder, identity, state, progress
+            model, splits, batches, settings, folder, identity, state, progress, callbacks
         )
         fit_seconds = time.perf_counter() - fit_start
     if settings["devices"] > 1:
@@ -256,13 +261,15 @@ def _say(progress: bool, *lines: str) -> None:
         print(*lines, sep="\n", file=sys.stderr, flush=True)
 
 
-def _batches(
+def make_batches(
     splits: Mapping[str, PairDataset],
     targets: Mapping[str, np.ndarray],
     encoder: Encoder,
     model: keras.Model,
     settings: Mapping[str, Any],
+    encodings: Encodings,
 ) -> dict[str, PairBatches]:
+    """The batches of training and validation pairs, as `fit` takes them."""
     # A compiled step is compiled anew for every length; otherwise each length may have its own bucket.
     compiled = keras.config.backend() == "jax" or settings["jit_compile"] is True
     return {
@@ -276,6 +283,7 @@ def _batches(
             features=list(model.input),
             targets=targets.get(role),
             multiple_of=settings["devices"] if role == "train" else 1,
+            encoded=encodings.encoded(splits[role], encoder),
         )
         for role in ("train", "validation")
     }
@@ -290,6 +298,7 @@ def _fit(
     identity: dict[str, Any],
     state: State | None,
     progress: bool,
+    more: Sequence[keras.callbacks.Callback],
 ) -> tuple[dict[str, list[float]], bool]:
     """Values by epoch, and whether Ctrl-C ended it."""
     prepare(folder, state)
@@ -316,6 +325,7 @@ def _fit(
         first=first,
         resumed=state is not None,
     )
+    callbacks += more
     bar = progress_callback(monitor, mode) if progress else None
     if bar is not None:
         callbacks.append(bar)

@@ -1,0 +1,232 @@
+"""`tune`: from a data source and a model to the best recipe that a search finds, and a run of it."""
+
+import json
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from keras_sentmatch.cli.backend import BackendOption, use_backend
+from keras_sentmatch.cli.catalog import JsonOption, has_backbone
+from keras_sentmatch.cli.console import print_json, print_table, say
+from keras_sentmatch.cli.sources import (
+    ColumnsOption,
+    FormatOption,
+    OnError,
+    OnErrorOption,
+    Source,
+)
+from keras_sentmatch.cli.train import absolute_name
+from keras_sentmatch.errors import InputError
+
+SHOWN = 10  # trials in the table
+
+
+class Tuner(StrEnum):
+    """How the next trial is chosen."""
+
+    BAYESIAN = "bayesian"
+    RANDOM = "random"
+    HYPERBAND = "hyperband"
+    GRID = "grid"
+
+
+def tune(
+    model: Annotated[str, typer.Argument(help="A name of `keras-sentmatch models`.")],
+    data: Annotated[
+        str,
+        typer.Option(help="A name of `keras-sentmatch datasets`, a folder, or a file of pairs."),
+    ] = "embedded",
+    space: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Search these only: T,d_k; with some values only: T=2:6,d_k=2/2+3. Default: all there is.",
+        ),
+    ] = None,
+    fix: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Give a parameter of the space this one value."),
+    ] = None,
+    tuner: Annotated[Tuner, typer.Option(help="How the next trial is chosen.")] = Tuner.BAYESIAN,
+    trials: Annotated[
+        int | None,
+        typer.Option(help="Most trials. Default: 20; grid and hyperband end by themselves."),
+    ] = None,
+    objective: Annotated[
+        str,
+        typer.Option(
+            help="The validation figure that decides: accuracy, macro_f1, f1, map, mrr, pearson, spearman or loss. "
+            "Default: the recipe's monitor."
+        ),
+    ] = "auto",
+    epochs: Annotated[
+        int | None, typer.Option(help="Most epochs of a trial. Default: the recipe's.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the search and its trials. Default: the recipe's.")
+    ] = None,
+    keep: Annotated[int, typer.Option(help="Keep the models of so many of the best trials.")] = 1,
+    retrain: Annotated[
+        int, typer.Option(help="Train the best recipe anew with so many further seeds; 0: don't.")
+    ] = 1,
+    recipe: Annotated[
+        Path | None, typer.Option(help="A TOML file whose values replace the model's recipe.")
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Change the recipe that the search starts from."
+        ),
+    ] = None,
+    vectors: Annotated[
+        str | None,
+        typer.Option(help="Word vectors: a file, distil:ENCODER, or none. Default: the recipe's."),
+    ] = None,
+    backbone: Annotated[
+        str | None,
+        typer.Option(help="The pretrained encoder of a model that has one. Default: the recipe's."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(help="Use only so many training pairs.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the search. Default: searches/MODEL-DATA-TIME.")
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Go on with the search in --out; all else as it was begun, or more --trials.",
+        ),
+    ] = False,
+    format: FormatOption = None,
+    columns: ColumnsOption = None,
+    on_error: OnErrorOption = OnError.RAISE,
+    backend: BackendOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Searches a model's hyper-parameters with KerasTuner, and trains the best recipe anew."""
+    from keras_sentmatch.tuning.space import parse_fixed, parse_names
+
+    if limit is not None and limit < 1:
+        raise InputError(f"--limit {limit}: at least 1 is needed.")
+    if resume and out is None:
+        raise InputError("--resume needs --out: the folder of the search to go on with.")
+    names = None if space is None else parse_names(space)
+    fixed = parse_fixed(fix or [])
+    overrides = list(setting or [])
+    for key, value in (
+        ("vectors.source", vectors),
+        ("model.backbone", None if backbone is None else json.dumps(absolute_name(backbone))),
+        ("training.epochs", epochs),
+        ("training.seed", seed),
+    ):
+        if value is not None:
+            overrides.append(f"{key}={value}")
+    use_backend(backend)
+    from keras_sentmatch.applications import get_model_class
+    from keras_sentmatch.training import load_recipe
+    from keras_sentmatch.tuning import search, space_of
+
+    if backbone is not None and not has_backbone(get_model_class(model)):
+        raise InputError(f"--backbone {backbone}: {model} reads words, not with an encoder.")
+    # Wrong ones stop here, before any reading.
+    wanted = space_of(load_recipe(model, file=recipe, overrides=overrides)).fixed(fixed)
+    if names is not None:
+        wanted.narrowed(names)
+    source = Source(data, format, columns, on_error)
+    splits = source.splits()
+    if "train" not in splits:
+        raise InputError(f"{data} has no train part to learn from; it has {', '.join(splits)}.")
+    if limit is not None:
+        splits["train"] = splits["train"].limit(limit)
+        say(f"limited to {len(splits['train']):,} training pairs")
+    name = splits["train"].name or "pairs"
+    out = out or Path("searches") / f"{model}-{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    plan = load_recipe(model, name, file=recipe, overrides=overrides)
+    try:
+        found = search(
+            plan,
+            splits,
+            out,
+            space=names,
+            fix=fixed,
+            tuner=tuner.value,
+            trials=trials,
+            objective=objective,
+            keep=keep,
+            retrain=retrain,
+            resume=resume,
+            info={"source": source.facts()},
+        )
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    if as_json:
+        print_json(_report(found, model, name))
+    else:
+        _show(found, f"{model} on {name}")
+    if found.interrupted:
+        raise typer.Exit(130)
+
+
+def _report(found: Any, model: str, data: str) -> dict[str, Any]:
+    return {
+        "model": model,
+        "data": data,
+        "folder": str(found.folder),
+        "objective": found.objective,
+        "score": found.score,
+        "configuration": found.configuration,
+        "recipe": str(found.folder / "best_recipe.toml"),
+        "trials": found.trials,
+        "retrained": found.retrained,
+        "interrupted": found.interrupted,
+    }
+
+
+def _show(found: Any, title: str) -> None:
+    """The best trials, and the figures of the best recipe trained anew."""
+    sign = -1 if found.objective == "val_loss" else 1
+    over = [row for row in found.trials if row["score"] is not None]
+    best = sorted(over, key=lambda row: -sign * row["score"])[:SHOWN]
+    searched = list(found.space.parameters)
+    columns = ["trial", found.objective, "parameters", "seconds", *map(found.space.short, searched)]
+    print_table(
+        columns,
+        [
+            [
+                row["trial"],
+                row["score"],
+                row["parameters"],
+                row["seconds"],
+                *(row[n] for n in searched),
+            ]
+            for row in best
+        ],
+        f"{title}: the best of {len(over)} trials"
+        + (
+            f" ({len(found.trials) - len(over)} more did not finish)"
+            if len(found.trials) > len(over)
+            else ""
+        ),
+    )
+    if found.retrained is not None:
+        print_table(
+            ["figure", "mean", "sd"], _figures(found.retrained), "the best recipe, trained anew"
+        )
+        print(f"run folder: {found.folder / 'best'}")
+    print(f"recipe: {found.folder / 'best_recipe.toml'}")
+
+
+def _figures(retrained: dict[str, Any]) -> list[list[Any]]:
+    rows = []
+    for split in ("validation", "test"):
+        part = retrained.get(split, {})
+        mean, sd = part.get("mean", part), part.get("sd", {})
+        rows += [
+            [f"{split} {name}", value, sd.get(name)]
+            for name, value in mean.items()
+            if isinstance(value, float)
+        ]
+    return rows

@@ -1,0 +1,93 @@
+"""`keras-sentmatch tune`, from what is typed to what is printed and written."""
+
+import json
+
+import keras
+import pytest
+
+from keras_sentmatch import applications
+from tests.cli.test_cli import error_of, run
+from tests.tuning.fakes import FakeTrain, trained, without_cost
+
+pytest.importorskip("keras_tuner")
+
+
+@pytest.fixture(autouse=True)
+def same_environment(monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", keras.config.backend())
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+@pytest.fixture
+def log(tmp_path, monkeypatch):
+    """Trials take no time; the file has a line for each."""
+    without_cost(monkeypatch, FakeTrain(tmp_path / "log"))
+    return tmp_path / "log"
+
+
+GRID = ["tune", "drr_net", "--limit", 60, "--tuner", "grid"]
+
+
+def test_a_grid_of_two_letters(log, tmp_path, capsys):
+    out = tmp_path / "a"
+    narrow = ["--space", "T=1:3,l_s=1/2", "--fix", "batch_size=16", "--set", "model.units=8"]
+    assert run(*GRID, *narrow, "--epochs", 2, "--seed", 0, "--out", out) == 0
+    printed = capsys.readouterr()
+    assert "the best of 6 trials" in printed.out and str(out / "best_recipe.toml") in printed.out
+    assert "limited to 60 training pairs" in printed.err
+    best = (out / "best_recipe.toml").read_text()
+    for line in (
+        "steps = 3",
+        "depth = 2",
+        "batch_size = 16",
+        "units = 8",
+        "epochs = 2",
+        "seed = 0",
+    ):
+        assert f"\n{line}\n" in best
+    assert trained(log) == ["0000", "0001", "0002", "0003", "0004", "0005", "best"]
+    again = [*narrow, "--epochs", 2, "--out", out, "--resume", "--json"]
+    assert run(*GRID, *again) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["configuration"] == {"model.steps": 3, "model.depth": 2}
+    assert len(report["trials"]) == 6 and report["score"] == max(
+        t["score"] for t in report["trials"]
+    )
+    assert report["retrained"]["validation"] and not report["interrupted"]
+    assert len(trained(log)) == 7, "nothing ran again"
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (
+            ["drr_net", "--space", "TT"],
+            "drr_net has no 'TT' to search here; there is training.learn",
+        ),
+        (["drr_net", "--fix", "T"], "--fix 'T': expected NAME=VALUE"),
+        (["drr_net", "--fix", "T=x"], "model.steps can't be 'x'; it is one of 1, 2"),
+        (["esim", "--space", "r1"], "matters only where model.feature_attention is sfa"),
+        (["drr_net", "--trials", "0"], "trials is 0; at least 1"),
+        (["drr_net", "--objective", "map"], "does not exist for classification with 3 classes"),
+        (["drr_net", "--resume"], "--resume needs --out"),
+        (["drr_net", "--limit", "0"], "--limit 0: at least 1"),
+        (["esim", "--backbone", "bert"], "esim reads words, not with an encoder"),
+        (["nothing"], "no recipe for 'nothing'"),
+    ],
+)
+def test_what_is_refused(arguments, message, capsys):
+    assert message in error_of(capsys, "tune", *arguments)
+
+
+def build_bad(name, **config):
+    raise ValueError("the cause")
+
+
+def test_a_search_without_a_trained_trial_fails(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(applications, "build_model", build_bad)
+    error = error_of(capsys, *GRID, "--space", "T", "--out", tmp_path / "a")
+    assert "The default configuration (T=4) can't be trained: ValueError: the cause" in error
+    fake = FakeTrain(tmp_path / "log", fail=range(9), error=ValueError("the cause"))
+    without_cost(monkeypatch, fake)
+    error = error_of(capsys, *GRID, "--space", "T", "--out", tmp_path / "b")
+    assert "None of 3 trials finished" in error and "ValueError: the cause" in error

@@ -1,0 +1,278 @@
+"""Spaces: their names are recipe keys, their configurations build, and what depends on what."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+from keras_sentmatch.applications import get_model_class, list_models
+from keras_sentmatch.data import PairDataset, PairEncoder
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.layers import FeatureAttention
+from keras_sentmatch.training import Recipe, load_recipe
+from keras_sentmatch.training.prepare import make_model
+from keras_sentmatch.training.recipe import KEYS
+from keras_sentmatch.tuning import Around, Choice, Space, space_of
+from keras_sentmatch.tuning.space import parse_fixed, parse_names
+from keras_sentmatch.tuning.spaces import ATTENDED, SPACES, arguments_of, word_features
+from tests.tiny_bert import tiny_bert
+
+# Widths that the tests do without; a square for DIN, even for the rLSTM.
+SMALL = {
+    "units": 16,
+    "aggregation_units": 4,
+    "hidden_units": 4,
+    "autoencoder_units": 8,
+    "attention_units": 4,
+    "hidden_filters": 4,
+    "hyper_units": 4,
+    "embedding_units": 2,
+    "perspectives": 2,
+    "growth_rate": 2,
+    "layers_per_block": 2,
+    "factors": 2,
+}
+WIDE = {"bimpm", "cafe", "diin", "drcn", "esim", "re2"}
+
+
+def test_every_model_has_a_space():
+    assert sorted(SPACES) == sorted(list_models())
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_names_are_recipe_keys(name):
+    arguments = inspect.signature(get_model_class(name).__init__).parameters
+    space = space_of(load_recipe(name, "sick"))
+    assert space.parameters
+    for parameter in space.parameters.values():
+        for key in (parameter.name, *parameter.also):
+            table, argument, *_ = key.split(".")
+            assert argument in (arguments if table == "model" else KEYS[table]), key
+        for parent, wanted in parameter.when.items():
+            assert set(wanted) <= set(space.parameters[parent].values), parameter.name
+            names = list(space.parameters)
+            assert names.index(parent) < names.index(parameter.name)
+
+
+@pytest.mark.parametrize("name", SPACES)
+@pytest.mark.parametrize("data", ["embedded", "sick"])
+def test_the_default_is_the_recipe(name, data):
+    recipe = load_recipe(name, data)
+    space = space_of(recipe)
+    found = space.recipe(space.default())
+    for table in ("model", "encoder", "training"):
+        for key, value in getattr(recipe, table).items():
+            assert getattr(found, table)[key] == value, key
+    defaults = arguments_of(Recipe(name))
+    added = {key: value for key, value in found.model.items() if key not in recipe.model}
+    for key, value in added.items():
+        default = defaults[key]
+        assert value == (list(default) if isinstance(default, tuple) else default), key
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    """Four short ones: PyTorch runs recurrent layers step by step."""
+    names = ("entailment", "neutral", "contradiction")
+    return PairDataset(["a dog runs"] * 4, ["the dog", "a"] * 2, [0, 1, 2, 0], label_names=names)
+
+
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("which", ["default", "largest"])
+@pytest.mark.parametrize("name", SPACES)
+def test_the_default_and_the_largest_configuration_learn(name, which, pairs, tmp_path):
+    recipe = load_recipe(name, "embedded")
+    if "backbone" in recipe.model:
+        recipe.model["backbone"] = tiny_bert(tmp_path, ["dog", "a", "the"])
+    space = space_of(recipe)
+    found = space.recipe(getattr(space, which)())
+    for key, small in SMALL.items():
+        if isinstance(found.model.get(key), int):
+            found.model[key] = small
+    inputs, encoder = encoded(found, pairs)
+    model = make_model(found, pairs, encoder, None, None)
+    assert np.isfinite(model.train_on_batch({n: inputs[n] for n in model.input}, pairs.labels)[0])
+    if which == "largest" and name in WIDE:
+        assert found.model["feature_attention"] == "sfa"
+
+
+def encoded(recipe, pairs):
+    if "backbone" in recipe.model:
+        from keras_sentmatch.training.prepare import subword_encoder
+
+        recipe.encoder["max_length"] = 32
+        encoder = subword_encoder(recipe)
+    else:
+        encoder = PairEncoder.fit(pairs, features=["word"], max_length=16)
+    if "max_length" in recipe.model:
+        recipe.model["max_length"] = 16
+    recipe.vectors["dim"] = 4
+    return encoder.encode(pairs.sentence1, pairs.sentence2), encoder
+
+
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize(
+    "name, more",
+    [
+        *((name, []) for name in sorted(WIDE)),
+        ("esim", ["model.placement=attended"]),
+        ("cafe", ["model.append_intra=true", "model.meta_factors=4"]),
+    ],
+)
+def test_the_width_of_eq_9_is_that_of_the_block(name, more, pairs):
+    recipe = load_recipe(name, "embedded", overrides=["model.feature_attention=fa", *more])
+    recipe.model.update({k: v for k, v in SMALL.items() if k in recipe.model and k != "units"})
+    recipe.model |= {"drcn": {"depth": 3}, "diin": {}}.get(name, {"units": 6})
+    _, encoder = encoded(recipe, pairs)
+    model = make_model(recipe, pairs, encoder, None, None)
+    blocks = [layer for layer in model.layers if isinstance(layer, FeatureAttention)]
+    width = ATTENDED[name](arguments_of(recipe), word_features(recipe, arguments_of(recipe)))
+    assert {block.excitation.units for block in blocks} == {width}
+
+
+def test_eq_9_decides_what_is_tried():
+    """8.33 ln 35 = 29.6: of D = 300, 2 * 300 / (3 * 5) = 40 is enough, 2 * 300 / (5 * 5) = 24 is not."""
+    recipe = load_recipe("esim", "sick", overrides=["encoder.max_length=35"])
+    space = space_of(recipe).fixed({"feature_attention": "sfa"}).narrowed(["r1", "r2"])
+    config = "model.feature_attention_config"
+    assert space.complaint({f"{config}.r1": 3.0, f"{config}.r2": 5.0}) is None
+    complaint = space.complaint({f"{config}.r1": 5.0, f"{config}.r2": 5.0})
+    assert "2D/(r1 r2) = 24 must exceed 8.33 ln(35) = 29.62" in complaint
+    assert space.default() == {f"{config}.r1": 3.0, f"{config}.r2": 5.0}
+    narrow = load_recipe("esim", "sick", overrides=["model.units=40"])
+    space = space_of(narrow).fixed({"feature_attention": "fa"}).narrowed(["r"])
+    assert space.default() == space.largest() == {f"{config}.reduction": 1.0}
+    narrow = load_recipe("esim", "sick", overrides=["model.units=20"])
+    with pytest.raises(InputError, match=r"No configuration .* D/r = .* must exceed .* D = 20"):
+        space_of(narrow).fixed({"feature_attention": "fa"}).narrowed(["r"]).default()
+
+
+def drcn_space():
+    return space_of(load_recipe("drcn", "embedded")).fixed({"feature_attention": "fa"})
+
+
+def test_feature_attention_of_drcn_needs_an_autoencoder():
+    space = drcn_space().narrowed(["depth"])
+    assert "no autoencoder" in space.complaint({"model.depth": 2})
+    assert space.complaint({"model.depth": 3}) is None
+
+
+# --- one space, step by step ---
+
+
+def space(**model):
+    parameters = [
+        Choice("model.kind", {"none": None, "soft": "soft", "hard": "hard"}, aliases=["k"]),
+        Choice("model.steps", (1, 2, 3), aliases=["T"], when={"model.kind": ["soft", "hard"]}),
+        Choice("model.config.size", (8.0, 4.0), when={"model.kind": ["hard"]}),
+        Choice("model.widths", {"2": [2], "2+3": [2, 3]}, aliases=["d_k"]),
+        Choice("model.absent", (1, 2)),
+        Around("training.learning_rate", 2.0),
+        Around("training.weight_decay"),
+    ]
+    rules = [lambda r: "too much" if r.model.get("steps", 0) * len(r.model["widths"]) > 4 else None]
+    model = {"widths": [2, 3], **model}
+    return Space(
+        Recipe("m", model=model), parameters, rules, {"model.steps": 2, "model.config.size": 4.0}
+    )
+
+
+def test_what_depends_on_what():
+    s = space()
+    names = [
+        "model.kind",
+        "model.steps",
+        "model.config.size",
+        "model.widths",
+        "training.learning_rate",
+    ]
+    assert list(s.parameters) == names
+    default = {"model.kind": "none", "model.widths": "2+3", "training.learning_rate": 0.001}
+    assert s.default() == default
+    assert s.recipe(default).model == {"widths": [2, 3]}
+    hard = {**default, "model.kind": "hard", "model.steps": 1, "model.config.size": 8.0}
+    assert s.recipe(hard).model == {
+        "kind": "hard",
+        "steps": 1,
+        "config": {"size": 8.0},
+        "widths": [2, 3],
+    }
+    assert s.complaint({**hard, "model.steps": 3}) == "too much"
+    largest = s.largest()
+    assert largest["training.learning_rate"] == 0.002 and largest["model.kind"] == "hard"
+    assert largest["model.steps"] == 3 and largest["model.widths"] == "2", "3 * 2 is too much"
+    assert s.size() == float("inf")
+    assert s.narrowed(["k", "T"]).size() == 9
+
+
+def test_values_of_the_recipe_join():
+    s = space(kind="soft", steps=7, widths=[5])
+    assert list(s.parameters["model.steps"].values) == [1, 2, 3, 7]
+    assert list(s.parameters["model.widths"].values) == ["[5]", "2", "2+3"]
+    s = space(config={"size": 6.0, "other": 1}, kind="hard")
+    assert list(s.parameters["model.config.size"].values) == [8.0, 6.0, 4.0], "from small to large"
+
+
+def test_narrowing():
+    s = space(kind="soft").narrowed(parse_names("T=2:3, d_k=2"))
+    assert s.description() == {"model.steps": [2, 3], "model.widths": ["2"]}
+    assert s.default() == {"model.steps": 2, "model.widths": "2"}
+    assert space(kind="soft").narrowed({"T": [1, 9]}).description() == {"model.steps": [1, 9]}
+    assert s.recipe({"model.steps": 3, "model.widths": "2"}).training["learning_rate"] == 0.001
+    assert space().narrowed(["kind"]).recipe({"model.kind": "none"}).model == {"widths": [2, 3]}
+
+
+def test_fixing():
+    s = space().fixed(parse_fixed(["k=soft", "T=3", "d_k = 2"]))
+    assert list(s.parameters) == ["training.learning_rate"]
+    assert s.base.model == {"kind": "soft", "steps": 3, "widths": [2]}
+    s = space().fixed({"T": 3, "d_k": "2"})  # it matters only with some kinds, which are searched
+    assert s.description()["model.steps"] == [3]
+    assert s.recipe({"model.kind": "none", "training.learning_rate": 0.1}).model == {"widths": [2]}
+    assert list(space().fixed({"k": "none"}).parameters) == [
+        "model.widths",
+        "training.learning_rate",
+    ]
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (
+            lambda: space().narrowed(["t"]),
+            r"m has no 't' .*model.steps \(T\).*training.learning_rate",
+        ),
+        (lambda: space().fixed({"stepz": 1}), "no 'stepz' .* Did you mean"),
+        (
+            lambda: space().narrowed(["T"]),
+            "model.steps matters only where model.kind is soft or hard",
+        ),
+        (lambda: space().fixed({"k": "none", "T": 2}), "model.steps matters only where"),
+        (
+            lambda: space().fixed({"k": "loud"}),
+            "model.kind can't be 'loud'; it is one of none, soft",
+        ),
+        (lambda: space().fixed({"d_k": "3"}), "model.widths can't be '3'; it is one of 2, 2.3"),
+        (lambda: space().fixed({"learning_rate": "fast"}), "a number from 0.0005 to 0.002"),
+        (
+            lambda: space(kind="soft").narrowed({"T": "5:9"}),
+            "model.steps=5:9: it is one of 1, 2, 3",
+        ),
+        (lambda: space().narrowed({"learning_rate": "1:2"}), "list none, or --fix"),
+        (lambda: space().narrowed({"d_k": "2:2+3"}), "names have no range"),
+        (lambda: parse_names("T,,d_k"), "expected names separated by commas"),
+        (lambda: parse_names("T="), "expected names"),
+        (lambda: parse_fixed(["T"]), "expected NAME=VALUE"),
+        (lambda: space_of(Recipe("mine")), "no search space for 'mine'; there is one for bimpm"),
+    ],
+)
+def test_what_is_refused(make, message):
+    with pytest.raises(InputError, match=message):
+        make()
+
+
+def test_plateau_and_schedule_exclude_each_other():
+    s = space_of(load_recipe("esim", "snli")).narrowed(["schedule"])
+    found = s.recipe({"training.schedule": "exponential"}).training
+    assert (found["schedule"], found["plateau_factor"]) == ("exponential", 1.0)
+    assert s.recipe({"training.schedule": "constant"}).training["plateau_factor"] == 0.5

@@ -1,0 +1,168 @@
+"""A search from recipe and pairs to trials, the best recipe and its run, on a model that trains in a moment."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.matcher import Matcher
+from keras_sentmatch.training import load_recipe, prepare, train
+from keras_sentmatch.tuning import Choice, Space, search, study
+from tests.training.tiny import build_tiny, tiny_recipe, tiny_splits
+
+pytest.importorskip("keras_tuner")
+SIZES = (10, 25, 50)
+
+
+def tiny_space(recipe, *more):
+    return Space(recipe, [Choice("training.batch_size", SIZES, aliases=["B"]), *more])
+
+
+def recipe_of(**training):
+    return tiny_recipe(**{"epochs": 2, "batch_size": 25, "seed": 0, **training})
+
+
+def run(out, *, tuner="grid", build=build_tiny, space=tiny_space, recipe=None, splits=None, **more):
+    recipe = recipe or recipe_of()
+    more = {"retrain": 0, "progress": False, **more}
+    splits = splits or tiny_splits()
+    return search(recipe, splits, out, space=space(recipe), tuner=tuner, build=build, **more)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    return run(tmp_path_factory.mktemp("search") / "grid", retrain=2, progress=True)
+
+
+def rows_of(folder):
+    with open(folder / "trials.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_table(found):
+    rows = rows_of(found.folder)
+    assert [row["training.batch_size"] for row in rows] == ["25", "10", "50"], "the default first"
+    assert {row["status"] for row in rows} == {"completed"}
+    assert [float(row["score"]) for row in rows] == [row["score"] for row in found.trials]
+    assert found.score == max(row["score"] for row in found.trials)
+    for row in rows:
+        metrics = json.loads((found.folder / "trials" / row["trial"] / "metrics.json").read_text())
+        assert metrics["validation"]["accuracy"] == float(row["score"])
+        assert metrics["parameters"] == int(row["parameters"])
+        assert metrics["seed"] == 0 and "test" not in metrics
+
+
+def test_only_the_best_model_is_kept(found):
+    best = max(found.trials, key=lambda row: row["score"])["trial"]
+    assert [p.parent.name for p in found.folder.glob("trials/*/model.keras")] == [best]
+    assert Matcher.load(found.folder / "trials" / best)
+    other = next(row["trial"] for row in found.trials if row["trial"] != best)
+    names = {path.name for path in (found.folder / "trials" / other).iterdir()}
+    assert names == {"history.csv", "metrics.json", "recipe.toml"}
+
+
+def test_a_trial_is_what_train_makes_of_its_recipe(found, tmp_path):
+    again = load_recipe("tiny", file=found.folder / "best_recipe.toml")
+    assert again == found.best
+    assert again.training["batch_size"] == found.configuration["training.batch_size"]
+    result = train(
+        again, tiny_splits(), tmp_path / "a", progress=False, baseline=False, build=build_tiny
+    )
+    assert result.metrics["validation"]["accuracy"] == found.score
+    trial = max(found.trials, key=lambda row: row["score"])["trial"]
+    kept = Matcher.load(found.folder / "trials" / trial)
+    for now, then in zip(result.matcher.model.get_weights(), kept.model.get_weights()):
+        np.testing.assert_array_equal(now, then)
+
+
+def test_the_best_is_trained_anew_with_other_seeds(found):
+    assert found.retrained["seeds"] == [1, 2]
+    assert {"validation", "test"} <= set(found.retrained) and "sd" in found.retrained["validation"]
+    for seed in (1, 2):
+        metrics = json.loads((found.folder / f"best/seed-{seed}/metrics.json").read_text())
+        assert metrics["seed"] == seed and "test" in metrics
+        same = found.best.training | {"seed": seed}
+        assert (
+            load_recipe("tiny", file=found.folder / f"best/seed-{seed}/recipe.toml").training
+            == same
+        )
+
+
+def test_pairs_are_encoded_once_for_each_encoder(tmp_path, monkeypatch):
+    fitted, encoded = [], []
+    fit, encode = prepare.fit_encoder, prepare.encode_dataset
+    monkeypatch.setattr(prepare, "fit_encoder", lambda *a: fitted.append(a) or fit(*a))
+    monkeypatch.setattr(prepare, "encode_dataset", lambda *a: encoded.append(a) or encode(*a))
+
+    def space(recipe):
+        return tiny_space(recipe, Choice("encoder.max_length", (3, 4)))
+
+    result = run(tmp_path / "a", space=space, recipe=with_length(3), retrain=1)
+    assert len(result.trials) == 6
+    assert (len(fitted), len(encoded)) == (2, 4)
+    notes = [
+        json.loads((p / "metrics.json").read_text()) for p in (tmp_path / "a/trials").iterdir()
+    ]
+    assert len({m["encoding"] for m in notes}) == 2, "the counts of a trial are its own"
+
+
+def with_length(length):
+    recipe = recipe_of(epochs=1)
+    recipe.encoder["max_length"] = length
+    return recipe
+
+
+@pytest.mark.parametrize("objective", ["loss", "f1"])
+def test_the_objective_chooses_epoch_and_trial(objective, tmp_path):
+    result = run(tmp_path / "a", objective=objective, trials=2)
+    assert result.best.training["monitor"] == result.objective == f"val_{objective}"
+    scores = [row["score"] for row in result.trials]
+    assert result.score == (min(scores) if objective == "loss" else max(scores))
+    row = result.trials[0]
+    with open(tmp_path / "a/trials" / row["trial"] / "history.csv", newline="") as file:
+        history = [float(epoch[f"val_{objective}"]) for epoch in csv.DictReader(file)]
+    assert row["score"] == pytest.approx(history[row["best_epoch"] - 1], abs=1e-6)
+    assert history[row["best_epoch"] - 1] == (min if objective == "loss" else max)(history)
+
+
+@pytest.mark.parametrize("task, objective", [("ranking", "map"), ("regression", "pearson")])
+def test_other_tasks(task, objective, tmp_path):
+    result = run(tmp_path / "a", splits=tiny_splits(task), trials=1)
+    assert result.objective == f"val_{objective}"
+    with pytest.raises(InputError, match=f"'bleu'|objective 'f1' does not exist for {task}"):
+        run(tmp_path / "b", splits=tiny_splits(task), objective="f1")
+
+
+# --- what goes wrong, before anything runs; test_search_logic.py has the rest ---
+
+
+@pytest.mark.parametrize(
+    "more, message",
+    [
+        ({"tuner": "genetic"}, "no tuner 'genetic'; there is bayesian, random, hyperband, grid"),
+        ({"trials": 0}, "trials is 0; at least 1"),
+        (
+            {"objective": "bleu"},
+            "objective 'bleu' does not exist .*there is accuracy, macro_f1, f1",
+        ),
+        ({"objective": "map"}, "objective 'map' does not exist for classification with 2 classes"),
+        ({"fix": {"B": 10}}, "nothing left to search"),
+        ({"fix": {"C": 10}}, "tiny has no 'C'"),
+    ],
+)
+def test_what_is_refused(more, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        run(tmp_path / "a", **more)
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("module, tuner", [("keras_tuner", "grid"), ("sklearn", "bayesian")])
+def test_what_is_missing_is_named(module, tuner, tmp_path, monkeypatch):
+    there = study.importlib.util.find_spec
+    monkeypatch.setattr(
+        study.importlib.util, "find_spec", lambda name: None if name == module else there(name)
+    )
+    with pytest.raises(InputError, match=r'not installed.*pip install "keras-sentmatch\[tuner\]"'):
+        run(tmp_path / "a", tuner=tuner)
