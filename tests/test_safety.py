@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.cli.runs import noted_source
-from keras_sentmatch.data import PairEncoder, read_pairs, read_vectors
+from keras_sentmatch.data import PairEncoder, load_pairs, read_pairs, read_vectors
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.matcher import Matcher
 from keras_sentmatch.run_folder import members_of
@@ -438,6 +438,13 @@ def test_a_broken_gzip_stream_is_explained(tmp_path):
     (tmp_path / "x.tsv.gz").write_bytes(data)
     with pytest.raises(InputError, match="not a whole gzip file"):
         read_pairs(tmp_path / "x.tsv.gz")
+
+
+def test_pairs_are_not_read_from_devices(tmp_path):
+    (tmp_path / "x.tsv").symlink_to("/dev/zero")
+    for reader in (read_pairs, load_pairs):
+        with pytest.raises(InputError, match="is a device or a pipe"):
+            reader(tmp_path / "x.tsv")
 
 
 def test_lines_are_limited(tmp_path, monkeypatch):

@@ -15,6 +15,8 @@ _SUFFIXES["ndjson"] = "jsonl"
 def existing(path: str | Path) -> Path:
     path = Path(path).expanduser()
     if path.exists():
+        if not path.is_file() and not path.is_dir():
+            raise InputError(f"{path} is a device or a pipe; expected a file or a folder of pairs.")
         return path
     prefix, _, rest = str(path).partition(":")
     if rest and len(prefix) > 1 and not Path(prefix).exists() and "/" not in prefix:
