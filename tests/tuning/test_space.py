@@ -70,6 +70,15 @@ def test_the_default_is_the_recipe(name, data):
         assert value == (list(default) if isinstance(default, tuple) else default), key
 
 
+@pytest.mark.parametrize("name", SPACES)
+def test_train_reads_the_recipe_of_a_configuration(name, tmp_path):
+    space = space_of(load_recipe(name, "sick"))
+    for number, written in enumerate((space.default(), space.largest())):
+        found, file = space.recipe(written), tmp_path / f"{number}.toml"
+        file.write_text(found.to_toml())
+        assert load_recipe(name, "sick", file=file) == found
+
+
 @pytest.fixture(scope="module")
 def pairs():
     """Four short ones: PyTorch runs recurrent layers step by step."""
