@@ -76,11 +76,6 @@ class Examples:
             if len(group_by_encoder(members)) == 1:
                 data = _dataset(members, first, second)
                 arrays = members[0].encoder.encode(first, second, tags=data.tags)
-        for row in np.flatnonzero(~np.isfinite(scores.reshape(len(rows), -1)).all(1))[:1]:
-            raise InputError(
-                f"The matcher answers {scores[row]} to the pair {rows[row]!r:.80}, so there is "
-                "nothing to compare: train it anew."
-            )
         labels = None
         if ensemble.label_names is not None:
             labels = [answer.label for answer in ensemble.answers(scores)]
