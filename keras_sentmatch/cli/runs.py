@@ -9,7 +9,6 @@ import typer
 
 from keras_sentmatch.cli.sources import OnError, Source
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.safety import check_types
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 BatchSizeOption = Annotated[int, typer.Option(help="Most pairs scored at once.")]
@@ -101,6 +100,8 @@ def labelled_pairs(
 
 def noted_source(noted: Any, run: Path) -> Source:
     """The source that a run noted (`Source.facts`), checked: the file may come from anywhere."""
+    from keras_sentmatch.safety import check_types
+
     place = f"info.source in {run / 'matcher.json'}"
     text = (str, None)
     kinds = {"data": str, "format": text, "columns": text, "on_error": str}
