@@ -47,7 +47,10 @@ def child(folder: Path) -> None:
     """The run that is killed: begins, or goes on."""
     from keras_sentmatch.data import natural_logic_pairs
     from keras_sentmatch.training import load_recipe, train
+    from keras_sentmatch.training.resume import finished_metrics
 
+    if finished_metrics(folder):
+        return  # it was killed between its end and its exit
     splits = {
         part: natural_logic_pairs(rows, seed=0, split=part)
         for part, rows in (("train", PAIRS), ("validation", 128))
