@@ -10,6 +10,7 @@ from keras_sentmatch.cli.catalog import JsonOption
 from keras_sentmatch.cli.console import print_json, print_table, say
 from keras_sentmatch.cli.runs import (
     BatchSizeOption,
+    DataOption,
     RunArgument,
     WordEncoderOption,
     check_reading,
@@ -28,10 +29,7 @@ class Threshold(StrEnum):
 
 def calibrate(
     run: RunArgument,
-    data: Annotated[
-        str | None,
-        typer.Option(help="Name or path of labelled pairs. Default: what the run was trained on."),
-    ] = None,
+    data: DataOption = None,
     split: Annotated[
         str | None,
         typer.Option(help="A part of it. Default: validation; of a single file, all rows."),

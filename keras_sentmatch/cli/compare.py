@@ -10,6 +10,7 @@ from keras_sentmatch.cli.catalog import JsonOption
 from keras_sentmatch.cli.console import print_json, print_table, say
 from keras_sentmatch.cli.runs import (
     BatchSizeOption,
+    SplitOption,
     WordEncoderOption,
     check_reading,
     labelled_pairs,
@@ -30,10 +31,7 @@ def compare(
             help="Name or path of labelled pairs. Default: what the first run was trained on."
         ),
     ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(help="train, validation or test. Default: test; of a single file, all rows."),
-    ] = None,
+    split: SplitOption = None,
     samples: Annotated[int, typer.Option(help="Draws of the bootstrap.")] = 10_000,
     seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 0,
     out: Annotated[

@@ -11,12 +11,15 @@ from keras_sentmatch.cli.console import print_json, print_table, say
 from keras_sentmatch.cli.robustness import lexicon_or_none
 from keras_sentmatch.cli.runs import (
     BatchSizeOption,
+    DataOption,
     Run,
     RunArgument,
+    SplitOption,
     WordEncoderOption,
     check_reading,
     labelled_pairs,
     load_run,
+    noted_source,
 )
 from keras_sentmatch.cli.sources import ColumnsOption, FormatOption, OnError, OnErrorOption, Source
 from keras_sentmatch.errors import InputError
@@ -26,14 +29,8 @@ BASELINES = {"bag of words": "all", "second sentence only": "sentence2", "word o
 
 def errors(
     run: RunArgument,
-    data: Annotated[
-        str | None,
-        typer.Option(help="Name or path of labelled pairs. Default: what the run was trained on."),
-    ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(help="train, validation or test. Default: test; of a single file, all rows."),
-    ] = None,
+    data: DataOption = None,
+    split: SplitOption = None,
     lexicon: Annotated[
         list[str] | None,
         typer.Option(
@@ -86,7 +83,7 @@ def errors(
     scores = loaded.matcher.predict_proba(pairs, batch_size=batch_size)
     same = names if symmetric else symmetric_labels(names)
     swapped = _swapped_scores(loaded, pairs, batch_size) if same else None
-    trained, left_out = _baselines(loaded, data, reading, pairs) if baselines else ({}, {})
+    trained, left_out = _baselines(loaded, run, data, reading, pairs) if baselines else ({}, {})
     report = {
         "run": str(run),
         "data": pairs.name or source,
@@ -122,7 +119,7 @@ def _swapped_scores(loaded: Run, pairs: Any, batch_size: int) -> Any:
 
 
 def _baselines(
-    loaded: Run, data: str | None, reading: tuple[Any, ...], pairs: Any
+    loaded: Run, run: Path, data: str | None, reading: tuple[Any, ...], pairs: Any
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Figures of the baselines, trained where the run was or on the training part of `data`."""
     from keras_sentmatch.training import bag_of_words_baseline
@@ -131,7 +128,7 @@ def _baselines(
     if data is not None and not Path(Source(data, *reading).data).is_file():
         source = Source(data, *reading)
     elif noted:
-        source = Source(**noted)
+        source = noted_source(noted, run)
     else:
         return {}, {"baselines": "the run does not say what it was trained on"}
     splits = source.splits()

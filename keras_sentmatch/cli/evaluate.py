@@ -1,15 +1,13 @@
 """`evaluate`: the figures of a run on labelled pairs."""
 
-from typing import Annotated
-
-import typer
-
 from keras_sentmatch.cli.backend import BackendOption, use_backend
 from keras_sentmatch.cli.catalog import JsonOption
 from keras_sentmatch.cli.console import print_json, print_table, say
 from keras_sentmatch.cli.runs import (
     BatchSizeOption,
+    DataOption,
     RunArgument,
+    SplitOption,
     WordEncoderOption,
     check_reading,
     labelled_pairs,
@@ -20,14 +18,8 @@ from keras_sentmatch.cli.sources import ColumnsOption, FormatOption, OnError, On
 
 def evaluate(
     run: RunArgument,
-    data: Annotated[
-        str | None,
-        typer.Option(help="Name or path of labelled pairs. Default: what the run was trained on."),
-    ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(help="train, validation or test. Default: test; of a single file, all rows."),
-    ] = None,
+    data: DataOption = None,
+    split: SplitOption = None,
     format: FormatOption = None,
     columns: ColumnsOption = None,
     on_error: OnErrorOption = OnError.RAISE,

@@ -12,7 +12,9 @@ from keras_sentmatch.cli.catalog import JsonOption
 from keras_sentmatch.cli.console import print_json, print_table, say
 from keras_sentmatch.cli.runs import (
     BatchSizeOption,
+    DataOption,
     RunArgument,
+    SplitOption,
     WordEncoderOption,
     check_reading,
     labelled_pairs,
@@ -24,14 +26,8 @@ from keras_sentmatch.errors import InputError
 
 def robustness(
     run: RunArgument,
-    data: Annotated[
-        str | None,
-        typer.Option(help="Name or path of labelled pairs. Default: what the run was trained on."),
-    ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(help="train, validation or test. Default: test; of a single file, all rows."),
-    ] = None,
+    data: DataOption = None,
+    split: SplitOption = None,
     transform: Annotated[
         list[str] | None,
         typer.Option(help="A transformation, any number of times. Default: all that can be used."),

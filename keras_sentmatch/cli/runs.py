@@ -11,6 +11,14 @@ from keras_sentmatch.cli.sources import OnError, Source
 from keras_sentmatch.errors import InputError
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
+DataOption = Annotated[
+    str | None,
+    typer.Option(help="Name or path of labelled pairs. Default: what the run was trained on."),
+]
+SplitOption = Annotated[
+    str | None,
+    typer.Option(help="train, validation or test. Default: test; of a single file, all rows."),
+]
 BatchSizeOption = Annotated[int, typer.Option(help="Most pairs scored at once.")]
 WordEncoderOption = Annotated[
     str | None,
