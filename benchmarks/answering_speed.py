@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import measuring
-from rich.console import Console
-from rich.table import Table
 
 RESULTS = Path(__file__).parent / "results" / "answering_speed.csv"
 MARKS = ("<!-- made by benchmarks/answering_speed.py -->", "<!-- end of answering speed -->")
@@ -109,15 +107,7 @@ def main() -> None:
         if not args.runs or not args.data:
             parser.error("name run folders and --data, or --show")
         measure(args)
-    head, lines = table()
-    out = Table(*head, title=RESULTS.name)
-    for line in lines:
-        out.add_row(*line)
-    Console(width=160).print(out)
-    if args.write:
-        text = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-        text += ["| " + " | ".join(cell or "–" for cell in line) + " |" for line in lines]
-        measuring.write_between(args.write, MARKS, text)
+    measuring.show_table(*table(), RESULTS.name, args.write, MARKS)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,6 @@ from typing import Any
 
 import measuring
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 RESULTS = Path(__file__).parent / "results" / "attention_memory.csv"
 MARKS = ("<!-- made by benchmarks/attention_memory.py -->", "<!-- end of attention memory -->")
@@ -130,15 +128,7 @@ def main() -> None:
         return
     if not args.show:
         run_all(args)
-    head, lines = table()
-    out = Table(*head, title=RESULTS.name)
-    for line in lines:
-        out.add_row(*line)
-    Console().print(out)
-    if args.write:
-        text = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-        text += ["| " + " | ".join(line) + " |" for line in lines]
-        measuring.write_between(args.write, MARKS, text)
+    measuring.show_table(*table(), RESULTS.name, args.write, MARKS)
 
 
 if __name__ == "__main__":

@@ -18,8 +18,6 @@ from typing import Any
 import measuring
 import numpy as np
 from quality import vectors_name
-from rich.console import Console
-from rich.table import Table
 
 from keras_sentmatch.metrics import (
     accuracy,
@@ -128,15 +126,7 @@ def main() -> None:
     if not args.show:
         for folder in args.runs:
             measure(folder, args.halvings)
-    head, lines = table()
-    out = Table(*head, title=RESULTS.name)
-    for line in lines:
-        out.add_row(*line)
-    Console(width=200).print(out)
-    if args.write:
-        text = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-        text += ["| " + " | ".join(cell or "–" for cell in line) + " |" for line in lines]
-        measuring.write_between(args.write, MARKS, text)
+    measuring.show_table(*table(), RESULTS.name, args.write, MARKS)
 
 
 if __name__ == "__main__":

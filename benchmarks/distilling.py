@@ -12,9 +12,8 @@ import statistics
 import sys
 from pathlib import Path
 
+import measuring
 import quality
-from rich.console import Console
-from rich.table import Table
 
 quality.RESULTS = Path(__file__).parent / "results" / "distilling.csv"
 FACTORS = {  # beside the defaults
@@ -124,10 +123,7 @@ def main() -> None:
         args.name = args.name or Path(args.data.split(":")[-1]).name
         args.vectors, args.trained_on, args.teacher = f"distil:{args.encoder}", "", ""
         run_all(args)
-    out = Table(*HEAD, title=quality.RESULTS.name)
-    for line in summary():
-        out.add_row(*line)
-    Console(width=160).print(out)
+    measuring.show_table(HEAD, summary(), quality.RESULTS.name)
     if args.write:
         write_markdown(args.write)
 

@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import measuring
-from rich.console import Console
-from rich.table import Table
 
 RESULTS = Path(__file__).parent / "results" / "export.csv"
 MARKS = ("<!-- made by benchmarks/export_table.py -->", "<!-- end of export table -->")
@@ -156,15 +154,7 @@ def main() -> None:
     args = parser.parse_args()
     if not args.show:
         run_all(args)
-    head, lines = table()
-    out = Table(*head, title=RESULTS.name)
-    for line in lines:
-        out.add_row(*line)
-    Console().print(out)
-    if args.write:
-        text = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-        text += ["| " + " | ".join(line) + " |" for line in lines]
-        measuring.write_between(args.write, MARKS, text)
+    measuring.show_table(*table(), RESULTS.name, args.write, MARKS)
 
 
 if __name__ == "__main__":

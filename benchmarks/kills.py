@@ -25,8 +25,6 @@ import zipfile
 from pathlib import Path
 
 import measuring
-from rich.console import Console
-from rich.table import Table
 
 RESULTS = Path(__file__).parent / "results" / "kills.csv"
 MARKS = ("<!-- made by benchmarks/kills.py -->", "<!-- end of kills -->")
@@ -201,15 +199,7 @@ def main() -> None:
         return
     if not args.show:
         run_all(args)
-    head, lines = table()
-    out = Table(*head, title=RESULTS.name)
-    for line in lines:
-        out.add_row(*line)
-    Console().print(out)
-    if args.write:
-        text = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-        text += ["| " + " | ".join(line) + " |" for line in lines]
-        measuring.write_between(args.write, MARKS, text)
+    measuring.show_table(*table(), RESULTS.name, args.write, MARKS)
 
 
 if __name__ == "__main__":

@@ -205,3 +205,25 @@ def write_between(page: Path, marks: tuple[str, str], lines: Sequence[str]) -> N
     before, _, rest = text.partition(marks[0])
     after = rest.partition(marks[1])[2]
     page.write_text("\n".join([before + marks[0], "", *lines, "", marks[1] + after]), "utf-8")
+
+
+def show_table(
+    head: Sequence[str],
+    lines: Sequence[Sequence[str]],
+    title: str,
+    page: Path | None = None,
+    marks: tuple[str, str] = ("", ""),
+) -> None:
+    """Prints a table, and puts it between the two marks of a Markdown page if one is named."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*head, title=title)
+    for line in lines:
+        table.add_row(*line)
+    # Where no terminal says how wide it is, lines are as long as they need to be.
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    if page is not None:
+        text = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+        text += ["| " + " | ".join(cell or "–" for cell in line) + " |" for line in lines]
+        write_between(page, marks, text)

@@ -32,9 +32,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import measuring
-from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 from tests import mutants
 
@@ -289,15 +287,7 @@ def main() -> None:
                 print(*(f"{name}: {value}" for name, value in found.items()), sep="\n")
         return
     failures = 0 if args.show else run_all(args)
-    head, lines = table()
-    out = Table(*head, title=RESULTS.name)
-    for line in lines:
-        out.add_row(*line)
-    Console().print(out)
-    if args.write:
-        text = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-        text += ["| " + " | ".join(line) + " |" for line in lines]
-        measuring.write_between(args.write, MARKS, text)
+    measuring.show_table(*table(), RESULTS.name, args.write, MARKS)
     sys.exit(1 if failures else 0)
 
 

@@ -23,8 +23,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
+import measuring
 
 RESULTS = Path(__file__).parent / "results" / "quality.csv"
 FIELDS = (
@@ -191,14 +190,6 @@ def summary() -> tuple[list[str], list[list[str]]]:
     return head, lines
 
 
-def print_table() -> None:
-    head, lines = summary()
-    out = Table(*head, title=RESULTS.name)
-    for line in lines:
-        out.add_row(*line)
-    Console(width=200).print(out)
-
-
 def write_markdown(page: Path) -> None:
     """Puts the table and the commands of the rows between the page's two marks."""
     head, lines = summary()
@@ -256,7 +247,7 @@ def main() -> None:
     if args.data:
         args.name = args.name or Path(args.data.split(":")[-1]).name
         run_all(args)
-    print_table()
+    measuring.show_table(*summary(), RESULTS.name)
     if args.write:
         write_markdown(args.write)
 

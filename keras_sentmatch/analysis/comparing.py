@@ -1,7 +1,7 @@
 """Runs beside each other on the same pairs: intervals, paired bootstrap, McNemar's test."""
 
 import json
-import tomllib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -21,6 +21,7 @@ from keras_sentmatch.metrics import (
     wilson_interval,
 )
 from keras_sentmatch.metrics.calibration import decide
+from keras_sentmatch.safety import inside, read_bytes
 
 COLUMNS = (
     "first second difference low high bootstrap_p only_first_right only_second_right mcnemar_p"
@@ -72,14 +73,15 @@ def group_runs(folders: Sequence[str | Path]) -> list[Entry]:
 
 def _recipe_key(folder: Path) -> str:
     """What runs that differ in nothing but their seed have in common."""
-    try:
-        recipe = tomllib.loads((folder / "recipe.toml").read_text(encoding="utf-8"))
-        metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # not written by `train`: a matcher of its own
+    from keras_sentmatch.run_folder import read_json
+
+    file = folder / "recipe.toml"
+    metrics = read_json(folder / "metrics.json")
+    if not metrics or not file.exists():  # not written by `train`: a matcher of its own
         return str(folder.resolve())
-    recipe.get("training", {}).pop("seed", None)
+    text = read_bytes(inside(folder, file.name), "JSON_BYTES").decode("utf-8", "replace")
     facts = [metrics.get(name) for name in ("model", "data", "rows", "backend")]
-    return json.dumps([recipe, facts], sort_keys=True)
+    return json.dumps([re.sub(r"(?m)^seed *=.*$", "", text), facts], sort_keys=True)
 
 
 def values_of(labelled: PairDataset, scores: np.ndarray, threshold: float | None) -> np.ndarray:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_sentmatch.training.plots import _figure, _save
+from keras_sentmatch.training.plots import empty_figure, save_png
 
 BEFORE, AFTER = "#0072B2", "#D55E00"
 
@@ -28,7 +28,7 @@ def before_and_after(
     Returns:
         Path of the file.
     """
-    figure = _figure(7.0, 1.4 + 0.34 * len(names))
+    figure = empty_figure(7.0, 1.4 + 0.34 * len(names))
     axis = figure.subplots()
     places = range(len(names))
     known = [(place, old, new) for place, old, new in zip(places, before, after) if old is not None]
@@ -50,7 +50,7 @@ def before_and_after(
     figure.suptitle(title, fontsize="small", wrap=True)
     axis.grid(axis="x", color="lightgray")
     axis.legend(loc="center left", bbox_to_anchor=(1, 0.5))
-    return _save(figure, png)
+    return save_png(figure, png)
 
 
 def categories(
@@ -66,7 +66,7 @@ def categories(
     Returns:
         Path of the file.
     """
-    figure = _figure(8.0, 1.6 + 0.34 * len(rows))
+    figure = empty_figure(8.0, 1.6 + 0.34 * len(rows))
     axis = figure.subplots()
     for place, row in enumerate(rows):
         axis.plot([row["low"], row["high"]], [place, place], color=BEFORE)
@@ -77,7 +77,7 @@ def categories(
     axis.set(xlim=(-0.02, 1.02), ylim=(len(rows) - 0.5, -0.5), xlabel="accuracy, 95% interval")
     axis.grid(axis="x", color="lightgray")
     axis.legend(loc="center left", bbox_to_anchor=(1, 0.5))
-    return _save(figure, png)
+    return save_png(figure, png)
 
 
 def comparison(report: Mapping[str, Any], png: str | Path) -> Path:
@@ -91,7 +91,7 @@ def comparison(report: Mapping[str, Any], png: str | Path) -> Path:
         Path of the file.
     """
     matchers, pairs = report["matchers"], report["pairs"]
-    figure = _figure(8.0, 2.2 + 0.4 * (len(matchers) + len(pairs)))
+    figure = empty_figure(8.0, 2.2 + 0.4 * (len(matchers) + len(pairs)))
     upper, lower = figure.subplots(2, 1, height_ratios=[len(matchers) + 1, len(pairs) + 1])
     for place, row in enumerate(matchers):
         if "low" in row:
@@ -110,7 +110,7 @@ def comparison(report: Mapping[str, Any], png: str | Path) -> Path:
     lower.set(xlabel="difference", ylim=(len(pairs) - 0.5, -0.5))
     for axis in (upper, lower):
         axis.grid(axis="x", color="lightgray")
-    return _save(figure, png)
+    return save_png(figure, png)
 
 
 def _short(name: str) -> str:

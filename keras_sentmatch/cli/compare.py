@@ -1,5 +1,6 @@
 """`compare`: runs beside each other on the same pairs."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,7 +8,7 @@ import typer
 
 from keras_sentmatch.cli.backend import BackendOption, use_backend
 from keras_sentmatch.cli.catalog import JsonOption
-from keras_sentmatch.cli.console import print_json, print_table, say
+from keras_sentmatch.cli.console import give_report, print_table, say
 from keras_sentmatch.cli.runs import (
     BatchSizeOption,
     SplitOption,
@@ -78,16 +79,10 @@ def compare(
             say(f"{folder}: {found.mean():.4f}")
     report = comparison_report(values, samples=samples, seed=seed)
     report = {"data": pairs.name or source, "split": pairs.split, **report}
-    if out is not None:
-        save_report(report, out)
-        say(f"written: {out}")
-    if as_json:
-        print_json(report)
-    else:
-        _print(report)
+    give_report(report, out, save_report, as_json, _print)
 
 
-def _print(report: dict[str, Any]) -> None:
+def _print(report: Mapping[str, Any]) -> None:
     from keras_sentmatch.analysis.comparing import COLUMNS, matcher_columns, matcher_table, table
 
     title = " ".join(str(part) for part in ("on", report["data"], report["split"]) if part)

@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 
@@ -14,6 +15,20 @@ def say(*words: Any) -> None:
 def print_json(result: Any) -> None:
     """The result as JSON on stdout."""
     print(json.dumps(result, indent=2, ensure_ascii=False))
+
+
+def give_report(
+    report: Mapping[str, Any],
+    out: Path | None,
+    save: Callable[[Mapping[str, Any], Path], None],
+    as_json: bool,
+    show: Callable[[Mapping[str, Any]], None],
+) -> None:
+    """Saves a report into a folder, if one is named, and prints it as JSON or as tables."""
+    if out is not None:
+        save(report, out)
+        say(f"written: {out}")
+    (print_json if as_json else show)(report)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:

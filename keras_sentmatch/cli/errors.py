@@ -1,5 +1,6 @@
 """`errors`: where a run errs, by linguistic category."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,7 +8,7 @@ import typer
 
 from keras_sentmatch.cli.backend import BackendOption, use_backend
 from keras_sentmatch.cli.catalog import JsonOption
-from keras_sentmatch.cli.console import print_json, print_table, say
+from keras_sentmatch.cli.console import give_report, print_table, say
 from keras_sentmatch.cli.robustness import lexicon_or_none
 from keras_sentmatch.cli.runs import (
     BatchSizeOption,
@@ -102,13 +103,7 @@ def errors(
         ),
     }
     say(loaded.first.encoder.report)
-    if out is not None:
-        save_report(report, out)
-        say(f"written: {out}")
-    if as_json:
-        print_json(report)
-    else:
-        _print(report)
+    give_report(report, out, save_report, as_json, _print)
 
 
 def _swapped_scores(loaded: Run, pairs: Any, batch_size: int) -> Any:
@@ -142,7 +137,7 @@ def _baselines(
     return found, {}
 
 
-def _print(report: dict[str, Any]) -> None:
+def _print(report: Mapping[str, Any]) -> None:
     from keras_sentmatch.analysis.errors import COLUMNS, swap_text, table
 
     what = " ".join(str(report[key]) for key in ("run", "data", "split") if report.get(key))

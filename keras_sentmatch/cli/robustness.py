@@ -1,6 +1,6 @@
 """`robustness`: the figures of a run before and after its pairs are transformed, and on test suites."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +9,7 @@ import typer
 
 from keras_sentmatch.cli.backend import BackendOption, use_backend
 from keras_sentmatch.cli.catalog import JsonOption
-from keras_sentmatch.cli.console import print_json, print_table, say
+from keras_sentmatch.cli.console import give_report, print_table, say
 from keras_sentmatch.cli.runs import (
     BatchSizeOption,
     DataOption,
@@ -119,13 +119,7 @@ def robustness(
     )
     report = {**facts, **report}
     say(loaded.first.encoder.report)
-    if out is not None:
-        save_report(report, out)
-        say(f"written: {out}")
-    if as_json:
-        print_json(report)
-    else:
-        _print(report)
+    give_report(report, out, save_report, as_json, _print)
 
 
 def lexicon_or_none(sources: Sequence[str] | None) -> Any:
@@ -174,7 +168,7 @@ def _that_fit(suites: list[Any], label_names: Sequence[str]) -> list[Any]:
     return fit
 
 
-def _print(report: dict[str, Any]) -> None:
+def _print(report: Mapping[str, Any]) -> None:
     from keras_sentmatch.robustness.report import COLUMNS, table
 
     what = " ".join(str(report[key]) for key in ("run", "data", "split") if report.get(key))

@@ -44,7 +44,7 @@ def learning_curve(history_csv: str | Path, png: str | Path) -> Path:
         raise InputError(f"{history_csv} holds no epochs; expected what CSVLogger writes.")
     names = [name for name in rows[0] if name not in ("epoch", "learning_rate")]
     panels = list(dict.fromkeys(name.removeprefix("val_") for name in names))
-    figure = _figure(4.0 * len(panels), 3.2)
+    figure = empty_figure(4.0 * len(panels), 3.2)
     epochs = [int(row["epoch"]) + 1 for row in rows]
     for axis, panel in zip(np.ravel(figure.subplots(1, len(panels))), panels):
         for name, label in ((panel, "training"), (f"val_{panel}", "validation")):
@@ -53,7 +53,7 @@ def learning_curve(history_csv: str | Path, png: str | Path) -> Path:
                 axis.plot(epochs, values, marker=".", label=label)
         axis.set(title=panel, xlabel="epoch")
         axis.legend()
-    return _save(figure, png)
+    return save_png(figure, png)
 
 
 def confusion_matrix(y: ArrayLike, pred: ArrayLike, names: Sequence[str], png: str | Path) -> Path:
@@ -90,7 +90,7 @@ def confusion_matrix(y: ArrayLike, pred: ArrayLike, names: Sequence[str], png: s
             f"Labels run from {both.min()} to {both.max()}, but there are {size} names "
             f"({', '.join(names)}); give one for each label."
         )
-    figure = _figure(2.5 + 0.8 * size, 2.0 + 0.8 * size)
+    figure = empty_figure(2.5 + 0.8 * size, 2.0 + 0.8 * size)
     counts = np.zeros((size, size), int)
     np.add.at(counts, (labels, predicted), 1)
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
@@ -104,7 +104,7 @@ def confusion_matrix(y: ArrayLike, pred: ArrayLike, names: Sequence[str], png: s
         for (row, column), count in np.ndenumerate(counts):
             color = "white" if shares[row, column] > 0.5 else "black"
             axis.text(column, row, str(count), ha="center", va="center", color=color)
-    return _save(figure, png)
+    return save_png(figure, png)
 
 
 def reliability_diagram(report: Mapping[str, Any], png: str | Path) -> Path:
@@ -126,7 +126,7 @@ def reliability_diagram(report: Mapping[str, Any], png: str | Path) -> Path:
     reliability_diagram(matcher.calibrate(pairs), "reliability.png")
     ```
     """
-    figure = _figure(7.0, 4.4)
+    figure = empty_figure(7.0, 4.4)
     axes = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=[3, 1])
     for column, when in enumerate(("before", "after")):
         table = report[when]["reliability"]
@@ -141,10 +141,10 @@ def reliability_diagram(report: Mapping[str, Any], png: str | Path) -> Path:
         lower.set(xlabel="probability of the answer")
     axes[0, 0].set(ylabel="share that is right")
     axes[1, 0].set(ylabel="answers")
-    return _save(figure, png)
+    return save_png(figure, png)
 
 
-def _figure(width: float, height: float) -> "Figure":
+def empty_figure(width: float, height: float) -> "Figure":
     """A figure of its own canvas: no window and no global state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -154,7 +154,7 @@ def _figure(width: float, height: float) -> "Figure":
     return figure
 
 
-def _save(figure: Any, png: str | Path) -> Path:
+def save_png(figure: Any, png: str | Path) -> Path:
     figure.savefig(png, dpi=120)
     return Path(png)
 
