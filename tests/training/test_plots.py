@@ -23,7 +23,7 @@ def test_plots_are_written(history, tmp_path):
 
 def test_the_matrix_counts_true_labels_in_rows(tmp_path, monkeypatch):
     figures = []
-    monkeypatch.setattr(plots, "_save", lambda figure, png: figures.append(figure))
+    monkeypatch.setattr(plots, "save_png", lambda figure, png: figures.append(figure))
     confusion_matrix([0, 0, 0, 1], [1, 1, 0, 1], ("no", "yes"), tmp_path / "matrix.png")
     texts = {text.get_position(): text.get_text() for text in figures[0].axes[0].texts}
     assert texts == {(0, 0): "1", (1, 0): "2", (0, 1): "0", (1, 1): "1"}
@@ -33,7 +33,7 @@ def test_the_reliability_diagram_shows_both(tmp_path, monkeypatch):
     report = calibrate_predictions([0, 0, 0, 1], [[0.9, 0.1]] * 4)
     assert reliability_diagram(report, tmp_path / "r.png").read_bytes().startswith(PNG)
     figures = []
-    monkeypatch.setattr(plots, "_save", lambda figure, png: figures.append(figure))
+    monkeypatch.setattr(plots, "save_png", lambda figure, png: figures.append(figure))
     reliability_diagram(report, tmp_path / "r.png")
     before, after, *counts = figures[0].axes
     assert [axis.get_title() for axis in (before, after)] == [
