@@ -1,6 +1,5 @@
 """`train`: from a data source and a recipe to a run folder, and the figures beside a baseline's."""
 
-import json
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,8 +7,18 @@ from typing import Annotated, Any
 import typer
 
 from keras_sentmatch.cli.backend import BackendOption, use_backend
-from keras_sentmatch.cli.catalog import has_backbone
-from keras_sentmatch.cli.console import print_table, say
+from keras_sentmatch.cli.console import print_table
+from keras_sentmatch.cli.plans import (
+    BackboneOption,
+    LimitOption,
+    RecipeOption,
+    SetOption,
+    TrainingDataOption,
+    VectorsOption,
+    checked_recipe,
+    overrides_of,
+    training_splits,
+)
 from keras_sentmatch.cli.sources import (
     ColumnsOption,
     FormatOption,
@@ -22,30 +31,11 @@ from keras_sentmatch.errors import InputError
 
 def train(
     model: Annotated[str, typer.Argument(help="A name of `keras-sentmatch models`.")] = "drcn",
-    data: Annotated[
-        str,
-        typer.Option(help="A name of `keras-sentmatch datasets`, a folder, or a file of pairs."),
-    ] = "embedded",
-    recipe: Annotated[
-        Path | None, typer.Option(help="A TOML file whose values replace the model's recipe.")
-    ] = None,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Change the recipe: training.learning_rate=1e-4, …"
-        ),
-    ] = None,
-    vectors: Annotated[
-        str | None,
-        typer.Option(help="Word vectors: a file, distil:ENCODER, or none. Default: the recipe's."),
-    ] = None,
-    backbone: Annotated[
-        str | None,
-        typer.Option(
-            help="The pretrained encoder of a model that has one: a KerasHub preset, or a folder with "
-            "a KerasHub or Hugging Face BERT or RoBERTa. Default: the recipe's."
-        ),
-    ] = None,
+    data: TrainingDataOption = "embedded",
+    recipe: RecipeOption = None,
+    setting: SetOption = None,
+    vectors: VectorsOption = None,
+    backbone: BackboneOption = None,
     teacher: Annotated[
         list[str] | None,
         typer.Option(
@@ -65,7 +55,7 @@ def train(
     seeds: Annotated[
         int, typer.Option(help="Train so many models, and answer with their mean probability.")
     ] = 1,
-    limit: Annotated[int | None, typer.Option(help="Use only so many training pairs.")] = None,
+    limit: LimitOption = None,
     out: Annotated[
         Path | None, typer.Option(help="Run folder. Default: runs/MODEL-DATA-TIME.")
     ] = None,
@@ -86,45 +76,24 @@ def train(
             raise InputError(f"{option} {number}: at least 1 is needed.")
     if resume and out is None:
         raise InputError("--resume needs --out: the folder of the run to go on with.")
-    overrides = list(setting or [])
-    for key, value in (
-        ("vectors.source", vectors),
-        ("model.backbone", None if backbone is None else json.dumps(absolute_name(backbone))),
-        (
-            "training.teacher",
-            json.dumps([absolute_name(run) for run in teacher]) if teacher else None,
-        ),
-        ("training.epochs", epochs),
-        ("training.batch_size", batch_size),
-        ("training.seed", seed),
-    ):
-        if value is not None:
-            overrides.append(f"{key}={value}")
+    values = {
+        "vectors.source": vectors,
+        "training.epochs": epochs,
+        "training.batch_size": batch_size,
+        "training.seed": seed,
+    }
+    overrides = overrides_of(setting, values, backbone, teacher)
     use_backend(backend)
     from keras_sentmatch import training
-    from keras_sentmatch.applications import get_model_class
-    from keras_sentmatch.data.hub import encoder_name
-    from keras_sentmatch.run_folder import members_of, read_card
+    from keras_sentmatch.run_folder import read_json
     from keras_sentmatch.training import load_recipe
 
-    if backbone is not None and not has_backbone(get_model_class(model)):
-        raise InputError(f"--backbone {backbone}: {model} reads words, not with an encoder.")
     # Wrong ones stop here, before any reading.
-    chosen = load_recipe(model, file=recipe, overrides=overrides)
-    if "backbone" in chosen.model:
-        encoder_name(chosen.model["backbone"])
-    for run in chosen.training["teacher"]:
-        for folder in members_of(Path(run)):
-            read_card(folder)
+    chosen = checked_recipe(model, recipe, overrides, backbone)
     if unlabelled and not chosen.training["teacher"]:
         raise InputError(f"--unlabelled {unlabelled}: only a --teacher can answer these pairs.")
     source = Source(data, format, columns, on_error)
-    splits = source.splits()
-    if "train" not in splits:
-        raise InputError(f"{data} has no train part to learn from; it has {', '.join(splits)}.")
-    if limit is not None:
-        splits["train"] = splits["train"].limit(limit)
-        say(f"limited to {len(splits['train']):,} training pairs")
+    splits = training_splits(source, limit)
     further: dict[str, Any] = {"resume": resume, "info": {"source": source.facts()}}
     if unlabelled:
         two = ",".join(columns.split(",")[:2]) if columns else None
@@ -141,7 +110,7 @@ def train(
         else:
             report = training.train_ensemble(plan, splits, out, numbers, **further)[1]
             first_run = out / f"seed-{report['seeds'][0]}"
-            metrics = json.loads((first_run / "metrics.json").read_text(encoding="utf-8"))
+            metrics = read_json(first_run / "metrics.json")
             interrupted, table = report["interrupted"], _ensemble_figures(report, metrics)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
@@ -151,12 +120,6 @@ def train(
     print(f"run folder: {out}")
     if interrupted:
         raise typer.Exit(130)
-
-
-def absolute_name(name: str) -> str:
-    """The whole path of what is a folder here, so that a recipe can be used elsewhere; else the name."""
-    path = Path(name).expanduser()
-    return str(path.resolve()) if path.exists() else name
 
 
 Table = tuple[list[str], list[list[Any]]]

@@ -1,6 +1,5 @@
 """`tune`: from a data source and a model to the best recipe that a search finds, and a run of it."""
 
-import json
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -9,8 +8,19 @@ from typing import Annotated, Any
 import typer
 
 from keras_sentmatch.cli.backend import BackendOption, use_backend
-from keras_sentmatch.cli.catalog import JsonOption, has_backbone
-from keras_sentmatch.cli.console import print_json, print_table, say
+from keras_sentmatch.cli.catalog import JsonOption
+from keras_sentmatch.cli.console import print_json, print_table
+from keras_sentmatch.cli.plans import (
+    BackboneOption,
+    LimitOption,
+    RecipeOption,
+    SetOption,
+    TrainingDataOption,
+    VectorsOption,
+    checked_recipe,
+    overrides_of,
+    training_splits,
+)
 from keras_sentmatch.cli.sources import (
     ColumnsOption,
     FormatOption,
@@ -18,7 +28,6 @@ from keras_sentmatch.cli.sources import (
     OnErrorOption,
     Source,
 )
-from keras_sentmatch.cli.train import absolute_name
 from keras_sentmatch.errors import InputError
 
 SHOWN = 10  # trials in the table
@@ -35,10 +44,7 @@ class Tuner(StrEnum):
 
 def tune(
     model: Annotated[str, typer.Argument(help="A name of `keras-sentmatch models`.")],
-    data: Annotated[
-        str,
-        typer.Option(help="A name of `keras-sentmatch datasets`, a folder, or a file of pairs."),
-    ] = "embedded",
+    data: TrainingDataOption = "embedded",
     space: Annotated[
         str | None,
         typer.Option(
@@ -72,24 +78,11 @@ def tune(
     retrain: Annotated[
         int, typer.Option(help="Train the best recipe anew with so many further seeds; 0: don't.")
     ] = 1,
-    recipe: Annotated[
-        Path | None, typer.Option(help="A TOML file whose values replace the model's recipe.")
-    ] = None,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Change the recipe that the search starts from."
-        ),
-    ] = None,
-    vectors: Annotated[
-        str | None,
-        typer.Option(help="Word vectors: a file, distil:ENCODER, or none. Default: the recipe's."),
-    ] = None,
-    backbone: Annotated[
-        str | None,
-        typer.Option(help="The pretrained encoder of a model that has one. Default: the recipe's."),
-    ] = None,
-    limit: Annotated[int | None, typer.Option(help="Use only so many training pairs.")] = None,
+    recipe: RecipeOption = None,
+    setting: SetOption = None,
+    vectors: VectorsOption = None,
+    backbone: BackboneOption = None,
+    limit: LimitOption = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the search. Default: searches/MODEL-DATA-TIME.")
     ] = None,
@@ -115,33 +108,22 @@ def tune(
         raise InputError("--resume needs --out: the folder of the search to go on with.")
     names = None if space is None else parse_names(space)
     fixed = parse_fixed(fix or [])
-    overrides = list(setting or [])
-    for key, value in (
-        ("vectors.source", vectors),
-        ("model.backbone", None if backbone is None else json.dumps(absolute_name(backbone))),
-        ("training.epochs", epochs),
-        ("training.seed", seed),
-    ):
-        if value is not None:
-            overrides.append(f"{key}={value}")
+    values = {
+        "vectors.source": vectors,
+        "training.epochs": epochs,
+        "training.seed": seed,
+    }
+    overrides = overrides_of(setting, values, backbone)
     use_backend(backend)
-    from keras_sentmatch.applications import get_model_class
     from keras_sentmatch.training import load_recipe
     from keras_sentmatch.tuning import search, space_of
 
-    if backbone is not None and not has_backbone(get_model_class(model)):
-        raise InputError(f"--backbone {backbone}: {model} reads words, not with an encoder.")
     # Wrong ones stop here, before any reading.
-    wanted = space_of(load_recipe(model, file=recipe, overrides=overrides)).fixed(fixed)
+    wanted = space_of(checked_recipe(model, recipe, overrides, backbone)).fixed(fixed)
     if names is not None:
         wanted.narrowed(names)
     source = Source(data, format, columns, on_error)
-    splits = source.splits()
-    if "train" not in splits:
-        raise InputError(f"{data} has no train part to learn from; it has {', '.join(splits)}.")
-    if limit is not None:
-        splits["train"] = splits["train"].limit(limit)
-        say(f"limited to {len(splits['train']):,} training pairs")
+    splits = training_splits(source, limit)
     name = splits["train"].name or "pairs"
     out = out or Path("searches") / f"{model}-{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     plan = load_recipe(model, name, file=recipe, overrides=overrides)
