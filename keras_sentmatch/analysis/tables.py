@@ -28,14 +28,17 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> lis
 
 
 def cell(value: Any) -> str:
-    """A value as a cell of Markdown: fractions to four places, nothing for `None`."""
+    """A value as a cell of Markdown."""
+    return " ".join(shown(value).replace("\\", "\\\\").replace("|", "\\|").split())
+
+
+def shown(value: Any) -> str:
+    """A value in words: thousands separated, fractions to four places, nothing for `None`."""
     if value is None:
         return ""
-    if isinstance(value, float):
-        return f"{value:.4f}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return " ".join(str(value).replace("\\", "\\\\").replace("|", "\\|").split())
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 def write_report(

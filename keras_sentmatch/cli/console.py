@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from keras_sentmatch.analysis.tables import shown
+
 
 def say(*words: Any) -> None:
     """A note for the person at the terminal, on stderr, so that stdout holds results only."""
@@ -43,17 +45,6 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: st
         numeric = all(isinstance(row[number], int | float) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(show(value)) for value in row))
+        table.add_row(*(Text(shown(value)) for value in row))
     # Where no terminal says how wide it is, lines are as long as they need to be.
     Console(width=None if sys.stdout.isatty() else 200, highlight=False).print(table)
-
-
-def show(value: Any) -> str:
-    """A cell: thousands separated, fractions to four places, nothing for `None`."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(value)
-    if isinstance(value, int):
-        return f"{value:,}"
-    return f"{value:.4f}" if isinstance(value, float) else str(value)

@@ -11,9 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
+from keras_sentmatch.analysis.tables import shown
 from keras_sentmatch.cli.backend import BackendOption, use_backend
 from keras_sentmatch.cli.catalog import JsonOption
-from keras_sentmatch.cli.console import print_json, print_table, say, show
+from keras_sentmatch.cli.console import print_json, print_table, say
 from keras_sentmatch.cli.runs import BatchSizeOption, RunArgument, WordEncoderOption, load_run
 from keras_sentmatch.cli.sources import ColumnsOption, FormatOption, OnError, OnErrorOption, Source
 from keras_sentmatch.errors import InputError
@@ -78,7 +79,7 @@ def show_one(answer: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(answer)
     elif "score" in answer:
-        print(show(answer["score"]))
+        print(shown(answer["score"]))
     else:
         print_table(["label", "probability"], list(answer["probabilities"].items()))
         print(answer["label"])
