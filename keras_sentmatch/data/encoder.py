@@ -312,10 +312,6 @@ class PairEncoder:
         """Returns the tokens of a pair that the encoder keeps, of sentence `"1"` and of sentence `"2"`."""
         return {"1": self.tokens(sentence1), "2": self.tokens(sentence2)}
 
-    def is_unknown(self, token: str) -> bool:
-        """Whether the vocabulary lacks a token."""
-        return token not in self.vocabulary
-
     def add_words(self, words: Iterable[str]) -> None:
         """Adds words to the vocabulary, with the ids that follow; counted in `report`.
 

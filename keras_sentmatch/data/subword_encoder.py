@@ -162,10 +162,6 @@ class SubwordPairEncoder:
         joint = [start, *first[:m], *[end] * self._separators, *second[:n], end]
         return {"1": first[:m], "2": second[:n], "joint": joint}
 
-    def is_unknown(self, token: str) -> bool:
-        """Whether it is the piece that stands for what the tokenizer can't read."""
-        return self._unknown >= 0 and token == self.tokenizer.id_to_token(self._unknown)
-
     def encode(
         self,
         sentence1: Sequence[str],

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from keras_sentmatch import __version__
-from keras_sentmatch.data import PairDataset
+from keras_sentmatch.data import PairDataset, PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.explain.erasure import Erasure, erase_words
 from keras_sentmatch.explain.pictures import Picture, make_pictures
@@ -26,6 +26,7 @@ class Explanation:
         tokens_1: The pieces of the first sentence as the model sees them, cut where it cuts them.
         tokens_2: Those of the second sentence.
         tokens: Those of both in one sequence, with the special ones, where the model reads them so; else empty.
+        unknown: Those of them that the vocabulary lacks; of word pieces none, they say `[UNK]` themselves.
         probabilities: Probability of each label by name; empty for scores.
         label: The answer; `None` for scores.
         score: The score of a scoring model; else `None`.
@@ -35,7 +36,7 @@ class Explanation:
         pictures: What will be drawn, in order.
         erasure: Importance of words by leaving them out; `None` if it was not asked for or can't be had.
         facts: Model, data, backend and versions, by name, for the head of the page. Add what you like.
-        notes: What is not shown and why; words that the model doesn't know.
+        notes: What is not shown, and why.
 
     Example:
 
@@ -60,6 +61,7 @@ class Explanation:
     erasure: Erasure | None = None
     facts: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    unknown: tuple[str, ...] = ()
 
     @property
     def html(self) -> str:
@@ -142,8 +144,8 @@ def explain(
     for row, answer in enumerate(matcher.answers(scores)):
         one = dataset.select([row])
         explanation = Explanation(
-            *one.sentence1,
-            *one.sentence2,
+            sentence1=one.sentence1[0],
+            sentence2=one.sentence2[0],
             tokens_1=(),
             tokens_2=(),
             tokens=(),
@@ -190,9 +192,9 @@ def _look_inside(explanation: Explanation, matcher: Any, pair: PairDataset) -> N
     tokens = encoder.pair_tokens(explanation.sentence1, explanation.sentence2)
     explanation.tokens_1, explanation.tokens_2 = tuple(tokens["1"]), tuple(tokens["2"])
     explanation.tokens = tuple(tokens.get("joint", ()))
-    words = [*explanation.tokens_1, *explanation.tokens_2]
-    if unknown := [word for word in dict.fromkeys(words) if encoder.is_unknown(word)]:
-        explanation.notes.append(f"Not in the vocabulary: {', '.join(unknown)}.")
+    if isinstance(encoder, PairEncoder):  # pieces of words say so themselves
+        words = dict.fromkeys([*explanation.tokens_1, *explanation.tokens_2])
+        explanation.unknown = tuple(word for word in words if word not in encoder.vocabulary)
     explainer = matcher.explainer()
     if explainer is None:
         explanation.notes.append(f"{type(matcher.model).__name__} has no attention to draw.")

@@ -18,7 +18,7 @@ from keras_sentmatch.explain.erasure import Erasure
 from keras_sentmatch.explain.explanation import Explanation
 from keras_sentmatch.explain.pictures import TOKENS, Picture
 
-MOST_NUMBERED = 16  # columns up to which cells carry numbers
+MOST_NUMBERED = 24  # columns up to which cells carry numbers
 MOST_CELLS = 48  # channels or features a side up to which there is a cell for each
 LEAST_CHANGE = 0.05  # of a probability that gets the darkest colour
 
@@ -29,10 +29,11 @@ body { font: 15px/1.45 system-ui, "DejaVu Sans", "Noto Sans", sans-serif; color:
   max-width: 72rem; margin: 1.5rem auto; padding: 0 1rem }
 h1 { font-size: 1.4rem } h2 { font-size: 1.15rem; margin: 2.2rem 0 .4rem; border-top: 1px solid #ccc; padding-top: .8rem }
 h3 { font-size: 1rem; margin: 1.4rem 0 .2rem } p { margin: .3rem 0 }
-blockquote { margin: .4rem 0; padding: .3rem .8rem; border-left: 4px solid #9ecae1; overflow-wrap: anywhere }
+blockquote { margin: .4rem 0 .8rem; padding: .3rem .8rem; border-inline-start: 4px solid #9ecae1; overflow-wrap: anywhere }
 .note, figcaption, .facts { color: #444; font-size: .87rem }
 figure { margin: 1.2rem 0 } figcaption b { color: #1a1a1a; font-size: 1rem }
 .scroll { overflow-x: auto; padding-bottom: .3rem }
+table.grid, .words { color: #000 }
 table.grid { border-collapse: collapse; font-size: 12px; line-height: 1.1; margin-top: .3rem }
 .grid td { width: 16px; min-width: 16px; height: 17px; padding: 0; border: 1px solid #e4e4e4; text-align: center }
 .grid.wide td { width: 30px; min-width: 30px; height: 22px; font-size: 11px; font-variant-numeric: tabular-nums }
@@ -59,8 +60,8 @@ table.grid { border-collapse: collapse; font-size: 12px; line-height: 1.1; margi
 .words small { display: block; font-size: 10.5px; font-variant-numeric: tabular-nums }
 .words .flip { outline: 2px dashed #111 } .reading { color: #1a1a1a }
 table.list { border-collapse: collapse }
-.list td, .list th { text-align: left; padding: .3rem .7rem; border-bottom: 1px solid #ddd; vertical-align: top;
-  overflow-wrap: anywhere }
+.list td, .list th { text-align: left; padding: .3rem .7rem; border-bottom: 1px solid #ddd; vertical-align: top }
+.list bdi { overflow-wrap: anywhere }
 """
 COLORS = "".join(
     f".{name}{level} {{ background: #{bytes(color).hex()}{'; color: #fff' if is_dark(color) else ''} }}\n"
@@ -73,11 +74,12 @@ def page(explanation: Explanation) -> str:
     """The HTML document of an explanation."""
     found = explanation
     parts = [
-        "<h1>What an answer rests on</h1>",
+        "<h1>An answer explained</h1>",
         _sentence("Sentence 1", found.sentence1),
         _sentence("Sentence 2", found.sentence2),
         _answer(found),
         f"<p class=facts>{' · '.join(f'{escape(k)}: {escape(v)}' for k, v in found.facts.items())}</p>",
+        _unknown(found),
         *(f"<p class=note>{escape(note)}</p>" for note in found.notes),
     ]
     if found.pictures:
@@ -129,6 +131,11 @@ def index(rows: Sequence[tuple[str, Explanation]], title: str) -> str:
 
 def _sentence(name: str, text: str) -> str:
     return f"<p class=note>{name}</p><blockquote dir=auto>{escape(text) or '<i>(empty)</i>'}</blockquote>"
+
+
+def _unknown(found: Explanation) -> str:
+    words = ", ".join(f"<bdi>{escape(word)}</bdi>" for word in found.unknown)
+    return f"<p class=note>Not in the vocabulary: {words}.</p>" if words else ""
 
 
 def _answer(found: Explanation) -> str:

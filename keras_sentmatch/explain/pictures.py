@@ -107,11 +107,14 @@ TABLE = (
         "step {side}",
         "Words read again, sentence {side}",
         "A row for each step. The outlined word is the one read; its weight says how sure that was.",
-        top=1,
         reread=True,
     ),
-    Entry("p_h", "class", "Predictions before they are joined", row="from the global vectors"),
-    Entry("p_v", "class", "Predictions before they are joined", row="from the re-read vectors"),
+    Entry(
+        "p_h", "class", "Predictions before they are joined", row="from the global vectors", top=1
+    ),
+    Entry(
+        "p_v", "class", "Predictions before they are joined", row="from the re-read vectors", top=1
+    ),
     Entry("gate_h", "one", "Gates of these predictions", row="from the global vectors", top=1),
     Entry("gate_v", "one", "Gates of these predictions", row="from the re-read vectors", top=1),
     # LadRa-Net
@@ -120,7 +123,6 @@ TABLE = (
         "step unit joint",
         "Read again",
         "A row for each step. The outlined piece is the one read, or the middle of the phrase read.",
-        top=1,
         reread=True,
     ),
     Entry(
@@ -268,6 +270,7 @@ def make_pictures(
     """
     found: list[tuple[int, str, Entry, list[str]]] = []
     notes: list[str] = []
+    empty: list[str] = []
     for key in values:
         order, entry, axes = _find(key, shapes[key], tokens, label_names)
         found.append((order, key, entry, axes))
@@ -277,7 +280,7 @@ def make_pictures(
     for order, key, entry, axes in found:
         cut[key] = _cut(np.asarray(values[key], "float64"), axes, tokens)
         if cut[key].size == 0:
-            notes.append(f"{key}: nothing to draw, for a sentence is empty.")
+            empty.append(key)
         elif order == len(TABLE) and cut[key].ndim > 3:
             notes.append(f"{key}: an array {_size(cut[key])}, too many axes to draw.")
         else:
@@ -286,6 +289,8 @@ def make_pictures(
                 axis: _names(axis, size, known, model) for axis, size in zip(axes, cut[key].shape)
             }
             pictures.extend(_arrange(key, entry, axes, cut[key], names))
+    if empty:
+        notes.append(f"Nothing to draw of {', '.join(empty)}: a sentence is empty.")
     return {key: cut[key] for key in values}, _joined(pictures), notes
 
 

@@ -3,6 +3,7 @@
 from functools import cache
 from typing import Any
 
+import keras
 import numpy as np
 
 from keras_sentmatch.applications import BackboneModel, build_model, get_model_class
@@ -57,6 +58,7 @@ def make(name: str, **options: Any) -> Matcher:
     for weight in model.trainable_weights:
         if len(weight.shape) > 1:
             weight.assign(rng.normal(0, 0.7, weight.shape))
+    model.jit_compile = keras.config.backend() == "jax"  # XLA takes TensorFlow long to compile
     names = NAMES if model.output_shape[-1] > 1 else None
     task = "classification" if names else "regression"
     return Matcher(model, encoder, names, task=task, info={"model": name, "seed": 1})
