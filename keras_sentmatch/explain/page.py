@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from html import escape
+from itertools import zip_longest
 
 import numpy as np
 
@@ -291,13 +292,10 @@ def short(value: float, places: int = 2) -> str:
 def _erasure(erasure: Erasure) -> list[str]:
     both = np.concatenate([erasure.importance_1, erasure.importance_2])
     greatest = float(np.abs(both).max(initial=0.0))
-    high = (
-        max(greatest, LEAST_CHANGE) if erasure.answers_1 or erasure.answers_2 else greatest or 1.0
-    )
+    scored = not (erasure.answers_1 or erasure.answers_2)
+    high = (greatest or 1.0) if scored else max(greatest, LEAST_CHANGE)
     places = 2 if greatest >= 0.1 else 3 if greatest >= 0.01 else 4
-    what = (
-        "the score" if erasure.of == "score" else f"the probability of <b>{escape(erasure.of)}</b>"
-    )
+    what = "the score" if scored else f"the probability of <b>{escape(erasure.of)}</b>"
     parts = [
         "<h2>Words left out</h2>",
         f"<p class=note>Under each word: how much {what} falls when the model reads the pair without it. Blue words speak "
@@ -306,19 +304,13 @@ def _erasure(erasure: Erasure) -> list[str]:
     ]
     for side in "12":
         words = "".join(
-            _left_out(erasure, high, places, *row) for row in zip(*_padded(erasure.side(side)))
+            _left_out(erasure, high, places, *row)
+            for row in zip_longest(*erasure.side(side), fillvalue="")  # scores have no answers
         )
         parts.append(
             f"<p class=note>Sentence {side}</p><p class=words dir=auto>{words or '(no words)'}</p>"
         )
     return [*parts, _legend(-high, high)]
-
-
-def _padded(
-    side: tuple[Sequence[str], np.ndarray, Sequence[str]],
-) -> tuple[Sequence[str], np.ndarray, Sequence[str]]:
-    words, importance, answers = side
-    return words, importance, answers or [""] * len(words)
 
 
 def _left_out(

@@ -69,153 +69,77 @@ class Entry(NamedTuple):
 
 SIDE, NUMBER = "(?P<side>[12])", r"(?P<n>\d+)"
 ALIGNED = "How much each word (row) attends to each word of sentence {other}; rows sum to 1."
+ALIGNED_2 = ALIGNED.format(other=1)
 WITHIN = "How much each word (row) attends to each word of its own sentence; rows sum to 1."
 POOLED = "The share of the max-pooled features that come from each word; sums to 1."
-HEADS = "the mean of the heads, which stand small below it. Rows sum to 1."
+HEADS = "From each piece (row) to the others, rows sum to 1: the mean of the heads, which stand small below it."
+GATES = (
+    "How much of each piece's fused vector is affinity, and how much of that vector is let through."
+)
 PRODUCTS = "The mean over the features of the product of two words' vectors."
-FEATURES = "A column for each feature; a row, with its mean, for each branch of SFA (or autoencoder, for FA)."
+FEATURES = (
+    "A column for each feature; a row for each branch of SFA (or for each autoencoder, with FA)."
+)
+READ = "A row for each step. The outlined token is the one read, or the middle of the phrase read."
+FACTORIZED = "What factorization machines make of each word with its alignments."
+STRATEGIES = "For each strategy (a block of rows) the perspectives of the forward states, then of the backward ones."
+INTERACTION = (
+    "The size of the interaction matrix of each word of sentence 2 (row) after each word of sentence 1; "
+    "from 0, the least of the row, to 1."
+)
+MADE = "The size of the weights that are made for the GRU; from 0, the least of the row, to 1."
 
 # In the order of the page. A new model whose arrays have new names gets a line each.
+# fmt: off
 TABLE = (
     # Feature attention (of DRCN once for each autoencoder)
-    *(
-        Entry(
-            f"feature_map{which}",
-            f"{more}1 2",
-            f"Feature-averaged dot product, {when} the blocks",
-            PRODUCTS,
-        )
-        for which, when in (("_before", "before"), ("", "after"))
-        for more in ("", "autoencoder ")
-    ),
-    Entry(
-        f"gates_{SIDE}", "feature", "Gates of the features, sentence {side}", FEATURES, "gate", 1
-    ),
-    *(
-        Entry(
-            f"{name}_{SIDE}", f"{more}part feature", f"{title}, sentence {{side}}", FEATURES, top=1
-        )
-        for name, title in (
-            ("gates", "Gates of the features"),
-            ("selection", "Weights of the branches"),
-        )
-        for more in ("", "autoencoder ")
-    ),
+    Entry("feature_map_before", "1 2", "Feature-averaged dot product, before the blocks", PRODUCTS),
+    Entry("feature_map_before", "autoencoder 1 2", "Feature-averaged dot product, before the blocks", PRODUCTS),
+    Entry("feature_map", "1 2", "Feature-averaged dot product, after the blocks", PRODUCTS),
+    Entry("feature_map", "autoencoder 1 2", "Feature-averaged dot product, after the blocks", PRODUCTS),
+    Entry(f"gates_{SIDE}", "feature", "Gates of the features, sentence {side}", FEATURES, "gate", 1),
+    Entry(f"gates_{SIDE}", "part feature", "Gates of the features, sentence {side}", FEATURES, top=1),
+    Entry(f"gates_{SIDE}", "autoencoder part feature", "Gates of the features, sentence {side}", FEATURES, top=1),
+    Entry(f"selection_{SIDE}", "part feature", "Weights of the branches, sentence {side}", FEATURES, top=1),
+    Entry(f"selection_{SIDE}", "autoencoder part feature", "Weights of the branches, sentence {side}", FEATURES, top=1),
     # DRr-Net
-    Entry(
-        f"selection_{SIDE}",
-        "step {side}",
-        "Words read again, sentence {side}",
-        "A row for each step. The outlined word is the one read; its weight says how sure that was.",
-        reread=True,
-    ),
-    Entry(
-        "p_h", "class", "Predictions before they are joined", row="from the global vectors", top=1
-    ),
-    Entry(
-        "p_v", "class", "Predictions before they are joined", row="from the re-read vectors", top=1
-    ),
-    Entry("gate_h", "one", "Gates of these predictions", row="from the global vectors", top=1),
-    Entry("gate_v", "one", "Gates of these predictions", row="from the re-read vectors", top=1),
+    Entry(f"selection_{SIDE}", "step {side}", "Words read again, sentence {side}", READ, reread=True),
+    Entry("p_h", "class", "Predictions before they are joined", "", "from the global vectors", 1),
+    Entry("p_v", "class", "Predictions before they are joined", "", "from the re-read vectors", 1),
+    Entry("gate_h", "one", "Gates of these predictions", "", "from the global vectors", 1),
+    Entry("gate_v", "one", "Gates of these predictions", "", "from the re-read vectors", 1),
     # LadRa-Net
-    Entry(
-        "selection",
-        "step unit joint",
-        "Read again",
-        "A row for each step. The outlined piece is the one read, or the middle of the phrase read.",
-        reread=True,
-    ),
-    Entry(
-        "coverage",
-        "step unit joint",
-        "Coverage",
-        "How much of each piece is left to read after each step (row).",
-        top=1,
-    ),
-    Entry("unit_weights", "step reader", "Weights of the units", "At each step (row).", top=1),
+    Entry("selection", "step unit joint", "Read again", READ, reread=True),
+    Entry("coverage", "step unit joint", "Coverage", "What is left to read of each piece after each step.", top=1),
+    Entry("unit_weights", "step reader", "Weights of the units", "At each step.", top=1),
     Entry("layer_weights", "block", "Weights of the encoder's blocks"),
     # DRCN, RE2, ESIM, CAFE
     Entry(f"attention_{SIDE}", "layer {side} {other}", "Attention, sentence {side}", ALIGNED),
     Entry(f"attention_{SIDE}", "{side} {other}", "Attention, sentence {side}", ALIGNED),
     Entry(f"pool_rates_{SIDE}", "{side}", "Max-pool rates, sentence {side}", POOLED, "rate"),
     Entry(f"intra_attention_{SIDE}", "{side} {side}", "Intra-attention, sentence {side}", WITHIN),
-    Entry(
-        f"features_{SIDE}",
-        "{side} comparison",
-        "Alignment features, sentence {side}",
-        "What factorization machines make of each word with its alignments.",
-    ),
+    Entry(f"features_{SIDE}", "{side} comparison", "Alignment features, sentence {side}", FACTORIZED),
     # DIIN
     Entry(f"self_attention_{SIDE}", "{side} {side}", "Self-attention, sentence {side}", WITHIN),
-    Entry(
-        "interaction",
-        "1 2",
-        "Interaction",
-        "The mean over the features of the products of two words.",
-    ),
+    Entry("interaction", "1 2", "Interaction", PRODUCTS),
     # BiMPM
     Entry("cosines", "direction 1 2", "Cosines", "Of the LSTM states of two words."),
-    Entry(
-        f"matching_{SIDE}",
-        "{side} perspective",
-        "Matching vectors, sentence {side}",
-        "For each strategy (a block of rows) the perspectives of the forward states, then of the backward ones.",
-    ),
+    Entry(f"matching_{SIDE}", "{side} perspective", "Matching vectors, sentence {side}", STRATEGIES),
     # DIN
-    Entry(
-        "interaction_2",
-        "2 1",
-        "Interaction matrices",
-        "The size of the interaction matrix of each word of sentence 2 (row) after each word of sentence 1; "
-        "from 0, the least of the row, to 1.",
-        top=1,
-    ),
-    *(
-        Entry(
-            f"{name}_2",
-            "2",
-            "Gates made at each word of sentence 2",
-            "The size of the weights that are made for the GRU; from 0, the least of the row, to 1.",
-            row,
-            1,
-        )
-        for name, row in (
-            ("update_gate", "update gate z"),
-            ("reset_gate", "reset gate r"),
-            ("candidate", "candidate h"),
-        )
-    ),
+    Entry("interaction_2", "2 1", "Interaction matrices", INTERACTION, top=1),
+    Entry("update_gate_2", "2", "Gates made at each word of sentence 2", MADE, "update gate z", 1),
+    Entry("reset_gate_2", "2", "Gates made at each word of sentence 2", MADE, "reset gate r", 1),
+    Entry("candidate_2", "2", "Gates made at each word of sentence 2", MADE, "candidate h", 1),
     # rLSTM
-    Entry(
-        "attention_(?P<way>forward|backward)_2",
-        "2 1",
-        "Attention while reading {way}",
-        "At each word of sentence 2 (row) what was read in sentence 1; rows sum to 1.",
-    ),
+    Entry("attention_(?P<way>forward|backward)_2", "2 1", "Attention while reading {way}, sentence 2", ALIGNED_2),
     # DABERT, cross encoders
-    Entry(
-        f"affinity_{NUMBER}",
-        "head joint joint",
-        "Affinity attention, layer {n}",
-        f"From each piece (row) to the others by likeness: {HEADS}",
-    ),
-    Entry(
-        f"difference_{NUMBER}",
-        "head joint joint",
-        "Difference attention, layer {n}",
-        f"From each piece (row) to the others by difference: {HEADS}",
-    ),
-    *(
-        Entry(f"{name}_{NUMBER}", "joint", "Fusion gates, layer {n}", "", row, 1)
-        for name, row in (("gate", "share of affinity g"), ("filter", "let through f"))
-    ),
-    Entry(
-        f"attention_{NUMBER}",
-        "head joint joint",
-        "Attention, layer {n}",
-        f"From each piece (row) to the others: {HEADS}",
-    ),
+    Entry(f"affinity_{NUMBER}", "head joint joint", "Affinity attention, layer {n}", HEADS),
+    Entry(f"difference_{NUMBER}", "head joint joint", "Difference attention, layer {n}", HEADS),
+    Entry(f"gate_{NUMBER}", "joint", "Fusion gates, layer {n}", GATES, "share of affinity g", 1),
+    Entry(f"filter_{NUMBER}", "joint", "Fusion gates, layer {n}", GATES, "let through f", 1),
+    Entry(f"attention_{NUMBER}", "head joint joint", "Attention, layer {n}", HEADS),
 )
+# fmt: on
 
 # Axes whose entries are pictures of their own; of layers the mean is shown too. Of heads the mean is the picture, and
 # they stand small below it.

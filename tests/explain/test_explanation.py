@@ -22,6 +22,7 @@ from keras_sentmatch.explain.pictures import make_pictures
 from keras_sentmatch.training import EnsembleMatcher
 from tests.explain.models import NAMES, make
 
+pytestmark = pytest.mark.usefixtures("without_tracing")
 ONE, TWO = "A big dog runs in the park, and two small zebras run.", "The animal moves."
 VARIANTS = [
     *((name, {}) for name in list_models()),
