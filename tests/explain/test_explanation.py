@@ -357,3 +357,23 @@ def test_importing_it_leaves_matplotlib_alone():
     assert not {"matplotlib", "keras"} & set(done.stdout.split())
     for source in Path(keras_sentmatch.explain.__file__).parent.glob("*.py"):
         assert not re.search("^(import|from) matplotlib", source.read_text("utf-8"), re.MULTILINE)
+
+
+def wide() -> Explanation:
+    """Of the papers' sizes: 160 channels a word, 600 features a branch."""
+    tokens = {"1": [f"word{i}" for i in range(20)], "2": ["b", "c"]}
+    rng = np.random.default_rng(0)
+    arrays = {"matching_1": rng.normal(size=(32, 160)), "gates_1": rng.random((3, 600))}
+    shapes = {"matching_1": (None, 160), "gates_1": (3, 600)}
+    values, pictures, notes = make_pictures(arrays, shapes, tokens, NAMES)
+    assert notes == [] and [p.values.shape for p in pictures] == [(3, 600), (160, 20)]
+    words = tuple(tokens["1"]), tuple(tokens["2"])
+    return Explanation("one", "two", *words, (), {"yes": 1.0}, "yes", None, None, values, pictures)
+
+
+def test_what_is_too_fine_for_cells_is_an_image(tmp_path):
+    found = wide()
+    page = Cells(found.html)
+    assert page.counts == [0, 0] and page.tags.count("img") == 3 + 1
+    assert "word19" in page.text and "autoencoder 3 (mean 0." in page.text
+    assert len(found.save_pngs(tmp_path)) == 2
