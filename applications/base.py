@@ -238,16 +238,20 @@ class FeatureBlocks:
         """What an explainer shows of the blocks, from what they were given first: nothing if there are none.
 
         `gates_1` and `gates_2`: `[B, D]` of FA, `[B, N, W]` of SFA; of SFA `selection_1` and `selection_2` `[B, N, W]`, the
-        weights of the branches; `feature_map` `[B, L1, L2]`, the mean over the features of `u1_i * u2_j` (paper Fig 5).
+        weights of the branches; `feature_map` `[B, L1, L2]`, the mean over the features of `u1_i * u2_j` (paper Fig 5), and
+        `feature_map_before`, the same of what the blocks were given.
         """
         if not self.layers:
             return {}
         shown, outputs = {}, []
+        given = [self._given[side][0] for side in "12"]
         for layer, side in zip(self.layers, "12"):
             u, *found = _CallWith(layer, return_gates=True)(*self._given[side])
             outputs.append(u)
             shown.update({f"{n}_{side}": x for n, x in zip(("gates", "selection"), found)})
-        return {**shown, "feature_map": dot_matrix(*outputs) / outputs[0].shape[-1]}
+        for name, pair in (("feature_map_before", given), ("feature_map", outputs)):
+            shown[name] = dot_matrix(*pair) / pair[0].shape[-1]
+        return shown
 
 
 def feature_blocks(

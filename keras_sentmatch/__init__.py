@@ -17,6 +17,7 @@ __all__ = [
     "analysis",
     "applications",
     "data",
+    "explain",
     "export",
     "layers",
     "metrics",

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import keras
 import numpy as np
@@ -31,6 +31,9 @@ from keras_sentmatch.metrics.calibration import check_calibration, decide
 from keras_sentmatch.new_words import NewWords
 from keras_sentmatch.pair_input import as_columns, as_dataset, batches
 from keras_sentmatch.run_folder import FORMAT, check_fit, load_encoder, load_model, read_card
+
+if TYPE_CHECKING:
+    from keras_sentmatch.explain import Explanation
 
 
 class Prediction(dict):
@@ -147,6 +150,7 @@ class Matcher:
         self.distiller = distiller
         self._new_words: NewWords | None = None
         self._halves: tuple[keras.Model, keras.Model, keras.Model] | None = None
+        self._explainer: keras.Model | None = None
 
     def __repr__(self) -> str:
         answers = "score" if self.label_names is None else "/".join(self.label_names)
@@ -207,6 +211,50 @@ class Matcher:
     def answers(self, scores: np.ndarray) -> list[Prediction]:
         """Turns the array of `predict_proba` into named answers."""
         return named_answers(scores, self.label_names, self.threshold)
+
+    def explain(
+        self,
+        pairs: Any = None,
+        *,
+        sentence1: str | Sequence[str] | None = None,
+        sentence2: str | Sequence[str] | None = None,
+        erasure: bool = True,
+        batch_size: int = 64,
+    ) -> "Explanation | list[Explanation]":
+        """Shows what an answer rests on: the model's attention and the like, and each word left out in turn.
+
+        Args:
+            pairs: As for `predict`.
+            sentence1: As for `predict`.
+            sentence2: As for `predict`.
+            erasure: Whether to answer each pair again without each of its words.
+            batch_size: Most pairs scored at once.
+
+        Returns:
+            An `Explanation` for one pair, a list of them for many. In a notebook it shows itself.
+
+        Example:
+
+        ```python
+        explanation = matcher.explain(sentence1="A dog runs.", sentence2="An animal moves.")
+        explanation.save("page.html")
+        ```
+        """
+        from keras_sentmatch.explain import explain
+
+        return explain(
+            self, pairs, sentence1=sentence1, sentence2=sentence2, erasure=erasure, batch_size=batch_size
+        )  # fmt: skip
+
+    def explainer(self) -> keras.Model | None:
+        """The model's own explainer, made once; `None` if the model has nothing to show."""
+        if self._explainer is None and hasattr(self.model, "explainer"):
+            try:
+                self._explainer = self.model.explainer()
+            except NotImplementedError:
+                return None
+            self._explainer.jit_compile = self.model.jit_compile
+        return self._explainer
 
     @property
     def can_keep_encodings(self) -> bool:
@@ -463,7 +511,7 @@ class Matcher:
     def replace_model(self, model: keras.Model) -> None:
         """Answers with another model from now on, such as a copy with more words."""
         if model is not self.model:
-            self.model, self._halves = model, None
+            self.model, self._halves, self._explainer = model, None, None
 
     def _meet(self, *columns: Sequence[str]) -> None:
         if self._new_words is not None:

@@ -14,6 +14,7 @@ from keras_sentmatch.cli.catalog import datasets, models
 from keras_sentmatch.cli.compare import compare
 from keras_sentmatch.cli.errors import errors
 from keras_sentmatch.cli.evaluate import evaluate
+from keras_sentmatch.cli.explain import explain
 from keras_sentmatch.cli.export import export
 from keras_sentmatch.cli.predict import predict
 from keras_sentmatch.cli.profile import profile
@@ -37,6 +38,7 @@ COMMANDS = (
     calibrate,
     predict,
     rank,
+    explain,
     robustness,
     errors,
     compare,

@@ -16,7 +16,17 @@ from keras_sentmatch.cli.backend import BackendOption, use_backend
 from keras_sentmatch.cli.catalog import JsonOption
 from keras_sentmatch.cli.console import print_json, print_table, say
 from keras_sentmatch.cli.runs import BatchSizeOption, RunArgument, WordEncoderOption, load_run
-from keras_sentmatch.cli.sources import ColumnsOption, FormatOption, OnError, OnErrorOption, Source
+from keras_sentmatch.cli.sources import (
+    ColumnsOption,
+    FileArgument,
+    FormatOption,
+    OnError,
+    OnErrorOption,
+    Sentence1Option,
+    Sentence2Option,
+    Source,
+    check_one_or_file,
+)
 from keras_sentmatch.errors import InputError
 
 SUFFIXES = (".tsv", ".csv", ".jsonl")
@@ -24,11 +34,9 @@ SUFFIXES = (".tsv", ".csv", ".jsonl")
 
 def predict(
     run: RunArgument,
-    file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Pairs as TSV, CSV or JSONL.")
-    ] = None,
-    sentence1: Annotated[str | None, typer.Option(help="The first sentence of one pair.")] = None,
-    sentence2: Annotated[str | None, typer.Option(help="The second sentence of it.")] = None,
+    file: FileArgument = None,
+    sentence1: Sentence1Option = None,
+    sentence2: Sentence2Option = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Where the answers of FILE go (.tsv, .csv, .jsonl). Default: stdout."),
@@ -42,9 +50,7 @@ def predict(
     as_json: JsonOption = False,
 ) -> None:
     """Answers one pair, or every pair of a file."""
-    one = sentence1 is not None and sentence2 is not None
-    if one == (file is not None) or (sentence1 is None) != (sentence2 is None):
-        raise InputError("give either a FILE of pairs, or both --sentence1 and --sentence2.")
+    check_one_or_file(file, sentence1, sentence2)
     if out is not None and file is None:
         raise InputError("--out is for the answers of a FILE; one pair is printed.")
     if out is not None and (as_json or out.suffix not in SUFFIXES):

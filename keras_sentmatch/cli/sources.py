@@ -37,6 +37,20 @@ ColumnsOption = Annotated[
 ]
 
 
+FileArgument = Annotated[
+    Path | None, typer.Argument(metavar="[FILE]", help="Pairs as TSV, CSV or JSONL.")
+]
+Sentence1Option = Annotated[str | None, typer.Option(help="The first sentence of one pair.")]
+Sentence2Option = Annotated[str | None, typer.Option(help="The second sentence of it.")]
+
+
+def check_one_or_file(file: Path | None, sentence1: str | None, sentence2: str | None) -> None:
+    """Refuses anything but a file, or both sentences of one pair."""
+    one = sentence1 is not None and sentence2 is not None
+    if one == (file is not None) or (sentence1 is None) != (sentence2 is None):
+        raise InputError("give either a FILE of pairs, or both --sentence1 and --sentence2.")
+
+
 @dataclass
 class Source:
     """Where pairs come from and how to read them.

@@ -308,6 +308,10 @@ class PairEncoder:
         """Returns the tokens of one sentence that the encoder keeps."""
         return self.tokenizer(sentence)[: self.max_length]
 
+    def pair_tokens(self, sentence1: str, sentence2: str) -> dict[str, list[str]]:
+        """Returns the tokens of a pair that the encoder keeps, of sentence `"1"` and of sentence `"2"`."""
+        return {"1": self.tokens(sentence1), "2": self.tokens(sentence2)}
+
     def add_words(self, words: Iterable[str]) -> None:
         """Adds words to the vocabulary, with the ids that follow; counted in `report`.
 

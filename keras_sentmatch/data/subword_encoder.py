@@ -153,6 +153,15 @@ class SubwordPairEncoder:
         (ids,) = self._tokenize([sentence])
         return [self.tokenizer.id_to_token(int(i)) for i in ids]
 
+    def pair_tokens(self, sentence1: str, sentence2: str) -> dict[str, list[str]]:
+        """Returns the word pieces of a pair as it is packed (`"joint"`), and those kept of `"1"` and of `"2"`."""
+        first, second = self.tokens(sentence1), self.tokens(sentence2)
+        ((m, n),) = trim(np.array([[len(first), len(second)]]), self.max_length - self._special)
+        ends = self.tokenizer.start_token_id, self.tokenizer.end_token_id
+        start, end = (self.tokenizer.id_to_token(int(i)) for i in ends)
+        joint = [start, *first[:m], *[end] * self._separators, *second[:n], end]
+        return {"1": first[:m], "2": second[:n], "joint": joint}
+
     def encode(
         self,
         sentence1: Sequence[str],

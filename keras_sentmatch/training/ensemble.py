@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from keras_sentmatch.training.prepare import check_splits, jit_compile
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.resume import check_identity, finished_metrics
 from keras_sentmatch.training.run import run_identity, train, with_seed
+
+if TYPE_CHECKING:
+    from keras_sentmatch.explain import Explanation
 
 
 class EnsembleMatcher:
@@ -103,6 +106,12 @@ class EnsembleMatcher:
     def answers(self, scores: np.ndarray) -> list[Prediction]:
         """Turns the array of `predict_proba` into named answers."""
         return named_answers(scores, self.label_names, self.threshold)
+
+    def explain(self, pairs: Any = None, **arguments: Any) -> "Explanation | list[Explanation]":
+        """As `Matcher.explain`; of an ensemble there is word erasure only, and no look inside."""
+        from keras_sentmatch.explain import explain
+
+        return explain(self, pairs, **arguments)
 
     def rank(
         self,

@@ -1,0 +1,56 @@
+"""Two scales of colour that work without colour vision: white to blue, and orange over white to blue."""
+
+import base64
+import struct
+import zlib
+
+import numpy as np
+
+STEPS = 32
+BLUES = ("#ffffff", "#d6e6f4", "#9ecae1", "#4a98c9", "#1764ab", "#08306b")
+ORANGES = ("#7f3b08", "#b35806", "#e08214", "#fdb863", "#fee0b6", "#ffffff")
+SEQUENTIAL = BLUES
+DIVERGING = ORANGES + BLUES[1:]
+
+
+def palette(stops: tuple[str, ...]) -> np.ndarray:
+    """`STEPS + 1` colours, uint8 `[STEPS + 1, 3]`, even between the stops."""
+    known = np.array([[int(stop[i : i + 2], 16) for i in (1, 3, 5)] for stop in stops])
+    at, places = np.linspace(0, len(stops) - 1, STEPS + 1), np.arange(len(stops))
+    return (
+        np.stack([np.interp(at, places, column) for column in known.T], 1).round().astype("uint8")
+    )
+
+
+PALETTES = {"s": palette(SEQUENTIAL), "d": palette(DIVERGING)}
+
+
+def levels(values: np.ndarray, low: float, high: float) -> np.ndarray:
+    """The colour of each value, int in `[0, STEPS]`; -1 where it is not finite."""
+    share = np.clip((values - low) / (high - low), 0, 1)
+    return np.where(np.isfinite(values), np.nan_to_num(share) * STEPS + 0.5, -1).astype(int)
+
+
+def kind(low: float) -> str:
+    """The scale's letter: `"d"` where there are values below 0."""
+    return "d" if low < 0 else "s"
+
+
+def is_dark(color: np.ndarray) -> bool:
+    """Whether white reads better on it than black."""
+    linear = (color / 255.0) ** 2.2
+    return bool(linear @ [0.2126, 0.7152, 0.0722] < 0.18)
+
+
+def png_uri(values: np.ndarray, low: float, high: float) -> str:
+    """A `data:` address of a PNG with a pixel for each of `values`, `[rows, columns]`."""
+    colors = np.concatenate([PALETTES[kind(low)], [[176, 176, 176]]]).astype("uint8")
+    pixels = colors[levels(values, low, high)]
+    lines = np.pad(pixels.reshape(len(values), -1), ((0, 0), (1, 0)))  # each begins with its filter
+    header = struct.pack(">IIBBBBB", values.shape[1], len(values), 8, 2, 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes())), (b"IEND", b""))
+    file = b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in chunks
+    )
+    return f"data:image/png;base64,{base64.b64encode(file).decode()}"

@@ -1,0 +1,125 @@
+"""Word erasure: how much an answer changes when one word is left out. It needs no look inside the model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.data.text import IDEOGRAPHS
+from keras_sentmatch.robustness.words import Word, words
+
+
+@dataclass(frozen=True)
+class Erasure:
+    """What each word does for the answer.
+
+    The importance of a word is the probability of the answer (or the score) for the pair, less that for
+    the pair without the word: above 0 the word speaks for the answer, below 0 against it.
+
+    Attributes:
+        of: The answer: a label, or `"score"`.
+        full: Its probability (or the score) with all words.
+        words_1: The words of the first sentence.
+        words_2: Those of the second.
+        importance_1: float `[len(words_1)]`.
+        importance_2: float `[len(words_2)]`.
+        answers_1: The label answered without each word; empty for scores.
+        answers_2: The same of the second sentence.
+
+    References:
+        Li, Monroe, Jurafsky: "Understanding Neural Networks through Representation Erasure", 2016.
+    """
+
+    of: str
+    full: float
+    words_1: tuple[str, ...]
+    words_2: tuple[str, ...]
+    importance_1: np.ndarray
+    importance_2: np.ndarray
+    answers_1: tuple[str, ...]
+    answers_2: tuple[str, ...]
+
+    def side(self, side: str) -> tuple[tuple[str, ...], np.ndarray, tuple[str, ...]]:
+        """Words, importance and answers of sentence `"1"` or `"2"`."""
+        if side == "1":
+            return self.words_1, self.importance_1, self.answers_1
+        return self.words_2, self.importance_2, self.answers_2
+
+
+def erasable(text: str) -> list[Word]:
+    """What is left out in turn: words; each ideograph; and what stands alone without letters, such as an emoji."""
+    found: list[Word] = []
+    for word in words(text):
+        if any(_is_ideograph(char) for char in word.text):
+            places = range(word.start, word.end)
+            found.extend(Word(text[place], place, place + 1) for place in places)
+        else:
+            found.append(word)
+    taken = {place for word in found for place in range(word.start, word.end)}
+    start = 0
+    for chunk in text.split():
+        start = text.index(chunk, start)
+        if not taken & set(range(start, start + len(chunk))):
+            found.append(Word(chunk, start, start + len(chunk)))
+        start += len(chunk)
+    return sorted(found, key=lambda word: word.start)
+
+
+def erase(text: str, word: Word) -> str:
+    """The text without a word and without the space that it leaves over.
+
+    Example:
+
+    >>> from keras_sentmatch.explain.erasure import erasable, erase
+    >>> [erase("A dog runs.", word) for word in erasable("A dog runs.")]
+    ['dog runs.', 'A runs.', 'A .']
+    """
+    before, after = text[: word.start], text[word.end :]
+    if not before or before[-1].isspace():
+        after = after.lstrip()
+    return before + after if after else before.rstrip()
+
+
+def erase_words(
+    matcher: Any, sentence1: str, sentence2: str, scores: np.ndarray, *, batch_size: int = 64
+) -> Erasure:
+    """Answers the pair without each of its words, all in one `predict_proba`.
+
+    Args:
+        matcher: A `Matcher` or an `EnsembleMatcher`.
+        sentence1: The first sentence.
+        sentence2: The second sentence.
+        scores: What `predict_proba` gives for the pair: `[classes]`, or one score.
+        batch_size: Most pairs scored at once.
+    """
+    sides = erasable(sentence1), erasable(sentence2)
+    first = [erase(sentence1, word) for word in sides[0]] + [sentence1] * len(sides[1])
+    second = [sentence2] * len(sides[0]) + [erase(sentence2, word) for word in sides[1]]
+    without = matcher.predict_proba(PairDataset(first, second), batch_size=batch_size)
+    (answer,) = matcher.answers(np.asarray(scores)[None])
+    labels: Sequence[str] = ()
+    if matcher.label_names is None:
+        of, full, left = "score", float(scores), without
+    else:
+        of = answer["label"]
+        column = matcher.label_names.index(of)
+        full, left = float(scores[column]), without[:, column]
+        labels = [found["label"] for found in matcher.answers(without)]
+    change = full - np.asarray(left, "float64")
+    cut = len(sides[0])
+    return Erasure(
+        of,
+        full,
+        tuple(word.text for word in sides[0]),
+        tuple(word.text for word in sides[1]),
+        change[:cut],
+        change[cut:],
+        tuple(labels[:cut]),
+        tuple(labels[cut:]),
+    )
+
+
+def _is_ideograph(char: str) -> bool:
+    return any(low <= ord(char) <= high for low, high in IDEOGRAPHS)

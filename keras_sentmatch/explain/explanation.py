@@ -1,0 +1,240 @@
+"""An explanation of one answer: what a model's explainer gives for the pair, without padding, and word erasure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_sentmatch import __version__
+from keras_sentmatch.data import PairDataset, PairEncoder
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.explain.erasure import Erasure, erase_words
+from keras_sentmatch.explain.pictures import Picture, make_pictures
+from keras_sentmatch.pair_input import as_dataset, batches
+
+
+@dataclass
+class Explanation:
+    """What a matcher answers to one pair, and what it looked at.
+
+    Attributes:
+        sentence1: The first sentence.
+        sentence2: The second sentence.
+        tokens_1: The pieces of the first sentence as the model sees them, cut where it cuts them.
+        tokens_2: Those of the second sentence.
+        tokens: Those of both in one sequence, with the special ones, where the model reads them so; else empty.
+        unknown: Those of them that the vocabulary lacks; of word pieces none, they say `[UNK]` themselves.
+        probabilities: Probability of each label by name; empty for scores.
+        label: The answer; `None` for scores.
+        score: The score of a scoring model; else `None`.
+        gold: The label (or score) that the data gives, if it does.
+        values: The arrays of the model's `explainer()`, by name, float64, for this pair alone and without padding:
+            an axis of tokens is as long as `tokens_1`, `tokens_2` or `tokens`.
+        pictures: What will be drawn, in order.
+        erasure: Importance of words by leaving them out; `None` if it was not asked for or can't be had.
+        facts: Model, data, backend and versions, by name, for the head of the page. Add what you like.
+        notes: What is not shown, and why.
+
+    Example:
+
+    ```python
+    explanation = matcher.explain(sentence1="A dog runs.", sentence2="An animal moves.")
+    explanation.save("page.html")
+    explanation.values["attention_1"].shape  # (4, 4) for ESIM: tokens_1 x tokens_2
+    ```
+    """
+
+    sentence1: str
+    sentence2: str
+    tokens_1: tuple[str, ...]
+    tokens_2: tuple[str, ...]
+    tokens: tuple[str, ...]
+    probabilities: dict[str, float]
+    label: str | None
+    score: float | None
+    gold: str | float | None = None
+    values: dict[str, np.ndarray] = field(default_factory=dict)
+    pictures: list[Picture] = field(default_factory=list)
+    erasure: Erasure | None = None
+    facts: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def html(self) -> str:
+        """The page: one HTML document that needs no other file and no network."""
+        from keras_sentmatch.explain.page import page
+
+        return page(self)
+
+    def _repr_html_(self) -> str:
+        from keras_sentmatch.explain.page import frame
+
+        return frame(self.html)
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the page; returns its path."""
+        return write_page(path, self.html)
+
+    def save_pngs(self, folder: str | Path) -> list[Path]:
+        """Draws each picture into a file `NN-title.png` by matplotlib; returns the paths.
+
+        Emoji, and scripts that matplotlib's fonts lack, come out as boxes there; the page has them.
+        """
+        from keras_sentmatch.explain.png import draw_all
+
+        return draw_all(self, Path(folder))
+
+    def rereads(self) -> list[dict[str, Any]]:
+        """What was read at each step, as in Table VIII of the LadRa-Net paper: only of re-reading models.
+
+        Returns:
+            A dict for each sentence (DRr-Net) or unit (LadRa-Net): `title`, `sentence`, and `steps`, a list of pairs
+            `(word, weight)`.
+        """
+        found = []
+        for picture in self.pictures:
+            if not picture.reread:
+                continue
+            sides = {"1": self.sentence1, "2": self.sentence2}
+            both = f"{self.sentence1} {self.sentence2}"
+            places = picture.values.argmax(1)
+            steps = [
+                (picture.columns[place], float(row[place]))
+                for place, row in zip(places, picture.values)
+            ]
+            found.append(
+                {
+                    "title": picture.title,
+                    "sentence": sides.get(picture.axes[1], both),
+                    "steps": steps,
+                }
+            )
+        return found
+
+
+def explain(
+    matcher: Any,
+    pairs: Any = None,
+    *,
+    sentence1: str | Sequence[str] | None = None,
+    sentence2: str | Sequence[str] | None = None,
+    erasure: bool = True,
+    batch_size: int = 64,
+) -> Explanation | list[Explanation]:
+    """Explains the answers of a `Matcher` or an `EnsembleMatcher`, whose `explain` this is.
+
+    Args:
+        matcher: What answers.
+        pairs: As for `Matcher.predict`.
+        sentence1: As for `Matcher.predict`.
+        sentence2: As for `Matcher.predict`.
+        erasure: Whether to answer each pair again without each of its words.
+        batch_size: Most pairs scored at once.
+
+    Returns:
+        An `Explanation` for one pair, a list of them for many.
+    """
+    dataset, single = as_dataset(pairs, sentence1, sentence2)
+    scores = matcher.predict_proba(dataset, batch_size=batch_size)
+    found = []
+    for row, answer in enumerate(matcher.answers(scores)):
+        one = dataset.select([row])
+        explanation = Explanation(
+            sentence1=one.sentence1[0],
+            sentence2=one.sentence2[0],
+            tokens_1=(),
+            tokens_2=(),
+            tokens=(),
+            probabilities=dict(answer.get("probabilities", {})),
+            label=answer.get("label"),
+            score=answer.get("score"),
+            gold=_gold(one),
+            facts=_facts(matcher),
+        )
+        _look_inside(explanation, matcher, one)
+        if erasure:
+            _erase(explanation, matcher, scores[row], batch_size)
+        found.append(explanation)
+    return found[0] if single else found
+
+
+def write_page(path: str | Path, html: str) -> Path:
+    """Writes a page, and the folders above it where they are missing."""
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(html, encoding="utf-8", errors="xmlcharrefreplace")  # for lone surrogates
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}.") from error
+    return path
+
+
+def _look_inside(explanation: Explanation, matcher: Any, pair: PairDataset) -> None:
+    """Fills in tokens, values and pictures."""
+    if hasattr(matcher, "members"):
+        explanation.notes.append(
+            f"This is the mean of {len(matcher.members)} matchers, each of which looks at other words: there is "
+            "nothing to draw. Explain one of them."
+        )
+        return
+    encoder = matcher.encoder
+    before = encoder.report.truncated
+    tags = pair.tags if "pos" in encoder.features else None
+    encoded = encoder.encode_pairs(pair.sentence1, pair.sentence2, tags=tags)
+    if encoder.report.truncated > before:
+        explanation.notes.append(
+            "The pair was too long for the model, which saw these tokens only."
+        )
+    tokens = encoder.pair_tokens(explanation.sentence1, explanation.sentence2)
+    explanation.tokens_1, explanation.tokens_2 = tuple(tokens["1"]), tuple(tokens["2"])
+    explanation.tokens = tuple(tokens.get("joint", ()))
+    if isinstance(encoder, PairEncoder):  # pieces of words say so themselves
+        words = dict.fromkeys([*explanation.tokens_1, *explanation.tokens_2])
+        explanation.unknown = tuple(word for word in words if word not in encoder.vocabulary)
+    explainer = matcher.explainer()
+    if explainer is None:
+        explanation.notes.append(f"{type(matcher.model).__name__} has no attention to draw.")
+        return
+    ((_, _, length),) = batches(encoded.lengths.max(axis=1), 1, encoder.max_length)
+    features = encoded.arrays(np.zeros(1, int), length)
+    arrays = explainer.predict_on_batch({name: features[name] for name in explainer.input})
+    arrays = {name: array[0] for name, array in arrays.items() if name != "probabilities"}
+    shapes = {name: tuple(explainer.output[name].shape[1:]) for name in arrays}
+    explanation.values, explanation.pictures, notes = make_pictures(
+        arrays, shapes, tokens, matcher.label_names, matcher.model
+    )
+    explanation.notes += notes
+
+
+def _erase(explanation: Explanation, matcher: Any, scores: Any, batch_size: int) -> None:
+    members = getattr(matcher, "members", [matcher])
+    if any("pos" in m.encoder.features and not m.encoder.tagger for m in members):
+        explanation.notes.append(
+            "Words were not erased: the model needs part-of-speech tags, which a changed sentence doesn't have."
+        )
+        return
+    pair = explanation.sentence1, explanation.sentence2
+    explanation.erasure = erase_words(matcher, *pair, scores, batch_size=batch_size)
+
+
+def _gold(pair: PairDataset) -> str | float | None:
+    if pair.labels is None:
+        return None
+    names, (label,) = pair.label_names, pair.labels
+    return names[label] if names else float(label)
+
+
+def _facts(matcher: Any) -> dict[str, str]:
+    first = getattr(matcher, "members", [matcher])[0]
+    info = {name: first.info[name] for name in ("model", "data", "seed") if name in first.info}
+    return {
+        "model": first.model.name,
+        **{name: str(value) for name, value in info.items()},
+        "backend": keras.config.backend(),
+        "keras": keras.__version__,
+        "keras_sentmatch": __version__,
+    }

@@ -1,0 +1,127 @@
+"""The pictures of an explanation as PNG files, by matplotlib (imported when they are drawn)."""
+
+import re
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.explain.colors import DIVERGING, SEQUENTIAL
+from keras_sentmatch.explain.erasure import Erasure
+from keras_sentmatch.explain.explanation import Explanation
+from keras_sentmatch.explain.pictures import Picture
+from keras_sentmatch.training.plots import empty_figure, save_png
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_NAMED = 64  # rows or columns up to which each has its name
+CELL = 0.24  # inches
+
+
+def draw_all(explanation: Explanation, folder: Path) -> list[Path]:
+    """Draws the pictures, then the small ones of each, then the words left out; returns the files."""
+    figures: list[tuple[str, Any]] = []
+    for picture in explanation.pictures:
+        figures.append(
+            (picture.title, _bars(picture) if picture.kind == "bars" else _grid(picture))
+        )
+        if picture.parts:
+            figures.append((f"{picture.title} each", _parts(picture)))
+    if explanation.erasure is not None:
+        figures.append(("words left out", _erasure(explanation.erasure)))
+    paths = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph", UserWarning)  # a script that its font lacks
+            for number, (title, figure) in enumerate(figures, 1):
+                name = re.sub(r"\W+", "-", title.lower()).strip("-")
+                paths.append(save_png(figure, folder / f"{number:02}-{name}.png"))
+    except OSError as error:
+        raise InputError(f"cannot write into {folder}: {error.strerror or error}.") from error
+    return paths
+
+
+def _grid(picture: Picture) -> "Figure":
+    rows, columns = picture.values.shape
+    tall, wide = (CELL * size if size <= MOST_NAMED else 4.0 for size in (rows, columns))
+    figure = empty_figure(wide + 3.0, tall + 2.2)
+    axis = figure.subplots()
+    image = _show(axis, picture.values, picture.low, picture.high)
+    _names(axis.xaxis, picture.columns, rotation=90)
+    _names(axis.yaxis, picture.rows)
+    if picture.reread:
+        places = picture.values.argmax(1)
+        axis.plot(places, range(rows), "s", markersize=11, mfc="none", mec=DIVERGING[1], mew=1.6)
+    axis.set_title(picture.title, fontsize="small", parse_math=False)
+    figure.colorbar(image, shrink=0.8)
+    return figure
+
+
+def _parts(picture: Picture) -> "Figure":
+    across = min(4, len(picture.parts))
+    down = -(-len(picture.parts) // across)
+    figure = empty_figure(2.2 * across, 2.4 * down)
+    every = np.stack(list(picture.parts.values()))
+    high = float(np.abs(every).max(initial=picture.high))
+    low = -high if every.min(initial=0.0) < 0 else 0.0
+    for axis in (axes := np.ravel(figure.subplots(down, across))):
+        axis.set_axis_off()
+    for axis, (name, values) in zip(axes, picture.parts.items()):
+        image = _show(axis, values, low, high)
+        axis.set_title(name, fontsize="small")
+    figure.colorbar(image, ax=list(axes), shrink=0.6)
+    figure.suptitle(picture.title, fontsize="small")
+    return figure
+
+
+def _bars(picture: Picture) -> "Figure":
+    rows, columns = picture.values.shape
+    names = [" · ".join(n for n in (r, c) if n) for r in picture.rows for c in picture.columns]
+    return _barh(picture.title, names, picture.values.ravel())
+
+
+def _erasure(erasure: Erasure) -> "Figure":
+    names = [*erasure.words_1, "", *erasure.words_2]
+    values = np.concatenate([erasure.importance_1, [0.0], erasure.importance_2])
+    return _barh(f"{erasure.of}: what each word adds", names, values)
+
+
+def _barh(title: str, names: Sequence[str], values: np.ndarray) -> "Figure":
+    figure = empty_figure(6.0, 1.2 + CELL * len(names))
+    axis = figure.subplots()
+    colors = [SEQUENTIAL[4] if value >= 0 else DIVERGING[1] for value in values]
+    axis.barh(range(len(names)), values, color=colors)
+    axis.axvline(0, color="gray", linewidth=1)
+    _names(axis.yaxis, names)
+    axis.set_ylim(len(names) - 0.5, -0.5)
+    axis.set_title(title, fontsize="small", parse_math=False)
+    return figure
+
+
+def _show(axis: Any, values: np.ndarray, low: float, high: float) -> Any:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    colors = LinearSegmentedColormap.from_list("scale", DIVERGING if low < 0 else SEQUENTIAL)
+    named = max(values.shape) <= MOST_NAMED
+    return axis.imshow(
+        values,
+        colors,
+        vmin=low,
+        vmax=high,
+        interpolation="nearest",
+        aspect="equal" if named else "auto",
+    )
+
+
+def _names(axis: Any, names: Sequence[str], **options: Any) -> None:
+    """Every name beside its row or column, taken literally: a dollar sign begins no formula."""
+    if len(names) > MOST_NAMED:
+        return
+    axis.set_ticks(range(len(names)), [name[:24] for name in names], fontsize="x-small", **options)
+    for label in axis.get_ticklabels():
+        label.set_parse_math(False)
