@@ -152,11 +152,12 @@ class Chief(oracle_chief.OracleServicer):
         """The call that a worker holds open."""
         worker, gone, refusal = _caller(context), threading.Event(), "The search has ended."
         told = HyperParameters.from_proto(request.hyperparameters).values
+        identity = json.loads(told["identity"])
         if not context.add_callback(gone.set):
             gone.set()
         with self._guarded():
             if not self._over.is_set():
-                refusal = self._refusal(worker, json.loads(told["identity"]), told["trial_id"])
+                refusal = self._refusal(worker, identity, told["trial_id"])
             if not refusal:
                 self.workers[worker] = gone
                 self.joined.add(worker)

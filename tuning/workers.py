@@ -15,6 +15,7 @@ from keras_sentmatch.errors import InputError
 VARIABLES = ("KERASTUNER_TUNER_ID", "KERASTUNER_ORACLE_IP", "KERASTUNER_ORACLE_PORT")
 
 STOP = 5.0  # seconds that a worker has to end
+MOST_STILLBORN = 3  # workers that are killed before they join
 
 
 def role() -> str:
@@ -47,7 +48,7 @@ class LocalWorkers:
         self.count, self.arguments, self.folder = count, arguments, folder
         self.host, self.port = "", 0
         self.running: dict[str, Any] = {}  # processes by name
-        self.started = 0
+        self.started = self.stillborn = 0
 
     def start(self, host: str, port: int) -> None:
         """Starts all of them, for a chief at this address."""
@@ -85,13 +86,14 @@ class LocalWorkers:
             joined: Those that it ever had.
 
         Raises:
-            InputError: One ended by itself before the search.
+            InputError: One ended by itself before the search, or many were killed before they joined.
         """
         for name, process in list(self.running.items()):
             if process.is_alive() or name in there:  # the chief is still to notice
                 continue
             del self.running[name]
-            if name in joined and process.exitcode < 0:
+            self.stillborn += name not in joined
+            if process.exitcode < 0 and self.stillborn <= MOST_STILLBORN:
                 self._start()
                 continue
             lines = self._log(name).read_text(encoding="utf-8", errors="replace").split("\n")

@@ -11,13 +11,17 @@ import threading
 import time
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
+
+if multiprocessing.parent_process() or "pytest" not in sys.modules:
+    sys.modules["tensorflow"] = None  # type: ignore[assignment]  # workers on another backend need none
 
 import keras
 import pytest
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.tuning import Choice, Space, search, study
-from keras_sentmatch.tuning.workers import VARIABLES, role
+from keras_sentmatch.tuning.workers import VARIABLES, LocalWorkers, role
 from tests.training.tiny import build_tiny, tiny_recipe, tiny_splits
 from tests.tuning.fakes import RECIPE, SPLITS, FakeTrain, space_of_fakes, without_cost
 
@@ -309,6 +313,48 @@ def test_a_port_that_is_taken(led, tmp_path, port, named):
     with pytest.raises(InputError, match="No chief can listen at .*is there another one"):
         with Led(tmp_path / "other.json", port, named):
             pass
+
+
+# --- workers on this machine ---
+
+
+def test_what_can_not_be_handed_to_a_process(tmp_path, monkeypatch):
+    monkeypatch.setattr(study._Study, "_dry_run", lambda self: None)
+    with pytest.raises(InputError, match="can't be handed to workers .*top of a module"):
+        search(RECIPE, SPLITS, tmp_path / "a", space=space_of_fakes(False), workers=1, retrain=0)
+
+
+@pytest.mark.parametrize("joined", [{"worker0"}, set()])
+def test_a_worker_that_ends_by_itself_ends_the_search(joined, tmp_path):
+    with pytest.raises(InputError, match="worker0 ended with 1: the last words"):
+        ended(tmp_path, 1).look({}, joined)
+
+
+def test_workers_that_are_all_killed_before_they_join_end_the_search(tmp_path):
+    local = ended(tmp_path, -9)
+    for _ in range(3):
+        local.look({}, set())
+        local.running = {"worker0": local.running["worker1"]}
+    with pytest.raises(InputError, match="worker0 ended with -9: the last words"):
+        local.look({}, set())
+
+
+def test_a_worker_that_was_killed_is_replaced_when_the_chief_knows(tmp_path):
+    local = ended(tmp_path, -9)
+    local.look({"worker0": "still there"}, {"worker0"})
+    assert list(local.running) == ["worker0"]
+    local.look({}, {"worker0"})
+    assert list(local.running) == ["worker1"]
+
+
+def ended(folder, exitcode):
+    """Workers of whom the first has ended."""
+    local = LocalWorkers(1, {}, folder)
+    process = SimpleNamespace(exitcode=exitcode, is_alive=lambda: False)
+    local.running["worker0"] = process
+    local._start = lambda: local.running.update(worker1=process)
+    (folder / "worker0.log").write_text("the first words\nthe last words\n\n")
+    return local
 
 
 # --- in processes ---
