@@ -49,8 +49,8 @@ def child(args: argparse.Namespace, workers: int, killed: bool) -> None:
     else:
         pairs = load_pairs(args.data)
         pairs["train"] = pairs["train"].limit(args.pairs)
-    overrides = ["vectors.dim=16", "encoder.max_length=32", "training.batch_size=32"]
-    overrides += [f"training.epochs={args.epochs}", f"training.patience={args.epochs}"]
+    overrides = ["model.units=16", "model.dropout=0.3", "vectors.dim=16", "encoder.max_length=32"]
+    overrides += [f"training.{key}={args.epochs}" for key in ("epochs", "patience")]
     recipe = load_recipe("esim", overrides=overrides)
     parameters = [
         Choice("model.units", (8, 16, 24)),
