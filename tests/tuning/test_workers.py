@@ -309,6 +309,20 @@ def test_a_chief_that_stays_away(port, named, monkeypatch, tmp_path):
     assert f"No chief answered at 127.0.0.1:{port} for" in gone(client)
 
 
+def test_ctrl_c_at_the_chief_is_ctrl_c_for_its_workers(port, named, tmp_path):
+    led = Led(tmp_path / "oracle.json", port, named)
+    client = led.client("w")
+
+    def look():
+        if led.chief.workers:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), led.chief.serving(f"127.0.0.1:{port}"):
+        led.chief.run(look)
+    gone(client)
+    assert isinstance(client._gone, KeyboardInterrupt)
+
+
 def test_a_port_that_is_taken(led, tmp_path, port, named):
     with pytest.raises(InputError, match="No chief can listen at .*is there another one"):
         with Led(tmp_path / "other.json", port, named):
