@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from keras_sentmatch.tuning.hypermodel import PairHyperModel as PairHyperModel
     from keras_sentmatch.tuning.space import Around as Around
     from keras_sentmatch.tuning.space import Choice as Choice
     from keras_sentmatch.tuning.space import Space as Space
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "Around": "space",
     "Choice": "space",
+    "PairHyperModel": "hypermodel",
     "SearchResult": "study",
     "Space": "space",
     "search": "study",

@@ -1,5 +1,5 @@
 """KerasTuner's oracles and its loop, with what they lack: seed 0, a state that is whole whenever the process dies, a grid
-that goes on, configurations that are not allowed, and errors that are not swallowed.
+that goes on and keeps many workers busy, configurations that are not allowed, and errors that are not swallowed.
 
 This module imports KerasTuner: import it inside functions.
 """
@@ -23,13 +23,13 @@ from keras_tuner.engine import trial as trial_module
 from keras_sentmatch.run_folder import read_json, write_json
 from keras_sentmatch.tuning.space import Around, Choice, Parameter, Space, Written
 
+TRIES = 3  # of a trial whose worker dies
 MOST_DRAWS = 2000  # of a configuration that is new and allowed, before the space counts as used up
-OF_HYPERBAND = "tuner/"  # how the names of its own values begin
 
 
-def hyperparameters(space: Space) -> keras_tuner.HyperParameters:
-    """The space as KerasTuner has it: what is written, as numbers where all of it are numbers, else as text."""
-    found, default = keras_tuner.HyperParameters(), space.default()
+def declare(space: Space, found: keras_tuner.HyperParameters) -> keras_tuner.HyperParameters:
+    """Puts the space in, as KerasTuner has it: what is written, as numbers where all of it are numbers, else as text."""
+    default = space.default()
     for name, parameter in space.parameters.items():
         if isinstance(parameter, Around):
             found.Float(name, parameter.low, parameter.high, sampling="log", default=default[name])
@@ -55,12 +55,15 @@ def _told(parameter: Parameter, written: Iterable[Any]) -> list[Any]:
 
 
 def configuration(space: Space, values: dict[str, Any]) -> Written:
-    """What KerasTuner holds of a trial as a configuration of the space."""
-    found = {}
-    for name, told in values.items():
-        if name.startswith(OF_HYPERBAND):
+    """What KerasTuner holds of a trial as a configuration of the space.
+
+    A trial that came over the net has values in any order, and some that don't matter in it.
+    """
+    found: Written = {}
+    for name, parameter in space.parameters.items():
+        if name not in values or not space.matters(parameter, found):
             continue
-        parameter = space.parameters[name]
+        told = values[name]
         if isinstance(parameter, Choice):
             told = next(w for w in parameter.values if told in _told(parameter, [w]))
         found[name] = told
@@ -74,10 +77,11 @@ class _Oracle(keras_tuner.Oracle):
         self.space = space
         self.path = path
         super().__init__(
-            hyperparameters=hyperparameters(space),
+            hyperparameters=declare(space, keras_tuner.HyperParameters()),
             allow_new_entries=False,
             tune_new_entries=False,
             seed=seed,
+            max_retries_per_trial=TRIES - 1,
             max_consecutive_failed_trials=10**9,  # `search` decides when to give up
             **options,
         )
@@ -97,6 +101,10 @@ class _Oracle(keras_tuner.Oracle):
 
     def _duplicate(self, values: dict[str, Any]) -> bool:
         return super()._duplicate(values) or not self.allowed(values)
+
+    def _retry(self, trial: Any) -> bool:
+        with contextlib.redirect_stdout(None):  # KerasTuner prints
+            return super()._retry(trial)
 
     # One file holds it all, and takes the place of the one before as a whole.
 
@@ -164,6 +172,13 @@ class HyperbandOracle(_Oracle, oracles.HyperbandOracle):
 class GridOracle(_Oracle, oracles.GridSearchOracle):
     """Tries all."""
 
+    def populate_space(self, trial_id: str) -> dict[str, Any]:
+        """KerasTuner finds the next of a trial when that has ended, so that only one or two workers have something to do."""
+        found = super().populate_space(trial_id)
+        if found["status"] == trial_module.TrialStatus.RUNNING:
+            self._populate_next.append(trial_id)
+        return found
+
     def _get_next_combination(self, values: dict[str, Any]) -> dict[str, Any] | None:
         found = super()._get_next_combination(values)
         while found is not None and not self.allowed(found):
@@ -216,6 +231,7 @@ class Loop(base_tuner.BaseTuner):
         oracle: One of `ORACLES`.
         folder: Of the search.
         run: Trains a trial and gives its score.
+        failed: Called with a trial that failed, before the oracle hears of it.
         ended: Called after each trial.
     """
 
@@ -224,9 +240,10 @@ class Loop(base_tuner.BaseTuner):
         oracle: Any,
         folder: Path,
         run: Callable[[Any], float],
+        failed: Callable[[Any, str], None],
         ended: Callable[[Any], None],
     ) -> None:
-        self._run, self._ended = run, ended
+        self._run, self._failed, self._ended = run, failed, ended
         self._waits = False
         super().__init__(oracle, directory=str(folder.parent), project_name=folder.name)
 
@@ -243,7 +260,7 @@ class Loop(base_tuner.BaseTuner):
         except faults() as error:
             trial.status = trial_module.TrialStatus.FAILED
             trial.message = f"{type(error).__name__}: {error}"
-            trial.trace = traceback.format_exc()
+            self._failed(trial, traceback.format_exc())
 
     def pre_create_trial(self) -> None:
         if self._waits:  # the oracle said to ask again; KerasTuner does so at once

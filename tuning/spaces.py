@@ -4,6 +4,7 @@ Values go from the smallest model to the largest, so that the last ones together
 the papers' letters. Feature attention stands last: what it may be depends on the widths before it (eq 9).
 """
 
+import copy
 import inspect
 import math
 from collections.abc import Callable, Mapping
@@ -288,6 +289,29 @@ def space_of(recipe: Recipe) -> Space:
         for name, value in _block_arguments(block).items():
             defaults.setdefault(f"model.feature_attention_config.{name}", value)
     return Space(recipe, SPACES[recipe.name], (width_rule, autoencoder_rule, grid_rule), defaults)
+
+
+def narrowed_space(recipe: Recipe, space: Any, fix: Mapping[str, Any] | None) -> Space:
+    """What `search` searches.
+
+    Args:
+        recipe: The default configuration, and all that is not searched.
+        space: As for `search`.
+        fix: As for `search`.
+
+    Raises:
+        InputError: An unknown name or value, or nothing that is left to search.
+    """
+    found = space if isinstance(space, Space) else space_of(recipe)
+    if isinstance(space, Space):
+        found = copy.copy(space)
+        found.base = recipe  # with the seed and the objective of the search
+    found = found.fixed(fix) if fix else found
+    if space is not None and not isinstance(space, Space):
+        found = found.narrowed(space)
+    if not found.parameters:
+        raise InputError("There is nothing left to search: every parameter is fixed.")
+    return found
 
 
 def arguments_of(recipe: Recipe) -> dict[str, Any]:

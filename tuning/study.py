@@ -1,6 +1,5 @@
 """`search`: many runs of one recipe with KerasTuner, and the best of them."""
 
-import copy
 import csv
 import gc
 import importlib.util
@@ -8,8 +7,9 @@ import io
 import os
 import shutil
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,14 @@ from keras_sentmatch.run_folder import read_json, write_json
 from keras_sentmatch.training.callbacks import monitor_of
 from keras_sentmatch.training.distillation import Lessons, take_lessons
 from keras_sentmatch.training.ensemble import train_ensemble
-from keras_sentmatch.training.prepare import Build, Encodings, check_splits, make_model
+from keras_sentmatch.training.prepare import Build, Encodings, check_splits
 from keras_sentmatch.training.recipe import MONITORS, Recipe
 from keras_sentmatch.training.resume import difference, finished_metrics, latest
-from keras_sentmatch.training.run import make_batches, run_identity, train, with_seed
-from keras_sentmatch.training.seeds import set_seed
+from keras_sentmatch.training.run import run_identity, train, with_seed
 from keras_sentmatch.tuning.progress import SearchProgress
 from keras_sentmatch.tuning.space import Space, Written
-from keras_sentmatch.tuning.spaces import space_of
+from keras_sentmatch.tuning.spaces import narrowed_space
+from keras_sentmatch.tuning.workers import LocalWorkers, role
 
 TUNERS = ("bayesian", "random", "hyperband", "grid")
 TRIALS = 20  # where the tuner does not end by itself
@@ -81,6 +81,7 @@ def search(
     keep: int = 1,
     retrain: int = 1,
     resume: bool = False,
+    workers: int = 0,
     progress: bool = True,
     build: Build | None = None,
     info: Mapping[str, Any] | None = None,
@@ -94,6 +95,10 @@ def search(
     Before the first trial the recipe's own configuration and the largest one are built and trained on a batch. A trial whose
     configuration fails (no memory, NaN) is noted and left; any other error ends the search, which can go on when it is
     mended.
+
+    Where KerasTuner's environment variables are set (KERASTUNER_TUNER_ID, KERASTUNER_ORACLE_IP, KERASTUNER_ORACLE_PORT),
+    this process is the chief of a search on many machines, or one of its workers, called with the same arguments. The
+    chief trains no trial, and a worker writes nothing but its trials' folders; both return the same, but for `retrained`.
 
     Args:
         recipe: What `load_recipe` gives: the default configuration, and all that is not searched. `training.epochs` is
@@ -112,6 +117,8 @@ def search(
         keep: Of how many of the best trials to keep the models.
         retrain: With how many further seeds to train the best recipe anew; 0 does not.
         resume: Whether to go on with the search in `out`, begun with the same arguments; `trials` may be more.
+        workers: How many processes on this machine train trials, side by side; 0 trains them in this one. A script that asks
+            for some does so under `if __name__ == "__main__":`.
         progress: Whether to show it on standard error.
         build: As for `train`.
         info: Facts to keep with the matchers.
@@ -121,7 +128,8 @@ def search(
 
     Raises:
         InputError: KerasTuner is missing; a folder that holds another search; a space with nothing in it; a default or
-            largest configuration that can't be trained; no trial that finished, with the first cause.
+            largest configuration that can't be trained; no trial that finished, with the first cause; workers that can't
+            start; a worker that is called with other arguments than its chief, or finds none for ten minutes.
         KeyboardInterrupt: Ctrl-C before a trial ended.
 
     Example:
@@ -138,15 +146,37 @@ def search(
     found.best.model["steps"]
     ```
     """
-    _check_arguments(tuner, trials, keep, retrain)
+    _check_arguments(tuner, trials, keep, retrain, workers)
+    here = role()
+    if here == "worker" and workers:
+        raise InputError(
+            f"workers is {workers}, but this process is a worker: KERASTUNER_TUNER_ID is "
+            f"{os.environ['KERASTUNER_TUNER_ID']!r}. Unset it, or leave out --workers (workers=…)."
+        )
+    asked = {
+        "recipe": recipe,
+        "splits": splits,
+        "out": out,
+        "space": space,
+        "fix": fix,
+        "tuner": tuner,
+        "trials": trials,
+        "objective": objective,
+        "seed": seed,
+        "keep": keep,
+        "build": build,
+        "info": info,
+    }
     check_splits(splits)
     if seed is not None:
         recipe = with_seed(recipe, seed)
     monitor, direction = _objective(objective, recipe, splits)
     recipe = replace(recipe, training={**recipe.training, "monitor": monitor})
-    searched = _space(recipe, space, fix)
+    searched = narrowed_space(recipe, space, fix)
     folder = Path(out)
-    _begin(folder, _identity(searched, tuner, splits), resume)
+    identity = _identity(searched, tuner, splits)
+    if here != "worker":
+        _begin(folder, identity, resume)
     lessons = None
     if recipe.training["teacher"]:
         lessons = take_lessons(recipe.training, splits, None, progress)
@@ -164,17 +194,26 @@ def search(
         lessons,
         info,
     )
-    interrupted = study.run()
+    if here == "worker":
+        return study.work(identity)
+    local = LocalWorkers(workers, asked, folder)
+    interrupted = study.lead(identity, local) if workers or here else study.run()
     result = study.result(interrupted)
     if retrain and not interrupted:
         result.retrained, result.interrupted = study.retrain(result.best, retrain)
     return result
 
 
-def _check_arguments(tuner: str, trials: int | None, keep: int, retrain: int) -> None:
+def _check_arguments(tuner: str, trials: int | None, keep: int, retrain: int, workers: int) -> None:
     if tuner not in TUNERS:
         raise InputError(f"There is no tuner {tuner!r}; there is {', '.join(TUNERS)}.")
-    for name, number, least in (("trials", trials, 1), ("keep", keep, 1), ("retrain", retrain, 0)):
+    bounds = (
+        ("trials", trials, 1),
+        ("keep", keep, 1),
+        ("retrain", retrain, 0),
+        ("workers", workers, 0),
+    )
+    for name, number, least in bounds:
         if number is not None and number < least:
             raise InputError(f"{name} is {number}; at least {least} is needed.")
     needed = {"keras_tuner": "keras-tuner"}
@@ -204,19 +243,6 @@ def _objective(
             f"{validation.num_classes or 'no'} classes; there is {', '.join(known)}."
         )
     return monitor, direction
-
-
-def _space(recipe: Recipe, space: Any, fix: Mapping[str, Any] | None) -> Space:
-    found = space if isinstance(space, Space) else space_of(recipe)
-    if isinstance(space, Space):
-        found = copy.copy(space)
-        found.base = recipe  # with the seed and the objective of the search
-    found = found.fixed(fix) if fix else found
-    if space is not None and not isinstance(space, Space):
-        found = found.narrowed(space)
-    if not found.parameters:
-        raise InputError("There is nothing left to search: every parameter is fixed.")
-    return found
 
 
 def _identity(space: Space, tuner: str, splits: Mapping[str, PairDataset]) -> dict[str, Any]:
@@ -258,14 +284,26 @@ class _Study:
     build: Build | None
     lessons: Lessons | None
     info: Mapping[str, Any] | None
+    callbacks: list[keras.callbacks.Callback] = field(default_factory=list)  # of each trial
 
     def __post_init__(self) -> None:
+        from keras_sentmatch.tuning.hypermodel import PairHyperModel
+
         self.encodings = Encodings()
         self.oracle = self._oracle()
         # Encoders read the words of the test pairs, as in `train`; nothing of a trial sees their labels.
         self.seen = {role: data for role, data in self.splits.items() if role != "test"}
         if "test" in self.splits:
             self.seen["test"] = _unlabelled(self.splits["test"])
+        self.hypermodel = PairHyperModel(
+            self.space.base,
+            self.seen,
+            self.space,
+            build=self.build,
+            lessons=self.lessons,
+            encodings=self.encodings,
+            progress=self.progress,
+        )
         total = self.oracle.max_trials
         if self.tuner == "hyperband":
             total = min(total or self.oracle.planned(), self.oracle.planned())
@@ -300,18 +338,85 @@ class _Study:
         )
 
     def run(self) -> bool:
-        """Runs the trials; whether Ctrl-C ended it."""
+        """Trains the trials in this process; whether Ctrl-C ended it."""
         from keras_sentmatch.tuning.engine import Loop
 
-        done = self._done()
-        if done:
-            self.display.say(f"Going on after {len(done)} trials")
+        def search() -> None:
+            self._dry_run()
+            Loop(self.oracle, self.folder, self._train, self._failed, self._ended).search()
+
+        return self._interrupted(search)
+
+    def lead(self, identity: Mapping[str, Any], local: LocalWorkers) -> bool:
+        """Gives the trials to workers; whether Ctrl-C ended it.
+
+        Args:
+            identity: Of the search.
+            local: Workers to start on this machine.
+        """
+        from keras_sentmatch.tuning.chief import Chief
+
+        chief = Chief(self.oracle, identity, self._received, self._lost, self._outcome)
+        many = bool(role())
+        host, port = "127.0.0.1", "0"  # any that is free
+        if many:
+            host, port = (os.environ[f"KERASTUNER_ORACLE_{part}"] for part in ("IP", "PORT"))
+
+        def search() -> None:
+            with chief.serving(f"{host}:{port}") as found:
+                self.display.say(f"chief at {host}:{found}")
+                local.start("127.0.0.1" if host == "0.0.0.0" else host, found)
+                self._dry_run()  # workers start meanwhile
+                chief.run(lambda: local.look(chief.workers, chief.joined), others=many)
+
+        try:
+            return self._interrupted(search)
+        finally:
+            local.stop()
+
+    def work(self, identity: Mapping[str, Any]) -> SearchResult:
+        """Trains the trials that a chief gives to this process.
+
+        Args:
+            identity: Of the search.
+        """
+        from keras_tuner.engine.trial import Trial
+
+        from keras_sentmatch.tuning.chief import Client, Gone
+        from keras_sentmatch.tuning.engine import Loop
+
+        def ended(trial: Any) -> None:
+            if trial.status == "COMPLETED":
+                trial.score = client.score
+            self.oracle.trials[trial.trial_id] = trial
+            self._leave(trial)
+
+        self.oracle.trials.clear()  # only this worker's own
+        loop = Loop(self.oracle, self.folder, self._train, self._failed, ended)
+        loop.oracle = client = Client(self.oracle, identity, self._small_files)
+        self.callbacks = [_Checked(client.check)]
         with self.display:
-            if not self._completed():
-                self._dry_run()
-            loop = Loop(self.oracle, self.folder, self._train, self._ended)
             try:
                 loop.search()
+            except Gone as gone:
+                raise gone.args[0] from None
+            except Exception as error:
+                client.report(error, traceback.format_exc())
+                raise
+            finally:
+                client.close()
+        if "error" in client.outcome:
+            raise InputError(client.outcome["error"])
+        best = Trial.from_state(client.outcome["best"])
+        return self._found(best, client.outcome["trials"])
+
+    def _interrupted(self, search: Callable[[], None]) -> bool:
+        """Searches, and writes what was found however it ends; whether Ctrl-C ended it."""
+        if done := self._done():
+            self.display.say(f"Going on after {len(done)} trials")
+        with self.display:
+            try:
+                search()
             except KeyboardInterrupt:
                 if not self._completed():
                     raise
@@ -334,19 +439,20 @@ class _Study:
         return sorted(found, key=lambda t: t.score, reverse=self.direction == "max")
 
     def _configuration(self, trial: Any) -> Written:
-        from keras_sentmatch.tuning.engine import configuration
-
-        return configuration(self.space, trial.hyperparameters.values)
+        return self.hypermodel.configuration(trial.hyperparameters)
 
     def _recipe(self, trial: Any) -> Recipe:
-        recipe = self.space.recipe(self._configuration(trial))
-        epochs = trial.hyperparameters.values.get("tuner/epochs", recipe.training["epochs"])
-        return replace(recipe, training={**recipe.training, "epochs": epochs})
+        return self.hypermodel.recipe(trial.hyperparameters)
+
+    def _folder(self, trial_id: str) -> Path:
+        return self.folder / "trials" / trial_id
 
     def _dry_run(self) -> None:
-        """Builds the default and the largest configuration, and trains each on its longest batch."""
+        """Builds the default and the largest configuration, and trains each on its longest batch; once a search."""
         from keras_sentmatch.tuning.engine import faults
 
+        if self._completed():
+            return
         default, largest = self.space.default(), self.space.largest()
         for name, written in {"default": default, "largest": largest}.items():
             if name == "largest" and written == default:
@@ -368,13 +474,8 @@ class _Study:
             )
 
     def _one_step(self, recipe: Recipe) -> int:
-        taught = {**self.seen, **({} if self.lessons is None else {"train": self.lessons.pairs})}
-        targets = {} if self.lessons is None else self.lessons.targets
-        encoder, vectors, _ = self.encodings.fit(recipe, taught, progress=self.progress)
-        set_seed(recipe.training["seed"])
-        settings = {**recipe.training, "devices": 1}
-        model = make_model(recipe, taught["train"], encoder, vectors, self.build)
-        batches = make_batches(taught, targets, encoder, model, settings, self.encodings)["train"]
+        model = self.hypermodel.model(recipe)
+        batches = self.hypermodel.batches(recipe, model)["train"]
         model.train_on_batch(*max(batches.numpy(0), key=_size))
         parameters = model.count_params()
         del model
@@ -383,7 +484,7 @@ class _Study:
 
     def _train(self, trial: Any) -> float:
         """Trains a trial and gives its score."""
-        recipe, folder = self._recipe(trial), self.folder / "trials" / trial.trial_id
+        recipe, folder = self._recipe(trial), self._folder(trial.trial_id)
         shown = self.display.begin(trial.trial_id, recipe.training["epochs"])
         identity = run_identity(recipe, self.seen, lessons=self.lessons)
         if folder.exists() and not _goes_on(folder, identity):
@@ -401,7 +502,7 @@ class _Study:
                 lessons=self.lessons,
                 info=self.info,
                 encodings=self.encodings,
-                callbacks=[shown],
+                callbacks=[shown, *self.callbacks],
             ).metrics
         _free()
         if metrics["interrupted"]:
@@ -411,45 +512,85 @@ class _Study:
             raise InputError(f"{self.monitor} is {score}: the model diverged.")
         return score
 
+    def _failed(self, trial: Any, trace: str) -> None:
+        folder = self._folder(trial.trial_id)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "error.txt").write_text(trace, encoding="utf-8")
+
     def _ended(self, trial: Any) -> None:
-        folder, ranked = self.folder / "trials" / trial.trial_id, self._completed()
-        if trial.status == "FAILED":
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / "error.txt").write_text(trial.trace, encoding="utf-8")
         self._write()
-        for other in [*ranked[self.keep :], *([trial] if trial.status == "FAILED" else [])]:
-            _shrink(self.folder / "trials" / other.trial_id)
-        row = next(row for row in self.rows() if row["trial"] == trial.trial_id)
-        best = f"best {ranked[0].score:.4f} (trial {ranked[0].trial_id})" if ranked else ""
-        self.display.end(row, self._configuration(trial), len(self._done()), best)
-        if not ranked and len(self._done()) >= GIVE_UP:
+        self._leave(trial)
+        if not self._completed() and len(self._done()) >= GIVE_UP:
             raise self._nothing()
+
+    def _leave(self, trial: Any) -> None:
+        """Deletes the models that are no longer among the best, and shows what came of the trial."""
+        ranked = self._completed()
+        for other in [*ranked[self.keep :], *([trial] if trial.status == "FAILED" else [])]:
+            _shrink(self._folder(other.trial_id))
+        best = f"best {ranked[0].score:.4f} (trial {ranked[0].trial_id})" if ranked else ""
+        self.display.end(self._row(trial), self._configuration(trial), len(self._done()), best)
+
+    # What the chief has from workers, and they from it.
+
+    def _small_files(self, trial_id: str) -> dict[str, str]:
+        paths = [self._folder(trial_id) / name for name in sorted(SMALL)]
+        return {path.name: path.read_text("utf-8") for path in paths if path.is_file()}
+
+    def _received(self, trial: Any, files: Mapping[str, str]) -> None:
+        """A worker ended a trial; its folder may lie on another machine."""
+        folder = self._folder(trial.trial_id)
+        folder.mkdir(parents=True, exist_ok=True)
+        here = self._small_files(trial.trial_id)
+        for name in SMALL & files.keys():
+            if here.get(name) != files[name]:
+                _replace(folder / name, files[name])
+        self._ended(trial)
+
+    def _lost(self, worker: str, trial: Any) -> None:
+        if trial is None:
+            self.display.say(f"{worker} left")
+            return
+        said = "" if trial.status == "FAILED" else ": it is given out again"
+        self.display.say(f"{worker} died in trial {trial.trial_id}{said}")
+        self._write()
+        if trial.status == "FAILED":
+            self._failed(trial, trial.message)
+            self._ended(trial)
+
+    def _outcome(self) -> dict[str, Any]:
+        ranked = self._completed()
+        if not ranked:
+            return {"error": str(self._nothing())}
+        return {"best": ranked[0].get_state(), "trials": self.rows()}
 
     def _nothing(self) -> InputError:
         done = self._done()
+        if not done:
+            return InputError("No trial ran: no configuration of the space is allowed.")
         return InputError(
             f"None of {len(done)} trials finished. The first, {self.display.written(self._configuration(done[0]))}: "
-            f"{done[0].message} (all of it in {self.folder / 'trials' / done[0].trial_id / 'error.txt'})"
+            f"{done[0].message} (all of it in {self._folder(done[0].trial_id) / 'error.txt'})"
         )
 
     def rows(self) -> list[dict[str, Any]]:
         """A row a trial: what it chose, what it scored, and what it cost."""
-        rows = []
-        for name, trial in self.oracle.trials.items():
-            metrics = read_json(self.folder / "trials" / name / "metrics.json")
-            over = trial.status == "COMPLETED"
-            rows.append(
-                {
-                    "trial": name,
-                    "status": trial.status.lower(),
-                    "score": trial.score if over else None,
-                    **{fact: metrics.get(fact) if over else None for fact in FACTS},
-                    "backend": metrics.get("backend") if over else None,
-                    **{n: self._configuration(trial).get(n) for n in self.space.parameters},
-                    "error": " ".join((trial.message or "").split()),
-                }
-            )
-        return rows
+        return [self._row(trial) for trial in self.oracle.trials.values()]
+
+    def _row(self, trial: Any) -> dict[str, Any]:
+        over, runs = trial.status == "COMPLETED", self.oracle._run_times[trial.trial_id]
+        metrics = read_json(self._folder(trial.trial_id) / "metrics.json") if over else {}
+        chosen = self._configuration(trial)
+        return {
+            "trial": trial.trial_id,
+            "status": "requeued" if trial.status == "INVALID" else trial.status.lower(),
+            "score": trial.score if over else None,
+            **{fact: metrics.get(fact) for fact in FACTS},
+            "backend": metrics.get("backend"),
+            "requeued": max(runs - (trial.status in ("COMPLETED", "FAILED")), 0),
+            **{name: chosen.get(name) for name in self.space.parameters},
+            "error": " ".join((trial.message or "").split()),
+        }
 
     def _write(self) -> None:
         """Writes `trials.csv` and `best_recipe.toml`, each beside itself first."""
@@ -467,10 +608,10 @@ class _Study:
         """The best trial, or the error of the first."""
         ranked = self._completed()
         if not ranked:
-            if self._done():
-                raise self._nothing()
-            raise InputError("No trial ran: no configuration of the space is allowed.")
-        best = ranked[0]
+            raise self._nothing()
+        return replace(self._found(ranked[0], self.rows()), interrupted=interrupted)
+
+    def _found(self, best: Any, rows: list[dict[str, Any]]) -> SearchResult:
         return SearchResult(
             self.folder,
             self.space,
@@ -478,8 +619,7 @@ class _Study:
             self._configuration(best),
             best.score,
             self.monitor,
-            self.rows(),
-            interrupted=interrupted,
+            rows,
         )
 
     def retrain(self, recipe: Recipe, count: int) -> tuple[dict[str, Any], bool]:
@@ -508,6 +648,17 @@ class _Study:
         if not report or report["interrupted"]:
             report = train_ensemble(recipe, self.splits, out, seeds, **further)[1]
         return report, report["interrupted"]
+
+
+class _Checked(keras.callbacks.Callback):
+    """Calls a function before each batch, which may raise."""
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        super().__init__()
+        self.check = check
+
+    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        self.check()
 
 
 def _size(batch: Any) -> int:
@@ -546,11 +697,11 @@ def _goes_on(folder: Path, identity: Mapping[str, Any]) -> bool:
 
 def _shrink(folder: Path) -> None:
     """Deletes all of a trial's folder but the small files."""
-    for path in folder.iterdir():
+    for path in folder.iterdir() if folder.is_dir() else ():
         if path.is_dir():
-            shutil.rmtree(path)
+            shutil.rmtree(path, ignore_errors=True)  # chief and worker may share the folder
         elif path.name not in SMALL:
-            path.unlink()
+            path.unlink(missing_ok=True)
 
 
 def _replace(path: Path, text: str) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from keras_sentmatch.cli.backend import BackendOption, use_backend
 from keras_sentmatch.cli.catalog import JsonOption
-from keras_sentmatch.cli.console import print_json, print_table
+from keras_sentmatch.cli.console import print_json, print_table, say
 from keras_sentmatch.cli.plans import (
     BackboneOption,
     LimitOption,
@@ -93,6 +93,9 @@ def tune(
             help="Go on with the search in --out; all else as it was begun, or more --trials.",
         ),
     ] = False,
+    workers: Annotated[
+        int, typer.Option(help="Train trials in so many processes of this machine, side by side.")
+    ] = 0,
     format: FormatOption = None,
     columns: ColumnsOption = None,
     on_error: OnErrorOption = OnError.RAISE,
@@ -117,6 +120,7 @@ def tune(
     use_backend(backend)
     from keras_sentmatch.training import load_recipe
     from keras_sentmatch.tuning import search, space_of
+    from keras_sentmatch.tuning.workers import role
 
     # Wrong ones stop here, before any reading.
     wanted = space_of(checked_recipe(model, recipe, overrides, backbone)).fixed(fixed)
@@ -140,10 +144,14 @@ def tune(
             keep=keep,
             retrain=retrain,
             resume=resume,
+            workers=workers,
             info={"source": source.facts()},
         )
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
+    if role() == "worker":
+        say(f"The search has ended; its chief has the results. Best: {found.score:.4f}")
+        return
     if as_json:
         print_json(_report(found, model, name))
     else:

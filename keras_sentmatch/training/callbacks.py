@@ -214,19 +214,26 @@ def make_callbacks(
         save_weights_only=True,
     )
     best.async_safe = True  # saves at the end of an epoch only
-    callbacks = [*first, best]
-    if plateau_factor < 1:
-        callbacks.append(
-            keras.callbacks.ReduceLROnPlateau(
-                monitor, mode=mode, factor=plateau_factor, patience=0, min_delta=0.0
-            )
-        )
-    callbacks.append(keras.callbacks.EarlyStopping(monitor, mode=mode, patience=patience))
+    callbacks = [*first, best, *stopping_callbacks(monitor, mode, patience, plateau_factor)]
     callbacks.append(keras.callbacks.CSVLogger(folder / "history.csv", append=resumed))
     if keras.config.backend() == "tensorflow" and importlib.util.find_spec("tensorboard"):
         logs = str(folder / "logs")
         callbacks.append(keras.callbacks.TensorBoard(logs, write_graph=False))
     return callbacks
+
+
+def stopping_callbacks(
+    monitor: str, mode: str, patience: int, plateau_factor: float
+) -> list[keras.callbacks.Callback]:
+    """Those that lower the learning rate and end training where the monitored value gets no better."""
+    found: list[keras.callbacks.Callback] = []
+    if plateau_factor < 1:
+        found.append(
+            keras.callbacks.ReduceLROnPlateau(
+                monitor, mode=mode, factor=plateau_factor, patience=0, min_delta=0.0
+            )
+        )
+    return [*found, keras.callbacks.EarlyStopping(monitor, mode=mode, patience=patience)]
 
 
 def progress_callback(monitor: str, mode: str) -> EpochLines:

@@ -289,6 +289,34 @@ def make_batches(
     }
 
 
+def feeds(batches: Mapping[str, PairBatches], done: int = 0, devices: int = 1) -> dict[str, Any]:
+    """What `fit` learns from and is judged by, from an epoch on."""
+    # The keras.utils.PyDataset feed needs no TensorFlow.
+    feed = "tf_data" if keras.config.backend() == "tensorflow" else "pydataset"
+    return {
+        "x": getattr(batches["train"], feed)(done),
+        "validation_data": getattr(batches["validation"], feed)() if devices == 1 else None,
+        "shuffle": False,
+    }
+
+
+def metric_callbacks(
+    splits: Mapping[str, PairDataset],
+    batches: Mapping[str, PairBatches],
+    settings: Mapping[str, Any],
+) -> list[keras.callbacks.Callback]:
+    """Those that put the figures in an epoch's logs which `fit` does not."""
+    task, devices = splits["train"].task, settings["devices"]
+    monitor, _ = monitor_of(task, settings["monitor"])
+    by_keras = monitor in ("val_accuracy", "val_macro_f1", "val_loss") and task != "ranking"
+    found: list[keras.callbacks.Callback] = []
+    if devices > 1 or not by_keras:
+        found.append(TaskMetrics(splits["validation"], batches["validation"], devices))
+    if settings["schedule"] != "constant":
+        found.append(LearningRateLog())
+    return found
+
+
 def _fit(
     model: keras.Model,
     splits: Mapping[str, PairDataset],
@@ -304,25 +332,19 @@ def _fit(
     prepare(folder, state)
     task = splits["train"].task
     monitor, mode = monitor_of(task, settings["monitor"])
-    first: list[keras.callbacks.Callback] = []
     devices = settings["devices"]
-    by_keras = monitor in ("val_accuracy", "val_macro_f1", "val_loss") and task != "ranking"
-    if devices > 1 or not by_keras:
-        first.append(TaskMetrics(splits["validation"], batches["validation"], devices))
     if left_out := len(splits["train"]) % devices:
         _say(
             progress,
             f"{left_out} pairs are left out of each epoch, others each time: {devices} devices",
         )
-    if settings["schedule"] != "constant":
-        first.append(LearningRateLog())
     callbacks = make_callbacks(
         folder,
         monitor=monitor,
         mode=mode,
         patience=settings["patience"],
         plateau_factor=settings["plateau_factor"],
-        first=first,
+        first=metric_callbacks(splits, batches, settings),
         resumed=state is not None,
     )
     callbacks += more
@@ -338,17 +360,13 @@ def _fit(
     if done == settings["epochs"]:
         return history.history, False
     checkpoint = Checkpoint(folder, identity, history, callbacks, state)
-    # The keras.utils.PyDataset feed needs no TensorFlow.
-    feed = "tf_data" if keras.config.backend() == "tensorflow" else "pydataset"
     try:
         model.fit(
-            getattr(batches["train"], feed)(done),
-            validation_data=getattr(batches["validation"], feed)() if devices == 1 else None,
+            **feeds(batches, done, devices),
             initial_epoch=done,
             epochs=settings["epochs"],
             callbacks=[*callbacks, history, checkpoint],
             verbose=0,
-            shuffle=False,
         )
         return history.history, False
     except KeyboardInterrupt:

@@ -68,6 +68,7 @@ def test_a_grid_of_two_letters(log, tmp_path, capsys):
         (["drr_net", "--fix", "T=x"], "model.steps can't be 'x'; it is one of 1, 2"),
         (["esim", "--space", "r1"], "matters only where model.feature_attention is sfa"),
         (["drr_net", "--trials", "0"], "trials is 0; at least 1"),
+        (["drr_net", "--workers", "-1"], "workers is -1; at least 0"),
         (["drr_net", "--objective", "map"], "does not exist for classification with 3 classes"),
         (["drr_net", "--resume"], "--resume needs --out"),
         (["drr_net", "--limit", "0"], "--limit 0: at least 1"),

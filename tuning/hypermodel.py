@@ -1,0 +1,148 @@
+"""A recipe and its space as a `keras_tuner.HyperModel`. This module imports KerasTuner: import it inside functions."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import keras
+import keras_tuner
+
+from keras_sentmatch.data import PairBatches, PairDataset
+from keras_sentmatch.training.callbacks import monitor_of, stopping_callbacks
+from keras_sentmatch.training.distillation import Lessons, take_lessons
+from keras_sentmatch.training.prepare import Build, Encodings, check_splits, make_model
+from keras_sentmatch.training.recipe import Recipe
+from keras_sentmatch.training.run import feeds, make_batches, metric_callbacks
+from keras_sentmatch.training.seeds import set_seed
+from keras_sentmatch.tuning.engine import configuration, declare
+from keras_sentmatch.tuning.space import Space, Written
+from keras_sentmatch.tuning.spaces import narrowed_space
+
+
+class PairHyperModel(keras_tuner.HyperModel):
+    """The models of a recipe's search space, for KerasTuner's own tuners; `search` is made of it too.
+
+    A trial has the seed of the recipe, and trains as `train` does, on one device: the same batches, figures and early
+    stopping. What the space does not allow fails, and is not tried again.
+
+    Args:
+        recipe: What `load_recipe` gives: the default configuration, and all that is not searched.
+        pairs: As `train` takes them: `"train"` and `"validation"` pairs, and others whose words are to be known.
+        space: What to search, as for `search`. Default: everything that `space_of(recipe)` has.
+        fix: Values by name, for parameters that are not to be searched.
+        build: As for `train`.
+        lessons: What `take_lessons` gave, to take it once only.
+        encodings: Keeps encoders and encoded pairs, for others on the same pairs.
+        progress: Whether to show the reading of word vectors.
+
+    Example:
+
+    ```python
+    import keras_tuner
+
+    from keras_sentmatch.data import natural_logic_pairs
+    from keras_sentmatch.training import load_recipe
+    from keras_sentmatch.tuning import PairHyperModel
+
+    pairs = {
+        "train": natural_logic_pairs(64, seed=0),
+        "validation": natural_logic_pairs(32, seed=0, split="validation"),
+    }
+    recipe = load_recipe("drr_net", overrides=["training.epochs=1", "model.units=4"])
+    tuner = keras_tuner.RandomSearch(
+        PairHyperModel(recipe, pairs, space={"T": [1, 2]}),
+        objective="val_accuracy",
+        max_trials=2,
+        directory="searches",
+        project_name="drr_net",
+    )
+    tuner.search()
+    tuner.get_best_hyperparameters()[0].values
+    ```
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        pairs: Mapping[str, PairDataset],
+        space: Space | Mapping[str, Any] | Iterable[str] | None = None,
+        *,
+        fix: Mapping[str, Any] | None = None,
+        build: Build | None = None,
+        lessons: Lessons | None = None,
+        encodings: Encodings | None = None,
+        progress: bool = False,
+    ) -> None:
+        super().__init__(name=recipe.name)
+        check_splits(pairs)
+        self.space = narrowed_space(recipe, space, fix)
+        if recipe.training["teacher"] and lessons is None:
+            lessons = take_lessons(recipe.training, pairs, None, progress)
+        self.pairs = {**pairs, **({} if lessons is None else {"train": lessons.pairs})}
+        self.targets = {} if lessons is None else lessons.targets
+        self.encodings = encodings or Encodings()
+        self.progress = progress
+        self._builder = build
+
+    def declare_hyperparameters(self, hp: Any) -> None:
+        """Tells KerasTuner of the space."""
+        declare(self.space, hp)
+
+    def configuration(self, hp: Any) -> Written:
+        """What is chosen, by the names of the parameters."""
+        return configuration(self.space, hp.values)
+
+    def recipe(self, hp: Any) -> Recipe:
+        """The recipe of what is chosen; Hyperband chooses the epochs."""
+        recipe = self.space.recipe(self.configuration(hp))
+        epochs = hp.values.get("tuner/epochs", recipe.training["epochs"])
+        return replace(recipe, training={**recipe.training, "epochs": epochs})
+
+    def build(self, hp: Any) -> keras.Model:
+        """The compiled model.
+
+        Raises:
+            keras_tuner.errors.FailedTrialError: The space does not allow it.
+        """
+        declare(self.space, hp)
+        complaint = self.space.complaint(self.configuration(hp))
+        if complaint is not None:
+            raise keras_tuner.errors.FailedTrialError(complaint)
+        return self.model(self.recipe(hp))
+
+    def fit(self, hp: Any, model: keras.Model, *args: Any, **kwargs: Any) -> Any:
+        """Trains it on the recipe's batches.
+
+        Args:
+            hp: What is chosen.
+            model: What `build` gave.
+            *args: None: the pairs are known.
+            **kwargs: For `keras.Model.fit`; its `epochs` win over the recipe's.
+
+        Returns:
+            The history.
+        """
+        recipe = self.recipe(hp)
+        settings = {**recipe.training, "devices": 1}
+        batches = self.batches(recipe, model)
+        monitor, mode = monitor_of(self.pairs["train"].task, settings["monitor"])
+        callbacks = [
+            *metric_callbacks(self.pairs, batches, settings),
+            *stopping_callbacks(monitor, mode, settings["patience"], settings["plateau_factor"]),
+            *kwargs.pop("callbacks", []),
+        ]
+        more = {"epochs": settings["epochs"], "verbose": 0, **kwargs}
+        data = feeds(batches, more.get("initial_epoch", 0))
+        return model.fit(*args, **data, callbacks=callbacks, **more)
+
+    def model(self, recipe: Recipe) -> keras.Model:
+        """The compiled model of a recipe, as `train` would begin with it."""
+        encoder, vectors, _ = self.encodings.fit(recipe, self.pairs, self.progress)
+        set_seed(recipe.training["seed"])
+        return make_model(recipe, self.pairs["train"], encoder, vectors, self._builder)
+
+    def batches(self, recipe: Recipe, model: keras.Model) -> dict[str, PairBatches]:
+        """The batches of training and validation pairs."""
+        encoder, _, _ = self.encodings.fit(recipe, self.pairs, self.progress)
+        settings = {**recipe.training, "devices": 1}
+        return make_batches(self.pairs, self.targets, encoder, model, settings, self.encodings)
