@@ -29,14 +29,16 @@ from keras_sentmatch.training.resume import difference, finished_metrics, latest
 from keras_sentmatch.training.run import make_batches, run_identity, train, with_seed
 from keras_sentmatch.training.seeds import set_seed
 from keras_sentmatch.tuning.progress import SearchProgress
+from keras_sentmatch.tuning.report import write_report
 from keras_sentmatch.tuning.space import Space, Written
 from keras_sentmatch.tuning.spaces import space_of
+from keras_sentmatch.tuning.speed import note_speed
+from keras_sentmatch.tuning.trial_runs import facts_of, run_folders, score_of, seeds_from
 
 TUNERS = ("bayesian", "random", "hyperband", "grid")
 TRIALS = 20  # where the tuner does not end by itself
 GIVE_UP = 3  # failed trials, if none before them finished
 SMALL = {"error.txt", "history.csv", "metrics.json", "recipe.toml"}  # kept of every trial
-FACTS = ("best_epoch", "epochs", "parameters", "parameters_without_word_embeddings", "seconds")
 
 
 @dataclass
@@ -78,18 +80,20 @@ def search(
     trials: int | None = None,
     objective: str = "auto",
     seed: int | None = None,
+    seeds: int = 1,
     keep: int = 1,
     retrain: int = 1,
     resume: bool = False,
     progress: bool = True,
+    report: bool = True,
     build: Build | None = None,
     info: Mapping[str, Any] | None = None,
 ) -> SearchResult:
     """Looks for the best configuration of a recipe, and trains it anew.
 
     A trial is a recipe, which `train` trains: on the training pairs, judged by the best epoch's value on the validation
-    pairs. It never sees the labels of test pairs. Trials have the seed of the recipe; the best one is trained anew with
-    the seeds after it, and measured on the test pairs.
+    pairs. It never sees the labels of test pairs. Trials have the seed of the recipe, or that and the ones after it; the
+    best one is trained anew with seeds that no trial had, and measured on the test pairs.
 
     Before the first trial the recipe's own configuration and the largest one are built and trained on a batch. A trial whose
     configuration fails (no memory, NaN) is noted and left; any other error ends the search, which can go on when it is
@@ -100,7 +104,7 @@ def search(
             the most that a trial of Hyperband gets; it trains each round's survivors from the beginning.
         splits: As `train` takes them.
         out: Folder of the search: `trials.csv`, `best_recipe.toml`, `best/` (the run of that recipe, or runs), `trials/`
-            (a run folder each), and the files to go on from.
+            (a run folder each, or one a seed), `report.md` and its pictures, and the files to go on from.
         space: What to search: names, or a mapping from names to values (see `Space.narrowed`). Default: everything that
             `space_of(recipe)` has. Or a `Space` of one's own.
         fix: Values by name, for parameters that are not to be searched.
@@ -109,10 +113,13 @@ def search(
         objective: `"accuracy"`, `"f1"`, `"map"`, `"loss"` and so on, of the validation pairs; it also chooses each trial's
             epoch. Default: the recipe's `training.monitor`.
         seed: Of the search and of all trials, instead of the recipe's.
+        seeds: With how many seeds to train each configuration; its score is their mean. One that fails with any of them
+            has failed.
         keep: Of how many of the best trials to keep the models.
         retrain: With how many further seeds to train the best recipe anew; 0 does not.
         resume: Whether to go on with the search in `out`, begun with the same arguments; `trials` may be more.
         progress: Whether to show it on standard error.
+        report: Whether to write the report when it ends (`write_report`).
         build: As for `train`.
         info: Facts to keep with the matchers.
 
@@ -138,7 +145,7 @@ def search(
     found.best.model["steps"]
     ```
     """
-    _check_arguments(tuner, trials, keep, retrain)
+    _check_arguments(tuner, trials, seeds, keep, retrain)
     check_splits(splits)
     if seed is not None:
         recipe = with_seed(recipe, seed)
@@ -146,7 +153,7 @@ def search(
     recipe = replace(recipe, training={**recipe.training, "monitor": monitor})
     searched = _space(recipe, space, fix)
     folder = Path(out)
-    _begin(folder, _identity(searched, tuner, splits), resume)
+    _begin(folder, _identity(searched, tuner, splits, seeds), searched, resume)
     lessons = None
     if recipe.training["teacher"]:
         lessons = take_lessons(recipe.training, splits, None, progress)
@@ -163,18 +170,27 @@ def search(
         build,
         lessons,
         info,
+        seeds_from(recipe.training["seed"], seeds),
     )
     interrupted = study.run()
     result = study.result(interrupted)
     if retrain and not interrupted:
         result.retrained, result.interrupted = study.retrain(result.best, retrain)
+    if report:
+        write_report(folder)
     return result
 
 
-def _check_arguments(tuner: str, trials: int | None, keep: int, retrain: int) -> None:
+def _check_arguments(tuner: str, trials: int | None, seeds: int, keep: int, retrain: int) -> None:
     if tuner not in TUNERS:
         raise InputError(f"There is no tuner {tuner!r}; there is {', '.join(TUNERS)}.")
-    for name, number, least in (("trials", trials, 1), ("keep", keep, 1), ("retrain", retrain, 0)):
+    numbers = (
+        ("trials", trials, 1),
+        ("seeds", seeds, 1),
+        ("keep", keep, 1),
+        ("retrain", retrain, 0),
+    )
+    for name, number, least in numbers:
         if number is not None and number < least:
             raise InputError(f"{name} is {number}; at least {least} is needed.")
     needed = {"keras_tuner": "keras-tuner"}
@@ -219,15 +235,20 @@ def _space(recipe: Recipe, space: Any, fix: Mapping[str, Any] | None) -> Space:
     return found
 
 
-def _identity(space: Space, tuner: str, splits: Mapping[str, PairDataset]) -> dict[str, Any]:
+def _identity(
+    space: Space, tuner: str, splits: Mapping[str, PairDataset], seeds: int
+) -> dict[str, Any]:
     """By what a search is known again."""
     identity = {"tuner": tuner, **run_identity(space.base, splits), "space": space.description()}
     del identity["backend"]  # trials may come from several
-    return identity
+    return {**identity, "seeds": seeds}
 
 
-def _begin(folder: Path, identity: Mapping[str, Any], resume: bool) -> None:
+def _begin(folder: Path, identity: Mapping[str, Any], space: Space, resume: bool) -> None:
     then = read_json(folder / "search.json")
+    if then:
+        then = {"seeds": 1, **then}
+        then.pop("names", None)
     if then and not resume:
         raise InputError(
             f"{folder} already holds a search: go on with --resume (resume=True), name another folder, or delete this one."
@@ -239,7 +260,8 @@ def _begin(folder: Path, identity: Mapping[str, Any], resume: bool) -> None:
         )
     folder.mkdir(parents=True, exist_ok=True)
     if not then:
-        write_json(folder / "search.json", identity)
+        names = {name: space.short(name) for name in space.parameters}  # for the report
+        write_json(folder / "search.json", {**identity, "names": names})
 
 
 @dataclass
@@ -258,6 +280,7 @@ class _Study:
     build: Build | None
     lessons: Lessons | None
     info: Mapping[str, Any] | None
+    seeds: list[int]
 
     def __post_init__(self) -> None:
         self.encodings = Encodings()
@@ -382,15 +405,24 @@ class _Study:
         return parameters
 
     def _train(self, trial: Any) -> float:
-        """Trains a trial and gives its score."""
-        recipe, folder = self._recipe(trial), self.folder / "trials" / trial.trial_id
-        shown = self.display.begin(trial.trial_id, recipe.training["epochs"])
+        """Trains a trial with each seed and gives the mean of its scores."""
+        recipe = self._recipe(trial)
+        folders = run_folders(self.folder / "trials" / trial.trial_id, self.seeds)
+        scores = []
+        for seed, folder in zip(self.seeds, folders):
+            name = trial.trial_id if len(self.seeds) == 1 else f"{trial.trial_id}, seed {seed}"
+            scores.append(self._train_once(with_seed(recipe, seed), folder, name))
+        return float(np.mean(scores))
+
+    def _train_once(self, recipe: Recipe, folder: Path, name: str) -> float:
+        shown = self.display.begin(name, recipe.training["epochs"])
         identity = run_identity(recipe, self.seen, lessons=self.lessons)
         if folder.exists() and not _goes_on(folder, identity):
             shutil.rmtree(folder)
         metrics = finished_metrics(folder)  # it ended, but the search died before it was told
+        matcher = None
         if metrics is None:
-            metrics = train(
+            result = train(
                 recipe,
                 self.seen,
                 folder,
@@ -402,11 +434,16 @@ class _Study:
                 info=self.info,
                 encodings=self.encodings,
                 callbacks=[shown],
-            ).metrics
+            )
+            metrics, matcher = result.metrics, result.matcher
+            del result
+        if not metrics["interrupted"]:
+            note_speed(folder, matcher, self.seen["validation"])
+        del matcher
         _free()
         if metrics["interrupted"]:
             raise KeyboardInterrupt
-        score = _score(folder, metrics, self.monitor)
+        score = score_of(folder, metrics, self.monitor)
         if not np.isfinite(score):
             raise InputError(f"{self.monitor} is {score}: the model diverged.")
         return score
@@ -418,7 +455,8 @@ class _Study:
             (folder / "error.txt").write_text(trial.trace, encoding="utf-8")
         self._write()
         for other in [*ranked[self.keep :], *([trial] if trial.status == "FAILED" else [])]:
-            _shrink(self.folder / "trials" / other.trial_id)
+            for run in run_folders(self.folder / "trials" / other.trial_id, self.seeds):
+                _shrink(run)
         row = next(row for row in self.rows() if row["trial"] == trial.trial_id)
         best = f"best {ranked[0].score:.4f} (trial {ranked[0].trial_id})" if ranked else ""
         self.display.end(row, self._configuration(trial), len(self._done()), best)
@@ -436,15 +474,13 @@ class _Study:
         """A row a trial: what it chose, what it scored, and what it cost."""
         rows = []
         for name, trial in self.oracle.trials.items():
-            metrics = read_json(self.folder / "trials" / name / "metrics.json")
             over = trial.status == "COMPLETED"
             rows.append(
                 {
                     "trial": name,
                     "status": trial.status.lower(),
                     "score": trial.score if over else None,
-                    **{fact: metrics.get(fact) if over else None for fact in FACTS},
-                    "backend": metrics.get("backend") if over else None,
+                    **facts_of(self.folder / "trials" / name, self.seeds, self.monitor, over),
                     **{n: self._configuration(trial).get(n) for n in self.space.parameters},
                     "error": " ".join((trial.message or "").split()),
                 }
@@ -484,8 +520,8 @@ class _Study:
 
     def retrain(self, recipe: Recipe, count: int) -> tuple[dict[str, Any], bool]:
         """Trains the best recipe with seeds that no trial had; its figures, and whether Ctrl-C ended it."""
-        out, first = self.folder / "best", recipe.training["seed"] + 1
-        seeds = [seed % 2**32 for seed in range(first, first + count)]
+        out, tried = self.folder / "best", len(self.seeds)
+        seeds = seeds_from(recipe.training["seed"] + tried, count)
         wanted = {"recipe": recipe.to_toml(), "seeds": seeds, "backend": keras.config.backend()}
         if read_json(self.folder / "retrain.json") != wanted:
             shutil.rmtree(out, ignore_errors=True)  # of an earlier best
@@ -525,15 +561,6 @@ def _unlabelled(pairs: PairDataset) -> PairDataset:
     )
 
 
-def _score(folder: Path, metrics: Mapping[str, Any], monitor: str) -> float:
-    """The value of the best epoch: as measured afterwards, or for the loss as `fit` had it."""
-    name = monitor.removeprefix("val_")
-    if name in metrics["validation"]:
-        return float(metrics["validation"][name])
-    with open(folder / "history.csv", newline="", encoding="utf-8") as file:
-        return float(list(csv.DictReader(file))[metrics["best_epoch"] - 1][monitor])
-
-
 def _goes_on(folder: Path, identity: Mapping[str, Any]) -> bool:
     """Whether a folder holds a run of just this, finished or not; not so one begun on another backend."""
     try:
@@ -545,8 +572,8 @@ def _goes_on(folder: Path, identity: Mapping[str, Any]) -> bool:
 
 
 def _shrink(folder: Path) -> None:
-    """Deletes all of a trial's folder but the small files."""
-    for path in folder.iterdir():
+    """Deletes all of a run folder but the small files; there is none of a seed that was not trained."""
+    for path in folder.iterdir() if folder.exists() else ():
         if path.is_dir():
             shutil.rmtree(path)
         elif path.name not in SMALL:

@@ -26,7 +26,7 @@ def recipe_of(**training):
 
 def run(out, *, tuner="grid", build=build_tiny, space=tiny_space, recipe=None, splits=None, **more):
     recipe = recipe or recipe_of()
-    more = {"retrain": 0, "progress": False, **more}
+    more = {"retrain": 0, "progress": False, "report": False, **more}
     splits = splits or tiny_splits()
     return search(recipe, splits, out, space=space(recipe), tuner=tuner, build=build, **more)
 
