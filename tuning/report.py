@@ -44,7 +44,7 @@ def write_report(folder: str | Path) -> dict[str, Any]:
     trials = read_trials(folder)
     folder = trials.folder
     importance, reason = importance_of(trials)
-    report = {
+    report: dict[str, Any] = {
         "folder": str(folder),
         "objective": trials.objective,
         "status": {
@@ -59,9 +59,10 @@ def write_report(folder: str | Path) -> dict[str, Any]:
     try:
         drawn = [
             pictures.sensitivity(trials, folder / "sensitivity.png"),
-            pictures.cost(trials, report["front"], folder / "cost.png"),
             pictures.parallel_coordinates(trials, folder / "parallel.png"),
         ]
+        if any(report["front"].values()):
+            drawn.append(pictures.cost(trials, report["front"], folder / "cost.png"))
         if importance is None:
             (folder / "importance.png").unlink(missing_ok=True)
         else:
@@ -148,14 +149,7 @@ def to_markdown(trials: Trials, report: Mapping[str, Any], importance: Importanc
         ),
         *_of_hyperband(trials),
         "",
-        "## Score against size and speed",
-        "",
-        "![score against parameters and milliseconds a pair](cost.png)",
-        "",
-        "The line is the Pareto front: of its trials none is beaten by another in score and cost at once. "
-        "Milliseconds a pair are the median of one pair at a time in the trial's process; they move with whatever else the "
-        "machine does. The table above names the front's members.",
-        "",
+        *(_cost() if any(report["front"].values()) else []),
         "## Trials as lines",
         "",
         "![parallel coordinates](parallel.png)",
@@ -309,6 +303,19 @@ def _of_hyperband(trials: Trials) -> list[str]:
     return [
         "",
         "Hyperband's trials are trained for different numbers of epochs, which the scores hold too.",
+    ]
+
+
+def _cost() -> list[str]:
+    return [
+        "## Score against size and speed",
+        "",
+        "![score against parameters and milliseconds a pair](cost.png)",
+        "",
+        "The line is the Pareto front: of its trials none is beaten by another in score and cost at once. "
+        "Milliseconds a pair are the median of one pair at a time in the trial's process; they move with whatever else the "
+        "machine does. The table above names the front's members.",
+        "",
     ]
 
 

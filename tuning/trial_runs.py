@@ -61,7 +61,7 @@ def facts_of(trial: Path, seeds: Sequence[int], monitor: str, over: bool) -> dic
         found["score_sd"] = None if None in scores else stdev(scores)
         found |= {f"score_seed_{seed}": score for seed, score in zip(seeds, scores)}
     for fact in FACTS:
-        values = [noted.get(fact) for noted in metrics]
+        values: list[Any] = [noted.get(fact) for noted in metrics]
         known = bool(values) and None not in values
         found[fact] = (sum if fact == "seconds" else mean)(values) if known else None
     backends = {noted.get("backend") for noted in metrics}

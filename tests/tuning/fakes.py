@@ -77,6 +77,7 @@ class FakeTrain:
             "best_epoch": 1,
             "epochs": recipe.training["epochs"],
             "seconds": 1.0,
+            "parameters": 1000 * recipe.model["steps"],
             "pair_seconds": 0.001 * recipe.model["steps"],
             "identity": run_identity(recipe, splits),
         }

@@ -114,12 +114,17 @@ def test_one_trial(tmp_path):
 
 
 def test_what_was_not_measured(tmp_path):
-    """Trials of a search begun before speed was measured, or by a model that has no size."""
+    """Of a search that was begun before speed was measured, or whose trials' folders are elsewhere."""
     rows = made_up_rows(6)
     for row in rows:
         del row["pair_seconds"], row["pairs_per_second"]
     report = write_report(made_up_search(tmp_path / "a", rows))
     assert report["front"]["pair_seconds"] == [] and report["front"]["parameters"]
+    for row in rows:
+        row["parameters"] = None
+    report = write_report(made_up_search(tmp_path / "b", rows))
+    assert not (tmp_path / "b/cost.png").exists()
+    assert "cost.png" not in (tmp_path / "b/report.md").read_text()
 
 
 def test_less_is_better_where_the_loss_decides(tmp_path):
