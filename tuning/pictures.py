@@ -37,8 +37,10 @@ def sensitivity(trials: Trials, png: str | Path) -> Path:
     figure = empty_figure(0.8 + 3.4 * columns, 0.6 + 2.9 * lines)
     panels = figure.subplots(lines, columns, sharey=True, squeeze=False)
     low, high = _ends([score for row in trials.completed for score in trials.scores(row)], trials)
+    reached = [low, high]
     for panel, name in zip(panels.flat, names):
-        _sensitivity_panel(panel, trials, name, low, high)
+        reached += _sensitivity_panel(panel, trials, name, low, high)
+    panels.flat[0].set_ylim(min(reached), max(reached))  # of all
     for panel in panels.flat[len(names) :]:
         panel.remove()
     for line in panels:
@@ -47,8 +49,13 @@ def sensitivity(trials: Trials, png: str | Path) -> Path:
     return save_png(figure, png)
 
 
-def _sensitivity_panel(panel: Any, trials: Trials, name: str, low: float, high: float) -> None:
+def _sensitivity_panel(
+    panel: Any, trials: Trials, name: str, low: float, high: float
+) -> list[float]:
+    """Draws one parameter; the ends of its bars."""
     places, scores = _trainings(trials, name)
+    panel.set_xlabel(trials.names[name])
+    panel.grid(axis="y", color="lightgray", linewidth=0.6)
     learnt = trials.learnt(scores)
     if trials.is_range(name):
         places = 10**places
@@ -56,7 +63,7 @@ def _sensitivity_panel(panel: Any, trials: Trials, name: str, low: float, high: 
         _few_ticks(panel, places)
         order = np.flatnonzero(learnt)[np.argsort(places[learnt], kind="stable")]
         groups = np.array_split(order, max(1, min(GROUPS, len(order) // 3)))
-        centres = [float(np.median(places[group])) for group in groups]
+        centres = [float(np.median(places[group])) for group in groups if len(group)]
     else:
         tried = trials.tried(name)
         groups = [np.flatnonzero((places == place) & learnt) for place in range(len(tried))]
@@ -67,13 +74,14 @@ def _sensitivity_panel(panel: Any, trials: Trials, name: str, low: float, high: 
         panel.set_xticks(range(len(texts)), texts, fontsize="x-small" if small else "small")
         panel.set_xlim(-0.6, max(len(tried) - 0.4, 0.6))
     _dots(panel, places, scores, trials, (low, high), color=DOTS, s=14, alpha=0.8)
+    if not learnt.any():
+        return []
     means = np.array([scores[group].mean() for group in groups])
-    spread = [scores[group].std(ddof=1) if len(group) > 1 else 0.0 for group in groups]
+    spread = np.array([scores[group].std(ddof=1) if len(group) > 1 else 0 for group in groups])
     panel.errorbar(centres, means, spread, color=LINE, marker="o", markersize=5, capsize=3)
     best = int(means.argmax() if trials.rises else means.argmin())
     panel.plot(centres[best], means[best], "o", color=BEST, markersize=8, zorder=4)
-    panel.set(xlabel=trials.names[name], ylim=(low, high))
-    panel.grid(axis="y", color="lightgray", linewidth=0.6)
+    return [*(means - spread), *(means + spread)]
 
 
 def cost(trials: Trials, front: Mapping[str, Sequence[str]], png: str | Path) -> Path:
@@ -103,15 +111,17 @@ def cost(trials: Trials, front: Mapping[str, Sequence[str]], png: str | Path) ->
         heights = [*(row["score"] for row in members), members[-1]["score"]]
         panel.step(ends, heights, where="post", color=BEST, linewidth=1.2, label="Pareto front")
         panel.plot(ends[:-1], heights[:-1], "o", color=BEST, markersize=5)
+        at: dict[tuple[float, float], list[str]] = {}
         for row, end in zip(members, ends):
+            at.setdefault((end, row["score"]), []).append(row["trial"].lstrip("0") or "0")
+        for point, numbers in at.items():
             panel.annotate(
-                row["trial"].lstrip("0") or "0",
-                (end, row["score"]),
+                ", ".join(numbers[:3]) + (", …" if len(numbers) > 3 else ""),
+                point,
                 textcoords="offset points",
                 xytext=(-3, 4),
                 ha="right",
                 fontsize="x-small",
-                annotation_clip=True,
             )
         panel.set_xscale("log")
         _few_ticks(panel, costs)

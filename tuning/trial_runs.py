@@ -63,6 +63,7 @@ def facts_of(trial: Path, seeds: Sequence[int], monitor: str, over: bool) -> dic
     for fact in FACTS:
         values: list[Any] = [noted.get(fact) for noted in metrics]
         known = bool(values) and None not in values
-        found[fact] = (sum if fact == "seconds" else mean)(values) if known else None
+        together = (sum if fact == "seconds" else mean)(values) if known else None
+        found[fact] = round(together, 6) if isinstance(together, float) else together
     backends = {noted.get("backend") for noted in metrics}
     return {**found, "backend": backends.pop() if len(backends) == 1 else None}

@@ -1,4 +1,4 @@
-"""What a report says of made-up trials: no training, and no backend."""
+"""What a report says of made-up trials, without training."""
 
 import json
 import os
@@ -18,6 +18,8 @@ from keras_sentmatch.tuning.pareto import pareto_front
 from keras_sentmatch.tuning.report import front_of, luck_of
 from keras_sentmatch.tuning.trials import read_trials
 from tests.tuning.made_up import SPACE, made_up_rows, made_up_search
+
+pytestmark = pytest.mark.backend("torch")  # no backend has a part in it: once is enough
 
 
 @pytest.fixture
@@ -147,6 +149,12 @@ def test_what_did_not_learn_does_not_flatten_the_rest(tmp_path, drawn):
     assert "far worse than the others: 1" in drawn["sensitivity"].get_suptitle()
     (bars,) = drawn["sensitivity"].axes[-1].containers
     assert min(bars[0].get_ydata()) > 0.7
+    for row in rows:  # none that learnt has a size
+        row |= {"model.kind": "none", "model.size": None}
+    rows[3] |= {"model.kind": "soft", "model.size": 2.0}
+    write_report(made_up_search(tmp_path / "b", rows))
+    panels = {panel.get_xlabel(): panel for panel in drawn["sensitivity"].axes}
+    assert dots(panels["size"]) == 2 and not panels["size"].containers
 
 
 def test_a_folder_that_is_none(tmp_path):
