@@ -40,7 +40,8 @@ def sensitivity(trials: Trials, png: str | Path) -> Path:
     reached = [low, high]
     for panel, name in zip(panels.flat, names):
         reached += _sensitivity_panel(panel, trials, name, low, high)
-    panels.flat[0].set_ylim(min(reached), max(reached))  # of all
+    margin = 0.02 * (max(reached) - min(reached))
+    panels.flat[0].set_ylim(min(reached) - margin, max(reached) + margin)  # of all
     for panel in panels.flat[len(names) :]:
         panel.remove()
     for line in panels:
