@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from keras_sentmatch.tuning.hypermodel import PairHyperModel as PairHyperModel
+    from keras_sentmatch.tuning.report import write_report as write_report
     from keras_sentmatch.tuning.space import Around as Around
     from keras_sentmatch.tuning.space import Choice as Choice
     from keras_sentmatch.tuning.space import Space as Space
@@ -23,6 +24,7 @@ _MODULES = {
     "Space": "space",
     "search": "study",
     "space_of": "spaces",
+    "write_report": "report",
 }
 __all__ = list(_MODULES)
 

@@ -28,15 +28,17 @@ from keras_sentmatch.training.recipe import MONITORS, Recipe
 from keras_sentmatch.training.resume import difference, finished_metrics, latest
 from keras_sentmatch.training.run import run_identity, train, with_seed
 from keras_sentmatch.tuning.progress import SearchProgress
+from keras_sentmatch.tuning.report import write_report
 from keras_sentmatch.tuning.space import Space, Written
 from keras_sentmatch.tuning.spaces import narrowed_space
+from keras_sentmatch.tuning.speed import note_speed
+from keras_sentmatch.tuning.trial_runs import facts_of, run_folders, score_of, seeds_from
 from keras_sentmatch.tuning.workers import LocalWorkers, role
 
 TUNERS = ("bayesian", "random", "hyperband", "grid")
 TRIALS = 20  # where the tuner does not end by itself
 GIVE_UP = 3  # failed trials, if none before them finished
 SMALL = {"error.txt", "history.csv", "metrics.json", "recipe.toml"}  # kept of every trial
-FACTS = ("best_epoch", "epochs", "parameters", "parameters_without_word_embeddings", "seconds")
 
 
 @dataclass
@@ -78,19 +80,21 @@ def search(
     trials: int | None = None,
     objective: str = "auto",
     seed: int | None = None,
+    seeds: int = 1,
     keep: int = 1,
     retrain: int = 1,
     resume: bool = False,
     workers: int = 0,
     progress: bool = True,
+    report: bool = True,
     build: Build | None = None,
     info: Mapping[str, Any] | None = None,
 ) -> SearchResult:
     """Looks for the best configuration of a recipe, and trains it anew.
 
     A trial is a recipe, which `train` trains: on the training pairs, judged by the best epoch's value on the validation
-    pairs. It never sees the labels of test pairs. Trials have the seed of the recipe; the best one is trained anew with
-    the seeds after it, and measured on the test pairs.
+    pairs. It never sees the labels of test pairs. Trials have the seed of the recipe, or that and the ones after it; the
+    best one is trained anew with seeds that no trial had, and measured on the test pairs.
 
     Before the first trial the recipe's own configuration and the largest one are built and trained on a batch. A trial whose
     configuration fails (no memory, NaN) is noted and left; any other error ends the search, which can go on when it is
@@ -105,7 +109,7 @@ def search(
             the most that a trial of Hyperband gets; it trains each round's survivors from the beginning.
         splits: As `train` takes them.
         out: Folder of the search: `trials.csv`, `best_recipe.toml`, `best/` (the run of that recipe, or runs), `trials/`
-            (a run folder each), and the files to go on from.
+            (a run folder each, or one a seed), `report.md` and its pictures, and the files to go on from.
         space: What to search: names, or a mapping from names to values (see `Space.narrowed`). Default: everything that
             `space_of(recipe)` has. Or a `Space` of one's own.
         fix: Values by name, for parameters that are not to be searched.
@@ -114,12 +118,15 @@ def search(
         objective: `"accuracy"`, `"f1"`, `"map"`, `"loss"` and so on, of the validation pairs; it also chooses each trial's
             epoch. Default: the recipe's `training.monitor`.
         seed: Of the search and of all trials, instead of the recipe's.
+        seeds: With how many seeds to train each configuration; its score is their mean. One that fails with any of them
+            has failed.
         keep: Of how many of the best trials to keep the models.
         retrain: With how many further seeds to train the best recipe anew; 0 does not.
         resume: Whether to go on with the search in `out`, begun with the same arguments; `trials` may be more.
         workers: How many processes on this machine train trials, side by side; 0 trains them in this one. A script that asks
             for some does so under `if __name__ == "__main__":`.
         progress: Whether to show it on standard error.
+        report: Whether to write the report when it ends (`write_report`).
         build: As for `train`.
         info: Facts to keep with the matchers.
 
@@ -146,7 +153,7 @@ def search(
     found.best.model["steps"]
     ```
     """
-    _check_arguments(tuner, trials, keep, retrain, workers)
+    _check_arguments(tuner, trials, seeds, keep, retrain, workers)
     here = role()
     if here == "worker" and workers:
         raise InputError(
@@ -163,6 +170,7 @@ def search(
         "trials": trials,
         "objective": objective,
         "seed": seed,
+        "seeds": seeds,
         "keep": keep,
         "build": build,
         "info": info,
@@ -174,9 +182,9 @@ def search(
     recipe = replace(recipe, training={**recipe.training, "monitor": monitor})
     searched = narrowed_space(recipe, space, fix)
     folder = Path(out)
-    identity = _identity(searched, tuner, splits)
+    identity = _identity(searched, tuner, splits, seeds)
     if here != "worker":
-        _begin(folder, identity, resume)
+        _begin(folder, identity, searched, resume)
     lessons = None
     if recipe.training["teacher"]:
         lessons = take_lessons(recipe.training, splits, None, progress)
@@ -193,6 +201,7 @@ def search(
         build,
         lessons,
         info,
+        seeds_from(recipe.training["seed"], seeds),
     )
     if here == "worker":
         return study.work(identity)
@@ -201,14 +210,19 @@ def search(
     result = study.result(interrupted)
     if retrain and not interrupted:
         result.retrained, result.interrupted = study.retrain(result.best, retrain)
+    if report:
+        write_report(folder)
     return result
 
 
-def _check_arguments(tuner: str, trials: int | None, keep: int, retrain: int, workers: int) -> None:
+def _check_arguments(
+    tuner: str, trials: int | None, seeds: int, keep: int, retrain: int, workers: int
+) -> None:
     if tuner not in TUNERS:
         raise InputError(f"There is no tuner {tuner!r}; there is {', '.join(TUNERS)}.")
     bounds = (
         ("trials", trials, 1),
+        ("seeds", seeds, 1),
         ("keep", keep, 1),
         ("retrain", retrain, 0),
         ("workers", workers, 0),
@@ -245,15 +259,20 @@ def _objective(
     return monitor, direction
 
 
-def _identity(space: Space, tuner: str, splits: Mapping[str, PairDataset]) -> dict[str, Any]:
+def _identity(
+    space: Space, tuner: str, splits: Mapping[str, PairDataset], seeds: int
+) -> dict[str, Any]:
     """By what a search is known again."""
     identity = {"tuner": tuner, **run_identity(space.base, splits), "space": space.description()}
     del identity["backend"]  # trials may come from several
-    return identity
+    return {**identity, "seeds": seeds}
 
 
-def _begin(folder: Path, identity: Mapping[str, Any], resume: bool) -> None:
+def _begin(folder: Path, identity: Mapping[str, Any], space: Space, resume: bool) -> None:
     then = read_json(folder / "search.json")
+    if then:
+        then = {"seeds": 1, **then}
+        then.pop("names", None)
     if then and not resume:
         raise InputError(
             f"{folder} already holds a search: go on with --resume (resume=True), name another folder, or delete this one."
@@ -265,7 +284,8 @@ def _begin(folder: Path, identity: Mapping[str, Any], resume: bool) -> None:
         )
     folder.mkdir(parents=True, exist_ok=True)
     if not then:
-        write_json(folder / "search.json", identity)
+        names = {name: space.short(name) for name in space.parameters}  # for the report
+        write_json(folder / "search.json", {**identity, "names": names})
 
 
 @dataclass
@@ -284,6 +304,7 @@ class _Study:
     build: Build | None
     lessons: Lessons | None
     info: Mapping[str, Any] | None
+    seeds: list[int]
     callbacks: list[keras.callbacks.Callback] = field(default_factory=list)  # of each trial
 
     def __post_init__(self) -> None:
@@ -447,6 +468,9 @@ class _Study:
     def _folder(self, trial_id: str) -> Path:
         return self.folder / "trials" / trial_id
 
+    def _runs(self, trial_id: str) -> list[Path]:
+        return run_folders(self._folder(trial_id), self.seeds)
+
     def _dry_run(self) -> None:
         """Builds the default and the largest configuration, and trains each on its longest batch; once a search."""
         from keras_sentmatch.tuning.engine import faults
@@ -483,15 +507,24 @@ class _Study:
         return parameters
 
     def _train(self, trial: Any) -> float:
-        """Trains a trial and gives its score."""
-        recipe, folder = self._recipe(trial), self._folder(trial.trial_id)
-        shown = self.display.begin(trial.trial_id, recipe.training["epochs"])
+        """Trains a trial with each seed and gives the mean of its scores."""
+        recipe = self._recipe(trial)
+        folders = self._runs(trial.trial_id)
+        scores = []
+        for seed, folder in zip(self.seeds, folders):
+            name = trial.trial_id if len(self.seeds) == 1 else f"{trial.trial_id}, seed {seed}"
+            scores.append(self._train_once(with_seed(recipe, seed), folder, name))
+        return float(np.mean(scores))
+
+    def _train_once(self, recipe: Recipe, folder: Path, name: str) -> float:
+        shown = self.display.begin(name, recipe.training["epochs"])
         identity = run_identity(recipe, self.seen, lessons=self.lessons)
         if folder.exists() and not _goes_on(folder, identity):
             shutil.rmtree(folder)
         metrics = finished_metrics(folder)  # it ended, but the search died before it was told
+        matcher = None
         if metrics is None:
-            metrics = train(
+            result = train(
                 recipe,
                 self.seen,
                 folder,
@@ -503,11 +536,16 @@ class _Study:
                 info=self.info,
                 encodings=self.encodings,
                 callbacks=[shown, *self.callbacks],
-            ).metrics
+            )
+            metrics, matcher = result.metrics, result.matcher
+            del result
+        if not metrics["interrupted"]:
+            note_speed(folder, matcher, self.seen["validation"])
+        del matcher
         _free()
         if metrics["interrupted"]:
             raise KeyboardInterrupt
-        score = _score(folder, metrics, self.monitor)
+        score = score_of(folder, metrics, self.monitor)
         if not np.isfinite(score):
             raise InputError(f"{self.monitor} is {score}: the model diverged.")
         return score
@@ -527,22 +565,29 @@ class _Study:
         """Deletes the models that are no longer among the best, and shows what came of the trial."""
         ranked = self._completed()
         for other in [*ranked[self.keep :], *([trial] if trial.status == "FAILED" else [])]:
-            _shrink(self._folder(other.trial_id))
+            for run in self._runs(other.trial_id):
+                _shrink(run)
         best = f"best {ranked[0].score:.4f} (trial {ranked[0].trial_id})" if ranked else ""
         self.display.end(self._row(trial), self._configuration(trial), len(self._done()), best)
 
     # What the chief has from workers, and they from it.
 
+    def _small_paths(self) -> list[str]:
+        """Of the small files of a trial, from its folder on."""
+        runs = run_folders(Path(), self.seeds)
+        return sorted({(folder / name).as_posix() for folder in [Path(), *runs] for name in SMALL})
+
     def _small_files(self, trial_id: str) -> dict[str, str]:
-        paths = [self._folder(trial_id) / name for name in sorted(SMALL)]
-        return {path.name: path.read_text("utf-8") for path in paths if path.is_file()}
+        paths = {name: self._folder(trial_id) / name for name in self._small_paths()}
+        return {name: path.read_text("utf-8") for name, path in paths.items() if path.is_file()}
 
     def _received(self, trial: Any, files: Mapping[str, str]) -> None:
         """A worker ended a trial; its folder may lie on another machine."""
         folder = self._folder(trial.trial_id)
-        folder.mkdir(parents=True, exist_ok=True)
+        for run in (folder, *self._runs(trial.trial_id)):
+            run.mkdir(parents=True, exist_ok=True)
         here = self._small_files(trial.trial_id)
-        for name in SMALL & files.keys():
+        for name in files.keys() & self._small_paths():
             if here.get(name) != files[name]:
                 _replace(folder / name, files[name])
         self._ended(trial)
@@ -579,14 +624,12 @@ class _Study:
 
     def _row(self, trial: Any) -> dict[str, Any]:
         over, runs = trial.status == "COMPLETED", self.oracle._run_times[trial.trial_id]
-        metrics = read_json(self._folder(trial.trial_id) / "metrics.json") if over else {}
         chosen = self._configuration(trial)
         return {
             "trial": trial.trial_id,
             "status": "requeued" if trial.status == "INVALID" else trial.status.lower(),
             "score": trial.score if over else None,
-            **{fact: metrics.get(fact) for fact in FACTS},
-            "backend": metrics.get("backend"),
+            **facts_of(self._folder(trial.trial_id), self.seeds, self.monitor, over),
             "requeued": max(runs - (trial.status in ("COMPLETED", "FAILED")), 0),
             **{name: chosen.get(name) for name in self.space.parameters},
             "error": " ".join((trial.message or "").split()),
@@ -624,8 +667,8 @@ class _Study:
 
     def retrain(self, recipe: Recipe, count: int) -> tuple[dict[str, Any], bool]:
         """Trains the best recipe with seeds that no trial had; its figures, and whether Ctrl-C ended it."""
-        out, first = self.folder / "best", recipe.training["seed"] + 1
-        seeds = [seed % 2**32 for seed in range(first, first + count)]
+        out, tried = self.folder / "best", len(self.seeds)
+        seeds = seeds_from(recipe.training["seed"] + tried, count)
         wanted = {"recipe": recipe.to_toml(), "seeds": seeds, "backend": keras.config.backend()}
         if read_json(self.folder / "retrain.json") != wanted:
             shutil.rmtree(out, ignore_errors=True)  # of an earlier best
@@ -676,15 +719,6 @@ def _unlabelled(pairs: PairDataset) -> PairDataset:
     )
 
 
-def _score(folder: Path, metrics: Mapping[str, Any], monitor: str) -> float:
-    """The value of the best epoch: as measured afterwards, or for the loss as `fit` had it."""
-    name = monitor.removeprefix("val_")
-    if name in metrics["validation"]:
-        return float(metrics["validation"][name])
-    with open(folder / "history.csv", newline="", encoding="utf-8") as file:
-        return float(list(csv.DictReader(file))[metrics["best_epoch"] - 1][monitor])
-
-
 def _goes_on(folder: Path, identity: Mapping[str, Any]) -> bool:
     """Whether a folder holds a run of just this, finished or not; not so one begun on another backend."""
     try:
@@ -696,7 +730,7 @@ def _goes_on(folder: Path, identity: Mapping[str, Any]) -> bool:
 
 
 def _shrink(folder: Path) -> None:
-    """Deletes all of a trial's folder but the small files."""
+    """Deletes all of a run folder but the small files; there is none of a seed that was not trained."""
     for path in folder.iterdir() if folder.is_dir() else ():
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)  # chief and worker may share the folder

@@ -20,6 +20,7 @@ from keras_sentmatch.cli.predict import predict
 from keras_sentmatch.cli.profile import profile
 from keras_sentmatch.cli.rank import rank
 from keras_sentmatch.cli.robustness import robustness
+from keras_sentmatch.cli.search_report import search_report
 from keras_sentmatch.cli.train import train
 from keras_sentmatch.cli.tune import tune
 from keras_sentmatch.errors import InputError
@@ -34,6 +35,7 @@ app = typer.Typer(
 COMMANDS = (
     train,
     tune,
+    search_report,
     evaluate,
     calibrate,
     predict,

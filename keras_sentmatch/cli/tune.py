@@ -74,6 +74,13 @@ def tune(
     seed: Annotated[
         int | None, typer.Option(help="Seed of the search and its trials. Default: the recipe's.")
     ] = None,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            help="Train each configuration with so many seeds; its score is their mean. With "
+            "hyperband in each of its rounds."
+        ),
+    ] = 1,
     keep: Annotated[int, typer.Option(help="Keep the models of so many of the best trials.")] = 1,
     retrain: Annotated[
         int, typer.Option(help="Train the best recipe anew with so many further seeds; 0: don't.")
@@ -141,6 +148,7 @@ def tune(
             tuner=tuner.value,
             trials=trials,
             objective=objective,
+            seeds=seeds,
             keep=keep,
             retrain=retrain,
             resume=resume,
@@ -207,6 +215,7 @@ def _show(found: Any, title: str) -> None:
         )
         print(f"run folder: {found.folder / 'best'}")
     print(f"recipe: {found.folder / 'best_recipe.toml'}")
+    print(f"report: {found.folder / 'report.md'}")
 
 
 def _figures(retrained: dict[str, Any]) -> list[list[Any]]:

@@ -35,6 +35,8 @@ def test_a_grid_of_two_letters(log, tmp_path, capsys):
     printed = capsys.readouterr()
     assert "the best of 6 trials" in printed.out and str(out / "best_recipe.toml") in printed.out
     assert "limited to 60 training pairs" in printed.err
+    assert f"report: {out / 'report.md'}" in printed.out and (out / "sensitivity.png").exists()
+    assert "| T | `model.steps` | 1, 2, 3 | 1, 2, 3 |" in (out / "report.md").read_text()
     best = (out / "best_recipe.toml").read_text()
     for line in (
         "steps = 3",
@@ -78,6 +80,10 @@ def test_a_grid_of_two_letters(log, tmp_path, capsys):
 )
 def test_what_is_refused(arguments, message, capsys):
     assert message in error_of(capsys, "tune", *arguments)
+
+
+def test_search_report_without_a_search(tmp_path, capsys):
+    assert "holds no search.json: give the folder" in error_of(capsys, "search-report", tmp_path)
 
 
 def build_bad(name, **config):

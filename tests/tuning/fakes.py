@@ -58,14 +58,15 @@ class FakeTrain:
 
     def __call__(self, recipe, splits, out, *, seed=None, lessons=None, **more):
         done = len(trained(self.log))
+        name = Path(out).name
         with open(self.log, "a", encoding="utf-8") as file:
-            file.write(f"{Path(out).name}\n")
+            file.write(f"{Path(out).parent.name}/{name}\n" if name[:5] == "seed-" else f"{name}\n")
         if done in self.fail:
             raise self.error
         if done == self.kill and not self.late:
             os.kill(os.getpid(), signal.SIGKILL)
         recipe = recipe if seed is None else with_seed(recipe, seed)
-        score = score_of(recipe)
+        score = score_of(recipe) + recipe.training["seed"] / 10_000
         out = Path(out)
         out.mkdir(parents=True)
         with open(out / "history.csv", "w", newline="") as file:
@@ -76,6 +77,8 @@ class FakeTrain:
             "best_epoch": 1,
             "epochs": recipe.training["epochs"],
             "seconds": 1.0,
+            "parameters": 1000 * recipe.model["steps"],
+            "pair_seconds": 0.001 * recipe.model["steps"],
             "identity": run_identity(recipe, splits),
         }
         write_json(out / "metrics.json", metrics)
@@ -83,7 +86,7 @@ class FakeTrain:
         (out / "model.keras").write_text("large")
         if done == self.kill:
             os.kill(os.getpid(), signal.SIGKILL)
-        return SimpleNamespace(metrics=metrics)
+        return SimpleNamespace(metrics=metrics, matcher=None)
 
 
 def trained(log: Path) -> list[str]:
@@ -94,7 +97,14 @@ def fake_search(out, train, *, fine=False, **more):
     """`search` where `train` is the fake and there is no dry run."""
     with pytest.MonkeyPatch.context() as patch:
         without_cost(patch, train)
-        more = {"tuner": "grid", "retrain": 0, "progress": False, "recipe": RECIPE, **more}
+        more = {
+            "tuner": "grid",
+            "retrain": 0,
+            "progress": False,
+            "report": False,
+            "recipe": RECIPE,
+            **more,
+        }
         return search(more.pop("recipe"), SPLITS, out, space=space_of_fakes(fine), **more)
 
 
@@ -103,3 +113,4 @@ def without_cost(patch, train) -> None:
     patch.setattr(study, "train", train)
     patch.setattr(study._Study, "_dry_run", lambda self: None)
     patch.setattr(study, "_free", lambda: None)
+    patch.setattr(study, "note_speed", lambda *_: None)

@@ -26,14 +26,14 @@ def recipe_of(**training):
 
 def run(out, *, tuner="grid", build=build_tiny, space=tiny_space, recipe=None, splits=None, **more):
     recipe = recipe or recipe_of()
-    more = {"retrain": 0, "progress": False, **more}
+    more = {"retrain": 0, "progress": False, "report": False, **more}
     splits = splits or tiny_splits()
     return search(recipe, splits, out, space=space(recipe), tuner=tuner, build=build, **more)
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    return run(tmp_path_factory.mktemp("search") / "grid", retrain=2, progress=True)
+    return run(tmp_path_factory.mktemp("search") / "grid", retrain=2, progress=True, report=True)
 
 
 def rows_of(folder):
@@ -52,6 +52,18 @@ def test_the_table(found):
         assert metrics["validation"]["accuracy"] == float(row["score"])
         assert metrics["parameters"] == int(row["parameters"])
         assert metrics["seed"] == 0 and "test" not in metrics
+        assert metrics["pair_seconds"] == float(row["pair_seconds"]) > 0
+        assert metrics["pairs_per_second"] == float(row["pairs_per_second"]) > 0
+
+
+def test_the_report(found):
+    page = (found.folder / "report.md").read_text()
+    assert f"validation accuracy {found.score:.4f}: B = " in page
+    mean = found.retrained["test"]["mean"]["accuracy"]
+    assert "Trained anew with the seeds 1, 2: validation" in page and f"test {mean:.4f} ±" in page
+    assert (found.folder / "best_recipe.toml").read_text().strip() in page
+    for name in ("sensitivity", "cost", "parallel"):
+        assert (found.folder / f"{name}.png").exists()
 
 
 def test_only_the_best_model_is_kept(found):

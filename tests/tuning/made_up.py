@@ -1,0 +1,73 @@
+"""The folder of a search that never ran: what a report says of it is known."""
+
+import csv
+import json
+
+import numpy as np
+
+SPACE = {
+    "training.learning_rate": [2e-4, 5e-3],  # a range
+    "model.kind": ["none", "soft", "hard"],
+    "model.size": [4.0, 2.0],  # matters where there is a kind
+    "model.steps": [1, 2, 3, 4, 5, 6, 7, 8],
+}
+NAMES = {
+    "training.learning_rate": "learning_rate",
+    "model.kind": "k",
+    "model.size": "size",
+    "model.steps": "T",
+}
+
+
+def made_up_rows(trials, seeds=1, failed=(), running=(), noise=0.001, seed=0):
+    """Trials at random: the score is best at T = 5, a little better with a kind."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for number in range(trials):
+        steps, kind = int(rng.integers(1, 9)), str(rng.choice(SPACE["model.kind"]))
+        status = "failed" if number in failed else "running" if number in running else "completed"
+        true = 0.8 - 0.01 * abs(steps - 5) + 0.004 * (kind != "none")
+        scores = (true + noise * rng.standard_normal(seeds)).tolist()
+        row = {"trial": f"{number:04d}", "status": status, "score": float(np.mean(scores))}
+        if seeds > 1:
+            row["score_sd"] = float(np.std(scores, ddof=1))
+            row |= {f"score_seed_{s}": score for s, score in enumerate(scores)}
+        row |= {
+            "epochs": 8,
+            "parameters": 100_000 * steps + 7,
+            "seconds": 20.5,
+            "pair_seconds": 0.001 * steps + 1e-5 * number,
+            "pairs_per_second": 900.0,
+            "backend": "torch",
+        }
+        if status != "completed":
+            row = {n: v if n in ("trial", "status") else None for n, v in row.items()}
+        row |= {
+            "training.learning_rate": float(np.exp(rng.uniform(np.log(2e-4), np.log(5e-3)))),
+            "model.kind": kind,
+            "model.size": None if kind == "none" else float(rng.choice(SPACE["model.size"])),
+            "model.steps": steps,
+            "error": "MemoryError: too | large" if status == "failed" else "",
+        }
+        rows.append(row)
+    return rows
+
+
+def made_up_search(folder, rows, objective="val_accuracy"):
+    """Writes what `write_report` reads."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "trials.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    search = {
+        "tuner": "random",
+        "name": "drr_net",
+        "training": {"monitor": objective, "seed": 0},
+        "train pairs": "4,439 (abc)",
+        "validation pairs": "495 (def)",
+        "space": SPACE,
+        "names": NAMES,
+    }
+    (folder / "search.json").write_text(json.dumps(search))
+    return folder

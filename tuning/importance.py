@@ -1,0 +1,79 @@
+"""Which parameters the scores of a search depend on."""
+
+import importlib.util
+from dataclasses import dataclass
+
+import numpy as np
+
+from keras_sentmatch.tuning.trials import Trials
+
+LEAST_TRIALS = 20  # that finished; below, a forest learns the luck of the draws
+FOLDS = 5
+TREES = 100
+REPEATS = 10
+
+
+@dataclass
+class Importance:
+    """How far a random forest predicts the scores, and by what.
+
+    Attributes:
+        explained: The share of the scores' variance that it predicts of trials it did not learn from.
+        shares: For each parameter, the share of the variance that goes with it, alone or together with others (Sobol's
+            total index): half of what the forest's squared error grows by when the parameter's values are shuffled among
+            those trials. The largest first.
+    """
+
+    explained: float
+    shares: dict[str, float]
+
+
+def importance_of(trials: Trials) -> tuple[Importance | None, str]:
+    """The importance of each parameter; or None, and why not.
+
+    A random forest learns the scores from the parameters of four fifths of the trials at a time, and the importance is
+    measured by permutation on the other fifth. Of a list a value is its place in it, -1 where it did not matter; a score of
+    what did not learn is `Trials.worst`.
+    """
+    names = [name for name in trials.searched if len(trials.tried(name)) > 1]
+    if len(names) < 2:
+        return None, "Fewer than two parameters took different values."
+    if len(trials.completed) < LEAST_TRIALS:
+        return None, (
+            f"{len(trials.completed)} completed trials are too few to tell parameters from luck: "
+            f"at least {LEAST_TRIALS} are needed."
+        )
+    if importlib.util.find_spec("sklearn") is None:
+        return None, 'scikit-learn is not installed: pip install "keras-sentmatch[tuner]".'
+    from sklearn.ensemble import RandomForestRegressor
+    from sklearn.inspection import permutation_importance
+    from sklearn.model_selection import KFold
+
+    values = np.nan_to_num(np.stack([trials.places(name) for name in names], axis=1), nan=-1.0)
+    scores = np.array([row["score"] for row in trials.completed])
+    scores = np.where(trials.learnt(scores), scores, trials.worst)
+    variance = float(scores.var())
+    if not variance:
+        return None, "All trials have the same score."
+    error = 0.0
+    growth = np.zeros(len(names))
+    for learnt, held in KFold(FOLDS, shuffle=True, random_state=0).split(values):
+        forest = RandomForestRegressor(TREES, random_state=0).fit(values[learnt], scores[learnt])
+        error += float(((forest.predict(values[held]) - scores[held]) ** 2).sum())
+        found = permutation_importance(
+            forest,
+            values[held],
+            scores[held],
+            scoring="neg_mean_squared_error",
+            n_repeats=REPEATS,
+            random_state=0,
+        )
+        growth += len(held) * found.importances_mean
+    explained = 1 - error / len(scores) / variance
+    if explained <= 0:
+        return None, (
+            "A random forest does not predict the scores of trials that it did not learn from: what they depend on "
+            "cannot be told from these trials."
+        )
+    shares = dict(zip(names, (growth / len(scores) / variance / 2).tolist()))
+    return Importance(explained, dict(sorted(shares.items(), key=lambda item: -item[1]))), ""
