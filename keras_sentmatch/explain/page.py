@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from html import escape
-from itertools import zip_longest
 
 import numpy as np
 
@@ -303,9 +302,10 @@ def _erasure(erasure: Erasure) -> list[str]:
         "answers only: where it disagrees with attention, trust it more.</p>",
     ]
     for side in "12":
+        names, importance, answers = erasure.side(side)
         words = "".join(
-            _left_out(erasure, high, places, *row)
-            for row in zip_longest(*erasure.side(side), fillvalue="")  # scores have no answers
+            _left_out(erasure, high, places, name, float(change), answer)
+            for name, change, answer in zip(names, importance, answers or [""] * len(names))
         )
         parts.append(
             f"<p class=note>Sentence {side}</p><p class=words dir=auto>{words or '(no words)'}</p>"
