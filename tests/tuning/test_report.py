@@ -54,7 +54,12 @@ def test_the_report_of_a_search(tmp_path, drawn):
     report = write_report(folder)
     page = (folder / "report.md").read_text()
     best = max((row for row in rows if row["score"]), key=lambda row: row["score"])
-    assert report["status"] == {"completed": 27, "failed": 2, "running": 1}
+    assert report["status"] == {
+        "completed": 27,
+        "failed": 2,
+        "running": 1,
+        "requeued": 0,
+    }
     assert report["best"] == {n: None if v == "" else v for n, v in best.items()}
     assert f"Trial {best['trial']}, validation accuracy {best['score']:.4f}: " in page
     assert "trials: 27 completed, 2 failed, 1 running" in page and "mean of 3 seeds" in page
