@@ -48,7 +48,8 @@ def write_report(folder: str | Path) -> dict[str, Any]:
         "folder": str(folder),
         "objective": trials.objective,
         "status": {
-            status: len(trials.with_status(status)) for status in ("completed", "failed", "running", "requeued")
+            status: len(trials.with_status(status))
+            for status in ("completed", "failed", "running", "requeued")
         },
         "best": trials.completed[0],
         "luck": luck_of(trials),
