@@ -13,7 +13,10 @@ from tests.explain.test_explanation import Cells, cells_of
 BROWSER = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 )
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium")
+pytestmark = [
+    pytest.mark.skipif(BROWSER is None, reason="no Chromium"),
+    pytest.mark.backend("torch"),
+]
 LONG = "a big dog runs in the park , and two small cats שלום 🐕 do not run " * 2
 
 

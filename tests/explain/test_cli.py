@@ -6,7 +6,7 @@ import pytest
 from keras_sentmatch.cli import main
 from tests.explain.models import make
 
-pytestmark = pytest.mark.usefixtures("without_tracing")
+pytestmark = pytest.mark.backend("torch")  # the models are explained on all in test_explanation.py
 PAIR = ["--sentence1", "A dog runs.", "--sentence2", "no cat"]
 
 
