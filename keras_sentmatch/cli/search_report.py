@@ -20,7 +20,9 @@ def search_report(
     if as_json:
         print_json(report)
         return
-    counts = ", ".join(f"{number} {status}" for status, number in report["status"].items())
+    counts = ", ".join(
+        f"{number} {status}" for status, number in report["status"].items() if number
+    )
     best = report["best"]
     print(f"{counts}; the best: trial {best['trial']}, {report['objective']} {best['score']:.4f}")
     for path in report["files"]:
