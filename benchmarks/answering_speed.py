@@ -100,8 +100,7 @@ def main() -> None:
     parser.add_argument("--backend", default="tensorflow", choices=measuring.BACKENDS[:3])
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--show", action="store_true", help="only the table of the rows so far")
-    parser.add_argument("--write", type=Path, help="a Markdown page to put the table into")
+    measuring.table_options(parser)
     args = parser.parse_args()
     if not args.show:
         if not args.runs or not args.data:

@@ -120,8 +120,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=3, help="timed, after the first one")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--form", choices=FORMS, help=argparse.SUPPRESS)  # in its own process
-    parser.add_argument("--show", action="store_true", help="only the table of the rows so far")
-    parser.add_argument("--write", type=Path, help="a Markdown page to put the table into")
+    measuring.table_options(parser)
     args = parser.parse_args()
     if args.form:
         print(json.dumps(measure(args)))

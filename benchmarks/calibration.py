@@ -120,8 +120,7 @@ def main() -> None:
     )
     parser.add_argument("runs", nargs="*", type=Path, help="run folders")
     parser.add_argument("--halvings", type=int, default=20)
-    parser.add_argument("--show", action="store_true", help="only the table of the rows so far")
-    parser.add_argument("--write", type=Path, help="a Markdown page to put the table into")
+    measuring.table_options(parser)
     args = parser.parse_args()
     if not args.show:
         for folder in args.runs:

@@ -191,8 +191,7 @@ def main() -> None:
         "--kills", type=int, default=34, help="of each backend, those there included"
     )
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--show", action="store_true", help="only the table of the rows so far")
-    parser.add_argument("--write", type=Path, help="a Markdown page to put the table into")
+    measuring.table_options(parser)
     args = parser.parse_args()
     if args.child:
         child(args.child)

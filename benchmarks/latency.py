@@ -135,8 +135,7 @@ def main() -> None:
     parser.add_argument("--contenders", default=",".join(CONTENDERS))
     parser.add_argument("--repeats", type=int, default=200, help="pairs asked one by one")
     parser.add_argument("--measure", metavar="MODEL:CONTENDER", help=argparse.SUPPRESS)
-    parser.add_argument("--show", action="store_true", help="only the table of the rows so far")
-    parser.add_argument("--write", type=Path, help="a Markdown page to put the table into")
+    measuring.table_options(parser)
     args = parser.parse_args()
     if args.measure:
         model, name = args.measure.split(":")

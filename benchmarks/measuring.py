@@ -1,5 +1,6 @@
 """What the benchmarks share: synthetic pairs, clocks, memory, versions, and tables in files."""
 
+import argparse
 import csv
 import importlib.metadata
 import os
@@ -205,6 +206,12 @@ def write_between(page: Path, marks: tuple[str, str], lines: Sequence[str]) -> N
     before, _, rest = text.partition(marks[0])
     after = rest.partition(marks[1])[2]
     page.write_text("\n".join([before + marks[0], "", *lines, "", marks[1] + after]), "utf-8")
+
+
+def table_options(parser: argparse.ArgumentParser) -> None:
+    """Adds `--show` and `--write`, for `show_table`."""
+    parser.add_argument("--show", action="store_true", help="only what the rows so far say")
+    parser.add_argument("--write", type=Path, help="a Markdown page to put it into")
 
 
 def show_table(

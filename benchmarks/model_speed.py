@@ -62,6 +62,7 @@ from measuring import (
     others_cpu,
     peak_mib,
     read,
+    table_options,
     timed,
     versions,
     write_between,
@@ -511,8 +512,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rank", action="store_true", help="time ranking instead")
     parser.add_argument("--candidates", type=int, default=1000, help="of --rank")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--show", action="store_true", help="only the tables of the rows so far")
-    parser.add_argument("--write", type=Path, help="a Markdown page to put the tables into")
+    table_options(parser)
     parser.add_argument(
         "--results", type=Path, default=Path(__file__).parent / "results", help="folder of the rows"
     )

@@ -272,8 +272,7 @@ def main() -> None:
     parser.add_argument("--case", type=int, help="run this one here, and show all of it")
     parser.add_argument("--dry", action="store_true", help="write no rows")
     parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
-    parser.add_argument("--show", action="store_true", help="only the table of the rows so far")
-    parser.add_argument("--write", type=Path, help="a Markdown page to put the table into")
+    measuring.table_options(parser)
     args = parser.parse_args()
     if args.worker:
         start, stop, samples, work = args.worker

@@ -139,8 +139,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=12)
     parser.add_argument("--backend", default="torch", choices=measuring.BACKENDS[:3])
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
-    parser.add_argument("--show", action="store_true", help="only the table of the rows so far")
-    parser.add_argument("--write", type=Path, help="a Markdown page to put the table into")
+    measuring.table_options(parser)
     args = parser.parse_args()
     if args.child:
         child(args, int(args.child[0]), args.child[1] == "True")

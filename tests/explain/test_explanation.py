@@ -1,5 +1,7 @@
 """Explanations of every model: arrays without padding, pictures, erased words, pages, PNG files."""
 
+import base64
+import io
 import re
 import subprocess
 import sys
@@ -9,6 +11,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from matplotlib.image import imread
 
 import keras_sentmatch.explain
 from keras_sentmatch.applications import list_models
@@ -332,7 +335,11 @@ def test_colors():
     assert not shades[0] and shades[-1] and np.diff(shades.astype(int)).min() >= 0
     assert levels(np.array([0, 0.5, 1, np.nan, 2]), 0, 1).tolist() == [0, 16, 32, -1, 32]
     assert levels(np.array([-1.0, 0, 1]), -1, 1).tolist() == [0, 16, 32]
-    assert png_uri(np.zeros((2, 3)), 0, 1).startswith("data:image/png;base64,iVBOR")
+    kind, _, drawn = png_uri(np.array([[0, 0.5, 1], [np.nan, 1, 0]]), 0, 1).partition(",")
+    assert kind == "data:image/png;base64"
+    pixels = (imread(io.BytesIO(base64.b64decode(drawn)))[..., :3] * 255).round()
+    blue, gray = PALETTES["s"], [176, 176, 176]
+    assert (pixels == [[blue[0], blue[16], blue[32]], [gray, blue[32], blue[0]]]).all()
     assert [short(x) for x in (0.123, -0.5, 0.999, 12.3, 0, float("nan"))] == [
         ".12", "-.50", "1.0", "12", ".00", "?",
     ]  # fmt: skip

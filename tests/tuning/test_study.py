@@ -102,7 +102,6 @@ def test_the_best_is_trained_anew_with_other_seeds(found):
         )
 
 
-@pytest.mark.backend("torch")
 def test_pairs_are_encoded_once_for_each_encoder(tmp_path, monkeypatch):
     fitted, encoded = [], []
     fit, encode = prepare.fit_encoder, prepare.encode_dataset
@@ -128,7 +127,6 @@ def with_length(length):
     return recipe
 
 
-@pytest.mark.backend("torch")
 @pytest.mark.parametrize("objective", ["loss", "f1"])
 def test_the_objective_chooses_epoch_and_trial(objective, tmp_path):
     result = run(tmp_path / "a", objective=objective, trials=2)
@@ -142,7 +140,6 @@ def test_the_objective_chooses_epoch_and_trial(objective, tmp_path):
     assert history[row["best_epoch"] - 1] == (min if objective == "loss" else max)(history)
 
 
-@pytest.mark.backend("torch")
 @pytest.mark.parametrize("task, objective", [("ranking", "map"), ("regression", "pearson")])
 def test_other_tasks(task, objective, tmp_path):
     result = run(tmp_path / "a", splits=tiny_splits(task), trials=1)
