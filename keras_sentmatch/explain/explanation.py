@@ -101,18 +101,8 @@ class Explanation:
                 continue
             sides = {"1": self.sentence1, "2": self.sentence2}
             both = f"{self.sentence1} {self.sentence2}"
-            places = picture.values.argmax(1)
-            steps = [
-                (picture.columns[place], float(row[place]))
-                for place, row in zip(places, picture.values)
-            ]
-            found.append(
-                {
-                    "title": picture.title,
-                    "sentence": sides.get(picture.axes[1], both),
-                    "steps": steps,
-                }
-            )
+            sentence = sides.get(picture.axes[1], both)
+            found.append({"title": picture.title, "sentence": sentence, "steps": picture.steps})
         return found
 
 

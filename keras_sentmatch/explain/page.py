@@ -196,11 +196,7 @@ def _bars(picture: Picture) -> str:
 
 
 def _reading(picture: Picture) -> str:
-    places = picture.values.argmax(1)
-    words = (
-        f"<bdi>{escape(picture.columns[place])}</bdi> {row[place]:.2f}"
-        for place, row in zip(places, picture.values)
-    )
+    words = (f"<bdi>{escape(word)}</bdi> {weight:.2f}" for word, weight in picture.steps)
     return f"<p class=reading>Read again: {', '.join(words)}</p>"
 
 

@@ -42,6 +42,12 @@ class Picture:
     keys: tuple[str, ...] = ()
     reread: bool = False
 
+    @property
+    def steps(self) -> list[tuple[str, float]]:
+        """Of re-read words the one read at each step, with its weight."""
+        places = self.values.argmax(1)
+        return [(self.columns[place], float(row[place])) for place, row in zip(places, self.values)]
+
 
 class Entry(NamedTuple):
     """One line of the table: which array, what its axes are, how to call it.
