@@ -4,10 +4,10 @@
     python benchmarks/kills.py --show --write docs/results.md
 
 A child process trains a tiny ESIM on generated pairs. It is killed (SIGKILL) and started again with `resume`, up to
-five times, then left to end. Half of the kills come at a moment drawn from the whole length of a run, half within 30 ms
-after a file of a checkpoint or of the best weights was begun. The end is compared by the SHA-256 of the weights, of
-`history.csv` and of `metrics.json` without its seconds. A row is one run; rows are added until each backend has
-`--kills` kills.
+five times, then left to end. Half of the kills come at a moment drawn from the whole time that `train` takes, half
+within 30 ms after a file of a checkpoint or of the best weights was begun. The end is compared by the SHA-256 of the
+weights, of `history.csv` and of `metrics.json` without its seconds. A row is one run; rows are added until each backend
+has `--kills` kills.
 """
 
 import argparse
@@ -54,6 +54,7 @@ def child(folder: Path) -> None:
         for part, rows in (("train", PAIRS), ("validation", 128))
     }
     recipe = load_recipe("esim", "embedded", overrides=OVERRIDES)
+    print("begun", flush=True)
     train(recipe, splits, folder, resume=True, progress=False, baseline=False)
 
 
@@ -80,7 +81,13 @@ def end_of(folder: Path) -> str:
 
 def start(folder: Path, backend: str) -> subprocess.Popen:
     command = [sys.executable, __file__, "--child", str(folder)]
-    return subprocess.Popen(command, env=measuring.environment(backend))
+    return subprocess.Popen(command, env=measuring.environment(backend), stdout=subprocess.PIPE)
+
+
+def begun(process: subprocess.Popen) -> None:
+    """Waits until Python and the backend are there, and `train` is called."""
+    assert process.stdout is not None
+    process.stdout.readline()
 
 
 def finish(process: subprocess.Popen) -> None:
@@ -105,6 +112,7 @@ def wait_and_kill(
 ) -> bool:
     """Kills at a random moment; False where the run ended before it."""
     if rng.random() < 0.5:
+        begun(process)
         stop = time.monotonic() + rng.uniform(0, seconds)
         while process.poll() is None and time.monotonic() < stop:
             time.sleep(0.01)
@@ -138,9 +146,11 @@ def run_all(args: argparse.Namespace) -> None:
             continue
         rng = random.Random(f"{backend} {len(done)}")
         with tempfile.TemporaryDirectory() as home:
-            begun = time.monotonic()
-            finish(start(Path(home, "whole"), backend))
-            seconds = time.monotonic() - begun
+            process = start(Path(home, "whole"), backend)
+            begun(process)
+            training = time.monotonic()
+            finish(process)
+            seconds = time.monotonic() - training
             whole = end_of(Path(home, "whole"))
             while kills < args.kills:
                 folder = Path(home, "killed")

@@ -110,6 +110,7 @@ def run(
 
         command = command_of(args.data, vectors, settings, ["--out", str(folder)], args.teacher)
         if not (folder / "metrics.json").exists():  # else it ended without its row
+            command += ["--resume"] if folder.exists() else []
             print("$", shlex.join(command), flush=True)
             subprocess.run(command, check=True)
         public = command_of(args.name, key["vectors"], shown, [], Path(args.teacher).name)
