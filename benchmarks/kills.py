@@ -95,16 +95,10 @@ def finish(process: subprocess.Popen) -> None:
         raise SystemExit(f"the run ended with {process.returncode}")
 
 
-def files(folder: Path) -> set[tuple[str, int]]:
-    """The files whose writing a kill may hit, by name and time."""
-    found = set()
-    for path in folder.glob("*") if folder.is_dir() else ():
-        if path.name.startswith((".resume", "best-")):
-            try:
-                found.add((path.name, path.stat().st_mtime_ns))
-            except FileNotFoundError:
-                continue
-    return found
+def files(folder: Path) -> set[str]:
+    """The names of the files whose writing a kill may hit."""
+    names = (path.name for path in (folder.glob("*") if folder.is_dir() else ()))
+    return {name for name in names if name.startswith((".resume", "best-"))}
 
 
 def wait_and_kill(
@@ -117,10 +111,11 @@ def wait_and_kill(
         while process.poll() is None and time.monotonic() < stop:
             time.sleep(0.01)
     else:
-        for _ in range(rng.randint(1, 4)):
-            seen = files(folder)
-            while process.poll() is None and files(folder) <= seen:
+        for _ in range(rng.randint(1, 6)):
+            before = now = files(folder)
+            while process.poll() is None and now <= before:  # until one appears
                 time.sleep(0.0005)
+                before, now = now, files(folder)
         time.sleep(rng.uniform(0, 0.03))
     if process.poll() is not None:
         finish(process)
