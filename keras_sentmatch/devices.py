@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from typing import Any
 
 import keras
 
@@ -52,13 +54,21 @@ def share_out(count: int) -> Iterator[None]:
         kind = "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
         devices = [device.name for device in tf.config.list_logical_devices(kind)]
         _check(count, devices)
-        with tf.distribute.MirroredStrategy(devices[:count]).scope():
+        with _mirrored(tuple(devices[:count])).scope():
             yield
     else:
         raise InputError(
             f"training.devices={count}: Keras trains on one device on PyTorch. Leave it at 1, or use "
             "JAX or TensorFlow."
         )
+
+
+@cache
+def _mirrored(devices: tuple[str, ...]) -> Any:
+    """Made once: a second one on the same devices would reuse the keys of the first one's collective operations."""
+    import tensorflow as tf
+
+    return tf.distribute.MirroredStrategy(devices)
 
 
 def _check(count: int, devices: list[str]) -> None:

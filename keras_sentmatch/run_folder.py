@@ -1,11 +1,9 @@
 """Reading the files of a run folder, with a clear error for each way in which one can be broken."""
 
-import contextlib
 import json
 import os
-import threading
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +13,12 @@ from keras_sentmatch import __version__
 from keras_sentmatch.data import PairEncoder, SubwordPairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.safety import (
+    COPY,
     check_config,
     check_tree,
     check_types,
     inside,
+    no_larger_than,
     parse_json,
     read_object,
     weight_sizes,
@@ -35,7 +35,6 @@ _KINDS: dict[str, Any] = {  # of what matcher.json holds
     "vocabulary_size": int,
     "info": dict,
 }
-_building = threading.Lock()
 
 
 def read_card(folder: Path) -> dict[str, Any]:
@@ -73,13 +72,17 @@ def read_card(folder: Path) -> dict[str, Any]:
 
 
 def members_of(folder: Path) -> list[Path]:
-    """The run folders to load for `folder`: its seeds, if it is that of an ensemble, else itself."""
-    if not (folder / "ensemble.json").is_file():
+    """The run folders to load for `folder`: those that its ensemble.json names, if it has one, else itself."""
+    path = folder / "ensemble.json"
+    if not path.is_file():
         return [folder]
-    names = sorted(path.parent.name for path in folder.glob("seed-*/matcher.json"))
+    noted = read_json(path)
+    check_types(noted, {"seeds": [int]}, path)
+    names = [f"seed-{seed}"[:99] for seed in noted.get("seeds", ())]  # longer ones no system takes
     folders = [inside(folder, name) for name in names]
-    if not folders:
-        raise InputError(f"{folder} has an ensemble.json, but no seed-* runs: copy it whole.")
+    missing = [member.name for member in folders if not (member / "matcher.json").is_file()]
+    if missing or not folders:
+        raise InputError(f"{path} is there, but not {', '.join(missing) or 'its seeds'}: {COPY}.")
     return folders
 
 
@@ -128,7 +131,7 @@ def load_model(path: Path, card: Mapping[str, Any]) -> keras.Model:
         )
     arrays, values = _looked_through(inside(path.parent, path.name))
     try:
-        with _no_larger_than(arrays, values):
+        with no_larger_than(arrays, values):
             model = keras.saving.load_model(path, compile=False, safe_mode=True)
     except Exception as error:  # Keras raises whatever the config led to
         raise InputError(
@@ -211,31 +214,6 @@ def _looked_through(path: Path) -> tuple[int, int]:
     config = parse_json(files["config.json"], f"config.json in {path}")
     check_config(config, path)
     return weight_sizes(files["model.weights.h5"], f"model.weights.h5 in {path}")
-
-
-@contextlib.contextmanager
-def _no_larger_than(arrays: int, values: int) -> Iterator[None]:
-    """Stops a model that makes far more weights than its file holds, before memory is asked for."""
-    plain, thread = keras.Layer.add_weight, threading.get_ident()
-    left = {"arrays": 2 * arrays + 100, "values": 2 * values + 100_000}
-
-    def add_weight(self: Any, shape: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if threading.get_ident() == thread:
-            size = 1
-            for n in () if shape is None else (shape,) if isinstance(shape, int) else shape:
-                size *= n
-            left["arrays"] -= 1
-            left["values"] -= size
-            if min(left.values()) < 0:
-                raise ValueError(f"its config asks for more weights than its {values:,} values")
-        return plain(self, shape, *args, **kwargs)
-
-    with _building:
-        keras.Layer.add_weight = add_weight
-        try:
-            yield
-        finally:
-            keras.Layer.add_weight = plain
 
 
 def _first_line(error: Exception) -> str:

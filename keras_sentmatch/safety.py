@@ -4,12 +4,14 @@ Every guard raises `InputError`, which names the file, what was found and what w
 raised by an environment variable, `SENTMATCH_MAX_` and its name in `LIMITS`.
 """
 
+import contextlib
 import io
 import json
 import os
 import re
+import threading
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -40,6 +42,7 @@ _RUN_CODE = ("Lambda", "TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer
 _READ_FILES = ("StringLookup", "IntegerLookup", "TextVectorization", "IndexLookup")
 _FROM_FILES = ("backbone", "vocabulary", "merges", "proto")  # keys that can name a file
 _FUNCTIONS = ("builtins", "keras.activations", "keras.ops")
+_building = threading.Lock()
 
 
 def limit(name: str) -> int:
@@ -369,6 +372,38 @@ def check_config(config: Any, place: Any) -> None:
                 "registered here. It is not loaded, as it may run foreign code. If it is your own, "
                 "import its module first, which registers it (keras.saving.register_keras_serializable)."
             )
+
+
+@contextlib.contextmanager
+def no_larger_than(arrays: int, values: int) -> Iterator[None]:
+    """Stops what makes far more weights than its file holds, before memory is asked for.
+
+    Args:
+        arrays: How many its file holds.
+        values: How many values they have together.
+    """
+    import keras
+
+    plain, thread = keras.Layer.add_weight, threading.get_ident()
+    left = {"arrays": 2 * arrays + 100, "values": 2 * values + 100_000}
+
+    def add_weight(self: Any, shape: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() == thread:
+            size = 1
+            for n in () if shape is None else (shape,) if isinstance(shape, int) else shape:
+                size *= n
+            left["arrays"] -= 1
+            left["values"] -= size
+            if min(left.values()) < 0:
+                raise ValueError(f"its config asks for more weights than its {values:,} values")
+        return plain(self, shape, *args, **kwargs)
+
+    with _building:
+        keras.Layer.add_weight = add_weight
+        try:
+            yield
+        finally:
+            keras.Layer.add_weight = plain
 
 
 def _first_line(error: BaseException) -> str:

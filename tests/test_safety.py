@@ -137,6 +137,20 @@ def test_a_model_larger_than_its_weights_is_not_built(run):
     assert keras.Layer.add_weight is plain
 
 
+def test_a_tokenizer_has_no_weights(samples, tmp_path):
+    from keras_hub.models import BertBackbone
+
+    run = shutil.copytree(samples / "pieces", tmp_path / "run")
+    backbone = BertBackbone(vocabulary_size=9, num_layers=1, num_heads=1, hidden_dim=2, intermediate_dim=2)  # fmt: skip
+    described = keras.saving.serialize_keras_object(backbone)
+    described["config"]["vocabulary_size"] = 1_000_000
+    (run / "encoder" / "tokenizer" / "tokenizer.json").write_text(json.dumps(described))
+    with pytest.raises(
+        InputError, match="tokenizer does not load .its config asks for more weights"
+    ):
+        Matcher.load(run)
+
+
 @pytest.mark.parametrize(
     "change, message",
     [
@@ -242,10 +256,24 @@ def test_names_stay_inside(tmp_path):
 def test_members_of_an_ensemble_lie_in_its_folder(samples, tmp_path):
     folder = tmp_path / "ensemble"
     folder.mkdir()
-    (folder / "ensemble.json").write_text("{}")
+    (folder / "ensemble.json").write_text('{"seeds": [0]}')
     (folder / "seed-0").symlink_to(samples / "plain")
     with pytest.raises(InputError, match="seed-0 leads out"):
         members_of(folder)
+
+
+def test_the_members_of_an_ensemble_are_those_that_it_names(samples, tmp_path):
+    folder = shutil.copytree(samples / "ensemble", tmp_path / "ensemble")
+    edit_json(folder / "ensemble.json", seeds=[1])
+    assert members_of(folder) == [folder / "seed-1"]  # seed-0 may be of a run that was given up
+    for seeds, message in (
+        ([0, 1, 2], "ensemble.json is there, but not seed-2: copy the whole folder"),
+        ([], "but not its seeds"),
+        (["../x"], "seeds is .*expected a list of int"),
+    ):
+        edit_json(folder / "ensemble.json", seeds=seeds)
+        with pytest.raises(InputError, match=message):
+            members_of(folder)
 
 
 def test_a_fifo_is_no_file(tmp_path):

@@ -21,6 +21,7 @@ from keras_sentmatch.safety import (
     check_integers,
     check_tree,
     inside,
+    no_larger_than,
     read_bytes,
     read_object,
 )
@@ -403,7 +404,8 @@ class SubwordPairEncoder:
         for file in sorted(assets.glob("*")):
             read_bytes(file, "TEXT_BYTES")
         try:
-            tokenizer = keras.saving.deserialize_keras_object(described, safe_mode=True)
+            with no_larger_than(0, 0):  # a tokenizer has no weights
+                tokenizer = keras.saving.deserialize_keras_object(described, safe_mode=True)
             tokenizer.load_assets(str(assets))
         except Exception as error:  # KerasHub raises whatever its files led to
             raise InputError(

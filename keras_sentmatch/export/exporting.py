@@ -107,6 +107,11 @@ def _write_here(format: str, ensemble: EnsembleMatcher, made: Path, work: Path) 
 def _write_elsewhere(
     format: str, ensemble: EnsembleMatcher, made: Path, work: Path
 ) -> dict[str, Any]:
+    if any(getattr(m.encoder.tokenizer, "name", "") == "own" for m in ensemble.members):
+        raise InputError(
+            "A tokenizer of your own does not come along to the TensorFlow process that exports: use TensorFlow on the CPU "
+            "as the backend (KERAS_BACKEND=tensorflow)."
+        )
     runs = [str(work / f"run-{number}") for number in range(len(ensemble.members))]
     for member, run in zip(ensemble.members, runs):
         member.save(run)

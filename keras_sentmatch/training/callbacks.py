@@ -72,10 +72,15 @@ class TaskMetrics(keras.callbacks.Callback):
         if self.devices > 1:  # fit was given no validation data
             # Row by row: Keras divides the mean by the number of devices on TensorFlow.
             losses = self.model.loss.call(self.batches.targets, outputs)
-            figures["loss"] = float(keras.ops.convert_to_numpy(losses).mean())
+            figures["loss"] = float(keras.ops.convert_to_numpy(losses).mean()) + self.penalty()
         for name, value in figures.items():
             if isinstance(value, float):
                 logs.setdefault(f"val_{name}", value)
+
+    def penalty(self) -> float:
+        """What the regularizers add to the loss."""
+        weights = (v for v in self.model.trainable_variables if v.regularizer is not None)
+        return sum(float(keras.ops.convert_to_numpy(v.regularizer(v))) for v in weights)
 
     def predict(self) -> np.ndarray:
         """The model's outputs in the order of the dataset's rows."""

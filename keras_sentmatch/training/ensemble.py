@@ -17,7 +17,7 @@ from keras_sentmatch.metrics import (
     evaluate_predictions,
 )
 from keras_sentmatch.metrics.calibration import check_calibration
-from keras_sentmatch.pair_input import as_columns
+from keras_sentmatch.pair_input import as_columns, as_dataset
 from keras_sentmatch.run_folder import members_of, read_json, write_json
 from keras_sentmatch.training.distillation import take_lessons
 from keras_sentmatch.training.prepare import check_splits, jit_compile
@@ -99,6 +99,19 @@ class EnsembleMatcher:
         shared = None if word_encoder is None else WordEncoder(word_encoder)
         return cls([Matcher.load(folder, word_encoder=shared) for folder in folders], **calibration)
 
+    def predict(
+        self,
+        pairs: Any = None,
+        *,
+        sentence1: str | Sequence[str] | None = None,
+        sentence2: str | Sequence[str] | None = None,
+        batch_size: int = 64,
+    ) -> Prediction | list[Prediction]:
+        """As `Matcher.predict`, by the mean of the members' scores."""
+        dataset, single = as_dataset(pairs, sentence1, sentence2)
+        answers = self.answers(self.predict_proba(dataset, batch_size=batch_size))
+        return answers[0] if single else answers
+
     def predict_proba(self, pairs: Any = None, **arguments: Any) -> np.ndarray:
         """The mean of the members' `predict_proba`, whose arguments it takes, at the temperature."""
         return self._tempered(self._mean(pairs, **arguments))
@@ -152,6 +165,23 @@ class EnsembleMatcher:
         )
         self.temperature, self.threshold = report["temperature"], report["threshold"]
         return report
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """Writes what `load` reads: the members into `seed-0`, `seed-1`, …, and `ensemble.json`, which makes it whole, last.
+
+        Args:
+            folder: A folder that holds no run yet.
+
+        Raises:
+            InputError: It holds one.
+        """
+        folder = Path(folder)
+        if any((folder / name).exists() for name in ("ensemble.json", "matcher.json")):
+            raise InputError(f"{folder} already holds a run; name another folder.")
+        for number, member in enumerate(self.members):
+            member.save(folder / f"seed-{number}")
+        found = {"temperature": self.temperature, "threshold": self.threshold}
+        write_json(folder / "ensemble.json", {"seeds": list(range(len(self.members))), **found})
 
     def _mean(self, pairs: Any, **arguments: Any) -> np.ndarray:
         return np.mean([m.predict_proba(pairs, **arguments) for m in self.members], axis=0)

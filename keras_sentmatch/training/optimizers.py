@@ -5,6 +5,7 @@ from typing import Any
 
 import keras
 
+from keras_sentmatch.errors import InputError
 from keras_sentmatch.training.schedules import learning_rate
 
 # On PyTorch Keras makes a subclass of AdamW that updates all variables in a few calls: that class.
@@ -113,7 +114,23 @@ def make_optimizer(model: keras.Model, settings: Mapping[str, Any], steps_per_ep
 
     Returns:
         A Keras optimizer.
+
+    Raises:
+        InputError: Several batches an update, on several devices of TensorFlow.
     """
+    shared = settings["devices"] > 1 and keras.config.backend() == "tensorflow"
+    if shared and settings["accumulate"] > 1:
+        raise InputError(
+            f"training.accumulate={settings['accumulate']} with training.devices={settings['devices']}: Keras "
+            "cannot do both on TensorFlow. Set one of them to 1, or use JAX."
+        )
+    optimizer = _plain_optimizer(model, settings, steps_per_epoch)
+    if shared and (settings["clipnorm"] or settings["global_clipnorm"]):
+        _clip_sums(optimizer)
+    return optimizer
+
+
+def _plain_optimizer(model: keras.Model, settings: Mapping[str, Any], steps_per_epoch: int) -> Any:
     config: dict[str, Any] = {"learning_rate": learning_rate(settings, steps_per_epoch)}
     for key in ("clipnorm", "global_clipnorm"):
         if settings[key]:
@@ -130,6 +147,30 @@ def make_optimizer(model: keras.Model, settings: Mapping[str, Any], steps_per_ep
         backbone = {id(variable) for variable in model.backbone_variables}
         config["rate_factors"] = [factor if id(v) in backbone else 1.0 for v in variables]
     return FineTuningAdamW(weight_decay=settings["weight_decay"], **config)
+
+
+def _clip_sums(optimizer: Any) -> None:
+    """Lets an optimizer on several devices of TensorFlow clip what all of them found together.
+
+    Keras clips the share of each device, and adds up what is left.
+    """
+    import tensorflow as tf
+
+    clip = optimizer._clip_gradients
+
+    def clipped_sums(grads: list[Any]) -> list[Any]:
+        context = tf.distribute.get_replica_context()
+        sums = clip(context.all_reduce(tf.distribute.ReduceOp.SUM, grads))
+        # Keras will add up once more: the first device gives everything, the others zeros.
+        first = tf.cast(tf.equal(context.replica_id_in_sync_group, 0), "float32")
+        return [
+            tf.IndexedSlices(g.values * tf.cast(first, g.dtype), g.indices, g.dense_shape)
+            if isinstance(g, tf.IndexedSlices)
+            else g * tf.cast(first, g.dtype)
+            for g in sums
+        ]
+
+    optimizer._clip_gradients = clipped_sums
 
 
 def _bias_or_norm(name: str) -> bool:

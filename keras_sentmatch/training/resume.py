@@ -52,7 +52,7 @@ class State:
         best: The epoch (from 1) of the best weights.
         seconds: What `fit` had taken.
         history: Values by name, one an epoch.
-        callbacks: What each callback remembers, by the name of its class.
+        callbacks: What each callback remembers, by the name of its class (the second: `"NAME 2"`).
         identity: What the run was of, as `identity_of` gives it.
         arrays: The variables of model and optimizer, and the states of random generators.
     """
@@ -168,8 +168,8 @@ class Checkpoint(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         if self.state is not None:
-            for callback in self.others:
-                vars(callback).update(self.state.callbacks.get(type(callback).__name__, {}))
+            for name, callback in _by_name(self.others).items():
+                vars(callback).update(self.state.callbacks.get(name, {}))
             states = self.state.arrays
             set_generator_states({n: states[n] for n in states if n.startswith(GENERATOR)})
 
@@ -182,7 +182,7 @@ class Checkpoint(keras.callbacks.Callback):
             best=max(best_epochs(self.folder)),
             seconds=now - self.start + (0.0 if before is None else before.seconds),
             history={k: [float(v) for v in values] for k, values in self.history.history.items()},
-            callbacks={type(c).__name__: memory for c in self.others if (memory := _memory(c))},
+            callbacks={n: found for n, c in _by_name(self.others).items() if (found := _memory(c))},
             identity=self.identity,
             arrays={
                 **{f"{VARIABLE}{i}": ops.convert_to_numpy(v) for i, v in enumerate(variables)},
@@ -200,6 +200,14 @@ class Checkpoint(keras.callbacks.Callback):
 def _is_series(values: Any, length: int) -> bool:
     numbers = isinstance(values, list) and all(type(v) in (int, float) for v in values)
     return numbers and len(values) == length
+
+
+def _by_name(callbacks: Sequence[keras.callbacks.Callback]) -> dict[str, Any]:
+    names = [type(callback).__name__ for callback in callbacks]
+    return {
+        f"{name} {count}" if (count := names[: i + 1].count(name)) > 1 else name: callback
+        for i, (name, callback) in enumerate(zip(names, callbacks))
+    }
 
 
 def _memory(callback: keras.callbacks.Callback) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def test_runs_of_one_recipe_are_its_seeds(tmp_path):
     (bare / "matcher.json").write_text("{}")
     many = tmp_path / "many"
     members = [a_run(many / f"seed-{seed}", seed) for seed in (0, 1)]
-    (many / "ensemble.json").write_text("{}")
+    (many / "ensemble.json").write_text('{"seeds": [0, 1]}')
     entries = group_runs([one, other, two, bare, many])
     assert [entry.folders for entry in entries] == [(one, two), (other,), (bare,), tuple(members)]
     assert entries[0].name == f"{one} … (2 seeds)" and entries[1].name == str(other)

@@ -435,7 +435,7 @@ def test_an_ensemble_answers_like_its_members_mean(trained, capsys, tmp_path):
     member.model.set_weights([weight + 0.3 for weight in member.model.get_weights()])
     yes.append(member.predict(sentence1=pair[1], sentence2=pair[3])["probabilities"]["yes"])
     member.save(tmp_path / "seed-1")
-    (tmp_path / "ensemble.json").write_text("{}")
+    (tmp_path / "ensemble.json").write_text('{"seeds": [0, 1]}')
     assert abs(yes[0] - yes[1]) > 1e-4
     assert run("predict", tmp_path, *pair) == 0
     answer = json.loads(capsys.readouterr().out)

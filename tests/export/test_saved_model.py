@@ -168,6 +168,14 @@ def test_from_other_backends(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+@pytest.mark.backend("jax", "torch")
+def test_a_tokenizer_of_ones_own_wants_tensorflow(tmp_path):
+    matcher = tiny()
+    matcher.encoder = word_encoder(tokenizer=str.split)
+    with pytest.raises(InputError, match="tokenizer of your own .*KERAS_BACKEND=tensorflow"):
+        matcher.export(tmp_path / "out")
+
+
 @pytest.mark.parametrize(
     "works, message", [(True, "holds no matcher.json"), (False, "the last words")]
 )

@@ -12,7 +12,8 @@ import pytest
 from keras_sentmatch.data import PairBatches, PairEncoder
 from keras_sentmatch.devices import share_out
 from keras_sentmatch.errors import InputError
-from tests.training.tiny import tiny_pairs
+from keras_sentmatch.training.optimizers import make_optimizer
+from tests.training.tiny import tiny_pairs, tiny_recipe
 
 # In a process of its own: the number of devices is fixed when a backend starts.
 PROGRAM = """
@@ -25,28 +26,36 @@ if keras.config.backend() == "tensorflow":
 from keras_sentmatch.training import train
 from tests.training.tiny import build_tiny, tiny_pairs, tiny_recipe
 splits = {"train": tiny_pairs(92, 92, split="train"), "validation": tiny_pairs(39, 39, split="validation")}
-found = {}
-for devices in (1, 4):
-    recipe = tiny_recipe(devices=devices, batch_size=20, epochs=2)
+def build(*name, **config):
+    model = build_tiny(*name, **config)
+    for weight in model.layers[-2].trainable_variables:
+        weight.regularizer = keras.regularizers.L2(0.1)
+    return model
+found = []
+for devices in (1, 4, 4):
+    recipe = tiny_recipe(devices=devices, batch_size=20, epochs=2, optimizer="sgd", clipnorm=0.02)
     recipe.model["dropout"] = 0.0
-    run = train(recipe, splits, f"{sys.argv[1]}/{devices}", progress=False, baseline=False, build=build_tiny)
+    out = f"{sys.argv[1]}/{len(found)}"
+    run = train(recipe, splits, out, progress=False, baseline=False, build=build)
     answers = run.matcher.predict_proba(splits["validation"]).tolist()
-    found[devices] = {**run.history, "answers": answers, "best": run.metrics["best_epoch"]}
+    found.append({**run.history, "answers": answers, "best": run.metrics["best_epoch"]})
 print(json.dumps(found))
 """
 
 
 @pytest.mark.backend("jax", "tensorflow")
 def test_four_devices_train_as_one_does(tmp_path):
-    """92 pairs come out even on 4 devices, the 39 of validation do not."""
+    """92 pairs come out even on 4 devices, the 39 of validation do not. Weights have a penalty, gradients are clipped, and
+    a second run follows the first."""
     environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "4"}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, tmp_path], env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    one, four = json.loads(done.stdout.splitlines()[-1]).values()
-    for name, values in one.items():
-        np.testing.assert_allclose(values, four[name], atol=1e-5, err_msg=name)
+    one, *others = json.loads(done.stdout.splitlines()[-1])
+    for four in others:
+        for name, values in one.items():
+            np.testing.assert_allclose(values, four[name], atol=1e-5, err_msg=name)
 
 
 @pytest.mark.backend("torch")
@@ -60,6 +69,13 @@ def test_too_many_devices():
     with pytest.raises(InputError, match="devices=99, but .* sees"), share_out(99):
         pass
     assert keras.distribution.distribution() is None
+
+
+@pytest.mark.backend("tensorflow")
+def test_what_tensorflow_cannot_on_several_devices():
+    settings = tiny_recipe(devices=2, accumulate=3).training
+    with pytest.raises(InputError, match="accumulate=3 with training.devices=2.* JAX"):
+        make_optimizer(None, settings, 5)
 
 
 def test_batches_that_do_not_come_out_even():

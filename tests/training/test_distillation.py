@@ -154,7 +154,7 @@ def test_scores_and_ensembles_of_teachers_and_of_students(tmp_path):
     splits = tiny_splits("regression")
     run(tmp_path / "t" / "seed-0", splits=splits, epochs=1)
     shutil.copytree(tmp_path / "t" / "seed-0", tmp_path / "t" / "seed-1")
-    (tmp_path / "t" / "ensemble.json").write_text("{}")
+    (tmp_path / "t" / "ensemble.json").write_text('{"seeds": [0, 1]}')
     ensemble, _ = train_ensemble(
         settings(tmp_path / "t", epochs=1),
         splits,

@@ -10,7 +10,14 @@ import pytest
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.training import train, train_ensemble
-from keras_sentmatch.training.resume import GENERATIONS, State, begin, difference, latest
+from keras_sentmatch.training.resume import (
+    GENERATIONS,
+    Checkpoint,
+    State,
+    begin,
+    difference,
+    latest,
+)
 from keras_sentmatch.training.run import run_identity
 from tests.training.tiny import build_tiny, tiny_recipe, tiny_splits
 
@@ -185,6 +192,26 @@ def test_a_state_comes_back_as_it_was(tmp_path):
     for name, array in again.arrays.items():
         assert array.dtype == arrays[name].dtype and np.array_equal(array, arrays[name])
     assert [path.name for path in tmp_path.iterdir()] == [GENERATIONS[0]]
+
+
+def test_callbacks_of_one_class_are_told_apart(tmp_path):
+    def callbacks(*waits):
+        found = [keras.callbacks.EarlyStopping("loss") for _ in waits]
+        for callback, wait in zip(found, waits):
+            vars(callback).update(wait=wait, best=wait / 2)
+        return found
+
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    (tmp_path / "best-0001.weights.h5").touch()
+    history = keras.callbacks.History()
+    identity = {"training": {"epochs": 1}}
+    checkpoint = Checkpoint(tmp_path, identity, history, callbacks(1, 2))
+    checkpoint.set_model(model)
+    checkpoint.on_epoch_end(0)
+    again = callbacks(0, 0)
+    Checkpoint(tmp_path, identity, history, again, latest(tmp_path)).on_train_begin()
+    assert [(c.wait, c.best) for c in again] == [(1, 0.5), (2, 1.0)]
 
 
 def test_differences_are_named():

@@ -263,6 +263,30 @@ def test_ensemble_of_seeds(tmp_path, finished):
     assert float(rows[1]["loss"]) != pytest.approx(loss, abs=1e-6)
 
 
+def test_an_ensemble_is_saved_as_one(tmp_path, finished):
+    folder = finished("classification").folder
+    for kept in (
+        EnsembleMatcher([Matcher.load(folder)] * 2, temperature=2.0, threshold=0.4),
+        EnsembleMatcher.load([folder, folder]),
+    ):
+        out = tmp_path / f"at-{kept.temperature}"
+        kept.save(out)
+        loaded = EnsembleMatcher.load(out)
+        assert len(loaded.members) == 2
+        assert (loaded.temperature, loaded.threshold) == (kept.temperature, kept.threshold)
+        pairs = tiny_splits()["test"]
+        np.testing.assert_allclose(
+            loaded.predict_proba(pairs), kept.predict_proba(pairs), atol=1e-6
+        )
+        one, many = kept.predict(sentence1="w1", sentence2="w2"), kept.predict(pairs)
+        assert one == kept.predict([{"sentence1": "w1", "sentence2": "w2"}])[0]
+        assert [answer["label"] for answer in many] == [
+            answer.label for answer in kept.answers(kept.predict_proba(pairs))
+        ]
+        with pytest.raises(InputError, match="already holds a run"):
+            kept.save(out)
+
+
 def test_ctrl_c_ends_an_ensemble(tmp_path, capsys):
     build = interrupted_build(2, "on_train_batch_end")
     _, report = train_ensemble(
