@@ -550,7 +550,7 @@ class Matcher:
             shutil.rmtree(temporary, ignore_errors=True)
 
     def export(
-        self, folder: str | os.PathLike, format: str = "saved_model", *, pairs: Any = None
+        self, folder: str | os.PathLike, format: str = "saved_model", **options: Any
     ) -> dict[str, Any]:
         """Writes an artefact that answers without this library, as this matcher does.
 
@@ -566,7 +566,7 @@ class Matcher:
         """
         from keras_sentmatch.export import export
 
-        return export(self, folder, format, pairs=pairs)
+        return export(self, folder, format, **options)
 
     @classmethod
     def load(

@@ -20,6 +20,9 @@ def export(
         Path | None,
         typer.Option(metavar="FILE", help="Pairs to compare on, beside the built-in ones."),
     ] = None,
+    tolerance: Annotated[
+        float, typer.Option(help="The largest difference of a probability that is allowed.")
+    ] = 1e-5,
     backend: BackendOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -27,7 +30,7 @@ def export(
     use_backend(backend)
     loaded = load_run(run)
     more = None if pairs is None else Source(str(pairs)).rows()
-    report = loaded.matcher.export(out, format, pairs=more)
+    report = loaded.matcher.export(out, format, pairs=more, tolerance=tolerance)
     if as_json:
         print_json(report)
         return

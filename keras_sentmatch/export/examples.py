@@ -89,15 +89,18 @@ class Examples:
             ensemble.label_names,
         )
 
-    def compare(self, found: Mapping[str, Mapping[str, Any]]) -> float:
+    def compare(
+        self, found: Mapping[str, Mapping[str, Any]], tolerance: float = TOLERANCE
+    ) -> float:
         """The largest difference between these answers and those found.
 
         Args:
             found: For each signature its outputs by name: `probabilities` and `label`, or `score`,
                 one a pair; formats without strings have no `label`.
+            tolerance: The largest difference that is allowed.
 
         Raises:
-            InputError: A difference above `TOLERANCE`, or another label: it says of which pair.
+            InputError: A difference above `tolerance`, or another label: it says of which pair.
         """
         largest = 0.0
         for signature, outputs in found.items():
@@ -111,28 +114,29 @@ class Examples:
             )
             worst = int(np.argmax(np.where(np.isnan(rows), np.inf, rows).max(1)))
             difference = float(rows[worst].max())
-            if not difference <= TOLERANCE:
+            if not difference <= tolerance:
                 raise InputError(
                     f"Nothing was exported, because {signature} answers {got[worst]} where the "
                     f"matcher answers {self.scores[worst]} (a difference of {difference:.2g}, at "
-                    f"most {TOLERANCE} was expected), to the pair {self._pair(worst)}."
+                    f"most {tolerance:g} was expected), to the pair {self._pair(worst)}. Where that is rounding, "
+                    "export with a larger tolerance."
                 )
             largest = max(largest, difference)
             for row, label in enumerate(self.labels or ()):
                 chosen = str(outputs["label"][row]) if "label" in outputs else label
-                if chosen != label and self._is_clear(row):
+                if chosen != label and self._is_clear(row, tolerance):
                     raise InputError(
                         f"Nothing was exported, because {signature} chooses {chosen!r} where the "
                         f"matcher chooses {label!r}, to the pair {self._pair(row)}."
                     )
         return largest
 
-    def _is_clear(self, row: int) -> bool:
+    def _is_clear(self, row: int, tolerance: float) -> bool:
         """Whether the label does not hang on a difference that is allowed."""
         scores = np.sort(self.scores[row])
         if self.threshold is None:
-            return bool(scores[-1] - scores[-2] > 2 * TOLERANCE)
-        return bool(abs(self.scores[row][1] - self.threshold) > TOLERANCE)
+            return bool(scores[-1] - scores[-2] > 2 * tolerance)
+        return bool(abs(self.scores[row][1] - self.threshold) > tolerance)
 
     def _pair(self, row: int) -> str:
         return f"{self.sentence1[row]!r:.60}, {self.sentence2[row]!r:.60} (number {row})"

@@ -11,7 +11,7 @@ import keras
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.export.card import write_card
-from keras_sentmatch.export.examples import Examples, as_ensemble
+from keras_sentmatch.export.examples import TOLERANCE, Examples, as_ensemble
 from keras_sentmatch.export.portable_model import read_portable, write_litert, write_onnx
 from keras_sentmatch.export.processes import last_lines, run_python
 from keras_sentmatch.export.saved_model import read_saved_model, write_saved_model
@@ -25,7 +25,12 @@ FORMATS = tuple(WRITERS)
 
 
 def export(
-    matcher: Any, folder: str | os.PathLike, format: str = "saved_model", *, pairs: Any = None
+    matcher: Any,
+    folder: str | os.PathLike,
+    format: str = "saved_model",
+    *,
+    pairs: Any = None,
+    tolerance: float = TOLERANCE,
 ) -> dict[str, Any]:
     """Writes a matcher, or an ensemble of them, as an artefact that needs this library no more.
 
@@ -43,6 +48,7 @@ def export(
         format: `"saved_model"`, a TensorFlow SavedModel that takes sentences; `"onnx"` or `"litert"`,
             a model that takes ids, with the files and a `score.py` that make them of sentences.
         pairs: More pairs to compare on, in any form that `Matcher.predict` takes.
+        tolerance: The largest difference of a probability that is allowed (of a score above 1, relative to it).
 
     Returns:
         What was written: `format`, `folder`, `signatures` (inputs and outputs of each by name),
@@ -51,7 +57,8 @@ def export(
 
     Raises:
         InputError: An unknown format, a folder that holds something, TensorFlow or the format's own
-            package missing, a matcher that cannot be exported, or answers that differ by more than 1e-5.
+            package missing, a matcher that cannot be exported, answers that differ by more than `tolerance`, or a tolerance
+            that is not between 0 and 0.1.
 
     Example:
 
@@ -64,6 +71,8 @@ def export(
     """
     if format not in FORMATS:
         raise InputError(f"format={format!r}: expected one of {', '.join(map(repr, FORMATS))}.")
+    if not 0 < tolerance <= 0.1:
+        raise InputError(f"tolerance={tolerance}: expected a number above 0, at most 0.1.")
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} exists already: give the name of a new folder.")
@@ -83,7 +92,7 @@ def export(
         report = {"format": format, "folder": str(folder), **write(format, ensemble, made, work)}
         found = READERS[format](made, examples, work)
         report["pairs"] = len(examples.sentence1)
-        report["largest_difference"] = examples.compare(found)
+        report["largest_difference"] = examples.compare(found, tolerance)
         write_card(made, report, ensemble)
         if folder.exists():
             folder.rmdir()

@@ -190,12 +190,12 @@ class EnsembleMatcher:
         return scores if self.label_names is None else apply_temperature(scores, self.temperature)
 
     def export(
-        self, folder: str | os.PathLike, format: str = "saved_model", *, pairs: Any = None
+        self, folder: str | os.PathLike, format: str = "saved_model", **options: Any
     ) -> dict[str, Any]:
         """Writes one artefact that answers with the members' mean; as `Matcher.export`."""
         from keras_sentmatch.export import export
 
-        return export(self, folder, format, pairs=pairs)
+        return export(self, folder, format, **options)
 
 
 def train_ensemble(

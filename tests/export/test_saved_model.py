@@ -200,6 +200,7 @@ def test_what_the_other_process_says_comes_back(tmp_path, monkeypatch, works, me
     "arguments, message",
     [
         ({"format": "pickle"}, "expected one of 'saved_model'"),
+        ({"tolerance": float("nan")}, "above 0, at most 0.1"),
         ({"pairs": [{"sentence1": "\ud800", "sentence2": ""}]}, "not a text"),
         ({"pairs": ["a", "b"]}, "read two ways"),
     ],
@@ -231,6 +232,8 @@ def test_differences_and_labels_are_seen():
     ):
         with pytest.raises(InputError, match=message):
             examples.compare({"x": outputs})
+    one_off = {**right, "probabilities": scores + np.array([[0, 0], [0, 2e-5]])}
+    assert 1e-5 < examples.compare({"x": one_off}, tolerance=3e-5) < 3e-5
     large = Examples(["a"], ["b"], {}, np.array([1000.0]), None, None, None)
     assert large.compare({"x": {"score": np.array([1000.005])}}) < TOLERANCE
 
