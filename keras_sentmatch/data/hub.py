@@ -103,13 +103,23 @@ def keras_hub() -> Any:
 
 
 def check_tokenizer(tokenizer: Any, name: str) -> None:
-    """Refuses what is not a tokenizer with the special tokens of a packed sequence."""
+    """Refuses what is not a tokenizer with the special tokens of a packed sequence, or gives other than lists of ids."""
     ends = {getattr(tokenizer, f"{end}_token_id", None) for end in ("start", "end", "pad")}
     if None in ends or len(ends) < 3 or not callable(getattr(tokenizer, "save_to_preset", None)):
         raise InputError(
             f"{name}: a {type(tokenizer).__name__}, expected a KerasHub tokenizer of a BERT-like "
             "encoder, with start, end and padding tokens"
         )
+    found = {
+        "sequence_length": getattr(tokenizer, "sequence_length", None),
+        "split": getattr(tokenizer, "split", True),
+        "dtype": tokenizer.compute_dtype,
+    }
+    for key, wanted in {"sequence_length": None, "split": True, "dtype": "int32"}.items():
+        if found[key] != wanted:
+            raise InputError(
+                f"{name}: a {type(tokenizer).__name__} with {key}={found[key]!r}, expected {key}={wanted!r}"
+            )
 
 
 def _from_preset(module: str, kind: str, name: str, **options: Any) -> Any:

@@ -123,7 +123,8 @@ class State:
         """
         variables = variables_of(model)
         values = [self.arrays[n] for n in self.arrays if n.startswith(VARIABLE)]
-        numbers = all(value.dtype.kind in "fiubV" for value in values)  # V: bfloat16
+        values = [v.view("bfloat16") if v.dtype == "V2" else v for v in values]  # as NumPy reads it
+        numbers = all(value.dtype.kind in "fiub" or value.dtype == "bfloat16" for value in values)
         if not numbers or [tuple(v.shape) for v in variables] != [v.shape for v in values]:
             raise InputError(
                 "The model of the checkpoint has other variables than this one (another version of "

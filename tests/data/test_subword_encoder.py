@@ -31,6 +31,10 @@ def bert(**options) -> SubwordPairEncoder:
     return SubwordPairEncoder(tokenizer, **{"max_length": 16, **options})
 
 
+def bert_that_gives(**options) -> SubwordPairEncoder:
+    return SubwordPairEncoder(hub.models.BertTokenizer([*SPECIAL, *PIECES], **options))
+
+
 def roberta(**options) -> SubwordPairEncoder:
     pieces = ["<s>", "<pad>", "</s>", "<mask>", "Ġ", "a", "d", "o", "g", "do", "dog", "Ġa", "Ġdog"]
     merges = ["d o", "do g", "Ġ a", "Ġ dog"]
@@ -279,6 +283,12 @@ def test_errors(monkeypatch, tmp_path):
         (lambda: roberta(max_length=5), "needs at least 6, for 4 special tokens"),
         (lambda: SubwordPairEncoder(str.split), "expected a KerasHub tokenizer"),
         (lambda: SubwordPairEncoder(hub.tokenizers.ByteTokenizer()), "a ByteTokenizer, expected"),
+        (
+            lambda: bert_that_gives(sequence_length=5),
+            "sequence_length=5, expected sequence_length=None",
+        ),
+        (lambda: bert_that_gives(split=False), "split=False, expected split=True"),
+        (lambda: bert_that_gives(dtype="string"), "dtype='string', expected dtype='int32'"),
         (lambda: load_tokenizer(tmp_path), "cannot load the encoder"),
         (lambda: load_tokenizer(tmp_path / "nosuch"), "no such folder"),
     ):

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.training import train, train_ensemble
@@ -17,6 +18,7 @@ from keras_sentmatch.training.resume import (
     begin,
     difference,
     latest,
+    variables_of,
 )
 from keras_sentmatch.training.run import run_identity
 from tests.training.tiny import build_tiny, tiny_recipe, tiny_splits
@@ -192,6 +194,22 @@ def test_a_state_comes_back_as_it_was(tmp_path):
     for name, array in again.arrays.items():
         assert array.dtype == arrays[name].dtype and np.array_equal(array, arrays[name])
     assert [path.name for path in tmp_path.iterdir()] == [GENERATIONS[0]]
+
+
+def test_bfloat16_comes_back(tmp_path):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, dtype="bfloat16")])
+    model.compile("sgd", "mse")
+    variables = variables_of(model)
+    arrays = {f"variable{i}": ops.convert_to_numpy(v) for i, v in enumerate(variables)}
+    history, identity = {"loss": [0.1]}, {"training": {"epochs": 1}}
+    State(1, True, 1, 0.5, history, {}, identity, arrays).save(tmp_path / GENERATIONS[0])
+    model.layers[0].kernel.assign(ops.zeros((2, 1)))
+    State.load(tmp_path / GENERATIONS[0]).restore(model)
+    for variable, then in zip(variables, arrays.values()):
+        assert np.array_equal(ops.convert_to_numpy(variable), then)
+    wider = {name: np.zeros(array.shape, "V4") for name, array in arrays.items()}
+    with pytest.raises(InputError, match="other variables"):
+        State(1, True, 1, 0.5, history, {}, identity, wider).restore(model)
 
 
 def test_callbacks_of_one_class_are_told_apart(tmp_path):
