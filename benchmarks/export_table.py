@@ -12,6 +12,7 @@ backend, format) is not made again; run folders and artefacts stay in `--runs`.
 
 import argparse
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -128,8 +129,10 @@ def table() -> tuple[list[str], list[list[str]]]:
             if found is None:
                 cells.append("")
             else:
-                exact = found["largest_difference"]
-                cells.append(f"{float(exact):.1e}" if exact else f"no: {found['error'][:80]}")
+                exact, error = found["largest_difference"], found["error"]
+                too_far = re.search(r"difference of ([^,]+)", error)
+                why = f"refused: {too_far[1]}" if too_far else f"no: {error[:80]}"
+                cells.append(f"{float(exact):.1e}" if exact else why)
         counts = sorted({row["pairs"] for row in mine.values() if row["pairs"]})
         lines.append([name, backend, ", ".join(counts), *cells])
     return head, lines
