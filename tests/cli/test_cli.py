@@ -477,8 +477,8 @@ def test_export(trained, capsys, monkeypatch, tmp_path):
     """What `export` passes on and shows; tests/export has the exporting."""
     asked = []
 
-    def export(matcher, folder, format, *, pairs):
-        asked.append((matcher.label_names, folder, format, pairs and len(pairs)))
+    def export(matcher, folder, format, *, pairs, tolerance):
+        asked.append((matcher.label_names, folder, format, pairs and len(pairs), tolerance))
         signature = {"inputs": {"sentence1": {}}, "outputs": {"label": {}}}
         return {
             "format": format,
@@ -497,11 +497,21 @@ def test_export(trained, capsys, monkeypatch, tmp_path):
     unlabelled = write_pairs(tmp_path / "more.tsv", 7, label=False)
     text = unlabelled.read_text("utf-8").replace("claim\tanswer", "sentence1\tsentence2")
     unlabelled.write_text(text, "utf-8")
-    options = ["--format", "onnx", "--out", out, "--pairs", unlabelled, "--json"]
+    options = [
+        "--format",
+        "onnx",
+        "--out",
+        out,
+        "--pairs",
+        unlabelled,
+        "--tolerance",
+        "3e-5",
+        "--json",
+    ]
     assert run("export", trained.folder, *options) == 0
     assert json.loads(capsys.readouterr().out)["format"] == "onnx"
     names = asked[0][0]
-    assert asked == [(names, out, "saved_model", None), (names, out, "onnx", 7)]
+    assert asked == [(names, out, "saved_model", None, 1e-5), (names, out, "onnx", 7, 3e-5)]
 
 
 def test_robustness(trained, capsys, tmp_path):
