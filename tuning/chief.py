@@ -36,7 +36,9 @@ OPTIONS = [
     ("grpc.keepalive_time_ms", 20 * SECONDS),
     ("grpc.keepalive_timeout_ms", 20 * SECONDS),
     ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10 * SECONDS),
+    # While a trial trains, pings are all there is: a chief that counts them as too many ends the connection.
+    ("grpc.http2.min_ping_interval_without_data_ms", 10 * SECONDS),
+    ("grpc.http2.max_ping_strikes", 0),
     ("grpc.max_reconnect_backoff_ms", 2 * SECONDS),
     ("grpc.enable_http_proxy", 0),
     ("grpc.so_reuseport", 0),  # a second chief on the port is an error

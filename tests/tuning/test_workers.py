@@ -25,6 +25,7 @@ from keras_sentmatch.tuning.workers import VARIABLES, LocalWorkers, role
 from tests.training.tiny import build_tiny, tiny_recipe, tiny_splits
 from tests.tuning.fakes import RECIPE, SPLITS, FakeTrain, space_of_fakes, without_cost
 
+cygrpc = pytest.importorskip("grpc._cython.cygrpc", reason="gRPC is not installed")
 chief = pytest.importorskip("keras_sentmatch.tuning.chief", reason="KerasTuner is not installed")
 engine = pytest.importorskip("keras_sentmatch.tuning.engine")
 
@@ -321,6 +322,13 @@ def test_ctrl_c_at_the_chief_is_ctrl_c_for_its_workers(port, named, tmp_path):
         led.chief.run(look)
     gone(client)
     assert isinstance(client._gone, KeyboardInterrupt)
+
+
+def test_grpc_knows_each_option():
+    """It says nothing of one that it does not know: connections once ended after a minute of training."""
+    library = Path(cygrpc.__file__).read_bytes()
+    unknown = [name for name, _ in chief.OPTIONS if name.encode() + b"\0" not in library]
+    assert not unknown
 
 
 def test_a_port_that_is_taken(led, tmp_path, port, named):

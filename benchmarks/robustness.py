@@ -1,0 +1,118 @@
+"""Trained runs on pairs changed by rule: accuracy before and after each transformation, the runs beside each other.
+
+    python benchmarks/robustness.py RUN RUN --data path/to/sick --split validation --lexicon antonyms=words.txt
+    python benchmarks/robustness.py --show --write docs/results.md
+
+Each run is measured by `keras-sentmatch robustness`, on the same changed pairs. Its rows, one a transformation, replace
+those of the same run, data and rule.
+"""
+
+import argparse
+import csv
+import json
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import measuring
+
+RESULTS = Path(__file__).parent / "results" / "robustness.csv"
+MARKS = ("<!-- made by benchmarks/robustness.py -->", "<!-- end of robustness -->")
+KEY = ("run", "data", "split", "opposite", "transformation")
+
+
+def rows_of(run: Path, args: argparse.Namespace) -> list[dict[str, Any]]:
+    options = ["--data", args.data, "--split", args.split, "--seed", str(args.seed)]
+    for source in args.lexicon:
+        options += ["--lexicon", source]
+    options += ["--opposite", args.opposite] if args.opposite else []
+    options += ["--limit", str(args.limit)] if args.limit else []
+    metrics = json.loads((run / "metrics.json").read_text(encoding="utf-8"))
+    command = ["keras-sentmatch", "robustness", str(run), *options, "--backend", args.backend]
+    done = subprocess.run([*command, "--json"], stdout=subprocess.PIPE, check=True, text=True)
+    report = json.loads(done.stdout)
+    rows = []
+    for found in report["transformations"]:
+        before, after = found["before"] or {}, found["after"] or {}
+        row = {
+            "run": run.name,
+            "model": metrics["model"],
+            "data": Path(args.data).name,
+            "split": args.split,
+            "opposite": args.opposite,
+            "transformation": found["name"],
+            "pairs": found["pairs"],
+            "of": found["of"],
+            "before": rounded(before.get("accuracy")),
+            "after": rounded(after.get("accuracy")),
+            "not_positive_after": rounded(after.get("not_positive")),
+            "seed": args.seed,
+            "backend": args.backend,
+            "versions": measuring.versions(),
+            "command": shlex.join([Path(part).name if "/" in part else part for part in command]),
+            "date": measuring.now(),
+        }
+        rows.append(row)
+    for name, why in report["left_out"].items():
+        print(f"left out {name}: {why}")
+    return rows
+
+
+def rounded(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
+
+
+def keep(rows: list[dict[str, Any]]) -> None:
+    """Adds rows; those of the same key go."""
+    new = {tuple(row[name] for name in KEY) for row in rows}
+    others = [r for r in measuring.read(RESULTS) if tuple(r[name] for name in KEY) not in new]
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    with RESULTS.open("w", newline="", encoding="utf-8") as out:
+        writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows([*others, *rows])
+
+
+def table() -> tuple[list[str], list[list[str]]]:
+    """A line for each transformation of a data set, a column for each model."""
+    rows = measuring.read(RESULTS)
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    lines: dict[tuple[str, ...], dict[str, str]] = {}
+    for row in rows:
+        rule = f" ({row['opposite'].replace(',', ' → ')})" if row["opposite"] else ""
+        key = row["data"], row["transformation"] + rule, f"{row['pairs']} of {row['of']}"
+        if not row["after"]:
+            continue
+        said = f"{100 * float(row['before']):.1f} → {100 * float(row['after']):.1f}"
+        if row["not_positive_after"]:
+            said += f" [{100 * float(row['not_positive_after']):.1f}]"
+        lines.setdefault(key, {})[row["model"]] = said
+    head = ["data", "transformation", "pairs changed", *models]
+    return head, [[*key, *(found.get(m, "") for m in models)] for key, found in lines.items()]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("runs", nargs="*", type=Path)
+    parser.add_argument("--data", help="as for `keras-sentmatch robustness`")
+    parser.add_argument("--split", default="validation")
+    parser.add_argument("--lexicon", action="append", default=[])
+    parser.add_argument("--opposite", default="", help="positive,negative")
+    parser.add_argument("--limit", type=int)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--backend", default="tensorflow", choices=measuring.BACKENDS[:3])
+    measuring.table_options(parser)
+    args = parser.parse_args()
+    if args.runs and not args.data:
+        parser.error("--data is needed: what the runs are measured on")
+    for run in [] if args.show else args.runs:
+        keep(rows_of(run, args))
+        print(run, flush=True)
+    measuring.show_table(*table(), RESULTS.name, args.write, MARKS)
+
+
+if __name__ == "__main__":
+    main()
