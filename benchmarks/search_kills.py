@@ -1,7 +1,7 @@
 """Kills searches at random moments, resumes them, and compares the end with that of an undisturbed search.
 
     python benchmarks/search_kills.py
-    python benchmarks/search_kills.py --show --write docs/tuning.md
+    python benchmarks/search_kills.py --show --write docs/results.md
 
 For each tuner a child process searches hidden units, dropout and learning rate of a tiny ESIM on generated pairs. It is
 killed (SIGKILL) at a random moment of the time that the undisturbed search took, and started again with `resume`,

@@ -2,7 +2,7 @@
 
     python benchmarks/search_workers.py
     python benchmarks/search_workers.py --data path/to/sick --backend jax
-    python benchmarks/search_workers.py --show --write docs/tuning.md
+    python benchmarks/search_workers.py --show --write docs/results.md
 
 The search draws `--trials` configurations of a small ESIM at random (hidden units, dropout, learning rate), with the same
 seed each time; each worker has one thread. The kill comes as soon as a trial has its first checkpoint. A row is one

@@ -1,5 +1,6 @@
 """The page: plain HTML and CSS in one file, without scripts, fonts or anything from the network."""
 
+import math
 from collections.abc import Iterator, Sequence
 from html import escape
 
@@ -176,7 +177,10 @@ def _figure(picture: Picture) -> str:
             for name, x in picture.parts.items()
         )
         parts = f"<div class=parts>{small}</div>{_legend(low, high)}"
-    caption = f"<figcaption><b>{escape(picture.title)}</b> {escape(picture.caption)}</figcaption>"
+    said = [picture.caption]
+    if power := _power(picture):
+        said.append(f"Numbers times 10^-{power}.")
+    caption = f"<figcaption><b>{escape(picture.title)}</b> {escape(' '.join(said))}</figcaption>"
     keys = escape(" ".join(picture.keys))
     return f'<figure data-keys="{keys}">{caption}{reading}{body}{parts}</figure>'
 
@@ -232,6 +236,7 @@ def _table(picture: Picture) -> str:
 def _cells(picture: Picture) -> Iterator[str]:
     levels_ = levels(picture.values, picture.low, picture.high)
     letter, numbered = kind(picture.low), len(picture.columns) <= MOST_NUMBERED
+    factor = 10.0 ** _power(picture)
     tops = picture.values.argmax(1) if picture.reread else np.full(len(picture.rows), -1)
     breaks = _breaks(picture.rows) if picture.axes[0] == "joint" else []
     names = [escape(name) for name in picture.columns]
@@ -244,10 +249,17 @@ def _cells(picture: Picture) -> Iterator[str]:
         for place, (column, value, shade) in enumerate(zip(names, values, shades)):
             style = f"{letter}{shade}" if shade >= 0 else "x"
             style = f'"{style} top"' if place == tops[number] else style
-            text = short(value) if numbered else ""
+            text = short(value * factor) if numbered else ""
             yield f'<td class={style} title="{name} · {column}: {value:.3g}">{text}</td>'
         yield "</tr>"
     yield "</tbody>"
+
+
+def _power(picture: Picture) -> int:
+    """Of ten, by which the numbers in cells are greater than the values: two places tell nothing of small ones."""
+    numbered = picture.kind != "bars" and len(picture.columns) <= MOST_NUMBERED
+    numbered &= picture.axes[0] in TOKENS or len(picture.rows) <= MOST_CELLS
+    return -math.floor(math.log10(picture.high)) - 1 if numbered and picture.high < 0.1 else 0
 
 
 def _column_groups(picture: Picture) -> str:

@@ -20,7 +20,7 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.explain import Explanation, erase_words
 from keras_sentmatch.explain.colors import PALETTES, is_dark, levels, png_uri
 from keras_sentmatch.explain.erasure import erasable, erase
-from keras_sentmatch.explain.page import MOST_CELLS, index, short
+from keras_sentmatch.explain.page import MOST_CELLS, _figure, index, short
 from keras_sentmatch.explain.pictures import make_pictures
 from keras_sentmatch.training import EnsembleMatcher
 from tests.explain.models import NAMES, make
@@ -137,10 +137,10 @@ def test_what_each_paper_shows():
     assert ladra["Read again: phrases of 3"].reread and "Coverage: tokens" in ladra
     assert ladra["Weights of the units"].columns == ("tokens", "phrases of 2", "phrases of 3")
     assert ladra["Weights of the encoder's blocks"].kind == "bars"
-    affinity = titles("dabert")["Affinity attention, layer 0"]
+    affinity = titles("dabert")["Affinity attention, layer 1"]
     assert list(affinity.parts) == ["head 1", "head 2"]
     np.testing.assert_allclose(affinity.values, np.mean(list(affinity.parts.values()), 0))
-    assert titles("dabert")["Fusion gates, layer 0"].rows == (
+    assert titles("dabert")["Fusion gates, layer 1"].rows == (
         "share of affinity g",
         "let through f",
     )
@@ -311,6 +311,17 @@ def test_words_are_escaped(tmp_path):
     assert "&lt;b&gt;" in index([("a.html", found)], "All of <them>")
     with pytest.raises(InputError, match="cannot write"):
         found.save(path / "below-a-file.html")
+
+
+@pytest.mark.parametrize(
+    "high, cell, said", [(0.00092, "-.92", "10^-3."), (0.05, "-.50", "10^-1."), (0.1, "-.10", "")]
+)
+def test_small_numbers_are_shown_greater(high, cell, said):
+    arrays = {"odd_map": np.array([[high, -high], [0.0, 0.0]])}
+    pictures = make_pictures(arrays, {"odd_map": (2, 2)}, {"1": ["a", "b"], "2": ["c", "d"]}, NAMES)
+    html = _figure(pictures[1][0])
+    assert f">{cell}</td>" in html and f"{-high:.3g}<" in html
+    assert (f"Numbers times {said}" in html) == bool(said) == ("Numbers" in html)
 
 
 def test_re_read_words():
