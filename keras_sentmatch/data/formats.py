@@ -41,6 +41,8 @@ class Layout:
             others.
         needs: Column names (lower case) that the first line must have, for files with common names.
         hint: One of these words must be in the folder's or its parent's name, for the same reason.
+        fields: How many the first line must have where only that hint tells the format: one's own table may lie in such a
+            folder too.
         label_of: Turns a raw label into a label name or number.
         skips: Reasons for which the official file itself has rows that cannot be used.
         keep: Further columns to keep, as `PairDataset.columns`.
@@ -54,6 +56,7 @@ class Layout:
     group: str | None = None
     needs: tuple[str, ...] = ()
     hint: tuple[str, ...] = ()
+    fields: int = 0
     label_of: Callable[[str], str] = str
     skips: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
@@ -82,6 +85,8 @@ class Layout:
         if self.hint and hints:
             names = " ".join(part.lower() for part in folder.resolve().parts[-2:])
             if not any(word in names for word in self.hint):
+                return False
+            if self.fields and first_line(path).count("\t") + 1 != self.fields:
                 return False
         if not self.needs:
             return True
@@ -300,7 +305,7 @@ _FORMATS = (
         (
             Layout(
                 _files("{}.tsv|bimpm_{}.tsv"), table(("label", "question1", "question2", "id")),
-                hint=("quora", "bimpm"),
+                hint=("quora", "bimpm"), fields=4,
             ),
             Layout(
                 {"train": ("quora_duplicate_questions.tsv", "quora-*.csv")},

@@ -472,6 +472,14 @@ REAL = {
 }
 
 
+def test_a_table_of_ones_own_in_a_folder_with_a_known_name(tmp_path):
+    for part in ("train", "dev"):
+        write(
+            tmp_path / "quora" / f"{part}.tsv", "sentence1\tsentence2\tlabel\na\tb\tyes\nc\td\tno\n"
+        )
+    assert rows(load_pairs(tmp_path / "quora")["train"]) == [("a", "b", 1), ("c", "d", 0)]
+
+
 @pytest.mark.parametrize("source", REAL)
 def test_real_folder(source, data_dir):
     known, _, folder = source.rpartition(":")
