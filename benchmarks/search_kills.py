@@ -4,10 +4,11 @@
     python benchmarks/search_kills.py --show --write docs/results.md
 
 For each tuner a child process searches hidden units, dropout and learning rate of a tiny ESIM on generated pairs. It is
-killed (SIGKILL) at a random moment of the time that the undisturbed search took, and started again with `resume`,
-`--kills` times; then it is left to end. Compared are the number of trials, their configurations and their scores, and that
-no trial that was finished at a kill was written again. A row is one search; those that are there are not run again. The
-undisturbed searches of two backends tell whether they draw the same configurations.
+killed (SIGKILL) and started again with `resume`, `--kills` times: first at a random moment of the first quarter of the
+time that the undisturbed search took, then as long after one trial was finished, after two, and so on. Then it is left
+to end. Compared are the number of trials, their configurations and their scores, and that no trial that was finished
+at a kill was written again. A row is one search; those that are there are not run again. The undisturbed searches of two
+backends tell whether they draw the same configurations.
 """
 
 import argparse
@@ -112,7 +113,9 @@ def run_all(args: argparse.Namespace) -> None:
                 moments, again, kills = [], 0, 0
                 while kills < args.kills:
                     process = start(folder, tuner, backend)
-                    time.sleep(rng.uniform(0, seconds * 0.6))
+                    while process.poll() is None and len(trials(folder)) < kills:
+                        time.sleep(0.05)
+                    time.sleep(rng.uniform(0, seconds / 4))
                     if process.poll() is not None:  # it ended before the kill
                         finish(process)
                         break
