@@ -102,6 +102,7 @@ def test_the_best_is_trained_anew_with_other_seeds(found):
         )
 
 
+@pytest.mark.backend("torch")  # nothing in it depends on the backend, and this one is the fastest
 def test_pairs_are_encoded_once_for_each_encoder(tmp_path, monkeypatch):
     fitted, encoded = [], []
     fit, encode = prepare.fit_encoder, prepare.encode_dataset
@@ -127,6 +128,7 @@ def with_length(length):
     return recipe
 
 
+@pytest.mark.backend("torch")  # nothing in it depends on the backend, and this one is the fastest
 @pytest.mark.parametrize("objective", ["loss", "f1"])
 def test_the_objective_chooses_epoch_and_trial(objective, tmp_path):
     result = run(tmp_path / "a", objective=objective, trials=2)
