@@ -82,12 +82,13 @@ def table() -> tuple[list[str], list[list[str]]]:
     for row in rows:
         rule = f" ({row['opposite'].replace(',', ' → ')})" if row["opposite"] else ""
         key = row["data"], row["transformation"] + rule, f"{row['pairs']} of {row['of']}"
-        if not row["after"]:
+        found = lines.setdefault(key, {})
+        if not row["after"]:  # no pair to change
             continue
         said = f"{100 * float(row['before']):.1f} → {100 * float(row['after']):.1f}"
         if row["not_positive_after"]:
             said += f" [{100 * float(row['not_positive_after']):.1f}]"
-        lines.setdefault(key, {})[row["model"]] = said
+        found[row["model"]] = said
     head = ["data", "transformation", "pairs changed", *models]
     return head, [[*key, *(found.get(m, "") for m in models)] for key, found in lines.items()]
 

@@ -148,7 +148,7 @@ def run_all(args: argparse.Namespace) -> None:
 
 
 def table() -> tuple[list[str], list[list[str]]]:
-    rows = measuring.read(RESULTS)
+    rows = sorted(measuring.read(RESULTS), key=lambda row: TUNERS.index(row["tuner"]))
     lines = []
     for row in rows:
         first = next(other for other in rows if other["tuner"] == row["tuner"])
