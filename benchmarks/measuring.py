@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import resource
+import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -188,6 +189,24 @@ def append(rows: list[dict[str, Any]], path: Path) -> None:
         if new:
             writer.writeheader()
         writer.writerows(rows)
+
+
+def replace(rows: list[dict[str, Any]], path: Path, key: Sequence[str]) -> None:
+    """Adds rows to a CSV file, in place of those that are like one of them in the columns of `key`."""
+    new = {tuple(str(row[name]) for name in key) for row in rows}
+    others = [row for row in read(path) if tuple(row[name] for name in key) not in new]
+    path.unlink(missing_ok=True)
+    append([*others, *rows], path)
+
+
+def public(command: Sequence[str]) -> str:
+    """A command as one types it, what lies on this machine by its last name."""
+
+    def shown(part: str) -> str:
+        before, equals, value = part.rpartition("=")
+        return before + equals + (Path(value).name if Path(value).exists() else value)
+
+    return shlex.join(map(shown, command))
 
 
 def read(path: Path) -> list[dict[str, str]]:

@@ -8,9 +8,7 @@ those of the same run, data and rule.
 """
 
 import argparse
-import csv
 import json
-import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -50,7 +48,7 @@ def rows_of(run: Path, args: argparse.Namespace) -> list[dict[str, Any]]:
             "seed": args.seed,
             "backend": args.backend,
             "versions": measuring.versions(),
-            "command": shlex.join([Path(part).name if "/" in part else part for part in command]),
+            "command": measuring.public(command),
             "date": measuring.now(),
         }
         rows.append(row)
@@ -61,17 +59,6 @@ def rows_of(run: Path, args: argparse.Namespace) -> list[dict[str, Any]]:
 
 def rounded(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"
-
-
-def keep(rows: list[dict[str, Any]]) -> None:
-    """Adds rows; those of the same key go."""
-    new = {tuple(row[name] for name in KEY) for row in rows}
-    others = [r for r in measuring.read(RESULTS) if tuple(r[name] for name in KEY) not in new]
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    with RESULTS.open("w", newline="", encoding="utf-8") as out:
-        writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows([*others, *rows])
 
 
 def table() -> tuple[list[str], list[list[str]]]:
@@ -110,7 +97,7 @@ def main() -> None:
     if args.runs and not args.data:
         parser.error("--data is needed: what the runs are measured on")
     for run in [] if args.show else args.runs:
-        keep(rows_of(run, args))
+        measuring.replace(rows_of(run, args), RESULTS, KEY)
         print(run, flush=True)
     measuring.show_table(*table(), RESULTS.name, args.write, MARKS)
 

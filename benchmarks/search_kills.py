@@ -169,7 +169,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--backends", default="torch,jax")
-    parser.add_argument("--kills", type=int, default=4, help="of each search")
+    parser.add_argument("--kills", type=int, default=3, help="of each search")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     measuring.table_options(parser)
     args = parser.parse_args()

@@ -8,9 +8,7 @@ What comes after `--` are the arguments of `keras-sentmatch tune`, without `--ou
 """
 
 import argparse
-import csv
 import json
-import shlex
 import shutil
 import statistics
 import subprocess
@@ -36,19 +34,13 @@ def run(name: str, arguments: list[str]) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def public(arguments: list[str]) -> str:
-    """The command, files by their last name."""
-    shown = [Path(part).name if "/" in part and "=" not in part else part for part in arguments]
-    return shlex.join(["keras-sentmatch", "tune", *shown])
-
-
 def rows_of(name: str, arguments: list[str], found: dict[str, Any]) -> list[dict[str, Any]]:
     folder = Path(found["folder"])
     about = json.loads((folder / "search.json").read_text(encoding="utf-8"))
     short = about["names"]
     shared = {
         "versions": measuring.versions(),
-        "command": public(arguments),
+        "command": measuring.public(["keras-sentmatch", "tune", *arguments]),
         "date": measuring.now(),
     }
     rows = []
@@ -94,15 +86,6 @@ def rows_of(name: str, arguments: list[str], found: dict[str, Any]) -> list[dict
     return rows
 
 
-def keep(rows: list[dict[str, Any]]) -> None:
-    others = [row for row in measuring.read(RESULTS) if row["search"] != rows[0]["search"]]
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    with RESULTS.open("w", newline="", encoding="utf-8") as out:
-        writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows([*others, *rows])
-
-
 def table() -> tuple[list[str], list[list[str]]]:
     lines = []
     for row in measuring.read(RESULTS):
@@ -146,7 +129,8 @@ def main() -> None:
             sys.exit(
                 "--name and, after --, the arguments of `keras-sentmatch tune` are needed; or --show."
             )
-        keep(rows_of(args.name, args.arguments, run(args.name, args.arguments)))
+        rows = rows_of(args.name, args.arguments, run(args.name, args.arguments))
+        measuring.replace(rows, RESULTS, ["search"])
     measuring.show_table(*table(), RESULTS.name, args.write, MARKS)
 
 

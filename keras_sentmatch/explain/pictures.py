@@ -237,10 +237,8 @@ def _find(
             continue
         groups = match.groupdict()
         groups["other"] = {"1": "2", "2": "1"}.get(groups.get("side", ""), "")
-        if "n" in groups:
-            groups["n"] = str(
-                int(groups["n"]) + 1
-            )  # keys count layers from 0, pages and papers from 1
+        if "n" in groups:  # keys count layers from 0, papers from 1
+            groups["n"] = str(int(groups["n"]) + 1)
         title, caption = entry.title.format(**groups), entry.caption.format(**groups)
         axes = entry.axes.format(**groups).split()
         if _fits(axes, shape, tokens, len(label_names or ("score",))):
