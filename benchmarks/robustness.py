@@ -9,6 +9,7 @@ those of the same run, data and rule.
 
 import argparse
 import json
+import statistics
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ def rows_of(run: Path, args: argparse.Namespace) -> list[dict[str, Any]]:
     for source in args.lexicon:
         options += ["--lexicon", source]
     options += ["--opposite", args.opposite] if args.opposite else []
+    for name in args.transform:
+        options += ["--transform", name]
     options += ["--limit", str(args.limit)] if args.limit else []
     metrics = json.loads((run / "metrics.json").read_text(encoding="utf-8"))
     command = ["keras-sentmatch", "robustness", str(run), *options, "--backend", args.backend]
@@ -62,22 +65,29 @@ def rounded(value: float | None) -> str:
 
 
 def table() -> tuple[list[str], list[list[str]]]:
-    """A line for each transformation of a data set, a column for each model."""
+    """A line for each transformation of a data set, a column for each model: the mean over its runs."""
     rows = measuring.read(RESULTS)
     models = list(dict.fromkeys(row["model"] for row in rows))
-    lines: dict[tuple[str, ...], dict[str, str]] = {}
+    lines: dict[tuple[str, ...], dict[str, list[dict[str, Any]]]] = {}
     for row in rows:
         rule = f" ({row['opposite'].replace(',', ' → ')})" if row["opposite"] else ""
-        key = row["data"], row["transformation"] + rule, f"{row['pairs']} of {row['of']}"
+        data = f"{row['data']}, {row['split']}"
+        key = data, row["transformation"] + rule, f"{row['pairs']} of {row['of']}"
         found = lines.setdefault(key, {})
-        if not row["after"]:  # no pair to change
-            continue
-        said = f"{100 * float(row['before']):.1f} → {100 * float(row['after']):.1f}"
-        if row["not_positive_after"]:
-            said += f" [{100 * float(row['not_positive_after']):.1f}]"
-        found[row["model"]] = said
+        if row["after"]:  # else no pair to change
+            found.setdefault(row["model"], []).append(row)
     head = ["data", "transformation", "pairs changed", *models]
-    return head, [[*key, *(found.get(m, "") for m in models)] for key, found in lines.items()]
+    return head, [[*key, *(said(found.get(m, [])) for m in models)] for key, found in lines.items()]
+
+
+def said(rows: list[dict[str, Any]]) -> str:
+    def mean(name: str) -> str:
+        return f"{100 * statistics.fmean(float(row[name]) for row in rows):.1f}"
+
+    if not rows:
+        return ""
+    negative = f" [{mean('not_positive_after')}]" if rows[0]["not_positive_after"] else ""
+    return f"{mean('before')} → {mean('after')}{negative}"
 
 
 def main() -> None:
@@ -88,6 +98,7 @@ def main() -> None:
     parser.add_argument("--data", help="as for `keras-sentmatch robustness`")
     parser.add_argument("--split", default="validation")
     parser.add_argument("--lexicon", action="append", default=[])
+    parser.add_argument("--transform", action="append", default=[], help="by default all")
     parser.add_argument("--opposite", default="", help="positive,negative")
     parser.add_argument("--limit", type=int)
     parser.add_argument("--seed", type=int, default=0)

@@ -33,12 +33,14 @@ def cell(value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value in words: thousands separated, fractions to four places, nothing for `None`."""
+    """A value in words: thousands separated, fractions to four places, small ones as 2.1e-09, nothing for `None`."""
     if value is None:
         return ""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return f"{value:.4f}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.1e}" if 0 < abs(value) < 5e-5 else f"{value:.4f}"
+    return str(value)
 
 
 def write_report(

@@ -14,6 +14,7 @@ from keras_sentmatch.analysis.comparing import (
     to_markdown,
     values_of,
 )
+from keras_sentmatch.analysis.tables import shown
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 
@@ -41,6 +42,11 @@ def test_each_two_matchers_are_compared(tmp_path):
     lines = (tmp_path / "compare.csv").read_text().splitlines()
     assert lines[0] == ",".join(COLUMNS) and len(lines) == 4
     assert "# Comparison on sick test" in (tmp_path / "compare.md").read_text()
+
+
+def test_a_small_p_is_not_shown_as_none():
+    cells = [shown(value) for value in (1234, 0.5, 2.14e-9, -2e-5, 0.0, None)]
+    assert cells == ["1,234", "0.5000", "2.1e-09", "-2.0e-05", "0.0000", ""]
 
 
 def test_seeds_are_one_matcher():
