@@ -219,11 +219,12 @@ FEATURE_ATTENTION = {"fa": FeatureAttention, "sfa": SelectiveFeatureAttention}
 class FeatureBlocks:
     """The feature-attention blocks of a host's two branches: `u1, u2 = blocks(x1, mask_1, x2, mask_2)`.
 
-    Without blocks it hands on `x1` and `x2`. Made by `feature_blocks`.
+    Without blocks it hands on `x1` and `x2`. Made by `feature_blocks`. With `shown=False` there is nothing to explain.
     """
 
-    def __init__(self, *layers: keras.layers.Layer):
+    def __init__(self, *layers: keras.layers.Layer, shown: bool = True):
         self.layers = layers
+        self.shown = shown
         self._given: dict[str, tuple[Any, Any]] = {}  # in the first call: the model's own
 
     def one(self, side: str, x: Any, mask: Any) -> Any:
@@ -235,16 +236,19 @@ class FeatureBlocks:
         return self.one("1", x1, mask_1), self.one("2", x2, mask_2)
 
     def explain(self) -> dict[str, Any]:
-        """What an explainer shows of the blocks, from what they were given first: nothing if there are none.
+        """What an explainer shows of the blocks, from what they were given first.
 
+        Without blocks `feature_map_base` `[B, L1, L2]`, the mean over the features of `x1_i * x2_j` (paper Fig 5). With them
         `gates_1` and `gates_2`: `[B, D]` of FA, `[B, N, W]` of SFA; of SFA `selection_1` and `selection_2` `[B, N, W]`, the
-        weights of the branches; `feature_map` `[B, L1, L2]`, the mean over the features of `u1_i * u2_j` (paper Fig 5), and
-        `feature_map_before`, the same of what the blocks were given.
+        weights of the branches; `feature_map`, the same mean of what the blocks give, and `feature_map_before`, of what
+        they were given.
         """
-        if not self.layers:
+        if not self.shown:
             return {}
         shown, outputs = {}, []
         given = [self._given[side][0] for side in "12"]
+        if not self.layers:
+            return {"feature_map_base": dot_matrix(*given) / given[0].shape[-1]}
         for layer, side in zip(self.layers, "12"):
             u, *found = _CallWith(layer, return_gates=True)(*self._given[side])
             outputs.append(u)

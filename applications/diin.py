@@ -233,20 +233,15 @@ class DIIN(PairModel):
 
         Returns:
             A model whose output is a dict: `probabilities` `[B, C]`; `self_attention_1` and `self_attention_2`
-            `[B, max_length, max_length]`, whose rows sum to 1 at real tokens; `interaction` `[B, max_length, max_length]`,
-            float32, the mean over the features of the grid of products; what `FeatureBlocks.explain` gives.
+            `[B, max_length, max_length]`, whose rows sum to 1 at real tokens; what `FeatureBlocks.explain` gives, of which
+            `feature_map_base` (with feature attention `feature_map`) is the mean over the features of the grid of products.
         """
         encoders, attend_features, embedded = self._explain
-        shown, states = {}, []
+        shown = {}
         for side, sentence in zip(("1", "2"), embedded):
-            y, attention = _CallWith(encoders[side], return_attention=True)(
+            _, shown[f"self_attention_{side}"] = _CallWith(encoders[side], return_attention=True)(
                 sentence["features"], sentence["mask"]
             )
-            shown[f"self_attention_{side}"] = attention
-            states.append(ops.cast(attend_features.one(side, y, sentence["mask"]), "float32"))
-        shown["interaction"] = ops.mean(
-            ops.expand_dims(states[0], 2) * ops.expand_dims(states[1], 1), axis=-1
-        )
         shown.update(attend_features.explain())
         return keras.Model(
             self.input, {"probabilities": self.output, **shown}, name=f"{self.name}_explainer"

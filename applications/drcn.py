@@ -248,7 +248,7 @@ class DRCN(PairModel):
                     kernel_regularizer=regularizer(),
                 )
                 if end in cuts or not cuts
-                else FeatureBlocks()
+                else FeatureBlocks(shown=False)
             )
         pooling = MaskedMaxPooling(dtype=dtype, name="max_pooling")
         matching = MatchingVector(dtype=dtype, name="matching_vector")  # eq 7
@@ -311,8 +311,8 @@ class DRCN(PairModel):
         Returns:
             A model whose output is a dict: `probabilities` `[B, C]`; `attention_1` `[B, depth, L1, L2]` and `attention_2`
             `[B, depth, L2, L1]` (absent without attention); `pool_rates_1` `[B, L1]` and `pool_rates_2` `[B, L2]`, the
-            share of the pooled features that come from each token (sums to 1). With feature attention also those of
-            `FeatureBlocks.explain`, with a further axis, after the batch, for the autoencoders. Paper Fig 3-5.
+            share of the pooled features that come from each token (sums to 1); what `FeatureBlocks.explain` gives, with an
+            axis more, after the batch, for the autoencoders. Paper Fig 3-5.
         """
         bodies, blocks, pooling, read, x1, x2, mask_1, mask_2 = self._explain
         shown: dict[str, list[Any]] = {}

@@ -88,7 +88,10 @@ FEATURES = (
 )
 READ = "A row for each step. The outlined token is the one read, or the middle of the phrase read."
 FACTORIZED = "What factorization machines make of each word with its alignments."
-STRATEGIES = "For each strategy (a block of rows) the perspectives of the forward states, then of the backward ones."
+STRATEGIES = (
+    "For each strategy (a block of rows; by default full, max, attentive, max-attentive) the perspectives of the forward "
+    "states, then of the backward ones."
+)
 INTERACTION = (
     "The size of the interaction matrix of each word of sentence 2 (row) after each word of sentence 1; "
     "from 0, the least of the row, to 1."
@@ -127,10 +130,12 @@ TABLE = (
     Entry(f"features_{SIDE}", "{side} comparison", "Alignment features, sentence {side}", FACTORIZED),
     # DIIN
     Entry(f"self_attention_{SIDE}", "{side} {side}", "Self-attention, sentence {side}", WITHIN),
-    Entry("interaction", "1 2", "Interaction", PRODUCTS),
     # BiMPM
     Entry("cosines", "direction 1 2", "Cosines", "Of the LSTM states of two words."),
     Entry(f"matching_{SIDE}", "{side} perspective", "Matching vectors, sentence {side}", STRATEGIES),
+    # What feature attention may be added to, without it
+    Entry("feature_map_base", "1 2", "Feature-averaged dot product", PRODUCTS),
+    Entry("feature_map_base", "autoencoder 1 2", "Feature-averaged dot product", PRODUCTS),
     # DIN
     Entry("interaction_2", "2 1", "Interaction matrices", INTERACTION, top=1),
     Entry("update_gate_2", "2", "Gates made at each word of sentence 2", MADE, "update gate z", 1),

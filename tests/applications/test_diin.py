@@ -206,7 +206,7 @@ def test_padding_as_a_word():
     full = {n: np.full((2, 8), 3, "int32") + np.arange(8, dtype="int32") % 4 for n in WORDS}
     for inputs, same in ((full, True), (WORDS, False)):
         shown = [
-            value(built(REST[0], mask_padding=m).explainer()(inputs)["interaction"])
+            value(built(REST[0], mask_padding=m).explainer()(inputs)["feature_map_base"])
             for m in (True, False)
         ]
         assert (abs(shown[0] - shown[1]).max() < 1e-6) == same
@@ -221,7 +221,7 @@ def test_explainer():
     close(
         [
             shown[n]
-            for n in ("probabilities", "self_attention_1", "self_attention_2", "interaction")
+            for n in ("probabilities", "self_attention_1", "self_attention_2", "feature_map_base")
         ],
         [
             want["probabilities"],

@@ -219,6 +219,7 @@ def test_explainer():
         assert not rates[ids == 0].any()
     assert set(built(REST[0]).explainer()(WORDS)) == {
         "probabilities",
+        "feature_map_base",
         "pool_rates_1",
         "pool_rates_2",
     }

@@ -39,7 +39,9 @@ PAIR = X1, lengths_mask([4, 2], 4), X2, lengths_mask([1, 3], 3)
 
 def test_no_blocks():
     blocks = feature_blocks(None)
-    assert blocks(*PAIR) == (X1, X2) and blocks.explain() == {}
+    assert blocks(*PAIR) == (X1, X2)
+    products = blocks.explain()["feature_map_base"]
+    assert abs(value(products) - X1 @ X2.transpose(0, 2, 1) / 6).max() < 1e-6
 
 
 @pytest.mark.parametrize(
@@ -281,7 +283,9 @@ def test_host_explainer(case):
         assert seen[f"gates_{side}"].shape == seen[f"selection_{side}"].shape
         assert abs(value(seen[f"selection_{side}"]).sum(1) - 1).max() < 1e-6
     assert value(seen["feature_map"]).shape[0] == len(next(iter(case.inputs.values())))
-    assert "gates_1" not in case.make(feature_attention=None).explainer().output
+    base = case.make(feature_attention=None).explainer()
+    assert "gates_1" not in base.output
+    assert base(case.inputs)["feature_map_base"].shape == seen["feature_map_before"].shape
 
 
 def test_placement():

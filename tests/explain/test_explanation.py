@@ -152,8 +152,8 @@ def test_what_each_paper_shows():
 
 def test_each_head_keeps_the_mean_and_maps_point_the_right_way():
     found = make("esim").explain(sentence1=ONE, sentence2=TWO, erasure=False)
-    one, two = found.pictures
-    assert (one.axes, two.axes) == (("1", "2"), ("2", "1"))
+    one, two, products = found.pictures
+    assert (one.axes, two.axes, products.axes) == (("1", "2"), ("2", "1"), ("1", "2"))
     model, encoder = make("esim").model, make("esim").encoder
     shown = model.explainer()(encoder.encode([ONE], [TWO], length=24))
     expected = keras.ops.convert_to_numpy(shown["attention_2"])[0]
@@ -169,7 +169,7 @@ def test_many_pairs_and_pairs_that_are_cut():
     assert (empty.gold, long.gold) == ("neutral", "entailment")
     assert empty.tokens_2 == () and not empty.pictures and len(empty.notes) == 1
     assert (
-        "attention_1, attention_2: a sentence is empty" in empty.notes[0]
+        "attention_1, attention_2, feature_map_base: a sentence is empty" in empty.notes[0]
         and "(no words)" in empty.html
     )
     assert len(long.tokens_1) == 48 and long.pictures[0].values.shape == (48, 4)
