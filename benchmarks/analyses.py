@@ -1,0 +1,102 @@
+"""What runs get wrong, and whether they differ by more than chance: `errors` and `compare` of the command line as rows.
+
+    python benchmarks/analyses.py errors RUN --data path/to/multinli --split test --lexicon antonyms=words.txt
+    python benchmarks/analyses.py compare RUN RUN --backend tensorflow
+    python benchmarks/analyses.py errors --show --write docs/results.md
+
+Arguments that are not named here go to `keras-sentmatch`. New rows replace those of the same runs and data.
+"""
+
+import argparse
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import measuring
+
+from keras_sentmatch.analysis import comparing, errors
+from keras_sentmatch.analysis.tables import shown
+
+FOLDER = Path(__file__).parent / "results"
+KEYS = {
+    "errors": ("run", "data", "split", "category"),
+    "compare": ("data", "split", "first", "second"),
+}
+
+
+def of_errors(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Rows of categories, then of baselines."""
+    found = [dict(zip(errors.COLUMNS, row)) for row in errors.table(report)]
+    empty = dict.fromkeys(errors.COLUMNS, "")
+    for name, figures in report["baselines"].items():
+        found.append(empty | {"category": f"baseline: {name}", "accuracy": figures["accuracy"]})
+    rows = [{**row, "rule": " ".join(row["rule"].split())} for row in found]
+    return [{"run": Path(report["run"]).name, **row} for row in rows]
+
+
+def of_compare(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A row for each two matchers, and for each two seeds of them."""
+    means = {row["name"]: row["mean"] for row in report["matchers"]}
+    rows = []
+    for row in comparing.table(report):
+        found = dict(zip(comparing.COLUMNS, row))
+        for side in ("first", "second"):
+            found[f"{report['figure']}_{side}"] = means.get(found[side])
+            found[side] = Path(found[side]).name
+        rows.append({**found, "rows": report["rows"]})
+    return rows
+
+
+def measure(what: str, arguments: Sequence[str]) -> list[dict[str, Any]]:
+    command = ["keras-sentmatch", what, *arguments]
+    done = subprocess.run([*command, "--json"], stdout=subprocess.PIPE, check=True, text=True)
+    report = json.loads(done.stdout)
+    about = {
+        "data": report["data"],
+        "split": report["split"],
+        "versions": measuring.versions(),
+        "command": measuring.public(command),
+        "date": measuring.now(),
+    }
+    rows = of_errors(report) if what == "errors" else of_compare(report)
+    return [{n: rounded(value) for n, value in {**row, **about}.items()} for row in rows]
+
+
+def rounded(value: Any) -> Any:
+    return shown(value) if isinstance(value, float) else "" if value is None else value
+
+
+def table(what: str, path: Path) -> tuple[list[str], list[list[str]]]:
+    rows = measuring.read(path)
+    if what == "errors":
+        columns = ["run", "data", "split", "category", "pairs", "accuracy"]
+        return [*columns, "95% interval"], [
+            [*(row[name] for name in columns), " – ".join(filter(None, (row["low"], row["high"])))]
+            for row in rows
+        ]
+    columns = [name for name in (rows or [{}])[0] if name not in ("versions", "command", "date")]
+    return [n.replace("_", " ") for n in columns], [[row[n] for n in columns] for row in rows]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("what", choices=list(KEYS))
+    measuring.table_options(parser)
+    args, rest = parser.parse_known_args()
+    path = FOLDER / f"{args.what}.csv"
+    if rest and not args.show:
+        measuring.replace(measure(args.what, rest), path, KEYS[args.what])
+    marks = tuple(
+        f"<!-- {text} {args.what} -->" for text in ("made by benchmarks/analyses.py", "end of")
+    )
+    measuring.show_table(*table(args.what, path), path.name, args.write, marks)
+
+
+if __name__ == "__main__":
+    main()
