@@ -43,9 +43,9 @@ def of_compare(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     for row in comparing.table(report):
         found = dict(zip(comparing.COLUMNS, row))
         for side in ("first", "second"):
-            found[f"{report['figure']}_{side}"] = means.get(found[side])
+            found[f"figure_{side}"] = means.get(found[side])
             found[side] = Path(found[side]).name
-        rows.append({**found, "rows": report["rows"]})
+        rows.append({**found, "figure": report["figure"], "rows": report["rows"]})
     return rows
 
 
@@ -73,11 +73,16 @@ def table(what: str, path: Path) -> tuple[list[str], list[list[str]]]:
     if what == "errors":
         columns = ["run", "data", "split", "category", "pairs", "accuracy"]
         return [*columns, "95% interval"], [
-            [*(row[name] for name in columns), " – ".join(filter(None, (row["low"], row["high"])))]
-            for row in rows
+            [*(row[name] for name in columns), interval(row)] for row in rows
         ]
-    columns = [name for name in (rows or [{}])[0] if name not in ("versions", "command", "date")]
-    return [n.replace("_", " ") for n in columns], [[row[n] for n in columns] for row in rows]
+    names = ("data", "split", "first", "second", "figure_first", "figure_second", "difference", "")
+    names += ("bootstrap_p", "only_first_right", "only_second_right", "mcnemar_p")
+    head = [name.replace("_", " ") or "95% interval" for name in names]
+    return head, [[row[name] if name else interval(row) for name in names] for row in rows]
+
+
+def interval(row: Mapping[str, str]) -> str:
+    return " to ".join(filter(None, (row["low"], row["high"])))
 
 
 def main() -> None:
