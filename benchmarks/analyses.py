@@ -32,8 +32,7 @@ def of_errors(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     empty = dict.fromkeys(errors.COLUMNS, "")
     for name, figures in report["baselines"].items():
         found.append(empty | {"category": f"baseline: {name}", "accuracy": figures["accuracy"]})
-    rows = [{**row, "rule": " ".join(row["rule"].split())} for row in found]
-    return [{"run": Path(report["run"]).name, **row} for row in rows]
+    return [{"run": Path(report["run"]).name, **row} for row in found]
 
 
 def of_compare(report: Mapping[str, Any]) -> list[dict[str, Any]]:
