@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from keras_sentmatch.data import PairDataset, load_pairs
 from tests.explain.models import make
-from tests.explain.test_explanation import Cells, cells_of
+from tests.explain.test_explanation import Cells, cells_of, each_variant
 
 BROWSER = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -45,3 +46,19 @@ def test_the_page_opens_without_network(tmp_path):
     # That anything from elsewhere would be noticed
     page.write_text(found.html.replace("<body>", "<body><img src='http://localhost:9/x.png'>"))
     assert any("Content Security Policy" in line for line in visit(page)[1])
+
+
+@pytest.fixture(scope="module")
+def real_pair(data_dir: Path) -> PairDataset:
+    return load_pairs(str(data_dir / "sick"))["validation"].select([0])
+
+
+@each_variant
+def test_the_page_of_every_model_opens(name, options, real_pair, tmp_path):
+    (found,) = make(name, **options).explain(real_pair)
+    dom, console = visit(found.save(tmp_path / "page.html"))
+    seen = Cells(dom)
+    assert console == [] and seen.counts == cells_of(found)
+    assert bool(seen.counts) == (name != "hyper_lstm")
+    assert all(sentence in seen.text for sentence in (found.sentence1, found.sentence2))
+    assert f"the data says {found.gold}" in " ".join(seen.text.split())
