@@ -17,7 +17,7 @@ from typing import Any
 import measuring
 
 from keras_sentmatch.analysis import comparing, errors
-from keras_sentmatch.analysis.tables import shown
+from keras_sentmatch.display.tables import shown
 
 FOLDER = Path(__file__).parent / "results"
 KEYS = {

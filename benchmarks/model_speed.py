@@ -259,7 +259,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
 def measure_ranking(args: argparse.Namespace) -> dict[str, Any]:
     """The speed of ranking with and without kept encodings: a row, or why there is none."""
-    from keras_sentmatch.matcher import Matcher
+    from keras_sentmatch.inference.matcher import Matcher
 
     model, config = build(args, **SPLIT.get(args.model, {}))
     if not model.can_split:

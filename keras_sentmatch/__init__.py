@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from keras_sentmatch.matcher import Matcher as Matcher
+    from keras_sentmatch.inference.matcher import Matcher as Matcher
 
 __version__ = "0.1.0"
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "data",
     "explain",
     "export",
+    "inference",
     "layers",
     "metrics",
     "ops",
@@ -30,7 +31,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "Matcher":
-        return importlib.import_module("keras_sentmatch.matcher").Matcher
+        return importlib.import_module("keras_sentmatch.inference.matcher").Matcher
     if name in __all__:
         return importlib.import_module(f"keras_sentmatch.{name}")
     raise AttributeError(f"module 'keras_sentmatch' has no attribute {name!r}")

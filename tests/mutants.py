@@ -94,7 +94,7 @@ def _random(model: Any) -> Any:
 def _words(folder: Path, name: str) -> None:
     """A run of one of the library's models on words, as training leaves it."""
     from keras_sentmatch.applications import build_model
-    from keras_sentmatch.matcher import Matcher
+    from keras_sentmatch.inference.matcher import Matcher
 
     features = ("word",) if name == "esim" else ("word", "char")
     encoder = _encoder(features=features)
@@ -119,7 +119,7 @@ def _words(folder: Path, name: str) -> None:
 
 def _plain(folder: Path) -> None:
     """A functional model of Keras's own layers, for two classes with a threshold."""
-    from keras_sentmatch.matcher import Matcher
+    from keras_sentmatch.inference.matcher import Matcher
     from tests.training.tiny import build_tiny
 
     encoder = _encoder(features=("word",))
@@ -135,7 +135,7 @@ def _pieces(folder: Path) -> None:
 
     from keras_sentmatch.applications import build_model
     from keras_sentmatch.data import SubwordPairEncoder
-    from keras_sentmatch.matcher import Matcher
+    from keras_sentmatch.inference.matcher import Matcher
 
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     tokenizer = BertTokenizer([*specials, *PIECES], lowercase=True)
@@ -755,7 +755,7 @@ def read(kind: str, folder: Path, rng: random.Random, damaged: list[Path]) -> No
         read_vectors,
         read_word_pairs,
     )
-    from keras_sentmatch.matcher import Matcher
+    from keras_sentmatch.inference.matcher import Matcher
     from keras_sentmatch.training import load_recipe
 
     if kind in (*WORD_MODELS, "plain", "pieces"):
@@ -809,7 +809,7 @@ def _evaluate(folder: Path, matcher: Any) -> None:
 
 def _go_on(folder: Path) -> None:
     """What `train --resume` reads."""
-    from keras_sentmatch.run_folder import load_weights
+    from keras_sentmatch.inference.run_folder import load_weights
     from keras_sentmatch.training import resume
     from keras_sentmatch.training.seeds import set_generator_states
 

@@ -20,7 +20,7 @@ from keras_tuner import oracles
 from keras_tuner.engine import base_tuner
 from keras_tuner.engine import trial as trial_module
 
-from keras_sentmatch.run_folder import read_json, write_json
+from keras_sentmatch.inference.run_folder import read_json, write_json
 from keras_sentmatch.tuning.space import Around, Choice, Parameter, Space, Written
 
 TRIES = 3  # of a trial whose worker dies

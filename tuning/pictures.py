@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_sentmatch.training.plots import empty_figure, save_png
+from keras_sentmatch.display.figures import empty_figure, save_png
 from keras_sentmatch.tuning.importance import Importance
 from keras_sentmatch.tuning.trials import Trials
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import NormalDist, mean, median
 from typing import Any
 
-from keras_sentmatch.analysis.tables import markdown_table
+from keras_sentmatch.display.tables import markdown_table
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.safety import read_object
 from keras_sentmatch.tuning import pictures

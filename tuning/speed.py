@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from keras_sentmatch.data import PairDataset
-from keras_sentmatch.matcher import Matcher
-from keras_sentmatch.run_folder import read_json, write_json
+from keras_sentmatch.inference.matcher import Matcher
+from keras_sentmatch.inference.run_folder import read_json, write_json
 
 BATCH = 64
 ALONE = 16  # pairs asked one by one

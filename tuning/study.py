@@ -18,8 +18,8 @@ import numpy as np
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.inference.run_folder import read_json, write_json
 from keras_sentmatch.metrics import evaluate_predictions
-from keras_sentmatch.run_folder import read_json, write_json
 from keras_sentmatch.training.callbacks import monitor_of
 from keras_sentmatch.training.distillation import Lessons, take_lessons
 from keras_sentmatch.training.ensemble import train_ensemble

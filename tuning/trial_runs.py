@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from keras_sentmatch.run_folder import read_json
+from keras_sentmatch.inference.run_folder import read_json
 
 FACTS = (
     "best_epoch",

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from keras_sentmatch.analysis.pictures import comparison
-from keras_sentmatch.analysis.tables import markdown_table, write_report
 from keras_sentmatch.data import PairDataset
+from keras_sentmatch.display.figures import comparison
+from keras_sentmatch.display.tables import markdown_table, write_report
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import (
     mcnemar,
@@ -50,7 +50,7 @@ def group_runs(folders: Sequence[str | Path]) -> list[Entry]:
     Raises:
         InputError: A folder without a run, or the same one twice.
     """
-    from keras_sentmatch.run_folder import members_of
+    from keras_sentmatch.inference.run_folder import members_of
 
     entries: dict[str, list[Path]] = {}
     names: dict[str, str] = {}
@@ -73,7 +73,7 @@ def group_runs(folders: Sequence[str | Path]) -> list[Entry]:
 
 def _recipe_key(folder: Path) -> str:
     """What runs that differ in nothing but their seed have in common."""
-    from keras_sentmatch.run_folder import read_json
+    from keras_sentmatch.inference.run_folder import read_json
 
     file = folder / "recipe.toml"
     metrics = read_json(folder / "metrics.json")

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from keras_sentmatch.analysis.categories import categorize
-from keras_sentmatch.analysis.pictures import categories as draw
-from keras_sentmatch.analysis.tables import markdown_table, write_report
 from keras_sentmatch.data import PairDataset
+from keras_sentmatch.display.figures import categories as draw
+from keras_sentmatch.display.tables import markdown_table, write_report
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import macro_f1, wilson_interval
 from keras_sentmatch.metrics.calibration import decide

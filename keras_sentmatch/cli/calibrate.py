@@ -53,8 +53,8 @@ def calibrate(
     reading = format, columns, on_error
     check_reading(data, *reading)
     use_backend(backend)
-    from keras_sentmatch.run_folder import keep_calibration
-    from keras_sentmatch.training import reliability_diagram
+    from keras_sentmatch.display.figures import reliability_diagram
+    from keras_sentmatch.inference.run_folder import keep_calibration
 
     loaded = load_run(run, word_encoder)
     pairs, source = labelled_pairs(loaded, run, data, split, "validation", *reading)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_sentmatch.analysis.tables import shown
+from keras_sentmatch.display.tables import shown
 
 
 def say(*words: Any) -> None:

@@ -58,7 +58,7 @@ def checked_recipe(
     """The recipe before the data are known; what is wrong with it stops here, before any reading."""
     from keras_sentmatch.applications import get_model_class
     from keras_sentmatch.data.hub import encoder_name
-    from keras_sentmatch.run_folder import members_of, read_card
+    from keras_sentmatch.inference.run_folder import members_of, read_card
     from keras_sentmatch.training import load_recipe
 
     if backbone is not None and not has_backbone(get_model_class(model)):

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 
-from keras_sentmatch.analysis.tables import shown
 from keras_sentmatch.cli.backend import BackendOption, use_backend
 from keras_sentmatch.cli.catalog import JsonOption
 from keras_sentmatch.cli.console import print_json, print_table, say
@@ -27,6 +26,7 @@ from keras_sentmatch.cli.sources import (
     Source,
     check_one_or_file,
 )
+from keras_sentmatch.display.tables import shown
 from keras_sentmatch.errors import InputError
 
 SUFFIXES = (".tsv", ".csv", ".jsonl")

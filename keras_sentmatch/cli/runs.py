@@ -53,15 +53,15 @@ def load_run(folder: Path, word_encoder: str | None = None) -> Run:
     """
     import keras
 
-    from keras_sentmatch.matcher import Matcher
-    from keras_sentmatch.run_folder import members_of
+    from keras_sentmatch.inference.matcher import Matcher
+    from keras_sentmatch.inference.run_folder import members_of
 
     folders = members_of(folder)
     if folders == [folder]:
         matcher: Any = Matcher.load(folder, word_encoder=word_encoder)
         members = [matcher]
     else:
-        from keras_sentmatch.training import EnsembleMatcher
+        from keras_sentmatch.inference import EnsembleMatcher
 
         matcher = EnsembleMatcher.load(folder, word_encoder=word_encoder)
         members = matcher.members

@@ -85,7 +85,7 @@ def train(
     overrides = overrides_of(setting, values, backbone, teacher)
     use_backend(backend)
     from keras_sentmatch import training
-    from keras_sentmatch.run_folder import read_json
+    from keras_sentmatch.inference.run_folder import read_json
     from keras_sentmatch.training import load_recipe
 
     # Wrong ones stop here, before any reading.

@@ -1,6 +1,5 @@
 """Pretrained word vectors: read from any of the usual files, or distilled from an encoder."""
 
-import contextlib
 import difflib
 import hashlib
 import json
@@ -8,7 +7,7 @@ import os
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from keras_sentmatch.data.distiller import Distiller
 from keras_sentmatch.data.vector_files import VectorStream, open_vectors, split_member
+from keras_sentmatch.display.progress import progress_bar
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.safety import read_arrays
 
@@ -343,30 +343,6 @@ def _kept(
     seen["other_case"] = len(ranks)
     matrix.resize((len(words), stream.dim), refcheck=False)
     return words, matrix, seen
-
-
-@contextlib.contextmanager
-def progress_bar(
-    title: str, total: int, enabled: bool, *, in_bytes: bool = True
-) -> Iterator[Callable[[int], None]]:
-    """A progress bar on standard error (nothing unless that is a terminal); yields its setter."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    console = Console(stderr=True)
-    amount = DownloadColumn() if in_bytes else MofNCompleteColumn()
-    columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
-    off = not (enabled and console.is_terminal)
-    with Progress(*columns, console=console, transient=True, disable=off) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda done: bar.update(task, completed=done)
 
 
 def cached(

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from keras_sentmatch.data.hub import encoder_name, load_backbone, load_tokenizer
-from keras_sentmatch.data.vectors import progress_bar
+from keras_sentmatch.display.progress import progress_bar
 from keras_sentmatch.errors import InputError
 
 Pooling = Literal["mean", "first", "cls"]

@@ -13,7 +13,7 @@ from keras_sentmatch.data import PairDataset, PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.explain.erasure import Erasure, erase_words
 from keras_sentmatch.explain.pictures import Picture, make_pictures
-from keras_sentmatch.pair_input import as_dataset, batches
+from keras_sentmatch.inference.pairs import as_dataset, batches
 
 
 @dataclass

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keras_sentmatch.display.figures import empty_figure, save_png
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.explain.colors import DIVERGING, SEQUENTIAL
 from keras_sentmatch.explain.erasure import Erasure
 from keras_sentmatch.explain.explanation import Explanation
 from keras_sentmatch.explain.pictures import Picture
-from keras_sentmatch.training.plots import empty_figure, save_png
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from keras_sentmatch import __version__
-from keras_sentmatch.training.ensemble import EnsembleMatcher
+from keras_sentmatch.inference.ensemble import EnsembleMatcher
 
 _ABOUT = {
     "serving_default": "Sentences in, answers out.",

@@ -9,9 +9,9 @@ import numpy as np
 
 from keras_sentmatch.data import PairDataset, PairEncoder
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.matcher import Matcher
-from keras_sentmatch.pair_input import as_dataset
-from keras_sentmatch.training.ensemble import EnsembleMatcher
+from keras_sentmatch.inference.ensemble import EnsembleMatcher
+from keras_sentmatch.inference.matcher import Matcher
+from keras_sentmatch.inference.pairs import as_dataset
 
 TOLERANCE = 1e-5  # of a probability; of a score, relative to scores above 1
 HARD = (

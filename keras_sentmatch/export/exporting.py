@@ -15,7 +15,7 @@ from keras_sentmatch.export.examples import TOLERANCE, Examples, as_ensemble
 from keras_sentmatch.export.portable_model import read_portable, write_litert, write_onnx
 from keras_sentmatch.export.processes import last_lines, run_python
 from keras_sentmatch.export.saved_model import read_saved_model, write_saved_model
-from keras_sentmatch.training.ensemble import EnsembleMatcher
+from keras_sentmatch.inference.ensemble import EnsembleMatcher
 
 # (ensemble, folder) -> what was written
 WRITERS = {"saved_model": write_saved_model, "onnx": write_onnx, "litert": write_litert}
@@ -43,7 +43,7 @@ def export(
     the same model on TensorFlow on the CPU.
 
     Args:
-        matcher: A `Matcher`, or a `training.EnsembleMatcher`.
+        matcher: A `Matcher`, or a `inference.EnsembleMatcher`.
         folder: The folder to make; it must not exist, or be empty.
         format: `"saved_model"`, a TensorFlow SavedModel that takes sentences; `"onnx"` or `"litert"`,
             a model that takes ids, with the files and a `score.py` that make them of sentences.

@@ -11,7 +11,7 @@ from keras_sentmatch.data.bert_text import LAST
 from keras_sentmatch.data.text import CONTRACTIONS, clean_table, token_pattern, word_ranges
 from keras_sentmatch.data.word_pieces import separators
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.training.ensemble import EnsembleMatcher
+from keras_sentmatch.inference.ensemble import EnsembleMatcher
 
 SCORE = Path(__file__).with_name("score.py")
 

@@ -12,7 +12,7 @@ from keras_sentmatch.export.examples import Examples
 from keras_sentmatch.export.portable import write_portable
 from keras_sentmatch.export.processes import ask_stranger
 from keras_sentmatch.export.saved_model import Served, described, quiet
-from keras_sentmatch.training.ensemble import EnsembleMatcher
+from keras_sentmatch.inference.ensemble import EnsembleMatcher
 
 OPSET = 18
 STRANGER = Path(__file__).with_name("stranger_portable.py")

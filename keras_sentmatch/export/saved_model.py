@@ -11,8 +11,8 @@ import numpy as np
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.export.examples import Examples, group_by_encoder, inputs_of
 from keras_sentmatch.export.processes import ask_stranger
-from keras_sentmatch.matcher import Matcher
-from keras_sentmatch.training.ensemble import EnsembleMatcher
+from keras_sentmatch.inference.ensemble import EnsembleMatcher
+from keras_sentmatch.inference.matcher import Matcher
 
 STRANGER = Path(__file__).with_name("stranger.py")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.export.exporting import WRITERS
-from keras_sentmatch.matcher import Matcher
-from keras_sentmatch.training.ensemble import EnsembleMatcher
+from keras_sentmatch.inference.ensemble import EnsembleMatcher
+from keras_sentmatch.inference.matcher import Matcher
 
 
 def main(path: str) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from keras_sentmatch.analysis.pictures import before_and_after
-from keras_sentmatch.analysis.tables import markdown_table, write_report
 from keras_sentmatch.data import PairDataset
+from keras_sentmatch.display.figures import before_and_after
+from keras_sentmatch.display.tables import markdown_table, write_report
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import accuracy, macro_f1
 from keras_sentmatch.robustness.lexicon import Lexicon

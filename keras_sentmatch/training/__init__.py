@@ -1,4 +1,4 @@
-"""Training: recipes, `train`, ensembles, a baseline, plots.
+"""Training: recipes, `train`, ensembles and a baseline.
 
 Names are loaded when touched, so that reading a recipe loads no Keras and chooses no backend.
 """
@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from keras_sentmatch.training.baseline import bag_of_words_baseline as bag_of_words_baseline
-    from keras_sentmatch.training.ensemble import EnsembleMatcher as EnsembleMatcher
     from keras_sentmatch.training.ensemble import train_ensemble as train_ensemble
-    from keras_sentmatch.training.plots import confusion_matrix as confusion_matrix
-    from keras_sentmatch.training.plots import learning_curve as learning_curve
-    from keras_sentmatch.training.plots import reliability_diagram as reliability_diagram
     from keras_sentmatch.training.recipe import Recipe as Recipe
     from keras_sentmatch.training.recipe import list_recipes as list_recipes
     from keras_sentmatch.training.recipe import load_recipe as load_recipe
@@ -21,15 +17,11 @@ if TYPE_CHECKING:
     from keras_sentmatch.training.seeds import set_seed as set_seed
 
 _MODULES = {
-    "EnsembleMatcher": "ensemble",
     "Recipe": "recipe",
     "RunResult": "run",
     "bag_of_words_baseline": "baseline",
-    "confusion_matrix": "plots",
-    "learning_curve": "plots",
     "list_recipes": "recipe",
     "load_recipe": "recipe",
-    "reliability_diagram": "plots",
     "set_seed": "seeds",
     "train": "run",
     "train_ensemble": "ensemble",

@@ -55,7 +55,7 @@ class TaskMetrics(keras.callbacks.Callback):
     Args:
         dataset: Labelled validation pairs.
         batches: Their batches, in an order that `batches.order(0)` tells.
-        devices: Among how many devices a batch is shared out (`keras_sentmatch.devices.share_out`).
+        devices: Among how many devices a batch is shared out (`keras_sentmatch.training.devices.share_out`).
     """
 
     def __init__(self, dataset: "PairDataset", batches: "PairBatches", devices: int = 1) -> None:

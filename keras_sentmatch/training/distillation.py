@@ -10,11 +10,11 @@ import numpy as np
 from keras import ops
 
 from keras_sentmatch.data import PairDataset
-from keras_sentmatch.data.vectors import progress_bar
+from keras_sentmatch.display.progress import progress_bar
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.matcher import Matcher
+from keras_sentmatch.inference.matcher import Matcher
+from keras_sentmatch.inference.run_folder import members_of
 from keras_sentmatch.metrics import evaluate_predictions
-from keras_sentmatch.run_folder import members_of
 
 _CHUNK = 4096  # pairs between two movements of the progress bar
 

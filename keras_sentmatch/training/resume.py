@@ -22,7 +22,7 @@ import numpy as np
 from keras import ops
 
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.run_folder import read_json
+from keras_sentmatch.inference.run_folder import read_json
 from keras_sentmatch.safety import COPY, check_types, inside, parse_json, read_arrays, weight_sizes
 from keras_sentmatch.training.seeds import generator_states, set_generator_states
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from keras_sentmatch import __version__
 from keras_sentmatch.data import PairBatches, PairDataset
-from keras_sentmatch.devices import share_out
+from keras_sentmatch.display.figures import confusion_matrix, learning_curve
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.matcher import Matcher
-from keras_sentmatch.run_folder import load_weights
+from keras_sentmatch.inference.matcher import Matcher
+from keras_sentmatch.inference.run_folder import load_weights
 from keras_sentmatch.training.baseline import bag_of_words_baseline
 from keras_sentmatch.training.callbacks import (
     EpochBar,
@@ -27,8 +27,8 @@ from keras_sentmatch.training.callbacks import (
     progress_callback,
 )
 from keras_sentmatch.training.card import model_card
+from keras_sentmatch.training.devices import share_out
 from keras_sentmatch.training.distillation import Lessons, take_lessons
-from keras_sentmatch.training.plots import confusion_matrix, learning_curve
 from keras_sentmatch.training.prepare import (
     Build,
     Encoder,

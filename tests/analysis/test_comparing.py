@@ -14,8 +14,8 @@ from keras_sentmatch.analysis.comparing import (
     to_markdown,
     values_of,
 )
-from keras_sentmatch.analysis.tables import shown
 from keras_sentmatch.data import PairDataset
+from keras_sentmatch.display.tables import shown
 from keras_sentmatch.errors import InputError
 
 

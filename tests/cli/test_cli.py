@@ -426,7 +426,7 @@ def test_tsv_cells_hold_no_tabs_and_no_line_breaks():
 
 
 def test_an_ensemble_answers_like_its_members_mean(trained, capsys, tmp_path):
-    from keras_sentmatch.matcher import Matcher
+    from keras_sentmatch.inference.matcher import Matcher
 
     member = Matcher.load(trained.folder)
     pair = ["--sentence1", "the dog runs", "--sentence2", "a cat runs", "--json"]
@@ -488,7 +488,7 @@ def test_export(trained, capsys, monkeypatch, tmp_path):
             "largest_difference": 1e-7,
         }
 
-    monkeypatch.setattr("keras_sentmatch.matcher.Matcher.export", export)
+    monkeypatch.setattr("keras_sentmatch.inference.matcher.Matcher.export", export)
     out = tmp_path / "out"
     assert run("export", trained.folder, "--out", out) == 0
     captured = capsys.readouterr()
@@ -562,7 +562,7 @@ def test_robustness_says_why_it_cannot(trained, capsys, options, message):
 
 
 def test_compare(trained, capsys, tmp_path):
-    from keras_sentmatch.matcher import Matcher
+    from keras_sentmatch.inference.matcher import Matcher
 
     other = Matcher.load(trained.folder)
     other.model.set_weights([-weight for weight in other.model.get_weights()])

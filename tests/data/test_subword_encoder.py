@@ -15,7 +15,7 @@ from keras_sentmatch.data import PairBatches, PairDataset, PairEncoder, SubwordP
 from keras_sentmatch.data.bert_text import BertText
 from keras_sentmatch.data.hub import load_backbone, load_tokenizer
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.matcher import Matcher
+from keras_sentmatch.inference.matcher import Matcher
 from tests.data.test_encoder import HARD
 
 hub = pytest.importorskip("keras_hub")

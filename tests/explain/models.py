@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_sentmatch.applications import BackboneModel, build_model, get_model_class
 from keras_sentmatch.data import PairEncoder
-from keras_sentmatch.matcher import Matcher
+from keras_sentmatch.inference.matcher import Matcher
 
 NAMES = ("entailment", "neutral", "contradiction")
 WORDS = "a the dog dogs cat animal runs run moves in park not no big small two . , and is".split()

@@ -22,7 +22,7 @@ from keras_sentmatch.explain.colors import PALETTES, is_dark, levels, png_uri
 from keras_sentmatch.explain.erasure import erasable, erase
 from keras_sentmatch.explain.page import MOST_CELLS, _figure, index, short
 from keras_sentmatch.explain.pictures import make_pictures
-from keras_sentmatch.training import EnsembleMatcher
+from keras_sentmatch.inference import EnsembleMatcher
 from tests.explain.models import NAMES, make
 
 pytestmark = pytest.mark.usefixtures("without_tracing")

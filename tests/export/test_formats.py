@@ -13,8 +13,8 @@ from keras_sentmatch.data import SubwordPairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.export import exporting, portable_model, saved_model
 from keras_sentmatch.export.examples import TOLERANCE
-from keras_sentmatch.matcher import Matcher
-from keras_sentmatch.training import EnsembleMatcher
+from keras_sentmatch.inference import EnsembleMatcher
+from keras_sentmatch.inference.matcher import Matcher
 from tests.export.test_saved_model import FIRST, SECOND, WORDS, tiny, word_encoder
 from tests.test_matcher import make_model
 

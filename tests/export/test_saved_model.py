@@ -13,8 +13,8 @@ from keras_sentmatch.data import PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.export import export, exporting, worker
 from keras_sentmatch.export.examples import HARD, TOLERANCE
-from keras_sentmatch.matcher import Matcher
-from keras_sentmatch.training import EnsembleMatcher
+from keras_sentmatch.inference import EnsembleMatcher
+from keras_sentmatch.inference.matcher import Matcher
 from tests.test_matcher import make_model
 from tests.training.tiny import WORDS
 

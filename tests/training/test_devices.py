@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.data import PairBatches, PairEncoder
-from keras_sentmatch.devices import share_out
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.training.devices import share_out
 from keras_sentmatch.training.optimizers import make_optimizer
 from tests.training.tiny import tiny_pairs, tiny_recipe
 

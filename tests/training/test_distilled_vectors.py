@@ -5,7 +5,7 @@ import pytest
 
 from keras_sentmatch.data import Distiller, WordVectors
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.matcher import Matcher
+from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.training import Recipe, train
 from keras_sentmatch.training import prepare as module
 from keras_sentmatch.training.prepare import fit_encoder

@@ -11,7 +11,7 @@ import pytest
 from keras_sentmatch.cli import main
 from keras_sentmatch.data import PairDataset, SubwordPairEncoder
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.matcher import Matcher
+from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.training import Recipe, load_recipe, train
 from keras_sentmatch.training.optimizers import FineTuningAdamW
 from keras_sentmatch.training.prepare import make_model

@@ -9,8 +9,9 @@ import pytest
 
 from keras_sentmatch.data import PairDataset, natural_logic_pairs
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.matcher import Matcher
-from keras_sentmatch.training import EnsembleMatcher, load_recipe, set_seed, train, train_ensemble
+from keras_sentmatch.inference import EnsembleMatcher
+from keras_sentmatch.inference.matcher import Matcher
+from keras_sentmatch.training import load_recipe, set_seed, train, train_ensemble
 from tests.training.tiny import build_tiny, tiny_pairs, tiny_recipe, tiny_splits
 
 FILES = {

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from keras_sentmatch.run_folder import write_json
+from keras_sentmatch.inference.run_folder import write_json
 from keras_sentmatch.training import Recipe
 from keras_sentmatch.training.run import run_identity, with_seed
 from keras_sentmatch.tuning import Around, Choice, Space, search, study

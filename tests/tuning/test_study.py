@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.matcher import Matcher
+from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.training import load_recipe, prepare, train
 from keras_sentmatch.tuning import Choice, Space, search, study
 from tests.training.tiny import build_tiny, tiny_recipe, tiny_splits

@@ -36,7 +36,7 @@ class NewWords:
 
     ```python
     from keras_sentmatch import Matcher
-    from keras_sentmatch.new_words import NewWords
+    from keras_sentmatch.inference.new_words import NewWords
 
     NewWords(Matcher.load("runs/re2-sick"), "path/to/encoder").learn(["zebra"])  # ["zebra"]
     ```

@@ -13,7 +13,7 @@ import pytest
 
 from keras_sentmatch.data import PairDataset, PairEncoder
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.matcher import Matcher
+from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.metrics import apply_temperature, fit_temperature
 
 NAMES = ("entailment", "neutral", "contradiction")

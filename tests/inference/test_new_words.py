@@ -10,11 +10,11 @@ from keras_sentmatch.applications.base import PairModel, classifier, pair_inputs
 from keras_sentmatch.cli import main
 from keras_sentmatch.data import PairDataset, PairEncoder, WordEncoder, distil_vectors
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.inference import EnsembleMatcher
+from keras_sentmatch.inference.matcher import Matcher
+from keras_sentmatch.inference.new_words import BLOCK, with_rows, word_tables
 from keras_sentmatch.layers import WordRepresentation
-from keras_sentmatch.matcher import Matcher
-from keras_sentmatch.new_words import BLOCK, with_rows, word_tables
 from keras_sentmatch.ops import masked_mean
-from keras_sentmatch.training import EnsembleMatcher
 from tests.applications.common import features
 from tests.harness import close, values
 from tests.tiny_bert import tiny_bert

@@ -10,8 +10,8 @@ from keras_sentmatch.applications import DRCN, ESIM
 from keras_sentmatch.cli import main
 from keras_sentmatch.data import PairDataset, PairEncoder
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.matcher import Matcher
-from keras_sentmatch.training import EnsembleMatcher
+from keras_sentmatch.inference import EnsembleMatcher
+from keras_sentmatch.inference.matcher import Matcher
 from tests.harness import randomise
 
 CANDIDATES = [

@@ -1,8 +1,9 @@
 import pytest
 
+from keras_sentmatch.display import figures as plots
+from keras_sentmatch.display.figures import confusion_matrix, learning_curve, reliability_diagram
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import calibrate_predictions
-from keras_sentmatch.training import confusion_matrix, learning_curve, plots, reliability_diagram
 
 PNG = b"\x89PNG\r\n"
 HISTORY = "epoch,accuracy,learning_rate,loss,val_accuracy,val_loss,val_map\n"

@@ -16,8 +16,8 @@ import pytest
 from keras_sentmatch.cli.runs import noted_source
 from keras_sentmatch.data import PairEncoder, load_pairs, read_pairs, read_vectors
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.matcher import Matcher
-from keras_sentmatch.run_folder import members_of
+from keras_sentmatch.inference.matcher import Matcher
+from keras_sentmatch.inference.run_folder import members_of
 from keras_sentmatch.safety import (
     check_config,
     check_types,

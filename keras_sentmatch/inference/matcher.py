@@ -12,7 +12,6 @@ import keras
 import numpy as np
 
 from keras_sentmatch import __version__
-from keras_sentmatch.corpus import Corpus, best_first, encode_blocks, score_blocks
 from keras_sentmatch.data import (
     Distiller,
     PairDataset,
@@ -22,15 +21,22 @@ from keras_sentmatch.data import (
 )
 from keras_sentmatch.data.dataset import Task
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.inference.corpus import Corpus, best_first, encode_blocks, score_blocks
+from keras_sentmatch.inference.new_words import NewWords
+from keras_sentmatch.inference.pairs import as_columns, as_dataset, batches
+from keras_sentmatch.inference.run_folder import (
+    FORMAT,
+    check_fit,
+    load_encoder,
+    load_model,
+    read_card,
+)
 from keras_sentmatch.metrics import (
     apply_temperature,
     calibrate_predictions,
     evaluate_predictions,
 )
 from keras_sentmatch.metrics.calibration import check_calibration, decide
-from keras_sentmatch.new_words import NewWords
-from keras_sentmatch.pair_input import as_columns, as_dataset, batches
-from keras_sentmatch.run_folder import FORMAT, check_fit, load_encoder, load_model, read_card
 
 if TYPE_CHECKING:
     from keras_sentmatch.explain import Explanation
@@ -44,7 +50,7 @@ class Prediction(dict):
     Example:
 
     ```python
-    from keras_sentmatch.matcher import Prediction
+    from keras_sentmatch.inference.matcher import Prediction
 
     answer = Prediction(label="yes", probabilities={"no": 0.1, "yes": 0.9})
     answer.label, answer["probabilities"]["yes"]  # ("yes", 0.9)

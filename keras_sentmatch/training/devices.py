@@ -26,7 +26,7 @@ def share_out(count: int) -> Iterator[None]:
     Example:
 
     ```python
-    from keras_sentmatch.devices import share_out
+    from keras_sentmatch.training.devices import share_out
 
     with share_out(4):
         model = build_model("drcn", vocabulary_size=1000)

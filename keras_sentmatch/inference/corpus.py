@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_sentmatch.data import PairEncoder, SubwordPairEncoder
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.pair_input import batches
+from keras_sentmatch.inference.pairs import batches
 
 
 class Corpus:
