@@ -1,7 +1,7 @@
 """BiMPM: Bilateral Multi-Perspective Matching (Wang et al., IJCAI 2017)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -16,6 +16,13 @@ from keras_sentmatch.applications.base import (
     feature_blocks,
     pair_inputs,
     register_model,
+)
+from keras_sentmatch.applications.search_space import (
+    FEATURE_ATTENTION,
+    MAX_LENGTH,
+    WORD_MODELS,
+    Choice,
+    Parameter,
 )
 from keras_sentmatch.layers import BidirectionalRNN, MultiPerspectiveMatching, WordRepresentation
 from keras_sentmatch.ops import last_state
@@ -83,6 +90,15 @@ class BiMPM(PairModel):
             "max_attentive": "elementwise",
         },
     }
+    search_space: ClassVar[list[Parameter]] = [
+        *WORD_MODELS,
+        MAX_LENGTH,
+        Choice("model.units", (50, 100, 150)),
+        Choice("model.aggregation_units", (50, 100, 150)),
+        Choice("model.hidden_units", (100, 200, 300)),
+        Choice("model.perspectives", (5, 10, 20, 30)),
+        *FEATURE_ATTENTION,
+    ]
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """CAFE: Compare, Compress and Propagate (Tay et al., EMNLP 2018)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -16,6 +16,14 @@ from keras_sentmatch.applications.base import (
     feature_blocks,
     pair_inputs,
     register_model,
+)
+from keras_sentmatch.applications.search_space import (
+    FEATURE_ATTENTION,
+    FLAG,
+    MAX_LENGTH,
+    WORD_MODELS,
+    Choice,
+    Parameter,
 )
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import (
@@ -115,6 +123,17 @@ class CAFE(PairModel):
         "linear": {"factors": 0},
         "bidirectional": {"bidirectional": True},
     }
+    search_space: ClassVar[list[Parameter]] = [
+        *WORD_MODELS,
+        MAX_LENGTH,
+        Choice("model.units", (100, 200, 300)),
+        Choice("model.highway_layers", (1, 2, 3)),
+        Choice("model.factors", (5, 10, 20)),
+        Choice("model.meta_factors", (0, 4)),
+        Choice("model.append_intra", FLAG),
+        Choice("model.bidirectional", FLAG),
+        *FEATURE_ATTENTION,
+    ]
 
     def __init__(
         self,

@@ -1,11 +1,12 @@
 """The cross-encoder: a classifier on the `[CLS]` state of a pretrained encoder (Devlin et al., NAACL 2019)."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 
 from keras_sentmatch.applications.backbone import BackboneModel, Encoder, initializer, mask_of
 from keras_sentmatch.applications.base import classifier, register_model
+from keras_sentmatch.applications.search_space import BACKBONES, Choice, Parameter
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.ops import masked_mean
 
@@ -56,6 +57,7 @@ class CrossEncoder(BackboneModel):
     paper = "Devlin et al. 2019"
     summary_line = "BERT or RoBERTa over both sentences at once, and a classifier"
     presets = {"cls": {}, "mean": {"pooling": "mean"}}
+    search_space: ClassVar[list[Parameter]] = [*BACKBONES, Choice("model.pooling", ("cls", "mean"))]
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """DABERT: Dual Attention Enhanced BERT (Wang et al., COLING 2022)."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 
@@ -13,6 +13,7 @@ from keras_sentmatch.applications.backbone import (
     segments_of,
 )
 from keras_sentmatch.applications.base import _CallWith, classifier, register_model
+from keras_sentmatch.applications.search_space import BACKBONES, FLAG, Choice, Parameter
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import DualAttentionEncoder
 
@@ -84,6 +85,15 @@ class DABERT(BackboneModel):
         "table5_7_no_regulation": {"regulation": False},
         "literal": {"distance": "sum", "alignment": "literal", "output_mode": "replace"},
     }
+    search_space: ClassVar[list[Parameter]] = [
+        *BACKBONES,
+        Choice("training.global_clipnorm", (7.5, 10.0, 15.0)),
+        Choice("model.dual_layers", {"0": [0], "0+1": [0, 1]}),
+        Choice("model.distance", ("l2_squared", "l2", "l1")),
+        Choice("model.cross", FLAG),
+        Choice("model.attention_units", (64, 128, 256)),
+        Choice("model.output_mode", ("replace", "residual")),
+    ]
 
     def __init__(
         self,

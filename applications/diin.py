@@ -1,7 +1,7 @@
 """DIIN: Densely Interactive Inference Network (Gong et al., ICLR 2018)."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -15,6 +15,12 @@ from keras_sentmatch.applications.base import (
     feature_blocks,
     pair_inputs,
     register_model,
+)
+from keras_sentmatch.applications.search_space import (
+    FEATURE_ATTENTION,
+    WORD_MODELS,
+    Choice,
+    Parameter,
 )
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import (
@@ -94,6 +100,16 @@ class DIIN(PairModel):
         "quora": {"num_classes": 2, "max_length": 24},
         "no_exact_match": {"exact_match": False},
     }
+    search_space: ClassVar[list[Parameter]] = [
+        *WORD_MODELS,
+        Choice("encoder.max_length", (16, 24, 32, 48), also=["model.max_length"]),
+        Choice("model.highway_layers", (1, 2, 3)),
+        Choice("model.first_scale", (0.2, 0.3, 0.4)),
+        Choice("model.blocks", (1, 2, 3)),
+        Choice("model.layers_per_block", (3, 5, 8)),
+        Choice("model.growth_rate", (10, 20, 30)),
+        *FEATURE_ATTENTION,
+    ]
 
     def __init__(
         self,

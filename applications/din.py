@@ -1,6 +1,6 @@
 """DIN: Dynamic Interaction Network in matrix space (Huo and Liu, 2018)."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -14,6 +14,13 @@ from keras_sentmatch.applications.base import (
     pair_inputs,
     register_model,
     side_inputs,
+)
+from keras_sentmatch.applications.search_space import (
+    FLAG,
+    MAX_LENGTH,
+    WORD_MODELS,
+    Choice,
+    Parameter,
 )
 from keras_sentmatch.layers import MatrixDynamicGRU, WordRepresentation
 from keras_sentmatch.ops import masked_max, masked_mean, pair_mask, zero_padding
@@ -79,6 +86,16 @@ class DIN(PairModel):
         "table2_din2_20": {"units": 400, "variant": "din2", "use_bias": False, **_TABLE2},
         "table2_static_20": {"units": 400, "variant": "static", **_TABLE2},
     }
+    search_space: ClassVar[list[Parameter]] = [
+        *WORD_MODELS,
+        MAX_LENGTH,
+        Choice("model.units", {n: n * n for n in (8, 12, 16, 18, 20)}, aliases=["n"]),
+        Choice("model.variant", ("static", "din1", "din2")),
+        Choice("model.concat", ("sum", "split"), when={"model.variant": ["din1"]}),
+        Choice("model.use_bias", FLAG, when={"model.variant": ["din1", "din2"]}),
+        Choice("model.encode_hypothesis", FLAG),
+        Choice("model.hidden_layers", (0, 1, 2)),
+    ]
 
     def __init__(
         self,

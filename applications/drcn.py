@@ -1,7 +1,7 @@
 """DRCN: Densely-connected Recurrent and Co-attentive neural Network (Kim et al., AAAI 2019)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -16,6 +16,15 @@ from keras_sentmatch.applications.base import (
     pair_inputs,
     register_model,
     side_inputs,
+)
+from keras_sentmatch.applications.search_space import (
+    DROPOUT,
+    FEATURE_ATTENTION,
+    FLAG,
+    MAX_LENGTH,
+    WORD_MODELS,
+    Choice,
+    Parameter,
 )
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import (
@@ -138,6 +147,18 @@ class DRCN(PairModel):
             **_BARE,
         },
     }
+    search_space: ClassVar[list[Parameter]] = [
+        *WORD_MODELS,
+        MAX_LENGTH,
+        Choice("model.depth", (1, 2, 3, 4, 5)),
+        Choice("model.units", (50, 100, 150)),
+        Choice("model.hidden_units", (250, 500, 1000)),
+        Choice("model.autoencoder_units", (100, 200, 300)),
+        Choice("model.embedding_dropout", DROPOUT),
+        Choice("model.autoencoder_dropout", DROPOUT),
+        Choice("model.temperature", FLAG),
+        *FEATURE_ATTENTION,
+    ]
 
     def __init__(
         self,

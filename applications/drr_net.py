@@ -1,7 +1,7 @@
 """DRr-Net: Dynamic Re-read Network (Zhang et al., AAAI 2019 and IEEE TNNLS)."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -15,6 +15,14 @@ from keras_sentmatch.applications.base import (
     encode_both,
     pair_inputs,
     register_model,
+)
+from keras_sentmatch.applications.search_space import (
+    BETAS,
+    FLAG,
+    MAX_LENGTH,
+    WORD_MODELS,
+    Choice,
+    Parameter,
 )
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import (
@@ -98,6 +106,19 @@ class DRrNet(PairModel):
         "table6_4_no_dynamic_result": {"use_dynamic": False},
         "table6_5_full": {},
     }
+    search_space: ClassVar[list[Parameter]] = [
+        *WORD_MODELS,
+        MAX_LENGTH,
+        Choice("model.steps", range(1, 11), aliases=["T"]),
+        Choice("model.depth", (1, 2, 3, 4), aliases=["l_s"]),
+        Choice("model.beta", BETAS, aliases=["beta", "β"]),
+        Choice("model.selection", ("soft", "straight_through")),
+        Choice("model.units", (64, 128, 256)),
+        Choice("model.bidirectional", FLAG),
+        Choice("model.attention_units", (50, 100, 200)),
+        Choice("model.hidden_units", (64, 128, 256)),
+        Choice("model.aux_loss_weight", (0.0, 0.5, 1.0)),
+    ]
 
     def __init__(
         self,

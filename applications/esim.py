@@ -1,7 +1,7 @@
 """ESIM: Enhanced Sequential Inference Model (Chen et al., ACL 2017)."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -16,6 +16,13 @@ from keras_sentmatch.applications.base import (
     feature_blocks,
     pair_inputs,
     register_model,
+)
+from keras_sentmatch.applications.search_space import (
+    FEATURE_ATTENTION,
+    MAX_LENGTH,
+    WORD_MODELS,
+    Choice,
+    Parameter,
 )
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import BidirectionalRNN, CoAttention, MatchingVector, WordRepresentation
@@ -65,6 +72,19 @@ class ESIM(PairModel):
     paper = "Chen et al. 2017"
     summary_line = "two BiLSTMs with soft alignment between them"
     presets = {"snli": {"num_classes": 3}, "quora": {"num_classes": 2}}
+    search_space: ClassVar[list[Parameter]] = [
+        *WORD_MODELS,
+        MAX_LENGTH,
+        Choice("model.units", (100, 200, 300)),
+        Choice("model.cell", ("gru", "lstm")),
+        *FEATURE_ATTENTION[:1],
+        Choice(
+            "model.placement",
+            ("fused", "attended"),
+            when={"model.feature_attention": ["fa", "sfa"]},
+        ),
+        *FEATURE_ATTENTION[1:],
+    ]
 
     def __init__(
         self,

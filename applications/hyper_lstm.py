@@ -1,6 +1,6 @@
 """HyperLSTM as an encoder of sentences (Ha et al., ICLR 2017), a baseline of DIN."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -13,6 +13,13 @@ from keras_sentmatch.applications.base import (
     pair_inputs,
     register_model,
     side_inputs,
+)
+from keras_sentmatch.applications.search_space import (
+    FLAG,
+    MAX_LENGTH,
+    WORD_MODELS,
+    Choice,
+    Parameter,
 )
 from keras_sentmatch.layers import HyperLSTMCell, MatchingVector, WordRepresentation
 
@@ -56,6 +63,15 @@ class HyperLSTM(PairModel):
     paper = "Ha et al. 2017"
     summary_line = "sentence vectors from LSTMs whose weights smaller LSTMs re-scale"
     presets = {"snli": {"num_classes": 3}, "shared": {"shared_encoder": True}}
+    search_space: ClassVar[list[Parameter]] = [
+        *WORD_MODELS,
+        MAX_LENGTH,
+        Choice("model.units", (100, 200, 300)),
+        Choice("model.hyper_units", (32, 64, 128)),
+        Choice("model.embedding_units", (4, 8, 16)),
+        Choice("model.layer_norm", FLAG),
+        Choice("model.shared_encoder", {"true": True, "false": False}),
+    ]
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """LadRa-Net: Locally Aware Dynamic Re-read Attention Net (Zhang et al., IEEE TNNLS)."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -14,6 +14,13 @@ from keras_sentmatch.applications.backbone import (
     special_tokens,
 )
 from keras_sentmatch.applications.base import _CallWith, classifier, register_model
+from keras_sentmatch.applications.search_space import (
+    BACKBONES,
+    BETAS,
+    Choice,
+    LogUniform,
+    Parameter,
+)
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import (
     DynamicSequentialAttention,
@@ -98,6 +105,42 @@ class LadRaNet(BackboneModel):
         "table7_6_max_fusion": {"fusion": "max"},
         "table7_7_full": {},
     }
+    search_space: ClassVar[list[Parameter]] = [
+        *BACKBONES,
+        LogUniform("training.backbone_learning_rate"),
+        Choice(
+            "model.widths",
+            {
+                "none": [],
+                "1": [1],
+                "2": [2],
+                "3": [3],
+                "1+2": [1, 2],
+                "1+3": [1, 3],
+                "2+3": [2, 3],
+                "1+2+3": [1, 2, 3],
+            },
+            aliases=["d_k"],
+        ),
+        Choice(
+            "model.hidden_filters",
+            (125, 250, 500),
+            when={"model.widths": ["1", "2", "3", "1+2", "1+3", "2+3", "1+2+3"]},
+        ),
+        Choice("model.steps", range(1, 9), aliases=["T"]),
+        Choice("model.beta", BETAS, aliases=["beta", "β"]),
+        Choice("model.coverage", ("off", "multiply", "log")),
+        Choice(
+            "model.coverage_update",
+            ("probability", "score"),
+            when={"model.coverage": ["multiply", "log"]},
+        ),
+        Choice("model.fusion", ("mean", "max")),
+        Choice("model.attention_units", (50, 100, 200)),
+        Choice("model.encoder", ("stack_gru", "transformer")),
+        Choice("model.depth", (1, 2, 3, 4), aliases=["l_s"], when={"model.encoder": ["stack_gru"]}),
+        Choice("model.units", (128, 256), when={"model.encoder": ["stack_gru"]}),
+    ]
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -17,6 +17,13 @@ from keras_sentmatch.applications.base import (
     feature_blocks,
     pair_inputs,
     register_model,
+)
+from keras_sentmatch.applications.search_space import (
+    FEATURE_ATTENTION,
+    MAX_LENGTH,
+    WORD_MODELS,
+    Choice,
+    Parameter,
 )
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import (
@@ -112,6 +119,18 @@ class RE2(PairModel):
             "prediction": "simple",
         },
     }
+    search_space: ClassVar[list[Parameter]] = [
+        *WORD_MODELS,
+        MAX_LENGTH,
+        Choice("model.units", (100, 150, 200)),
+        Choice("model.blocks", (1, 2, 3)),
+        Choice("model.encoder_layers", (1, 2, 3)),
+        Choice("model.alignment", ("identity", "linear")),
+        Choice("model.fusion", ("simple", "full")),
+        Choice("model.connection", ("none", "residual", "augmented")),
+        Choice("model.prediction", ("simple", "symmetric", "full")),
+        *FEATURE_ATTENTION,
+    ]
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """rLSTM: the re-read LSTM (Sha et al., COLING 2016), a baseline of DIN."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -13,6 +13,13 @@ from keras_sentmatch.applications.base import (
     pair_inputs,
     register_model,
     side_inputs,
+)
+from keras_sentmatch.applications.search_space import (
+    FLAG,
+    MAX_LENGTH,
+    WORD_MODELS,
+    Choice,
+    Parameter,
 )
 from keras_sentmatch.layers import BidirectionalRNN, RereadingLSTM, WordRepresentation
 from keras_sentmatch.ops import masked_mean
@@ -62,6 +69,13 @@ class RLSTM(PairModel):
     paper = "Sha et al. 2016"
     summary_line = "an LSTM over one sentence that reads the other again at every word"
     presets = {"snli": {"num_classes": 3}}
+    search_space: ClassVar[list[Parameter]] = [
+        *WORD_MODELS,
+        MAX_LENGTH,
+        Choice("model.units", (100, 200, 300)),
+        Choice("model.tanh", FLAG),
+        Choice("model.first_attention", ("uniform", "learned")),
+    ]
 
     def __init__(
         self,

@@ -32,7 +32,7 @@ def child(folder: Path, tuner: str) -> None:
     """The search that is killed: begins, or goes on."""
     from keras_sentmatch.data import natural_logic_pairs
     from keras_sentmatch.training import load_recipe
-    from keras_sentmatch.tuning import Around, Choice, Space, search
+    from keras_sentmatch.tuning import Choice, LogUniform, Space, search
 
     pairs = {
         part: natural_logic_pairs(count, seed=0, split=part)
@@ -43,7 +43,7 @@ def child(folder: Path, tuner: str) -> None:
     recipe = load_recipe("esim", overrides=overrides)
     parameters = [Choice("model.units", (4, 6)), Choice("model.dropout", (0.1, 0.3))]
     if tuner != "grid":
-        parameters.append(Around("training.learning_rate"))
+        parameters.append(LogUniform("training.learning_rate"))
     print("begun", flush=True)
     search(
         recipe,

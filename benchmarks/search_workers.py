@@ -39,7 +39,7 @@ def child(args: argparse.Namespace, workers: int, killed: bool) -> None:
     """One search, in a process of its own; prints its figures as JSON."""
     from keras_sentmatch.data import load_pairs, natural_logic_pairs
     from keras_sentmatch.training import load_recipe
-    from keras_sentmatch.tuning import Around, Choice, Space, search
+    from keras_sentmatch.tuning import Choice, LogUniform, Space, search
 
     if args.data == "generated":
         pairs = {
@@ -55,7 +55,7 @@ def child(args: argparse.Namespace, workers: int, killed: bool) -> None:
     parameters = [
         Choice("model.units", (8, 16, 24)),
         Choice("model.dropout", (0.1, 0.3, 0.5)),
-        Around("training.learning_rate"),
+        LogUniform("training.learning_rate"),
     ]
     with tempfile.TemporaryDirectory() as home:
         folder = Path(home, "search")

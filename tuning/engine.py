@@ -20,8 +20,9 @@ from keras_tuner import oracles
 from keras_tuner.engine import base_tuner
 from keras_tuner.engine import trial as trial_module
 
+from keras_sentmatch.applications.search_space import Choice, LogUniform, Parameter
 from keras_sentmatch.inference.run_folder import read_json, write_json
-from keras_sentmatch.tuning.space import Around, Choice, Parameter, Space, Written
+from keras_sentmatch.tuning.space import Space, Written
 
 TRIES = 3  # of a trial whose worker dies
 MOST_DRAWS = 2000  # of a configuration that is new and allowed, before the space counts as used up
@@ -31,7 +32,7 @@ def declare(space: Space, found: keras_tuner.HyperParameters) -> keras_tuner.Hyp
     """Puts the space in, as KerasTuner has it: what is written, as numbers where all of it are numbers, else as text."""
     default = space.default()
     for name, parameter in space.parameters.items():
-        if isinstance(parameter, Around):
+        if isinstance(parameter, LogUniform):
             found.Float(name, parameter.low, parameter.high, sampling="log", default=default[name])
             continue
         with contextlib.ExitStack() as scopes:

@@ -4,11 +4,11 @@ import copy
 import difflib
 import itertools
 import math
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar
+from dataclasses import asdict, replace
+from typing import Any
 
+from keras_sentmatch.applications.search_space import Choice, LogUniform, Parameter
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.training.recipe import Recipe
 
@@ -18,166 +18,6 @@ Written = dict[
     str, Any
 ]  # a configuration: what is written by the parameters' names, of those that matter
 Rule = Callable[[Recipe], str | None]  # says what is wrong with a recipe, if anything is
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A recipe key and the values it may take.
-
-    Args:
-        name: The key, `TABLE.KEY`, or `TABLE.KEY.ARGUMENT` where the key holds a table.
-        values: From the smallest model to the largest. Numbers or names; a mapping where what is written is not what the
-            key gets: `{"none": None, "2+3": [2, 3]}`. A None leaves the key out.
-        aliases: Short names, such as the papers'.
-        when: Other parameters by name, and the values (as written) that they must have for this one to matter.
-        otherwise: What the key gets where it does not matter.
-        also: Further keys that get the same value.
-
-    Example:
-
-    ```python
-    from keras_sentmatch.tuning import Choice
-
-    Choice("model.steps", range(1, 11), aliases=["T"])
-    ```
-    """
-
-    name: str
-    values: Any
-    aliases: Sequence[str] = ()
-    when: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    otherwise: Any = None
-    also: Sequence[str] = ()
-
-    def __post_init__(self) -> None:
-        values = self.values
-        if not isinstance(values, Mapping):
-            values = {_as_written(value): value for value in values}
-        object.__setattr__(self, "values", dict(values))
-
-    def written(self, value: Any) -> Any:
-        """How a value of the recipe is written; None for one that is not among the values."""
-        value = list(value) if isinstance(value, tuple) else value
-        return next((w for w, v in self.values.items() if v == value), None)
-
-    def value(self, written: Any) -> Any:
-        """What the key gets."""
-        return self.values[written]
-
-    def with_value(self, value: Any) -> "Choice":
-        """The same with one more value: a number in its place, anything else first."""
-        rest = list(self.values.values())
-        values = {_as_written(value): value, **self.values}
-        if all(_is_number(v) for v in values.values()):
-            falling = len(rest) > 1 and rest[0] > rest[-1]
-            values = dict(sorted(values.items(), key=lambda item: item[1], reverse=falling))
-        return replace(self, values=values)
-
-    def only(self, wanted: Any) -> "Choice":
-        """The same with some values: `"LOW:HIGH"`, `"A/B/C"`, or a list of them as written."""
-        if isinstance(wanted, str) and ":" in wanted:
-            low, high = (self.parse(end)[1] for end in wanted.split(":", 1))
-            if not (_is_number(low) and _is_number(high)):
-                raise InputError(f"{self.name}={wanted}: names have no range.")
-            chosen = {w: v for w, v in self.values.items() if low <= w <= high}
-        else:
-            listed = wanted.split("/") if isinstance(wanted, str) else list(wanted)
-            parameter = self
-            for text in listed:
-                parameter, _ = parameter.parse(text)
-            names = [parameter.parse(text)[1] for text in listed]
-            chosen = {w: v for w, v in parameter.values.items() if w in names}
-        if not chosen:
-            raise InputError(f"{self.name}={wanted}: it is {self.listed()}.")
-        return replace(self, values=chosen)
-
-    def parse(self, text: Any) -> tuple["Choice", Any]:
-        """What is written, from the command line or from Python; and the parameter that has it among its values.
-
-        Raises:
-            InputError: None of the values; where these are plain numbers, any other number will do.
-        """
-        for written in self.values:
-            if str(text) == str(written):
-                return self, written
-        found = text
-        if isinstance(text, str):
-            try:
-                found = tomllib.loads(f"value = {text}")["value"]
-            except tomllib.TOMLDecodeError:
-                pass
-        known = self.written(found)
-        if known is not None:
-            return self, known
-        if _is_number(found) and all(_is_number(w) and w == v for w, v in self.values.items()):
-            return self.with_value(found), found
-        raise InputError(f"{self.name} can't be {text!r}; it is {self.listed()}.")
-
-    def listed(self) -> str:
-        """The values in words."""
-        return "one of " + ", ".join(map(str, self.values))
-
-
-@dataclass(frozen=True)
-class Around:
-    """A recipe key that may be anything from the recipe's own value divided by `factor` to that times `factor`.
-
-    Ratios are equally likely. What the recipe leaves out or sets to 0 is not searched.
-
-    Args:
-        name: The key, `TABLE.KEY`.
-        factor: Above 1.
-        aliases: Short names.
-        centre: The recipe's value; `Space` fills it in.
-
-    Example:
-
-    ```python
-    from keras_sentmatch.tuning import Around
-
-    Around("training.learning_rate", factor=10)
-    ```
-    """
-
-    name: str
-    factor: float = 5.0
-    aliases: Sequence[str] = ()
-    centre: float = 0.0
-    when: ClassVar[Mapping[str, Sequence[Any]]] = {}  # it always matters
-    otherwise: ClassVar[Any] = None
-    also: ClassVar[Sequence[str]] = ()
-
-    @property
-    def low(self) -> float:
-        """The least value."""
-        return self.centre / self.factor
-
-    @property
-    def high(self) -> float:
-        """The greatest value."""
-        return self.centre * self.factor
-
-    def value(self, written: Any) -> Any:
-        """What the key gets."""
-        return written
-
-    def only(self, wanted: Any) -> "Around":
-        """Refuses: values can't be listed."""
-        raise InputError(f"{self.name}={wanted}: it is {self.listed()}; list none, or --fix it.")
-
-    def parse(self, text: Any) -> tuple["Around", float]:
-        """A number, from the command line or from Python, and the parameter that it belongs to."""
-        try:
-            return self, float(text)
-        except (TypeError, ValueError):
-            raise InputError(f"{self.name} can't be {text!r}; it is {self.listed()}.") from None
-
-    def listed(self) -> str:
-        """The values in words."""
-        return f"a number from {self.low:.3g} to {self.high:.3g}"
-
-
-Parameter = Choice | Around
 
 
 class Space:
@@ -216,17 +56,17 @@ class Space:
         name, here = parameter.name, get(self.base, parameter.name)
         if here is None:
             here = self.defaults.get(name)
-        if isinstance(parameter, Around):
+        if isinstance(parameter, LogUniform):
             if here:
-                self.declared[name] = replace(parameter, centre=float(here))
+                self.declared[name] = replace(parameter, center=float(here))
                 self._here[name] = float(here)
             return
-        if here is None and parameter.written(None) is None:
+        if here is None and parameter.label(None) is None:
             return
-        if parameter.written(here) is None:
+        if parameter.label(here) is None:
             parameter = parameter.with_value(here)
         self.declared[name] = parameter
-        self._here[name] = parameter.written(here)
+        self._here[name] = parameter.label(here)
 
     def find(self, name: str) -> str:
         """The name of a parameter of the space, from that, its last part, or an alias.
@@ -393,7 +233,7 @@ class Space:
 
     def size(self) -> float:
         """How many configurations there are at most; infinite where a parameter is a range."""
-        if any(isinstance(p, Around) for p in self.parameters.values()):
+        if any(isinstance(p, LogUniform) for p in self.parameters.values()):
             return math.inf
         return math.prod(len(p.values) for p in self.parameters.values() if isinstance(p, Choice))
 
@@ -405,33 +245,9 @@ class Space:
     def description(self) -> dict[str, Any]:
         """The space as plain data, by which a search is known again."""
         return {
-            name: [p.low, p.high] if isinstance(p, Around) else list(p.values)
+            name: [p.low, p.high] if isinstance(p, LogUniform) else list(p.values)
             for name, p in self.parameters.items()
         }
-
-
-def parse_names(text: str) -> dict[str, str | None]:
-    """`--space T=1:8,d_k` as a mapping for `Space.narrowed`."""
-    found: dict[str, str | None] = {}
-    for part in text.split(","):
-        name, equals, values = (piece.strip() for piece in part.partition("="))
-        if not name or (equals and not values):
-            raise InputError(
-                f"--space {text!r}: expected names separated by commas, each alone or as NAME=LOW:HIGH or NAME=A/B/C."
-            )
-        found[name] = values or None
-    return found
-
-
-def parse_fixed(settings: Iterable[str]) -> dict[str, str]:
-    """`--fix NAME=VALUE`, any number of times, as a mapping for `Space.fixed`."""
-    found = {}
-    for setting in settings:
-        name, _, value = (piece.strip() for piece in setting.partition("="))
-        if not (name and value):
-            raise InputError(f"--fix {setting!r}: expected NAME=VALUE.")
-        found[name] = value
-    return found
 
 
 def get(recipe: Recipe, key: str) -> Any:
@@ -459,13 +275,3 @@ def _tables(recipe: Recipe) -> dict[str, Any]:
     tables = asdict(recipe)
     del tables["name"]
     return tables
-
-
-def _as_written(value: Any) -> Any:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return value if isinstance(value, int | float | str) else str(value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

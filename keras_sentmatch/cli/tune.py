@@ -110,8 +110,6 @@ def tune(
     as_json: JsonOption = False,
 ) -> None:
     """Searches a model's hyper-parameters with KerasTuner, and trains the best recipe anew."""
-    from keras_sentmatch.tuning.space import parse_fixed, parse_names
-
     if limit is not None and limit < 1:
         raise InputError(f"--limit {limit}: at least 1 is needed.")
     if resume and out is None:
@@ -166,6 +164,30 @@ def tune(
         _show(found, f"{model} on {name}")
     if found.interrupted:
         raise typer.Exit(130)
+
+
+def parse_names(text: str) -> dict[str, str | None]:
+    """`--space T=1:8,d_k` as a mapping for `Space.narrowed`."""
+    found: dict[str, str | None] = {}
+    for part in text.split(","):
+        name, equals, values = (piece.strip() for piece in part.partition("="))
+        if not name or (equals and not values):
+            raise InputError(
+                f"--space {text!r}: expected names separated by commas, each alone or as NAME=LOW:HIGH or NAME=A/B/C."
+            )
+        found[name] = values or None
+    return found
+
+
+def parse_fixed(settings: list[str]) -> dict[str, str]:
+    """`--fix NAME=VALUE`, any number of times, as a mapping for `Space.fixed`."""
+    found = {}
+    for setting in settings:
+        name, _, value = (piece.strip() for piece in setting.partition("="))
+        if not (name and value):
+            raise InputError(f"--fix {setting!r}: expected NAME=VALUE.")
+        found[name] = value
+    return found
 
 
 def _report(found: Any, model: str, data: str) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def test_a_grid_of_two_letters(log, tmp_path, capsys):
             "drr_net has no 'TT' to search here; there is training.learn",
         ),
         (["drr_net", "--fix", "T"], "--fix 'T': expected NAME=VALUE"),
-        (["drr_net", "--fix", "T=x"], "model.steps can't be 'x'; it is one of 1, 2"),
+        (["drr_net", "--fix", "T=x"], "model.steps can't be 'x'; it must be one of 1, 2"),
         (["esim", "--space", "r1"], "matters only where model.feature_attention is sfa"),
         (["drr_net", "--trials", "0"], "trials is 0; at least 1"),
         (["drr_net", "--workers", "-1"], "workers is -1; at least 0"),

@@ -11,7 +11,7 @@ import pytest
 from keras_sentmatch.inference.run_folder import write_json
 from keras_sentmatch.training import Recipe
 from keras_sentmatch.training.run import run_identity, with_seed
-from keras_sentmatch.tuning import Around, Choice, Space, search, study
+from keras_sentmatch.tuning import Choice, LogUniform, Space, search, study
 from tests.training.tiny import tiny_splits
 
 SPLITS = tiny_splits()
@@ -25,7 +25,7 @@ def space_of_fakes(fine: bool) -> Space:
         Choice("model.steps", (1, 2, 3, 4), aliases=["T"]),
         Choice("model.kind", {"none": None, "soft": "soft", "hard": "hard"}, aliases=["k"]),
         Choice("model.size", (4.0, 2.0), when={"model.kind": ["soft", "hard"]}),
-        Around("training.learning_rate"),
+        LogUniform("training.learning_rate"),
     ]
     rules = [lambda recipe: "too much" if recipe.model["steps"] * value_of(recipe) > 60 else None]
     return Space(RECIPE, parameters if fine else parameters[:-1], rules, {"model.size": 2.0})
