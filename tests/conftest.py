@@ -1,23 +1,31 @@
-"""Which backend runs, where real data lies, and a fresh seed for each test."""
+"""Markers, the backend in use, real data, a fresh seed for each test, and what was left out."""
 
 import gc
 import importlib.metadata
 import importlib.util
 import os
 import random
-import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-WANTED = os.environ.get("KERAS_BACKEND", "")
-if WANTED == "torch" and importlib.util.find_spec("torch"):
+BACKENDS = ("torch", "tensorflow", "jax")  # the fastest first
+INSTALLED = [name for name in BACKENDS if importlib.util.find_spec(name)]
+WANTED = os.environ.setdefault("KERAS_BACKEND", INSTALLED[0] if INSTALLED else "")
+if WANTED == "torch":
     import torch  # noqa: F401  torch after TensorFlow can crash the process
 
-# JAX compiles each operation and shape: keep them between runs (halves the time or better)
+# Small programs that run once: one thread for each process, and no optimization of what XLA compiles.
+for variable in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
+    os.environ.setdefault(variable, "1")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+XLA_FLAGS = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+os.environ.setdefault("XLA_FLAGS", XLA_FLAGS)
+# JAX compiles each operation for each shape; cached, most of them are compiled once.
 CACHE = Path(__file__).resolve().parents[1] / ".pytest_cache" / "jax"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
@@ -25,82 +33,100 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 pytest.register_assert_rewrite("tests.case", "tests.harness", "tests.cross_backend")
 
+LEFT_OUT = pytest.StashKey[Counter]()
+
 
 def running_backend() -> str:
-    """The backend in use; "" as long as nothing has imported keras (a test of data need not)."""
+    """The backend in use; "" as long as nothing has imported Keras."""
     return sys.modules["keras"].backend.backend() if "keras" in sys.modules else ""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "backend(*names): runs on these backends only")
+    config.stash[LEFT_OUT] = Counter()
     # Keras only warns when a layer drops a mask
     config.addinivalue_line("filterwarnings", "error:.*does not support masking:UserWarning")
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """The whole suite runs in up to four processes; files named on the command line in one."""
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    return min(os.cpu_count() or 1, 4) if whole else 0
+
+
 def pytest_report_header(config: pytest.Config) -> str:
-    found = {n: importlib.util.find_spec(n) for n in ("keras", "tensorflow", "jax", "torch")}
-    versions = [f"{n} {importlib.metadata.version(n)}" for n in found if found[n]]
-    return f"KERAS_BACKEND={WANTED or '(not set)'}; installed: {', '.join(versions)}"
-
-
-def pytest_report_collectionfinish(config: pytest.Config) -> str:
-    """Says which backend really runs, and stops where it is not the one asked for."""
-    real = running_backend()
-    if WANTED and real not in ("", WANTED):
-        pytest.exit(f"KERAS_BACKEND={WANTED}, but keras runs on {real}", returncode=3)
-    return f"backend in use: {real or 'none yet (keras not imported)'}"
-
-
-# Tests of many small graphs take JAX minutes, which compiles every operation of every shape, and TensorFlow many seconds.
-# Of those, what PyTorch has shown of the same `keras.ops` code is left out: that options do something, that a config comes
-# back, that rows do not touch each other; on JAX of models, and of the examples of docstrings, more. The checks that depend
-# on how a backend traces, compiles, differentiates and casts are not, and test_cross_backend compares every Case between
-# backends. SENTMATCH_ALL_CHECKS=1 runs everything.
-SHOWN_ON_TORCH = re.compile("options|variants|presets|counts|host|explainer|halves|table")
-CHECKS_SHOWN_ON_TORCH = {"check_config", "check_batch", "check_short"}
-CHECKS_OF_MODELS_ON_JAX = {"check_build", "check_oracle", "check_fit", "check_save"}
-
-
-# These take longest. Begun last, they would keep one process of two busy when the other has no more to do.
-LONG = (
-    "test_cross_backend",
-    "test_all_models",
-    "test_saved_model",
-    "test_feature_blocks",
-    "test_run",
-    "test_docs",
-)
+    versions = (f"{name} {importlib.metadata.version(name)}" for name in ("keras", *INSTALLED))
+    return f"backend: {WANTED} (set KERAS_BACKEND for another); installed: {', '.join(versions)}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
+    """The slow tests begin: at the end, one of them would keep the other processes waiting."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
-def left_out(item: pytest.Item) -> bool:
-    folder, test = item.path.parent.name, item.name.partition("[")[0]
-    if os.environ.get("SENTMATCH_ALL_CHECKS"):
-        return False
-    if test == "test_examples_run":
-        return running_backend() == "jax"
-    if folder not in ("layers", "applications") or running_backend() == "torch":
-        return False
-    check = getattr(getattr(item, "callspec", None), "params", {}).get("check")
-    if check is None:
-        return bool(SHOWN_ON_TORCH.search(test))
-    if folder == "applications" and running_backend() == "jax":
-        return check.__name__ not in CHECKS_OF_MODELS_ON_JAX
-    return check.__name__ in CHECKS_SHOWN_ON_TORCH
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if running_backend() not in ("", WANTED):
+        message = f"KERAS_BACKEND={WANTED}, but Keras runs on {running_backend()}"
+        pytest.exit(message, returncode=3)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if left_out(item):
-        pytest.skip(f"left out on {running_backend()}: see conftest.py")
     marker = item.get_closest_marker("backend")
     if marker is not None:
         import keras
 
         if keras.backend.backend() not in marker.args:
             pytest.skip(f"runs on {' and '.join(marker.args)} only")
+
+
+# --- what was left out ---
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    for item in items:
+        for kind in ("slow", "once"):
+            if f"not {kind}" in item.config.option.markexpr and item.get_closest_marker(kind):
+                item.config.stash[LEFT_OUT][kind] += 1
+                break
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(
+        session.config, "workeroutput"
+    ):  # a process of pytest-xdist: it reports to the first
+        session.config.workeroutput["left_out"] = dict(session.config.stash[LEFT_OUT])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: pytest.Item, error: object) -> None:
+    # every process collects all the tests, so their counts are the same
+    node.config.stash[LEFT_OUT] = Counter(getattr(node, "workeroutput", {}).get("left_out", {}))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    left_out = Counter(terminalreporter.config.stash[LEFT_OUT])
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = str(report.longrepr[-1] if isinstance(report.longrepr, tuple) else "")
+        if " runs on " in reason:
+            left_out["backend"] += 1
+        elif "no real data" in reason:
+            left_out["data"] += 1
+        elif "installed" in reason or "could not import" in reason:
+            left_out["package"] += 1
+    notes = {
+        "slow": 'slow (run everything: pytest -m "slow or not slow")',
+        "once": "that one backend shows (marked `once`)",
+        "backend": "for other backends (KERAS_BACKEND=tensorflow, jax or torch)",
+        "data": "without the real data (SENTMATCH_DATA=its folder)",
+        "package": 'without a package (pip install -e ".[dev]")',
+    }
+    if left_out:
+        terminalreporter.section("left out", sep="-")
+        for kind, note in notes.items():
+            if left_out[kind]:
+                terminalreporter.write_line(f"{left_out[kind]:5d} tests {note}")
+
+
+# --- fixtures ---
 
 
 @pytest.fixture(autouse=True)
@@ -117,7 +143,7 @@ def fresh_state() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def few_compiled_programs() -> Iterator[None]:
-    """JAX keeps every program it compiled, mapped into memory: thousands of them end in a crash of the process."""
+    """JAX keeps every program it compiled in memory: thousands of them crash the process."""
     yield
     if running_backend() == "jax":
         import jax

@@ -279,7 +279,7 @@ def check_option(case: Case, option: str, one: Any, two: Any, training: bool = F
     assert not same, f"{option}={one!r} and {option}={two!r} are the same"
 
 
-CHECKS: list[Callable[[Case], None]] = [
+ALL: list[Callable[[Case], None]] = [
     check_config,
     check_build,
     check_symbolic,
@@ -292,6 +292,9 @@ CHECKS: list[Callable[[Case], None]] = [
     check_short,
     check_save,
 ]
+# These cannot differ between backends where the others pass.
+ONCE = (check_config, check_batch, check_short)
+CHECKS = [pytest.param(c, marks=pytest.mark.once) if c in ONCE else pytest.param(c) for c in ALL]
 
 
 def check_layer(
@@ -304,7 +307,7 @@ def check_layer(
 ) -> None:
     """All the checks in one call, and `check_option` over `options` (name -> two values)."""
     case = Case(make, inputs, weights, **expectations)
-    for check in CHECKS:
+    for check in ALL:
         if check is not check_oracle or case.oracle is not None:
             check(case)
     for option, (one, two) in (options or {}).items():

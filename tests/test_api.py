@@ -253,6 +253,7 @@ MODULES = [
 ]
 
 
+@pytest.mark.backend("tensorflow", "torch")  # JAX compiles each line
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = importlib.import_module(name)

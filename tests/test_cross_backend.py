@@ -12,6 +12,8 @@ import pytest
 from tests.cross_backend import ROOT, available_backends, main, run_on_backend
 from tests.harness import Case, as_model, built, close, name_of, values
 
+pytestmark = pytest.mark.once
+
 REGISTER = ["keras_sentmatch.layers", "keras_sentmatch.applications", "tests.test_harness"]
 
 
@@ -39,6 +41,7 @@ def saved(tmp_path_factory: Any) -> list[tuple[Path, Path, list[np.ndarray]]]:
     return jobs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
 def test_outputs_equal(backend: str, saved: Any) -> None:
     if backend not in available_backends():

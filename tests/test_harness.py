@@ -9,7 +9,7 @@ import pytest
 from keras import ops
 
 from tests import harness, oracles
-from tests.harness import CHECKS, Case, check_option, lengths_mask, name_of, noise, value
+from tests.harness import ALL, CHECKS, Case, check_option, lengths_mask, name_of, noise, value
 
 # length 1 is one of the checks
 pytestmark = pytest.mark.filterwarnings("ignore:You are using a softmax over axis")
@@ -149,7 +149,7 @@ def test_sound_layers_pass(case: Case, check: Any) -> None:
     check(case)
 
 
-@pytest.mark.parametrize("check", [c for c in CHECKS if c.__name__ != "check_config"], ids=name_of)
+@pytest.mark.parametrize("check", [c for c in ALL if c is not harness.check_config], ids=name_of)
 def test_sound_model_passes(check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Case, "cls", keras.Model)
     check(MODEL)

@@ -9,6 +9,8 @@ import pytest
 from tests import oracles
 from tests.harness import close, lengths_mask, noise, randomise, values
 
+pytestmark = pytest.mark.once
+
 MASK = lengths_mask([5, 3, 1], 5)
 X = noise(3, 5, 4)
 CELLS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU, "simple_rnn": keras.layers.SimpleRNN}

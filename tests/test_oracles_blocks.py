@@ -4,10 +4,13 @@ import math
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests import oracles
 from tests import oracles_blocks as ob
 from tests.oracle_cases import MASK, MASK_2, NO_X, NO_Y, X, Y, layer, noise, rnn, same
+
+pytestmark = pytest.mark.once
 
 # --- FA and SFA ---
 

@@ -10,6 +10,8 @@ from tests import oracles_encoders as o5
 from tests import oracles_recurrent as o3
 from tests.oracle_cases import MASK, NO_X, X, layer, noise, rnn, same
 
+pytestmark = pytest.mark.once
+
 PAD = ~MASK
 
 

@@ -1,11 +1,14 @@
 """The oracles of the parts of the host networks, by hand."""
 
 import numpy as np
+import pytest
 
 from tests import oracles
 from tests import oracles_blocks as ob
 from tests import oracles_hosts as oh
 from tests.oracle_cases import MASK, MASK_2, NO_X, NO_Y, X, Y, layer, noise, same
+
+pytestmark = pytest.mark.once
 
 # --- hosts ---
 

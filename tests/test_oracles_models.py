@@ -14,6 +14,8 @@ from tests import oracles_hosts as oh
 from tests import oracles_recurrent as o3
 from tests.oracle_cases import IDS, TABLE, layer, noise, rnn, same
 
+pytestmark = pytest.mark.once
+
 # --- whole models ---
 
 

@@ -9,6 +9,8 @@ from tests import oracles
 from tests import oracles_recurrent as o3
 from tests.oracle_cases import IDS, MASK, MASK_2, NO_X, TABLE, X, noise, rnn, same
 
+pytestmark = pytest.mark.once
+
 # --- features ---
 
 

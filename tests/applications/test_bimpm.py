@@ -68,10 +68,12 @@ def test_bimpm(check):
     check(CASES[0])
 
 
+@pytest.mark.once
 def test_halves():
     check_halves(CASES[0])
 
 
+@pytest.mark.once
 def test_presets():
     for config in BiMPM.presets.values():
         assert SMALL(**config).count_params()
@@ -80,6 +82,7 @@ def test_presets():
     check_oracle(Case(partial(SMALL, **{**galsang, "attentive": "mean"}), WORDS, (0, 0), oracle))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "option, one, two",
     [
@@ -111,6 +114,7 @@ def test_dropout():
     check_option(WORDS_ONLY, "dropout", 0.0, 0.9, training=True)
 
 
+@pytest.mark.once
 def test_explainer():
     model = built(CASES[0])
     shown = {n: value(t) for n, t in model.explainer()(CHARS).items()}

@@ -82,11 +82,13 @@ def test_cafe(check):
     check(CASES[0])
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("preset", [None, "released", "no_intra_attention", "no_inter_attention"])
 def test_halves(preset):
     check_halves(CASES[0], **(CAFE.presets[preset] if preset else {}))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "config", [{"bidirectional": True}, {**FEATURES, "char_encoder": "lstm"}], ids=str
 )
@@ -96,6 +98,7 @@ def test_variants(config):
     )
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "option, one, two",
     [
@@ -121,6 +124,7 @@ def test_options(option, one, two):
     check_option(CASES[0] if option.startswith("char") else WORDS_ONLY, option, one, two)
 
 
+@pytest.mark.once
 def test_training_options():
     check_option(WORDS_ONLY, "dropout", 0.0, 0.9, training=True)
     check_option(WORDS_ONLY, "l2", 1e-8, 0.1)
@@ -131,6 +135,7 @@ def test_training_options():
     assert len(SMALL(**FEATURES).losses) == len(penalised)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("preset", CAFE.presets)
 def test_presets(preset):
     assert SMALL(**CAFE.presets[preset]).count_params()
@@ -148,6 +153,7 @@ def test_what_a_switch_leaves_out():
     assert SMALL(append_intra=True).count_params() - whole == d * 4 * d
 
 
+@pytest.mark.once
 def test_refuses_options_without_effect():
     for config, message in (
         ({"alignment_features": ("sum",)}, "each once. Received: alignment_features=.'sum',"),
@@ -163,6 +169,7 @@ def test_refuses_options_without_effect():
     assert SMALL(inter_attention=False, intra_attention=False).count_params()
 
 
+@pytest.mark.once
 def test_explainer():
     model = built(CASES[0])
     shown = {n: value(t) for n, t in model.explainer()(FULL).items()}

@@ -68,15 +68,18 @@ def test_cross_encoder(check):
     check(CASES[0])
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("case", VARIANTS, ids=name_of)
 def test_variants(case):
     check_oracle(case)
 
 
+@pytest.mark.once
 def test_options():
     check_option(case("off", backbone_dropout=0.0), "dropout", 0.0, 0.5, training=True)
 
 
+@pytest.mark.once
 def test_explainer():
     model = built(CASES[0])
     shown = model.explainer()(PAIRS)

@@ -80,12 +80,14 @@ def test_dabert(check):
     check(CASES[0])
 
 
+@pytest.mark.once
 @pytest.mark.backend("torch")  # the same operations on the others
 @pytest.mark.parametrize("case", VARIANTS, ids=name_of)
 def test_variants(case):
     check_oracle(case)
 
 
+@pytest.mark.once
 @pytest.mark.backend("torch")
 @pytest.mark.parametrize("preset", DABERT.presets)
 def test_presets(preset):
@@ -139,6 +141,7 @@ def test_read_literally_every_token_differs_from_the_same():
         assert bool(np.ptp(difference, axis=1).max() < 1e-6) is same
 
 
+@pytest.mark.once
 def test_explainer():
     model = built(CASES[0], dual_layers=(0, 1))
     shown = {n: value(t) for n, t in model.explainer()(PAIRS).items()}

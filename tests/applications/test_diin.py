@@ -100,12 +100,14 @@ def test_variants(case, check):
     check(case)
 
 
+@pytest.mark.once
 def test_halves():
     check_halves(CASES[0], exact_match=False)
     with pytest.raises(InputError, match="exact_match=False"):
         CASES[0].make().split()
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "option, one, two",
     [
@@ -132,6 +134,7 @@ def test_options(option, one, two):
     check_option(CASES[0], option, one, two)
 
 
+@pytest.mark.once
 def test_options_of_training():
     for option, pair in {
         "dropout": (0.0, 0.5),
@@ -214,6 +217,7 @@ def test_padding_as_a_word():
     assert not shown[0][padded].any() and shown[1][padded].any()
 
 
+@pytest.mark.once
 def test_explainer():
     model = built(CASES[0])
     shown = {n: value(t) for n, t in model.explainer()(FEATURES).items()}
@@ -233,6 +237,7 @@ def test_explainer():
     )
 
 
+@pytest.mark.once
 def test_presets():
     lengths = {"snli": 32, "multinli": 48, "quora": 24, "no_exact_match": 32}
     small = {"embedding_dim": 4, "layers_per_block": 1, "growth_rate": 2, "highway_layers": 1}

@@ -66,10 +66,12 @@ def test_variants(case, check):
     check(case)
 
 
+@pytest.mark.once
 def test_halves():
     check_halves(CASES[0])
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("case", [CASES[0], *REST[:3]], ids=name_of)
 def test_explainer(case):
     model = built(case)
@@ -99,6 +101,7 @@ def test_the_sentences_play_different_parts():
     assert abs(value(model(WORDS)) - value(model(swapped))).max() > 1e-3
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "option, one, two",
     [

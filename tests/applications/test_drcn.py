@@ -149,12 +149,14 @@ def test_variants(case, check):
     check(case)
 
 
+@pytest.mark.once
 def test_counts_of_the_paper():
     assert count() == 6_664_636
     assert count(autoencoder_after=()) == 20_306_003
     assert count(**DRCN.presets["encoder_only"]) == 5_620_835
 
 
+@pytest.mark.once
 def test_options():
     options = {
         "num_classes": (2, 3),
@@ -204,6 +206,7 @@ def test_options():
     ).autoencoder_stop_gradient
 
 
+@pytest.mark.once
 def test_explainer():
     model = built(FULL)
     seen = {n: value(t) for n, t in model.explainer()(ALL).items()}
@@ -257,6 +260,7 @@ def test_registry_errors():
 
 # On TensorFlow every model does, in test_all_models.py. On JAX, where this takes two minutes, a smaller one does, in
 # test_run.py.
+@pytest.mark.slow
 @pytest.mark.backend("torch")
 def test_learns_the_embedded_pairs():
     """A tiny DRCN beats a bag of words (59.4%, logistic regression) on pairs that share their words."""

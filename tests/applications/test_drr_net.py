@@ -140,6 +140,7 @@ def test_drr_net(check):
     check(FULL)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("case", REST, ids=name_of)
 def test_variants(case):
     model = built(case)
@@ -150,6 +151,7 @@ def weight_shapes(**config):
     return [w.shape for w in SMALL(**config).weights]
 
 
+@pytest.mark.once
 def test_options():
     some = {"char_vocabulary_size": 6, "pos_tags": 3, "antonym": True}
     plain, full = weight_shapes(), weight_shapes(**some)
@@ -211,6 +213,7 @@ def test_errors():
         SMALL(aux_loss_weight=-1)
 
 
+@pytest.mark.once
 def test_halves():
     check_halves(REST[-2])
     known = {n: a for n, a in ALL.items() if "antonym" not in n}
@@ -223,6 +226,7 @@ def test_halves():
             case.make().split()
 
 
+@pytest.mark.once
 def test_explainer():
     model = built(FULL)
     seen = {n: value(t) for n, t in model.explainer()(ALL).items()}

@@ -47,10 +47,12 @@ def test_esim(check):
     check(CASES[0])
 
 
+@pytest.mark.once
 def test_halves():
     check_halves(CASES[0])
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "option, one, two",
     [
@@ -74,6 +76,7 @@ def test_dropout():
     check_option(CASES[0], "dropout", 0.0, 0.5, training=True)
 
 
+@pytest.mark.once
 def test_explainer():
     model = built(CASES[0])
     shown = {n: value(t) for n, t in model.explainer()(WORDS).items()}

@@ -71,6 +71,7 @@ def test_the_sentences_can_share_a_block():
     assert one is two and one.name == "feature_attention_both"
 
 
+@pytest.mark.once
 def test_config_beats_the_hosts_defaults():
     regular = keras.regularizers.L2(1)
     one = feature_blocks("fa", {"reduction": 2}, reduction=3, kernel_regularizer=regular).layers[0]
@@ -167,6 +168,7 @@ def test_drcn_has_two_blocks_a_sentence():
     ]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("width, more", [(200, 320_000), (300, 720_000)])
 def test_drcn_counts(width, more):
     """.72M with codes 300 wide, as in the SFA paper's Table 1; DRCN's own are 200 wide."""
@@ -194,6 +196,7 @@ def test_open_gates_leave_drcn_as_it_was():
     assert abs(value(plain(WORDS)) - value(gated(WORDS))).max() < 1e-6
 
 
+@pytest.mark.once
 def test_drcn_options():
     base = Case(SMALL, WORDS, (0, 0))
     check_option(base, "feature_attention", None, "fa")
@@ -210,6 +213,7 @@ def test_drcn_options():
         SMALL(feature_attention="fa", autoencoder_after=(4,))
 
 
+@pytest.mark.once
 def test_drcn_explainer():
     model = built(CASES[1])
     seen = {n: value(t) for n, t in model.explainer()(WORDS).items()}
@@ -221,6 +225,7 @@ def test_drcn_explainer():
         assert abs(seen[f"selection_{side}"].sum(2) - 1).max() < 1e-6
 
 
+@pytest.mark.once
 def test_drcn_halves():
     for kind in (None, "sfa"):
         make = partial(SMALL, attention=False, exact_match=False, feature_attention=kind)
@@ -255,6 +260,7 @@ each_with_fa = pytest.mark.parametrize("case", HOSTS[: len(MADE)], ids=name_of)
 each_with_sfa = pytest.mark.parametrize("case", HOSTS[len(MADE) :], ids=name_of)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("case", HOSTS, ids=name_of)
 def test_host_oracle(case):
     check_oracle(case)
@@ -266,6 +272,7 @@ def test_host(case, check):
     check(case)
 
 
+@pytest.mark.once
 @each_with_fa
 def test_host_options(case):
     check_option(case, "feature_attention", None, "fa")
@@ -274,6 +281,7 @@ def test_host_options(case):
         case.make(feature_attention="gates")
 
 
+@pytest.mark.once
 @each_with_sfa
 def test_host_explainer(case):
     model = built(case)

@@ -56,10 +56,12 @@ def test_a_shared_encoder_tells_the_sentences_apart_only_by_their_places():
     assert abs(other[0] - other[1]).max() > 1e-3
 
 
+@pytest.mark.once
 def test_halves():
     check_halves(CASES[0])
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "option, one, two",
     [

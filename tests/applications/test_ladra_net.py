@@ -122,12 +122,14 @@ def test_ladra_net(check):
     check(CASES[0])
 
 
+@pytest.mark.once
 @pytest.mark.backend("torch")  # the same operations on the others
 @pytest.mark.parametrize("case", VARIANTS, ids=name_of)
 def test_variants(case):
     check_oracle(case)
 
 
+@pytest.mark.once
 def test_explainer():
     model = built(CASES[0], select_special=False)
     shown = {n: value(t) for n, t in model.explainer()(PAIRS).items()}

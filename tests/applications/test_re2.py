@@ -85,11 +85,13 @@ def test_variants(case, check):
     check(case)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("options", [{}, {"alignment": "identity", "blocks": 1}])
 def test_halves(options):
     check_halves(CASES[0], **options)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "option, one, two",
     [
@@ -113,6 +115,7 @@ def test_options(option, one, two):
     check_option(CASES[0], option, one, two)
 
 
+@pytest.mark.once
 def test_the_rest_of_the_options():
     counts = [len(SMALL(trainable_embedding=v).trainable_weights) for v in (False, True)]
     assert counts[0] + 1 == counts[1]
@@ -142,6 +145,7 @@ def test_symmetric_prediction_and_swapped_sentences():
     close(model(swapped), value(model(WORDS)), "swapped")
 
 
+@pytest.mark.once
 def test_explainer():
     for case in (CASES[0], REST[0]):
         model = built(case)
@@ -155,6 +159,7 @@ def test_explainer():
             assert abs(rates.sum(1) - 1).max() < 1e-6 and not rates[~real].any()
 
 
+@pytest.mark.once
 def test_presets():
     for preset, (blocks, units, convolutions) in {
         "snli": (3, 150, 2),

@@ -49,10 +49,12 @@ def test_without_tanh():
     check_oracle(model_case(partial(SMALL, tanh=False), WORDS, oracle, "no tanh"))
 
 
+@pytest.mark.once
 def test_halves():
     check_halves(CASES[0])
 
 
+@pytest.mark.once
 def test_explainer():
     model = built(CASES[0])
     shown = {n: value(t) for n, t in model.explainer()(WORDS).items()}
@@ -64,6 +66,7 @@ def test_explainer():
         assert abs(attention.sum(-1) - (WORDS["word_ids_2"] > 0)).max() < 1e-6
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "option, one, two",
     [

@@ -8,6 +8,8 @@ import pytest
 from keras_sentmatch.data import PairDataset, ReadReport
 from keras_sentmatch.errors import InputError
 
+pytestmark = pytest.mark.once
+
 
 def make(n=12, **kwargs):
     kwargs.setdefault("labels", [i % 3 for i in range(n)])

@@ -14,6 +14,8 @@ from keras_sentmatch.data.distil import distil_vectors, principal_axes
 from keras_sentmatch.errors import InputError
 from tests.tiny_bert import tiny_bert
 
+pytestmark = pytest.mark.once
+
 WORDS = ["cat", "dog", "cats", "dogs", "house", "houses", "catdogs", "café", "cafés", "redhouse"]
 PIECES = ["cat", "dog", "house", "cafe", "red", "##s", "##dog", "##house"]
 

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from keras_sentmatch.data import PairDataset, PairEncoder, Vocabulary
 from keras_sentmatch.errors import InputError
 
+pytestmark = pytest.mark.once
+
 WORDS = ["a", "dog", "runs", "hot", "cold", "n't", "does", "σ", "é", "🙂", "[PAD]x", "中", "'s"]
 ANTONYMS = [("hot", "cold"), ("a", "σ"), ("up", "a")]
 HARD = [
@@ -152,6 +154,7 @@ def small_cached(lowercase):
     return CACHE[lowercase]
 
 
+@pytest.mark.slow
 def test_in_tf_data_and_in_a_saved_model_without_the_package(tmp_path):
     tf = pytest.importorskip("tensorflow")
     encoder = small(features=("word", "char", "antonym"), antonyms=ANTONYMS)

@@ -12,6 +12,8 @@ from keras_sentmatch.data import list_formats, load_pairs, read_pairs, readers
 from keras_sentmatch.data.formats import FORMATS
 from keras_sentmatch.errors import InputError
 
+pytestmark = pytest.mark.once
+
 NLI = ("entailment", "neutral", "contradiction")
 
 

@@ -6,6 +6,8 @@ import pytest
 from keras_sentmatch.data import PairDataset, leak_report, split_pairs
 from keras_sentmatch.errors import InputError
 
+pytestmark = pytest.mark.once
+
 
 def make(n=1000, seed=0, **kwargs):
     rng = np.random.default_rng(seed)

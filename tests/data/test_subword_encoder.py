@@ -18,6 +18,8 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
 from tests.data.test_encoder import HARD
 
+pytestmark = pytest.mark.once
+
 hub = pytest.importorskip("keras_hub")
 
 PIECES = ["a", "dog", "cat", "run", "##s", "un", "##do", ".", "cafe", "[", "]", "ß", "…", "中"]

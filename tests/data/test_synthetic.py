@@ -13,6 +13,8 @@ from keras_sentmatch.data import leak_report, natural_logic_pairs
 from keras_sentmatch.data.natural_logic import COMPARATIVES, TREES, Quantified
 from keras_sentmatch.errors import InputError
 
+pytestmark = pytest.mark.once
+
 NUMBERS = {"two": 2, "three": 3, "four": 4}
 SINGULAR = {"person": "people", "man": "men", "woman": "women", "child": "children"}
 SINGULAR |= {"pony": "ponies", "kid": "kids"}

@@ -4,6 +4,8 @@ import pytest
 from keras_sentmatch.data import Tokenizer, Vocabulary, read_word_pairs
 from keras_sentmatch.errors import InputError
 
+pytestmark = pytest.mark.once
+
 
 @pytest.mark.parametrize(
     ("text", "tokens"),

@@ -12,6 +12,8 @@ from keras_sentmatch.data import vectors as module
 from keras_sentmatch.data.vectors import WordVectors, load_vectors, read_vectors
 from keras_sentmatch.errors import InputError
 
+pytestmark = pytest.mark.once
+
 LINES = {"the": [0.25, -1.5, 3.0], "Paris": [1.0, 2.0, -4.0], "NATO": [7.0, 8.0, 9.0]}
 
 

@@ -5,6 +5,8 @@ from keras_sentmatch.display.figures import confusion_matrix, learning_curve, re
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import calibrate_predictions
 
+pytestmark = pytest.mark.once
+
 PNG = b"\x89PNG\r\n"
 HISTORY = "epoch,accuracy,learning_rate,loss,val_accuracy,val_loss,val_map\n"
 

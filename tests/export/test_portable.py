@@ -11,6 +11,8 @@ from keras_sentmatch.export.portable import SCORE, rules_of
 from tests.data.test_encoder import ANTONYMS, HARD, WORDS
 from tests.data.test_subword_encoder import TEXTS, bert
 
+pytestmark = pytest.mark.once
+
 TRICKY = [*HARD, "N'T 's", "\u0130stanbul ẞ", "a" * 300, "100.5,6 1,a", "x\u2019s y\u00adz"]
 
 

@@ -158,6 +158,7 @@ def test_nothing_is_left_of_an_export_that_answers_otherwise(tmp_path, monkeypat
     assert "saved_model.pb" in written and list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.backend("jax", "torch")
 def test_from_other_backends(tmp_path):
     matcher = tiny(threshold=0.3, temperature=0.5)

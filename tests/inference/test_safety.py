@@ -32,6 +32,8 @@ from keras_sentmatch.training import load_recipe
 from keras_sentmatch.training.resume import GENERATIONS, latest
 from tests import mutants
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory):

@@ -113,6 +113,7 @@ def test_variants(case, check):
     check(case)
 
 
+@pytest.mark.once
 def test_options():
     for option, pair in {
         "attention_units": (5, 2),

@@ -38,6 +38,7 @@ def test_alignment_fusion(case, check):
     check(case)
 
 
+@pytest.mark.once
 def test_options():
     for option, pair in {
         "units": (3, 4),

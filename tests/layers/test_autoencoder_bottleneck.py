@@ -98,6 +98,7 @@ def test_loss_trains_the_decoder_and_stop_gradient_holds_the_target():
     assert free[0] != pytest.approx(held[0], rel=1e-3)
 
 
+@pytest.mark.once
 def test_options():
     check_option(CASES[0], "units", 3, 4)
     check_option(CASES[0], "activation", "tanh", "linear")

@@ -85,6 +85,7 @@ def test_equals_keras_masked_bidirectional(case):
     close([*w1, *x1], [*w2, *x2], f"gradients of {case.name}")
 
 
+@pytest.mark.once
 def test_options():
     check_option(CASES[0], "units", 3, 4)
     check_option(CASES[0], "cell", "lstm", "gru")

@@ -44,6 +44,7 @@ def test_wider_padding_of_short_words_changes_nothing():
     np.testing.assert_allclose(value(layer(wider)), value(layer(short)), atol=1e-6)
 
 
+@pytest.mark.once
 def test_options():
     for option, values in {
         "vocabulary_size": (9, 10),

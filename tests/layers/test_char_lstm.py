@@ -42,6 +42,7 @@ def test_wider_padding_of_words_changes_nothing():
     assert not value(layer(wider))[1, 3].any()
 
 
+@pytest.mark.once
 def test_options():
     for option, values in {
         "vocabulary_size": (9, 10),

@@ -46,6 +46,7 @@ def test_convolutional_encoder(case, check):
     check(case)
 
 
+@pytest.mark.once
 def test_options():
     for option, pair in {
         "units": (3, 4),

@@ -35,6 +35,7 @@ def test_keeps_less_with_every_step():
     assert (value(layer(ONES)) == 1).all() and int(layer.steps) == 4  # not in training
 
 
+@pytest.mark.once
 def test_options():
     plain = DecayingDropout(rate=0.3, decay=1.0, decay_steps=1, seed=0)
     assert abs((drop(plain, 5) != 0).mean() - 0.7) < 0.02
@@ -47,6 +48,7 @@ def test_options():
     assert (one == same).all() and (one != other).any()
 
 
+@pytest.mark.once
 def test_fit_counts_steps_and_a_file_keeps_them(tmp_path):
     inputs = keras.Input((4,))
     outputs = keras.layers.Dense(1)(DecayingDropout(name="dropout")(inputs))

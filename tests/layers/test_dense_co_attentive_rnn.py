@@ -165,6 +165,7 @@ def test_swapping_the_sentences_swaps_the_outputs():
     assert abs(value(y1) - value(z2)).max() < 1e-5 and abs(value(y2) - value(z1)).max() < 1e-5
 
 
+@pytest.mark.once
 def test_options():
     base = Case(partial(SMALL, autoencoder_after=(2,)), INPUTS, (0, 0))
     options = {

@@ -44,6 +44,7 @@ def test_dense_interaction_cnn(check):
     check(CASES[0])
 
 
+@pytest.mark.once
 def test_options():
     for option, pair in {
         "first_scale": (0.3, 0.4),

@@ -69,6 +69,7 @@ def test_variants(case, check):
     check(case)
 
 
+@pytest.mark.once
 def test_options():
     for option, pair in {
         "num_heads": (2, 1),

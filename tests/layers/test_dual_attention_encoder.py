@@ -92,11 +92,13 @@ def test_dual_attention_encoder(check):
     check(CASES[0])
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("case", VARIANTS, ids=name_of)
 def test_variants(case):
     check_oracle(case)
 
 
+@pytest.mark.once
 def test_options():
     """The others are told apart by the oracle and the number of weights."""
     check_option(CASES[0], "num_heads", 2, 4)

@@ -121,11 +121,13 @@ def test_variants(case, check):
     check(case)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("case", VARIANTS, ids=name_of)
 def test_no_weight_of_the_variants_is_dead(case):
     check_gradients(case)
 
 
+@pytest.mark.once
 def test_options():
     for option, pair in {
         "steps": (3, 4),
@@ -270,6 +272,7 @@ def test_nothing_to_choose_from():
             assert (covered[0] == (name == "selectable")).all()
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("coverage", ["multiply", "log"])
 @pytest.mark.parametrize("update", ["probability", "score"])
 def test_variants_where_there_is_nothing_to_read(coverage, update):
@@ -283,6 +286,7 @@ def test_variants_where_there_is_nothing_to_read(coverage, update):
             assert all(np.isfinite(g).all() for g in group if g is not None)
 
 
+@pytest.mark.once
 def test_counts_of_the_paper():
     """SPEC 4.4: 768 features, two units of phrases."""
     layer = DynamicSequentialAttention()

@@ -48,6 +48,7 @@ def test_is_the_sum_over_pairs_of_features():
     np.testing.assert_allclose(value(layer(z)), want, atol=1e-5)
 
 
+@pytest.mark.once
 def test_options():
     check_option(CASES[0], "factors", 3, 4)
     regularizer = keras.regularizers.L2(0.1)

@@ -56,6 +56,7 @@ def test_feature_attention(case, check):
     check(case)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("reduction, count", [(1, 360_000), (2, 180_000), (3.75, 96_000)])
 def test_counts_of_the_paper(reduction, count):
     """What two branches 300 features wide add to Table 1: .36M (r = 1), .18M (r = 2)."""
@@ -73,6 +74,7 @@ def test_gates_are_between_0_and_1_and_the_same_at_every_token():
     )
 
 
+@pytest.mark.once
 def test_options():
     for option, values in {
         "reduction": (1, 2),

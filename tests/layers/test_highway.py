@@ -30,6 +30,7 @@ def test_highway(case, check):
     check(case)
 
 
+@pytest.mark.once
 def test_options():
     check_option(CASES[0], "num_layers", 1, 2)
     check_option(CASES[0], "activation", "relu", "tanh")

@@ -126,6 +126,7 @@ def test_it_starts_as_an_lstm_with_weights_a_tenth_as_large():
     assert abs(states - value(lstm(x))).max() < 1e-6
 
 
+@pytest.mark.once
 def test_options():
     check_option(CASES[0], "units", 4, 5)
     check_option(CASES[0], "hyper_units", 3, 4)

@@ -33,6 +33,7 @@ def test_layer_weighted_sum(case, check):
     check(case)
 
 
+@pytest.mark.once
 def test_options():
     check_option(CASES[0], "normalize", True, False)
 

@@ -27,6 +27,7 @@ def test_matching_vector(case, check):
     check(case)
 
 
+@pytest.mark.once
 def test_options():
     check_option(CASES[0], "parts", ("first",), ("second",))
     with pytest.raises(ValueError, match="parts must be some of"):

@@ -125,6 +125,7 @@ def test_the_norms_change_nothing():
     assert (value(layer(**INPUTS)) == value(CASES[0].call(layer, INPUTS)[0])).all()
 
 
+@pytest.mark.once
 def test_options():
     check_option(CASES[0], "units", 4, 9)
     check_option(CASES[0], "variant", "din1", "din2")

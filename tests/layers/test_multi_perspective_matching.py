@@ -107,6 +107,7 @@ def test_a_sum_is_a_mean_but_for_its_sign():
         np.testing.assert_allclose(value(total), signs * mean, atol=1e-6)
 
 
+@pytest.mark.once
 def test_options():
     check_option(CASES[0], "perspectives", 2, 3)
     check_option(CASES[0], "attentive", "mean", "sum")

@@ -41,6 +41,7 @@ def test_phrase_cnn(case, check):
     check(case)
 
 
+@pytest.mark.once
 def test_options():
     for option, pair in {
         "widths": ((2, 3), (3, 2)),

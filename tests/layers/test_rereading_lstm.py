@@ -110,6 +110,7 @@ def test_the_forget_gate_starts_open():
     assert value(layer.bias).tolist() == [0] * 4 + [1] * 4 + [0] * 8
 
 
+@pytest.mark.once
 def test_options():
     forward = REST[0]
     check_option(forward, "tanh", True, False)

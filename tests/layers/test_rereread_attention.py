@@ -103,6 +103,7 @@ def test_variants(case, check):
     check(case)
 
 
+@pytest.mark.once
 def test_options():
     for option, pair in {
         "units": (3, 4),

@@ -154,6 +154,7 @@ def test_ablations(case):
     check_oracle(case)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "arguments, count",
     [
@@ -223,6 +224,7 @@ def test_transformer_block_is_the_textbook_one():
         assert abs(got[row, :length] - value(want)[0]).max() < 1e-5
 
 
+@pytest.mark.once
 def test_options():
     for option, values in {
         "branches": (2, 3),

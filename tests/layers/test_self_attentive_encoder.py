@@ -49,6 +49,7 @@ def test_self_attentive_encoder(case, check):
     check(case)
 
 
+@pytest.mark.once
 def test_options():
     check_option(CASES[0], "dropout", 0.0, 0.5, training=True)
     case = Case(partial(SelfAttentiveEncoder, dropout=0.5), INPUTS, WEIGHTS)

@@ -46,6 +46,7 @@ def test_stack_rnn(case, check):
     check(case)
 
 
+@pytest.mark.once
 def test_options():
     for option, pair in {"units": (3, 2), "depth": (2, 3), "bidirectional": (False, True)}.items():
         check_option(CASES[0], option, *pair)

@@ -44,6 +44,7 @@ def test_the_length_of_the_direction_does_not_matter():
     assert abs(value(layer(X)) - before).max() < 1e-5
 
 
+@pytest.mark.once
 def test_options():
     for option, pair in {
         "filters": (3, 4),

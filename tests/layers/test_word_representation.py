@@ -127,6 +127,7 @@ def test_padding_row_is_never_trained():
     assert not moved[0] and moved[[2, 3, 4, 5]].all()
 
 
+@pytest.mark.once
 def test_options():
     flags = {
         "trainable_embedding": (True, False),

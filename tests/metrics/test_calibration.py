@@ -16,6 +16,8 @@ from keras_sentmatch.metrics import (
     reliability,
 )
 
+pytestmark = pytest.mark.once
+
 
 def drawn(rows=4000, classes=3, sharpness=1.0, seed=0):
     """Labels drawn from probabilities, and the logits of those times `sharpness`."""

@@ -5,6 +5,8 @@ from sklearn.metrics import accuracy_score, f1_score
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import accuracy, f1, macro_f1
 
+pytestmark = pytest.mark.once
+
 
 @pytest.mark.parametrize("classes", [2, 3, 7])
 def test_equals_sklearn(classes):

@@ -7,6 +7,8 @@ from scipy import stats
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import pearson, spearman
 
+pytestmark = pytest.mark.once
+
 
 @pytest.mark.parametrize("scale", [1.0, 1e-200, 1e200])
 def test_equals_scipy(scale):

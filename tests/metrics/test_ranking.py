@@ -11,6 +11,8 @@ from keras_sentmatch.metrics import (
     ranking_counts,
 )
 
+pytestmark = pytest.mark.once
+
 
 def brute_force(relevant, scores):
     """(AP, RR) of every order that agrees with the scores, straight from the definitions."""

@@ -12,6 +12,8 @@ from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import evaluate_predictions
 
+pytestmark = pytest.mark.once
+
 
 def pairs(labels, **more):
     return PairDataset(["a"] * len(labels), ["b"] * len(labels), labels, **more)

@@ -9,6 +9,8 @@ from scipy import stats
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import mcnemar, paired_bootstrap, wilson_interval
 
+pytestmark = pytest.mark.once
+
 RIGHT = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60)
 
 

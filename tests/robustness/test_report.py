@@ -11,6 +11,8 @@ from keras_sentmatch.robustness import Lexicon, Suite, read_suite, robustness_re
 from keras_sentmatch.robustness.report import COLUMNS, table, to_markdown
 from keras_sentmatch.robustness.suites import common_names
 
+pytestmark = pytest.mark.once
+
 NLI = ("entailment", "neutral", "contradiction")
 LEXICON = Lexicon(antonyms=[("hot", "cold")])
 

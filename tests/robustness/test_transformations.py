@@ -16,6 +16,8 @@ from keras_sentmatch.robustness.names import KIND_OF
 from keras_sentmatch.robustness.phrases import ADVERBS
 from keras_sentmatch.robustness.words import form, is_negated, stands_alone, words
 
+pytestmark = pytest.mark.once
+
 NLI = ("entailment", "neutral", "contradiction")
 LEXICON = Lexicon(
     antonyms=[("hot", "cold"), ("up", "down"), ("old", "young"), ("élégant", "vilain"), ("men", "women")],

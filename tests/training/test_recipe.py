@@ -6,6 +6,8 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.training import Recipe, list_recipes, load_recipe
 from keras_sentmatch.training.toml_text import to_toml
 
+pytestmark = pytest.mark.once
+
 
 def test_the_papers_values():
     recipe = load_recipe("drcn")

@@ -56,6 +56,7 @@ def test_what_is_not_allowed_is_not_built():
         hypermodel.build(hp)
 
 
+@pytest.mark.slow
 @pytest.mark.backend("torch")
 def test_under_hyperband(tmp_path):
     """It chooses the epochs, and takes over weights."""

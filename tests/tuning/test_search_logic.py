@@ -133,6 +133,7 @@ def test_hyperband_trains_fewer_for_longer(undisturbed):
     assert undisturbed["hyperband"].best.training["epochs"] == best["epochs"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tuner", ["bayesian", "random", "hyperband"])
 def test_seed_0_is_seed_0(tuner, undisturbed, tmp_path):
     options = {"tuner": tuner, **TUNERS[tuner]}

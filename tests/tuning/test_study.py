@@ -128,6 +128,7 @@ def with_length(length):
     return recipe
 
 
+@pytest.mark.slow
 @pytest.mark.backend("torch")  # nothing in it depends on the backend, and this one is the fastest
 @pytest.mark.parametrize("objective", ["loss", "f1"])
 def test_the_objective_chooses_epoch_and_trial(objective, tmp_path):
@@ -142,6 +143,7 @@ def test_the_objective_chooses_epoch_and_trial(objective, tmp_path):
     assert history[row["best_epoch"] - 1] == (min if objective == "loss" else max)(history)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task, objective", [("ranking", "map"), ("regression", "pearson")])
 def test_other_tasks(task, objective, tmp_path):
     result = run(tmp_path / "a", splits=tiny_splits(task), trials=1)

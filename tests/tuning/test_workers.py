@@ -411,6 +411,7 @@ def build_deadly(name, *, dropout, **config):
     return build_tiny(name, dropout=dropout, **config)
 
 
+@pytest.mark.slow
 def test_two_workers_of_whom_one_is_killed(tmp_path, monkeypatch):
     monkeypatch.setenv("NOTES", str(tmp_path / "notes"))
     found = search_tiny(tmp_path / "a", build_deadly, workers=2)
@@ -435,6 +436,7 @@ def backends(path):
     return {line.partition("=")[0] for line in notes(path)}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not find_spec("jax"), reason="JAX is not installed")
 def test_a_killed_chief_goes_on_with_workers_on_two_backends(tmp_path, port, named, monkeypatch):
     monkeypatch.setenv("NOTES", str(tmp_path / "notes"))
