@@ -1,0 +1,68 @@
+"""Every model still gives what it gave: outputs, explanations, losses and counts against tests/golden/golden.npz."""
+
+import json
+import os
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from keras_sentmatch.applications import list_models
+from tests.golden import record
+
+# JAX compiles each model anew: it runs and trains the default ones, with SENTMATCH_ALL_CHECKS=1 all, and explains none.
+JAX = keras.backend.backend() == "jax"
+DEFAULTS_ONLY = JAX and not os.environ.get("SENTMATCH_ALL_CHECKS")
+KEYS = [key for key in record.CONFIGS if key in list_models() or not DEFAULTS_ONLY]
+TOLERANCE, EXPLAINED = 1e-6, 3e-6
+STRETCHED = 5e-5  # of DIN's explainer: it stretches small differences to 0..1, and errors with them
+
+
+@pytest.fixture(scope="module")
+def golden() -> tuple[dict[str, Any], np.ndarray]:
+    with np.load(record.FILE) as file:
+        return json.loads(file["about"].tobytes()), file["values"]
+
+
+def test_there_is_an_output_of_every_config_and_preset(golden):
+    about, _ = golden
+    assert list(about["configs"]) == list(record.CONFIGS)
+    assert {name for name, _ in record.CONFIGS.values()} == set(list_models())
+    assert about["presets"] == record.presets()
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_golden(key, golden):
+    about, values = golden
+    name, config = record.CONFIGS[key]
+    if "backbone" in config:
+        pytest.importorskip("keras_hub")
+    entry, wrong = about["configs"][key], {}
+
+    def check(what: str, array: Any) -> None:
+        start, end = entry["values"][what]
+        got, want = record.kept(array), values[start:end]
+        assert got.shape == want.shape, what
+        off = abs(got - want) / np.maximum(1, abs(want))
+        explained = STRETCHED if name == "din" else EXPLAINED
+        tolerance = explained if what.startswith("explainer") else TOLERANCE
+        if not off.max(initial=0) <= tolerance:
+            wrong[what] = off.max()
+
+    model = record.make(name, config)
+    inputs = record.inputs_of(model, config.get("backbone", ""))
+    found = record.facts(model)
+    assert found == {n: entry[n] for n in found}
+    output = record.run(model, inputs)
+    check("output", output)
+    if not JAX:
+        shown = record.explained(model, inputs)
+        shapes = None if shown is None else {n: list(x.shape) for n, x in shown.items()}
+        assert shapes == entry["explained"]
+        for n, x in (shown or {}).items():
+            check(f"explainer {n}", x)
+        if model.can_split:
+            check("output", record.halves_output(model, inputs))
+    check("loss", record.loss_of(model, inputs))
+    assert not wrong
