@@ -53,7 +53,7 @@ def rows() -> list[dict[str, str]]:
 def vectors_name(spec: str) -> str:
     """A short name without the machine's folders."""
     kind, _, rest = spec.partition(":")
-    if kind not in ("distil", "backbone"):
+    if kind not in ("encoder", "backbone"):
         return Path(spec).name
     path = Path(rest)
     return f"{kind}:{path.parent.name if path.name == 'model' else path.name}"
@@ -232,7 +232,7 @@ def main() -> None:
         "--vectors",
         action="append",
         default=[],
-        help="a file, distil:FOLDER, none, or backbone:FOLDER; may be repeated",
+        help="a file, encoder:FOLDER, none, or backbone:FOLDER; may be repeated",
     )
     parser.add_argument("--teacher", default="", help="run folder whose answers the models learn")
     parser.add_argument("--backends", default="tensorflow")

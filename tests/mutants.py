@@ -45,7 +45,7 @@ SHARES = {
     "pieces": 8,
     "ensemble": 5,
     "resume": 8,
-    "distiller": 5,
+    "vector_extractor": 5,
     "recipe": 6,
     "lexicon": 2,
     "data": 28,
@@ -62,7 +62,7 @@ def make_samples(home: Path, kinds: Any = tuple(SHARES)) -> None:
         "pieces": _pieces,
         "ensemble": _ensemble,
         "resume": _resume,
-        "distiller": _distiller,
+        "vector_extractor": _vector_extractor,
         "recipe": _recipe,
         "lexicon": lambda f: (f / "pairs.txt").write_text("hot cold\nbig small\n"),
         "data": _data,
@@ -114,7 +114,7 @@ def _words(folder: Path, name: str) -> None:
     matcher.save(folder)
     metrics = {"identity": {"seed": 0}, "interrupted": False, "test": {"accuracy": 0.5}}
     (folder / "metrics.json").write_text(json.dumps(metrics))
-    _distiller(folder / "encoder")
+    _vector_extractor(folder / "encoder")
 
 
 def _plain(folder: Path) -> None:
@@ -188,12 +188,14 @@ def _numpy(variables: list[Any]) -> list[np.ndarray]:
     return [ops.convert_to_numpy(v) for v in variables]
 
 
-def _distiller(folder: Path) -> None:
-    from keras_sentmatch.data import Distiller
+def _vector_extractor(folder: Path) -> None:
+    from keras_sentmatch.data import VectorExtractor
 
     rng = np.random.default_rng(0)
     mean, axes, probes = (rng.normal(size=s).astype("float32") for s in ((4,), (4, 2), (2, 3)))
-    Distiller("some/encoder", -1, "mean", 5.0, 3, mean, axes, ("cat", "dog"), probes).save(folder)
+    VectorExtractor("some/encoder", -1, "mean", 5.0, 3, mean, axes, ("cat", "dog"), probes).save(
+        folder
+    )
 
 
 def _recipe(folder: Path) -> None:
@@ -749,7 +751,7 @@ def read(kind: str, folder: Path, rng: random.Random, damaged: list[Path]) -> No
         AssertionError: It was read, and answers what is not finite.
     """
     from keras_sentmatch.data import (
-        Distiller,
+        VectorExtractor,
         load_pairs,
         read_pairs,
         read_vectors,
@@ -771,8 +773,8 @@ def read(kind: str, folder: Path, rng: random.Random, damaged: list[Path]) -> No
         assert answer.shape[0] == 7 and np.isfinite(answer).all()
     elif kind == "resume":
         _go_on(folder)
-    elif kind == "distiller":
-        Distiller.load(folder)
+    elif kind == "vector_extractor":
+        VectorExtractor.load(folder)
     elif kind == "recipe":
         load_recipe("esim", "snli", file=folder / "recipe.toml").to_toml()
     elif kind == "lexicon":

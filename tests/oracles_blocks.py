@@ -233,8 +233,8 @@ def rlstm_model(inputs: Mapping[str, Array], weights: Weights) -> dict[str, Any]
 
 
 def layer_norm(x: Array, gamma: Array, beta: Array, epsilon: float = 1e-3) -> Array:
-    centred = x - x.mean(-1, keepdims=True)
-    return centred / np.sqrt(np.square(centred).mean(-1, keepdims=True) + epsilon) * gamma + beta
+    centered = x - x.mean(-1, keepdims=True)
+    return centered / np.sqrt(np.square(centered).mean(-1, keepdims=True) + epsilon) * gamma + beta
 
 
 def hyper_lstm(

@@ -25,7 +25,7 @@ SetOption = Annotated[
 ]
 VectorsOption = Annotated[
     str | None,
-    typer.Option(help="Word vectors: a file, distil:ENCODER, or none. Default: the recipe's."),
+    typer.Option(help="Word vectors: a file, encoder:NAME, or none. Default: the recipe's."),
 ]
 BackboneOption = Annotated[
     str | None,

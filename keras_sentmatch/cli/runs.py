@@ -23,7 +23,7 @@ BatchSizeOption = Annotated[int, typer.Option(help="Most pairs scored at once.")
 WordEncoderOption = Annotated[
     str | None,
     typer.Option(
-        help="The encoder that the word vectors were distilled from (a folder or a KerasHub preset): "
+        help="The encoder that the word vectors were extracted from (a folder or a KerasHub preset): "
         "words never seen in training get their vectors."
     ),
 ]

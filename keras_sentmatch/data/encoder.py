@@ -8,23 +8,21 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from keras_sentmatch.data.dataset import PairDataset
+from keras_sentmatch.data.graph import lookup_tables, tf_encode_pairs
 from keras_sentmatch.data.tags import align_tags, spacy_tagger
 from keras_sentmatch.data.text import Tokenizer, Vocabulary, read_word_pairs
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.safety import check_integers, check_types, inside, read_object
 
-if TYPE_CHECKING:
-    from keras_sentmatch.data.subword_encoder import SubwordPairEncoder
-
 FORMAT = 1
 FEATURES = {"word": "word_ids", "char": "char_ids", "pos": "pos", "antonym": "antonym"}
 _MAX_SURFACES = 1_000_000
-_LONGEST, _LONGEST_WORD = 1_000_000, 10_000  # tokens, characters; of encoders that are read
+LONGEST, _LONGEST_WORD = 1_000_000, 10_000  # tokens, characters; of encoders that are read
 _KINDS: dict[str, Any] = {  # of what encoder.json holds
     "tokenizer": str,
     "lowercase": bool,
@@ -454,8 +452,6 @@ class PairEncoder:
             InputError: A tokenizer of one's own, or the feature `"pos"`: neither exists in a graph.
                 A sentence alone, where the feature `"antonym"` needs both.
         """
-        from keras_sentmatch.data.graph import tf_encode_pairs
-
         if sentence2 is None and "antonym" in self.features:
             raise InputError("The feature 'antonym' needs both sentences: encode pairs.")
         return tf_encode_pairs(
@@ -471,8 +467,6 @@ class PairEncoder:
 
     def tf_tables(self) -> Any:
         """The `tf.Module` that holds the look-up tables of `tf_encode` (made once)."""
-        from keras_sentmatch.data.graph import lookup_tables
-
         self.check_graph()
         if self._tables is None:
             opposites = self._opposites if "antonym" in self.features else {}
@@ -536,49 +530,31 @@ class PairEncoder:
     @classmethod
     def load(
         cls, folder: str | Path, *, tokenizer: Callable[[str], Iterable[str]] | None = None
-    ) -> "PairEncoder | SubwordPairEncoder":
-        """Reads what `save` wrote; that of a `SubwordPairEncoder` too.
+    ) -> "PairEncoder":
+        """Reads what `save` wrote.
 
         Args:
             folder: The folder.
-            tokenizer: The tokenizer, if the encoder was saved with one of one's own.
+            tokenizer: The tokenizer, if the encoder was saved with a function of your own.
 
         Raises:
-            InputError: A file that is missing, broken or of a newer format; a tokenizer that is
-                missing.
+            InputError: A file that is missing, damaged or of a newer format; the folder of a
+                `SubwordPairEncoder`; a tokenizer that is missing.
         """
-        path = inside(Path(folder), "encoder.json")
-        config = read_object(path)
-        if "format" not in config:
-            raise InputError(f"{path} is not the description of an encoder: it has no 'format'.")
-        number = config.pop("format")
-        if number != FORMAT:
-            raise InputError(
-                f"{path} is of format {number}, this version reads format {FORMAT}: "
-                "upgrade keras-sentmatch, or save the encoder with the version you have."
-            )
-        if (kind := config.pop("kind", "word")) == "subword" and tokenizer is None:
-            from keras_sentmatch.data.subword_encoder import SubwordPairEncoder
-
-            return SubwordPairEncoder.from_saved(path.parent, config)
-        if kind != "word":
-            raise InputError(
-                f"{path} is of the kind {kind!r}, expected 'word'"
-                + (", because tokenizer=… was passed." if tokenizer else " or 'subword'.")
-            )
+        path, config = read_description(folder, "word")
         if (config.get("tokenizer") == "own") != (tokenizer is not None):
             raise InputError(
                 f"{path} names the tokenizer {config.get('tokenizer')!r}: pass tokenizer=… to load "
-                "exactly when "
-                "the encoder was saved with a function of your own."
+                "exactly when the encoder was saved with a function of your own."
             )
         check_types(config, _KINDS, path)
-        check_integers(config, path, max_length=_LONGEST, max_word_length=_LONGEST_WORD)
+        check_integers(config, path, max_length=LONGEST, max_word_length=_LONGEST_WORD)
         tagger = config.get("tagger", "")
         if not re.fullmatch(r"(spacy:\w+)?", tagger):
             raise InputError(
-                f"{path} names the tagger {tagger!r:.60}, expected spacy: and the name of an installed pipeline, and no "
-                "path: install the pipeline as a package, and write its name there."
+                f"{path} names the tagger {tagger!r:.60}, expected spacy: and the name of an "
+                "installed pipeline, not a path: install the pipeline as a package, and write its "
+                "name there."
             )
         config["tokenizer"] = tokenizer or config.get("tokenizer")
         vocabulary = Vocabulary.load(inside(path.parent, "vocabulary.txt"))
@@ -659,3 +635,27 @@ def _sentences(name: str, column: Any) -> Sequence[str]:
                 f"expected.{hint}"
             )
     return column
+
+
+def read_description(folder: str | Path, kind: str | None = None) -> tuple[Path, dict[str, Any]]:
+    """The path of `encoder.json` in a folder, and what it holds.
+
+    Args:
+        folder: The folder of an encoder.
+        kind: "word" or "subword" where only that will do; it is then left out of what is returned.
+
+    Raises:
+        InputError: A file that is missing, damaged, or of another format or kind.
+    """
+    path = inside(Path(folder), "encoder.json")
+    config = read_object(path)
+    if "format" not in config:
+        raise InputError(f"{path} is not the description of an encoder: it has no 'format'.")
+    if (number := config.pop("format")) != FORMAT:
+        raise InputError(
+            f"{path} is of format {number}, this version reads format {FORMAT}: "
+            "upgrade keras-sentmatch, or save the encoder with the version you have."
+        )
+    if kind and (found := config.pop("kind", "word")) != kind:
+        raise InputError(f"{path} is of the kind {found!r}, expected {kind!r}: use load_encoder.")
+    return path, config

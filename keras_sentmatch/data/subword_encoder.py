@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 
 from keras_sentmatch.data.bert_text import BertText
-from keras_sentmatch.data.encoder import FORMAT, EncodingReport, Tags, sentence_columns
+from keras_sentmatch.data.encoder import (
+    FORMAT,
+    LONGEST,
+    EncodingReport,
+    Tags,
+    read_description,
+    sentence_columns,
+)
 from keras_sentmatch.data.hub import check_tokenizer, keras_hub, load_tokenizer
 from keras_sentmatch.data.word_pieces import WordPieces
 from keras_sentmatch.errors import InputError
@@ -28,7 +35,6 @@ from keras_sentmatch.safety import (
 
 _CHUNK = 4096  # sentences in one call of the tokenizer
 _TOKENIZER = "tokenizer"  # folder
-_LONGEST = 1_000_000  # word pieces of a pair, of encoders that are read
 
 
 @dataclass
@@ -379,23 +385,15 @@ class SubwordPairEncoder:
             folder: The folder.
 
         Raises:
-            InputError: A file that is missing, broken or of a newer format, or the folder of
-                another encoder.
+            InputError: A file that is missing, damaged or of a newer format, or the folder of a
+                `PairEncoder`.
         """
-        from keras_sentmatch.data.encoder import PairEncoder
-
-        encoder = PairEncoder.load(folder)
-        if not isinstance(encoder, cls):
-            raise InputError(f"{folder} holds a {type(encoder).__name__}: load it with that.")
-        return encoder
-
-    @classmethod
-    def from_saved(cls, folder: Path, config: dict[str, Any]) -> "SubwordPairEncoder":
-        """The encoder of a folder whose `encoder.json` holds `config`."""
+        description, config = read_description(folder, "subword")
+        folder = description.parent
         keras_hub()  # registers the tokenizers
         import keras
 
-        check_integers(config, folder / "encoder.json", max_length=_LONGEST)
+        check_integers(config, description, max_length=LONGEST)
         path = inside(folder, _TOKENIZER)
         check_tree(path)
         described = read_object(path / "tokenizer.json")
@@ -415,7 +413,7 @@ class SubwordPairEncoder:
             return cls(tokenizer, **config)
         except (InputError, TypeError) as error:
             raise InputError(
-                f"{folder / 'encoder.json'} is not the description of an encoder: {error}"
+                f"{description} is not the description of an encoder: {error}"
             ) from None
 
     def _check_room(self, name: str, length: int) -> None:

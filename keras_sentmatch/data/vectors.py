@@ -1,27 +1,22 @@
-"""Pretrained word vectors: read from any of the usual files, or distilled from an encoder."""
+"""Word vectors: words, a matrix, and the cache on disk that keeps them between runs."""
 
-import difflib
 import hashlib
 import json
 import os
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from keras_sentmatch.data.distiller import Distiller
-from keras_sentmatch.data.vector_files import VectorStream, open_vectors, split_member
-from keras_sentmatch.display.progress import progress_bar
+from keras_sentmatch.data.vector_extractor import VectorExtractor
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.safety import read_arrays
 
-_CACHE_FORMAT = 2
-_GROW = 1.25
-_DENSEST = 1032  # times its size is what a compressed file can come to
+_CACHE_FORMAT = 3
 
 
 def case_forms(word: str) -> list[str]:
@@ -40,7 +35,7 @@ class WordVectors:
         matrix: Float array `[n, d]`.
         source: Where the vectors come from.
         report: What was counted when they were made, on one line.
-        distiller: Makes the vectors of further words, if these were distilled.
+        extractor: Makes the vectors of further words, if these come from an encoder.
 
     Raises:
         InputError: if `matrix` has not one row for each word.
@@ -58,7 +53,7 @@ class WordVectors:
         matrix: np.ndarray,
         source: str = "",
         report: str = "",
-        distiller: Distiller | None = None,
+        extractor: VectorExtractor | None = None,
     ) -> None:
         matrix = np.asarray(matrix, np.float32)
         if matrix.ndim != 2 or len(matrix) != len(words):
@@ -69,7 +64,7 @@ class WordVectors:
         self.matrix = matrix
         self.source = source
         self.report = report
-        self.distiller = distiller
+        self.extractor = extractor
 
     @property
     def dim(self) -> int:
@@ -117,7 +112,7 @@ class WordVectors:
         return matrix
 
     def coverage(self, tokens: Iterable[str] | Mapping[str, int]) -> str:
-        """Say how many of the words (types) and of the running words (tokens) have a vector.
+        """How many of the words (types) and of the running words (tokens) have a vector.
 
         Args:
             tokens: Running words, or a mapping of word to count.
@@ -137,214 +132,6 @@ class WordVectors:
         )
 
 
-def read_vectors(
-    path: str | Path,
-    words: Collection[str] | None = None,
-    *,
-    cache_dir: str | Path | None = None,
-    progress: bool = True,
-) -> WordVectors:
-    """Read GloVe, word2vec or fastText vectors in one streaming pass.
-
-    Text files with or without a first line `N D`, `.gz`, `.zip` (`archive.zip:member` where it has
-    several members) and word2vec's binary `.bin` are read; memory stays near the size of the kept
-    matrix. A word takes the vector of its own spelling, wherever in the file that stands, else of
-    its lower-case, Capitalised or UPPER-case form. Of a spelling given twice the first wins.
-    Dimensions are checked on every line, the numbers only on the kept ones.
-
-    Args:
-        path: The file. `~` is expanded.
-        words: The words to keep; None keeps the whole file (which is then not cached).
-        cache_dir: Folder of the cache; `$XDG_CACHE_HOME/keras_sentmatch` or
-            `~/.cache/keras_sentmatch` by default. An entry belongs to the file's path, size and
-            time and to `words`; a damaged one is made again.
-        progress: Show a progress bar where standard error is a terminal.
-
-    Returns:
-        The vectors; their `words` have the spelling of `words`.
-
-    Raises:
-        InputError: for a missing, empty, cut-off or damaged file, a line with another number of
-            values, or a value that is no finite number; the message names file and line.
-
-    Example:
-
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp(), "glove.txt")
-    >>> _ = path.write_text("the 0.1 0.2\\nParis 0.3 0.4\\n", encoding="utf-8")
-    >>> read_vectors(path, ["paris", "the", "of"], cache_dir=path.parent).report
-    '2 of 3 words found in 2 entries, 1 by another case'
-    """
-    file, member = split_member(path)
-    if not file.is_file():
-        raise InputError(_missing(file))
-    source = f"{file}:{member}" if member else str(file)
-    if words is None:
-        return _read(file, member, source, None, progress)
-    wanted = sorted(set(words))
-    stat = file.stat()
-    key = ["file", str(file.resolve()), member, stat.st_size, stat.st_mtime_ns, wanted]
-    return cached(key, cache_dir, lambda: _read(file, member, source, wanted, progress))
-
-
-def load_vectors(
-    spec: str | Path,
-    words: Collection[str],
-    *,
-    dim: int | None = None,
-    counts: Mapping[str, int] | None = None,
-    cache_dir: str | Path | None = None,
-    progress: bool = True,
-    **options: Any,
-) -> WordVectors | None:
-    """Load word vectors by a short text, as the command line and the recipes name them.
-
-    Args:
-        spec: `"none"`, the path of a file (see `read_vectors`), or `"distil:PRESET_OR_FOLDER"`
-            (see `distil_vectors`).
-        words: The words to keep.
-        dim: Dimension: of the distilled vectors (300 by default), or what a file must have.
-        counts: Token counts for the options of distilled vectors that weigh words.
-        cache_dir: See `read_vectors`.
-        progress: Show a progress bar where standard error is a terminal.
-        **options: Further arguments of `distil_vectors`, for distilled vectors only.
-
-    Returns:
-        The vectors, or None for `"none"`.
-
-    Raises:
-        InputError: for a file that is missing, damaged or of another dimension, or options that
-            do not apply.
-
-    Example:
-
-    >>> load_vectors("none", ["cat"]) is None
-    True
-    """
-    spec = str(spec)
-    distil = spec.startswith("distil:")
-    if options and not distil:
-        raise InputError(
-            f"{', '.join(options)}: an option of distilled vectors (distil:ENCODER), not of {spec!r}"
-        )
-    if spec == "none":
-        return None
-    if distil:
-        from keras_sentmatch.data.distil import distil_vectors
-
-        return distil_vectors(
-            spec.removeprefix("distil:"),
-            words,
-            dim=dim or 300,
-            counts=counts,
-            cache_dir=cache_dir,
-            progress=progress,
-            **options,
-        )
-    vectors = read_vectors(spec, words, cache_dir=cache_dir, progress=progress)
-    if dim is not None and vectors.dim != dim:
-        raise InputError(
-            f"{spec}: vectors of dimension {vectors.dim}, expected {dim}; "
-            f"ask for dim={vectors.dim} or give another file"
-        )
-    return vectors
-
-
-def _missing(file: Path) -> str:
-    if file.is_dir():
-        return f"{file}: a folder, expected a file of vectors; an encoder is named distil:{file}"
-    near: list[str] = []
-    if file.parent.is_dir():
-        near = difflib.get_close_matches(file.name, os.listdir(file.parent), 3)
-    hint = f"is it {' or '.join(near)}?" if near else "check the path"
-    return (
-        f"{file}: no such file, {hint} (expected a GloVe, word2vec or fastText file, "
-        "distil:PRESET_OR_FOLDER or none)"
-    )
-
-
-def _read(
-    file: Path, member: str, source: str, wanted: list[str] | None, progress: bool
-) -> WordVectors:
-    with open_vectors(file, member) as stream:
-        with progress_bar(f"Reading {file.name}", file.stat().st_size, progress) as update:
-            room = file.stat().st_size * (_DENSEST if stream.packed else 1)
-            words, matrix, seen = _kept(stream, wanted, update, room // (2 * stream.dim) + 1)
-    if stream.declared is not None and stream.declared != seen["entries"]:
-        _say(source, f"the header says {stream.declared} words, the file has {seen['entries']}")
-    if seen["bad"]:
-        _say(source, f"{seen['bad']} words are not UTF-8 and were left out")
-    if wanted and not words:
-        _say(source, f"none of the {len(wanted)} words asked for is in it")
-    kept = f"{len(words)} of {len(wanted)} words found" if wanted is not None else "all words kept"
-    report = f"{kept} in {seen['entries']} entries"
-    for name, text in (
-        ("other_case", "by another case"),
-        ("duplicates", "duplicates dropped"),
-        ("bad", "not UTF-8"),
-    ):
-        report += f", {seen[name]} {text}" if seen[name] else ""
-    return WordVectors(words, matrix, source, report)
-
-
-def _say(source: str, text: str) -> None:
-    warnings.warn(f"{source}: {text}", stacklevel=2)
-
-
-def _kept(
-    stream: VectorStream, wanted: list[str] | None, update: Callable[[int], None], most: int
-) -> tuple[dict[str, int], np.ndarray, Counter[str]]:
-    """One pass over the records; the rows stand in the order in which their words are met."""
-    slots: dict[bytes, list[str]] = {}  # lower-cased word -> the wanted words of that spelling
-    for word in wanted or ():
-        slots.setdefault(word.lower().encode("utf-8", "surrogatepass"), []).append(word)
-    words: dict[str, int] = {}
-    ranks: dict[str, int] = {}  # of the words that have so far only been met in another case
-    seen: Counter[str] = Counter()
-    rows = len(wanted) if wanted is not None else min(stream.declared or 1 << 16, 1 << 20)
-    rows = min(rows, most)  # than that the file cannot hold, whatever its first line says
-    matrix = np.empty((rows, stream.dim), np.float32)  # pages never written to cost no memory
-    for number, raw, payload in stream.records:
-        seen["entries"] += 1
-        if not seen["entries"] & 1023:
-            update(stream.position())
-        try:
-            # bytes.lower() is right for ASCII only
-            word = "" if wanted is not None and raw.isascii() else raw.decode()
-        except UnicodeDecodeError:
-            seen["bad"] += 1
-            continue
-        if wanted is None:
-            targets = [word]
-        else:
-            found = slots.get(word.lower().encode() if word else raw.lower())
-            if found is None:
-                continue
-            word, targets = raw.decode(), found
-        values = None
-        for target in targets:
-            forms = case_forms(target)
-            if word not in forms:
-                continue
-            rank = forms.index(word)
-            row = words.get(target)
-            if row is not None and rank >= ranks.get(target, 0):
-                seen["duplicates"] += rank == ranks.get(target, 0)
-                continue
-            if row is None:
-                row = words[target] = len(words)
-                if row == len(matrix):
-                    matrix.resize((int(row * _GROW) + 1, stream.dim), refcheck=False)
-            ranks[target] = rank
-            if not rank:
-                del ranks[target]
-            values = stream.parse(number, payload) if values is None else values
-            matrix[row] = values
-    seen["other_case"] = len(ranks)
-    matrix.resize((len(words), stream.dim), refcheck=False)
-    return words, matrix, seen
-
-
 def cached(
     key: Sequence[Any], cache_dir: str | Path | None, make: Callable[[], WordVectors]
 ) -> WordVectors:
@@ -357,19 +144,18 @@ def cached(
             data: dict[str, Any] = read_arrays(file)
             info = json.loads(data.pop("info").tobytes())
             words = {word: row for row, word in enumerate(info["words"])}
-            matrix, distiller = data.pop("matrix"), None
-            if plain := info["distiller"]:
-                distiller = Distiller(**plain, **data)
-            return WordVectors(words, matrix, info["source"], info["report"], distiller)
+            matrix = data.pop("matrix")
+            extractor = VectorExtractor(**info["extractor"], **data) if info["extractor"] else None
+            return WordVectors(words, matrix, info["source"], info["report"], extractor)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            _say(str(file), f"damaged cache entry, made again ({error})")
+            warnings.warn(f"{file}: damaged cache entry, made again ({error})", stacklevel=2)
     vectors = make()
-    plain, arrays = vectors.distiller.parts() if vectors.distiller else ({}, {})
+    settings, arrays = vectors.extractor.parts() if vectors.extractor else ({}, {})
     info = {
         "words": sorted(vectors.words, key=vectors.words.__getitem__),
         "source": vectors.source,
         "report": vectors.report,
-        "distiller": plain,
+        "extractor": settings,
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -383,7 +169,7 @@ def cached(
                 os.unlink(part.name)
                 raise
     except OSError as error:
-        _say(str(file), f"the vectors could not be cached ({error})")
+        warnings.warn(f"{file}: the vectors could not be cached ({error})", stacklevel=2)
     return vectors
 
 

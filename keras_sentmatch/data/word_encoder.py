@@ -146,7 +146,7 @@ def _states(
     names = set(reader.input)
     states = np.zeros((len(pieces), reader.output_shape[-1]), np.float32)
     done = 0
-    with progress_bar("Distilling", len(pieces), progress, in_bytes=False) as update:
+    with progress_bar("Extracting", len(pieces), progress, in_bytes=False) as update:
         for shorter, longest in zip((0, *_LENGTHS), _LENGTHS):
             bucket = np.flatnonzero((length > shorter) & (length <= longest))
             most = min(len(bucket), batch_size)

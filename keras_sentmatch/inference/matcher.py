@@ -13,10 +13,10 @@ import numpy as np
 
 from keras_sentmatch import __version__
 from keras_sentmatch.data import (
-    Distiller,
     PairDataset,
     PairEncoder,
     SubwordPairEncoder,
+    VectorExtractor,
     WordEncoder,
 )
 from keras_sentmatch.data.dataset import Task
@@ -27,8 +27,8 @@ from keras_sentmatch.inference.pairs import as_columns, as_dataset, batches
 from keras_sentmatch.inference.run_folder import (
     FORMAT,
     check_fit,
-    load_encoder,
     load_model,
+    load_run_encoder,
     read_card,
 )
 from keras_sentmatch.metrics import (
@@ -95,7 +95,7 @@ class Matcher:
         temperature: What the model's probabilities are softened by (`apply_temperature`), in every
             answer; 1 leaves them. `calibrate` finds it.
         info: Facts to keep with the matcher (data, seed, …): anything JSON can hold.
-        distiller: What made the word vectors, if they were distilled: for `learn_words`.
+        vector_extractor: What made the word vectors, if they were extracted: for `learn_words`.
 
     Raises:
         InputError: Label names, threshold, temperature or encoder do not fit the model.
@@ -121,7 +121,7 @@ class Matcher:
         threshold: float | None = None,
         temperature: float = 1.0,
         info: Mapping[str, Any] | None = None,
-        distiller: Distiller | None = None,
+        vector_extractor: VectorExtractor | None = None,
     ):
         outputs = model.output_shape[-1]
         names = None if label_names is None else tuple(str(name) for name in label_names)
@@ -153,7 +153,7 @@ class Matcher:
         self.threshold = threshold
         self.temperature = temperature
         self.info = dict(info or {})
-        self.distiller = distiller
+        self.vector_extractor = vector_extractor
         self._new_words: NewWords | None = None
         self._halves: tuple[keras.Model, keras.Model, keras.Model] | None = None
         self._explainer: keras.Model | None = None
@@ -488,20 +488,20 @@ class Matcher:
     ) -> list[str]:
         """Gives words that training never met their vectors: then they are unknown no more.
 
-        Every table of word vectors gets the vector that is distilled from the encoder, as for the
+        Every table of word vectors gets the vector that is extracted from the encoder, as for the
         words of the training data before training. Answers on known words stay what they are.
         `save` keeps the new words. `Matcher.load(folder, word_encoder=…)` does this by itself.
 
         Args:
             sentences: Words, or sentences whose words to learn.
-            encoder: The encoder that the word vectors were distilled from: a folder or a KerasHub
+            encoder: The encoder that the word vectors were extracted from: a folder or a KerasHub
                 preset. By default where it was then.
 
         Returns:
             The words learnt: those that were unknown, but not to the encoder's tokenizer.
 
         Raises:
-            InputError: The word vectors were not distilled, or from another encoder.
+            InputError: The word vectors were not extracted, or from another encoder.
 
         Example:
 
@@ -542,8 +542,8 @@ class Matcher:
         try:
             plain.save(temporary / "model.keras")
             self.encoder.save(temporary / "encoder")
-            if self.distiller is not None:
-                self.distiller.save(temporary / "encoder")
+            if self.vector_extractor is not None:
+                self.vector_extractor.save(temporary / "encoder")
             text = json.dumps(self._card(), indent=2, ensure_ascii=False)
             (temporary / "matcher.json").write_text(text + "\n", encoding="utf-8")
             folder.mkdir(exist_ok=True)
@@ -582,13 +582,13 @@ class Matcher:
 
         Args:
             folder: A run folder.
-            word_encoder: The encoder that the word vectors were distilled from (a folder or a
+            word_encoder: The encoder that the word vectors were extracted from (a folder or a
                 KerasHub preset). With it no word stays unknown: those that training never met get
                 their vectors when they are met, as by `learn_words`.
 
         Raises:
             InputError: Not a run folder, a missing or damaged file, or another format; a
-                `word_encoder` for vectors that were not distilled.
+                `word_encoder` for vectors that were not extracted.
 
         Example:
 
@@ -601,7 +601,7 @@ class Matcher:
         """
         folder = Path(folder)
         card = read_card(folder)
-        encoder = load_encoder(folder / "encoder")
+        encoder = load_run_encoder(folder / "encoder")
         if encoder.vocabulary_size != card["vocabulary_size"]:
             raise InputError(
                 f"{folder}: matcher.json says {card['vocabulary_size']} words, encoder/ has "
@@ -618,7 +618,7 @@ class Matcher:
             threshold=card["threshold"],
             temperature=card["temperature"],
             info=card["info"],
-            distiller=Distiller.load(folder / "encoder"),
+            vector_extractor=VectorExtractor.load(folder / "encoder"),
         )
         if word_encoder is not None:
             matcher._new_words = NewWords(matcher, word_encoder)

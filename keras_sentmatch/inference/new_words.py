@@ -20,17 +20,17 @@ class NewWords:
     """Gives a matcher the words that it meets for the first time.
 
     A new word gets, in every table of word vectors that the model has, what it would have had when
-    training began: the vector distilled from the encoder. (What training moved in a table that
+    training began: the vector extracted from the encoder. (What training moved in a table that
     learns belongs to the words it saw.)
 
     Args:
-        matcher: A matcher whose word vectors were distilled.
-        encoder: The encoder they were distilled from: a KerasHub preset, a folder, or a
+        matcher: A matcher whose word vectors were extracted.
+        encoder: The encoder they were extracted from: a KerasHub preset, a folder, or a
             `WordEncoder` that several matchers share. By default the preset or folder that they
             came from.
 
     Raises:
-        InputError: where the matcher has no distilled word vectors.
+        InputError: where the matcher has no extracted word vectors.
 
     Example:
 
@@ -44,19 +44,20 @@ class NewWords:
 
     def __init__(self, matcher: Any, encoder: str | Path | WordEncoder | None = None):
         self.matcher = matcher
-        if matcher.distiller is None or not isinstance(matcher.encoder, PairEncoder):
+        if matcher.vector_extractor is None or not isinstance(matcher.encoder, PairEncoder):
             raise InputError(
-                f"{matcher!r} has no word vectors distilled from an encoder, so there is nothing to "
-                "make those of new words like: train it with distilled ones (--vectors "
-                "distil:ENCODER), or use it without a word encoder."
+                f"{matcher!r} has no word vectors extracted from an encoder, so there is nothing to "
+                "make those of new words like: train it with extracted ones (--vectors "
+                "encoder:NAME), or use it without a word encoder."
             )
-        if encoder is None and "://" in matcher.distiller.encoder:
+        if encoder is None and "://" in matcher.vector_extractor.encoder:
             raise InputError(
-                f"The word vectors say that they come from {matcher.distiller.encoder!r:.80}; nothing is fetched because a "
-                "run folder says so. If you trust it, give it yourself (word_encoder=…, learn_words(…, encoder=…))."
+                f"The word vectors come from {matcher.vector_extractor.encoder!r:.80}, says the run "
+                "folder; nothing is fetched because a run folder says so. If you trust it, give it "
+                "yourself (word_encoder=…, learn_words(…, encoder=…))."
             )
         if not isinstance(encoder, WordEncoder):
-            encoder = WordEncoder(encoder or matcher.distiller.encoder)
+            encoder = WordEncoder(encoder or matcher.vector_extractor.encoder)
         self.encoder = encoder
         self._strangers: set[str] = set()  # to the encoder too
         self._lock = threading.Lock()
@@ -71,7 +72,7 @@ class NewWords:
             The words added: those whose spelling the encoder's tokenizer knows.
 
         Raises:
-            InputError: where it is not the encoder that the vectors were distilled from.
+            InputError: where it is not the encoder that the vectors were extracted from.
         """
         matcher = self.matcher
         with self._lock:  # servers answer in several threads
@@ -81,7 +82,7 @@ class NewWords:
             wanted = [t for t in wanted if t not in ("", PAD, UNK) and "\n" not in t]
             if not wanted:
                 return []
-            added, vectors = matcher.distiller.vectors(wanted, self.encoder)
+            added, vectors = matcher.vector_extractor.extract(wanted, self.encoder)
             skipped.update(set(wanted) - set(added))
             if added:
                 model = with_rows(matcher.model, len(known) + len(added))

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 
 from keras_sentmatch import __version__
-from keras_sentmatch.data import PairEncoder, SubwordPairEncoder
+from keras_sentmatch.data import Encoder, PairEncoder, load_encoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.safety import (
     COPY,
@@ -111,14 +111,14 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     os.replace(temporary, path)
 
 
-def load_encoder(folder: Path) -> PairEncoder | SubwordPairEncoder:
+def load_run_encoder(folder: Path) -> Encoder:
     if not folder.is_dir():
         raise InputError(
             f"{folder} is missing: copy the whole run folder (model.keras, encoder/, matcher.json)."
         )
     inside(folder.parent, folder.name)
     check_tree(folder)
-    return PairEncoder.load(folder)
+    return load_encoder(folder)
 
 
 def load_model(path: Path, card: Mapping[str, Any]) -> keras.Model:
@@ -154,7 +154,7 @@ def load_model(path: Path, card: Mapping[str, Any]) -> keras.Model:
     return model
 
 
-def check_fit(model: Any, encoder: PairEncoder | SubwordPairEncoder, folder: Path) -> None:
+def check_fit(model: Any, encoder: Encoder, folder: Path) -> None:
     """Refuses an encoder that makes arrays or ids that the model has no place for."""
     made: dict[str, int] = {"vocabulary_size": encoder.vocabulary_size}
     widths = {}

@@ -100,14 +100,14 @@ def fit_encoder(
     notes = resolve_features(options, datasets, set(counts))
     source = recipe.vectors["source"]
     # A file has the dimension it has; `dim` is for what is made to measure.
-    dim = recipe.vectors["dim"] if source.startswith("distil:") else None
-    distil = distil_options(recipe)
-    if distil and dim is None:
-        notes.append(f"vectors.{', vectors.'.join(distil)} not used: they are for distil:ENCODER")
-        distil = {}
-    weights = count(datasets[:1]) if {"frequency_weighting", "sif"} & set(distil) else None
+    dim = recipe.vectors["dim"] if source.startswith("encoder:") else None
+    extraction = extraction_options(recipe)
+    if extraction and dim is None:
+        notes.append(f"vectors.{', vectors.'.join(extraction)} not used: they are for encoder:NAME")
+        extraction = {}
+    weights = count(datasets[:1]) if {"frequency_weighting", "sif"} & set(extraction) else None
     vectors = load_vectors(
-        source, set(counts), dim=dim, counts=weights, progress=progress, **distil
+        source, set(counts), dim=dim, counts=weights, progress=progress, **extraction
     )
     if vectors is None:
         encoder = PairEncoder.fit(datasets[0], **options)
@@ -172,8 +172,8 @@ def subword_encoder(recipe: Recipe) -> SubwordPairEncoder:
         ) from error
 
 
-def distil_options(recipe: Recipe) -> dict[str, Any]:
-    """The options of distilled vectors that a recipe sets otherwise than by default."""
+def extraction_options(recipe: Recipe) -> dict[str, Any]:
+    """The options of extracted vectors that a recipe sets otherwise than by default."""
     keys = {name: key for name, key in KEYS["vectors"].items() if name not in ("source", "dim")}
     return {
         name: recipe.vectors[name]

@@ -87,13 +87,13 @@ KEYS: dict[str, dict[str, Key]] = {
         "max_size": _integer(None, 1),
     },
     "vectors": {
-        "source": _text("none", '"none", the path of a vector file, or "distil:ENCODER"'),
+        "source": _text("none", '"none", the path of a vector file, or "encoder:NAME"'),
         "dim": _integer(300, 1),
         "layer": Key(
             -1, 'the number of a layer, or "mean"', lambda v: v == "mean" or type(v) is int
         ),
         "pooling": _one_of("mean", *POOLINGS),
-        "centre": _one_of(True, True, False),
+        "center": _one_of(True, True, False),
         "scale": _number(5.0, "a number of at least 0 (0: as long as they are)", lambda v: v >= 0),
         "frequency_weighting": _one_of(False, True, False),
         "sif": _number(0.0, "a number of at least 0 (0: off)", lambda v: v >= 0),
@@ -152,8 +152,8 @@ class Recipe:
         model: Further arguments of the model. In a file or an override `preset = "NAME"` stands for
             the values of that preset; what follows from the data is left out.
         encoder: Arguments of `PairEncoder.fit`.
-        vectors: `source` and `dim` of the word vectors; of distilled ones `layer`, `pooling`,
-            `centre`, `scale`, `frequency_weighting` and `sif`, as `distil_vectors` takes them.
+        vectors: `source` and `dim` of the word vectors; of extracted ones `layer`, `pooling`,
+            `center`, `scale`, `frequency_weighting` and `sif`, as `extract_vectors` takes them.
         training: `optimizer`, `learning_rate`, `batch_size`, `epochs`, `patience` (epochs without a
             better monitored value before training stops), `monitor` ("auto": val_accuracy, val_map
             or val_pearson by task), `plateau_factor` (times the learning rate after each epoch

@@ -159,7 +159,7 @@ def train(
     taught = {**splits, "train": splits["train"] if lessons is None else lessons.pairs}
     encodings = encodings or Encodings()
     encoder, vectors, coverage = encodings.fit(recipe, taught, progress)
-    # After the encoder: distilling vectors makes a network, which draws numbers; vectors kept from before draw none.
+    # After the encoder: extracting vectors makes a network, which draws numbers; vectors kept from before draw none.
     set_seed(settings["seed"])
     if vectors is not None:
         recipe = replace(recipe, vectors={**recipe.vectors, "dim": vectors.dim})
@@ -194,7 +194,7 @@ def train(
         train_pairs.label_names,
         task=train_pairs.task,
         info={**facts, **(info or {})},
-        distiller=None if vectors is None else vectors.distiller,
+        vector_extractor=None if vectors is None else vectors.extractor,
     )
     matcher.save(folder)
     if interrupted:

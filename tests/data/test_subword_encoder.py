@@ -11,7 +11,13 @@ import keras
 import numpy as np
 import pytest
 
-from keras_sentmatch.data import PairBatches, PairDataset, PairEncoder, SubwordPairEncoder
+from keras_sentmatch.data import (
+    PairBatches,
+    PairDataset,
+    PairEncoder,
+    SubwordPairEncoder,
+    load_encoder,
+)
 from keras_sentmatch.data.bert_text import BertText
 from keras_sentmatch.data.hub import load_backbone, load_tokenizer
 from keras_sentmatch.errors import InputError
@@ -237,7 +243,7 @@ def test_saved_and_copied(make, tmp_path):
     pairs = TEXTS, TEXTS[::-1]
     want = quietly(encoder, *pairs)
     for other in (
-        PairEncoder.load(tmp_path / "there"),
+        load_encoder(tmp_path / "there"),
         SubwordPairEncoder.load(tmp_path / "there"),
         copy.deepcopy(encoder),
         pickle.loads(pickle.dumps(encoder)),
@@ -251,10 +257,10 @@ def test_saved_and_copied(make, tmp_path):
 def test_folders_that_do_not_load(tmp_path):
     bert().save(tmp_path)
     PairEncoder(["a"]).save(tmp_path / "words")
-    with pytest.raises(InputError, match="holds a PairEncoder"):
+    with pytest.raises(InputError, match="kind 'word', expected 'subword': use load_encoder"):
         SubwordPairEncoder.load(tmp_path / "words")
-    with pytest.raises(InputError, match="'subword', expected 'word'"):
-        PairEncoder.load(tmp_path, tokenizer=str.split)
+    with pytest.raises(InputError, match="kind 'subword', expected 'word': use"):
+        PairEncoder.load(tmp_path)
     described = tmp_path / "encoder.json"
     config = json.loads(described.read_text())
     for change, message in (
@@ -265,7 +271,7 @@ def test_folders_that_do_not_load(tmp_path):
     ):
         described.write_text(json.dumps(config | change))
         with pytest.raises(InputError, match=message):
-            SubwordPairEncoder.load(tmp_path)
+            load_encoder(tmp_path)
     described.write_text(json.dumps(config))
     (tmp_path / "tokenizer" / "tokenizer.json").unlink()
     with pytest.raises(InputError, match="tokenizer.json cannot be read"):

@@ -8,8 +8,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from keras_sentmatch.data import vectors as module
-from keras_sentmatch.data.vectors import WordVectors, load_vectors, read_vectors
+from keras_sentmatch.data import WordVectors, load_vectors, read_vectors
+from keras_sentmatch.data import vector_reading as module
 from keras_sentmatch.errors import InputError
 
 pytestmark = pytest.mark.once
@@ -172,7 +172,7 @@ def test_missing_file_names_its_neighbour(tmp_path):
     (tmp_path / "glove.6B.50d.txt").write_bytes(text())
     with pytest.raises(InputError, match=r"no such file, is it glove.6B.50d.txt\?"):
         read_vectors(tmp_path / "glove.6B.50.txt", ["a"])
-    with pytest.raises(InputError, match="a folder.*distil:"):
+    with pytest.raises(InputError, match="a folder.*encoder:"):
         load_vectors(tmp_path, ["a"])
 
 
@@ -257,7 +257,7 @@ def test_memory_stays_near_the_kept_matrix(tmp_path):
     block = b"".join(b"w%05d " % i + b" ".join([b"0.12345"] * 300) + b"\n" for i in range(25_000))
     (tmp_path / "v.txt").write_bytes(block)
     code = (
-        "import pathlib, re, sys; from keras_sentmatch.data.vectors import read_vectors\n"
+        "import pathlib, re, sys; from keras_sentmatch.data import read_vectors\n"
         "import rich.progress\n"
         "status = pathlib.Path('/proc/self/status')\n"
         "peak = lambda: int(re.search(r'VmHWM:\\s+(\\d+)', status.read_text())[1])\n"

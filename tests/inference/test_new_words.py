@@ -8,7 +8,7 @@ from keras import ops
 from keras_sentmatch.applications import build_model
 from keras_sentmatch.applications.base import PairModel, classifier, pair_inputs, side_inputs
 from keras_sentmatch.cli import main
-from keras_sentmatch.data import PairDataset, PairEncoder, WordEncoder, distil_vectors
+from keras_sentmatch.data import PairDataset, PairEncoder, WordEncoder, extract_vectors
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
@@ -61,7 +61,7 @@ def shared(folder):
 @pytest.fixture(scope="module")
 def vectors(folder, tmp_path_factory):
     words = PairEncoder.fit(PairDataset(FIRST, SECOND)).vocabulary.words[2:]
-    return distil_vectors(folder, words, dim=8, cache_dir=tmp_path_factory.mktemp("cache"))
+    return extract_vectors(folder, words, dim=8, cache_dir=tmp_path_factory.mktemp("cache"))
 
 
 def make(vectors, **tables) -> Matcher:
@@ -73,8 +73,8 @@ def make(vectors, **tables) -> Matcher:
     for weight in model.trainable_weights:
         weight.assign(weight + rng.normal(0, 0.5, weight.shape))
     names = ("no", "maybe", "yes")
-    distiller = vectors.distiller
-    return Matcher(model, encoder, names, task="classification", distiller=distiller)
+    vector_extractor = vectors.extractor
+    return Matcher(model, encoder, names, task="classification", vector_extractor=vector_extractor)
 
 
 def tables(matcher):
@@ -82,14 +82,14 @@ def tables(matcher):
 
 
 @pytest.mark.parametrize("trainable, fixed", [(True, True), (True, False), (False, True)])
-def test_new_words_get_their_distilled_vectors(vectors, shared, trainable, fixed):
+def test_new_words_get_their_extracted_vectors(vectors, shared, trainable, fixed):
     matcher = make(vectors, trainable=trainable, fixed=fixed)
     size, before = len(matcher.encoder.vocabulary), tables(matcher)
     known = matcher.predict_proba(sentence1=FIRST, sentence2=SECOND)
     unknown = matcher.predict_proba(sentence1=NEW, sentence2=SECOND)
     assert matcher.learn_words(NEW, encoder=shared) == ["redhouse", "houses"]
     assert matcher.learn_words(NEW, encoder=shared) == []
-    words, expected = vectors.distiller.vectors(["redhouse", "houses"], shared)
+    words, expected = vectors.extractor.extract(["redhouse", "houses"], shared)
     assert matcher.encoder.vocabulary.words[size:] == words
     assert len(before) == trainable + fixed
     for old, new in zip(before, tables(matcher)):
@@ -205,10 +205,10 @@ def test_what_cannot_be_a_word_is_left_alone(vectors, shared):
     assert matcher.learn_words(["[PAD] [UNK] houses"], shared) == ["houses"]
 
 
-def test_matchers_without_distilled_vectors(vectors, folder, tmp_path):
+def test_matchers_without_extracted_vectors(vectors, folder, tmp_path):
     matcher = make(vectors)
     bare = Matcher(matcher.model, matcher.encoder, matcher.label_names, task="classification")
-    with pytest.raises(InputError, match="no word vectors distilled .*--vectors distil:ENCODER"):
+    with pytest.raises(InputError, match="no word vectors extracted .*--vectors encoder:NAME"):
         bare.learn_words(["zebra"], folder)
     bare.save(tmp_path / "run")
     with pytest.raises(InputError, match="or use it without a word encoder"):

@@ -1,9 +1,9 @@
-"""What a recipe says of distilled vectors reaches them, and a run keeps how they were made."""
+"""What a recipe says of extracted vectors reaches them, and a run keeps how they were made."""
 
 import numpy as np
 import pytest
 
-from keras_sentmatch.data import Distiller, WordVectors
+from keras_sentmatch.data import VectorExtractor, WordVectors
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.training import Recipe, train
@@ -11,7 +11,7 @@ from keras_sentmatch.training import prepare as module
 from keras_sentmatch.training.prepare import fit_encoder
 from tests.training.tiny import build_tiny, tiny_recipe, tiny_splits
 
-OPTIONS = {"layer": "mean", "pooling": "first", "centre": False, "scale": 0.0, "sif": 1e-3}
+OPTIONS = {"layer": "mean", "pooling": "first", "center": False, "scale": 0.0, "sif": 1e-3}
 
 
 @pytest.fixture
@@ -24,8 +24,10 @@ def asked(monkeypatch):
         if source == "none":
             return None
         axes = np.eye(8, dtype="float32")
-        distiller = Distiller("bert", -1, "mean", 5.0, 8, axes[0], axes, ["w1"], axes[:1])
-        return WordVectors({"w1": 0}, axes[:1], source, "", distiller)
+        vector_extractor = VectorExtractor(
+            "bert", -1, "mean", 5.0, 8, axes[0], axes, ["w1"], axes[:1]
+        )
+        return WordVectors({"w1": 0}, axes[:1], source, "", vector_extractor)
 
     monkeypatch.setattr(module, "load_vectors", load)
     return seen
@@ -38,22 +40,22 @@ def recipe(source, **options):
 
 def test_options_reach_the_vectors(asked):
     splits = tiny_splits()
-    fit_encoder(recipe("distil:bert", **OPTIONS), splits, False)
+    fit_encoder(recipe("encoder:bert", **OPTIONS), splits, False)
     counts = asked.pop("counts")
-    assert asked == {"source": "distil:bert", "dim": 8, "progress": False, **OPTIONS}
+    assert asked == {"source": "encoder:bert", "dim": 8, "progress": False, **OPTIONS}
     assert sum(counts.values()) == sum(
         len(text.split()) for side in (1, 2) for text in getattr(splits["train"], f"sentence{side}")
     ), "the counts are those of the training pairs alone"
     asked.clear()
-    fit_encoder(recipe("distil:bert"), splits, False)
-    assert asked == {"source": "distil:bert", "dim": 8, "progress": False, "counts": None}
+    fit_encoder(recipe("encoder:bert"), splits, False)
+    assert asked == {"source": "encoder:bert", "dim": 8, "progress": False, "counts": None}
 
 
-def test_options_without_distilled_vectors_are_said(asked):
+def test_options_without_extracted_vectors_are_said(asked):
     for source in ("none", "glove.txt"):
-        notes = fit_encoder(recipe(source, layer=0, centre=False), tiny_splits(), False)[-1]
-        assert "vectors.layer, vectors.centre not used: they are for distil:ENCODER" in notes
-        assert not {"layer", "centre"} & set(asked)
+        notes = fit_encoder(recipe(source, layer=0, center=False), tiny_splits(), False)[-1]
+        assert "vectors.layer, vectors.center not used: they are for encoder:NAME" in notes
+        assert not {"layer", "center"} & set(asked)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +64,7 @@ def test_options_without_distilled_vectors_are_said(asked):
 def test_bad_options(options):
     (name,) = options
     with pytest.raises(InputError, match=rf"vectors\.{name} is .*; expected"):
-        recipe("distil:bert", **options)
+        recipe("encoder:bert", **options)
 
 
 def test_a_run_keeps_how_its_vectors_were_made(asked, tmp_path):
@@ -72,11 +74,11 @@ def test_a_run_keeps_how_its_vectors_were_made(asked, tmp_path):
         return model
 
     settings = tiny_recipe(epochs=1)
-    settings.vectors["source"] = "distil:bert"
+    settings.vectors["source"] = "encoder:bert"
     result = train(
         settings, tiny_splits(), tmp_path / "a", progress=False, baseline=False, build=build
     )
-    assert result.matcher.distiller.encoder == "bert"
-    kept = Matcher.load(tmp_path / "a").distiller
+    assert result.matcher.vector_extractor.encoder == "bert"
+    kept = Matcher.load(tmp_path / "a").vector_extractor
     np.testing.assert_array_equal(kept.axes, np.eye(8))
     assert (kept.dim, kept.probes) == (8, ["w1"])

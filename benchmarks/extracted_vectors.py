@@ -1,10 +1,10 @@
-"""What each option of distilled word vectors is worth: one changed at a time, then those that help together.
+"""What each option of extracted word vectors is worth: one changed at a time, then those that help together.
 
-    python benchmarks/distilling.py --data path/to/sick --encoder path/to/minilm --seeds 0,1,2
+    python benchmarks/extracted_vectors.py --data path/to/sick --encoder path/to/minilm --seeds 0,1,2
 
-Every run is one of `quality.py`, with a row in `results/distilling.csv`; runs with a row there are not run again. Options
-are judged on the validation part alone, by the difference to the default with the same seed. With no `--data` it
-prints only the table of all rows.
+Every run is one of `quality.py`, with a row in `results/extracted_vectors.csv`; runs with a row there are not run
+again. Options are judged on the validation part alone, by the difference to the default with
+the same seed. With no `--data` it prints only the table of all rows.
 """
 
 import argparse
@@ -15,18 +15,18 @@ from pathlib import Path
 import measuring
 import quality
 
-quality.RESULTS = Path(__file__).parent / "results" / "distilling.csv"
+quality.RESULTS = Path(__file__).parent / "results" / "extracted_vectors.csv"
 FACTORS = {  # beside the defaults
     "layer": ["0", "2", "4", "mean"],
     "pooling": ["first", "cls"],
-    "centre": ["false"],
+    "center": ["false"],
     "dim": ["50", "100", "200", "384"],
     "scale": ["0", "1", "2.5", "10"],
     "frequency_weighting": ["true"],
     "sif": ["1e-3"],
 }
 HEAD = ["model", "data", "vectors", "changed", "seeds", "validation", "difference", "seeds better"]
-MARKS = ("<!-- made by benchmarks/distilling.py -->", "<!-- end -->")
+MARKS = ("<!-- made by benchmarks/extracted_vectors.py -->", "<!-- end -->")
 
 
 def run_all(args: argparse.Namespace) -> None:
@@ -112,16 +112,16 @@ def main() -> None:
     parser.add_argument(
         "--set", action="append", default=[], help="TABLE.KEY=VALUE of every run; may be repeated"
     )
-    parser.add_argument("--runs", default="runs/distilling")
+    parser.add_argument("--runs", default="runs/extracted-vectors")
     parser.add_argument("--write", type=Path, help="a Markdown page to put the table into")
     args = parser.parse_args()
     if args.data:
         if not args.encoder:
-            parser.error("--data needs --encoder: what the vectors are distilled from")
+            parser.error("--data needs --encoder: what the vectors are extracted from")
         if unknown := set(args.factors.split(",")) - set(FACTORS):
             parser.error(f"--factors {', '.join(unknown)}: expected some of {', '.join(FACTORS)}")
         args.name = args.name or Path(args.data.split(":")[-1]).name
-        args.vectors, args.trained_on, args.teacher = f"distil:{args.encoder}", "", ""
+        args.vectors, args.trained_on, args.teacher = f"encoder:{args.encoder}", "", ""
         run_all(args)
     measuring.show_table(HEAD, summary(), quality.RESULTS.name)
     if args.write:

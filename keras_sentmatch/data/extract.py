@@ -1,4 +1,4 @@
-"""Word vectors distilled from a sentence encoder: no multi-gigabyte download of vectors."""
+"""Word vectors extracted from a sentence encoder: no multi-gigabyte download."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_sentmatch.data.distiller import Distiller
+from keras_sentmatch.data.vector_extractor import VectorExtractor
 from keras_sentmatch.data.vectors import WordVectors, cached
 from keras_sentmatch.data.word_encoder import POOLINGS, Pooling, WordEncoder
 from keras_sentmatch.errors import InputError
@@ -14,14 +14,14 @@ from keras_sentmatch.errors import InputError
 _PROBES = 3
 
 
-def distil_vectors(
+def extract_vectors(
     preset_or_folder: str | Path,
     words: Collection[str],
     *,
     dim: int = 300,
     layer: int | str = -1,
     pooling: Pooling = "mean",
-    centre: bool = True,
+    center: bool = True,
     scale: float = 5.0,
     frequency_weighting: bool = False,
     sif: float = 0.0,
@@ -30,10 +30,10 @@ def distil_vectors(
     cache_dir: str | Path | None = None,
     progress: bool = True,
 ) -> WordVectors:
-    """Distil word vectors from a BERT-like encoder.
+    """Extract word vectors from a BERT-like encoder.
 
     Each word is run alone through the encoder (`[CLS] word [SEP]`); by default the last layer is
-    averaged over its word pieces (at most 64; `[CLS]` and `[SEP]` left out), centred, reduced to
+    averaged over its word pieces (at most 64; `[CLS]` and `[SEP]` left out), centered, reduced to
     `dim` by PCA and scaled to length 5. Words that the encoder's tokenizer does not know at all are
     left out. Each principal axis points to where its largest loading is positive, so that vectors
     do not depend on the backend. Where the encoder is narrower than `dim`, or there are fewer words
@@ -46,7 +46,7 @@ def distil_vectors(
         layer: 0 the embeddings, 1 the first layer, …, -1 the last; `"mean"` the mean of all.
         pooling: `"mean"` of the word pieces, the `"first"` of them, or `"cls"`, the state of
             `[CLS]`.
-        centre: Whether the mean of the words is taken off.
+        center: Whether the mean of the words is taken off.
         scale: The length of each vector; 0 leaves them as long as the PCA makes them.
         frequency_weighting: Whether the mean and the covariance of the PCA are those of running
             text (each word weighs as its count, at least 1), not of the list of words.
@@ -58,7 +58,7 @@ def distil_vectors(
         progress: Show a progress bar where standard error is a terminal.
 
     Returns:
-        The vectors; their `distiller` makes those of further words.
+        The vectors; their `extractor` makes those of further words.
 
     Raises:
         InputError: where KerasHub is not installed, the encoder cannot be loaded, is not BERT-like
@@ -68,7 +68,7 @@ def distil_vectors(
     Example:
 
     ```python
-    vectors = distil_vectors("bert_tiny_en_uncased", ["cat", "dog", "house"], dim=128)
+    vectors = extract_vectors("bert_tiny_en_uncased", ["cat", "dog", "house"], dim=128)
     vectors["cat"]
     ```
     """
@@ -105,31 +105,31 @@ def distil_vectors(
             )
         states = states[np.array(rows)[kept]]
         weight = np.maximum(count[kept], 1) if frequency_weighting else np.ones(len(known))
-        mean, axes, share = principal_axes(states, dim, weight, centre)
-        distiller = Distiller(name, layer, pooling, float(scale), dim, mean, axes)
-        matrix = distiller.project(states)
+        mean, axes, share = principal_axes(states, dim, weight, center)
+        extractor = VectorExtractor(name, layer, pooling, float(scale), dim, mean, axes)
+        matrix = extractor.project(states)
         probes = np.argsort(-count[kept], kind="stable")[:_PROBES]
-        distiller = replace(
-            distiller, probes=[known[i] for i in probes], probe_vectors=matrix[probes]
+        extractor = replace(
+            extractor, probes=[known[i] for i in probes], probe_vectors=matrix[probes]
         )
         if sif:
             matrix *= (sif / (sif + count[kept] / total)).astype(np.float32)[:, None]
         rank = axes.shape[1]
-        report = f"{len(known)} words distilled, {rank} of {len(axes)} dimensions keep "
+        report = f"{len(known)} words extracted, {rank} of {len(axes)} dimensions keep "
         report += f"{share:.1%} of the variance"
         report += f", the last {dim - rank} of {dim} columns are zero" if rank < dim else ""
         unknown = len(wanted) - len(known)
         report += f", {unknown} words unknown to the encoder left out" if unknown else ""
         places = {word: i for i, word in enumerate(known)}
-        return WordVectors(places, matrix, f"distil:{name}", report, distiller)
+        return WordVectors(places, matrix, f"encoder:{name}", report, extractor)
 
-    options = [dim, layer, pooling, centre, scale, frequency_weighting, sif]
+    options = [dim, layer, pooling, center, scale, frequency_weighting, sif]
     weights = [count.tolist(), total] if frequency_weighting or sif else None
-    return cached(["distil", name, files, wanted, options, weights], cache_dir, make)
+    return cached(["encoder", name, files, wanted, options, weights], cache_dir, make)
 
 
 def principal_axes(
-    states: np.ndarray, dim: int, weight: np.ndarray, centre: bool = True
+    states: np.ndarray, dim: int, weight: np.ndarray, center: bool = True
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """PCA of weighted rows.
 
@@ -137,16 +137,16 @@ def principal_axes(
         states: Rows `[n, width]`.
         dim: The greatest number of axes.
         weight: The weight of each row `[n]`.
-        centre: Whether the mean is taken off.
+        center: Whether the mean is taken off.
 
     Returns:
-        The mean `[width]` (zero if not `centre`), the axes `[width, rank]`, both float32, and the
+        The mean `[width]` (zero if not `center`), the axes `[width, rank]`, both float32, and the
         share of the variance that the axes keep.
     """
     parts = [slice(i, i + 8192) for i in range(0, len(states), 8192)]  # no wide copy of all
     weight = weight / weight.sum()
     mean = np.zeros(states.shape[1])
-    if centre:
+    if center:
         mean = sum((weight[part] @ states[part].astype(float) for part in parts), mean)
     covariance = np.zeros((len(mean), len(mean)))
     for part in parts:

@@ -1,23 +1,21 @@
-"""Distiller: how one set of word vectors was made of an encoder, kept to make more of them."""
+"""How one set of word vectors was extracted from an encoder, kept to extract more of them."""
 
 import json
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from keras_sentmatch.data.word_encoder import WordEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.safety import COPY, check_types, inside, read_arrays, read_object
 
-if TYPE_CHECKING:
-    from keras_sentmatch.data.word_encoder import WordEncoder
-
 _FORMAT = 1
-_FILES = "distiller.json", "distiller.npz"
-_KINDS = {  # of what distiller.json holds
+_FILES = "vector_extractor.json", "vector_extractor.npz"
+_KINDS = {  # of what vector_extractor.json holds
     "encoder": str,
     "layer": (int, str),
     "pooling": str,
@@ -30,10 +28,10 @@ _APART = 0.05  # how far the vectors of one word may lie from each other, as a s
 
 
 @dataclass(frozen=True)
-class Distiller:
+class VectorExtractor:
     """The projection of an encoder's states of words to word vectors.
 
-    `distil_vectors` makes it, `WordVectors.distiller` holds it, and a run folder keeps it: with the
+    `extract_vectors` makes it, `WordVectors.extractor` holds it, and a run folder keeps it: with the
     encoder at hand, words that training never met get vectors like those that it met.
 
     Attributes:
@@ -50,8 +48,8 @@ class Distiller:
     Example:
 
     ```python
-    vectors = distil_vectors("bert_tiny_en_uncased", ["cat", "dog", "house"], dim=2)
-    vectors.distiller.vectors(["okapi"], WordEncoder("bert_tiny_en_uncased"))
+    vectors = extract_vectors("bert_tiny_en_uncased", ["cat", "dog", "house"], dim=2)
+    vectors.extractor.extract(["okapi"], WordEncoder("bert_tiny_en_uncased"))
     # (["okapi"], array of one row)
     ```
     """
@@ -77,9 +75,7 @@ class Distiller:
             matrix[start : start + _PART, : part.shape[1]] = part
         return matrix
 
-    def vectors(
-        self, words: Collection[str], encoder: "WordEncoder"
-    ) -> tuple[list[str], np.ndarray]:
+    def extract(self, words: Collection[str], encoder: WordEncoder) -> tuple[list[str], np.ndarray]:
         """Makes the vectors of further words.
 
         Args:
@@ -103,26 +99,26 @@ class Distiller:
             same = bool((apart <= _APART * np.linalg.norm(self.probe_vectors, axis=1)).all())
         if not same:
             raise InputError(
-                f"{encoder.name} is not the encoder that the vectors were distilled from "
+                f"{encoder.name} is not the encoder that the vectors were extracted from "
                 f"({self.encoder}): it gives {', '.join(self.probes)} other vectors. Give that one."
             )
         known = [word for word in dict.fromkeys(words) if place[word] >= 0]
         return known, self.project(states[[place[word] for word in known]])
 
     def parts(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What JSON holds of it, and its arrays; `Distiller(**…, **…)` of both makes it again."""
+        """What JSON holds of it, and its arrays; `VectorExtractor(**…, **…)` of both makes it again."""
         arrays = {name: getattr(self, name) for name in ("mean", "axes", "probe_vectors")}
         return {name: v for name, v in vars(self).items() if name not in arrays}, arrays
 
     def save(self, folder: str | Path) -> None:
-        """Writes `distiller.json` and `distiller.npz` into a folder."""
+        """Writes `vector_extractor.json` and `vector_extractor.npz` into a folder."""
         plain, arrays = self.parts()
         text = json.dumps({"format": _FORMAT, **plain}, indent=1, ensure_ascii=False)
         (Path(folder) / _FILES[0]).write_text(text + "\n", encoding="utf-8", newline="\n")
         np.savez(Path(folder) / _FILES[1], **arrays)
 
     @classmethod
-    def load(cls, folder: str | Path) -> "Distiller | None":
+    def load(cls, folder: str | Path) -> "VectorExtractor | None":
         """Reads what `save` wrote; None where the folder holds none.
 
         Raises:

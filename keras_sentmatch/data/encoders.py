@@ -1,0 +1,30 @@
+"""Encoders of either kind, as a run folder keeps them."""
+
+from pathlib import Path
+
+from keras_sentmatch.data.encoder import PairEncoder, read_description
+from keras_sentmatch.data.subword_encoder import SubwordPairEncoder
+from keras_sentmatch.errors import InputError
+
+Encoder = PairEncoder | SubwordPairEncoder
+
+
+def load_encoder(folder: str | Path) -> Encoder:
+    """Reads what `PairEncoder.save` or `SubwordPairEncoder.save` wrote.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        The encoder, of the kind that was saved.
+
+    Raises:
+        InputError: A file that is missing, damaged or of a newer format, or an encoder with a
+            tokenizer of your own: load that by `PairEncoder.load(folder, tokenizer=…)`.
+    """
+    path, config = read_description(folder)
+    if (kind := config.get("kind", "word")) == "subword":
+        return SubwordPairEncoder.load(folder)
+    if kind != "word":
+        raise InputError(f"{path} is of the kind {kind!r}, expected 'word' or 'subword'.")
+    return PairEncoder.load(folder)

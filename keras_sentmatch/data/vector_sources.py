@@ -1,0 +1,64 @@
+"""Word vectors by the short text that names them in recipes and on the command line."""
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from keras_sentmatch.data.extract import extract_vectors
+from keras_sentmatch.data.vector_reading import read_vectors
+from keras_sentmatch.data.vectors import WordVectors
+from keras_sentmatch.errors import InputError
+
+
+def load_vectors(
+    spec: str | Path,
+    words: Collection[str],
+    *,
+    dim: int | None = None,
+    counts: Mapping[str, int] | None = None,
+    cache_dir: str | Path | None = None,
+    progress: bool = True,
+    **options: Any,
+) -> WordVectors | None:
+    """Load word vectors by a short text, as the command line and the recipes name them.
+
+    Args:
+        spec: `"none"`, the path of a file (see `read_vectors`), or `"encoder:PRESET_OR_FOLDER"`
+            (see `extract_vectors`).
+        words: The words to keep.
+        dim: Dimension: of the extracted vectors (300 by default), or what a file must have.
+        counts: Token counts, for the options of extracted vectors that weight words.
+        cache_dir: See `read_vectors`.
+        progress: Show a progress bar where standard error is a terminal.
+        **options: Further arguments of `extract_vectors`, for extracted vectors only.
+
+    Returns:
+        The vectors, or None for `"none"`.
+
+    Raises:
+        InputError: for a file that is missing, damaged or of another dimension, or options that
+            do not apply.
+
+    Example:
+
+    >>> load_vectors("none", ["cat"]) is None
+    True
+    """
+    spec = str(spec)
+    common: dict[str, Any] = {"cache_dir": cache_dir, "progress": progress}
+    if spec.startswith("encoder:"):
+        name = spec.removeprefix("encoder:")
+        return extract_vectors(name, words, dim=dim or 300, counts=counts, **common, **options)
+    if options:
+        raise InputError(
+            f"{', '.join(options)}: an option of extracted vectors (encoder:NAME), not of {spec!r}"
+        )
+    if spec == "none":
+        return None
+    vectors = read_vectors(spec, words, **common)
+    if dim is not None and vectors.dim != dim:
+        raise InputError(
+            f"{spec}: vectors of dimension {vectors.dim}, expected {dim}; "
+            f"ask for dim={vectors.dim} or give another file"
+        )
+    return vectors
