@@ -4,6 +4,7 @@ Keras (and with it a backend) is imported only when `SparseMacroF1` or `Positive
 scikit-learn and SciPy when a function needs them.
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from keras_sentmatch.metrics.calibration import (
@@ -54,11 +55,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in ("PositiveF1", "SparseMacroF1"):
-        raise AttributeError(f"module 'keras_sentmatch.metrics' has no attribute {name!r}")
-    from keras_sentmatch.metrics import keras_metrics
-
-    return getattr(keras_metrics, name)
+    if name in ("PositiveF1", "SparseMacroF1"):
+        return getattr(importlib.import_module("keras_sentmatch.metrics.keras_metrics"), name)
+    raise AttributeError(f"module 'keras_sentmatch.metrics' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -1,6 +1,6 @@
 """All metrics of the task of a data set."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,14 +19,23 @@ from keras_sentmatch.metrics.ranking import (
     ranking_counts,
 )
 
-if TYPE_CHECKING:
-    from keras_sentmatch.data.dataset import PairDataset
+
+class LabeledPairs(Protocol):
+    """What is read of a `keras_sentmatch.data.PairDataset`."""
+
+    labels: Any
+    label_names: Any
+    groups: Any
+    task: Any
+    name: Any
+    split: Any
+
 
 PRIMARY = {"classification": "accuracy", "ranking": "map", "regression": "pearson"}
 
 
 def evaluate_predictions(
-    dataset: "PairDataset", predictions: ArrayLike, *, threshold: float | None = None
+    dataset: LabeledPairs, predictions: ArrayLike, *, threshold: float | None = None
 ) -> dict[str, Any]:
     """The metrics of the task, for predictions in row order.
 
@@ -37,7 +46,7 @@ def evaluate_predictions(
     | regression | pearson, spearman, mse | pearson |
 
     Args:
-        dataset: labeled pairs.
+        dataset: labeled pairs, a `keras_sentmatch.data.PairDataset`.
         predictions: class probabilities [n, C]; ranking takes [n, 2] (column 1 ranks) or scores
             [n]; regression scores [n] or [n, 1].
         threshold: with two classes, the probability of class 1 above which it is the answer.
@@ -79,12 +88,12 @@ def evaluate_predictions(
     elif dataset.task == "ranking":
         figures = _ranking(dataset, labels, values, threshold)
     else:
-        _check_classes(values, dataset.num_classes)
+        _check_classes(values, len(dataset.label_names))
         figures = _classification(labels, values, threshold)
     return {**figures, "rows": len(labels), "primary": PRIMARY[dataset.task]}
 
 
-def _name(dataset: "PairDataset") -> str:
+def _name(dataset: LabeledPairs) -> str:
     return " ".join(part for part in (dataset.name, dataset.split) if part) or "The dataset"
 
 
@@ -110,7 +119,7 @@ def _classification(
 
 
 def _ranking(
-    dataset: "PairDataset", labels: np.ndarray, values: np.ndarray, threshold: float | None
+    dataset: LabeledPairs, labels: np.ndarray, values: np.ndarray, threshold: float | None
 ) -> dict[str, float]:
     if dataset.groups is None:
         raise InputError(
