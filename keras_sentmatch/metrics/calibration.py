@@ -208,7 +208,7 @@ def best_threshold(labels: ArrayLike, p_second: ArrayLike, metric: str = "accura
 def decide(probabilities: np.ndarray, threshold: float | None) -> np.ndarray:
     """The answer of each row: the most probable class, or class 1 where it exceeds the threshold."""
     if threshold is None:
-        return np.argmax(probabilities, -1)
+        return np.asarray(probabilities.argmax(-1))
     return (probabilities[:, 1].astype(float) > threshold).astype(int)
 
 
