@@ -164,7 +164,7 @@ def test_many_pairs_and_pairs_that_are_cut():
     matcher = make("esim")
     matcher.encoder.reset_report()
     pairs = PairDataset([ONE, "dog " * 60], ["", TWO], ["neutral", "entailment"], label_names=NAMES)
-    with pytest.warns(UserWarning, match="longer than 48 tokens"):
+    with pytest.warns(UserWarning, match="more than 48 tokens"):
         empty, long = matcher.explain(pairs)
     assert (empty.gold, long.gold) == ("neutral", "entailment")
     assert empty.tokens_2 == () and not empty.pictures and len(empty.notes) == 1
