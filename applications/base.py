@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from keras_sentmatch.applications.pictures import PictureSpec
 from keras_sentmatch.applications.search_space import Parameter
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import (
@@ -20,6 +19,17 @@ from keras_sentmatch.ops import dot_matrix, split_pair, stack_pair
 Encoding = dict[str, Any]  # a sentence's tensors by name
 
 _MODELS: dict[str, type["PairModel"]] = {}
+
+# Arguments of a model that follow from the data and the word vectors: no recipe or preset sets them.
+DATA_ARGUMENTS = (
+    "vocabulary_size",
+    "num_classes",
+    "embedding_dim",
+    "char_vocabulary_size",
+    "max_word_length",
+    "pos_tags",
+    "antonym",
+)
 
 
 class PairModel(keras.Model):
@@ -34,7 +44,6 @@ class PairModel(keras.Model):
     summary_line: ClassVar[str] = ""
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
     search_space: ClassVar[list[Parameter]] = []
-    pictures: ClassVar[tuple[PictureSpec, ...]] = ()
     _undivided = "it was not made of two halves"
 
     def _keep_config(self, values: dict[str, Any]) -> None:

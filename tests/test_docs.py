@@ -12,7 +12,7 @@ import typer.main
 from keras_sentmatch.cli import app
 from keras_sentmatch.cli.catalog import BUILT_IN
 from keras_sentmatch.data import list_formats
-from keras_sentmatch.training.recipe import KEYS
+from keras_sentmatch.training.config import CONFIGS
 
 pytestmark = pytest.mark.once
 
@@ -135,7 +135,7 @@ def test_the_pages_name_everything_public() -> None:
     models = [applications.get_model_class(name) for name in applications.list_models()]
     wanted = {
         "ops-and-layers.md": [*ops.__all__, *layers.__all__],
-        "training.md": [key for keys in KEYS.values() for key in keys],
+        "training.md": [key for config in CONFIGS.values() for key in config.keys()],
         "models.md": [preset for model in models for preset in model.presets],
         "command-line.md": list(typer.main.get_command(app).commands),  # type: ignore[attr-defined]
         "../README.md": applications.list_models(),

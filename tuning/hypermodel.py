@@ -76,7 +76,7 @@ class PairHyperModel(keras_tuner.HyperModel):
         super().__init__(name=recipe.name)
         check_splits(pairs)
         self.space = narrowed_space(recipe, space, fix)
-        if recipe.training["teacher"] and lessons is None:
+        if recipe.training.teacher and lessons is None:
             lessons = take_lessons(recipe.training, pairs, None, progress)
         self.pairs = {**pairs, **({} if lessons is None else {"train": lessons.pairs})}
         self.targets = {} if lessons is None else lessons.targets
@@ -95,8 +95,8 @@ class PairHyperModel(keras_tuner.HyperModel):
     def recipe(self, hp: Any) -> Recipe:
         """The recipe of what is chosen; Hyperband chooses the epochs."""
         recipe = self.space.recipe(self.configuration(hp))
-        epochs = hp.values.get("tuner/epochs", recipe.training["epochs"])
-        return replace(recipe, training={**recipe.training, "epochs": epochs})
+        epochs = hp.values.get("tuner/epochs", recipe.training.epochs)
+        return recipe.with_training(epochs=epochs)
 
     def build(self, hp: Any) -> keras.Model:
         """The compiled model.
@@ -123,26 +123,26 @@ class PairHyperModel(keras_tuner.HyperModel):
             The history.
         """
         recipe = self.recipe(hp)
-        settings = {**recipe.training, "devices": 1}
+        settings = replace(recipe.training, devices=1)
         batches = self.batches(recipe, model)
-        monitor, mode = monitor_of(self.pairs["train"].task, settings["monitor"])
+        monitor, mode = monitor_of(self.pairs["train"].task, settings.monitor)
         callbacks = [
             *metric_callbacks(self.pairs, batches, settings),
-            *stopping_callbacks(monitor, mode, settings["patience"], settings["plateau_factor"]),
+            *stopping_callbacks(monitor, mode, settings.patience, settings.plateau_factor),
             *kwargs.pop("callbacks", []),
         ]
-        more = {"epochs": settings["epochs"], "verbose": 0, **kwargs}
+        more = {"epochs": settings.epochs, "verbose": 0, **kwargs}
         data = feeds(batches, more.get("initial_epoch", 0))
         return model.fit(*args, **data, callbacks=callbacks, **more)
 
     def model(self, recipe: Recipe) -> keras.Model:
         """The compiled model of a recipe, as `train` would begin with it."""
         encoder, vectors, _ = self.encodings.fit(recipe, self.pairs, self.progress)
-        set_seed(recipe.training["seed"])
+        set_seed(recipe.training.seed)
         return make_model(recipe, self.pairs["train"], encoder, vectors, self._builder)
 
     def batches(self, recipe: Recipe, model: keras.Model) -> dict[str, PairBatches]:
         """The batches of training and validation pairs."""
         encoder, _, _ = self.encodings.fit(recipe, self.pairs, self.progress)
-        settings = {**recipe.training, "devices": 1}
+        settings = replace(recipe.training, devices=1)
         return make_batches(self.pairs, self.targets, encoder, model, settings, self.encodings)

@@ -5,7 +5,7 @@ import difflib
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from keras_sentmatch.applications.search_space import Choice, LogUniform, Parameter
@@ -109,14 +109,14 @@ class Space:
         Raises:
             InputError: An unknown name, a value that it can't have, or one that could never matter.
         """
-        tables, pinned = _tables(self.base), {}
+        tables, pinned = self.base.tables(), {}
         for name, text in values.items():
             full = self.find(name)
             parameter, written = self.parameters[full].parse(text)
             pinned[full] = written
             for key in (full, *parameter.also):
                 put(tables, key, parameter.value(written))
-        recipe = Recipe(self.base.name, **tables)
+        recipe = Recipe.from_tables(self.base.name, **tables)
         space = Space(recipe, self.declared.values(), self.rules, self.defaults)
         kept = {n: p for n, p in space.parameters.items() if n in self.parameters}
         space.parameters = {n: p for n, p in kept.items() if n not in pinned}
@@ -166,7 +166,7 @@ class Space:
         Raises:
             InputError: Values that exclude each other.
         """
-        tables = _tables(self.base)
+        tables = self.base.tables()
         for name, declared in self.declared.items():
             parameter = self.parameters.get(name, declared)
             if not self.matters(parameter, written):
@@ -179,7 +179,7 @@ class Space:
                 put(tables, key, value)
         if tables["model"].get("feature_attention") is None:
             tables["model"].pop("feature_attention_config", None)
-        return Recipe(self.base.name, **tables)
+        return Recipe.from_tables(self.base.name, **tables)
 
     def complaint(self, written: Mapping[str, Any]) -> str | None:
         """What is wrong with a configuration, if anything is."""
@@ -253,7 +253,7 @@ class Space:
 def get(recipe: Recipe, key: str) -> Any:
     """What a recipe says of a key; None where it says nothing."""
     table, *path = key.split(".")
-    found: Any = getattr(recipe, table)
+    found: Any = recipe.tables()[table]
     for part in path:
         found = found.get(part) if isinstance(found, Mapping) else None
     return found
@@ -269,9 +269,3 @@ def put(tables: dict[str, Any], key: str, value: Any) -> None:
     inner.pop(path[0], None)
     if value is not None:
         inner[path[0]] = value
-
-
-def _tables(recipe: Recipe) -> dict[str, Any]:
-    tables = asdict(recipe)
-    del tables["name"]
-    return tables

@@ -118,7 +118,7 @@ def width_rule(recipe: Recipe) -> str | None:
     if config["raise_widths"]:
         return None
     width = ATTENDED[recipe.name](model, word_features(recipe, model))
-    length = recipe.encoder.get("max_length", 64)
+    length = recipe.encoder.max_length or 64
     if kind == "fa":
         widths = {"D/r": width / config["reduction"]}
     else:
@@ -136,9 +136,9 @@ def width_rule(recipe: Recipe) -> str | None:
 
 def word_features(recipe: Recipe, model: Mapping[str, Any]) -> int:
     """The width of a word's features where the words have all those that the recipe names, but no tags."""
-    features = recipe.encoder.get("features", ())
+    features = recipe.encoder.features or ()
     characters = model["char_filters"] if "char" in features and "char_filters" in model else 0
-    return recipe.vectors["dim"] + characters + bool(model.get("exact_match"))
+    return recipe.vectors.dim + characters + bool(model.get("exact_match"))
 
 
 def autoencoder_rule(recipe: Recipe) -> str | None:

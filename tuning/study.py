@@ -21,12 +21,13 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.run_folder import read_json, write_json
 from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.training.callbacks import monitor_of
+from keras_sentmatch.training.config import MONITORS
 from keras_sentmatch.training.distillation import Lessons, take_lessons
 from keras_sentmatch.training.ensemble import train_ensemble
 from keras_sentmatch.training.prepare import Build, Encodings, check_splits
-from keras_sentmatch.training.recipe import MONITORS, Recipe
+from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.resume import difference, finished_metrics, latest
-from keras_sentmatch.training.run import run_identity, train, with_seed
+from keras_sentmatch.training.run import run_identity, train
 from keras_sentmatch.tuning.progress import SearchProgress
 from keras_sentmatch.tuning.report import write_report
 from keras_sentmatch.tuning.space import Space, Written
@@ -177,16 +178,16 @@ def search(
     }
     check_splits(splits)
     if seed is not None:
-        recipe = with_seed(recipe, seed)
+        recipe = recipe.with_training(seed=seed)
     monitor, direction = _objective(objective, recipe, splits)
-    recipe = replace(recipe, training={**recipe.training, "monitor": monitor})
+    recipe = recipe.with_training(monitor=monitor)
     searched = narrowed_space(recipe, space, fix)
     folder = Path(out)
     identity = _identity(searched, tuner, splits, seeds)
     if here != "worker":
         _begin(folder, identity, searched, resume)
     lessons = None
-    if recipe.training["teacher"]:
+    if recipe.training.teacher:
         lessons = take_lessons(recipe.training, splits, None, progress)
     study = _Study(
         folder,
@@ -201,7 +202,7 @@ def search(
         build,
         lessons,
         info,
-        seeds_from(recipe.training["seed"], seeds),
+        seeds_from(recipe.training.seed, seeds),
     )
     if here == "worker":
         return study.work(identity)
@@ -245,7 +246,7 @@ def _objective(
 ) -> tuple[str, str]:
     """The monitored value and its direction; a value that these pairs don't have is refused now."""
     validation = splits["validation"]
-    wanted = recipe.training["monitor"] if objective == "auto" else f"val_{objective}"
+    wanted = recipe.training.monitor if objective == "auto" else f"val_{objective}"
     monitor, direction = monitor_of(validation.task, wanted)
     shape = (len(validation), 1 if validation.task == "regression" else validation.num_classes)
     guesses = np.random.default_rng(0).dirichlet(np.ones(max(shape[1], 2)), shape[0])
@@ -342,7 +343,7 @@ class _Study:
         if trials is None and self.tuner in ("bayesian", "random"):
             trials = TRIALS
         if self.tuner == "hyperband":
-            options["max_epochs"] = settings["epochs"]
+            options["max_epochs"] = settings.epochs
         if (
             self.tuner == "bayesian"
         ):  # KerasTuner draws three a parameter: often more than there are trials
@@ -352,7 +353,7 @@ class _Study:
         return ORACLES[self.tuner](
             self.space,
             self.folder / "oracle.json",
-            settings["seed"],
+            settings.seed,
             trials,
             objective=Objective(self.monitor, self.direction),
             **options,
@@ -513,11 +514,11 @@ class _Study:
         scores = []
         for seed, folder in zip(self.seeds, folders):
             name = trial.trial_id if len(self.seeds) == 1 else f"{trial.trial_id}, seed {seed}"
-            scores.append(self._train_once(with_seed(recipe, seed), folder, name))
+            scores.append(self._train_once(recipe.with_training(seed=seed), folder, name))
         return float(np.mean(scores))
 
     def _train_once(self, recipe: Recipe, folder: Path, name: str) -> float:
-        shown = self.display.begin(name, recipe.training["epochs"])
+        shown = self.display.begin(name, recipe.training.epochs)
         identity = run_identity(recipe, self.seen, lessons=self.lessons)
         if folder.exists() and not _goes_on(folder, identity):
             shutil.rmtree(folder)
@@ -668,7 +669,7 @@ class _Study:
     def retrain(self, recipe: Recipe, count: int) -> tuple[dict[str, Any], bool]:
         """Trains the best recipe with seeds that no trial had; its figures, and whether Ctrl-C ended it."""
         out, tried = self.folder / "best", len(self.seeds)
-        seeds = seeds_from(recipe.training["seed"] + tried, count)
+        seeds = seeds_from(recipe.training.seed + tried, count)
         wanted = {"recipe": recipe.to_toml(), "seeds": seeds, "backend": keras.config.backend()}
         if read_json(self.folder / "retrain.json") != wanted:
             shutil.rmtree(out, ignore_errors=True)  # of an earlier best

@@ -23,10 +23,6 @@ BUILT_IN = (
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 
 
-# What follows from the data and the vectors, and so is no choice.
-FROM_DATA = {"vocabulary_size", "num_classes", "embedding_dim"}
-
-
 def models(
     name: Annotated[
         str | None, typer.Argument(metavar="[MODEL]", help="Show the switches of this one.")
@@ -72,6 +68,8 @@ def models(
 
 def describe(cls: Any, name: str) -> dict[str, Any]:
     """What the list says of a model; its switches are the arguments that are left to choose."""
+    from keras_sentmatch.applications.base import DATA_ARGUMENTS
+
     arguments = {
         n: p
         for n, p in inspect.signature(cls.__init__).parameters.items()
@@ -99,7 +97,7 @@ def describe(cls: Any, name: str) -> dict[str, Any]:
                 "meaning": meanings.get(n, ""),
             }
             for n, p in arguments.items()
-            if n not in FROM_DATA
+            if n not in DATA_ARGUMENTS
         },
         "presets": cls.presets,
     }

@@ -59,17 +59,18 @@ def checked_recipe(
     from keras_sentmatch.applications import get_model_class
     from keras_sentmatch.data.hub import encoder_name
     from keras_sentmatch.inference.run_folder import members_of, read_card
-    from keras_sentmatch.training import load_recipe
+    from keras_sentmatch.training import read_recipe
 
     if backbone is not None and not has_backbone(get_model_class(model)):
         raise InputError(f"--backbone {backbone}: {model} reads words, not with an encoder.")
-    chosen = load_recipe(model, file=file, overrides=overrides)
+    draft = read_recipe(model, file=file, overrides=overrides)
+    chosen = draft.for_data(None)
     if "backbone" in chosen.model:
         encoder_name(chosen.model["backbone"])
-    for run in chosen.training["teacher"]:
+    for run in chosen.training.teacher:
         for folder in members_of(Path(run)):
             read_card(folder)
-    return chosen
+    return draft
 
 
 def training_splits(source: Source, limit: int | None) -> dict[str, Any]:

@@ -83,6 +83,7 @@ def _random_pairs(recipe: Any, rows: int, length: int, words: int, classes: int)
     import numpy as np
 
     from keras_sentmatch.data import PairDataset, PairEncoder
+    from keras_sentmatch.training import EncoderConfig
     from keras_sentmatch.training.prepare import subword_encoder
 
     rng = np.random.default_rng(0)
@@ -93,12 +94,12 @@ def _random_pairs(recipe: Any, rows: int, length: int, words: int, classes: int)
     names = [str(number) for number in range(classes)] if classes > 1 else None
     pairs = PairDataset(first, second, labels, label_names=names)
     if "backbone" in recipe.model:
-        reader = subword_encoder(replace(recipe, encoder={"max_length": length}))
+        reader = subword_encoder(replace(recipe, encoder=EncoderConfig(max_length=length)))
         with warnings.catch_warnings():  # that they are cut to the length is meant
             warnings.simplefilter("ignore")
             return pairs, reader, reader.encode(first, second, length=length)
     of_words = ("min_count", "max_size", "tagger", "antonyms")
-    options = {k: v for k, v in recipe.encoder.items() if k not in of_words}
+    options = {k: v for k, v in recipe.encoder.values().items() if k not in of_words}
     features = options.get("features", ())
     needs = {"tags": ["T"]} if "pos" in features else {}
     encoder = PairEncoder(

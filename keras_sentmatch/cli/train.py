@@ -86,11 +86,10 @@ def train(
     use_backend(backend)
     from keras_sentmatch import training
     from keras_sentmatch.inference.run_folder import read_json
-    from keras_sentmatch.training import load_recipe
 
     # Wrong ones stop here, before any reading.
-    chosen = checked_recipe(model, recipe, overrides, backbone)
-    if unlabelled and not chosen.training["teacher"]:
+    draft = checked_recipe(model, recipe, overrides, backbone)
+    if unlabelled and not draft.for_data(None).training.teacher:
         raise InputError(f"--unlabelled {unlabelled}: only a --teacher can answer these pairs.")
     source = Source(data, format, columns, on_error)
     splits = training_splits(source, limit)
@@ -100,8 +99,8 @@ def train(
         further["unlabelled"] = Source(unlabelled, columns=two, on_error=on_error).rows()
     name = splits["train"].name or "pairs"
     out = out or Path("runs") / f"{model}-{name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    plan = load_recipe(model, name, file=recipe, overrides=overrides)
-    first = plan.training["seed"]
+    plan = draft.for_data(name)
+    first = plan.training.seed
     numbers = range(first, first + seeds)
     try:
         if seeds == 1:

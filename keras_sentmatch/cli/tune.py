@@ -123,19 +123,19 @@ def tune(
     }
     overrides = overrides_of(setting, values, backbone)
     use_backend(backend)
-    from keras_sentmatch.training import load_recipe
     from keras_sentmatch.tuning import search, space_of
     from keras_sentmatch.tuning.workers import role
 
     # Wrong ones stop here, before any reading.
-    wanted = space_of(checked_recipe(model, recipe, overrides, backbone)).fixed(fixed)
+    draft = checked_recipe(model, recipe, overrides, backbone)
+    wanted = space_of(draft.for_data(None)).fixed(fixed)
     if names is not None:
         wanted.narrowed(names)
     source = Source(data, format, columns, on_error)
     splits = training_splits(source, limit)
     name = splits["train"].name or "pairs"
     out = out or Path("searches") / f"{model}-{name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    plan = load_recipe(model, name, file=recipe, overrides=overrides)
+    plan = draft.for_data(name)
     try:
         found = search(
             plan,

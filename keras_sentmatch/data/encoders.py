@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from keras_sentmatch.data.base_encoder import read_description
-from keras_sentmatch.data.encoder import PairEncoder
+from keras_sentmatch.data.encoder import PairEncoder, read_description
 from keras_sentmatch.data.subword_encoder import SubwordPairEncoder
 from keras_sentmatch.errors import InputError
 
@@ -23,8 +22,8 @@ def load_encoder(folder: str | Path) -> Encoder:
         InputError: A file that is missing, damaged or of a newer format, or an encoder with a
             tokenizer of your own: load that by `PairEncoder.load(folder, tokenizer=…)`.
     """
-    path, kind, _ = read_description(folder)
-    if kind == "subword":
+    path, config = read_description(folder)
+    if (kind := config.get("kind", "word")) == "subword":
         return SubwordPairEncoder.load(folder)
     if kind != "word":
         raise InputError(f"{path} is of the kind {kind!r}, expected 'word' or 'subword'.")

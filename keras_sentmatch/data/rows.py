@@ -16,13 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.safety import (
-    check_depth,
-    compressed_room,
-    expansion_error,
-    limit,
-    raise_limit_hint,
-)
+from keras_sentmatch.safety import check_depth, compressed_room, expands, limit, over
 
 Row = dict[str, Any]
 HEADER = ":header"
@@ -51,7 +45,7 @@ def text_lines(path: Path) -> Iterator[tuple[int, str | BadRow]]:
                 if len(raw) == most and not raw.endswith(b"\n"):
                     raise InputError(
                         f"{path}:{number}: a line of more than {most:,} bytes; expected a pair a line. "
-                        f"{raise_limit_hint('LINE_BYTES')}"
+                        f"{over('LINE_BYTES')}"
                     )
                 try:
                     line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -60,7 +54,7 @@ def text_lines(path: Path) -> Iterator[tuple[int, str | BadRow]]:
                     yield number, BadRow("not UTF-8", _not_utf8(raw, offset, error))
                 offset += len(raw)
                 if room is not None and offset > room:
-                    raise expansion_error(path)
+                    raise InputError(expands(path))
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"{path}: not a whole gzip file ({error}); fetch it again.") from None
     except OSError as error:

@@ -15,6 +15,7 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.run_folder import members_of
 from keras_sentmatch.metrics import evaluate_predictions
+from keras_sentmatch.training.config import TrainingConfig
 
 _CHUNK = 4096  # pairs between two movements of the progress bar
 
@@ -140,7 +141,7 @@ class Lessons:
 
 
 def take_lessons(
-    settings: Mapping[str, Any],
+    settings: TrainingConfig,
     splits: Mapping[str, PairDataset],
     unlabelled: PairDataset | None = None,
     progress: bool = True,
@@ -162,7 +163,7 @@ def take_lessons(
         InputError: A teacher that does not load, or answers other labels than those of the pairs.
     """
     train, validation = splits["train"], splits["validation"]
-    folders = [part for folder in settings["teacher"] for part in members_of(Path(folder))]
+    folders = [part for folder in settings.teacher for part in members_of(Path(folder))]
     teachers = []
     for folder in folders:
         teachers.append(Matcher.load(folder))
@@ -177,11 +178,11 @@ def take_lessons(
         for role, answer in answers.items()
     }
     facts = {
-        "runs": list(settings["teacher"]),
+        "runs": list(settings.teacher),
         "models": [_described(teacher) for teacher in teachers],
         "parameters": sum(teacher.model.count_params() for teacher in teachers),
-        "weight": settings["distil_weight"],
-        "temperature": settings["distil_temperature"],
+        "weight": settings.distillation_weight,
+        "temperature": settings.distillation_temperature,
         "unlabelled": len(pairs) - len(train),
         "encoding": [str(teacher.encoder.report) for teacher in teachers],
         "validation": evaluate_predictions(validation, answers["validation"]),

@@ -15,7 +15,7 @@ from keras_sentmatch.training.distillation import take_lessons
 from keras_sentmatch.training.prepare import check_splits, jit_compile
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.resume import check_identity, finished_metrics
-from keras_sentmatch.training.run import run_identity, train, with_seed
+from keras_sentmatch.training.run import run_identity, train
 
 
 def train_ensemble(
@@ -63,7 +63,7 @@ def train_ensemble(
     finished = read_json(Path(out) / "ensemble.json")
     if finished and not finished.get("interrupted"):
         raise InputError(f"{out} already holds an ensemble that is finished; name another folder.")
-    if recipe.training["teacher"]:
+    if recipe.training.teacher:
         unlabelled = arguments.pop("unlabelled", None)
         check_splits(splits)
         arguments["lessons"] = take_lessons(
@@ -81,7 +81,7 @@ def train_ensemble(
             check_identity(
                 folder,
                 done.get("identity", {}),
-                run_identity(with_seed(recipe, seed), splits, lessons=lessons),
+                run_identity(recipe.with_training(seed=seed), splits, lessons=lessons),
             )
             results.append((_as_trained(folder, recipe), done))
         if results[-1][1]["interrupted"]:

@@ -1,11 +1,12 @@
 """AdamW for fine-tuning, and how a recipe's optimizer is made."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.training.config import TrainingConfig
 from keras_sentmatch.training.schedules import learning_rate
 
 # On PyTorch Keras makes a subclass of AdamW that updates all variables in a few calls: that class.
@@ -104,7 +105,7 @@ class FineTuningAdamW(_AdamW):
         }
 
 
-def make_optimizer(model: keras.Model, settings: Mapping[str, Any], steps_per_epoch: int) -> Any:
+def make_optimizer(model: keras.Model, settings: TrainingConfig, steps_per_epoch: int) -> Any:
     """The optimizer that a recipe's `[training]` describes, for this model's trainable variables.
 
     Args:
@@ -118,35 +119,35 @@ def make_optimizer(model: keras.Model, settings: Mapping[str, Any], steps_per_ep
     Raises:
         InputError: Several batches an update, on several devices of TensorFlow.
     """
-    shared = settings["devices"] > 1 and keras.config.backend() == "tensorflow"
-    if shared and settings["accumulate"] > 1:
+    shared = settings.devices > 1 and keras.config.backend() == "tensorflow"
+    if shared and settings.accumulate > 1:
         raise InputError(
-            f"training.accumulate={settings['accumulate']} with training.devices={settings['devices']}: Keras "
+            f"training.accumulate={settings.accumulate} with training.devices={settings.devices}: Keras "
             "cannot do both on TensorFlow. Set one of them to 1, or use JAX."
         )
     optimizer = _plain_optimizer(model, settings, steps_per_epoch)
-    if shared and (settings["clipnorm"] or settings["global_clipnorm"]):
+    if shared and (settings.clipnorm or settings.global_clipnorm):
         _clip_sums(optimizer)
     return optimizer
 
 
-def _plain_optimizer(model: keras.Model, settings: Mapping[str, Any], steps_per_epoch: int) -> Any:
+def _plain_optimizer(model: keras.Model, settings: TrainingConfig, steps_per_epoch: int) -> Any:
     config: dict[str, Any] = {"learning_rate": learning_rate(settings, steps_per_epoch)}
     for key in ("clipnorm", "global_clipnorm"):
-        if settings[key]:
-            config[key] = settings[key]
-    if settings["accumulate"] > 1:
-        config["gradient_accumulation_steps"] = settings["accumulate"]
-    if settings["optimizer"] != "adamw":
-        return keras.optimizers.get({"class_name": settings["optimizer"], "config": config})
+        if value := getattr(settings, key):
+            config[key] = value
+    if settings.accumulate > 1:
+        config["gradient_accumulation_steps"] = settings.accumulate
+    if settings.optimizer != "adamw":
+        return keras.optimizers.get({"class_name": settings.optimizer, "config": config})
     variables = model.trainable_variables
-    if settings["weight_decay"]:
+    if settings.weight_decay:
         config["decay_factors"] = [float(not _bias_or_norm(v.name)) for v in variables]
-    if settings["backbone_learning_rate"]:
-        factor = settings["backbone_learning_rate"] / settings["learning_rate"]
+    if settings.backbone_learning_rate:
+        factor = settings.backbone_learning_rate / settings.learning_rate
         backbone = {id(variable) for variable in model.backbone_variables}
         config["rate_factors"] = [factor if id(v) in backbone else 1.0 for v in variables]
-    return FineTuningAdamW(weight_decay=settings["weight_decay"], **config)
+    return FineTuningAdamW(weight_decay=settings.weight_decay, **config)
 
 
 def _clip_sums(optimizer: Any) -> None:

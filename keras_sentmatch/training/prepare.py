@@ -1,7 +1,6 @@
 """What a run needs before `fit`: checked splits, an encoder, word vectors, a compiled model."""
 
 import dataclasses
-import json
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,9 +20,10 @@ from keras_sentmatch.data.pipeline import encode_dataset
 from keras_sentmatch.data.tags import SPACY_MODEL, spacy_tagger, wordnet_antonyms
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import SparseMacroF1, ranking_counts
+from keras_sentmatch.training.config import TrainingConfig
 from keras_sentmatch.training.distillation import DistillationLoss, OnLabels
 from keras_sentmatch.training.optimizers import make_optimizer
-from keras_sentmatch.training.recipe import KEYS, Recipe
+from keras_sentmatch.training.recipe import Recipe
 
 Build = Callable[..., keras.Model]
 Encoder = PairEncoder | SubwordPairEncoder
@@ -84,7 +84,7 @@ def fit_encoder(
     if "backbone" in recipe.model:
         return subword_encoder(recipe), None, f"word pieces of {recipe.model['backbone']}"
     datasets = [splits["train"], *(data for role, data in splits.items() if role != "train")]
-    options = dict(recipe.encoder)
+    options = recipe.encoder.values()
     tokenize = Tokenizer(options.get("tokenizer", "words"), options.get("lowercase", True))
 
     def count(datasets: Sequence[PairDataset]) -> Counter[str]:
@@ -98,10 +98,10 @@ def fit_encoder(
 
     counts = count(datasets)
     notes = resolve_features(options, datasets, set(counts))
-    source = recipe.vectors["source"]
+    source = recipe.vectors.source
     # A file has the dimension it has; `dim` is for what is made to measure.
-    dim = recipe.vectors["dim"] if source.startswith("encoder:") else None
-    extraction = extraction_options(recipe)
+    dim = recipe.vectors.dim if source.startswith("encoder:") else None
+    extraction = recipe.vectors.extraction_options()
     if extraction and dim is None:
         notes.append(f"vectors.{', vectors.'.join(extraction)} not used: they are for encoder:NAME")
         extraction = {}
@@ -138,9 +138,7 @@ class Encodings:
         self, recipe: Recipe, splits: Mapping[str, PairDataset], progress: bool
     ) -> tuple[Encoder, WordVectors | None, str]:
         """What `fit_encoder` gives, made once for each setting of encoder and vectors."""
-        key = json.dumps(
-            [recipe.encoder, recipe.vectors, recipe.model.get("backbone")], default=str
-        )
+        key = f"{recipe.encoder} {recipe.vectors} {recipe.model.get('backbone')}"
         if key not in self._fitted:
             self._fitted[key] = fit_encoder(recipe, splits, progress)
         encoder = self._fitted[key][0]
@@ -164,22 +162,12 @@ def subword_encoder(recipe: Recipe) -> SubwordPairEncoder:
         InputError: Nothing to load under that name, or `max_length` leaves no room for a pair.
     """
     try:
-        return SubwordPairEncoder.from_preset(recipe.model["backbone"], **recipe.encoder)
+        return SubwordPairEncoder.from_preset(recipe.model["backbone"], **recipe.encoder.values())
     except InputError as error:
         raise InputError(
             f"{error} (model.backbone: name another preset or a folder with --backbone, or with "
             "--set model.backbone=…)"
         ) from error
-
-
-def extraction_options(recipe: Recipe) -> dict[str, Any]:
-    """The options of extracted vectors that a recipe sets otherwise than by default."""
-    keys = {name: key for name, key in KEYS["vectors"].items() if name not in ("source", "dim")}
-    return {
-        name: recipe.vectors[name]
-        for name, key in keys.items()
-        if recipe.vectors[name] != key.default
-    }
 
 
 def resolve_features(
@@ -243,7 +231,7 @@ def make_model(
     config: dict[str, Any] = {"num_classes": 1 if train.task == "regression" else train.num_classes}
     if isinstance(encoder, PairEncoder):
         config["vocabulary_size"] = encoder.vocabulary_size
-        config["embedding_dim"] = vectors.dim if vectors is not None else recipe.vectors["dim"]
+        config["embedding_dim"] = vectors.dim if vectors is not None else recipe.vectors.dim
         if "char" in encoder.features:
             config["char_vocabulary_size"] = len(encoder.characters)
             config["max_word_length"] = encoder.max_word_length
@@ -258,7 +246,7 @@ def make_model(
             "vectors; leave it out (vectors.dim sets embedding_dim)."
         )
     before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(settings["dtype_policy"])
+    keras.config.set_dtype_policy(settings.dtype_policy)
     try:
         model = build(recipe.name, **config, **recipe.model)
     finally:
@@ -270,14 +258,14 @@ def make_model(
             f"{limit} word pieces: set encoder.max_length={limit} or less."
         )
     if vectors is not None and isinstance(encoder, PairEncoder):
-        model.set_word_vectors(vectors.matrix_for(encoder.vocabulary, settings["seed"]))
+        model.set_word_vectors(vectors.matrix_for(encoder.vocabulary, settings.seed))
     compile_model(model, train, settings)
     return model
 
 
-def compile_model(model: keras.Model, train: PairDataset, settings: Mapping[str, Any]) -> None:
+def compile_model(model: keras.Model, train: PairDataset, settings: TrainingConfig) -> None:
     """Compiles with the recipe's optimizer and the loss and metrics of the task."""
-    optimizer = make_optimizer(model, settings, math.ceil(len(train) / settings["batch_size"]))
+    optimizer = make_optimizer(model, settings, math.ceil(len(train) / settings.batch_size))
     if train.task == "regression":
         loss: Any = keras.losses.MeanSquaredError()
         metrics: list[Any] = []
@@ -286,16 +274,16 @@ def compile_model(model: keras.Model, train: PairDataset, settings: Mapping[str,
         loss = keras.losses.SparseCategoricalCrossentropy()
         metrics = [SparseMacroF1(train.num_classes)]
         weighted = ["accuracy"]
-    if settings["teacher"]:
-        loss = DistillationLoss(settings["distil_weight"], settings["distil_temperature"])
+    if settings.teacher:
+        loss = DistillationLoss(settings.distillation_weight, settings.distillation_temperature)
         metrics = [OnLabels(metric) for metric in metrics]
         weighted = [OnLabels(keras.metrics.SparseCategoricalAccuracy("accuracy")) for _ in weighted]
     jit = jit_compile(settings)
     model.compile(optimizer, loss, metrics=metrics, weighted_metrics=weighted, jit_compile=jit)
 
 
-def jit_compile(settings: Mapping[str, Any]) -> bool | str:
+def jit_compile(settings: TrainingConfig) -> bool | str:
     """What Keras is told of XLA (on PyTorch, of `torch.compile`)."""
-    if settings["jit_compile"] == "auto" and keras.config.backend() == "tensorflow":
+    if settings.jit_compile == "auto" and keras.config.backend() == "tensorflow":
         return False  # XLA compiles every length anew, and its recurrent loops are slower (docs/training.md)
-    return settings["jit_compile"]
+    return settings.jit_compile

@@ -1,244 +1,175 @@
 """Recipes: what to train and how, as TOML.
 
 A recipe has four tables: `[model]` (arguments of the model), `[encoder]`, `[vectors]` and
-`[training]`, and may have `[for.DATA.…]` tables with the values that differ on one data set. Later
-ones win: the defaults below, the recipe that comes with the model, its `[for.DATA]`, the tables of
-one's own file, its `[for.DATA]`, `--set` on the command line.
+`[training]`. `[for.DATA.TABLE]` holds values for one data set. Later values win: the defaults, the
+model's packaged recipe, its `[for.DATA]`, the tables of the user's file, its `[for.DATA]`, the
+overrides (`--set`).
 """
 
-import difflib
 import importlib.resources
-import math
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.safety import check_depth, read_bytes
-from keras_sentmatch.training.toml_text import to_toml
+from keras_sentmatch.training.config import (
+    CONFIGS,
+    EncoderConfig,
+    TrainingConfig,
+    VectorsConfig,
+    did_you_mean,
+)
 
-OPTIMIZERS = ("adadelta", "adagrad", "adam", "adamw", "rmsprop", "sgd")
-POLICIES = ("float32", "mixed_float16", "mixed_bfloat16")
-FEATURES = ("word", "char", "pos", "antonym")
-SCHEDULES = ("constant", "cosine_warm_up_decay", "linear_warm_up_decay", "exponential")
-POOLINGS = ("mean", "first", "cls")
-MONITORS = ("accuracy", "macro_f1", "f1", "map", "mrr", "pearson", "spearman", "loss")
+TABLES = ("model", *CONFIGS)
+Tables = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Key:
-    """One key of a table: its default (None: leave it to the class it goes to), and what is
-    allowed."""
-
-    default: Any
-    allowed: str
-    test: Callable[[Any], bool]
-
-
-def _integer(default: int | None, low: int) -> Key:
-    def test(value: Any) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool) and value >= low
-
-    return Key(default, f"an integer of at least {low}", test)
-
-
-def _number(default: float, allowed: str, test: Callable[[float], bool]) -> Key:
-    def check(value: Any) -> bool:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        return number and math.isfinite(value) and test(value)
-
-    return Key(default, allowed, check)
-
-
-def _one_of(default: Any, *values: Any) -> Key:
-    names = ", ".join(str(v).lower() if isinstance(v, bool) else f'"{v}"' for v in values)
-    return Key(
-        default, f"one of {names}", lambda v: any(type(v) is type(a) and v == a for a in values)
-    )
-
-
-def _text(default: str | None, allowed: str) -> Key:
-    return Key(default, allowed, lambda value: isinstance(value, str) and bool(value))
-
-
-_FEATURE_LIST = Key(
-    None,
-    f"a list of some of {', '.join(FEATURES)}",
-    lambda v: isinstance(v, list | tuple) and bool(v) and all(item in FEATURES for item in v),
-)
-_FOLDERS = Key(
-    [],
-    "a list of run folders",
-    lambda v: isinstance(v, list | tuple) and all(isinstance(item, str) and item for item in v),
-)
-KEYS: dict[str, dict[str, Key]] = {
-    "encoder": {
-        "tokenizer": _text(None, 'the name of a tokenizer, such as "words"'),
-        "lowercase": _one_of(None, True, False),
-        "max_length": _integer(None, 1),
-        "max_word_length": _integer(None, 1),
-        "features": _FEATURE_LIST,
-        "antonyms": _text(None, '"auto", "wordnet", or the path of a file of word pairs'),
-        "tagger": _text(None, '"auto" or "spacy:PIPELINE"'),
-        "min_count": _integer(None, 1),
-        "max_size": _integer(None, 1),
-    },
-    "vectors": {
-        "source": _text("none", '"none", the path of a vector file, or "encoder:NAME"'),
-        "dim": _integer(300, 1),
-        "layer": Key(
-            -1, 'the number of a layer, or "mean"', lambda v: v == "mean" or type(v) is int
-        ),
-        "pooling": _one_of("mean", *POOLINGS),
-        "center": _one_of(True, True, False),
-        "scale": _number(5.0, "a number of at least 0 (0: as long as they are)", lambda v: v >= 0),
-        "frequency_weighting": _one_of(False, True, False),
-        "sif": _number(0.0, "a number of at least 0 (0: off)", lambda v: v >= 0),
-    },
-    "training": {
-        "optimizer": _one_of("adam", *OPTIMIZERS),
-        "learning_rate": _number(1e-3, "a number above 0", lambda v: v > 0),
-        "batch_size": _integer(64, 1),
-        "epochs": _integer(30, 1),
-        "patience": _integer(5, 1),
-        "monitor": _one_of("auto", "auto", *(f"val_{name}" for name in MONITORS)),
-        "plateau_factor": _number(1.0, "a number above 0, at most 1", lambda v: 0 < v <= 1),
-        "schedule": _one_of("constant", *SCHEDULES),
-        "warm_up": _number(0.05, "a number of at least 0, below 1", lambda v: 0 <= v < 1),
-        "decay_rate": _number(0.95, "a number above 0, at most 1", lambda v: 0 < v <= 1),
-        "decay_steps": _integer(1000, 1),
-        "clipnorm": _number(0.0, "a number of at least 0 (0: no clipping)", lambda v: v >= 0),
-        "global_clipnorm": _number(
-            0.0, "a number of at least 0 (0: no clipping)", lambda v: v >= 0
-        ),
-        "weight_decay": _number(0.0, "a number of at least 0", lambda v: v >= 0),
-        "backbone_learning_rate": _number(
-            0.0, "a number of at least 0 (0: the learning_rate)", lambda v: v >= 0
-        ),
-        "accumulate": _integer(1, 1),
-        "teacher": _FOLDERS,
-        "distil_weight": _number(0.5, "a number from 0 to 1", lambda v: 0 <= v <= 1),
-        "distil_temperature": _number(2.0, "a number above 0", lambda v: v > 0),
-        "dtype_policy": _one_of("float32", *POLICIES),
-        "seed": Key(
-            0, "an integer from 0 to 4294967295", lambda v: type(v) is int and 0 <= v < 2**32
-        ),
-        "jit_compile": _one_of("auto", "auto", True, False),
-        "devices": _integer(1, 1),
-    },
-}
-TABLES = ("model", *KEYS)
-# What a preset may say, but the data and the vectors decide
-FROM_DATA = (
-    "vocabulary_size",
-    "num_classes",
-    "embedding_dim",
-    "char_vocabulary_size",
-    "max_word_length",
-    "pos_tags",
-    "antonym",
-)
-
-
-@dataclass
 class Recipe:
     """What to train and how.
 
     Args:
         name: Name of the model, as `keras_sentmatch.applications.build_model` takes it.
-        model: Further arguments of the model. In a file or an override `preset = "NAME"` stands for
-            the values of that preset; what follows from the data is left out.
-        encoder: Arguments of `PairEncoder.fit`.
-        vectors: `source` and `dim` of the word vectors; of extracted ones `layer`, `pooling`,
-            `center`, `scale`, `frequency_weighting` and `sif`, as `extract_vectors` takes them.
-        training: `optimizer`, `learning_rate`, `batch_size`, `epochs`, `patience` (epochs without a
-            better monitored value before training stops), `monitor` ("auto": val_accuracy, val_map
-            or val_pearson by task), `plateau_factor` (times the learning rate after each epoch
-            without a better value; 1 never), `schedule` of the learning rate ("constant";
-            "cosine_warm_up_decay" and "linear_warm_up_decay", which warm up over the share
-            `warm_up` of all batches; "exponential", times `decay_rate` every `decay_steps`
-            batches), `clipnorm` (of each variable's gradient, as in Keras; 0 none) or
-            `global_clipnorm` (of all together), `weight_decay` of AdamW (not of biases and norms),
-            `backbone_learning_rate` (of what came from a pretrained encoder; 0 the same),
-            `accumulate` (batches an update), `dtype_policy`, `seed`, `jit_compile`, `devices` (that
-            a batch is shared out among); `teacher` (run folders), `distil_weight` (share of the
-            teacher in the loss), `distil_temperature`.
+        model: Further arguments of the model. Those that follow from the data are left out.
+        encoder: How sentences are read.
+        vectors: Where the word vectors come from.
+        training: How the model is trained.
 
     Raises:
-        InputError: An unknown key, a value that is not allowed, or values that exclude each other.
+        InputError: Values that exclude each other.
 
     Example:
 
     ```python
-    from keras_sentmatch.training import Recipe
+    from keras_sentmatch.training import Recipe, TrainingConfig
 
-    Recipe("drcn", training={"epochs": 3}).training["learning_rate"]  # 0.001
+    Recipe("drcn", training=TrainingConfig(epochs=3)).training.learning_rate  # 0.001
     ```
     """
 
     name: str
     model: dict[str, Any] = field(default_factory=dict)
-    encoder: dict[str, Any] = field(default_factory=dict)
-    vectors: dict[str, Any] = field(default_factory=dict)
-    training: dict[str, Any] = field(default_factory=dict)
+    encoder: EncoderConfig = EncoderConfig()
+    vectors: VectorsConfig = VectorsConfig()
+    training: TrainingConfig = TrainingConfig()
 
     def __post_init__(self) -> None:
-        for table, keys in KEYS.items():
-            values = getattr(self, table)
-            for key, value in values.items():
-                _check(table, key, value, f"recipe {self.name!r}")
-            defaults = {key: k.default for key, k in keys.items() if k.default is not None}
-            setattr(self, table, {**defaults, **values})
-        for complaint in self._complaints():
-            raise InputError(f"recipe {self.name!r}: {complaint}")
+        for conflict in self._conflicts():
+            raise InputError(f"recipe {self.name!r}: {conflict}")
 
-    def _complaints(self) -> Iterator[str]:
-        """What does not go together."""
-        settings, backbone = self.training, self.model.get("backbone")
-        schedule, factor = settings["schedule"], settings["plateau_factor"]
-        if schedule != "constant" and factor < 1:
+    @classmethod
+    def from_tables(cls, name: str, **tables: Mapping[str, Any]) -> "Recipe":
+        """A recipe of plain mappings, as TOML gives them.
+
+        Args:
+            name: Name of the model.
+            **tables: Any of `model`, `encoder`, `vectors` and `training`.
+
+        Raises:
+            InputError: An unknown key, a value that is not allowed, or values that exclude each
+                other.
+        """
+        for table, config in CONFIGS.items():
+            for key, value in tables.get(table, {}).items():
+                config.check(key, value, f"recipe {name!r}")
+        return cls(
+            name,
+            dict(tables.get("model", {})),
+            EncoderConfig(**tables.get("encoder", {})),
+            VectorsConfig(**tables.get("vectors", {})),
+            TrainingConfig(**tables.get("training", {})),
+        )
+
+    def tables(self) -> dict[str, dict[str, Any]]:
+        """The four tables as plain mappings, with every default that is not None."""
+        configs = {table: getattr(self, table).values() for table in CONFIGS}
+        return {"model": dict(self.model), **configs}
+
+    def to_toml(self) -> str:
+        """The recipe as TOML, with every default; `load_recipe(name, file=…)` reads it back."""
+        tables = {table: values for table, values in self.tables().items() if values}
+        for key, value in self.model.items():
+            try:
+                tomli_w.dumps({key: value})
+            except TypeError as error:
+                raise InputError(
+                    f"model.{key} is {value!r}, which TOML cannot hold; expected a string, a number, "
+                    "true/false, or a list or table of these. To use the default, leave it out."
+                ) from error
+        return tomli_w.dumps({"name": self.name, **tables})
+
+    def with_training(self, **values: Any) -> "Recipe":
+        """The recipe with other values in `[training]`."""
+        return replace(self, training=replace(self.training, **values))
+
+    def _conflicts(self) -> Iterator[str]:
+        training, backbone = self.training, self.model.get("backbone")
+        if training.schedule != "constant" and training.plateau_factor < 1:
             yield (
-                f"training.schedule is {schedule!r} and training.plateau_factor is {factor}: both would set the learning "
-                'rate. Set training.plateau_factor=1 or training.schedule="constant".'
+                f"training.schedule is {training.schedule!r} and training.plateau_factor is "
+                f"{training.plateau_factor}: both would set the learning rate. Set "
+                'training.plateau_factor=1 or training.schedule="constant".'
             )
-        if settings["clipnorm"] and settings["global_clipnorm"]:
+        if training.clipnorm and training.global_clipnorm:
             yield (
-                f"training.clipnorm is {settings['clipnorm']} and training.global_clipnorm is "
-                f"{settings['global_clipnorm']}: set one of them to 0."
+                f"training.clipnorm is {training.clipnorm} and training.global_clipnorm is "
+                f"{training.global_clipnorm}: set one of them to 0."
             )
         for key in ("weight_decay", "backbone_learning_rate"):
-            if settings[key] and settings["optimizer"] != "adamw":
+            value = getattr(training, key)
+            if value and training.optimizer != "adamw":
                 yield (
-                    f"training.{key} is {settings[key]}, which training.optimizer {settings['optimizer']!r} does not "
-                    f'have: set training.optimizer="adamw" (without weight_decay it is Adam), or training.{key}=0.'
+                    f"training.{key} is {value}, which training.optimizer {training.optimizer!r} "
+                    'does not have: set training.optimizer="adamw" (without weight_decay it is '
+                    f"Adam), or training.{key}=0."
                 )
         if backbone is None:
-            if settings["backbone_learning_rate"]:
+            if training.backbone_learning_rate:
                 yield (
-                    f"training.backbone_learning_rate is {settings['backbone_learning_rate']}, but the model has no "
-                    "pretrained encoder (model.backbone): set it to 0."
+                    f"training.backbone_learning_rate is {training.backbone_learning_rate}, but the "
+                    "model has no pretrained encoder (model.backbone): set it to 0."
                 )
             return
-        of_words = [f"encoder.{key}" for key in self.encoder if key != "max_length"]
-        if of_words:
+        if unused := [f"encoder.{key}" for key in self.encoder.values() if key != "max_length"]:
             yield (
-                f"{', '.join(of_words)}: a model with a pretrained encoder reads the encoder's own word pieces, so of "
-                "[encoder] it takes max_length only. Leave the others out."
+                f"{', '.join(unused)}: a model with a pretrained encoder reads that encoder's word "
+                "pieces, so [encoder] can only set max_length. Leave the others out."
             )
-        if self.vectors["source"] != "none":
+        if self.vectors.source != "none":
             yield (
-                f"vectors.source is {self.vectors['source']!r}, but a model with a pretrained encoder "
+                f"vectors.source is {self.vectors.source!r}, but a model with a pretrained encoder "
                 f"({backbone}) takes no word vectors: leave --vectors out."
             )
 
-    def to_toml(self) -> str:
-        """The recipe as TOML, every default written out; `load_recipe(name, file=…)` reads it
-        back."""
-        tables = {table: getattr(self, table) for table in TABLES}
-        return to_toml({"name": self.name, **{k: v for k, v in tables.items() if v}})
+
+@dataclass(frozen=True)
+class RecipeDraft:
+    """A recipe that has been read and checked, but whose data set is not known yet.
+
+    Attributes:
+        model: Name of the model.
+        layers: The tables of each source and those of its `[for.DATA]`, in rising priority.
+    """
+
+    model: str
+    layers: tuple[tuple[Tables, Mapping[str, Tables]], ...]
+
+    def for_data(self, data_name: str | None) -> Recipe:
+        """The recipe for a data set; its `[for.DATA]` tables apply, if there are any."""
+        merged: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
+        for tables, for_data in self.layers:
+            for part in (tables, for_data.get(data_name or "", {})):
+                for table, values in part.items():
+                    known = values if table != "model" else _with_preset(self.model, values)
+                    merged[table].update(known)
+        return Recipe.from_tables(self.model, **merged)
 
 
 def list_recipes() -> list[str]:
@@ -256,10 +187,11 @@ def load_recipe(
     """The recipe of a model for a data set.
 
     Args:
-        model: Name of the model. One without a recipe of its own starts from the defaults if `file`
+        model: Name of the model. One without a packaged recipe starts from the defaults if `file`
             is given.
         data_name: Name of the data; its `[for.NAME]` tables apply, if there are any.
-        file: A TOML file whose values replace the recipe's.
+        file: A TOML file whose values replace the recipe's. In its `[model]`, `preset = "NAME"`
+            stands for the values of that preset.
         overrides: `"TABLE.KEY=VALUE"`, VALUE as in TOML; quotes around a string may be left out.
 
     Returns:
@@ -274,131 +206,85 @@ def load_recipe(
     ```python
     from keras_sentmatch.training import load_recipe
 
-    load_recipe("drcn", "snli", overrides=["training.epochs=2"]).training["epochs"]  # 2
+    load_recipe("drcn", "snli", overrides=["training.epochs=2"]).training.epochs  # 2
     ```
     """
-    merged: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
+    return read_recipe(model, file=file, overrides=overrides).for_data(data_name)
+
+
+def read_recipe(
+    model: str, *, file: str | Path | None = None, overrides: Sequence[str] = ()
+) -> RecipeDraft:
+    """As `load_recipe`, before the data set is known."""
+    layers = []
     if model in list_recipes():
         packaged = _folder() / f"{model}.toml"
-        _merge(merged, packaged.read_text("utf-8"), packaged.name, model, data_name)
+        layers.append(_parse(packaged.read_text("utf-8"), packaged.name, model))
     elif file is None:
         raise InputError(
             f"There is no recipe for {model!r}; there are recipes for {', '.join(list_recipes())}."
-            f"{_near(model, list_recipes())} Or give one of your own by file=… (--recipe FILE)."
+            f"{did_you_mean(model, list_recipes())} Or give your own with file=… (--recipe FILE)."
         )
     if file is not None:
         try:
             text = read_bytes(Path(file), "JSON_BYTES").decode("utf-8")
         except UnicodeDecodeError as error:
             raise InputError(f"Cannot read the recipe {file}: {error}.") from error
-        _merge(merged, text, str(file), model, data_name)
-    own: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
+        layers.append(_parse(text, str(file), model))
+    changes: dict[str, dict[str, Any]] = {}
     for override in overrides:
-        table, key, value = _override(override)
-        own[table][key] = value
-    _update(merged, own, model)
-    return Recipe(model, **merged)
+        table, key, value = _parse_override(override)
+        changes.setdefault(table, {})[key] = value
+    return RecipeDraft(model, (*layers, (changes, {})))
 
 
-def _folder() -> Any:
+def _folder() -> Traversable:
     return importlib.resources.files("keras_sentmatch.training") / "recipes"
 
 
-def _merge(
-    merged: dict[str, dict[str, Any]], text: str, where: str, model: str, data_name: str | None
-) -> None:
+def _parse(text: str, place: str, model: str) -> tuple[Tables, Mapping[str, Tables]]:
+    """The tables of a TOML text and those under `[for]`, all of them checked."""
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        place = re.search(r"\(at line (\d+), column \d+\)", str(error))
-        line = place[1] if place else str(text.count("\n") + 1)
+        position = re.search(r"\(at line (\d+), column \d+\)", str(error))
+        line = position[1] if position else str(text.count("\n") + 1)
         reason = re.sub(r" \(at .*\)", "", str(error))
-        raise InputError(f"{where}:{line}: not valid TOML: {reason}.") from error
+        raise InputError(f"{place}:{line}: not valid TOML: {reason}.") from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: not valid TOML: {error}.") from error
-    check_depth(content, where)
+        raise InputError(f"{place}: not valid TOML: {error}.") from error
+    check_depth(content, place)
     name = content.pop("name", model)
     if name != model:
-        raise InputError(f"{where} is a recipe of {name!r}, but the model asked for is {model!r}.")
-    special = content.pop("for", {})
-    if not isinstance(special, dict):
-        raise InputError(f"{where}: `for` must hold tables, such as [for.snli.encoder].")
-    found = {"": content, **{f"for.{data}.": tables for data, tables in special.items()}}
-    for prefix, tables in found.items():  # every table is checked, also those of other data
-        _check_tables(tables, prefix, text, where)
-    for tables in (content, special.get(data_name, {})):
-        _update(merged, tables, model)
+        raise InputError(f"{place} is a recipe of {name!r}, but the model asked for is {model!r}.")
+    for_data = content.pop("for", {})
+    if not isinstance(for_data, dict):
+        raise InputError(f"{place}: `for` must hold tables, such as [for.snli.encoder].")
+    _check_tables(content, "", text, place)
+    for data, tables in for_data.items():
+        _check_tables(tables, f"for.{data}.", text, place)
+    return content, for_data
 
 
-def _update(
-    merged: dict[str, dict[str, Any]], tables: dict[str, dict[str, Any]], model: str
-) -> None:
-    """Puts `tables` over `merged`; a preset of the model stands for its values, under those beside it."""
-    for table, values in tables.items():
-        if table == "model" and "preset" in values:
-            from keras_sentmatch.applications import get_model_class
-
-            presets = get_model_class(model).presets
-            name = values["preset"]
-            if name not in presets:
-                raise InputError(
-                    f"{model} has no preset {name!r}; it has {', '.join(presets)}.{_near(str(name), presets)}"
-                )
-            rest = {k: v for k, v in values.items() if k != "preset"}
-            values = {k: v for k, v in presets[name].items() if k not in FROM_DATA} | rest
-        merged[table].update(values)
-
-
-def _check_tables(tables: Any, prefix: str, text: str, where: str) -> None:
+def _check_tables(tables: Any, prefix: str, text: str, place: str) -> None:
     if not isinstance(tables, dict):
-        raise InputError(f"{where}: [{prefix.rstrip('.')}] must hold tables.")
+        raise InputError(f"{place}: [{prefix.rstrip('.')}] must hold tables.")
     for table, values in tables.items():
         if table not in TABLES:
             raise InputError(
-                f"{where}{_line(text, prefix.rstrip('.'), table)}: unknown {prefix}{table}; "
+                f"{place}{_line_of(text, prefix.rstrip('.'), table)}: unknown {prefix}{table}; "
                 f"a recipe has the tables {', '.join(TABLES)} and for.DATA.TABLE."
-                f"{_near(table, TABLES)}"
+                f"{did_you_mean(table, TABLES)}"
             )
         if not isinstance(values, dict):
-            raise InputError(f"{where}: {prefix}{table} must be a table: write [{prefix}{table}].")
-        for key, value in values.items():
-            _check(table, key, value, f"{where}{_line(text, prefix + table, key)}")
+            raise InputError(f"{place}: {prefix}{table} must be a table: write [{prefix}{table}].")
+        if table != "model":  # the model checks its own arguments when it is built
+            for key, value in values.items():
+                CONFIGS[table].check(key, value, f"{place}{_line_of(text, prefix + table, key)}")
 
 
-def _check(table: str, key: str, value: Any, where: str) -> None:
-    keys = KEYS.get(table)
-    if keys is None:  # [model]: the model's own arguments, checked when it is built
-        return
-    if key not in keys:
-        raise InputError(
-            f"{where}: unknown key {table}.{key}; allowed: {', '.join(keys)}.{_near(key, keys)}"
-        )
-    if not keys[key].test(value):
-        raise InputError(f"{where}: {table}.{key} is {value!r}; expected {keys[key].allowed}.")
-
-
-def _override(override: str) -> tuple[str, str, Any]:
-    name, equals, text = override.partition("=")
-    table, dot, key = name.strip().partition(".")
-    if not (equals and dot and key and table in TABLES):
-        homes = [f"{t}.{table}" for t, keys in KEYS.items() if table in keys]
-        hint = f" Did you mean {homes[0]}={text}?" if homes else ""
-        raise InputError(
-            f"Cannot set {override!r}; expected TABLE.KEY=VALUE with TABLE one of "
-            f"{', '.join(TABLES)}, such as training.learning_rate=1e-4.{hint}"
-        )
-    text = text.strip()
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError):
-        value = text  # a string without quotes
-    _check(table, key, value, f"{override!r}")
-    return table, key, value
-
-
-def _line(text: str, header: str, key: str) -> str:
-    """ ":LINE" of a key (or a table) of the file, where it stands in the plain form; else
-    nothing."""
+def _line_of(text: str, header: str, key: str) -> str:
+    """`":LINE"` of a key or table, if it is written in TOML's plain form; else an empty string."""
     current = ""
     for number, line in enumerate(text.splitlines(), 1):
         if match := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):
@@ -410,6 +296,38 @@ def _line(text: str, header: str, key: str) -> str:
     return ""
 
 
-def _near(name: str, known: Any) -> str:
-    close = difflib.get_close_matches(name, list(known), n=2)
-    return f" Did you mean {' or '.join(close)}?" if close else ""
+def _with_preset(model: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`[model]` with a `preset` replaced by its values; those beside it win."""
+    if "preset" not in values:
+        return values
+    from keras_sentmatch.applications import get_model_class
+    from keras_sentmatch.applications.base import DATA_ARGUMENTS
+
+    presets, name = get_model_class(model).presets, values["preset"]
+    if name not in presets:
+        raise InputError(
+            f"{model} has no preset {name!r}; it has {', '.join(presets)}."
+            f"{did_you_mean(str(name), presets)}"
+        )
+    preset = {key: value for key, value in presets[name].items() if key not in DATA_ARGUMENTS}
+    return preset | {key: value for key, value in values.items() if key != "preset"}
+
+
+def _parse_override(override: str) -> tuple[str, str, Any]:
+    name, equals, text = override.partition("=")
+    table, dot, key = name.strip().partition(".")
+    if not (equals and dot and key and table in TABLES):
+        owners = [c.table for c in CONFIGS.values() if table in c.keys()]
+        hint = f" Did you mean {owners[0]}.{table}={text}?" if owners else ""
+        raise InputError(
+            f"Cannot set {override!r}; expected TABLE.KEY=VALUE with TABLE one of "
+            f"{', '.join(TABLES)}, such as training.learning_rate=1e-4.{hint}"
+        )
+    text = text.strip()
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):
+        value = text  # a string without quotes
+    if table != "model":
+        CONFIGS[table].check(key, value, f"{override!r}")
+    return table, key, value

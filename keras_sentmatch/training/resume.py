@@ -13,7 +13,7 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -240,7 +240,7 @@ def identity_of(recipe: Any, data: Mapping[str, Any], backend: str) -> dict[str,
         backend: Keras's backend.
     """
     pairs = {f"{part} pairs": f"{len(d):,} ({d.fingerprint()[:12]})" for part, d in data.items()}
-    found = {"backend": backend, **asdict(recipe), **pairs}
+    found = {"backend": backend, "name": recipe.name, **recipe.tables(), **pairs}
     return json.loads(json.dumps(found, default=str))  # as it will be read
 
 

@@ -27,6 +27,7 @@ from keras_sentmatch.training.callbacks import (
     progress_callback,
 )
 from keras_sentmatch.training.card import model_card
+from keras_sentmatch.training.config import TrainingConfig
 from keras_sentmatch.training.devices import share_out
 from keras_sentmatch.training.distillation import Lessons, take_lessons
 from keras_sentmatch.training.prepare import (
@@ -137,7 +138,7 @@ def train(
     check_splits(splits)
     folder = Path(out)
     if seed is not None:
-        recipe = with_seed(recipe, seed)
+        recipe = recipe.with_training(seed=seed)
     settings = recipe.training
     identity = run_identity(recipe, splits, unlabelled, lessons)
     state = begin(folder, identity, resume)
@@ -149,10 +150,10 @@ def train(
             if done
             else f"Nothing to resume in {folder}: training begins",
         )
-    if settings["teacher"] and lessons is None:
-        _say(progress, f"{', '.join(settings['teacher'])}: answering, to be learnt from")
+    if settings.teacher and lessons is None:
+        _say(progress, f"{', '.join(settings.teacher)}: answering, to be learnt from")
         lessons = take_lessons(settings, splits, unlabelled, progress)
-    elif unlabelled is not None and not settings["teacher"]:
+    elif unlabelled is not None and not settings.teacher:
         raise InputError(
             "Unlabelled pairs need a teacher: name one by training.teacher (--teacher)."
         )
@@ -160,14 +161,14 @@ def train(
     encodings = encodings or Encodings()
     encoder, vectors, coverage = encodings.fit(recipe, taught, progress)
     # After the encoder: extracting vectors makes a network, which draws numbers; vectors kept from before draw none.
-    set_seed(settings["seed"])
+    set_seed(settings.seed)
     if vectors is not None:
-        recipe = replace(recipe, vectors={**recipe.vectors, "dim": vectors.dim})
+        recipe = replace(recipe, vectors=replace(recipe.vectors, dim=vectors.dim))
 
     def new_model() -> keras.Model:
         return make_model(recipe, taught["train"], encoder, vectors, build)
 
-    with share_out(settings["devices"]):
+    with share_out(settings.devices):
         model = new_model()
         targets = {} if lessons is None else lessons.targets
         batches = make_batches(taught, targets, encoder, model, settings, encodings)
@@ -182,11 +183,11 @@ def train(
             model, splits, batches, settings, folder, identity, state, progress, callbacks
         )
         fit_seconds = time.perf_counter() - fit_start
-    if settings["devices"] > 1:
+    if settings.devices > 1:
         model = new_model()  # that answers on one
     best = _restore_best(model, history, splits["train"].task, settings, folder, progress)
 
-    facts = {"model": recipe.name, "data": splits["train"].name, "seed": settings["seed"]}
+    facts = {"model": recipe.name, "data": splits["train"].name, "seed": settings.seed}
     train_pairs = splits["train"]
     matcher = Matcher(
         model,
@@ -220,7 +221,7 @@ def train(
         if vectors is None
         else {"source": vectors.source, "dim": vectors.dim, "coverage": coverage},
         "teacher": None if lessons is None else lessons.facts,
-        "monitor": monitor_of(train_pairs.task, settings["monitor"])[0],
+        "monitor": monitor_of(train_pairs.task, settings.monitor)[0],
         "epochs": len(history["loss"]),
         "best_epoch": best,
         "interrupted": interrupted,
@@ -229,7 +230,7 @@ def train(
     }
     if baseline and not interrupted:
         metrics["baseline"] = bag_of_words_baseline(
-            train_pairs, splits["validation"], labelled.get("test"), seed=settings["seed"]
+            train_pairs, splits["validation"], labelled.get("test"), seed=settings.seed
         )
     metrics["fit_seconds"] = round(earlier + fit_seconds, 1)
     metrics["seconds"] = round(earlier + time.perf_counter() - start, 1)
@@ -238,10 +239,6 @@ def train(
     if not interrupted:
         clear(folder)
     return RunResult(matcher, metrics, history, folder)
-
-
-def with_seed(recipe: Recipe, seed: int) -> Recipe:
-    return replace(recipe, training={**recipe.training, "seed": seed})
 
 
 def run_identity(
@@ -266,23 +263,23 @@ def make_batches(
     targets: Mapping[str, np.ndarray],
     encoder: Encoder,
     model: keras.Model,
-    settings: Mapping[str, Any],
+    settings: TrainingConfig,
     encodings: Encodings,
 ) -> dict[str, PairBatches]:
     """The batches of training and validation pairs, as `fit` takes them."""
     # A compiled step is compiled anew for every length; otherwise each length may have its own bucket.
-    compiled = keras.config.backend() == "jax" or settings["jit_compile"] is True
+    compiled = keras.config.backend() == "jax" or settings.jit_compile is True
     return {
         role: PairBatches(
             splits[role],
             encoder,
-            batch_size=settings["batch_size"],
+            batch_size=settings.batch_size,
             shuffle=role == "train",
-            seed=settings["seed"],
+            seed=settings.seed,
             bucket_lengths=5 if compiled else encoder.max_length,
             features=list(model.input),
             targets=targets.get(role),
-            multiple_of=settings["devices"] if role == "train" else 1,
+            multiple_of=settings.devices if role == "train" else 1,
             encoded=encodings.encoded(splits[role], encoder),
         )
         for role in ("train", "validation")
@@ -303,16 +300,16 @@ def feeds(batches: Mapping[str, PairBatches], done: int = 0, devices: int = 1) -
 def metric_callbacks(
     splits: Mapping[str, PairDataset],
     batches: Mapping[str, PairBatches],
-    settings: Mapping[str, Any],
+    settings: TrainingConfig,
 ) -> list[keras.callbacks.Callback]:
     """Those that put the figures in an epoch's logs which `fit` does not."""
-    task, devices = splits["train"].task, settings["devices"]
-    monitor, _ = monitor_of(task, settings["monitor"])
+    task, devices = splits["train"].task, settings.devices
+    monitor, _ = monitor_of(task, settings.monitor)
     by_keras = monitor in ("val_accuracy", "val_macro_f1", "val_loss") and task != "ranking"
     found: list[keras.callbacks.Callback] = []
     if devices > 1 or not by_keras:
         found.append(TaskMetrics(splits["validation"], batches["validation"], devices))
-    if settings["schedule"] != "constant":
+    if settings.schedule != "constant":
         found.append(LearningRateLog())
     return found
 
@@ -321,7 +318,7 @@ def _fit(
     model: keras.Model,
     splits: Mapping[str, PairDataset],
     batches: Mapping[str, PairBatches],
-    settings: Mapping[str, Any],
+    settings: TrainingConfig,
     folder: Path,
     identity: dict[str, Any],
     state: State | None,
@@ -331,8 +328,8 @@ def _fit(
     """Values by epoch, and whether Ctrl-C ended it."""
     prepare(folder, state)
     task = splits["train"].task
-    monitor, mode = monitor_of(task, settings["monitor"])
-    devices = settings["devices"]
+    monitor, mode = monitor_of(task, settings.monitor)
+    devices = settings.devices
     if left_out := len(splits["train"]) % devices:
         _say(
             progress,
@@ -342,8 +339,8 @@ def _fit(
         folder,
         monitor=monitor,
         mode=mode,
-        patience=settings["patience"],
-        plateau_factor=settings["plateau_factor"],
+        patience=settings.patience,
+        plateau_factor=settings.plateau_factor,
         first=metric_callbacks(splits, batches, settings),
         resumed=state is not None,
     )
@@ -356,15 +353,15 @@ def _fit(
     if state is not None:
         state.restore(model)
         history.history = state.history
-        done = settings["epochs"] if state.stopped else state.epochs
-    if done == settings["epochs"]:
+        done = settings.epochs if state.stopped else state.epochs
+    if done == settings.epochs:
         return history.history, False
     checkpoint = Checkpoint(folder, identity, history, callbacks, state)
     try:
         model.fit(
             **feeds(batches, done, devices),
             initial_epoch=done,
-            epochs=settings["epochs"],
+            epochs=settings.epochs,
             callbacks=[*callbacks, history, checkpoint],
             verbose=0,
         )
@@ -380,12 +377,12 @@ def _restore_best(
     model: keras.Model,
     history: Mapping[str, list[float]],
     task: str,
-    settings: Mapping[str, Any],
+    settings: TrainingConfig,
     folder: Path,
     progress: bool,
 ) -> int:
     """Loads the weights of the best epoch, and says which it was (from 1)."""
-    monitor, mode = monitor_of(task, settings["monitor"])
+    monitor, mode = monitor_of(task, settings.monitor)
     if not history.get(monitor):
         _say(progress, "Stopped before the first epoch ended: there is nothing to keep.")
         raise KeyboardInterrupt

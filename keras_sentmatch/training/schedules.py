@@ -1,11 +1,12 @@
 """Learning-rate schedules with a warm-up, and how a recipe's schedule is made."""
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import keras
 from keras import ops
+
+from keras_sentmatch.training.config import TrainingConfig
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
@@ -136,15 +137,15 @@ def _check(total_steps: int, warm_up: float) -> None:
         raise ValueError(f"warm_up must be at least 0 and below 1. Received: warm_up={warm_up!r}")
 
 
-def learning_rate(settings: Mapping[str, Any], steps_per_epoch: int) -> Any:
+def learning_rate(settings: TrainingConfig, steps_per_epoch: int) -> Any:
     """What an optimizer takes as its learning rate: a number, or the schedule that a recipe's `[training]` names."""
-    peak, steps = settings["learning_rate"], steps_per_epoch * settings["epochs"]
-    if settings["schedule"] == "cosine_warm_up_decay":
-        return CosineWarmUpDecay(peak, steps, warm_up=settings["warm_up"])
-    if settings["schedule"] == "linear_warm_up_decay":
-        return LinearWarmUpDecay(peak, steps, settings["warm_up"])
-    if settings["schedule"] == "exponential":
+    peak, steps = settings.learning_rate, steps_per_epoch * settings.epochs
+    if settings.schedule == "cosine_warm_up_decay":
+        return CosineWarmUpDecay(peak, steps, warm_up=settings.warm_up)
+    if settings.schedule == "linear_warm_up_decay":
+        return LinearWarmUpDecay(peak, steps, settings.warm_up)
+    if settings.schedule == "exponential":
         return keras.optimizers.schedules.ExponentialDecay(
-            peak, settings["decay_steps"], settings["decay_rate"]
+            peak, settings.decay_steps, settings.decay_rate
         )
     return peak

@@ -11,6 +11,7 @@ from keras_sentmatch.layers.bidirectional_rnn import CELLS
 from tests import oracles
 from tests.case import gradients
 from tests.harness import (
+    CHECKS,
     Case,
     built,
     check_option,
@@ -18,7 +19,6 @@ from tests.harness import (
     lengths_mask,
     name_of,
     noise,
-    run_checks,
     value,
     values,
 )
@@ -43,10 +43,12 @@ CASES = [
 ]
 
 
-test_checks = run_checks(CASES)
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_bidirectional_rnn(case, check):
+    check(case)
 
 
-@pytest.mark.each_backend
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_equals_keras_masked_bidirectional(case):
     """Forward values, gradients of the weights and of the input, with an empty row among them."""
@@ -83,6 +85,7 @@ def test_equals_keras_masked_bidirectional(case):
     close([*w1, *x1], [*w2, *x2], f"gradients of {case.name}")
 
 
+@pytest.mark.once
 def test_options():
     check_option(CASES[0], "units", 3, 4)
     check_option(CASES[0], "cell", "lstm", "gru")

@@ -8,6 +8,7 @@ import pytest
 from keras_sentmatch.layers import MatrixDynamicGRU
 from tests import oracles, oracles_recurrent
 from tests.harness import (
+    CHECKS,
     Case,
     built,
     check_build,
@@ -15,8 +16,8 @@ from tests.harness import (
     check_option,
     check_oracle,
     lengths_mask,
+    name_of,
     noise,
-    run_checks,
     value,
 )
 
@@ -108,10 +109,15 @@ REST = [
 ]
 
 
-test_checks = run_checks(CASES)
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+def test_matrix_dynamic_gru(check):
+    check(CASES[0])
 
 
-test_variants = run_checks(REST, check_build, check_oracle, check_gradients)
+@pytest.mark.parametrize("check", [check_build, check_oracle, check_gradients], ids=name_of)
+@pytest.mark.parametrize("case", REST, ids=name_of)
+def test_variants(case, check):
+    check(case)
 
 
 def test_the_norms_change_nothing():
@@ -119,6 +125,7 @@ def test_the_norms_change_nothing():
     assert (value(layer(**INPUTS)) == value(CASES[0].call(layer, INPUTS)[0])).all()
 
 
+@pytest.mark.once
 def test_options():
     check_option(CASES[0], "units", 4, 9)
     check_option(CASES[0], "variant", "din1", "din2")

@@ -8,13 +8,14 @@ import pytest
 from keras_sentmatch.layers import MultiPerspectiveMatching
 from tests import oracles, oracles_hosts
 from tests.harness import (
+    CHECKS,
     Case,
     built,
     check_option,
     check_oracle,
     lengths_mask,
+    name_of,
     noise,
-    run_checks,
     value,
 )
 
@@ -58,7 +59,10 @@ ELEMENTWISE = Case(
 )
 
 
-test_checks = run_checks(CASES)
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_multi_perspective_matching(case, check):
+    check(case)
 
 
 def test_elementwise():
@@ -103,6 +107,7 @@ def test_a_sum_is_a_mean_but_for_its_sign():
         np.testing.assert_allclose(value(total), signs * mean, atol=1e-6)
 
 
+@pytest.mark.once
 def test_options():
     check_option(CASES[0], "perspectives", 2, 3)
     check_option(CASES[0], "attentive", "mean", "sum")

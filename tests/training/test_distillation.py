@@ -131,7 +131,7 @@ def test_a_student_learns_from_answers_alone(teacher, tmp_path):
     splits["train"] = PairDataset.from_dict(wrong).limit(20)
     bare = tiny_pairs(200, 7)
     more = PairDataset(bare.sentence1, bare.sentence2)
-    recipe = settings(teacher.folder, distil_weight=1.0, epochs=6)
+    recipe = settings(teacher.folder, distillation_weight=1.0, epochs=6)
     result = train(
         recipe,
         splits,

@@ -1,12 +1,14 @@
 """What a recipe says of extracted vectors reaches them, and a run keeps how they were made."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from keras_sentmatch.data import VectorExtractor, WordVectors
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
-from keras_sentmatch.training import Recipe, train
+from keras_sentmatch.training import Recipe, VectorsConfig, train
 from keras_sentmatch.training import prepare as module
 from keras_sentmatch.training.prepare import fit_encoder
 from tests.training.tiny import build_tiny, tiny_recipe, tiny_splits
@@ -35,7 +37,7 @@ def asked(monkeypatch):
 
 def recipe(source, **options):
     vectors = {"source": source, "dim": 8, **options}
-    return Recipe("tiny", encoder={"features": ["word"]}, vectors=vectors)
+    return Recipe.from_tables("tiny", encoder={"features": ["word"]}, vectors=vectors)
 
 
 def test_options_reach_the_vectors(asked):
@@ -73,8 +75,7 @@ def test_a_run_keeps_how_its_vectors_were_made(asked, tmp_path):
         model.set_word_vectors = lambda matrix: None
         return model
 
-    settings = tiny_recipe(epochs=1)
-    settings.vectors["source"] = "encoder:bert"
+    settings = replace(tiny_recipe(epochs=1), vectors=VectorsConfig("encoder:bert", dim=8))
     result = train(
         settings, tiny_splits(), tmp_path / "a", progress=False, baseline=False, build=build
     )

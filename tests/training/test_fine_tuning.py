@@ -77,7 +77,7 @@ def test_the_run_folder_is_whole(trained):
     assert metrics["vectors"] is None and metrics["teacher"] is None
     assert "sentences" in metrics["encoding"] and metrics["epochs"] == 1
     again = load_recipe("cross_encoder", file=trained.folder / "recipe.toml")
-    assert again.training["weight_decay"] == 0.01 and again.training["accumulate"] == 2
+    assert again.training.weight_decay == 0.01 and again.training.accumulate == 2
     matcher = Matcher.load(trained.folder)
     assert isinstance(matcher.encoder, SubwordPairEncoder)
     assert matcher.encoder.max_length == 10 and len(matcher.label_names) == 2
@@ -130,10 +130,8 @@ def test_mistakes_are_one_line(arguments, message, capsys, tmp_path, monkeypatch
 
 
 def recipe_on(preset, name="cross_encoder", **tables):
-    recipe = load_recipe(name, overrides=[f"model.backbone={str(preset)!r}"])
-    for table, values in tables.items():
-        getattr(recipe, table).update(values)
-    return recipe
+    given = load_recipe(name, overrides=[f"model.backbone={str(preset)!r}"]).tables()
+    return Recipe.from_tables(name, **{t: given[t] | tables.get(t, {}) for t in given})
 
 
 def test_more_word_pieces_than_the_encoder_reads(preset, tmp_path):
@@ -190,14 +188,14 @@ def test_scores_from_a_frozen_encoder_in_mixed_precision(preset, tmp_path):
             "teacher is 'runs/a'; expected a list of run folders",
         ),
         (
-            {"training": {"distil_weight": 1.5}},
-            "distil_weight is 1.5; expected a number from 0 to 1",
+            {"training": {"distillation_weight": 1.5}},
+            "distillation_weight is 1.5; expected a number from 0 to 1",
         ),
     ],
 )
 def test_bad_recipes(tables, message):
     with pytest.raises(InputError, match=message):
-        Recipe("tiny", **tables)
+        Recipe.from_tables("tiny", **tables)
 
 
 def test_unlabelled_pairs_without_a_teacher(preset, tmp_path):

@@ -114,7 +114,7 @@ def layered(**training):
     model = keras.Model(x, y)
     model.backbone_variables = layers[0].variables
     settings = {"optimizer": "adamw", "learning_rate": 0.5, "epochs": 2, **training}
-    recipe = Recipe("tiny", model={"backbone": "any"}, training=settings)
+    recipe = Recipe.from_tables("tiny", model={"backbone": "any"}, training=settings)
     return model, make_optimizer(model, recipe.training, 10)
 
 

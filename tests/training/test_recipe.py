@@ -3,35 +3,40 @@ import tomllib
 import pytest
 
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.training import Recipe, list_recipes, load_recipe
-from keras_sentmatch.training.toml_text import to_toml
+from keras_sentmatch.training import (
+    EncoderConfig,
+    Recipe,
+    TrainingConfig,
+    list_recipes,
+    load_recipe,
+)
 
 pytestmark = pytest.mark.once
 
 
 def test_the_papers_values():
     recipe = load_recipe("drcn")
-    assert recipe.training["optimizer"] == "rmsprop"
-    assert recipe.training["learning_rate"] == 1e-3
-    assert recipe.training["plateau_factor"] == 0.85
-    assert recipe.training["batch_size"] == 64
+    assert recipe.training.optimizer == "rmsprop"
+    assert recipe.training.learning_rate == 1e-3
+    assert recipe.training.plateau_factor == 0.85
+    assert recipe.training.batch_size == 64
     assert recipe.model["l2"] == 1e-6
 
 
 @pytest.mark.parametrize("name", ["cross_encoder", "dabert", "ladra_net"])
 def test_recipes_of_pretrained_encoders(name):
     recipe = load_recipe(name)
-    assert recipe.encoder == {"max_length": 128} and recipe.training["optimizer"] == "adamw"
-    backbone = recipe.training["backbone_learning_rate"] or recipe.training["learning_rate"]
-    assert backbone == 2e-5 and recipe.training["schedule"].endswith("warm_up_decay")
-    assert load_recipe(name, "sick").encoder == {"max_length": 64}
+    assert recipe.encoder == EncoderConfig(max_length=128) and recipe.training.optimizer == "adamw"
+    backbone = recipe.training.backbone_learning_rate or recipe.training.learning_rate
+    assert backbone == 2e-5 and recipe.training.schedule.endswith("warm_up_decay")
+    assert load_recipe(name, "sick").encoder == EncoderConfig(max_length=64)
 
 
 @pytest.mark.parametrize(
     ("data", "length"), [("snli", 35), ("multinli", 55), ("quora", 25), ("trecqa", 50)]
 )
 def test_the_papers_lengths(data, length):
-    assert load_recipe("drcn", data).encoder["max_length"] == length
+    assert load_recipe("drcn", data).encoder.max_length == length
 
 
 def test_a_preset_wins_over_the_recipe_and_loses_to_what_stands_beside_it(tmp_path):
@@ -62,10 +67,10 @@ def test_later_values_win(tmp_path):
         "[for.snli.training]\nepochs = 9\n[for.quora.training]\nepochs = 11\n"
     )
     recipe = load_recipe("drcn", "snli", file=file, overrides=["training.batch_size=16"])
-    assert recipe.training["epochs"] == 9
-    assert recipe.training["batch_size"] == 16
-    assert recipe.encoder["max_length"] == 35
-    assert load_recipe("drcn", "mine", file=file).training["epochs"] == 7
+    assert recipe.training.epochs == 9
+    assert recipe.training.batch_size == 16
+    assert recipe.encoder.max_length == 35
+    assert load_recipe("drcn", "mine", file=file).training.epochs == 7
 
 
 @pytest.mark.parametrize(
@@ -75,13 +80,13 @@ def test_later_values_win(tmp_path):
         ("training.optimizer = adam", "training", "optimizer", "adam"),
         ('vectors.source="a=b.txt"', "vectors", "source", "a=b.txt"),
         ("vectors.source=/data/glove.txt", "vectors", "source", "/data/glove.txt"),
-        ('encoder.features=["word"]', "encoder", "features", ["word"]),
+        ('encoder.features=["word"]', "encoder", "features", ("word",)),
         ("model.anything=true", "model", "anything", True),
     ],
 )
 def test_overrides(override, table, key, value):
     recipe = load_recipe("drcn", overrides=[override])
-    assert getattr(recipe, table)[key] == value
+    assert recipe.tables()[table][key] == value
 
 
 @pytest.mark.parametrize(
@@ -142,16 +147,23 @@ def test_unknown_models_and_files(tmp_path):
     own.write_text('name = "mine"\n[model]\nunits = 3')
     assert load_recipe("mine", file=own).model == {"units": 3}
     with pytest.raises(InputError, match="unknown key training.lr"):
-        Recipe("mine", training={"lr": 1.0})
+        Recipe.from_tables("mine", training={"lr": 1.0})
+
+
+def test_values_of_python_are_checked_too():
+    with pytest.raises(InputError, match="^training.epochs is 0; expected an integer of at least"):
+        TrainingConfig(epochs=0)
+    with pytest.raises(InputError, match="training.seed is True; expected an integer from 0 to 42"):
+        Recipe("mine").with_training(seed=True)
 
 
 def test_toml_text_comes_back():
-    tables = {
+    model = {
         "name": 'a "quoted"\n\\ ünï \x7f',
         "list": [1, 2.5, "x", True],
         "big": 1e-7,
         "table": {"a b": 1, "empty": {}, "inner": {"x": [[1], []]}},
     }
-    assert tomllib.loads(to_toml(tables)) == tables
-    with pytest.raises(InputError, match="model.features is None.*leave the key out"):
-        to_toml({"model": {"features": None}})
+    assert tomllib.loads(Recipe("mine", model).to_toml())["model"] == model
+    with pytest.raises(InputError, match="model.units is None.*leave it out"):
+        Recipe("mine", {"units": None}).to_toml()

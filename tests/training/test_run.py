@@ -1,6 +1,7 @@
 import csv
 import functools
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import keras
@@ -11,7 +12,7 @@ from keras_sentmatch.data import PairDataset, natural_logic_pairs
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
-from keras_sentmatch.training import load_recipe, set_seed, train, train_ensemble
+from keras_sentmatch.training import VectorsConfig, load_recipe, set_seed, train, train_ensemble
 from tests.training.tiny import build_tiny, tiny_pairs, tiny_recipe, tiny_splits
 
 FILES = {
@@ -191,8 +192,7 @@ def test_word_vectors_are_put_in(tmp_path):
         model.set_word_vectors = lambda matrix: seen.update(matrix=matrix)
         return model
 
-    recipe = tiny_recipe(epochs=1)
-    recipe.vectors["source"] = str(file)
+    recipe = replace(tiny_recipe(epochs=1), vectors=VectorsConfig(str(file), dim=8))
     result = train(
         recipe, tiny_splits(), tmp_path / "a", progress=False, baseline=False, build=build
     )
@@ -201,7 +201,7 @@ def test_word_vectors_are_put_in(tmp_path):
     assert seen["matrix"][encoder.vocabulary["w7"]].tolist() == [7.0, 1.0, 2.0]
     assert result.metrics["vectors"]["dim"] == 3
     assert "84.6% of 13 words" in result.metrics["vectors"]["coverage"]
-    assert load_recipe("tiny", file=tmp_path / "a" / "recipe.toml").vectors["dim"] == 3
+    assert load_recipe("tiny", file=tmp_path / "a" / "recipe.toml").vectors.dim == 3
 
 
 def test_bad_splits(tmp_path):

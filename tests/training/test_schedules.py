@@ -142,12 +142,12 @@ def test_the_schedules_of_a_recipe():
 def test_a_schedule_beside_plateau_factor(schedule):
     message = "schedule is '.*' and training.plateau_factor is 0.85: both would set the learning"
     with pytest.raises(InputError, match=message):
-        Recipe("tiny", training={"schedule": schedule, "plateau_factor": 0.85})
+        Recipe.from_tables("tiny", training={"schedule": schedule, "plateau_factor": 0.85})
     override = f"training.schedule={schedule}"
     with pytest.raises(InputError, match="Set training.plateau_factor=1 or training.schedule="):
         load_recipe("drcn", overrides=[override])
     recipe = load_recipe("drcn", overrides=[override, "training.plateau_factor=1.0"])
-    assert recipe.training["schedule"] == schedule
+    assert recipe.training.schedule == schedule
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_schedule_beside_plateau_factor(schedule):
 )
 def test_bad_recipes(training, message):
     with pytest.raises(InputError, match=message):
-        Recipe("tiny", training=training)
+        Recipe.from_tables("tiny", training=training)
 
 
 def test_a_run_with_warm_up_and_early_stopping(tmp_path):

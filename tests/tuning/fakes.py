@@ -10,12 +10,12 @@ import pytest
 
 from keras_sentmatch.inference.run_folder import write_json
 from keras_sentmatch.training import Recipe
-from keras_sentmatch.training.run import run_identity, with_seed
+from keras_sentmatch.training.run import run_identity
 from keras_sentmatch.tuning import Choice, LogUniform, Space, search, study
 from tests.training.tiny import tiny_splits
 
 SPLITS = tiny_splits()
-RECIPE = Recipe("tiny", model={"steps": 2}, training={"epochs": 9, "batch_size": 25})
+RECIPE = Recipe.from_tables("tiny", model={"steps": 2}, training={"epochs": 9, "batch_size": 25})
 
 
 def space_of_fakes(fine: bool) -> Space:
@@ -38,9 +38,9 @@ def value_of(recipe: Recipe) -> int:
 def score_of(recipe: Recipe) -> float:
     """Best at T = 3, a kind, and small batches."""
     steps, size = recipe.model["steps"], recipe.model.get("size", 1.0)
-    rate = recipe.training["learning_rate"]
+    rate = recipe.training.learning_rate
     score = 0.5 - 0.05 * abs(steps - 3) + 0.01 * value_of(recipe) * size / 4 - abs(rate - 2e-3)
-    return score - recipe.training["batch_size"] / 1000 + recipe.training["epochs"] / 1000
+    return score - recipe.training.batch_size / 1000 + recipe.training.epochs / 1000
 
 
 class FakeTrain:
@@ -65,8 +65,8 @@ class FakeTrain:
             raise self.error
         if done == self.kill and not self.late:
             os.kill(os.getpid(), signal.SIGKILL)
-        recipe = recipe if seed is None else with_seed(recipe, seed)
-        score = score_of(recipe) + recipe.training["seed"] / 10_000
+        recipe = recipe if seed is None else recipe.with_training(seed=seed)
+        score = score_of(recipe) + recipe.training.seed / 10_000
         out = Path(out)
         out.mkdir(parents=True)
         with open(out / "history.csv", "w", newline="") as file:
@@ -75,7 +75,7 @@ class FakeTrain:
             "validation": {"accuracy": score},
             "interrupted": False,
             "best_epoch": 1,
-            "epochs": recipe.training["epochs"],
+            "epochs": recipe.training.epochs,
             "seconds": 1.0,
             "parameters": 1000 * recipe.model["steps"],
             "pair_seconds": 0.001 * recipe.model["steps"],

@@ -30,7 +30,7 @@ def test_a_trial_is_what_train_makes_of_its_recipe(tmp_path):
     model = hypermodel.build(hp)
     history = hypermodel.fit(hp, model).history
     chosen = hypermodel.recipe(hp)
-    assert chosen.training["batch_size"] == 10
+    assert chosen.training.batch_size == 10
     train(chosen, tiny_splits(), tmp_path / "a", progress=False, baseline=False, build=build_tiny)
     with open(tmp_path / "a/history.csv", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -48,7 +48,7 @@ def test_a_task_whose_figures_fit_has_not():
 
 
 def test_what_is_not_allowed_is_not_built():
-    rules = [lambda recipe: "too large" if recipe.training["batch_size"] == 50 else None]
+    rules = [lambda recipe: "too large" if recipe.training.batch_size == 50 else None]
     hypermodel = hypermodel_of(recipe_of(), [Choice("training.batch_size", (25, 50))], rules)
     hp = keras_tuner.HyperParameters()
     hp.values["training.batch_size"] = 50
@@ -71,7 +71,7 @@ def test_under_hyperband(tmp_path):
     tuner.search(verbose=0)
     chosen = [trial.hyperparameters for trial in tuner.oracle.trials.values()]
     assert {trial.status for trial in tuner.oracle.trials.values()} == {"COMPLETED"}
-    assert {hypermodel.recipe(hp).training["epochs"] for hp in chosen} == {1, 2}
+    assert {hypermodel.recipe(hp).training.epochs for hp in chosen} == {1, 2}
     for hp in chosen:
         written = hypermodel.configuration(hp)
         assert ("model.dropout" in written) == (written["model.kind"] == "soft")

@@ -9,7 +9,6 @@ import signal
 import pytest
 
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.training.run import with_seed
 from tests.tuning.fakes import RECIPE, FakeTrain, fake_search, space_of_fakes, trained
 
 engine = pytest.importorskip("keras_sentmatch.tuning.engine", reason="KerasTuner is not installed")
@@ -130,7 +129,7 @@ def test_hyperband_trains_fewer_for_longer(undisturbed):
     rounds = [row["epochs"] for row in undisturbed["hyperband"].trials]
     assert set(rounds) == {1, 3, 9} and rounds.count(1) > rounds.count(9) > 0
     best = max(undisturbed["hyperband"].trials, key=lambda row: row["score"])
-    assert undisturbed["hyperband"].best.training["epochs"] == best["epochs"]
+    assert undisturbed["hyperband"].best.training.epochs == best["epochs"]
 
 
 @pytest.mark.slow
@@ -140,7 +139,7 @@ def test_seed_0_is_seed_0(tuner, undisturbed, tmp_path):
     again = fake_search(tmp_path / "a", FakeTrain(tmp_path / "log"), **options)
     assert again.trials == undisturbed[tuner].trials
     other = fake_search(
-        tmp_path / "b", FakeTrain(tmp_path / "log2"), recipe=with_seed(RECIPE, 1), **options
+        tmp_path / "b", FakeTrain(tmp_path / "log2"), recipe=RECIPE.with_training(seed=1), **options
     )
     assert other.trials != again.trials
     state = json.loads((tmp_path / "a/oracle.json").read_text())["oracle"]
@@ -195,7 +194,7 @@ def test_going_on_with_more_trials(tmp_path):
     with pytest.raises(InputError, match="another search: tuner was grid, now random"):
         fake_search(out, fake, trials=3, resume=True, tuner="random")
     with pytest.raises(InputError, match="another search: training.seed was 0, now 1"):
-        fake_search(out, fake, trials=3, resume=True, recipe=with_seed(RECIPE, 1))
+        fake_search(out, fake, trials=3, resume=True, recipe=RECIPE.with_training(seed=1))
     again = fake_search(out, fake, trials=30, retrain=1, keep=2, resume=True)
     assert again.trials[:2] == first.trials and len(again.trials) == 30
     assert again.score > first.score, "so there is another best to train"

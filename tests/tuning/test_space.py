@@ -1,6 +1,7 @@
 """Spaces: their names are recipe keys, their configurations build, and what depends on what."""
 
 import inspect
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,9 +11,9 @@ from keras_sentmatch.cli.tune import parse_fixed, parse_names
 from keras_sentmatch.data import PairDataset, PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import FeatureAttention
-from keras_sentmatch.training import Recipe, load_recipe
+from keras_sentmatch.training import EncoderConfig, Recipe, VectorsConfig, load_recipe
+from keras_sentmatch.training.config import CONFIGS
 from keras_sentmatch.training.prepare import make_model
-from keras_sentmatch.training.recipe import KEYS
 from keras_sentmatch.tuning import Choice, LogUniform, Space, space_of
 from keras_sentmatch.tuning.spaces import ATTENDED, arguments_of, word_features
 from tests.tiny_bert import tiny_bert
@@ -43,7 +44,7 @@ def test_names_are_recipe_keys(name):
     for parameter in space.parameters.values():
         for key in (parameter.name, *parameter.also):
             table, argument, *_ = key.split(".")
-            assert argument in (arguments if table == "model" else KEYS[table]), key
+            assert argument in (arguments if table == "model" else CONFIGS[table].keys()), key
         for parent, wanted in parameter.when.items():
             assert set(wanted) <= set(space.parameters[parent].values), parameter.name
             names = list(space.parameters)
@@ -57,8 +58,8 @@ def test_the_default_is_the_recipe(name, data):
     space = space_of(recipe)
     found = space.recipe(space.default())
     for table in ("model", "encoder", "training"):
-        for key, value in getattr(recipe, table).items():
-            assert getattr(found, table)[key] == value, key
+        for key, value in recipe.tables()[table].items():
+            assert found.tables()[table][key] == value, key
     defaults = arguments_of(Recipe(name))
     added = {key: value for key, value in found.model.items() if key not in recipe.model}
     for key, value in added.items():
@@ -94,7 +95,7 @@ def test_the_default_and_the_largest_configuration_learn(name, which, pairs, tmp
     for key, small in SMALL.items():
         if isinstance(found.model.get(key), int):
             found.model[key] = small
-    inputs, encoder = encoded(found, pairs)
+    found, inputs, encoder = encoded(found, pairs)
     model = make_model(found, pairs, encoder, None, None)
     assert np.isfinite(model.train_on_batch({n: inputs[n] for n in model.input}, pairs.labels)[0])
     if which == "largest" and name in WIDE:
@@ -105,14 +106,14 @@ def encoded(recipe, pairs):
     if "backbone" in recipe.model:
         from keras_sentmatch.training.prepare import subword_encoder
 
-        recipe.encoder["max_length"] = 32
+        recipe = replace(recipe, encoder=EncoderConfig(max_length=32))
         encoder = subword_encoder(recipe)
     else:
         encoder = PairEncoder.fit(pairs, features=["word"], max_length=16)
     if "max_length" in recipe.model:
         recipe.model["max_length"] = 16
-    recipe.vectors["dim"] = 4
-    return encoder.encode(pairs.sentence1, pairs.sentence2), encoder
+    recipe = replace(recipe, vectors=VectorsConfig(dim=4))
+    return recipe, encoder.encode(pairs.sentence1, pairs.sentence2), encoder
 
 
 @pytest.mark.backend("torch")
@@ -127,8 +128,8 @@ def encoded(recipe, pairs):
 def test_the_width_of_eq_9_is_that_of_the_block(name, more, pairs):
     recipe = load_recipe(name, "embedded", overrides=["model.feature_attention=fa", *more])
     recipe.model.update({k: v for k, v in SMALL.items() if k in recipe.model and k != "units"})
-    recipe.model |= {"drcn": {"depth": 3}, "diin": {}}.get(name, {"units": 6})
-    _, encoder = encoded(recipe, pairs)
+    recipe.model.update({"drcn": {"depth": 3}, "diin": {}}.get(name, {"units": 6}))
+    recipe, _, encoder = encoded(recipe, pairs)
     model = make_model(recipe, pairs, encoder, None, None)
     blocks = [layer for layer in model.layers if isinstance(layer, FeatureAttention)]
     width = ATTENDED[name](arguments_of(recipe), word_features(recipe, arguments_of(recipe)))
@@ -178,7 +179,10 @@ def space(**model):
     rules = [lambda r: "too much" if r.model.get("steps", 0) * len(r.model["widths"]) > 4 else None]
     model = {"widths": [2, 3], **model}
     return Space(
-        Recipe("m", model=model), parameters, rules, {"model.steps": 2, "model.config.size": 4.0}
+        Recipe.from_tables("m", model=model),
+        parameters,
+        rules,
+        {"model.steps": 2, "model.config.size": 4.0},
     )
 
 
@@ -223,7 +227,7 @@ def test_narrowing():
     assert s.description() == {"model.steps": [2, 3], "model.widths": ["2"]}
     assert s.default() == {"model.steps": 2, "model.widths": "2"}
     assert space(kind="soft").narrowed({"T": [1, 9]}).description() == {"model.steps": [1, 9]}
-    assert s.recipe({"model.steps": 3, "model.widths": "2"}).training["learning_rate"] == 0.001
+    assert s.recipe({"model.steps": 3, "model.widths": "2"}).training.learning_rate == 0.001
     assert space().narrowed(["kind"]).recipe({"model.kind": "none"}).model == {"widths": [2, 3]}
 
 
@@ -282,5 +286,5 @@ def test_what_is_refused(make, message):
 def test_plateau_and_schedule_exclude_each_other():
     s = space_of(load_recipe("esim", "snli")).narrowed(["schedule"])
     found = s.recipe({"training.schedule": "exponential"}).training
-    assert (found["schedule"], found["plateau_factor"]) == ("exponential", 1.0)
-    assert s.recipe({"training.schedule": "constant"}).training["plateau_factor"] == 0.5
+    assert (found.schedule, found.plateau_factor) == ("exponential", 1.0)
+    assert s.recipe({"training.schedule": "constant"}).training.plateau_factor == 0.5

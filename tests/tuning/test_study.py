@@ -2,13 +2,14 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
-from keras_sentmatch.training import load_recipe, prepare, train
+from keras_sentmatch.training import EncoderConfig, load_recipe, prepare, train
 from keras_sentmatch.tuning import Choice, Space, search, study
 from tests.training.tiny import build_tiny, tiny_recipe, tiny_splits
 
@@ -78,7 +79,7 @@ def test_only_the_best_model_is_kept(found):
 def test_a_trial_is_what_train_makes_of_its_recipe(found, tmp_path):
     again = load_recipe("tiny", file=found.folder / "best_recipe.toml")
     assert again == found.best
-    assert again.training["batch_size"] == found.configuration["training.batch_size"]
+    assert again.training.batch_size == found.configuration["training.batch_size"]
     result = train(
         again, tiny_splits(), tmp_path / "a", progress=False, baseline=False, build=build_tiny
     )
@@ -95,7 +96,7 @@ def test_the_best_is_trained_anew_with_other_seeds(found):
     for seed in (1, 2):
         metrics = json.loads((found.folder / f"best/seed-{seed}/metrics.json").read_text())
         assert metrics["seed"] == seed and "test" in metrics
-        same = found.best.training | {"seed": seed}
+        same = replace(found.best.training, seed=seed)
         assert (
             load_recipe("tiny", file=found.folder / f"best/seed-{seed}/recipe.toml").training
             == same
@@ -123,9 +124,7 @@ def test_pairs_are_encoded_once_for_each_encoder(tmp_path, monkeypatch):
 
 
 def with_length(length):
-    recipe = recipe_of(epochs=1)
-    recipe.encoder["max_length"] = length
-    return recipe
+    return replace(recipe_of(epochs=1), encoder=EncoderConfig(max_length=length))
 
 
 @pytest.mark.slow
@@ -133,7 +132,7 @@ def with_length(length):
 @pytest.mark.parametrize("objective", ["loss", "f1"])
 def test_the_objective_chooses_epoch_and_trial(objective, tmp_path):
     result = run(tmp_path / "a", objective=objective, trials=2)
-    assert result.best.training["monitor"] == result.objective == f"val_{objective}"
+    assert result.best.training.monitor == result.objective == f"val_{objective}"
     scores = [row["score"] for row in result.trials]
     assert result.score == (min(scores) if objective == "loss" else max(scores))
     row = result.trials[0]

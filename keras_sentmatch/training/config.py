@@ -1,0 +1,212 @@
+"""The tables `[encoder]`, `[vectors]` and `[training]` of a recipe, as checked dataclasses."""
+
+import difflib
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Literal
+
+from keras_sentmatch.errors import InputError
+
+OPTIMIZERS = ("adadelta", "adagrad", "adam", "adamw", "rmsprop", "sgd")
+POLICIES = ("float32", "mixed_float16", "mixed_bfloat16")
+FEATURES = ("word", "char", "pos", "antonym")
+SCHEDULES = ("constant", "cosine_warm_up_decay", "linear_warm_up_decay", "exponential")
+POOLINGS = ("mean", "first", "cls")
+MONITORS = ("accuracy", "macro_f1", "f1", "map", "mrr", "pearson", "spearman", "loss")
+
+
+def _setting(default: Any, allowed: str, test: Callable[[Any], bool]) -> Any:
+    """A field with the values it allows: in words, and as a test. None leaves the choice to the encoder."""
+    return field(default=default, metadata={"allowed": allowed, "test": test})
+
+
+def _integer(default: int | None, low: int, high: float = math.inf) -> Any:
+    allowed = f"an integer of at least {low}"
+    if high < math.inf:
+        allowed = f"an integer from {low} to {high}"
+    return _setting(default, allowed, lambda v: type(v) is int and low <= v <= high)
+
+
+def _number(default: float, allowed: str, test: Callable[[float], bool]) -> Any:
+    def check(value: Any) -> bool:
+        return type(value) in (int, float) and math.isfinite(value) and test(value)
+
+    return _setting(default, f"a number {allowed}", check)
+
+
+def _one_of(default: Any, *values: Any) -> Any:
+    names = ", ".join(str(v).lower() if isinstance(v, bool) else f'"{v}"' for v in values)
+    allowed = [(type(value), value) for value in values]
+    return _setting(default, f"one of {names}", lambda v: (type(v), v) in allowed)
+
+
+def _text(default: str | None, allowed: str) -> Any:
+    return _setting(default, allowed, lambda v: isinstance(v, str) and bool(v))
+
+
+@dataclass(frozen=True)
+class _Table:
+    table: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).copy().items():
+            if isinstance(value, list):
+                object.__setattr__(self, name, tuple(value))
+            if value is not None:
+                self.check(name, value)
+
+    @classmethod
+    def check(cls, key: str, value: Any, place: str = "") -> None:
+        """Refuses an unknown key or a value that is not allowed; `place` starts the message."""
+        known = {setting.name: setting.metadata for setting in fields(cls)}
+        place = f"{place}: " if place else ""
+        if key not in known:
+            raise InputError(
+                f"{place}unknown key {cls.table}.{key}; allowed: {', '.join(known)}."
+                f"{did_you_mean(key, known)}"
+            )
+        if not known[key]["test"](value):
+            allowed = known[key]["allowed"]
+            raise InputError(f"{place}{cls.table}.{key} is {value!r}; expected {allowed}.")
+
+    @classmethod
+    def keys(cls) -> list[str]:
+        """Names of all settings."""
+        return [setting.name for setting in fields(cls)]
+
+    def values(self) -> dict[str, Any]:
+        """The settings by name, without those that are None."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
+class EncoderConfig(_Table):
+    """`[encoder]` of a recipe: arguments of `PairEncoder.fit`; None keeps the encoder's default.
+
+    A model with a pretrained encoder takes `max_length` only.
+    """
+
+    table = "encoder"
+
+    tokenizer: str | None = _text(None, 'the name of a tokenizer, such as "words"')
+    lowercase: bool | None = _one_of(None, True, False)
+    max_length: int | None = _integer(None, 1)
+    max_word_length: int | None = _integer(None, 1)
+    features: tuple[str, ...] | None = _setting(
+        None,
+        f"a list of some of {', '.join(FEATURES)}",
+        lambda v: isinstance(v, list | tuple) and bool(v) and all(item in FEATURES for item in v),
+    )
+    antonyms: str | None = _text(None, '"auto", "wordnet", or the path of a file of word pairs')
+    tagger: str | None = _text(None, '"auto" or "spacy:PIPELINE"')
+    min_count: int | None = _integer(None, 1)
+    max_size: int | None = _integer(None, 1)
+
+
+@dataclass(frozen=True)
+class VectorsConfig(_Table):
+    """`[vectors]` of a recipe: where the word vectors come from.
+
+    All but `source` and `dim` are for vectors extracted from an encoder, see `extract_vectors`.
+    """
+
+    table = "vectors"
+
+    source: str = _text("none", '"none", the path of a vector file, or "encoder:NAME"')
+    dim: int = _integer(300, 1)
+    layer: int | Literal["mean"] = _setting(
+        -1, 'the number of a layer, or "mean"', lambda v: v == "mean" or type(v) is int
+    )
+    pooling: Literal["mean", "first", "cls"] = _one_of("mean", *POOLINGS)
+    center: bool = _one_of(True, True, False)
+    scale: float = _number(5.0, "of at least 0 (0: keep the lengths)", lambda v: v >= 0)
+    frequency_weighting: bool = _one_of(False, True, False)
+    sif: float = _number(0.0, "of at least 0 (0: off)", lambda v: v >= 0)
+
+    def extraction_options(self) -> dict[str, Any]:
+        """The settings of extracted vectors that differ from their defaults."""
+        changed = (s.name for s in fields(self) if getattr(self, s.name) != s.default)
+        return {name: getattr(self, name) for name in changed if name not in ("source", "dim")}
+
+
+@dataclass(frozen=True)
+class TrainingConfig(_Table):
+    """`[training]` of a recipe.
+
+    Args:
+        optimizer: Name of a Keras optimizer.
+        learning_rate: The highest learning rate.
+        batch_size: Pairs in a batch, on all devices together.
+        epochs: Maximum number of epochs.
+        patience: Epochs without a better monitored value before training stops.
+        monitor: The value that chooses the best epoch. `"auto"` is `val_accuracy`, `val_map` or
+            `val_pearson`, by task.
+        plateau_factor: Multiplies the learning rate after each epoch without a better value.
+        schedule: Learning-rate schedule. The two with a warm-up rise over the share `warm_up` of
+            all batches; `"exponential"` multiplies by `decay_rate` every `decay_steps` batches.
+        warm_up: See `schedule`.
+        decay_rate: See `schedule`.
+        decay_steps: See `schedule`.
+        clipnorm: Maximum norm of each variable's gradient, as in Keras; 0 for none.
+        global_clipnorm: Maximum norm of all gradients together; 0 for none.
+        weight_decay: Of AdamW; biases and normalization layers do not decay.
+        backbone_learning_rate: Of the pretrained encoder; 0 for `learning_rate`.
+        accumulate: Batches per update.
+        teacher: Run folders to learn from.
+        distillation_weight: The teacher's share of the loss.
+        distillation_temperature: Temperature of the teacher's and the student's probabilities.
+        dtype_policy: Keras dtype policy.
+        seed: Random seed.
+        jit_compile: Whether to compile with XLA. `"auto"` is Keras's choice, except on TensorFlow,
+            where it is off.
+        devices: Number of devices that share each batch.
+
+    Raises:
+        InputError: A value that is not allowed.
+    """
+
+    table = "training"
+
+    optimizer: str = _one_of("adam", *OPTIMIZERS)
+    learning_rate: float = _number(1e-3, "above 0", lambda v: v > 0)
+    batch_size: int = _integer(64, 1)
+    epochs: int = _integer(30, 1)
+    patience: int = _integer(5, 1)
+    monitor: str = _one_of("auto", "auto", *(f"val_{name}" for name in MONITORS))
+    plateau_factor: float = _number(1.0, "above 0, at most 1", lambda v: 0 < v <= 1)
+    schedule: str = _one_of("constant", *SCHEDULES)
+    warm_up: float = _number(0.05, "of at least 0, below 1", lambda v: 0 <= v < 1)
+    decay_rate: float = _number(0.95, "above 0, at most 1", lambda v: 0 < v <= 1)
+    decay_steps: int = _integer(1000, 1)
+    clipnorm: float = _number(0.0, "of at least 0 (0: no clipping)", lambda v: v >= 0)
+    global_clipnorm: float = _number(0.0, "of at least 0 (0: no clipping)", lambda v: v >= 0)
+    weight_decay: float = _number(0.0, "of at least 0", lambda v: v >= 0)
+    backbone_learning_rate: float = _number(
+        0.0, "of at least 0 (0: the learning_rate)", lambda v: v >= 0
+    )
+    accumulate: int = _integer(1, 1)
+    teacher: tuple[str, ...] = _setting(
+        (),
+        "a list of run folders",
+        lambda v: isinstance(v, list | tuple) and all(isinstance(f, str) and f for f in v),
+    )
+    distillation_weight: float = _number(0.5, "from 0 to 1", lambda v: 0 <= v <= 1)
+    distillation_temperature: float = _number(2.0, "above 0", lambda v: v > 0)
+    dtype_policy: str = _one_of("float32", *POLICIES)
+    seed: int = _integer(0, 0, 2**32 - 1)
+    jit_compile: bool | Literal["auto"] = _one_of("auto", "auto", True, False)
+    devices: int = _integer(1, 1)
+
+
+CONFIGS: dict[str, type[_Table]] = {
+    "encoder": EncoderConfig,
+    "vectors": VectorsConfig,
+    "training": TrainingConfig,
+}
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """ " Did you mean …?" with the known names closest to a misspelled one, or an empty string."""
+    close = difflib.get_close_matches(name, list(known), n=2)
+    return f" Did you mean {' or '.join(close)}?" if close else ""
