@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
+from keras_sentmatch.applications.pictures import PictureSpec
 from keras_sentmatch.applications.search_space import Parameter
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import (
@@ -44,6 +45,7 @@ class PairModel(keras.Model):
     summary_line: ClassVar[str] = ""
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
     search_space: ClassVar[list[Parameter]] = []
+    pictures: ClassVar[tuple[PictureSpec, ...]] = ()
     _undivided = "it was not made of two halves"
 
     def _keep_config(self, values: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from keras_sentmatch.applications.base import (
     pair_inputs,
     register_model,
 )
+from keras_sentmatch.applications.pictures import FEATURE_MAP, FEATURE_PICTURES, PictureSpec
 from keras_sentmatch.applications.search_space import (
     FEATURE_ATTENTION,
     MAX_LENGTH,
@@ -99,6 +100,24 @@ class BiMPM(PairModel):
         Choice("model.perspectives", (5, 10, 20, 30)),
         *FEATURE_ATTENTION,
     ]
+    pictures = (
+        *FEATURE_PICTURES,
+        PictureSpec(
+            "cosines",
+            "direction 1 2",
+            "Cosines",
+            "Of the LSTM states of two words.",
+            names={"direction": ("forward", "backward")},
+        ),
+        PictureSpec(
+            "matching_{side}",
+            "{side} perspective",
+            "Matching vectors, sentence {side}",
+            "For each strategy (a block of rows; by default full, max, attentive, max-attentive) "
+            "the perspectives of the forward states, then of the backward ones.",
+        ),
+        FEATURE_MAP,
+    )
 
     def __init__(
         self,

@@ -17,6 +17,13 @@ from keras_sentmatch.applications.base import (
     pair_inputs,
     register_model,
 )
+from keras_sentmatch.applications.pictures import (
+    ATTENTION,
+    FEATURE_MAP,
+    FEATURE_PICTURES,
+    WITHIN,
+    PictureSpec,
+)
 from keras_sentmatch.applications.search_space import (
     FEATURE_ATTENTION,
     FLAG,
@@ -134,6 +141,27 @@ class CAFE(PairModel):
         Choice("model.bidirectional", FLAG),
         *FEATURE_ATTENTION,
     ]
+    pictures = (
+        *FEATURE_PICTURES,
+        ATTENTION,
+        PictureSpec(
+            "intra_attention_{side}", "{side} {side}", "Intra-attention, sentence {side}", WITHIN
+        ),
+        PictureSpec(
+            "features_{side}",
+            "{side} comparison",
+            "Alignment features, sentence {side}",
+            "What factorization machines make of each word with its alignments.",
+            names={
+                "comparison": tuple(
+                    f"{comparison}, {alignment}"
+                    for alignment in ("first", "second")
+                    for comparison in ("concatenation", "product", "difference")
+                )
+            },
+        ),
+        FEATURE_MAP,
+    )
 
     def __init__(
         self,

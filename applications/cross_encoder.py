@@ -6,6 +6,7 @@ import keras
 
 from keras_sentmatch.applications.backbone import BackboneModel, Encoder, initializer, mask_of
 from keras_sentmatch.applications.base import classifier, register_model
+from keras_sentmatch.applications.pictures import ENCODER_ATTENTION
 from keras_sentmatch.applications.search_space import BACKBONES, Choice, Parameter
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.ops import masked_mean
@@ -58,6 +59,7 @@ class CrossEncoder(BackboneModel):
     summary_line = "BERT or RoBERTa over both sentences at once, and a classifier"
     presets = {"cls": {}, "mean": {"pooling": "mean"}}
     search_space: ClassVar[list[Parameter]] = [*BACKBONES, Choice("model.pooling", ("cls", "mean"))]
+    pictures = (ENCODER_ATTENTION,)
 
     def __init__(
         self,

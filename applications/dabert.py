@@ -13,6 +13,7 @@ from keras_sentmatch.applications.backbone import (
     segments_of,
 )
 from keras_sentmatch.applications.base import _CallWith, classifier, register_model
+from keras_sentmatch.applications.pictures import ENCODER_ATTENTION, HEADS, PictureSpec
 from keras_sentmatch.applications.search_space import BACKBONES, FLAG, Choice, Parameter
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import DualAttentionEncoder
@@ -94,6 +95,30 @@ class DABERT(BackboneModel):
         Choice("model.attention_units", (64, 128, 256)),
         Choice("model.output_mode", ("replace", "residual")),
     ]
+    pictures = (
+        PictureSpec(
+            "affinity_{layer}", "head joint joint", "Affinity attention, layer {layer}", HEADS
+        ),
+        PictureSpec(
+            "difference_{layer}", "head joint joint", "Difference attention, layer {layer}", HEADS
+        ),
+        *(
+            PictureSpec(
+                key,
+                "joint",
+                "Fusion gates, layer {layer}",
+                "How much of each piece's fused vector is affinity, and how much of that vector is "
+                "let through.",
+                row,
+                top=1,
+            )
+            for key, row in (
+                ("gate_{layer}", "share of affinity g"),
+                ("filter_{layer}", "let through f"),
+            )
+        ),
+        ENCODER_ATTENTION,
+    )
 
     def __init__(
         self,

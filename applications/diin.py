@@ -16,6 +16,7 @@ from keras_sentmatch.applications.base import (
     pair_inputs,
     register_model,
 )
+from keras_sentmatch.applications.pictures import FEATURE_MAP, FEATURE_PICTURES, WITHIN, PictureSpec
 from keras_sentmatch.applications.search_space import (
     FEATURE_ATTENTION,
     WORD_MODELS,
@@ -110,6 +111,13 @@ class DIIN(PairModel):
         Choice("model.growth_rate", (10, 20, 30)),
         *FEATURE_ATTENTION,
     ]
+    pictures = (
+        *FEATURE_PICTURES,
+        PictureSpec(
+            "self_attention_{side}", "{side} {side}", "Self-attention, sentence {side}", WITHIN
+        ),
+        FEATURE_MAP,
+    )
 
     def __init__(
         self,

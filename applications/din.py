@@ -15,6 +15,7 @@ from keras_sentmatch.applications.base import (
     register_model,
     side_inputs,
 )
+from keras_sentmatch.applications.pictures import PictureSpec
 from keras_sentmatch.applications.search_space import (
     FLAG,
     MAX_LENGTH,
@@ -96,6 +97,31 @@ class DIN(PairModel):
         Choice("model.encode_hypothesis", FLAG),
         Choice("model.hidden_layers", (0, 1, 2)),
     ]
+    pictures = (
+        PictureSpec(
+            "interaction_2",
+            "2 1",
+            "Interaction matrices",
+            "The size of the interaction matrix of each word of sentence 2 (row) after each word of "
+            "sentence 1; from 0, the least of the row, to 1.",
+            top=1,
+        ),
+        *(
+            PictureSpec(
+                key,
+                "2",
+                "Gates made at each word of sentence 2",
+                "The size of the weights that are made for the GRU; from 0, the least of the row, to 1.",
+                row,
+                top=1,
+            )
+            for key, row in (
+                ("update_gate_2", "update gate z"),
+                ("reset_gate_2", "reset gate r"),
+                ("candidate_2", "candidate h"),
+            )
+        ),
+    )
 
     def __init__(
         self,

@@ -17,6 +17,12 @@ from keras_sentmatch.applications.base import (
     register_model,
     side_inputs,
 )
+from keras_sentmatch.applications.pictures import (
+    ATTENTION,
+    FEATURE_MAP,
+    FEATURE_PICTURES,
+    POOL_RATES,
+)
 from keras_sentmatch.applications.search_space import (
     DROPOUT,
     FEATURE_ATTENTION,
@@ -159,6 +165,7 @@ class DRCN(PairModel):
         Choice("model.temperature", FLAG),
         *FEATURE_ATTENTION,
     ]
+    pictures = (*FEATURE_PICTURES, ATTENTION, POOL_RATES, FEATURE_MAP)
 
     def __init__(
         self,

@@ -16,6 +16,7 @@ from keras_sentmatch.applications.base import (
     pair_inputs,
     register_model,
 )
+from keras_sentmatch.applications.pictures import READ, PictureSpec
 from keras_sentmatch.applications.search_space import (
     BETAS,
     FLAG,
@@ -119,6 +120,29 @@ class DRrNet(PairModel):
         Choice("model.hidden_units", (64, 128, 256)),
         Choice("model.aux_loss_weight", (0.0, 0.5, 1.0)),
     ]
+    pictures = (
+        PictureSpec(
+            "selection_{side}",
+            "step {side}",
+            "Words read again, sentence {side}",
+            READ,
+            reread=True,
+        ),
+        *(
+            PictureSpec(key, "class", "Predictions before they are joined", row=row, top=1)
+            for key, row in (
+                ("p_h", "from the global vectors"),
+                ("p_v", "from the re-read vectors"),
+            )
+        ),
+        *(
+            PictureSpec(key, "gate", "Gates of these predictions", row=row, top=1)
+            for key, row in (
+                ("gate_h", "from the global vectors"),
+                ("gate_v", "from the re-read vectors"),
+            )
+        ),
+    )
 
     def __init__(
         self,

@@ -17,6 +17,7 @@ from keras_sentmatch.applications.base import (
     pair_inputs,
     register_model,
 )
+from keras_sentmatch.applications.pictures import ATTENTION, FEATURE_MAP, FEATURE_PICTURES
 from keras_sentmatch.applications.search_space import (
     FEATURE_ATTENTION,
     MAX_LENGTH,
@@ -85,6 +86,7 @@ class ESIM(PairModel):
         ),
         *FEATURE_ATTENTION[1:],
     ]
+    pictures = (*FEATURE_PICTURES, ATTENTION, FEATURE_MAP)
 
     def __init__(
         self,

@@ -14,6 +14,7 @@ from keras_sentmatch.applications.backbone import (
     special_tokens,
 )
 from keras_sentmatch.applications.base import _CallWith, classifier, register_model
+from keras_sentmatch.applications.pictures import READ, PictureSpec
 from keras_sentmatch.applications.search_space import (
     BACKBONES,
     BETAS,
@@ -141,6 +142,18 @@ class LadRaNet(BackboneModel):
         Choice("model.depth", (1, 2, 3, 4), aliases=["l_s"], when={"model.encoder": ["stack_gru"]}),
         Choice("model.units", (128, 256), when={"model.encoder": ["stack_gru"]}),
     ]
+    pictures = (
+        PictureSpec("selection", "step unit joint", "Read again", READ, reread=True),
+        PictureSpec(
+            "coverage",
+            "step unit joint",
+            "Coverage",
+            "What is left to read of each piece after each step.",
+            top=1,
+        ),
+        PictureSpec("unit_weights", "step reader", "Weights of the units", "At each step.", top=1),
+        PictureSpec("layer_weights", "block", "Weights of the encoder's blocks"),
+    )
 
     def __init__(
         self,

@@ -18,6 +18,12 @@ from keras_sentmatch.applications.base import (
     pair_inputs,
     register_model,
 )
+from keras_sentmatch.applications.pictures import (
+    ATTENTION,
+    FEATURE_MAP,
+    FEATURE_PICTURES,
+    POOL_RATES,
+)
 from keras_sentmatch.applications.search_space import (
     FEATURE_ATTENTION,
     MAX_LENGTH,
@@ -131,6 +137,7 @@ class RE2(PairModel):
         Choice("model.prediction", ("simple", "symmetric", "full")),
         *FEATURE_ATTENTION,
     ]
+    pictures = (*FEATURE_PICTURES, ATTENTION, POOL_RATES, FEATURE_MAP)
 
     def __init__(
         self,

@@ -14,6 +14,7 @@ from keras_sentmatch.applications.base import (
     register_model,
     side_inputs,
 )
+from keras_sentmatch.applications.pictures import PictureSpec
 from keras_sentmatch.applications.search_space import (
     FLAG,
     MAX_LENGTH,
@@ -76,6 +77,15 @@ class RLSTM(PairModel):
         Choice("model.tanh", FLAG),
         Choice("model.first_attention", ("uniform", "learned")),
     ]
+    pictures = tuple(
+        PictureSpec(
+            f"attention_{way}_2",
+            "2 1",
+            f"Attention while reading {way}, sentence 2",
+            "How much each word (row) attends to each word of sentence 1; rows sum to 1.",
+        )
+        for way in ("backward", "forward")
+    )
 
     def __init__(
         self,

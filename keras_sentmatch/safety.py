@@ -67,7 +67,7 @@ def limit(name: str) -> int:
     return int(value)
 
 
-def over(name: str) -> str:
+def raise_limit_hint(name: str) -> str:
     """How to raise a limit, for the end of a message."""
     return f"If you trust the file, set the environment variable SENTMATCH_MAX_{name}."
 
@@ -77,11 +77,11 @@ def compressed_room(path: Path) -> int:
     return max(_FREE, limit("EXPANSION") * path.stat().st_size)
 
 
-def expands(path: Path) -> str:
-    """What to say of a file that comes to more."""
-    return (
+def expansion_error(path: Path) -> InputError:
+    """The error for a file that comes to more."""
+    return InputError(
         f"{path}: {path.stat().st_size:,} compressed bytes come to more than {compressed_room(path):,}, which no real text "
-        f"does. {over('EXPANSION')}"
+        f"does. {raise_limit_hint('EXPANSION')}"
     )
 
 
@@ -132,7 +132,7 @@ def read_bytes(path: Path, name: str) -> bytes:
             f"{path} cannot be read ({why}): check the path, or copy it again."
         ) from error
     if len(found) > most:
-        raise InputError(f"{path} is larger than {most:,} bytes. {over(name)}")
+        raise InputError(f"{path} is larger than {most:,} bytes. {raise_limit_hint(name)}")
     return found
 
 
@@ -164,7 +164,7 @@ def check_depth(value: Any, place: Any) -> None:
         if depth > most:
             raise InputError(
                 f"{place} is damaged: lists and objects lie more than {most} deep in each other. "
-                f"{over('JSON_DEPTH')}"
+                f"{raise_limit_hint('JSON_DEPTH')}"
             )
         inner = (v for v in level if isinstance(v, dict | list))
         level = [x for v in inner for x in (v.values() if isinstance(v, dict) else v)]

@@ -1,6 +1,7 @@
-"""What the harness works on: a `Case`, and the helpers that call, pad, cut and compare it."""
+"""What the harness works on: a `Case`, and the helpers that call, pad, truncate and compare it."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 TOLERANCE = 1e-5
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Case:
     """A layer or model, its inputs, and what is expected of it.
 
@@ -120,14 +121,26 @@ def built(case: Case, **overrides: Any) -> Any:
     """A new layer, built for the inputs, with random weights (the same for the same shapes)."""
     layer = case.make(**overrides)
     if not layer.built:
-        ins = {n: keras.KerasTensor(a.shape, dtype=str(a.dtype)) for n, a in case.inputs.items()}
-        case.call(layer, ins)
+        symbolic_outputs(case, layer)
     return randomise(layer)
+
+
+def symbolic_outputs(case: Case, layer: Any, dynamic: bool = False) -> list[Any]:
+    ins = {
+        n: keras.KerasTensor(s, dtype=str(case.inputs[n].dtype), name=n)
+        for n, s in shapes(case, dynamic).items()
+    }
+    return keras.tree.flatten(case.call(layer, ins))
 
 
 def float_outputs(outputs: Any) -> list[Any]:
     flat = keras.tree.flatten(outputs)
     return [o for o in flat if "float" in keras.backend.standardize_dtype(o.dtype)]
+
+
+def trained_outputs(outputs: Any, of_model: bool) -> Any:
+    """What a model of the layer returns: its float outputs; a model's own outputs as they are."""
+    return outputs if of_model else [o for o in float_outputs(outputs) if o.shape]
 
 
 def as_model(case: Case, layer: Any) -> keras.Model:
@@ -138,8 +151,7 @@ def as_model(case: Case, layer: Any) -> keras.Model:
         n: keras.Input(shape[1:], dtype=str(case.inputs[n].dtype), name=n)
         for n, shape in shapes(case).items()
     }
-    outputs = [o for o in float_outputs(case.call(layer, ins)) if o.shape]
-    return keras.Model(ins, outputs)
+    return keras.Model(ins, trained_outputs(case.call(layer, ins), False))
 
 
 def close(got: Any, want: Any, what: str, tolerance: float = TOLERANCE) -> None:
@@ -188,59 +200,109 @@ def emptied(case: Case) -> dict[str, dict[str, np.ndarray]]:
     return out
 
 
-def gradients(case: Case, layer: Any, inputs: Mapping[str, np.ndarray]) -> tuple[list, list]:
-    """Gradients of a random projection of the float outputs plus `layer.losses`.
+class Runner:
+    """A layer ready to be called with NumPy inputs, and differentiated.
 
-    Returns those of the trainable weights and of the float inputs; None where nothing flows.
+    On JAX each becomes one compiled program a shape: operation by operation takes far longer.
     """
-    if not layer.built:
-        case.call(layer, inputs)
-    weights = layer.trainable_variables
-    tensors = {n: keras.ops.convert_to_tensor(x) for n, x in inputs.items()}
-    floats = [n for n, a in inputs.items() if a.dtype.kind == "f"]
 
-    def total(outputs: Any, losses: Sequence[Any]) -> Any:
-        rng = np.random.default_rng(3)
-        terms = [
-            keras.ops.sum(o * keras.ops.cast(rng.normal(size=tuple(o.shape)), o.dtype))
-            for o in float_outputs(outputs)
-        ]
-        return sum([*terms, *losses])
+    def __init__(self, case: Case, layer: Any) -> None:
+        self.case, self.layer = case, layer
+        self.compiled: dict[str, Any] = {}
 
-    def run(tensors: Mapping[str, Any]) -> Any:
+    def __call__(self, inputs: Mapping[str, np.ndarray]) -> Any:
+        if keras.backend.backend() != "jax":
+            return self.case.call(self.layer, inputs)
+        return self._jit("forward", self._outputs)(self._state(), dict(inputs))
+
+    def gradients(self, inputs: Mapping[str, np.ndarray]) -> tuple[list, list]:
+        """Gradients of a random projection of the float outputs plus `layer.losses`.
+
+        Returns those of the trainable weights and of the float inputs; None where nothing flows.
+        """
+        layer = self.layer
+        floats = [n for n, a in inputs.items() if a.dtype.kind == "f"]
+        weights = [v.value for v in layer.trainable_variables]
+        if keras.backend.backend() == "jax":
+            features = {n: inputs[n] for n in floats}
+            others = {n: a for n, a in inputs.items() if n not in floats}
+            gradient = self._jit("gradients", self._grad)
+            of_weights, of_features = gradient(*self._state(), features, others)
+            found = [*of_weights, *(of_features[n] for n in floats)]
+            return self._split(found, len(weights))
+        tensors = {n: keras.ops.convert_to_tensor(x) for n, x in inputs.items()}
         layer._clear_losses()  # Keras keeps those of earlier eager calls
-        return total(case.call(layer, tensors), layer.losses)
+        if keras.backend.backend() == "tensorflow":
+            import tensorflow as tf
 
-    backend = keras.backend.backend()
-    if backend == "tensorflow":
-        import tensorflow as tf
+            with tf.GradientTape() as tape:
+                tape.watch([tensors[n] for n in floats])
+                loss = projection(self.case.call(layer, tensors), layer.losses)
+            found = tape.gradient(loss, weights + [tensors[n] for n in floats])
+        else:
+            for v in weights:
+                v.grad = None
+            tensors.update({n: tensors[n].detach().clone().requires_grad_() for n in floats})
+            projection(self.case.call(layer, tensors), layer.losses).backward()
+            found = [x.grad for x in [*weights, *(tensors[n] for n in floats)]]
+        return self._split(found, len(weights))
 
-        with tf.GradientTape() as tape:
-            tape.watch([tensors[n] for n in floats])
-            loss = run(tensors)
-        found = tape.gradient(loss, [v.value for v in weights] + [tensors[n] for n in floats])
-    elif backend == "jax":
+    @staticmethod
+    def _split(found: list, weights: int) -> tuple[list, list]:
+        arrays = [None if g is None else value(keras.ops.convert_to_tensor(g)) for g in found]
+        return arrays[:weights], arrays[weights:]
+
+    def _state(self) -> tuple[list, list]:
+        layer = self.layer
+        groups = layer.trainable_variables, layer.non_trainable_variables
+        return tuple([v.value for v in group] for group in groups)  # type: ignore[return-value]
+
+    def _jit(self, name: str, function: Callable[..., Any]) -> Any:
         import jax
 
-        def pure(trainable: list, features: dict) -> Any:
-            state = [v.value for v in layer.non_trainable_variables]
-            ins = {**tensors, **features}
-            model = isinstance(layer, keras.Model)
-            args, kwargs = ((ins,), {}) if model else ((), {**ins, **case.options})
-            out, _, losses = layer.stateless_call(
-                trainable, state, *args, return_losses=True, **kwargs
-            )
-            return total(out, losses)
+        return self.compiled.setdefault(name, jax.jit(function))
 
-        gradient = jax.jit(jax.grad(pure, argnums=(0, 1)))  # one compilation, not one an operation
-        dvars, dfeatures = gradient([v.value for v in weights], {n: tensors[n] for n in floats})
-        found = [*dvars, *(dfeatures[n] for n in floats)]
-    else:
-        leaves = [v.value for v in weights]
-        for v in leaves:
-            v.grad = None
-        tensors.update({n: tensors[n].detach().clone().requires_grad_() for n in floats})
-        run(tensors).backward()
-        found = [x.grad for x in [*leaves, *(tensors[n] for n in floats)]]
-    arrays = [None if g is None else value(keras.ops.convert_to_tensor(g)) for g in found]
-    return arrays[: len(weights)], arrays[len(weights) :]
+    def _outputs(self, state: tuple[list, list], inputs: dict, **kwargs: Any) -> Any:
+        if isinstance(self.layer, keras.Model):
+            found = self.layer.stateless_call(*state, inputs, **kwargs)
+        else:
+            found = self.layer.stateless_call(*state, **inputs, **self.case.options, **kwargs)
+        return (found[0], found[2]) if kwargs else found[0]
+
+    def _grad(self, trainable: list, others: list, features: dict, inputs: dict) -> Any:
+        import jax
+
+        def loss(trainable: list, features: dict) -> Any:
+            state = trainable, others
+            return projection(*self._outputs(state, {**inputs, **features}, return_losses=True))
+
+        return jax.grad(loss, argnums=(0, 1))(trainable, features)
+
+
+def projection(outputs: Any, losses: Sequence[Any]) -> Any:
+    rng = np.random.default_rng(3)
+    terms = [
+        keras.ops.sum(o * keras.ops.cast(rng.normal(size=tuple(o.shape)), o.dtype))
+        for o in float_outputs(outputs)
+    ]
+    return sum([*terms, *losses])
+
+
+@functools.lru_cache(maxsize=2)
+def shared(case: Case) -> Runner:
+    """The case's layer, built once for all the checks that leave its weights as they are."""
+    return Runner(case, built(case))
+
+
+@functools.lru_cache(maxsize=2)
+def expected(case: Case) -> tuple[Any, list[np.ndarray]]:
+    """The outputs of the case's inputs, as tensors and as NumPy."""
+    outputs = shared(case)(case.inputs)
+    return outputs, values(outputs)
+
+
+def gradients(case: Case, layer: Any, inputs: Mapping[str, np.ndarray]) -> tuple[list, list]:
+    """`Runner.gradients` of a layer, which is built if it is not."""
+    if not layer.built:
+        case.call(layer, inputs)
+    return Runner(case, layer).gradients(inputs)

@@ -59,7 +59,14 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The slow tests begin: at the end, one of them would keep the other processes waiting."""
+    """Of layers and models, only the harness's checks and `each_backend` run on every backend.
+
+    The slow tests begin: at the end, one of them would keep the other processes waiting.
+    """
+    for item in items:
+        if item.path.parent.name in ("layers", "applications"):
+            if "check" not in item.fixturenames and not item.get_closest_marker("each_backend"):
+                item.add_marker("once")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 

@@ -1,13 +1,9 @@
 """One harness for every layer and model, on whichever backend is running.
 
-Describe a layer by a `Case`, then run `CHECKS` over it, one test each:
+Describe a layer by a `Case`, and every check runs over it, one test each:
 
     CASES = [Case(partial(Highway, num_layers=2), {"x": noise(2, 5, 4)}, weights=(80, 0))]
-
-    @pytest.mark.parametrize("check", CHECKS, ids=name_of)
-    @pytest.mark.parametrize("case", CASES, ids=name_of)
-    def test_highway(case, check):
-        check(case)
+    test_checks = run_checks(CASES)
 
 A test file's `CASES` are also what the cross-backend test saves and the API test inspects.
 """
@@ -16,7 +12,7 @@ import copy
 import inspect
 import json
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,25 +21,30 @@ import numpy as np
 import pytest
 
 from tests.case import Case as Case
-from tests.case import as_model as as_model
-from tests.case import built as built
-from tests.case import close as close
 from tests.case import (
+    Runner,
     cut,
     emptied,
+    expected,
     float_outputs,
-    gradients,
     padded,
     randomise,
     shapes,
-    values,
+    shared,
+    symbolic_outputs,
+    trained_outputs,
 )
+from tests.case import as_model as as_model
+from tests.case import built as built
+from tests.case import close as close
+from tests.case import gradients as gradients
 from tests.case import lengths_mask as lengths_mask
 from tests.case import name_of as name_of
 from tests.case import noise as noise
 from tests.case import value as value
+from tests.case import values as values
 
-POLICIES = ("float32", "mixed_float16", "mixed_bfloat16")
+HALF_POLICIES = ("mixed_float16", "mixed_bfloat16")
 
 
 def check_config(case: Case) -> None:
@@ -98,7 +99,7 @@ def check_build(case: Case) -> None:
     assert counts == tuple(case.weights), f"weights {counts}, expected {tuple(case.weights)}"
     unbuilt = [s.name for s in layer._flatten_layers() if not s.built]
     assert not unbuilt, f"build left sublayers unbuilt: {unbuilt}"
-    case.call(layer, case.inputs)
+    symbolic_outputs(case, layer)
     assert count(layer) == counts, f"the first call made weights: {count(layer)} after {counts}"
 
 
@@ -110,14 +111,9 @@ def count(layer: Any) -> tuple[int, int]:
 
 def check_symbolic(case: Case) -> None:
     """Symbolic outputs have the eager shapes and dtypes; with unknown lengths they do not lie."""
-    layer = case.make()
-    eager = keras.tree.flatten(case.call(layer, case.inputs))
+    eager = keras.tree.flatten(expected(case)[0])
     for dynamic in (False, True):
-        ins = {
-            n: keras.KerasTensor(s, dtype=str(case.inputs[n].dtype), name=n)
-            for n, s in shapes(case, dynamic).items()
-        }
-        spec = keras.tree.flatten(case.call(layer, ins))
+        spec = symbolic_outputs(case, shared(case).layer, dynamic)
         assert len(spec) == len(eager), f"{len(spec)} symbolic outputs, {len(eager)} eager"
         for i, (s, e) in enumerate(zip(spec, eager)):
             want = keras.backend.standardize_dtype(e.dtype)
@@ -141,28 +137,33 @@ def make_with_policy(case: Case, policy: str) -> Any:
 
 def check_dtypes(case: Case) -> None:
     """Under each policy: outputs of the right dtype near the float32 ones, and right sublayers."""
-    want: Any = None
-    for policy in POLICIES:
+    outputs, _ = expected(case)
+    check_policy(case, "float32", shared(case).layer, outputs)
+    want = values(float_outputs(outputs))
+    for policy in HALF_POLICIES:
         layer = make_with_policy(case, policy)
-        case.call(layer, case.inputs)
-        randomise(layer)
-        for v in layer.weights:
-            kind = keras.backend.standardize_dtype(v.dtype)
-            assert kind == "float32" or "float" not in kind, f"{policy}: {v.path} is {kind}"
-        for s in layer._flatten_layers(include_self=not isinstance(layer, keras.Model)):
-            if not isinstance(s, keras.layers.InputLayer) and s.name not in case.float32_sublayers:
-                got = s.dtype_policy.name
-                assert got == policy, f"{policy}: sublayer {s.name} has policy {got}"
-        outputs = keras.tree.flatten(case.call(layer, case.inputs))
-        kept = range(len(outputs)) if case.float32_outputs is True else case.float32_outputs or ()
-        for i, o in enumerate(outputs):
-            got = keras.backend.standardize_dtype(o.dtype)
-            dtype = "float32" if i in kept else keras.DTypePolicy(policy).compute_dtype
-            right = got == dtype or "float" not in got
-            assert right, f"{policy}: output {i} is {got}, expected {dtype}"
-        outputs = [keras.ops.cast(o, "float32") for o in float_outputs(outputs)]
-        want = values(outputs) if policy == "float32" else want
-        close(outputs, want, policy, case.half_tolerance)
+        if not layer.built:
+            symbolic_outputs(case, layer)
+        outputs = Runner(case, randomise(layer))(case.inputs)
+        check_policy(case, policy, layer, outputs)
+        close(float_outputs(outputs), want, policy, case.half_tolerance)
+
+
+def check_policy(case: Case, policy: str, layer: Any, outputs: Any) -> None:
+    for v in layer.weights:
+        kind = keras.backend.standardize_dtype(v.dtype)
+        assert kind == "float32" or "float" not in kind, f"{policy}: {v.path} is {kind}"
+    for s in layer._flatten_layers(include_self=not isinstance(layer, keras.Model)):
+        if not isinstance(s, keras.layers.InputLayer) and s.name not in case.float32_sublayers:
+            got = s.dtype_policy.name
+            assert got == policy, f"{policy}: sublayer {s.name} has policy {got}"
+    outputs = keras.tree.flatten(outputs)
+    kept = range(len(outputs)) if case.float32_outputs is True else case.float32_outputs or ()
+    for i, o in enumerate(outputs):
+        got = keras.backend.standardize_dtype(o.dtype)
+        dtype = "float32" if i in kept else keras.DTypePolicy(policy).compute_dtype
+        right = got == dtype or "float" not in got
+        assert right, f"{policy}: output {i} is {got}, expected {dtype}"
 
 
 def check_fit(case: Case) -> None:
@@ -172,12 +173,11 @@ def check_fit(case: Case) -> None:
     before = values(layer.trainable_weights)
     rng = np.random.default_rng(1)
     # a loss over each output, with targets away from it
-    out = keras.tree.map_structure(
-        lambda o: rng.normal(size=o.shape), case.call(model, case.inputs)
-    )
+    outputs = trained_outputs(expected(case)[0], model is layer)
+    targets = keras.tree.map_structure(lambda o: rng.normal(size=o.shape), outputs)
     model.compile(optimizer=keras.optimizers.SGD(0.05), loss="mse", jit_compile="auto")
     rows = len(next(iter(case.inputs.values())))
-    history = model.fit(dict(case.inputs), out, batch_size=rows, epochs=1, verbose=0)
+    history = model.fit(dict(case.inputs), targets, batch_size=rows, epochs=1, verbose=0)
     assert np.isfinite(history.history["loss"][0]), "the training loss is not finite"
     after = values(layer.trainable_weights)
     assert all(np.isfinite(a).all() for a in after), "a weight is not finite after one step"
@@ -189,17 +189,16 @@ def check_oracle(case: Case) -> None:
     """Outputs equal the NumPy oracle's, on the inputs, with an empty row, and at length 1."""
     if case.oracle is None:
         pytest.skip("no oracle")
-    layer = built(case)
+    run = shared(case)
     for what, inputs in {"inputs": case.inputs, **emptied(case), "length 1": cut(case, 1)}.items():
         wide = {n: a.astype("float64") if a.dtype.kind == "f" else a for n, a in inputs.items()}
-        close(case.call(layer, inputs), case.oracle(layer, **wide), f"oracle, {what}")
+        close(run(inputs), case.oracle(run.layer, **wide), f"oracle, {what}")
 
 
 def check_padding(case: Case) -> None:
     """Appended pads, whatever they hold, change no output and come out as zeros."""
-    layer = built(case)
-    want = values(case.call(layer, case.inputs))
-    got = values(case.call(layer, padded(case)))
+    _, want = expected(case)
+    got = values(shared(case)(padded(case)))
     cuts = [tuple(slice(0, n) for n in w.shape) for w in want]
     close([g[c] for g, c in zip(got, cuts)], want, "with pads appended")
     for i, (g, c) in enumerate(zip(got, cuts)):
@@ -213,17 +212,16 @@ def check_batch(case: Case) -> None:
     """Row i of a batch equals the result for that row alone."""
     if not case.per_row:
         pytest.skip("rows are not independent by definition")
-    layer = built(case)
-    want = values(case.call(layer, case.inputs))
+    _, want = expected(case)
     for i in range(len(next(iter(case.inputs.values())))):
-        alone = case.call(layer, {n: a[i : i + 1] for n, a in case.inputs.items()})
+        alone = shared(case)({n: a[i : i + 1] for n, a in case.inputs.items()})
         close(alone, [w[i : i + 1] for w in want], f"row {i} alone")
 
 
 def check_gradients(case: Case) -> None:
     """Every trainable weight, and every float input, has a gradient that is not all zero."""
-    layer = built(case)
-    of_weights, of_inputs = gradients(case, layer, case.inputs)
+    layer = shared(case).layer
+    of_weights, of_inputs = shared(case).gradients(case.inputs)
     floats = [n for n, a in case.inputs.items() if a.dtype.kind == "f"]
     paths = [v.path for v in layer.trainable_variables]
     for path, gradient in zip([*paths, *floats], [*of_weights, *of_inputs]):
@@ -236,7 +234,7 @@ def check_gradients(case: Case) -> None:
 
 def check_short(case: Case) -> None:
     """Empty sentences and one-token sentences give finite outputs and finite gradients."""
-    layer = built(case)
+    run = shared(case)
     floats = [n for n, a in case.inputs.items() if a.dtype.kind == "f"]
     for what, inputs in {**emptied(case), "length 1": cut(case, 1)}.items():
         for zeros in (False, True) if floats else (False,):
@@ -244,23 +242,24 @@ def check_short(case: Case) -> None:
                 inputs = {n: np.array(a) for n, a in inputs.items()}
                 for n in floats:
                     inputs[n][0] = 0
-            for i, o in enumerate(values(case.call(layer, inputs))):
+            for i, o in enumerate(values(run(inputs))):
                 assert np.isfinite(o).all(), f"{what}: output {i} is not finite"
-            for group in gradients(case, layer, inputs):
+            for group in run.gradients(inputs):
                 finite = all(g is None or np.isfinite(g).all() for g in group)
                 assert finite, f"{what}: a gradient is not finite"
 
 
 def check_save(case: Case) -> None:
     """`.keras` round trip without `custom_objects`: same class, config and outputs."""
-    model = as_model(case, built(case))
+    model = as_model(case, shared(case).layer)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.keras"
         model.save(path)
         again = keras.saving.load_model(path)
     assert type(again) is type(model)
     assert plain(again.get_config()) == plain(model.get_config()), "the config changed"
-    close(case.call(again, case.inputs), values(case.call(model, case.inputs)), "loaded", 1e-6)
+    want = trained_outputs(expected(case)[0], model is shared(case).layer)
+    close(Runner(case, again)(case.inputs), values(want), "loaded", 1e-6)
 
 
 def check_option(case: Case, option: str, one: Any, two: Any, training: bool = False) -> None:
@@ -295,6 +294,17 @@ ALL: list[Callable[[Case], None]] = [
 # These cannot differ between backends where the others pass.
 ONCE = (check_config, check_batch, check_short)
 CHECKS = [pytest.param(c, marks=pytest.mark.once) if c in ONCE else pytest.param(c) for c in ALL]
+
+
+def run_checks(cases: Sequence[Case], *checks: Callable[[Case], None]) -> Callable[..., None]:
+    """The test of a file that runs every check on every case; only `checks`, once, where given."""
+
+    @pytest.mark.parametrize("check", checks or CHECKS, ids=name_of)
+    @pytest.mark.parametrize("case", cases, ids=name_of)
+    def test(case: Case, check: Callable[[Case], None]) -> None:
+        check(case)
+
+    return pytest.mark.once(test) if checks else test
 
 
 def check_layer(

@@ -2,7 +2,7 @@
 
 They are loops where the library is vectorised, so that the two share no trick and no mistake.
 Shapes: ids `[B, L]`, sequences `[B, L, D]`, boolean masks `[B, L]` (True = real token,
-right-padded). Weights use the Keras layout. Masked operations are SPEC 1.2, RNN cells 1.3.
+right-padded). Weights use the Keras layout.
 """
 
 from collections.abc import Mapping, Sequence
@@ -148,7 +148,7 @@ def bidirectional_rnn(
 
 
 def char_cnn(char_ids: Array, embeddings: Array, kernel: Array, bias: Array) -> Array:
-    """`[B, L, W]` ids (0 = none) -> `[B, L, f]`: embedding, valid convolution, ReLU, max (SPEC 2).
+    """`[B, L, W]` ids (0 = none) -> `[B, L, f]`: embedding, valid convolution, ReLU, max.
 
     A window that starts beyond a word's last character cannot win, except the first. A word without
     characters is a pad: its output is zero (1.2: convolutions have their masked outputs zeroed).

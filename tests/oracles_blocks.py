@@ -1,5 +1,5 @@
 """NumPy float64 oracles of dot-product attention, factorization machines, FA, SFA, rLSTM and
-HyperLSTM (SPEC 7, 8, 9.5).
+HyperLSTM.
 
 Conventions as in `oracles` and `oracles_recurrent`.
 """
@@ -13,7 +13,6 @@ from tests.oracles import (
     Array,
     batch_norm,
     bidirectional_rnn,
-    masked_max,
     masked_mean,
     masked_softmax,
     pair_mask,
@@ -127,7 +126,7 @@ def selective_feature_attention(
 
 
 def conv1d_same(x: Array, mask: Array, kernel: Array, bias: Array, dilation: int = 1) -> Array:
-    """`same` convolution over real tokens, kernel `[k, D, F]`; 0 at pads before and after (SPEC 1.2).
+    """`same` convolution over real tokens, kernel `[k, D, F]`; 0 at pads before and after.
 
     (k - 1) dilation zeros are added, the smaller half on the left.
     """
@@ -143,7 +142,7 @@ def conv1d_same(x: Array, mask: Array, kernel: Array, bias: Array, dilation: int
 
 
 def sfa_block(x: Array, mask: Array, weights: Mapping[str, Any]) -> dict[str, Array]:
-    """SPEC 7.2 whole: bottleneck in, stacked bidirectional RNNs (eq 4), SFA, bottleneck out.
+    """The whole block: bottleneck in, stacked bidirectional RNNs (eq 4), SFA, bottleneck out.
 
     Weights: bottleneck_in, bottleneck_out (kernel `[D, D/r1]`, bias), both None for the ablation; branches:
     (forward, backward) each, stacked, of `cell` ("gru"), or with cell "cnn" (kernel, bias,
@@ -213,7 +212,7 @@ def rlstm(
 
 
 def rlstm_model(inputs: Mapping[str, Array], weights: Weights) -> dict[str, Any]:
-    """SPEC 9.5. Weights, besides those of `word_features`: encoder: (forward, backward) LSTMs over P;
+    """Weights, besides those of `word_features`: encoder: (forward, backward) LSTMs over P;
     forward, backward: as in `rlstm`; tanh (True); dense: [(W, b) ReLU, ..., (W, b)].
 
     Sentence 1 is P. The means over t of both directions, side by side, go to the dense layers. Returns
@@ -240,7 +239,7 @@ def layer_norm(x: Array, gamma: Array, beta: Array, epsilon: float = 1e-3) -> Ar
 def hyper_lstm(
     x: Array, mask: Array, weights: Weights, forget_bias: float = 1.0
 ) -> tuple[Array, Array]:
-    """SPEC 9.5: a small LSTM reads [x_t; h_{t-1}] and re-scales the main LSTM's gates.
+    """A small LSTM reads [x_t; h_{t-1}] and re-scales the main LSTM's gates.
 
     For gate y of i, f, g, o: z^k = h^ W^k + c^k (no c for k = b), d^k = z^k D^k, pre_y = d^x * (x W_y)
     + d^h * (h U_y) + b_y + d^b; then c' = sigmoid(f + forget_bias) c + sigmoid(i) tanh(g), h' =
@@ -280,17 +279,3 @@ def hyper_lstm(
             h = sigmoid(o) * np.tanh(layer_norm(c, *norm[4]) if norm else c)
             states[b, t] = last[b] = h
     return states, last
-
-
-def hyper_lstm_model(inputs: Mapping[str, Array], weights: Weights) -> dict[str, Any]:
-    """Both sentences through one `hyper_lstm` (weights["encoder"]); [p; h; p - h; p * h] of the last
-    states (weights["pooling"] "mean" or "max": of all) through dense: [(W, b) ReLU, ..., (W, b)]."""
-    pools = {"mean": masked_mean, "max": lambda s, m: masked_max(s, m)[0]}
-    vectors = []
-    for x, mask in zip(*word_features(inputs, weights)):
-        states, last = hyper_lstm(x, mask, weights["encoder"], weights.get("forget_bias", 1.0))
-        pooling = weights.get("pooling", "last")
-        vectors.append(last if pooling == "last" else pools[pooling](states, mask))
-    p, h = vectors
-    logits = mlp(np.concatenate([p, h, p - h, p * h], -1), weights["dense"])
-    return {"logits": logits, "probabilities": class_probabilities(logits)}

@@ -3,7 +3,7 @@
 Conventions as in `oracles`: loops, Keras layouts (kernels `(in, out)`, y = x W + b), boolean masks
 `[B, L]` (True = real token, right-padded), the GRU `reset_after`. What stands at padding changes
 nothing, and every result per token is 0 there. Vectors like omega may be `[A]` or `[A, 1]`.
-Written from SPEC 4 and 6 alone.
+Written from the equations alone.
 """
 
 import math
@@ -399,7 +399,7 @@ def dual_attention_encoder(
     activation: Any = "gelu_approximate",
     **options: Any,
 ) -> dict[str, Array]:
-    """SPEC 6.1-6.2: the block above, where what the heads attend to is fused from A and D before `o`.
+    """The block above, where what the heads attend to is fused from A and D before `o`.
 
     `weights` as of `transformer_encoder`; `fusion` and `options` (alignment, gate, filter_gate, output,
     regulation) as of `adaptive_fusion`. Without one of the two channels (6.5) the other one takes its
@@ -462,7 +462,7 @@ def dabert(
     dual: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """SPEC 6: a cross-encoder, of whose layers those with weights `fusion` are dual attention encoders.
+    """A cross-encoder, of whose layers those with weights `fusion` are dual attention encoders.
 
     Weights as of `cross_encoder`; in `layers`, those of a dual layer also have `fusion`, the weights of
     `adaptive_fusion`. `dual`: options of `dual_attention_encoder` (distance, cross, use_affinity,
@@ -490,7 +490,7 @@ def dabert(
 def ladra_net(
     embedded: Array, mask: Array, weights: Mapping[str, Any], **options: Any
 ) -> dict[str, Any]:
-    """SPEC 4.2 from the output of the embeddings on: `layers`, then `ladra_net_head`.
+    """From the output of the embeddings on: `layers`, then `ladra_net_head`.
 
     Weights: layers, as of `cross_encoder`, and those of the head. `options`: epsilon, activation.
     """
@@ -502,7 +502,7 @@ def ladra_net(
 def ladra_net_head(
     layers: Sequence[Array], mask: Array, weights: Mapping[str, Any], sentence: Array | None = None
 ) -> dict[str, Any]:
-    """SPEC 4.2 from the outputs of an encoder's layers on, `[B, L, D]` each.
+    """From the outputs of an encoder's layers on, `[B, L, D]` each.
 
     `sentence` `[B, D]`: h^0 of the pair; by default the first token of the last layer.
     Weights:

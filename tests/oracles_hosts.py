@@ -1,9 +1,9 @@
-"""NumPy float64 oracles of ESIM, BiMPM, CAFE, RE2, DIIN and their parts (SPEC 8).
+"""NumPy float64 oracles of ESIM, BiMPM, CAFE, RE2, DIIN and their parts.
 
 Conventions as in `oracles` and `oracles_recurrent`. Every model takes `inputs` and `weights` as
 `oracles_recurrent.word_features` does, and further weights by name. `weights["adapt"]`, if there, is FA or SFA:
 a function (x, mask, side 0 or 1, placement) -> x of the same shape, called with placement "fused" at the
-place SPEC 7.6 names (ESIM also "attended").
+place of each host (ESIM also has "attended").
 """
 
 import math
@@ -46,7 +46,7 @@ def result(v: Array, layers: Sequence[Sequence[Array]], activation: Any, **other
 
 
 def esim(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str, Any]:
-    """SPEC 8.1. Weights: encoder, composition: (forward, backward) LSTMs; projection: (W, b), ReLU;
+    """Weights: encoder, composition: (forward, backward) LSTMs; projection: (W, b), ReLU;
     dense: [(W, b) tanh, ..., (W, b)].
 
     Enhancement [a; x; a - x; a * x]; pooling [mean a; max a; mean b; max b]. Returns also attention_1,
@@ -136,7 +136,7 @@ def bimpm_match(
 
 
 def bimpm(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str, Any]:
-    """SPEC 8.2. Weights: encoder, aggregation: (forward, backward) LSTMs; match: as in `bimpm_match`, for
+    """Weights: encoder, aggregation: (forward, backward) LSTMs; match: as in `bimpm_match`, for
     both sentences; max_attentive ("argmax"); dense: [(W, b) tanh, ..., (W, b)].
 
     The aggregation's last states [forward P; backward P; forward Q; backward Q] go to the dense layers.
@@ -170,7 +170,7 @@ def cafe_features(a: Array, other: Array, machines: Sequence[Sequence[Array]]) -
 
 
 def cafe(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str, Any]:
-    """SPEC 8.3. Weights: projection: (W, b), linear, or None; highway: its layers; inter, intra: the ReLU
+    """Weights: projection: (W, b), linear, or None; highway: its layers; inter, intra: the ReLU
     dense layers F and G (W, b); fm: six (w0, w, V), inter then intra, as in `cafe_features`; encoder: one
     LSTM, or (forward, backward); head: (W, b), linear, or None; head_highway; output: (W, b).
 
@@ -250,7 +250,7 @@ def re2_block(
 
 
 def re2(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str, Any]:
-    """SPEC 8.4. Weights: blocks: as in `re2_block`; connection ("aug"): the input of block n + 1 is
+    """Weights: blocks: as in `re2_block`; connection ("aug"): the input of block n + 1 is
     "aug" [r_n; emb], r_1 = out_1, r_n = (r_{n-1} + out_n) / sqrt 2; "residual" r_n alone, where
     r_1 = (emb W + b + out_1) / sqrt 2 with residual: (W, b); "none" out_n; prediction ("full"): [a; b; a - b;
     a * b], "symmetric" with |a - b|, "simple" [a; b]; dense: [(W, b) activated, ..., (W, b)]; activation
@@ -360,7 +360,7 @@ def dense_net(
 
 
 def diin(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str, Any]:
-    """SPEC 8.5, at the fixed length of the ids. Weights: highway: its layers, shared; encoder_1, encoder_2:
+    """At the fixed length of the ids. Weights: highway: its layers, shared; encoder_1, encoder_2:
     (w, z, r, f) of `diin_encoder`; first, blocks, and optionally padding, transition_activation: of
     `dense_net`; output: (W, b).
 

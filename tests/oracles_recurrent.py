@@ -2,7 +2,7 @@
 
 Conventions as in `oracles`: loops, Keras layouts (kernels `(in, out)`, y = x W + b), boolean masks
 `[B, L]` (True = real token, right-padded), RNN weights `(kernel, recurrent, bias)` with the GRU
-`reset_after`. Written from SPEC 2, 3, 9, 10.2 alone.
+`reset_after`. Written from the equations alone.
 """
 
 import math
@@ -53,14 +53,14 @@ def mlp(x: Array, layers: Sequence[Sequence[Array]]) -> Array:
 
 
 def gru_step(x: Array, h: Array, kernel: Array, recurrent: Array, bias: Array) -> Array:
-    """One step of `oracles.gru` from the state `h`: `[B, D]`, `[B, U]` -> `[B, U]` (SPEC 1.3)."""
+    """One step of `oracles.gru` from the state `h`: `[B, D]`, `[B, U]` -> `[B, U]`."""
     xz, xr, xh = np.split(x @ kernel + bias[0], 3, axis=-1)
     hz, hr, hh = np.split(h @ recurrent + bias[1], 3, axis=-1)
     z, r = sigmoid(xz + hz), sigmoid(xr + hr)
     return z * h + (1 - z) * np.tanh(xh + r * hh)
 
 
-# --- features (SPEC 2) ---
+# --- features ---
 
 
 def char_lstm(char_ids: Array, table: Array, *directions: Sequence[Array]) -> Array:
@@ -186,7 +186,7 @@ def reread_attention(
 
 
 def drr_net(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str, Any]:
-    """A whole DRr-Net in inference mode (SPEC 3.2; eq 7 as reconstructed there).
+    """A whole DRr-Net in inference mode (eq 7 as reconstructed).
 
     Weights, besides those of `word_features`:
       highway: the (W_t, b_t, W_g, b_g) of the highway layers, [] for none;
@@ -240,7 +240,7 @@ def cosine_warm_up_decay(
     warm_up: float = 0.05,
     legacy: bool = True,
 ) -> float:
-    """SPEC 10.2: the learning rate of loop `i` (from 0) out of `loops`.
+    """The learning rate of loop `i` (from 0) out of `loops`.
 
     Warm-up over N_w = floor(N w) loops, then decay over N_d = floor(N (1 - w)). `legacy` measures the
     decay from loop 0; the corrected form from loop N_w over the N - N_w loops that remain. Without

@@ -17,7 +17,7 @@ PACKAGES = {"keras_sentmatch": "keras_sentmatch"} | {
 # What a module may import inside a function: what is optional, or too heavy to load before it is needed.
 LAZY = set(
     "ai_edge_litert h5py jax keras keras_hub keras_tuner matplotlib nltk onnx onnxruntime pandas regex rich safetensors "
-    "sklearn spacy tensorboard tensorflow tensorflow_datasets tensorflow_text tf2onnx torch".split()
+    "scipy sklearn spacy tensorboard tensorflow tensorflow_datasets tensorflow_text tf2onnx torch".split()
 )
 # The same for modules of the library: `Matcher`'s conveniences, and what would load Keras where it may not be needed.
 LAZY_OWN = {

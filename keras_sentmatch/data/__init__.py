@@ -1,8 +1,8 @@
 """Pairs: readers, generator, splits, vocabularies, vectors, batches. No Keras, no TensorFlow."""
 
+from keras_sentmatch.data.base_encoder import EncodingReport as EncodingReport
 from keras_sentmatch.data.dataset import PairDataset as PairDataset
 from keras_sentmatch.data.dataset import ReadReport as ReadReport
-from keras_sentmatch.data.encoder import EncodingReport as EncodingReport
 from keras_sentmatch.data.encoder import PairEncoder as PairEncoder
 from keras_sentmatch.data.encoders import Encoder as Encoder
 from keras_sentmatch.data.encoders import load_encoder as load_encoder

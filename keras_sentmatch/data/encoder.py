@@ -1,28 +1,33 @@
-"""Sentence pairs into integer arrays: the one encoder of training, prediction and export."""
+"""Sentence pairs into arrays of words: the one encoder of training, prediction and export."""
 
-import json
 import re
 import threading
-import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from keras_sentmatch.data.base_encoder import (
+    MAX_TOKENS,
+    BaseEncoder,
+    EncodedPairs,
+    Tags,
+    sentence_columns,
+)
 from keras_sentmatch.data.dataset import PairDataset
 from keras_sentmatch.data.graph import lookup_tables, tf_encode_pairs
 from keras_sentmatch.data.tags import align_tags, spacy_tagger
 from keras_sentmatch.data.text import Tokenizer, Vocabulary, read_word_pairs
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.safety import check_integers, check_types, inside, read_object
+from keras_sentmatch.safety import check_integers, check_types, inside
 
-FORMAT = 1
 FEATURES = {"word": "word_ids", "char": "char_ids", "pos": "pos", "antonym": "antonym"}
-_MAX_SURFACES = 1_000_000
-LONGEST, _LONGEST_WORD = 1_000_000, 10_000  # tokens, characters; of encoders that are read
+_MAX_ROWS = 1_000_000  # of the table of tokens
+_LONGEST_WORD = 10_000  # the greatest max_word_length of an encoder that is read from a file
 _KINDS: dict[str, Any] = {  # of what encoder.json holds
     "tokenizer": str,
     "lowercase": bool,
@@ -31,52 +36,18 @@ _KINDS: dict[str, Any] = {  # of what encoder.json holds
     "antonyms": [[str]],
     "tagger": str,
 }
-Tags = tuple[Sequence[str | Sequence[str]], Sequence[str | Sequence[str]]]
 
 
-@dataclass
-class EncodingReport:
-    """What encoding met and what it cut, since the encoder was made or `reset_report` was called.
-
-    Attributes:
-        sentences: Sentences encoded (two a pair).
-        truncated: Those that were longer than the limit.
-        tokens: Tokens kept.
-        dropped: Tokens cut off.
-        unknown: Kept tokens that are not in the vocabulary.
-        learnt: Words that joined the vocabulary, see `PairEncoder.add_words`.
-    """
-
-    sentences: int = 0
-    truncated: int = 0
-    tokens: int = 0
-    dropped: int = 0
-    unknown: int = 0
-    learnt: int = 0
-
-    def __str__(self) -> str:
-        def share(part: int, whole: int) -> str:
-            return f"{part:,} ({part / max(whole, 1):.1%})"
-
-        return (
-            f"{self.sentences:,} sentences, {self.tokens:,} tokens, "
-            f"{share(self.unknown, self.tokens)} unknown; "
-            f"{share(self.truncated, self.sentences)} sentences cut, "
-            f"{share(self.dropped, self.tokens + self.dropped)} tokens lost"
-            + (f"; {self.learnt:,} words learnt" if self.learnt else "")
-        )
-
-
-class _Surfaces(dict[str, int]):
+class _TokenTable(dict[str, int]):
     """Every token met so far -> its row in the tables of ids. Row 0 is padding."""
 
     def __init__(self, vocabulary: Vocabulary, characters: Mapping[str, int], width: int):
         super().__init__()
         self.vocabulary, self.characters = vocabulary, characters
         self.tokens = [""]  # by row
+        self.word_ids = np.zeros(256, "int32")
+        self.char_ids = np.zeros((256, width), "int32")
         self._lock = threading.Lock()
-        self._words = np.zeros(256, "int32")
-        self._chars = np.zeros((256, width), "int32")
 
     def __missing__(self, token: str) -> int:
         with self._lock:  # servers encode in several threads
@@ -84,69 +55,51 @@ class _Surfaces(dict[str, int]):
 
     def _add(self, token: str) -> int:
         row = len(self) + 1
-        if row == len(self._words):
-            self._words = np.concatenate([self._words, np.zeros_like(self._words)])
-            self._chars = np.concatenate([self._chars, np.zeros_like(self._chars)])
-        self._words[row] = self.vocabulary[token]
-        ids = [self.characters.get(char, 1) for char in token[: self._chars.shape[1]]]
-        self._chars[row, : len(ids)] = ids
+        if row == len(self.word_ids):
+            self.word_ids = np.concatenate([self.word_ids, np.zeros_like(self.word_ids)])
+            self.char_ids = np.concatenate([self.char_ids, np.zeros_like(self.char_ids)])
+        self.word_ids[row] = self.vocabulary[token]
+        ids = [self.characters.get(char, 1) for char in token[: self.char_ids.shape[1]]]
+        self.char_ids[row, : len(ids)] = ids
         self.tokens.append(token)
         self[token] = row
         return row
 
-    def word_ids(self, rows: np.ndarray) -> np.ndarray:
-        return self._words[rows]
-
-    def char_ids(self, rows: np.ndarray) -> np.ndarray:
-        return self._chars[rows]
-
 
 @dataclass
-class EncodedPairs:
-    """Encoded pairs of any number, kept flat and without padding.
-
-    Attributes:
-        lengths: Tokens of each sentence `[N, 2]`; `[N, 1]` of sentences alone.
-        features: What `arrays` returns.
-    """
-
-    lengths: np.ndarray
+class _WordPairs(EncodedPairs):
     features: tuple[str, ...]
-    _surfaces: _Surfaces
-    _offsets: tuple[np.ndarray, ...]
-    _flat: dict[str, list[np.ndarray]]  # "token", "pos", "antonym" -> one flat array a side
-
-    def __len__(self) -> int:
-        return len(self.lengths)
+    table: _TokenTable
+    offsets: tuple[np.ndarray, ...]
+    flat: dict[str, list[np.ndarray]]  # "token", "pos", "antonym" -> one flat array a side
 
     def arrays(self, rows: np.ndarray, length: int) -> dict[str, np.ndarray]:
-        """Returns the pairs `rows`, right-padded to `length`, as `PairEncoder.encode` does."""
         out = {}
         for side in range(self.lengths.shape[1]):
             column = np.arange(length)
             real = column < self.lengths[rows, side][:, None]
-            where = np.where(real, self._offsets[side][rows][:, None] + column, -1)
-            tokens = self._flat["token"][side][where]  # the last entry of a flat array is a 0
+            where = np.where(real, self.offsets[side][rows][:, None] + column, -1)
+            tokens = self.flat["token"][side][where]  # the last entry of a flat array is a 0
             for feature in self.features:
                 if feature == "word":
-                    value = self._surfaces.word_ids(tokens)
+                    value = self.table.word_ids[tokens]
                 elif feature == "char":
-                    value = self._surfaces.char_ids(tokens)
+                    value = self.table.char_ids[tokens]
                 else:
-                    value = self._flat[feature][side][where]
+                    value = self.flat[feature][side][where]
                 out[f"{FEATURES[feature]}_{side + 1}"] = value
         return out
 
 
-class PairEncoder:
+class PairEncoder(BaseEncoder):
     """Turns pairs of sentences into int32 arrays.
 
     It is a tokenizer, a vocabulary of words, one of characters, and limits of length.
 
-    The same settings feed three roads that give equal numbers: `encode` (NumPy), `PairBatches`
-    (whole data sets) and `tf_encode` (TensorFlow graphs: `tf.data`, exported models). Arrays are
-    right-padded with 0. An empty sentence is a row of padding. A sentence of more than `max_length`
-    tokens keeps the first ones: that is counted in `report` and said once by a warning.
+    Three functions give equal numbers: `encode` (NumPy), `PairBatches` (whole data sets) and
+    `tf_encode` (TensorFlow graphs: `tf.data`, exported models). Arrays are right-padded with 0. An
+    empty sentence is a row of padding. A sentence of more than `max_length` tokens keeps the first
+    ones: that is counted in `report`, and a warning says so once.
 
     Args:
         vocabulary: A `Vocabulary`, or the words in the order of their ids.
@@ -156,8 +109,8 @@ class PairEncoder:
         max_length: The greatest number of tokens of a sentence. Default 64.
         max_word_length: The number of characters kept of each word. Default 16.
         features: What to encode: `"word"`, `"char"`, `"pos"` (tags that the data set carries in its
-            columns `tags_1` and `tags_2`, or those of `tagger`), `"antonym"` (1 where an antonym of the word stands in
-            the other sentence). Default `("word", "char")`.
+            columns `tags_1` and `tags_2`, or those of `tagger`), `"antonym"` (1 where an antonym of
+            the word is in the other sentence). Default `("word", "char")`.
         tags: The part-of-speech tags known, for the feature `"pos"`.
         antonyms: Pairs of words, for the feature `"antonym"`, or the path of a file of them.
         tagger: `"spacy:PIPELINE"` tags sentences that come without tags. Default none.
@@ -175,6 +128,8 @@ class PairEncoder:
     # {"word_ids_1": array([[2, 3, 4]]), "word_ids_2": array([[3, 0, 0]])}
     ```
     """
+
+    kind = "word"
 
     def __init__(
         self,
@@ -194,9 +149,8 @@ class PairEncoder:
             raise InputError(
                 f"features={features!r}: expected a tuple of some of {', '.join(FEATURES)}."
             )
-        for name, value in (("max_length", max_length), ("max_word_length", max_word_length)):
-            if value < 1:
-                raise InputError(f"{name}={value}: it must be at least 1.")
+        self.check_length("max_length", max_length)
+        self.check_length("max_word_length", max_word_length)
         self.vocabulary = _vocabulary(vocabulary)
         if characters is None:
             counts = Counter(char for word in self.vocabulary.ids for char in word)
@@ -224,8 +178,8 @@ class PairEncoder:
             opposites[a].add(b)
             opposites[b].add(a)
         self._opposites = dict(opposites)
-        self._surfaces = self._new_surfaces()
-        self._tables: Any = None
+        self._table = self._new_table()
+        self._graph: Any = None
         self.reset_report()
 
     @classmethod
@@ -289,7 +243,7 @@ class PairEncoder:
 
     @property
     def vocabulary_size(self) -> int:
-        """The number of words, padding and the unknown included."""
+        """The number of words, padding and the unknown word included."""
         return len(self.vocabulary)
 
     @property
@@ -297,17 +251,12 @@ class PairEncoder:
         """The names of the arrays that `encode` returns."""
         return [f"{FEATURES[name]}_{side}" for side in (1, 2) for name in self.features]
 
-    def reset_report(self) -> None:
-        """Sets the counts of `report` to zero; the next cut sentence is warned about again."""
-        self.report = EncodingReport()
-        self._warned = False
-
     def tokens(self, sentence: str) -> list[str]:
         """Returns the tokens of one sentence that the encoder keeps."""
         return self.tokenizer(sentence)[: self.max_length]
 
     def pair_tokens(self, sentence1: str, sentence2: str) -> dict[str, list[str]]:
-        """Returns the tokens of a pair that the encoder keeps, of sentence `"1"` and of sentence `"2"`."""
+        """Returns the tokens that the encoder keeps, of sentence `"1"` and of sentence `"2"`."""
         return {"1": self.tokens(sentence1), "2": self.tokens(sentence2)}
 
     def add_words(self, words: Iterable[str]) -> None:
@@ -317,42 +266,9 @@ class PairEncoder:
         """
         added = list(words)
         self.vocabulary = Vocabulary([*self.vocabulary.words[2:], *added])
-        self._surfaces = self._new_surfaces()
-        self._tables = None
-        self.report.learnt += len(added)
-
-    def encode(
-        self,
-        sentence1: Sequence[str],
-        sentence2: Sequence[str],
-        *,
-        length: int | None = None,
-        tags: Tags | None = None,
-    ) -> dict[str, np.ndarray]:
-        """Encodes pairs.
-
-        Args:
-            sentence1: The first sentences, a list of B strings.
-            sentence2: The second sentences, as many.
-            length: The length to pad to; longer sentences are cut there. By default the length of
-                the longest sentence of both sides, at least 1.
-            tags: For the feature `"pos"`: two lists (one a side) of B lists of tags, one a token; or
-                of B strings `"word TAG word TAG …"`, which are aligned with the tokens.
-
-        Returns:
-            int32 arrays: `word_ids_1` `[B, L]`, `char_ids_1` `[B, L, max_word_length]`, `pos_1` and
-            `antonym_1` `[B, L]`, as far as they are among the features, and the same with `_2`.
-
-        Raises:
-            InputError: A single string, columns of different lengths, something that is not a
-                string.
-        """
-        if length is not None and length < 1:
-            raise InputError(f"length={length}: it must be at least 1, or None for the longest.")
-        pairs = self.encode_pairs(sentence1, sentence2, tags=tags, limit=length)
-        if length is None:
-            length = max(int(pairs.lengths.max(initial=0)), 1)
-        return pairs.arrays(np.arange(len(pairs)), length)
+        self._table = self._new_table()
+        self._graph = None
+        self.report.learned += len(added)
 
     def encode_pairs(
         self,
@@ -362,17 +278,8 @@ class PairEncoder:
         tags: Tags | None = None,
         limit: int | None = None,
     ) -> EncodedPairs:
-        """Encodes pairs of any number compactly, to be padded later in batches.
-
-        Args:
-            sentence1: The first sentences, a list of N strings.
-            sentence2: The second sentences, as many; `None` to encode the first ones alone.
-            tags: As in `encode`.
-            limit: A limit of tokens a sentence below `max_length`.
-
-        Returns:
-            The encoded pairs; `.arrays(rows, length)` gives what `encode` gives.
-        """
+        if limit is not None:
+            self.check_length("length", limit)
         if sentence2 is None and "antonym" in self.features:
             raise InputError("The feature 'antonym' needs both sentences: encode pairs.")
         columns = sentence_columns(sentence1, sentence2)
@@ -382,13 +289,11 @@ class PairEncoder:
                 "data with the columns tags_1 and tags_2, or make the encoder with a tagger or "
                 "without 'pos'."
             )
-        if (
-            len(self._surfaces) > _MAX_SURFACES
-        ):  # a long-running server; data sets keep the table they have
-            self._surfaces = self._new_surfaces()
-        surfaces, limit = self._surfaces, min(limit or self.max_length, self.max_length)
-        flat: dict[str, list[np.ndarray]] = defaultdict(list)
-        lengths = []
+        if len(self._table) > _MAX_ROWS:  # a long-running server; data sets keep their table
+            self._table = self._new_table()
+        table, limit = self._table, min(limit or self.max_length, self.max_length)
+        flat: defaultdict[str, list[np.ndarray]] = defaultdict(list)
+        lengths, offsets, unknown = [], [], 0
         for side, column in enumerate(columns):
             rows: list[int] = []
             counts: list[int] = []
@@ -398,41 +303,25 @@ class PairEncoder:
                 if "pos" in self.features:
                     tokenized.append(tokens)
                 counts.append(len(tokens))
-                rows.extend(map(surfaces.__getitem__, tokens[:limit]))
-            full = np.array(counts, "int64")
-            kept = np.minimum(full, limit)
+                rows.extend(map(table.__getitem__, tokens[:limit]))
+            lengths.append(np.array(counts, "int64"))
+            kept = np.minimum(lengths[-1], limit)
+            offsets.append(np.cumsum(kept) - kept)
             flat["token"].append(np.array([*rows, 0], "int32"))
-            lengths.append(kept)
+            unknown += int((table.word_ids[flat["token"][-1][:-1]] == 1).sum())
             if "pos" in self.features:
-                if tags is None:
-                    side_tags: Any = spacy_tagger(self.tagger.removeprefix("spacy:"))(tokenized)
-                else:
-                    side_tags = tags[side]
-                flat["pos"].append(self._tag_ids(side, side_tags, tokenized, limit))
-            self.report.sentences += len(full)
-            self.report.truncated += int((kept < full).sum())
-            self.report.tokens += len(rows)
-            self.report.dropped += int((full - kept).sum())
-            self.report.unknown += int((surfaces.word_ids(flat["token"][-1][:-1]) == 1).sum())
-        offsets = [np.cumsum(kept) - kept for kept in lengths]
+                names = self._tag(tokenized) if tags is None else tags[side]
+                flat["pos"].append(self._tag_ids(side, names, tokenized, limit))
+        full = np.stack(lengths, 1)
+        kept = np.minimum(full, limit)
         if "antonym" in self.features:
             sides = [
-                [[surfaces.tokens[row] for row in part] for part in np.split(ids[:-1], starts[1:])]
+                [[table.tokens[row] for row in part] for part in np.split(ids[:-1], starts[1:])]
                 for ids, starts in zip(flat["token"], offsets)
             ]
             flat["antonym"] = [self._antonyms(*sides), self._antonyms(*sides[::-1])]
-        if self.report.truncated and not self._warned:
-            self._warned = True
-            share = self.report.truncated / self.report.sentences
-            warnings.warn(
-                f"{self.report.truncated:,} of {self.report.sentences:,} sentences ({share:.1%}) "
-                "were longer than "
-                f"{limit} tokens: their first {limit} were kept. Raise max_length to keep more.",
-                stacklevel=3,
-            )
-        return EncodedPairs(
-            np.stack(lengths, 1), self.features, surfaces, tuple(offsets), dict(flat)
-        )
+        self._count(full, kept, unknown, limit)
+        return _WordPairs(kept, self.features, table, tuple(offsets), dict(flat))
 
     def tf_encode(self, sentence1: Any, sentence2: Any, length: Any = None) -> dict[str, Any]:
         """Encodes string tensors by TensorFlow graph operations alone, equal to `encode`.
@@ -449,8 +338,8 @@ class PairEncoder:
             int32 tensors by the names that `encode` uses.
 
         Raises:
-            InputError: A tokenizer of one's own, or the feature `"pos"`: neither exists in a graph.
-                A sentence alone, where the feature `"antonym"` needs both.
+            InputError: A tokenizer of your own or the feature `"pos"`, which no graph can have, or
+                a sentence alone where the feature `"antonym"` needs both.
         """
         if sentence2 is None and "antonym" in self.features:
             raise InputError("The feature 'antonym' needs both sentences: encode pairs.")
@@ -466,25 +355,20 @@ class PairEncoder:
         )
 
     def tf_tables(self) -> Any:
-        """The `tf.Module` that holds the look-up tables of `tf_encode` (made once)."""
+        """The `tf.Module` with the lookup tables of `tf_encode`, made once."""
         self.check_graph()
-        if self._tables is None:
+        if self._graph is None:
             opposites = self._opposites if "antonym" in self.features else {}
-            self._tables = lookup_tables(self.vocabulary.ids, self.characters.ids, opposites)
-        return self._tables
+            self._graph = lookup_tables(self.vocabulary.ids, self.characters.ids, opposites)
+        return self._graph
 
     def check_graph(self) -> None:
-        """Refuses what Python alone can do.
-
-        Raises:
-            InputError: A tokenizer of one's own, or the feature `"pos"`.
-        """
+        """Raises `InputError` for a tokenizer of your own, or the feature `"pos"`."""
         if self.tokenizer.name == "own" or "pos" in self.features:
             what = "the feature 'pos'" if "pos" in self.features else "a tokenizer of your own"
             raise InputError(
                 f"This encoder cannot run in a TensorFlow graph because it has {what}: encode in "
-                "Python "
-                "(encode, PairBatches), or make the encoder without it."
+                "Python (encode, PairBatches), or make the encoder without it."
             )
 
     def get_config(self) -> dict[str, Any]:
@@ -502,30 +386,20 @@ class PairEncoder:
             "tagger": self.tagger,
         }
 
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> "PairEncoder":
-        """Makes the encoder that `get_config` described."""
-        return cls(**config)
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return PairEncoder.from_config, (self.get_config(),)
+        return partial(PairEncoder, **self.get_config()), ()
 
     def save(self, folder: str | Path) -> None:
         """Writes `encoder.json`, `vocabulary.txt` and `characters.txt` into a (new) folder.
 
-        A tokenizer of one's own is saved as `"own"`: `load` asks for it.
+        A tokenizer of your own is saved as `"own"`: `load` asks for it.
         """
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
         config = self.get_config()
         del config["vocabulary"], config["characters"]
         config["tokenizer"] = self.tokenizer.name
+        folder = self._write(folder, config)
         self.vocabulary.save(folder / "vocabulary.txt")
         self.characters.save(folder / "characters.txt")
-        text = json.dumps(
-            {"format": FORMAT, "kind": "word", **config}, indent=1, ensure_ascii=False
-        )
-        (folder / "encoder.json").write_text(text + "\n", encoding="utf-8", newline="\n")
 
     @classmethod
     def load(
@@ -541,14 +415,14 @@ class PairEncoder:
             InputError: A file that is missing, damaged or of a newer format; the folder of a
                 `SubwordPairEncoder`; a tokenizer that is missing.
         """
-        path, config = read_description(folder, "word")
+        path, config = cls._read(folder)
         if (config.get("tokenizer") == "own") != (tokenizer is not None):
             raise InputError(
                 f"{path} names the tokenizer {config.get('tokenizer')!r}: pass tokenizer=… to load "
                 "exactly when the encoder was saved with a function of your own."
             )
         check_types(config, _KINDS, path)
-        check_integers(config, path, max_length=LONGEST, max_word_length=_LONGEST_WORD)
+        check_integers(config, path, max_length=MAX_TOKENS, max_word_length=_LONGEST_WORD)
         tagger = config.get("tagger", "")
         if not re.fullmatch(r"(spacy:\w+)?", tagger):
             raise InputError(
@@ -564,8 +438,15 @@ class PairEncoder:
         except (InputError, TypeError) as error:
             raise InputError(f"{path} is not the description of an encoder: {error}") from None
 
-    def _new_surfaces(self) -> _Surfaces:
-        return _Surfaces(self.vocabulary, self.characters.ids, self.max_word_length)
+    def check_length(self, name: str, length: int) -> None:
+        if length < 1:
+            raise InputError(f"{name}={length}: it must be at least 1.")
+
+    def _new_table(self) -> _TokenTable:
+        return _TokenTable(self.vocabulary, self.characters.ids, self.max_word_length)
+
+    def _tag(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
+        return spacy_tagger(self.tagger.removeprefix("spacy:"))(sentences)
 
     def _tag_ids(self, side: int, tags: Any, sentences: list[list[str]], limit: int) -> np.ndarray:
         if len(tags) != len(sentences):
@@ -606,56 +487,3 @@ def _tag_set(data: PairDataset, tokenizer: Tokenizer, tagger: str) -> list[str]:
 
 def _vocabulary(words: Vocabulary | Iterable[str]) -> Vocabulary:
     return words if isinstance(words, Vocabulary) else Vocabulary(words)
-
-
-def sentence_columns(*columns: Any) -> list[Sequence[str]]:
-    """Columns of sentences, one or two (the second may be None), checked."""
-    named = [(f"sentence{i}", column) for i, column in enumerate(columns, 1) if column is not None]
-    checked = [_sentences(name, column) for name, column in named]
-    if len(checked[0]) != len(checked[-1]):
-        raise InputError(
-            f"sentence1 has {len(checked[0])} sentences and sentence2 {len(checked[1])}: "
-            "expected two columns of one length."
-        )
-    return checked
-
-
-def _sentences(name: str, column: Any) -> Sequence[str]:
-    if isinstance(column, (str, bytes)):
-        raise InputError(
-            f"{name} is a single string ({column[:40]!r}), but a list of sentences was expected: "
-            f"write {name}=[…]."
-        )
-    column = list(column)
-    for row, sentence in enumerate(column):
-        if not isinstance(sentence, str):
-            hint = " Decode bytes as UTF-8 before." if isinstance(sentence, bytes) else ""
-            raise InputError(
-                f"{name}[{row}] is {sentence!r} ({type(sentence).__name__}), but a string was "
-                f"expected.{hint}"
-            )
-    return column
-
-
-def read_description(folder: str | Path, kind: str | None = None) -> tuple[Path, dict[str, Any]]:
-    """The path of `encoder.json` in a folder, and what it holds.
-
-    Args:
-        folder: The folder of an encoder.
-        kind: "word" or "subword" where only that will do; it is then left out of what is returned.
-
-    Raises:
-        InputError: A file that is missing, damaged, or of another format or kind.
-    """
-    path = inside(Path(folder), "encoder.json")
-    config = read_object(path)
-    if "format" not in config:
-        raise InputError(f"{path} is not the description of an encoder: it has no 'format'.")
-    if (number := config.pop("format")) != FORMAT:
-        raise InputError(
-            f"{path} is of format {number}, this version reads format {FORMAT}: "
-            "upgrade keras-sentmatch, or save the encoder with the version you have."
-        )
-    if kind and (found := config.pop("kind", "word")) != kind:
-        raise InputError(f"{path} is of the kind {found!r}, expected {kind!r}: use load_encoder.")
-    return path, config

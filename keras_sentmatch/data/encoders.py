@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from keras_sentmatch.data.encoder import PairEncoder, read_description
+from keras_sentmatch.data.base_encoder import read_description
+from keras_sentmatch.data.encoder import PairEncoder
 from keras_sentmatch.data.subword_encoder import SubwordPairEncoder
 from keras_sentmatch.errors import InputError
 
@@ -22,8 +23,8 @@ def load_encoder(folder: str | Path) -> Encoder:
         InputError: A file that is missing, damaged or of a newer format, or an encoder with a
             tokenizer of your own: load that by `PairEncoder.load(folder, tokenizer=…)`.
     """
-    path, config = read_description(folder)
-    if (kind := config.get("kind", "word")) == "subword":
+    path, kind, _ = read_description(folder)
+    if kind == "subword":
         return SubwordPairEncoder.load(folder)
     if kind != "word":
         raise InputError(f"{path} is of the kind {kind!r}, expected 'word' or 'subword'.")

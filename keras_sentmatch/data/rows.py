@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.safety import check_depth, compressed_room, expands, limit, over
+from keras_sentmatch.safety import (
+    check_depth,
+    compressed_room,
+    expansion_error,
+    limit,
+    raise_limit_hint,
+)
 
 Row = dict[str, Any]
 HEADER = ":header"
@@ -45,7 +51,7 @@ def text_lines(path: Path) -> Iterator[tuple[int, str | BadRow]]:
                 if len(raw) == most and not raw.endswith(b"\n"):
                     raise InputError(
                         f"{path}:{number}: a line of more than {most:,} bytes; expected a pair a line. "
-                        f"{over('LINE_BYTES')}"
+                        f"{raise_limit_hint('LINE_BYTES')}"
                     )
                 try:
                     line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -54,7 +60,7 @@ def text_lines(path: Path) -> Iterator[tuple[int, str | BadRow]]:
                     yield number, BadRow("not UTF-8", _not_utf8(raw, offset, error))
                 offset += len(raw)
                 if room is not None and offset > room:
-                    raise InputError(expands(path))
+                    raise expansion_error(path)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"{path}: not a whole gzip file ({error}); fetch it again.") from None
     except OSError as error:

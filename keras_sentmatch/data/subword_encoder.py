@@ -1,8 +1,6 @@
 """Sentence pairs as one sequence of word pieces, for models on pretrained encoders."""
 
-import json
 import tempfile
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -11,15 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from keras_sentmatch.data.bert_text import BertText
-from keras_sentmatch.data.encoder import (
-    FORMAT,
-    LONGEST,
-    EncodingReport,
+from keras_sentmatch.data.base_encoder import (
+    MAX_TOKENS,
+    BaseEncoder,
+    EncodedPairs,
     Tags,
-    read_description,
     sentence_columns,
 )
+from keras_sentmatch.data.bert_text import BertText
 from keras_sentmatch.data.hub import check_tokenizer, keras_hub, load_tokenizer
 from keras_sentmatch.data.word_pieces import WordPieces
 from keras_sentmatch.errors import InputError
@@ -38,52 +35,42 @@ _TOKENIZER = "tokenizer"  # folder
 
 
 @dataclass
-class PackedPairs:
-    """Packed pairs of any number, kept without padding; each distinct sentence once.
-
-    Attributes:
-        lengths: Word pieces of each pair, special ones included, `[N, 1]`.
-    """
-
-    lengths: np.ndarray
-    _kept: np.ndarray  # [N, 2]: pieces of each sentence
-    _starts: np.ndarray  # [N, 2]: where they begin in _flat
-    _flat: np.ndarray  # pieces of all distinct sentences; the last three are start, end, padding
-    _separators: int
-
-    def __len__(self) -> int:
-        return len(self.lengths)
+class _PackedPairs(EncodedPairs):
+    kept: np.ndarray  # [N, 2]: pieces of each sentence
+    starts: np.ndarray  # [N, 2]: where they begin in flat
+    flat: np.ndarray  # pieces of each distinct sentence; the last three are start, end, padding
+    separators: int
 
     def arrays(self, rows: np.ndarray, length: int) -> dict[str, np.ndarray]:
-        """Returns the pairs `rows`, right-padded to `length`, as `SubwordPairEncoder.encode` does."""
         column = np.arange(length)
-        first, second = self._kept[rows].T[:, :, None]
-        begin = 1 + first + self._separators  # of the second sentence
+        first, second = self.kept[rows].T[:, :, None]
+        begin = 1 + first + self.separators  # of the second sentence
         end = begin + second
         start_at, end_at, pad_at = np.arange(-3, 0)
         where = np.where(column <= end, end_at, pad_at)  # what no sentence fills
         where[:, 0] = start_at
         for sentence, (low, high) in enumerate(((1, 1 + first), (begin, end))):
-            offset = self._starts[rows, sentence][:, None] - low
+            offset = self.starts[rows, sentence][:, None] - low
             where = np.where((column >= low) & (column < high), offset + column, where)
         real = column <= end
         return {
-            "token_ids": self._flat[where],
+            "token_ids": self.flat[where],
             "segment_ids": (real & (column >= begin)).astype("int32"),
             "padding_mask": real.astype("int32"),
         }
 
 
-class SubwordPairEncoder:
+class SubwordPairEncoder(BaseEncoder):
     """Turns pairs of sentences into the packed word pieces that a pretrained encoder reads.
 
     A pair is one sequence: `[CLS] a [SEP] b [SEP]` for BERT, `<s> a </s></s> b </s>` for RoBERTa.
-    It takes the place of `PairEncoder` in `PairBatches` and `Matcher`. A pair that is too long loses pieces from the end of
-    the longer sentence, one at a time: that is counted in `report` and said once by a warning.
+    It takes the place of `PairEncoder` in `PairBatches` and `Matcher`. A pair that is too long loses
+    pieces from the end of the longer sentence, one at a time: that is counted in `report`, and a
+    warning says so once.
 
-    Text comes to BERT's word pieces as to the original (see `BertText`), not as KerasHub cleans it.
-    What still differs: a word of more than 100 bytes is unknown (there: 100 characters), and special
-    tokens written in a sentence, such as `"[SEP]"`, are plain text.
+    The text of BERT's word pieces is cleaned as the original does it (see `BertText`), not as KerasHub
+    does. Two differences remain: a word of more than 100 bytes is unknown (there: 100 characters),
+    and special tokens written in a sentence, such as `"[SEP]"`, are plain text.
 
     Args:
         tokenizer: A KerasHub tokenizer with start, end and padding tokens.
@@ -105,8 +92,8 @@ class SubwordPairEncoder:
     ```
     """
 
+    kind = "subword"
     features = ("subword",)
-    input_names = ("token_ids", "segment_ids", "padding_mask")
 
     def __init__(self, tokenizer: Any, *, max_length: int = 128):
         check_tokenizer(tokenizer, "tokenizer")
@@ -114,9 +101,9 @@ class SubwordPairEncoder:
         hub = keras_hub().tokenizers
         doubled = isinstance(tokenizer, hub.RobertaTokenizer | hub.XLMRobertaTokenizer)
         self._separators = 2 if doubled else 1
-        self._special = 2 + self._separators
+        self.shortest = self._special = 2 + self._separators
         self.max_length = max_length
-        self._check_room("max_length", max_length)
+        self.check_length("max_length", max_length)
         self._text: BertText | None = None
         self._pieces = tokenizer  # what runs
         if isinstance(tokenizer, hub.WordPieceTokenizer):
@@ -146,14 +133,14 @@ class SubwordPairEncoder:
         return cls(load_tokenizer(preset_or_folder), max_length=max_length)
 
     @property
+    def input_names(self) -> list[str]:
+        """The names of the arrays that `encode` returns."""
+        return ["token_ids", "segment_ids", "padding_mask"]
+
+    @property
     def vocabulary_size(self) -> int:
         """The number of word pieces that the tokenizer knows, special ones included."""
         return int(self.tokenizer.vocabulary_size())
-
-    def reset_report(self) -> None:
-        """Sets the counts of `report` to zero; the next cut sentence is warned about again."""
-        self.report = EncodingReport()
-        self._warned = False
 
     def tokens(self, sentence: str) -> list[str]:
         """Returns the word pieces of one sentence, before it is packed with another."""
@@ -161,42 +148,13 @@ class SubwordPairEncoder:
         return [self.tokenizer.id_to_token(int(i)) for i in ids]
 
     def pair_tokens(self, sentence1: str, sentence2: str) -> dict[str, list[str]]:
-        """Returns the word pieces of a pair as it is packed (`"joint"`), and those kept of `"1"` and of `"2"`."""
+        """Returns the word pieces kept of `"1"` and of `"2"`, and the packed pair (`"joint"`)."""
         first, second = self.tokens(sentence1), self.tokens(sentence2)
         ((m, n),) = trim(np.array([[len(first), len(second)]]), self.max_length - self._special)
         ends = self.tokenizer.start_token_id, self.tokenizer.end_token_id
         start, end = (self.tokenizer.id_to_token(int(i)) for i in ends)
         joint = [start, *first[:m], *[end] * self._separators, *second[:n], end]
         return {"1": first[:m], "2": second[:n], "joint": joint}
-
-    def encode(
-        self,
-        sentence1: Sequence[str],
-        sentence2: Sequence[str],
-        *,
-        length: int | None = None,
-        tags: Tags | None = None,
-    ) -> dict[str, np.ndarray]:
-        """Encodes pairs.
-
-        Args:
-            sentence1: The first sentences, a list of B strings.
-            sentence2: The second sentences, as many.
-            length: The length to pad to; longer pairs are cut to it. By default the length of the
-                longest pair.
-            tags: Must be `None`: tags of words do not fit word pieces.
-
-        Returns:
-            int32 arrays `[B, L]`: `token_ids`, `segment_ids` (1 for the second sentence and the end
-            after it) and `padding_mask` (1 for what is no padding).
-
-        Raises:
-            InputError: A single string, columns of different lengths, something that is not a
-                string, tags, or a `length` that leaves no room for two sentences.
-        """
-        pairs = self.encode_pairs(sentence1, sentence2, tags=tags, limit=length)
-        longest = int(pairs.lengths.max(initial=self._special))
-        return pairs.arrays(np.arange(len(pairs)), length or longest)
 
     def encode_pairs(
         self,
@@ -205,24 +163,13 @@ class SubwordPairEncoder:
         *,
         tags: Tags | None = None,
         limit: int | None = None,
-    ) -> PackedPairs:
-        """Encodes pairs of any number compactly, to be padded later in batches.
-
-        Args:
-            sentence1: The first sentences, a list of N strings.
-            sentence2: The second sentences, as many.
-            tags: Must be `None`.
-            limit: A limit of word pieces a pair below `max_length`.
-
-        Returns:
-            The packed pairs; `.arrays(rows, length)` gives what `encode` gives.
-        """
+    ) -> EncodedPairs:
         if sentence2 is None:
             raise InputError("Both sentences are packed as one sequence: none is encoded alone.")
         if tags is not None:
             raise InputError("Tags go with words, but this encoder makes word pieces: omit them.")
         if limit is not None:
-            self._check_room("length", limit)
+            self.check_length("length", limit)
         limit = min(limit or self.max_length, self.max_length)
         columns = sentence_columns(sentence1, sentence2)
         index: dict[str, int] = {}
@@ -231,44 +178,17 @@ class SubwordPairEncoder:
         where = np.array(rows, "int64").T
         full = counts[where]
         kept = trim(full, limit - self._special)
-        unknown = np.concatenate([[0], np.cumsum(flat == self._unknown)])
+        before = np.concatenate([[0], np.cumsum(flat == self._unknown)])
         starts = (np.cumsum(counts) - counts)[where]
-        self.report.sentences += kept.size
-        self.report.truncated += int((kept < full).sum())
-        self.report.tokens += int(kept.sum())
-        self.report.dropped += int((full - kept).sum())
-        self.report.unknown += int((unknown[starts + kept] - unknown[starts]).sum())
-        if self.report.truncated and not self._warned:
-            self._warned = True
-            share = self.report.truncated / self.report.sentences
-            warnings.warn(
-                f"{self.report.truncated:,} of {self.report.sentences:,} sentences ({share:.1%}) "
-                f"were cut, because their pair had more than {limit} word pieces. Raise max_length "
-                "to keep more.",
-                stacklevel=3,
-            )
+        unknown = int((before[starts + kept] - before[starts]).sum())
+        self._count(full, kept, unknown, limit)
         ends = self.tokenizer.start_token_id, self.tokenizer.end_token_id
         flat = np.append(flat, [*ends, self.tokenizer.pad_token_id]).astype("int32")
         lengths = kept.sum(1, keepdims=True) + self._special
-        return PackedPairs(lengths, kept, starts, flat, self._separators)
+        return _PackedPairs(lengths, kept, starts, flat, self._separators)
 
     def tf_encode(self, sentence1: Any, sentence2: Any, length: Any = None) -> dict[str, Any]:
-        """Encodes string tensors by TensorFlow graph operations alone, as `encode` does.
-
-        Use it in `tf.data.Dataset.map` and in exported functions. An object that is exported must
-        hold `tf_tables()`. Nothing is counted in `report`.
-
-        Args:
-            sentence1: UTF-8 strings `[B]`.
-            sentence2: As many.
-            length: The length to pad to, as in `encode`; a number or a scalar tensor.
-
-        Returns:
-            int32 tensors by the names that `encode` uses.
-
-        Raises:
-            InputError: Byte pairs (RoBERTa), and tensorflow-text is not installed.
-        """
+        """As `PairEncoder.tf_encode`; byte pairs (RoBERTa's) need tensorflow-text."""
         import tensorflow as tf
 
         columns = [tf.convert_to_tensor(column) for column in (sentence1, sentence2)]
@@ -310,22 +230,14 @@ class SubwordPairEncoder:
         }
 
     def tf_tables(self) -> Any:
-        """The look-up table that `tf_encode` uses.
-
-        Raises:
-            InputError: The pieces are no word pieces (BERT's), so TensorFlow alone cannot make them.
-        """
+        """The lookup table of `tf_encode`; `InputError` where the pieces are not BERT's."""
         if self._graph is None:
             _, tokenizer = self.word_pieces()
             self._graph = WordPieces(tokenizer)
         return self._graph.table
 
     def word_pieces(self) -> tuple[BertText, Any]:
-        """What makes the pieces: the cleaning of the text, and a `WordPieceTokenizer` after it.
-
-        Raises:
-            InputError: The pieces are no word pieces, or special tokens are looked for in the text.
-        """
+        """What makes the pieces: the cleaning of the text, and a `WordPieceTokenizer` after it."""
         pieces = self._pieces
         if self._text is None or pieces.special_tokens_in_strings or not pieces.split:
             raise InputError(
@@ -369,13 +281,8 @@ class SubwordPairEncoder:
         return _from_files, (files,)
 
     def save(self, folder: str | Path) -> None:
-        """Writes `encoder.json` and the folder `tokenizer` into a (new) folder."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = self._write(folder, {"max_length": self.max_length})
         self.tokenizer.save_to_preset(str(folder / _TOKENIZER))
-        config = {"format": FORMAT, "kind": "subword", "max_length": self.max_length}
-        text = json.dumps(config, indent=1)
-        (folder / "encoder.json").write_text(text + "\n", encoding="utf-8", newline="\n")
 
     @classmethod
     def load(cls, folder: str | Path) -> "SubwordPairEncoder":
@@ -388,12 +295,12 @@ class SubwordPairEncoder:
             InputError: A file that is missing, damaged or of a newer format, or the folder of a
                 `PairEncoder`.
         """
-        description, config = read_description(folder, "subword")
+        description, config = cls._read(folder)
         folder = description.parent
         keras_hub()  # registers the tokenizers
         import keras
 
-        check_integers(config, description, max_length=LONGEST)
+        check_integers(config, description, max_length=MAX_TOKENS)
         path = inside(folder, _TOKENIZER)
         check_tree(path)
         described = read_object(path / "tokenizer.json")
@@ -416,7 +323,7 @@ class SubwordPairEncoder:
                 f"{description} is not the description of an encoder: {error}"
             ) from None
 
-    def _check_room(self, name: str, length: int) -> None:
+    def check_length(self, name: str, length: int) -> None:
         if length < self._special + 2:
             raise InputError(
                 f"{name}={length}: a pair needs at least {self._special + 2}, for {self._special} "

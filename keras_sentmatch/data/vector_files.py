@@ -14,7 +14,7 @@ from typing import IO, Any
 import numpy as np
 
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.safety import compressed_room, expands, limit, over
+from keras_sentmatch.safety import compressed_room, expansion_error, limit, raise_limit_hint
 
 _FASTTEXT_MODEL = (793712314).to_bytes(4, "little")  # first bytes of a fastText model file
 _CHUNK = 1 << 20
@@ -113,7 +113,7 @@ class _Unpacked(io.RawIOBase):
         buffer[: len(found)] = found
         self.left -= len(found)
         if self.left < 0:
-            raise InputError(expands(self.path))
+            raise expansion_error(self.path)
         return len(found)
 
 
@@ -132,7 +132,7 @@ def _text(stream: IO[bytes], place: str) -> tuple[int, int | None, Iterator, Cal
         if len(raw) == most and raw[-1:] != b"\n":
             raise InputError(
                 f"{place}:{number}: a line of more than {most:,} bytes; expected a word and its vector "
-                f"a line. {over('LINE_BYTES')}"
+                f"a line. {raise_limit_hint('LINE_BYTES')}"
             )
         return raw
 
@@ -188,7 +188,7 @@ def _declared(fields: list[bytes], place: str) -> tuple[int, int] | None:
     if max(map(len, fields)) > 18 or int(fields[1]) > most:
         raise InputError(
             f"{place}: the first line says {fields[0][:20]!r} words of {fields[1][:20]!r} numbers, expected at most "
-            f"{most:,} numbers a word; mend the line. {over('VECTOR_DIM')}"
+            f"{most:,} numbers a word; mend the line. {raise_limit_hint('VECTOR_DIM')}"
         )
     return int(fields[0]), int(fields[1])
 

@@ -1,7 +1,7 @@
-"""Metrics for pairs: NumPy functions for reports, and Keras metrics for `compile`.
+"""Metrics for pairs: functions of arrays for reports, and Keras metrics for `compile`.
 
-The functions need NumPy only; Keras (and with it a backend) is loaded when `SparseMacroF1` or
-`PositiveF1` is touched.
+Keras (and with it a backend) is imported only when `SparseMacroF1` or `PositiveF1` is used, and
+scikit-learn and SciPy when a function needs them.
 """
 
 import importlib
@@ -27,8 +27,7 @@ from keras_sentmatch.metrics.report import evaluate_predictions
 from keras_sentmatch.metrics.significance import mcnemar, paired_bootstrap, wilson_interval
 
 if TYPE_CHECKING:
-    from keras_sentmatch.metrics.positive_f1 import PositiveF1 as PositiveF1
-    from keras_sentmatch.metrics.sparse_macro_f1 import SparseMacroF1 as SparseMacroF1
+    from keras_sentmatch.metrics.keras_metrics import PositiveF1, SparseMacroF1
 
 __all__ = [
     "PositiveF1",
@@ -54,13 +53,10 @@ __all__ = [
     "wilson_interval",
 ]
 
-_KERAS_METRICS = {"PositiveF1": "positive_f1", "SparseMacroF1": "sparse_macro_f1"}
-
 
 def __getattr__(name: str) -> Any:
-    if name in _KERAS_METRICS:
-        module = importlib.import_module(f"keras_sentmatch.metrics.{_KERAS_METRICS[name]}")
-        return getattr(module, name)
+    if name in ("PositiveF1", "SparseMacroF1"):
+        return getattr(importlib.import_module("keras_sentmatch.metrics.keras_metrics"), name)
     raise AttributeError(f"module 'keras_sentmatch.metrics' has no attribute {name!r}")
 
 

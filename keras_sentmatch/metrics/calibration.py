@@ -1,7 +1,8 @@
-"""How far probabilities can be believed, and how to mend them (NumPy).
+"""How well probabilities match frequencies: measures, and a temperature and a threshold to fit.
 
-A model whose answers of 80% are right in 80% of cases is calibrated. Neural models are mostly too sure of themselves:
-a temperature above 1 makes them less so without changing an answer (Guo et al. 2017).
+If 80% of the answers given with a probability of 0.8 are right, a model is calibrated. Neural
+models are mostly overconfident: a temperature above 1 makes them less so without changing an answer
+(Guo et al. 2017).
 """
 
 from typing import Any
@@ -10,22 +11,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.metrics._check import columns, finite, integers
+from keras_sentmatch.metrics.checks import columns, finite, integers
 from keras_sentmatch.metrics.classification import accuracy, f1
 
 BINS = 15  # as in Guo et al. 2017
-COLDEST, HOTTEST = 0.05, 20.0  # of the temperatures that are tried
-THRESHOLD_METRICS = ("accuracy", "f1")
-_TINY = float(np.finfo("float32").tiny)  # what a probability of 0 counts as: softmax rounds to 0
+LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 0.05, 20.0
+_TINY = float(np.finfo("float32").tiny)  # stands for a probability of 0: softmax rounds to 0
 
 
 def reliability(
     labels: ArrayLike, probabilities: ArrayLike, bins: int = BINS
 ) -> dict[str, np.ndarray]:
-    """How often answers are right, by how sure they are.
+    """Share of right answers by confidence, the probability of the answer (the most probable class).
 
-    The probability of the answer (the most probable class) falls into one of `bins` intervals of
-    equal width, each with its upper end.
+    Confidences are sorted into `bins` intervals of equal width; each includes its upper end.
 
     Args:
         labels: integer labels, [n].
@@ -33,9 +32,8 @@ def reliability(
         bins: number of intervals of [0, 1].
 
     Returns:
-        Arrays by name, each [bins]: `count`, the rows of the interval; `confidence`, the mean probability
-        of their answers; `accuracy`, the share that is right. The last two are NaN where there are
-        no rows.
+        Arrays by name, each [bins]: `count`, the rows in the interval; `confidence`, their mean
+        confidence; `accuracy`, the share of right answers. The last two are NaN in empty intervals.
 
     Example:
 
@@ -46,11 +44,11 @@ def reliability(
     y, p = _checked(labels, probabilities)
     if bins < 1:
         raise InputError(f"bins={bins}: at least 1 is needed.")
-    sure = p.max(-1)
-    place = np.clip(np.ceil(sure * bins).astype(int) - 1, 0, bins - 1)
+    confidences = p.max(-1)
+    place = np.clip(np.ceil(confidences * bins).astype(int) - 1, 0, bins - 1)
     count = np.bincount(place, minlength=bins)
     with np.errstate(invalid="ignore"):
-        confidence = np.bincount(place, sure, bins) / count
+        confidence = np.bincount(place, confidences, bins) / count
         accuracy = np.bincount(place, p.argmax(-1) == y, bins) / count
     return {"count": count, "confidence": confidence, "accuracy": accuracy}
 
@@ -58,9 +56,9 @@ def reliability(
 def expected_calibration_error(
     labels: ArrayLike, probabilities: ArrayLike, bins: int = BINS
 ) -> float:
-    """Mean distance between how sure answers are and how often they are right.
+    """Mean gap between confidence and accuracy.
 
-    The distance of each interval of `reliability`, weighted by its rows.
+    The gap in each interval of `reliability`, weighted by its rows.
 
     Args:
         labels: integer labels, [n].
@@ -82,7 +80,7 @@ def expected_calibration_error(
 
 
 def negative_log_likelihood(labels: ArrayLike, probabilities: ArrayLike) -> float:
-    """Mean of −log of the probability of the true class; a probability of 0 counts as 1e-38.
+    """Mean negative log-probability of the true class; a probability of 0 counts as 1e-38.
 
     Args:
         labels: integer labels, [n].
@@ -101,10 +99,9 @@ def negative_log_likelihood(labels: ArrayLike, probabilities: ArrayLike) -> floa
 
 
 def apply_temperature(probabilities: ArrayLike, temperature: float) -> np.ndarray:
-    """Probabilities to the power of 1/temperature, made to sum to 1: what softmax gives for logits
-    divided by it.
+    """Probabilities as if the logits had been divided by a temperature.
 
-    Above 1 they move towards each other, below 1 apart. Their order stays.
+    A temperature above 1 moves them towards each other, one below 1 apart. Their order stays.
 
     Args:
         probabilities: of each class, [n, C].
@@ -118,27 +115,27 @@ def apply_temperature(probabilities: ArrayLike, temperature: float) -> np.ndarra
     >>> apply_temperature([[0.8, 0.2]], 2.0).round(4).tolist()
     [[0.6667, 0.3333]]
     """
+    from scipy.special import softmax
+
     p = np.asarray(probabilities)
     _check_temperature(temperature)
     if temperature == 1:
         return p
-    logits = _log(p.astype("float64")) / temperature
-    powers = np.exp(logits - logits.max(-1, keepdims=True))
-    scaled = powers / powers.sum(-1, keepdims=True)
+    scaled: np.ndarray = softmax(_log(p.astype("float64")) / temperature, axis=-1)
     return scaled.astype(p.dtype) if p.dtype.kind == "f" else scaled
 
 
 def fit_temperature(labels: ArrayLike, probabilities: ArrayLike) -> float:
-    """The temperature under which the true classes are most probable.
+    """The temperature, from 0.05 to 20, under which the true classes are most probable.
 
-    From 0.05 to 20: where every answer is right, no temperature is cold enough, and 0.05 comes back.
+    If every answer is right, the lower the better, and 0.05 is returned.
 
     Args:
         labels: integer labels, [n]; of pairs that the model was not trained on.
         probabilities: of each class, [n, C].
 
     Returns:
-        The temperature that minimises `negative_log_likelihood` after `apply_temperature`.
+        The temperature that minimizes `negative_log_likelihood` after `apply_temperature`.
 
     Example:
 
@@ -146,37 +143,36 @@ def fit_temperature(labels: ArrayLike, probabilities: ArrayLike) -> float:
     >>> round(fit_temperature([0, 0, 0, 1], sure), 3)  # 3 of 4 are right
     2.0
     """
+    from scipy.optimize import brentq
+    from scipy.special import softmax
+
     y, p = _checked(labels, probabilities)
     logits = _log(p)
     logits -= logits[np.arange(len(y)), y][:, None]
 
-    def slope(cold: float) -> float:
-        """Of the negative log-likelihood, which is convex in 1/temperature, at `cold` = 1/temperature."""
-        powers = np.exp(cold * (logits - logits.max(-1, keepdims=True)))
-        return float(np.mean((powers * logits).sum(-1) / powers.sum(-1)))
+    def slope(log_inverse: float) -> float:
+        """Of the negative log-likelihood, which is convex in 1/temperature."""
+        return float(np.mean((softmax(np.exp(log_inverse) * logits, axis=-1) * logits).sum(-1)))
 
-    low, high = 1 / HOTTEST, 1 / COLDEST
-    if slope(1.0) == 0:
+    low, high = -np.log(HIGHEST_TEMPERATURE), -np.log(LOWEST_TEMPERATURE)
+    if slope(0.0) == 0:
         return 1.0
     if slope(low) >= 0:
-        return HOTTEST
+        return HIGHEST_TEMPERATURE
     if slope(high) <= 0:
-        return COLDEST
-    for _ in range(60):
-        middle = (low * high) ** 0.5
-        low, high = (middle, high) if slope(middle) < 0 else (low, middle)
-    return 1 / high
+        return LOWEST_TEMPERATURE
+    return float(np.exp(-brentq(slope, low, high, xtol=1e-13)))
 
 
 def best_threshold(labels: ArrayLike, p_second: ArrayLike, metric: str = "accuracy") -> float:
     """The threshold on the probability of the second of two classes that scores best.
 
-    Thresholds half way between neighbouring probabilities are tried, and 0.5. Of equally good ones
-    the nearest to 0.5 is taken.
+    Tries 0.5 and the midpoints between consecutive probabilities. Of equally good thresholds, the
+    one nearest to 0.5 is returned.
 
     Args:
         labels: 0 or 1, [n].
-        p_second: probability of class 1, [n]; above the threshold class 1 is answered.
+        p_second: probability of class 1, [n]; above the threshold, class 1 is the answer.
         metric: `"accuracy"`, or `"f1"` of class 1.
 
     Returns:
@@ -187,14 +183,14 @@ def best_threshold(labels: ArrayLike, p_second: ArrayLike, metric: str = "accura
     >>> best_threshold([0, 0, 1, 1], [0.1, 0.2, 0.3, 0.4])
     0.25
     """
-    if metric not in THRESHOLD_METRICS:
-        raise InputError(f"metric={metric!r}; expected one of {', '.join(THRESHOLD_METRICS)}.")
+    if metric not in ("accuracy", "f1"):
+        raise InputError(f"metric={metric!r}; expected one of accuracy, f1.")
     y, p = columns(labels=labels, p_second=p_second)
     y, p = integers("labels", y), finite("p_second", p)
     if y.min() < 0 or y.max() > 1 or p.min() < 0 or p.max() > 1:
         raise InputError(
-            f"labels from {y.min()} to {y.max()} and probabilities from {p.min():.3g} to {p.max():.3g}; "
-            "expected labels 0 and 1, and probabilities."
+            f"labels from {y.min()} to {y.max()} and probabilities from {p.min():.3g} to "
+            f"{p.max():.3g}; expected labels 0 and 1, and probabilities from 0 to 1."
         )
     values = np.unique(np.concatenate([[0.0], p, [1.0]]))
     tried = np.append((values[1:] + values[:-1]) / 2, 0.5)
@@ -210,10 +206,9 @@ def best_threshold(labels: ArrayLike, p_second: ArrayLike, metric: str = "accura
 
 
 def decide(probabilities: np.ndarray, threshold: float | None) -> np.ndarray:
-    """The class answered for each row: the most probable, or with a threshold the second of two
-    where its probability is above."""
+    """The answer of each row: the most probable class, or class 1 where it exceeds the threshold."""
     if threshold is None:
-        return probabilities.argmax(-1)
+        return np.asarray(probabilities.argmax(-1))
     return (probabilities[:, 1].astype(float) > threshold).astype(int)
 
 
@@ -224,19 +219,19 @@ def calibrate_predictions(
     temperature: bool = True,
     threshold: str | None = None,
 ) -> dict[str, Any]:
-    """Fits a temperature and a threshold, and measures what they change.
+    """Fits a temperature and a threshold, and measures their effect.
 
     Args:
         labels: integer labels, [n]; of pairs that the model was not trained on.
         probabilities: what the model gives for each class, [n, C].
-        temperature: whether to fit one; else it is 1.
-        threshold: what the threshold is to score best in, `"accuracy"` or `"f1"`; for two classes.
-            `None` for no threshold: the most probable class is answered.
+        temperature: whether to fit one; otherwise it is 1.
+        threshold: the metric to choose a threshold by, `"accuracy"` or `"f1"`, for two classes.
+            `None` for no threshold: the most probable class is the answer.
 
     Returns:
-        `temperature`, `threshold` (a number or `None`), `rows`, and `before` and `after` (with
-        both), each with `nll`, `ece`, `accuracy` (with a threshold for f1 also `f1`) and
-        `reliability`, in lists that JSON can hold: `None` stands for NaN.
+        `temperature`, `threshold` (a number or `None`), `rows`, and `before` and `after`, each with
+        `nll`, `ece`, `accuracy` (with a threshold for f1 also `f1`) and `reliability`, as lists for
+        JSON: `None` stands for NaN.
 
     Example:
 
@@ -247,38 +242,40 @@ def calibrate_predictions(
     y, p = _checked(labels, np.asarray(probabilities))
     if threshold is not None and p.shape[1] != 2:
         raise InputError(
-            f"threshold={threshold!r} with {p.shape[1]} classes: a threshold is for two; leave it out."
+            f"threshold={threshold!r} with {p.shape[1]} classes: a threshold needs two classes; "
+            "leave it out."
         )
-    degree = fit_temperature(y, p) if temperature else 1.0
-    scaled = apply_temperature(np.asarray(probabilities), degree)
-    limit = None if threshold is None else best_threshold(y, scaled[:, 1], threshold)
+    fitted = fit_temperature(y, p) if temperature else 1.0
+    scaled = apply_temperature(np.asarray(probabilities), fitted)
+    best = None if threshold is None else best_threshold(y, scaled[:, 1], threshold)
     return {
-        "temperature": degree,
-        "threshold": limit,
+        "temperature": fitted,
+        "threshold": best,
         "rows": len(y),
-        "before": _measured(y, p, None, threshold),
-        "after": _measured(y, scaled, limit, threshold),
+        "before": _measure(y, p, None, threshold),
+        "after": _measure(y, scaled, best, threshold),
     }
 
 
 def check_calibration(temperature: float, threshold: float | None, outputs: int) -> None:
-    """Refuses a temperature or a threshold that a model with so many outputs cannot have."""
+    """Refuses a temperature or a threshold that a model with this many outputs cannot have."""
     _check_temperature(temperature)
     if outputs == 1 and temperature != 1:
         raise InputError(
-            f"temperature={temperature}, but this model gives a score: only probabilities have one."
+            f"temperature={temperature}, but this model gives a score; only probabilities can have "
+            "a temperature."
         )
     if threshold is not None and not (outputs == 2 and _is_number(threshold) and 0 < threshold < 1):
         raise InputError(
-            f"threshold={threshold!r} with {outputs} output(s): a threshold is a probability between "
-            "0 and 1 of the second of two classes."
+            f"threshold={threshold!r} with {outputs} output(s); expected a number between 0 and 1: "
+            "the probability of the second of two classes."
         )
 
 
 def _check_temperature(temperature: float) -> None:
     if not _is_number(temperature) or not 0 < temperature < float("inf"):
         raise InputError(
-            f"temperature={temperature!r}; expected a positive number, 1 for none. "
+            f"temperature={temperature!r}; expected a positive number (1 changes nothing). "
             "`calibrate` finds one."
         )
 
@@ -287,31 +284,30 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _measured(
-    y: np.ndarray, p: np.ndarray, limit: float | None, metric: str | None
+def _measure(
+    y: np.ndarray, p: np.ndarray, threshold: float | None, metric: str | None
 ) -> dict[str, Any]:
-    answered = decide(p, limit)
+    predicted = decide(p, threshold)
     figures: dict[str, Any] = {
         "nll": negative_log_likelihood(y, p),
         "ece": expected_calibration_error(y, p),
-        "accuracy": accuracy(y, answered),
+        "accuracy": accuracy(y, predicted),
     }
     if metric == "f1":
-        figures["f1"] = f1(y, answered)
-    table = {name: column.tolist() for name, column in reliability(y, p).items()}
+        figures["f1"] = f1(y, predicted)
     figures["reliability"] = {
-        name: [None if np.isnan(value) else value for value in column]
-        for name, column in table.items()
+        name: [None if np.isnan(value) else value for value in column.tolist()]
+        for name, column in reliability(y, p).items()
     }
     return figures
 
 
 def _log(probabilities: np.ndarray) -> np.ndarray:
-    return np.log(np.maximum(probabilities, _TINY))
+    return np.asarray(np.log(np.maximum(probabilities, _TINY)))
 
 
 def _checked(labels: ArrayLike, probabilities: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Labels as integers and probabilities as float64, or an error that says what they are not."""
+    """Labels as integers and probabilities as float64, checked."""
     p: np.ndarray = np.asarray(probabilities)
     if p.ndim != 2 or p.shape[-1] < 2:
         raise InputError(
@@ -322,8 +318,9 @@ def _checked(labels: ArrayLike, probabilities: ArrayLike) -> tuple[np.ndarray, n
     values = finite("probabilities", p.ravel())
     if values.min() < 0 or np.abs(sums - 1).max() > 0.01:
         raise InputError(
-            f"Values from {values.min():.3g} to {values.max():.3g} whose rows sum to {sums.min():.3g} to "
-            f"{sums.max():.3g}; expected probabilities. Take the softmax of logits first."
+            f"Values from {values.min():.3g} to {values.max():.3g} whose rows sum to "
+            f"{sums.min():.3g} to {sums.max():.3g}; expected probabilities. Take the softmax of "
+            "logits first."
         )
     if y.min() < 0 or y.max() >= p.shape[-1]:
         raise InputError(

@@ -1,33 +1,18 @@
-"""Pearson and Spearman correlation (NumPy)."""
+"""Pearson and Spearman correlation."""
+
+import warnings
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from keras_sentmatch.metrics._check import columns, finite
-
-
-def _pearson(x: np.ndarray, y: np.ndarray) -> float:
-    x, y = x - x.mean(), y - y.mean()
-    # Scaled first, so that squares neither overflow nor vanish.
-    x_scale, y_scale = np.abs(x).max(), np.abs(y).max()
-    if x_scale == 0 or y_scale == 0:
-        return 0.0
-    x, y = x / x_scale, y / y_scale
-    return float(np.clip(x @ y / np.sqrt((x @ x) * (y @ y)), -1.0, 1.0))
-
-
-def _average_ranks(values: np.ndarray) -> np.ndarray:
-    _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return (last - (counts - 1) / 2)[group]
+from keras_sentmatch.metrics.checks import columns, finite
 
 
 def pearson(y: ArrayLike, scores: ArrayLike) -> float:
     """Pearson's linear correlation of true and predicted scores.
 
-    Where one side is constant the correlation is undefined (0/0); this returns 0.0, "no linear
-    relation found", so that a model that says the same for every pair scores 0 and a monitored run
-    goes on.
+    If one side is constant, the correlation is undefined (0/0); this returns 0.0, so that a model
+    that gives every pair the same score gets 0 and a monitored run goes on.
 
     Args:
         y: true scores, [n].
@@ -44,17 +29,13 @@ def pearson(y: ArrayLike, scores: ArrayLike) -> float:
     0.0
     """
     true, predicted = columns(y=y, scores=scores)
-    true, predicted = finite("y", true), finite("scores", predicted)
-    if np.ptp(true) == 0 or np.ptp(predicted) == 0:
-        return 0.0
-    return _pearson(true, predicted)
+    return _pearson(finite("y", true), finite("scores", predicted))
 
 
 def spearman(y: ArrayLike, scores: ArrayLike) -> float:
-    """Spearman's rank correlation: Pearson's on ranks, equal values sharing the average of their
-    ranks.
+    """Spearman's rank correlation: Pearson's on ranks; equal values share their average rank.
 
-    0.0 where one side is constant, as in `pearson`.
+    0.0 if one side is constant, as in `pearson`.
 
     Args:
         y: true scores, [n].
@@ -68,5 +49,17 @@ def spearman(y: ArrayLike, scores: ArrayLike) -> float:
     >>> round(spearman([0, 1, 2, 3], [0, 1, 10, 100]), 6)
     1.0
     """
+    from scipy.stats import rankdata
+
     true, predicted = columns(y=y, scores=scores)
-    return _pearson(_average_ranks(finite("y", true)), _average_ranks(finite("scores", predicted)))
+    return _pearson(rankdata(finite("y", true)), rankdata(finite("scores", predicted)))
+
+
+def _pearson(x: np.ndarray, y: np.ndarray) -> float:
+    from scipy.stats import pearsonr
+
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        return 0.0
+    with warnings.catch_warnings():  # SciPy warns of values that are almost constant
+        warnings.simplefilter("ignore")
+        return float(pearsonr(x, y).statistic)

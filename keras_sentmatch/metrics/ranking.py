@@ -1,27 +1,27 @@
-"""MAP and MRR, grouped by question, with a stated rule for ties (NumPy).
+"""MAP and MRR, grouped by question, with a fixed rule for ties.
 
-Ties. A model that gives several candidates the same score has not ranked them, and the order of the
-rows in the file must not rank them for it (files often list the answer first, which makes a
-constant scorer look perfect). Two rules:
+A model that gives several candidates the same score has not ranked them, and the order of the rows
+in the file must not rank them for it (files often list the answer first, which makes a constant
+scorer look perfect). Two rules:
 
 - `"average"` (default): the expected value over all orders of the tied candidates, in closed form
-  (McSherry & Najork, 2008). A constant scorer gets exactly what random ranking gets, and the figure
+  (McSherry & Najork, 2008). A constant scorer gets exactly what random ranking gets, and the value
   stays comparable with published ones, whose tools break ties arbitrarily.
-- `"worst"`: positives come last among their equals: the value that holds whatever the order.
+- `"worst"`: positives come last among equal scores: a lower bound, whatever the order.
 
-Questions without a positive candidate have no average precision: `empty="skip"` (default, the
-convention of TrecQA and WikiQA) leaves them out of the mean, `empty="zero"` counts them as 0.
-`ranking_counts` says how many there are.
+Questions without a positive candidate have no average precision: `empty="skip"` (default, as is
+usual for TrecQA and WikiQA) leaves them out of the mean, `empty="zero"` counts them as 0.
+`ranking_counts` counts them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.metrics._check import columns, finite
+from keras_sentmatch.metrics.checks import columns, finite
 
 Ties = Literal["average", "worst"]
 Empty = Literal["skip", "zero"]
@@ -40,13 +40,15 @@ def mean_average_precision(
     Args:
         y: 1 (or any non-zero) for a right answer, 0 for a wrong one, [n].
         scores: the higher, the better; [n].
-        groups: the question each row belongs to, [n]; rows of one question need not be neighbours.
-        ties: `"average"` or `"worst"`, see the module's text.
-        empty: `"skip"` or `"zero"`: what questions without a positive count for.
+        groups: the question each row belongs to, [n]; rows of one question need not be adjacent.
+        ties: `"average"` or `"worst"`, as described at the top of the module.
+        empty: `"skip"` or `"zero"`: whether questions without a positive are left out or count 0.
 
     Returns:
-        A number in [0, 1]. Raises `InputError` when no question has a positive (and they are
-        skipped).
+        A number in [0, 1].
+
+    Raises:
+        InputError: No question has a positive, and such questions are skipped.
 
     Example:
 
@@ -71,12 +73,13 @@ def mean_reciprocal_rank(
         y: 1 (or any non-zero) for a right answer, 0 for a wrong one, [n].
         scores: the higher, the better; [n].
         groups: the question each row belongs to, [n].
-        ties: `"average"` or `"worst"`, see the module's text.
-        empty: `"skip"` or `"zero"`: what questions without a positive count for.
+        ties, empty: as for `mean_average_precision`.
 
     Returns:
-        A number in [0, 1]. Raises `InputError` when no question has a positive (and they are
-        skipped).
+        A number in [0, 1].
+
+    Raises:
+        InputError: No question has a positive, and such questions are skipped.
 
     Example:
 
@@ -126,8 +129,9 @@ def _mean(
         raise InputError(f'empty={empty!r}; expected "skip" or "zero".')
     labels, values, questions = columns(y=y, scores=scores, groups=groups)
     values = finite("scores", values)
+    _, index, counts = np.unique(questions, return_inverse=True, return_counts=True)
     results = []
-    for rows in _rows_by_group(questions):
+    for rows in np.split(np.argsort(index, kind="stable"), np.cumsum(counts)[:-1]):
         blocks = _blocks(labels[rows] != 0, values[rows])
         if any(positives for _, positives in blocks):
             results.append(measure(blocks, ties))
@@ -135,17 +139,11 @@ def _mean(
             results.append(0.0)
     if not results:
         raise InputError(
-            f"None of the {len(np.unique(questions))} questions has a right answer, so nothing "
+            f"None of the {len(counts)} questions has a right answer, so nothing "
             "can be ranked. Check the labels (1 = right answer), or count such questions as 0 "
-            'by empty="zero".'
+            'with empty="zero".'
         )
     return float(np.mean(results))
-
-
-def _rows_by_group(groups: np.ndarray) -> Iterator[np.ndarray]:
-    _, index, counts = np.unique(groups, return_inverse=True, return_counts=True)
-    order = np.argsort(index, kind="stable")
-    return iter(np.split(order, np.cumsum(counts)[:-1]))
 
 
 def _blocks(relevant: np.ndarray, scores: np.ndarray) -> list[Block]:

@@ -1,6 +1,6 @@
-"""All figures of a prediction, chosen by the data's task."""
+"""All metrics of the task of a data set."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,32 +19,43 @@ from keras_sentmatch.metrics.ranking import (
     ranking_counts,
 )
 
-if TYPE_CHECKING:
-    from keras_sentmatch.data.dataset import PairDataset
+
+class LabeledPairs(Protocol):
+    """What is read of a `keras_sentmatch.data.PairDataset`."""
+
+    labels: Any
+    label_names: Any
+    groups: Any
+    task: Any
+    name: Any
+    split: Any
+
 
 PRIMARY = {"classification": "accuracy", "ranking": "map", "regression": "pearson"}
 
 
 def evaluate_predictions(
-    dataset: "PairDataset", predictions: ArrayLike, *, threshold: float | None = None
+    dataset: LabeledPairs, predictions: ArrayLike, *, threshold: float | None = None
 ) -> dict[str, Any]:
-    """The task's figures for predictions in row order.
+    """The metrics of the task, for predictions in row order.
 
-    | task | figures | primary |
+    | task | metrics | primary |
     |---|---|---|
     | classification | accuracy, macro_f1; with two classes f1 (of class 1); nll, ece | accuracy |
     | ranking | map, mrr, accuracy, nll, ece, questions, without_positive, without_negative | map |
     | regression | pearson, spearman, mse | pearson |
 
     Args:
-        dataset: labelled pairs.
+        dataset: labeled pairs, a `keras_sentmatch.data.PairDataset`.
         predictions: class probabilities [n, C]; ranking takes [n, 2] (column 1 ranks) or scores
             [n]; regression scores [n] or [n, 1].
-        threshold: with two classes, the probability of class 1 above which it is answered.
+        threshold: with two classes, the probability of class 1 above which it is the answer.
 
     Returns:
-        Figures by name, `rows`, and `primary`, the name of the one to choose models by. Raises
-        `InputError` for unlabelled data and for predictions of another shape.
+        Values by name, `rows`, and `primary`, the name of the metric to choose models by.
+
+    Raises:
+        InputError: Unlabeled data, or predictions of the wrong shape.
 
     Example:
 
@@ -57,7 +68,7 @@ def evaluate_predictions(
     if dataset.labels is None:
         raise InputError(
             f"{_name(dataset)} has no labels, so predictions cannot be scored. "
-            "Evaluate a labelled split."
+            "Evaluate a labeled split."
         )
     labels = np.asarray(dataset.labels)
     values = np.asarray(predictions)
@@ -72,63 +83,55 @@ def evaluate_predictions(
             f"{rows} of {len(values)} predictions for {_name(dataset)} are NaN or infinite; "
             "the model has diverged. Train again with a lower learning rate."
         )
-    figures: dict[str, Any]
     if dataset.task == "regression":
         figures = _regression(labels, values)
     elif dataset.task == "ranking":
         figures = _ranking(dataset, labels, values, threshold)
     else:
-        figures = _classification(labels, _probabilities(values, dataset.num_classes), threshold)
+        _check_classes(values, len(dataset.label_names))
+        figures = _classification(labels, values, threshold)
     return {**figures, "rows": len(labels), "primary": PRIMARY[dataset.task]}
 
 
-def _name(dataset: "PairDataset") -> str:
+def _name(dataset: LabeledPairs) -> str:
     return " ".join(part for part in (dataset.name, dataset.split) if part) or "The dataset"
 
 
-def _probabilities(values: np.ndarray, num_classes: int) -> np.ndarray:
+def _check_classes(values: np.ndarray, num_classes: int) -> None:
     if values.ndim != 2 or values.shape[1] != num_classes:
         raise InputError(
             f"Predictions of shape {values.shape}; expected [rows, {num_classes}], "
             "one probability for each label name."
         )
-    return values
 
 
 def _classification(
     labels: np.ndarray, probabilities: np.ndarray, threshold: float | None
 ) -> dict[str, float]:
     predicted = decide(probabilities, threshold)
-    figures = {
+    return {
         "accuracy": accuracy(labels, predicted),
         "macro_f1": macro_f1(labels, predicted),
-    }
-    if probabilities.shape[1] == 2:
-        figures["f1"] = f1(labels, predicted)
-    return {**figures, **_belief(labels, probabilities)}
-
-
-def _belief(labels: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:
-    return {
+        **({"f1": f1(labels, predicted)} if probabilities.shape[1] == 2 else {}),
         "nll": negative_log_likelihood(labels, probabilities),
         "ece": expected_calibration_error(labels, probabilities),
     }
 
 
 def _ranking(
-    dataset: "PairDataset", labels: np.ndarray, values: np.ndarray, threshold: float | None
-) -> dict[str, Any]:
+    dataset: LabeledPairs, labels: np.ndarray, values: np.ndarray, threshold: float | None
+) -> dict[str, float]:
     if dataset.groups is None:
         raise InputError(
             f"{_name(dataset)} is a ranking task without groups, so no question can be ranked. "
-            "Give PairDataset the question of each row by groups=…."
+            "Give PairDataset the question of each row as groups=…."
         )
     groups = np.asarray(dataset.groups)
+    scores, extra = values.reshape(len(values), -1)[:, -1], {}
     if values.ndim == 2 and values.shape[1] > 1:
-        scores = _probabilities(values, 2)[:, 1]
-        extra = {"accuracy": accuracy(labels, decide(values, threshold)), **_belief(labels, values)}
-    else:
-        scores, extra = values.reshape(len(values)), {}
+        _check_classes(values, 2)
+        found = _classification(labels, values, threshold)
+        extra = {name: found[name] for name in ("accuracy", "nll", "ece")}
     return {
         "map": mean_average_precision(labels, scores, groups),
         "mrr": mean_reciprocal_rank(labels, scores, groups),

@@ -110,6 +110,7 @@ def test_trainable_embedding():
     )
 
 
+@pytest.mark.each_backend
 def test_dropout():
     check_option(WORDS_ONLY, "dropout", 0.0, 0.9, training=True)
 

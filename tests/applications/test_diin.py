@@ -159,6 +159,7 @@ def half_squares(arrays):
     return sum(0.5 * np.square(a).sum() for a in arrays)
 
 
+@pytest.mark.each_backend
 def test_penalties_are_added_in_training_only():
     options = {"difference_penalty": 0.1, "l2": 0.2, "l2_steps": 4}
     model = built(CASES[0], **options)
@@ -184,6 +185,7 @@ def test_penalties_are_added_in_training_only():
     assert not any("penalty" in layer.name for layer in SMALL(difference_penalty=0, l2=0).layers)
 
 
+@pytest.mark.each_backend
 def test_steps_are_counted_once_a_batch():
     model = SMALL()
     model.compile("sgd", "sparse_categorical_crossentropy")

@@ -276,6 +276,7 @@ def compiled(form, **config):
     return model
 
 
+@pytest.mark.each_backend
 @pytest.mark.parametrize("form", list(FORMS))
 def test_auxiliary_losses_with_every_form_of_label(form):
     """In training they add to the loss, in evaluation they don't; the output stays one tensor."""
@@ -292,6 +293,7 @@ def test_auxiliary_losses_with_every_form_of_label(form):
     assert [layer._kept for layer in layers] == [None, None]  # nothing of the trace is left
 
 
+@pytest.mark.each_backend
 @pytest.mark.parametrize("eager", [False, True])
 def test_auxiliary_losses_teach(eager):
     """With a deaf last layer only they reach what predicts p_h and p_v."""
@@ -308,6 +310,7 @@ def test_auxiliary_losses_teach(eager):
             assert moved is (learns and name != "mlp_hidden_1"), (name, weight)
 
 
+@pytest.mark.each_backend
 def test_auxiliary_losses_of_one_branch():
     model = compiled("sparse", use_global=False)
     want = forward(model, **WORDS)
@@ -315,6 +318,7 @@ def test_auxiliary_losses_of_one_branch():
     assert model.train_on_batch(WORDS, LABELS) == pytest.approx(sum(terms), rel=1e-4)
 
 
+@pytest.mark.each_backend
 def test_a_saved_model_still_has_them(tmp_path):
     model = compiled("sparse")
     model.save(tmp_path / "model.keras")

@@ -72,6 +72,7 @@ def test_options(option, one, two):
         check_option(CASES[0], option, one, two)
 
 
+@pytest.mark.each_backend
 def test_dropout():
     check_option(CASES[0], "dropout", 0.0, 0.5, training=True)
 

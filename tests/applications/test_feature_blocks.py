@@ -44,6 +44,7 @@ def test_no_blocks():
     assert abs(value(products) - X1 @ X2.transpose(0, 2, 1) / 6).max() < 1e-6
 
 
+@pytest.mark.each_backend
 @pytest.mark.parametrize(
     "arguments, cls, attribute, expected",
     [
@@ -147,6 +148,7 @@ CASES = [
 SOME = [check_config, check_symbolic, check_dtypes, check_fit, check_padding, check_batch]
 
 
+@pytest.mark.each_backend
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_drcn_oracle(case):
     check_oracle(case)

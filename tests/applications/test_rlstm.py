@@ -86,6 +86,7 @@ def test_trainable_embedding():
     assert counts[0] == counts[1] + 1
 
 
+@pytest.mark.each_backend
 def test_dropout():
     check_option(CASES[0], "dropout", 0.0, 0.5, training=True)
 

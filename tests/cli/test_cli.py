@@ -379,7 +379,7 @@ def test_predict_one_pair(trained, capsys):
     captured = capsys.readouterr()
     answer = json.loads(captured.out)
     assert set(answer["probabilities"]) == {"no", "yes"}
-    assert "1 (50.0%) sentences cut" in captured.err and "unknown" in captured.err
+    assert "1 (50.0%) sentences truncated" in captured.err and "unknown" in captured.err
     assert run("predict", trained.folder, *pair) == 0
     assert capsys.readouterr().out.strip().splitlines()[-1] == answer["label"]
 

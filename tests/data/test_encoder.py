@@ -69,13 +69,16 @@ def test_lengths():
     ]
     assert encoder.encode([""], [""])["word_ids_1"].tolist() == [[0]]
     assert encoder.encode([], [])["word_ids_2"].shape == (0, 1)
-    with pytest.warns(UserWarning, match="longer than 2 tokens"):
+    with pytest.warns(UserWarning, match="more than 2 tokens"):
         assert encoder.encode(["a dog runs"], ["a"], length=2)["word_ids_1"].tolist() == [[2, 3]]
 
 
 def test_truncation_is_counted_and_said_once():
     encoder = small(max_length=2)
-    with pytest.warns(UserWarning, match=r"1 of 4 sentences \(25.0%\) were longer than 2 tokens"):
+    with pytest.warns(
+        UserWarning,
+        match=r"1 of 4 sentences \(25.0%\) were truncated, because they had more than 2 tokens",
+    ):
         encoder.encode(["a dog runs gnu", "gnu"], ["a", ""])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -83,10 +86,10 @@ def test_truncation_is_counted_and_said_once():
     report = encoder.report
     assert (report.sentences, report.truncated, report.tokens) == (6, 2, 7)
     assert (report.dropped, report.unknown) == (3, 1)
-    assert "2 (33.3%) sentences cut" in str(report) and "1 (14.3%) unknown" in str(report)
+    assert "2 (33.3%) sentences truncated" in str(report) and "1 (14.3%) unknown" in str(report)
     assert encoder.tokens("a dog runs") == ["a", "dog"]
     encoder.reset_report()
-    with pytest.warns(UserWarning, match="longer"):
+    with pytest.warns(UserWarning, match="more than 2"):
         encoder.encode(["a dog runs"], ["a"])
 
 
@@ -217,7 +220,7 @@ def test_tags():
         encoder.tf_tables()
 
 
-@pytest.mark.filterwarnings("ignore:.*longer than:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*were truncated:UserWarning")
 def test_save_and_load(tmp_path):
     encoder = small(
         tokenizer="characters",
@@ -231,7 +234,7 @@ def test_save_and_load(tmp_path):
     names = sorted(path.name for path in (tmp_path / "encoder").iterdir())
     assert names == ["characters.txt", "encoder.json", "vocabulary.txt"]
     loaded = PairEncoder.load(tmp_path / "encoder")
-    for twin in (loaded, PairEncoder.from_config(encoder.get_config()), copy.deepcopy(encoder)):
+    for twin in (loaded, PairEncoder(**encoder.get_config()), copy.deepcopy(encoder)):
         assert twin.get_config() == encoder.get_config()
         for name, array in encoder.encode(HARD[2:4], HARD[4:6]).items():
             np.testing.assert_array_equal(
@@ -294,13 +297,13 @@ def test_bad_arguments():
     assert small(characters=Vocabulary("ab")).characters["b"] == 3
 
 
-def test_surfaces_do_not_grow_without_end(monkeypatch):
-    monkeypatch.setattr("keras_sentmatch.data.encoder._MAX_SURFACES", 20)
+def test_the_table_of_tokens_does_not_grow_without_end(monkeypatch):
+    monkeypatch.setattr("keras_sentmatch.data.encoder._MAX_ROWS", 20)
     encoder = small()
     pairs = encoder.encode_pairs(["a dog"], ["b"])
     before = pairs.arrays(np.arange(1), 3)
     for i in range(100):
         encoder.encode([f"w{i} w{i}x"], ["a"])
-    assert len(encoder._surfaces) < 30
+    assert len(encoder._table) < 30
     for name, array in pairs.arrays(np.arange(1), 3).items():
         np.testing.assert_array_equal(array, before[name])

@@ -150,7 +150,7 @@ def test_bucket_lengths_pad_least(count):
 def test_truncation_is_warned_about_once():
     data = dataset()
     encoder = PairEncoder.fit(data, max_length=3)
-    with pytest.warns(UserWarning, match="longer than 3 tokens") as caught:
+    with pytest.warns(UserWarning, match="more than 3 tokens") as caught:
         made = batches_of(data, encoder)
         list(made.numpy())
     assert len(caught) == 1

@@ -115,7 +115,7 @@ def test_cut_and_packed_as_keras_hub_does(make):
 
 def test_report():
     encoder = bert(max_length=7)
-    with pytest.warns(UserWarning, match=r"2 of 4 sentences \(50.0%\) were cut.*7 word pieces"):
+    with pytest.warns(UserWarning, match=r"2 of 4 sentences \(50.0%\) were truncated.*7 tokens"):
         encoder.encode(["a a a a gnu", "a"], ["a a a gnu", "gnu"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")

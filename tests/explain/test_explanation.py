@@ -14,7 +14,7 @@ import pytest
 from matplotlib.image import imread
 
 import keras_sentmatch.explain
-from keras_sentmatch.applications import list_models
+from keras_sentmatch.applications import BiMPM, list_models
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.explain import Explanation, erase_words
@@ -164,7 +164,7 @@ def test_many_pairs_and_pairs_that_are_cut():
     matcher = make("esim")
     matcher.encoder.reset_report()
     pairs = PairDataset([ONE, "dog " * 60], ["", TWO], ["neutral", "entailment"], label_names=NAMES)
-    with pytest.warns(UserWarning, match="longer than 48 tokens"):
+    with pytest.warns(UserWarning, match="more than 48 tokens"):
         empty, long = matcher.explain(pairs)
     assert (empty.gold, long.gold) == ("neutral", "entailment")
     assert empty.tokens_2 == () and not empty.pictures and len(empty.notes) == 1
@@ -383,7 +383,7 @@ def wide() -> Explanation:
     rng = np.random.default_rng(0)
     arrays = {"matching_1": rng.normal(size=(32, 160)), "gates_1": rng.random((3, 600))}
     shapes = {"matching_1": (None, 160), "gates_1": (3, 600)}
-    values, pictures, notes = make_pictures(arrays, shapes, tokens, NAMES)
+    values, pictures, notes = make_pictures(arrays, shapes, tokens, NAMES, BiMPM)
     assert notes == [] and [p.values.shape for p in pictures] == [(3, 600), (160, 20)]
     words = tuple(tokens["1"]), tuple(tokens["2"])
     return Explanation("one", "two", *words, (), {"yes": 1.0}, "yes", None, None, values, pictures)

@@ -100,7 +100,7 @@ def test_new_words_get_their_extracted_vectors(vectors, shared, trainable, fixed
     again = matcher.predict_proba(sentence1=FIRST, sentence2=SECOND)
     np.testing.assert_allclose(again, known, atol=1e-6)
     assert np.abs(matcher.predict_proba(sentence1=NEW, sentence2=SECOND) - unknown).max() > 1e-3
-    assert str(matcher.encoder.report).endswith("; 2 words learnt")
+    assert str(matcher.encoder.report).endswith("; 2 words learned")
 
 
 def test_a_matcher_loaded_with_its_encoder_learns_by_itself(vectors, shared, folder, tmp_path):
@@ -110,18 +110,18 @@ def test_a_matcher_loaded_with_its_encoder_learns_by_itself(vectors, shared, fol
     loaded = Matcher.load(tmp_path / "run", word_encoder=shared)
     known = loaded.predict_proba(sentence1=FIRST, sentence2=SECOND)
     np.testing.assert_allclose(known, matcher.predict_proba(PairDataset(FIRST, SECOND)), atol=1e-6)
-    assert loaded.encoder.report.learnt == 0
+    assert loaded.encoder.report.learned == 0
     model = loaded.model
     assert model.vocabulary_size == len(matcher.encoder.vocabulary), "nothing new, nothing made"
     answers = loaded.predict_proba(sentence1=NEW, sentence2=SECOND)
-    assert loaded.encoder.report.learnt == 2 and loaded.encoder.report.unknown == 1
+    assert loaded.encoder.report.learned == 2 and loaded.encoder.report.unknown == 1
     matcher.learn_words(["houses redhouse"], folder)  # another order of ids, the encoder anew
     other = matcher.predict_proba(sentence1=NEW, sentence2=SECOND)
     np.testing.assert_allclose(answers, other, atol=1e-4)
     assert np.abs(plain.predict_proba(sentence1=NEW, sentence2=SECOND) - answers).max() > 1e-3
     grown = loaded.model
     loaded.rank("cathouse", ["dogs"], label="yes")
-    assert loaded.encoder.report.learnt == 4 and loaded.model is grown, "there were rows to spare"
+    assert loaded.encoder.report.learned == 4 and loaded.model is grown, "there were rows to spare"
     np.testing.assert_allclose(
         loaded.predict_proba(sentence1=NEW, sentence2=SECOND), answers, atol=1e-6
     )
@@ -138,9 +138,9 @@ def test_a_corpus_may_hold_new_words(vectors, shared, tmp_path):
     make(vectors).save(tmp_path)
     matcher = Matcher.load(tmp_path, word_encoder=shared)
     corpus = matcher.encode([*SECOND, "redhouse"])
-    assert matcher.encoder.report.learnt == 1
+    assert matcher.encoder.report.learned == 1
     scores = matcher.rank_scores("a cathouse", corpus, label="yes")
-    assert matcher.encoder.report.learnt == 2
+    assert matcher.encoder.report.learned == 2
     expected = matcher.rank_scores("a cathouse", corpus.sentences, label="yes")
     np.testing.assert_allclose(scores, expected, atol=1e-6)
     matcher.replace_model(with_rows(matcher.model, 2 * BLOCK))  # the old encodings stay good
@@ -188,7 +188,7 @@ def test_the_command_line(vectors, folder, tmp_path, capsys, monkeypatch):
         with pytest.raises(SystemExit) as ended:
             main(run)
         assert not ended.value.code, capsys.readouterr().err
-        assert f"; {learnt} words learnt" in capsys.readouterr().err
+        assert f"; {learnt} words learned" in capsys.readouterr().err
 
 
 def test_tables_grow_by_blocks():
@@ -201,7 +201,7 @@ def test_tables_grow_by_blocks():
 def test_what_cannot_be_a_word_is_left_alone(vectors, shared):
     matcher = make(vectors)
     encoder = matcher.encoder.get_config() | {"tokenizer": "whitespace", "lowercase": False}
-    matcher.encoder = PairEncoder.from_config(encoder)
+    matcher.encoder = PairEncoder(**encoder)
     assert matcher.learn_words(["[PAD] [UNK] houses"], shared) == ["houses"]
 
 

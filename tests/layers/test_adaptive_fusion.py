@@ -8,15 +8,14 @@ import pytest
 from keras_sentmatch.layers import AdaptiveFusion
 from tests import oracles_encoders
 from tests.harness import (
-    CHECKS,
     Case,
     built,
     check_build,
     check_option,
     check_oracle,
     lengths_mask,
-    name_of,
     noise,
+    run_checks,
     value,
 )
 
@@ -101,19 +100,12 @@ VARIANTS = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_adaptive_fusion(case, check):
-    check(case)
+test_checks = run_checks(CASES)
 
 
-@pytest.mark.parametrize("check", [check_build, check_oracle], ids=name_of)
-@pytest.mark.parametrize("case", VARIANTS, ids=name_of)
-def test_variants(case, check):
-    check(case)
+test_variants = run_checks(VARIANTS, check_build, check_oracle)
 
 
-@pytest.mark.once
 def test_options():
     for option, pair in {
         "attention_units": (5, 2),
@@ -128,7 +120,7 @@ def test_options():
 
 
 def test_parameters_of_the_paper():
-    """SPEC 6.3b: 393,730 + 2,360,832 + 1,182,720 + 1,182,720."""
+    """393,730 + 2,360,832 + 1,182,720 + 1,182,720."""
     layer = AdaptiveFusion()
     layer.build((None, None, 768))
     assert layer.count_params() == 5_120_002

@@ -8,7 +8,14 @@ import pytest
 from keras_sentmatch.layers import AlignmentFusion
 from tests import oracles_hosts
 from tests.case import randomise
-from tests.harness import CHECKS, Case, check_option, lengths_mask, name_of, noise, value
+from tests.harness import (
+    Case,
+    check_option,
+    lengths_mask,
+    noise,
+    run_checks,
+    value,
+)
 from tests.layers.test_convolutional_encoder import kernel_and_bias
 from tests.oracles_blocks import zero_pads
 
@@ -32,13 +39,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_alignment_fusion(case, check):
-    check(case)
+test_checks = run_checks(CASES)
 
 
-@pytest.mark.once
 def test_options():
     for option, pair in {
         "units": (3, 4),

@@ -8,7 +8,15 @@ import pytest
 
 from keras_sentmatch.layers import AutoencoderBottleneck
 from tests import oracles
-from tests.harness import CHECKS, Case, built, check_option, lengths_mask, name_of, noise, value
+from tests.harness import (
+    Case,
+    built,
+    check_option,
+    lengths_mask,
+    noise,
+    run_checks,
+    value,
+)
 
 INPUTS = {"x": noise(4, 5, 6), "mask": lengths_mask([5, 2, 1, 4], 5)}
 
@@ -43,10 +51,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_autoencoder_bottleneck(case, check):
-    check(case)
+test_checks = run_checks(CASES)
 
 
 def losses(training=True, **arguments):
@@ -56,6 +61,7 @@ def losses(training=True, **arguments):
     return layer, [float(value(loss)) for loss in layer.losses]
 
 
+@pytest.mark.each_backend
 def test_loss_is_the_masked_squared_error():
     layer, (loss,) = losses()
     x, mask = INPUTS["x"], INPUTS["mask"]
@@ -65,6 +71,7 @@ def test_loss_is_the_masked_squared_error():
     assert weighted == pytest.approx(loss / 2, rel=1e-5)
 
 
+@pytest.mark.each_backend
 def test_two_groups_count_alike():
     layer, (loss,) = losses(groups=2)
     x, mask = INPUTS["x"], INPUTS["mask"]
@@ -73,6 +80,7 @@ def test_two_groups_count_alike():
     assert loss == pytest.approx(oracles.autoencoder_loss(*halves), rel=1e-5)
 
 
+@pytest.mark.each_backend
 def test_no_loss_outside_training_or_with_weight_zero():
     assert losses(training=False)[1] == []
     assert losses(loss_weight=0.0)[1] == []
@@ -92,13 +100,13 @@ def trained(**arguments):
     return [float(abs(value(w) - b).max()) for w, b in zip(weights, before)]
 
 
+@pytest.mark.each_backend
 def test_loss_trains_the_decoder_and_stop_gradient_holds_the_target():
     free, held = trained(), trained(stop_gradient=True)
     assert min(free) > 0 and min(held[1:]) > 0
     assert free[0] != pytest.approx(held[0], rel=1e-3)
 
 
-@pytest.mark.once
 def test_options():
     check_option(CASES[0], "units", 3, 4)
     check_option(CASES[0], "activation", "tanh", "linear")

@@ -11,7 +11,6 @@ from keras_sentmatch.layers.bidirectional_rnn import CELLS
 from tests import oracles
 from tests.case import gradients
 from tests.harness import (
-    CHECKS,
     Case,
     built,
     check_option,
@@ -19,6 +18,7 @@ from tests.harness import (
     lengths_mask,
     name_of,
     noise,
+    run_checks,
     value,
     values,
 )
@@ -43,12 +43,10 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_bidirectional_rnn(case, check):
-    check(case)
+test_checks = run_checks(CASES)
 
 
+@pytest.mark.each_backend
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_equals_keras_masked_bidirectional(case):
     """Forward values, gradients of the weights and of the input, with an empty row among them."""
@@ -85,7 +83,6 @@ def test_equals_keras_masked_bidirectional(case):
     close([*w1, *x1], [*w2, *x2], f"gradients of {case.name}")
 
 
-@pytest.mark.once
 def test_options():
     check_option(CASES[0], "units", 3, 4)
     check_option(CASES[0], "cell", "lstm", "gru")

@@ -8,7 +8,7 @@ import pytest
 
 from keras_sentmatch.layers import CharCNN
 from tests import oracles
-from tests.harness import CHECKS, Case, built, check_option, name_of, value
+from tests.harness import Case, built, check_option, run_checks, value
 
 IDS = np.random.default_rng(0).integers(1, 9, (2, 4, 7)).astype("int32")
 IDS[0, 0, 2:] = IDS[0, 1, 1:] = IDS[1, 2, 5:] = IDS[1, 3] = 0
@@ -31,10 +31,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_char_cnn(case, check):
-    check(case)
+test_checks = run_checks(CASES)
 
 
 def test_wider_padding_of_short_words_changes_nothing():
@@ -44,7 +41,6 @@ def test_wider_padding_of_short_words_changes_nothing():
     np.testing.assert_allclose(value(layer(wider)), value(layer(short)), atol=1e-6)
 
 
-@pytest.mark.once
 def test_options():
     for option, values in {
         "vocabulary_size": (9, 10),

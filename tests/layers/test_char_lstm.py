@@ -4,11 +4,10 @@ from functools import partial
 
 import keras
 import numpy as np
-import pytest
 
 from keras_sentmatch.layers import CharLSTM
 from tests import oracles_recurrent
-from tests.harness import CHECKS, Case, built, check_option, name_of, value
+from tests.harness import Case, built, check_option, run_checks, value
 
 IDS = np.random.default_rng(0).integers(1, 9, (2, 4, 7)).astype("int32")
 IDS[0, 0, 2:] = IDS[0, 1, 1:] = IDS[1, 2, 5:] = IDS[1, 3] = 0
@@ -29,10 +28,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_char_lstm(case, check):
-    check(case)
+test_checks = run_checks(CASES)
 
 
 def test_wider_padding_of_words_changes_nothing():
@@ -42,7 +38,6 @@ def test_wider_padding_of_words_changes_nothing():
     assert not value(layer(wider))[1, 3].any()
 
 
-@pytest.mark.once
 def test_options():
     for option, values in {
         "vocabulary_size": (9, 10),

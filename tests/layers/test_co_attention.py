@@ -7,7 +7,15 @@ import pytest
 
 from keras_sentmatch.layers import CoAttention
 from tests import oracles
-from tests.harness import CHECKS, Case, built, check_option, lengths_mask, name_of, noise, value
+from tests.harness import (
+    Case,
+    built,
+    check_option,
+    lengths_mask,
+    noise,
+    run_checks,
+    value,
+)
 
 INPUTS = {
     "x1": noise(3, 5, 4),
@@ -54,10 +62,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_co_attention(case, check):
-    check(case)
+test_checks = run_checks(CASES)
 
 
 def test_temperature_starts_at_one_and_matters():

@@ -7,7 +7,14 @@ import pytest
 
 from keras_sentmatch.layers import ConvolutionalEncoder
 from tests import oracles_blocks, oracles_hosts
-from tests.harness import CHECKS, Case, check_option, lengths_mask, name_of, noise, value
+from tests.harness import (
+    Case,
+    check_option,
+    lengths_mask,
+    noise,
+    run_checks,
+    value,
+)
 
 INPUTS = {"x": noise(3, 5, 4), "mask": lengths_mask([5, 2, 1], 5)}
 
@@ -40,13 +47,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_convolutional_encoder(case, check):
-    check(case)
+test_checks = run_checks(CASES)
 
 
-@pytest.mark.once
 def test_options():
     for option, pair in {
         "units": (3, 4),

@@ -7,15 +7,13 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.layers import DecayingDropout
-from tests.harness import CHECKS, Case, name_of, noise, value
+from tests.harness import Case, noise, run_checks, value
 
 CASES = [Case(DecayingDropout, {"x": noise(2, 5, 4)}, (0, 1), lambda layer, x: x, zero_pads=False)]
 ONES = np.ones((100, 100), "float32")
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-def test_decaying_dropout(check):
-    check(CASES[0])
+test_checks = run_checks(CASES)
 
 
 def drop(layer, steps):
@@ -35,7 +33,6 @@ def test_keeps_less_with_every_step():
     assert (value(layer(ONES)) == 1).all() and int(layer.steps) == 4  # not in training
 
 
-@pytest.mark.once
 def test_options():
     plain = DecayingDropout(rate=0.3, decay=1.0, decay_steps=1, seed=0)
     assert abs((drop(plain, 5) != 0).mean() - 0.7) < 0.02
@@ -48,7 +45,7 @@ def test_options():
     assert (one == same).all() and (one != other).any()
 
 
-@pytest.mark.once
+@pytest.mark.each_backend
 def test_fit_counts_steps_and_a_file_keeps_them(tmp_path):
     inputs = keras.Input((4,))
     outputs = keras.layers.Dense(1)(DecayingDropout(name="dropout")(inputs))

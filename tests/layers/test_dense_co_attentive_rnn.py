@@ -8,7 +8,6 @@ import pytest
 from keras_sentmatch.layers import DenseCoAttentiveRNN
 from tests import oracles
 from tests.harness import (
-    CHECKS,
     Case,
     built,
     check_build,
@@ -17,6 +16,7 @@ from tests.harness import (
     lengths_mask,
     name_of,
     noise,
+    run_checks,
     value,
 )
 
@@ -132,10 +132,7 @@ CASES = [
 FULL = [CASES[0], *CASES[-2:]]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-@pytest.mark.parametrize("case", FULL, ids=name_of)
-def test_dense_co_attentive_rnn(case, check):
-    check(case)
+test_checks = run_checks(FULL)
 
 
 @pytest.mark.parametrize("check", [check_build, check_oracle], ids=name_of)
@@ -144,6 +141,7 @@ def test_rows_of_table_6(case, check):
     check(case)
 
 
+@pytest.mark.each_backend
 def test_reconstruction_loss():
     layer = built(CASES[-2], autoencoder_dropout=0.0, reconstruction_weight=0.5)
     layer._clear_losses()
@@ -165,7 +163,6 @@ def test_swapping_the_sentences_swaps_the_outputs():
     assert abs(value(y1) - value(z2)).max() < 1e-5 and abs(value(y2) - value(z1)).max() < 1e-5
 
 
-@pytest.mark.once
 def test_options():
     base = Case(partial(SMALL, autoencoder_after=(2,)), INPUTS, (0, 0))
     options = {
@@ -204,6 +201,7 @@ def test_errors(arguments, message):
         SMALL(**arguments)
 
 
+@pytest.mark.each_backend
 def test_one_sentence_alone():
     """Without attention a sentence gives the same states with and without the other."""
     layer = built(CASES[-1])

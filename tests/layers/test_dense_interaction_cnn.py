@@ -6,7 +6,7 @@ import pytest
 
 from keras_sentmatch.layers import DenseInteractionCNN
 from tests import oracles_hosts
-from tests.harness import CHECKS, Case, check_option, name_of, noise, value
+from tests.harness import Case, check_option, noise, run_checks, value
 
 
 def of(layer):
@@ -39,12 +39,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-def test_dense_interaction_cnn(check):
-    check(CASES[0])
+test_checks = run_checks(CASES)
 
 
-@pytest.mark.once
 def test_options():
     for option, pair in {
         "first_scale": (0.3, 0.4),

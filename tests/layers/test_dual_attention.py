@@ -9,7 +9,6 @@ import pytest
 from keras_sentmatch.layers import DualAttention
 from tests import oracles_encoders
 from tests.harness import (
-    CHECKS,
     Case,
     built,
     check_build,
@@ -17,8 +16,8 @@ from tests.harness import (
     check_oracle,
     gradients,
     lengths_mask,
-    name_of,
     noise,
+    run_checks,
     value,
 )
 
@@ -57,19 +56,12 @@ def seen(case, inputs=INPUTS, **overrides):
     return [value(t) for t in built(case, **overrides)(**inputs, return_attention=True)]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_dual_attention(case, check):
-    check(case)
+test_checks = run_checks(CASES)
 
 
-@pytest.mark.parametrize("check", [check_build, check_oracle], ids=name_of)
-@pytest.mark.parametrize("case", VARIANTS, ids=name_of)
-def test_variants(case, check):
-    check(case)
+test_variants = run_checks(VARIANTS, check_build, check_oracle)
 
 
-@pytest.mark.once
 def test_options():
     for option, pair in {
         "num_heads": (2, 1),
@@ -167,6 +159,7 @@ def test_training_keeps_no_differences_of_features_for_the_backward_pass():
     assert made.largest == max(t.numel() for t in saved) == pairs
 
 
+@pytest.mark.each_backend
 @pytest.mark.parametrize("distance", ["l1", "l2", "l2_squared", "sum"])
 def test_finite_gradient_where_a_query_is_its_key(distance):
     """Projected alike, each token is at no distance from itself; all of them, if the sentence repeats one word."""

@@ -8,13 +8,12 @@ import pytest
 from keras_sentmatch.layers import DualAttentionEncoder
 from tests import oracles_encoders
 from tests.harness import (
-    CHECKS,
     Case,
     check_option,
     check_oracle,
     lengths_mask,
-    name_of,
     noise,
+    run_checks,
     value,
 )
 from tests.layers.test_adaptive_fusion import weights_of as fusion_weights
@@ -87,18 +86,12 @@ VARIANTS = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-def test_dual_attention_encoder(check):
-    check(CASES[0])
+test_checks = run_checks(CASES)
 
 
-@pytest.mark.once
-@pytest.mark.parametrize("case", VARIANTS, ids=name_of)
-def test_variants(case):
-    check_oracle(case)
+test_variants = run_checks(VARIANTS, check_oracle)
 
 
-@pytest.mark.once
 def test_options():
     """The others are told apart by the oracle and the number of weights."""
     check_option(CASES[0], "num_heads", 2, 4)

@@ -8,7 +8,6 @@ import pytest
 from keras_sentmatch.layers import DynamicSequentialAttention, RerereadAttention
 from tests import oracles_encoders
 from tests.harness import (
-    CHECKS,
     Case,
     built,
     check_build,
@@ -17,8 +16,8 @@ from tests.harness import (
     check_oracle,
     gradients,
     lengths_mask,
-    name_of,
     noise,
+    run_checks,
     value,
 )
 
@@ -109,25 +108,15 @@ VARIANTS = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_dynamic_sequential_attention(case, check):
-    check(case)
+test_checks = run_checks(CASES)
 
 
-@pytest.mark.parametrize("check", [check_build, check_oracle], ids=name_of)
-@pytest.mark.parametrize("case", VARIANTS, ids=name_of)
-def test_variants(case, check):
-    check(case)
+test_variants = run_checks(VARIANTS, check_build, check_oracle)
 
 
-@pytest.mark.once
-@pytest.mark.parametrize("case", VARIANTS, ids=name_of)
-def test_no_weight_of_the_variants_is_dead(case):
-    check_gradients(case)
+test_no_weight_of_the_variants_is_dead = run_checks(VARIANTS, check_gradients)
 
 
-@pytest.mark.once
 def test_options():
     for option, pair in {
         "steps": (3, 4),
@@ -217,7 +206,7 @@ def test_fuse_word():
 
 
 def test_coverage_sends_the_second_look_elsewhere():
-    """With scores above 0 a token that was read is not read again. Below 0 only "log" keeps from that (SPEC 4.3)."""
+    """With scores above 0 a token that was read is not read again. Below 0 only "log" prevents that."""
     order = np.random.default_rng(4).permuted(np.tile(np.arange(5), (3, 3, 1)), axis=-1)
     phrases = np.zeros((3, 3, 5, 4), "float32")
     np.put_along_axis(phrases[..., 0], order, np.arctanh([0.5, 0.4, 0.3, 0.2, 0.1]), -1)
@@ -272,7 +261,6 @@ def test_nothing_to_choose_from():
             assert (covered[0] == (name == "selectable")).all()
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("coverage", ["multiply", "log"])
 @pytest.mark.parametrize("update", ["probability", "score"])
 def test_variants_where_there_is_nothing_to_read(coverage, update):
@@ -286,9 +274,8 @@ def test_variants_where_there_is_nothing_to_read(coverage, update):
             assert all(np.isfinite(g).all() for g in group if g is not None)
 
 
-@pytest.mark.once
 def test_counts_of_the_paper():
-    """SPEC 4.4: 768 features, two units of phrases."""
+    """768 features, two units of phrases."""
     layer = DynamicSequentialAttention()
     layer.build((None, 3, None, 768), (None, None), (None, 768))
     found = dict.fromkeys(("gru", "fusion", "fertility", "F_r"), 0)

@@ -8,7 +8,7 @@ import pytest
 
 from keras_sentmatch.layers import FactorizationMachine
 from tests import oracles_blocks
-from tests.harness import CHECKS, Case, built, check_option, name_of, noise, value
+from tests.harness import Case, built, check_option, noise, run_checks, value
 
 
 def oracle(layer, z):
@@ -32,10 +32,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_factorization_machine(case, check):
-    check(case)
+test_checks = run_checks(CASES)
 
 
 def test_is_the_sum_over_pairs_of_features():
@@ -48,7 +45,6 @@ def test_is_the_sum_over_pairs_of_features():
     np.testing.assert_allclose(value(layer(z)), want, atol=1e-5)
 
 
-@pytest.mark.once
 def test_options():
     check_option(CASES[0], "factors", 3, 4)
     regularizer = keras.regularizers.L2(0.1)

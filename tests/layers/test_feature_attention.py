@@ -10,13 +10,12 @@ import pytest
 from keras_sentmatch.layers import FeatureAttention
 from tests import oracles_blocks
 from tests.harness import (
-    CHECKS,
     Case,
     built,
     check_option,
     lengths_mask,
-    name_of,
     noise,
+    run_checks,
     value,
 )
 
@@ -50,13 +49,9 @@ CASES = [
 PLAIN = Case(FeatureAttention, INPUTS, (0, 0))
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_feature_attention(case, check):
-    check(case)
+test_checks = run_checks(CASES)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("reduction, count", [(1, 360_000), (2, 180_000), (3.75, 96_000)])
 def test_counts_of_the_paper(reduction, count):
     """What two branches 300 features wide add to Table 1: .36M (r = 1), .18M (r = 2)."""
@@ -74,7 +69,6 @@ def test_gates_are_between_0_and_1_and_the_same_at_every_token():
     )
 
 
-@pytest.mark.once
 def test_options():
     for option, values in {
         "reduction": (1, 2),

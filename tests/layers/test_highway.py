@@ -3,11 +3,10 @@
 from functools import partial
 
 import keras
-import pytest
 
 from keras_sentmatch.layers import Highway
 from tests import oracles
-from tests.harness import CHECKS, Case, built, check_option, name_of, noise, value
+from tests.harness import Case, built, check_option, noise, run_checks, value
 
 
 def oracle(layer, x):
@@ -24,13 +23,9 @@ def oracle(layer, x):
 CASES = [Case(Highway, {"x": noise(2, 5, 4)}, (80, 0), oracle, zero_pads=False)]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_highway(case, check):
-    check(case)
+test_checks = run_checks(CASES)
 
 
-@pytest.mark.once
 def test_options():
     check_option(CASES[0], "num_layers", 1, 2)
     check_option(CASES[0], "activation", "relu", "tanh")

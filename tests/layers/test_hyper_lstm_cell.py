@@ -9,7 +9,6 @@ import pytest
 from keras_sentmatch.layers import HyperLSTMCell
 from tests import oracles_blocks
 from tests.harness import (
-    CHECKS,
     Case,
     built,
     check_fit,
@@ -20,6 +19,7 @@ from tests.harness import (
     lengths_mask,
     name_of,
     noise,
+    run_checks,
     value,
 )
 
@@ -86,9 +86,7 @@ SEQUENCES = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-def test_hyper_lstm_cell(check):
-    check(CASES[0])
+test_checks = run_checks(CASES)
 
 
 @pytest.mark.parametrize(
@@ -116,6 +114,7 @@ def test_right_padding_needs_no_mask():
     assert abs(value(layer(x)) * mask[..., None] - want).max() < 1e-5
 
 
+@pytest.mark.each_backend
 def test_it_starts_as_an_lstm_with_weights_a_tenth_as_large():
     cell, x = MAKE(), noise(3, 6, 5)
     states = value(keras.layers.RNN(cell, return_sequences=True)(x))
@@ -126,7 +125,6 @@ def test_it_starts_as_an_lstm_with_weights_a_tenth_as_large():
     assert abs(states - value(lstm(x))).max() < 1e-6
 
 
-@pytest.mark.once
 def test_options():
     check_option(CASES[0], "units", 4, 5)
     check_option(CASES[0], "hyper_units", 3, 4)

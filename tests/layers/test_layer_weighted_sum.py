@@ -8,7 +8,7 @@ import pytest
 
 from keras_sentmatch.layers import LayerWeightedSum
 from tests import oracles_encoders
-from tests.harness import CHECKS, Case, built, check_option, name_of, noise, value
+from tests.harness import Case, built, check_option, noise, run_checks, value
 
 INPUTS = {"layers": noise(2, 4, 5, 3)}
 LIST = [INPUTS["layers"][:, k] for k in range(4)]
@@ -27,13 +27,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_layer_weighted_sum(case, check):
-    check(case)
+test_checks = run_checks(CASES)
 
 
-@pytest.mark.once
 def test_options():
     check_option(CASES[0], "normalize", True, False)
 
@@ -44,6 +40,7 @@ def test_it_starts_as_the_mean(normalize):
     np.testing.assert_allclose(value(y), INPUTS["layers"].mean(1), atol=1e-6)
 
 
+@pytest.mark.each_backend
 def test_a_list_is_what_one_tensor_is(tmp_path):
     """Called, in a graph with unknown shapes, and loaded from a file."""
     layer = built(CASES[0])
@@ -68,6 +65,7 @@ def test_softmax_weights_stay_a_mean():
         assert np.allclose(y, LIST[0], atol=1e-6) is equal
 
 
+@pytest.mark.each_backend
 def test_half_precision_sums_in_float32():
     """12 layers in bfloat16: only their products and the result are rounded."""
     x = noise(1, 12, 50, 20, seed=3)

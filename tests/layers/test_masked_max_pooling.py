@@ -4,7 +4,7 @@ import pytest
 
 from keras_sentmatch.layers import MaskedMaxPooling
 from tests import oracles
-from tests.harness import CHECKS, Case, lengths_mask, name_of, noise, value
+from tests.harness import Case, lengths_mask, noise, run_checks, value
 
 INPUTS = {"x": noise(3, 5, 4) - 3, "mask": lengths_mask([5, 2, 1], 5)}
 
@@ -27,10 +27,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_masked_max_pooling(case, check):
-    check(case)
+test_checks = run_checks(CASES)
 
 
 def test_rates_sum_to_one():

@@ -6,7 +6,7 @@ import pytest
 
 from keras_sentmatch.layers import MatchingVector
 from tests import oracles
-from tests.harness import CHECKS, Case, check_option, name_of, noise
+from tests.harness import Case, check_option, noise, run_checks
 
 INPUTS = {"p": noise(3, 4), "q": noise(3, 4, seed=1)}
 CASES = [
@@ -21,13 +21,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_matching_vector(case, check):
-    check(case)
+test_checks = run_checks(CASES)
 
 
-@pytest.mark.once
 def test_options():
     check_option(CASES[0], "parts", ("first",), ("second",))
     with pytest.raises(ValueError, match="parts must be some of"):

@@ -8,7 +8,6 @@ import pytest
 from keras_sentmatch.layers import MatrixDynamicGRU
 from tests import oracles, oracles_recurrent
 from tests.harness import (
-    CHECKS,
     Case,
     built,
     check_build,
@@ -16,8 +15,8 @@ from tests.harness import (
     check_option,
     check_oracle,
     lengths_mask,
-    name_of,
     noise,
+    run_checks,
     value,
 )
 
@@ -109,15 +108,10 @@ REST = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-def test_matrix_dynamic_gru(check):
-    check(CASES[0])
+test_checks = run_checks(CASES)
 
 
-@pytest.mark.parametrize("check", [check_build, check_oracle, check_gradients], ids=name_of)
-@pytest.mark.parametrize("case", REST, ids=name_of)
-def test_variants(case, check):
-    check(case)
+test_variants = run_checks(REST, check_build, check_oracle, check_gradients)
 
 
 def test_the_norms_change_nothing():
@@ -125,7 +119,6 @@ def test_the_norms_change_nothing():
     assert (value(layer(**INPUTS)) == value(CASES[0].call(layer, INPUTS)[0])).all()
 
 
-@pytest.mark.once
 def test_options():
     check_option(CASES[0], "units", 4, 9)
     check_option(CASES[0], "variant", "din1", "din2")

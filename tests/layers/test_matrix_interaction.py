@@ -5,7 +5,7 @@ import pytest
 
 from keras_sentmatch.layers import MatrixInteraction
 from tests import oracles_recurrent
-from tests.harness import CHECKS, Case, built, lengths_mask, name_of, noise, value
+from tests.harness import Case, built, lengths_mask, noise, run_checks, value
 
 INPUTS = {
     "x1": noise(3, 5, 4),
@@ -31,9 +31,7 @@ def oracle(layer, x1, x2, mask_1, mask_2):
 CASES = [Case(MatrixInteraction, INPUTS, (8, 0), oracle, options={"return_norms": True})]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-def test_matrix_interaction(check):
-    check(CASES[0])
+test_checks = run_checks(CASES)
 
 
 def test_the_norms_change_nothing():

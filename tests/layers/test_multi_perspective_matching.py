@@ -8,14 +8,13 @@ import pytest
 from keras_sentmatch.layers import MultiPerspectiveMatching
 from tests import oracles, oracles_hosts
 from tests.harness import (
-    CHECKS,
     Case,
     built,
     check_option,
     check_oracle,
     lengths_mask,
-    name_of,
     noise,
+    run_checks,
     value,
 )
 
@@ -59,10 +58,7 @@ ELEMENTWISE = Case(
 )
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_multi_perspective_matching(case, check):
-    check(case)
+test_checks = run_checks(CASES)
 
 
 def test_elementwise():
@@ -107,7 +103,6 @@ def test_a_sum_is_a_mean_but_for_its_sign():
         np.testing.assert_allclose(value(total), signs * mean, atol=1e-6)
 
 
-@pytest.mark.once
 def test_options():
     check_option(CASES[0], "perspectives", 2, 3)
     check_option(CASES[0], "attentive", "mean", "sum")

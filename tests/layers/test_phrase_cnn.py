@@ -7,7 +7,15 @@ import pytest
 
 from keras_sentmatch.layers import PhraseCNN
 from tests import oracles_encoders
-from tests.harness import CHECKS, Case, built, check_option, lengths_mask, name_of, noise, value
+from tests.harness import (
+    Case,
+    built,
+    check_option,
+    lengths_mask,
+    noise,
+    run_checks,
+    value,
+)
 
 INPUTS = {"x": noise(3, 6, 4), "mask": lengths_mask([6, 2, 1], 6)}
 SMALL = partial(PhraseCNN, hidden_filters=3)
@@ -35,13 +43,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_phrase_cnn(case, check):
-    check(case)
+test_checks = run_checks(CASES)
 
 
-@pytest.mark.once
 def test_options():
     for option, pair in {
         "widths": ((2, 3), (3, 2)),
@@ -64,7 +68,7 @@ def test_windows():
 
 
 def test_count_of_the_paper():
-    """Two units of a layer of 500 filters and one of 768 over 768 features: SPEC 4.4."""
+    """Two units of a layer of 500 filters and one of 768 over 768 features."""
     layer = PhraseCNN()
     layer.build((None, None, 768))
     assert sum(int(np.prod(w.shape)) for w in layer.trainable_weights) == 3_842_536

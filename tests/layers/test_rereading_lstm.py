@@ -9,15 +9,14 @@ from keras_sentmatch.layers import RereadingLSTM
 from tests import oracles_blocks
 from tests.case import gradients
 from tests.harness import (
-    CHECKS,
     Case,
     built,
     check_build,
     check_option,
     check_oracle,
     lengths_mask,
-    name_of,
     noise,
+    run_checks,
     value,
 )
 
@@ -73,15 +72,10 @@ REST = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-def test_rereading_lstm(check):
-    check(CASES[0])
+test_checks = run_checks(CASES)
 
 
-@pytest.mark.parametrize("check", [check_build, check_oracle], ids=name_of)
-@pytest.mark.parametrize("case", REST, ids=name_of)
-def test_variants(case, check):
-    check(case)
+test_variants = run_checks(REST, check_build, check_oracle)
 
 
 def test_the_attention_changes_nothing():
@@ -89,6 +83,7 @@ def test_the_attention_changes_nothing():
     assert (value(layer(**INPUTS)) == value(CASES[0].call(layer, INPUTS)[0])).all()
 
 
+@pytest.mark.each_backend
 def test_without_tanh_it_reads_the_same_at_every_step():
     """The terms of the memory and the cell are the same for all words: the softmax drops them."""
     for case, same in zip(REST, (False, True)):
@@ -110,7 +105,6 @@ def test_the_forget_gate_starts_open():
     assert value(layer.bias).tolist() == [0] * 4 + [1] * 4 + [0] * 8
 
 
-@pytest.mark.once
 def test_options():
     forward = REST[0]
     check_option(forward, "tanh", True, False)

@@ -9,7 +9,6 @@ import pytest
 from keras_sentmatch.layers import RerereadAttention
 from tests import oracles_recurrent
 from tests.harness import (
-    CHECKS,
     Case,
     built,
     check_build,
@@ -17,8 +16,8 @@ from tests.harness import (
     check_oracle,
     gradients,
     lengths_mask,
-    name_of,
     noise,
+    run_checks,
     value,
 )
 
@@ -91,19 +90,12 @@ PLAIN = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_rereread_attention(case, check):
-    check(case)
+test_checks = run_checks(CASES)
 
 
-@pytest.mark.parametrize("check", [check_build, check_oracle], ids=name_of)
-@pytest.mark.parametrize("case", PLAIN, ids=name_of)
-def test_variants(case, check):
-    check(case)
+test_variants = run_checks(PLAIN, check_build, check_oracle)
 
 
-@pytest.mark.once
 def test_options():
     for option, pair in {
         "units": (3, 4),
@@ -156,6 +148,7 @@ def by_name(selection, beta):
     return dict(zip(names, of_weights)), dict(zip(("h", "initial_state", "guide"), of_inputs))
 
 
+@pytest.mark.each_backend
 def test_the_gradient_of_each_selection():
     """At the default beta the scores learn; at the paper's "arbitrarily big" beta and hard they don't."""
     scoring = ("token_kernel", "state_kernel", "guide_kernel", "context")
@@ -186,6 +179,7 @@ class Selection(keras.layers.Layer):
         return None
 
 
+@pytest.mark.each_backend
 def test_straight_through_has_the_gradient_of_its_soft_weights():
     """A linear function of the weights has the same gradient for both."""
     inputs = {"scores": noise(3, 5), "mask": INPUTS["mask"]}

@@ -12,7 +12,6 @@ from keras_sentmatch.layers._transformer_block import _TransformerBlock
 from keras_sentmatch.layers.selective_feature_attention import BRANCHES, CNNS, RNNS
 from tests import oracles_blocks
 from tests.harness import (
-    CHECKS,
     Case,
     built,
     check_build,
@@ -20,9 +19,9 @@ from tests.harness import (
     check_oracle,
     check_padding,
     lengths_mask,
-    name_of,
     noise,
     randomise,
+    run_checks,
     value,
 )
 from tests.oracles import relu
@@ -137,24 +136,15 @@ ABLATIONS = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_selective_feature_attention(case, check):
-    check(case)
+test_checks = run_checks(CASES)
 
 
-@pytest.mark.parametrize("check", [check_build, check_oracle, check_padding], ids=name_of)
-@pytest.mark.parametrize("case", KINDS, ids=name_of)
-def test_kinds_of_branches(case, check):
-    check(case)
+test_kinds_of_branches = run_checks(KINDS, check_build, check_oracle, check_padding)
 
 
-@pytest.mark.parametrize("case", ABLATIONS, ids=name_of)
-def test_ablations(case):
-    check_oracle(case)
+test_ablations = run_checks(ABLATIONS, check_oracle)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize(
     "arguments, count",
     [
@@ -224,7 +214,6 @@ def test_transformer_block_is_the_textbook_one():
         assert abs(got[row, :length] - value(want)[0]).max() < 1e-5
 
 
-@pytest.mark.once
 def test_options():
     for option, values in {
         "branches": (2, 3),

@@ -7,7 +7,15 @@ import pytest
 
 from keras_sentmatch.layers import SelfAttentionPooling
 from tests import oracles_recurrent
-from tests.harness import CHECKS, Case, built, check_option, lengths_mask, name_of, noise, value
+from tests.harness import (
+    Case,
+    built,
+    check_option,
+    lengths_mask,
+    noise,
+    run_checks,
+    value,
+)
 
 INPUTS = {"x": noise(3, 5, 4), "mask": lengths_mask([5, 2, 1], 5)}
 SMALL = partial(SelfAttentionPooling, units=3)
@@ -32,10 +40,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_self_attention_pooling(case, check):
-    check(case)
+test_checks = run_checks(CASES)
 
 
 def test_units():

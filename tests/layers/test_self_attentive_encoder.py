@@ -3,11 +3,18 @@
 from functools import partial
 
 import numpy as np
-import pytest
 
 from keras_sentmatch.layers import SelfAttentiveEncoder
 from tests import oracles_hosts
-from tests.harness import CHECKS, Case, built, check_option, lengths_mask, name_of, noise, value
+from tests.harness import (
+    Case,
+    built,
+    check_option,
+    lengths_mask,
+    noise,
+    run_checks,
+    value,
+)
 
 INPUTS = {"x": noise(3, 5, 4), "mask": lengths_mask([5, 2, 1], 5)}
 
@@ -43,13 +50,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_self_attentive_encoder(case, check):
-    check(case)
+test_checks = run_checks(CASES)
 
 
-@pytest.mark.once
 def test_options():
     check_option(CASES[0], "dropout", 0.0, 0.5, training=True)
     case = Case(partial(SelfAttentiveEncoder, dropout=0.5), INPUTS, WEIGHTS)

@@ -8,7 +8,15 @@ import pytest
 
 from keras_sentmatch.layers import StackRNN
 from tests import oracles_recurrent
-from tests.harness import CHECKS, Case, built, check_option, lengths_mask, name_of, noise, value
+from tests.harness import (
+    Case,
+    built,
+    check_option,
+    lengths_mask,
+    noise,
+    run_checks,
+    value,
+)
 
 INPUTS = {"x": noise(3, 5, 4), "mask": lengths_mask([5, 2, 1], 5)}
 SMALL = partial(StackRNN, units=3, depth=2)
@@ -40,13 +48,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_stack_rnn(case, check):
-    check(case)
+test_checks = run_checks(CASES)
 
 
-@pytest.mark.once
 def test_options():
     for option, pair in {"units": (3, 2), "depth": (2, 3), "bidirectional": (False, True)}.items():
         check_option(CASES[0], option, *pair)

@@ -4,11 +4,10 @@ from functools import partial
 
 import keras
 import numpy as np
-import pytest
 
 from keras_sentmatch.layers import WeightNormalizedConv1D
 from tests import oracles_blocks, oracles_hosts
-from tests.harness import CHECKS, Case, built, check_option, name_of, noise, value
+from tests.harness import Case, built, check_option, noise, run_checks, value
 
 X = noise(2, 5, 4)
 
@@ -24,9 +23,7 @@ CASES = [  # it knows no masks, so padding may change it
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-def test_weight_normalized_conv1d(check):
-    check(CASES[0])
+test_checks = run_checks(CASES)
 
 
 def test_starts_as_the_plain_layer():
@@ -44,7 +41,6 @@ def test_the_length_of_the_direction_does_not_matter():
     assert abs(value(layer(X)) - before).max() < 1e-5
 
 
-@pytest.mark.once
 def test_options():
     for option, pair in {
         "filters": (3, 4),

@@ -8,7 +8,7 @@ import pytest
 
 from keras_sentmatch.layers import WordRepresentation
 from tests import oracles, oracles_recurrent
-from tests.harness import CHECKS, Case, built, check_option, name_of, value
+from tests.harness import Case, built, check_option, run_checks, value
 
 RNG = np.random.default_rng(0)
 IDS = np.array([[2, 3, 1, 4, 0], [5, 0, 0, 0, 0], [7, 7, 8, 2, 6]], "int32")
@@ -83,10 +83,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_word_representation(case, check):
-    check(case)
+test_checks = run_checks(CASES)
 
 
 def test_an_lstm_in_place_of_the_cnn():
@@ -115,6 +112,7 @@ def test_one_matrix_fills_both_embeddings():
         layer.set_word_vectors(matrix[:9])
 
 
+@pytest.mark.each_backend
 def test_padding_row_is_never_trained():
     layer = built(CASES[0])
     inputs, outputs = layer.word_embeddings[0].embeddings, keras.Input((5,), dtype="int32")
@@ -127,7 +125,6 @@ def test_padding_row_is_never_trained():
     assert not moved[0] and moved[[2, 3, 4, 5]].all()
 
 
-@pytest.mark.once
 def test_options():
     flags = {
         "trainable_embedding": (True, False),

@@ -7,7 +7,7 @@ from keras_sentmatch.metrics import PositiveF1, SparseMacroF1, f1, macro_f1
 
 rng = np.random.default_rng(0)
 LABELS = rng.integers(0, 3, 96)
-PROBABILITIES = rng.dirichlet(np.ones(4), 96).astype("float32")  # class 3 never labelled
+PROBABILITIES = rng.dirichlet(np.ones(4), 96).astype("float32")  # class 3 never a label
 PREDICTED = PROBABILITIES.argmax(-1)
 
 

@@ -1,4 +1,4 @@
-"""Checks that the NumPy metrics share."""
+"""Checks of what the metrics are given."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,22 +14,20 @@ def columns(**named: ArrayLike) -> tuple[np.ndarray, ...]:
         if array.ndim == 2 and array.shape[1] == 1:
             array = array[:, 0]
         if array.ndim != 1:
-            raise InputError(f"`{name}` has shape {array.shape}; expected one value a row, [n].")
+            raise InputError(f"`{name}` has shape {array.shape}; expected one value per row, [n].")
         arrays[name] = array
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) != 1:
         counts = ", ".join(f"{name} {length}" for name, length in lengths.items())
         raise InputError(f"Columns of unequal length: {counts}. Give one value for every row.")
-    if not len(next(iter(arrays.values()))):
+    if not all(lengths.values()):
         raise InputError("No rows to score. Give at least one.")
     return tuple(arrays.values())
 
 
 def integers(name: str, values: np.ndarray) -> np.ndarray:
-    """Refuses probabilities and one-hot rows where label numbers are meant."""
-    if values.dtype == bool:
-        return values.astype("int64")
-    if not np.issubdtype(values.dtype, np.integer):
+    """Refuses probabilities and one-hot rows where label numbers are expected."""
+    if values.dtype != bool and not np.issubdtype(values.dtype, np.integer):
         raise InputError(
             f"`{name}` has dtype {values.dtype}; expected integer label numbers. "
             "From probabilities take `probabilities.argmax(-1)` first."

@@ -1,0 +1,211 @@
+"""What every encoder of sentence pairs shares: counts, padding, and how it lies in a folder."""
+
+import json
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.safety import inside, read_object
+
+FORMAT = 1
+FILE = "encoder.json"
+MAX_TOKENS = 1_000_000  # the greatest max_length of an encoder that is read from a file
+Tags = tuple[Sequence[str | Sequence[str]], Sequence[str | Sequence[str]]]
+
+
+@dataclass
+class EncodingReport:
+    """What encoding met, since the encoder was made or `reset_report` was called.
+
+    Attributes:
+        sentences: Sentences encoded (two a pair).
+        truncated: Those that were longer than the limit.
+        tokens: Tokens kept.
+        dropped: Tokens beyond the limit.
+        unknown: Kept tokens that are not in the vocabulary.
+        learned: Words added to the vocabulary, see `PairEncoder.add_words`.
+    """
+
+    sentences: int = 0
+    truncated: int = 0
+    tokens: int = 0
+    dropped: int = 0
+    unknown: int = 0
+    learned: int = 0
+
+    def __str__(self) -> str:
+        def share(part: int, whole: int) -> str:
+            return f"{part:,} ({part / max(whole, 1):.1%})"
+
+        return (
+            f"{self.sentences:,} sentences, {self.tokens:,} tokens, "
+            f"{share(self.unknown, self.tokens)} unknown; "
+            f"{share(self.truncated, self.sentences)} sentences truncated, "
+            f"{share(self.dropped, self.tokens + self.dropped)} tokens lost"
+            + (f"; {self.learned:,} words learned" if self.learned else "")
+        )
+
+
+@dataclass
+class EncodedPairs(ABC):
+    """Encoded pairs of any number, kept flat and without padding.
+
+    Attributes:
+        lengths: Tokens of each sentence `[N, 2]`, or of each pair or single sentence `[N, 1]`.
+    """
+
+    lengths: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @abstractmethod
+    def arrays(self, rows: np.ndarray, length: int) -> dict[str, np.ndarray]:
+        """The pairs `rows`, right-padded to `length`, as the encoder's `encode` returns them."""
+
+
+class BaseEncoder(ABC):
+    """Turns pairs of sentences into int32 arrays; see `PairEncoder` and `SubwordPairEncoder`."""
+
+    kind: ClassVar[str]
+    shortest = 1  # what no batch is padded to less than
+
+    @abstractmethod
+    def encode_pairs(
+        self,
+        sentence1: Sequence[str],
+        sentence2: Sequence[str] | None,
+        *,
+        tags: Tags | None = None,
+        limit: int | None = None,
+    ) -> EncodedPairs:
+        """Encodes pairs of any number compactly, to be padded later in batches.
+
+        Args:
+            sentence1: The first sentences, a list of N strings.
+            sentence2: The second sentences, as many; `None` to encode the first ones alone.
+            tags: As in `encode`.
+            limit: A limit of tokens below `max_length`.
+
+        Returns:
+            The encoded pairs; `.arrays(rows, length)` gives what `encode` gives.
+        """
+
+    def encode(
+        self,
+        sentence1: Sequence[str],
+        sentence2: Sequence[str],
+        *,
+        length: int | None = None,
+        tags: Tags | None = None,
+    ) -> dict[str, np.ndarray]:
+        """Encodes pairs.
+
+        Args:
+            sentence1: The first sentences, a list of B strings.
+            sentence2: The second sentences, as many.
+            length: The length to pad to; what is longer is truncated. By default the length of the
+                longest sentence (word pieces: the longest pair).
+            tags: For the feature `"pos"`: two lists (one a side) of B lists of tags, one a token;
+                or of B strings `"word TAG word TAG …"`, which are aligned with the tokens.
+
+        Returns:
+            int32 arrays by the names in `input_names`: `[B, length]`, and
+            `[B, length, max_word_length]` for characters.
+
+        Raises:
+            InputError: A single string, columns of different lengths, something that is not a
+                string, a `length` without room, or tags that do not fit.
+        """
+        pairs = self.encode_pairs(sentence1, sentence2, tags=tags, limit=length)
+        longest = int(pairs.lengths.max(initial=self.shortest))
+        return pairs.arrays(np.arange(len(pairs)), length or longest)
+
+    def reset_report(self) -> None:
+        """Sets the counts of `report` to zero; the next truncated sentence is warned about again."""
+        self.report = EncodingReport()
+        self._warned = False
+
+    def _count(self, full: np.ndarray, kept: np.ndarray, unknown: int, limit: int) -> None:
+        """Adds to the report: tokens of each sentence before and after truncation."""
+        self.report.sentences += full.size
+        self.report.truncated += int((kept < full).sum())
+        self.report.tokens += int(kept.sum())
+        self.report.dropped += int((full - kept).sum())
+        self.report.unknown += unknown
+        if self.report.truncated and not self._warned:
+            self._warned = True
+            share = self.report.truncated / self.report.sentences
+            what = "their pair had" if self.kind == "subword" else "they had"
+            warnings.warn(
+                f"{self.report.truncated:,} of {self.report.sentences:,} sentences ({share:.1%}) "
+                f"were truncated, because {what} more than {limit} tokens. Raise max_length to "
+                "keep more.",
+                stacklevel=4,
+            )
+
+    def _write(self, folder: str | Path, config: Mapping[str, Any]) -> Path:
+        """Writes `encoder.json` into a folder that need not exist, and returns the folder."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        config = {"format": FORMAT, "kind": self.kind, **config}
+        text = json.dumps(config, indent=1, ensure_ascii=False)
+        (folder / FILE).write_text(text + "\n", encoding="utf-8", newline="\n")
+        return folder
+
+    @classmethod
+    def _read(cls, folder: str | Path) -> tuple[Path, dict[str, Any]]:
+        """The path of `encoder.json`, and what it holds of an encoder of this class."""
+        path, kind, config = read_description(folder)
+        if kind != cls.kind:
+            raise InputError(
+                f"{path} is of the kind {kind!r}, expected {cls.kind!r}: use load_encoder."
+            )
+        return path, config
+
+
+def read_description(folder: str | Path) -> tuple[Path, str, dict[str, Any]]:
+    """The path of `encoder.json` in a folder, the kind of encoder, and its settings."""
+    path = inside(Path(folder), FILE)
+    config = read_object(path)
+    if "format" not in config:
+        raise InputError(f"{path} is not the description of an encoder: it has no 'format'.")
+    if (number := config.pop("format")) != FORMAT:
+        raise InputError(
+            f"{path} is of format {number}, this version reads format {FORMAT}: "
+            "upgrade keras-sentmatch, or save the encoder with the version you have."
+        )
+    return path, config.pop("kind", "word"), config
+
+
+def sentence_columns(sentence1: Sequence[str], sentence2: Sequence[str] | None) -> list[list[str]]:
+    """The columns of sentences (the second may be None) as lists, checked."""
+    columns = []
+    for name, column in (("sentence1", sentence1), ("sentence2", sentence2)):
+        if isinstance(column, (str, bytes)):
+            raise InputError(
+                f"{name} is a single string ({column[:40]!r}), but a list of sentences was "
+                f"expected: write {name}=[…]."
+            )
+        if column is None:
+            continue
+        columns.append(list(column))
+        for row, sentence in enumerate(columns[-1]):
+            if not isinstance(sentence, str):
+                hint = " Decode bytes as UTF-8 first." if isinstance(sentence, bytes) else ""
+                raise InputError(
+                    f"{name}[{row}] is {sentence!r} ({type(sentence).__name__}), but a string was "
+                    f"expected.{hint}"
+                )
+    if len(columns[0]) != len(columns[-1]):
+        raise InputError(
+            f"sentence1 has {len(columns[0])} sentences and sentence2 {len(columns[1])}: "
+            "expected two columns of one length."
+        )
+    return columns

@@ -1,0 +1,20 @@
+"""Text from the jinja2 templates in `templates/`."""
+
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+
+_TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).with_name("templates")),
+    autoescape=select_autoescape(),  # HTML only
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+
+
+def render(template: str, **values: Any) -> str:
+    """The text of a template, such as `run_card.md`, filled with values."""
+    return _TEMPLATES.get_template(template).render(values)

@@ -1,0 +1,112 @@
+"""F1 from integer labels, as Keras metrics for `compile`."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_sentmatch.errors import InputError
+
+
+class _F1(keras.metrics.Metric):
+    """Mean F1 of `classes`, without those that occur neither in the labels nor in the predictions.
+
+    Counts are float32: exact up to 16 million rows per class.
+    """
+
+    def __init__(self, classes: list[int], name: str, dtype: Any) -> None:
+        super().__init__(name=name, dtype=dtype)
+        self._direction = "up"
+        self.classes = classes
+        self.hits = self.add_weight(shape=(len(classes),), initializer="zeros", name="hits")
+        self.total = self.add_weight(shape=(len(classes),), initializer="zeros", name="total")
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        y_pred = ops.argmax(ops.convert_to_tensor(y_pred), axis=-1)
+        true, pred = (
+            ops.cast(
+                ops.equal(ops.reshape(ops.cast(y, "int32"), (-1, 1)), self.classes), self.dtype
+            )
+            for y in (y_true, y_pred)
+        )
+        weight = 1.0
+        if sample_weight is not None:
+            weight = ops.reshape(ops.cast(sample_weight, self.dtype), (-1, 1))
+        self.hits.assign_add(ops.sum(weight * true * pred, axis=0))
+        self.total.assign_add(ops.sum(weight * (true + pred), axis=0))
+
+    def result(self) -> Any:
+        scores = ops.divide_no_nan(2.0 * self.hits, self.total)
+        return ops.divide_no_nan(ops.sum(scores), ops.sum(ops.cast(self.total > 0, self.dtype)))
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class SparseMacroF1(_F1):
+    """Macro F1 from integer labels and class probabilities.
+
+    `keras.metrics.F1Score` needs one-hot labels; this takes the integers that
+    `SparseCategoricalCrossentropy` takes. Classes that occur neither in the labels nor in the
+    predictions are left out of the mean. Over an epoch it equals `keras_sentmatch.metrics.macro_f1`
+    of all rows.
+
+    Args:
+        num_classes: number of classes, at least 2.
+        name: name of the metric.
+        dtype: dtype of the counts.
+
+    Call arguments:
+        y_true: integer labels, [B] or [B, 1].
+        y_pred: class probabilities or logits, [B, num_classes].
+        sample_weight: weight of each row, [B], or None.
+
+    Example:
+
+    >>> metric = SparseMacroF1(num_classes=2)
+    >>> metric.update_state([0, 0, 1, 1], [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4]])
+    >>> round(float(metric.result()), 4)
+    0.7333
+    """
+
+    def __init__(self, num_classes: int, name: str = "macro_f1", dtype: Any = None) -> None:
+        if not isinstance(num_classes, int) or num_classes < 2:
+            raise InputError(f"num_classes={num_classes!r}; expected an integer of at least 2.")
+        super().__init__(list(range(num_classes)), name, dtype)
+        self.num_classes = num_classes
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "num_classes": self.num_classes}
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class PositiveF1(_F1):
+    """F1 of the positive class, from integer labels and class probabilities.
+
+    The usual metric of paraphrase data with few positives (Twitter-URL). The predicted class is the
+    one of highest probability. Over an epoch it equals `keras_sentmatch.metrics.f1` of all rows.
+
+    Args:
+        positive: number of the positive class.
+        name: name of the metric.
+        dtype: dtype of the counts.
+
+    Call arguments:
+        y_true: integer labels, [B] or [B, 1].
+        y_pred: class probabilities or logits, [B, C].
+        sample_weight: weight of each row, [B], or None.
+
+    Example:
+
+    >>> metric = PositiveF1()
+    >>> metric.update_state([1, 1, 0], [[0.2, 0.8], [0.7, 0.3], [0.9, 0.1]])
+    >>> round(float(metric.result()), 4)
+    0.6667
+    """
+
+    def __init__(self, positive: int = 1, name: str = "f1", dtype: Any = None) -> None:
+        if not isinstance(positive, int) or positive < 0:
+            raise InputError(f"positive={positive!r}; expected a class number, 0 or more.")
+        super().__init__([positive], name, dtype)
+        self.positive = positive
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "positive": self.positive}
