@@ -7,7 +7,7 @@ Each model is trained on each backend, a little, with the command that the row r
 `keras-sentmatch export` in a process of that backend. A process without this library answers the built-in pairs (empty,
 10,000 words, emoji, right-to-left, control characters) and the first `--pairs` of the data's test part. A cell of the
 table is the largest difference of a probability; above 1e-5 nothing is exported. A row that is there (same model,
-backend, format) is not made again; run folders and artefacts stay in `--runs`.
+backend, format) is not made again; run folders and artifacts stay in `--runs`.
 """
 
 import argparse

@@ -4,7 +4,7 @@
     python benchmarks/latency.py --show --write docs/results.md
 
 `--runs` is that of export_table.py: MODEL-tensorflow is loaded on each backend, MODEL-tensorflow-saved_model and
-MODEL-tensorflow-onnx are its artefacts. Each is measured from two strings to probabilities, in a process of its own, one
+MODEL-tensorflow-onnx are its artifacts. Each is measured from two strings to probabilities, in a process of its own, one
 after the other. "first ms" is the first pair, compilation and tracing included; "one pair" the median (and 90th
 percentile) of `--repeats` different pairs after that; "pairs/s" the better of two passes over 1,024 pairs in batches of
 64, sorted by length for all (as Matcher.predict does by itself), after one pass untimed. Rows that are there (same
@@ -46,8 +46,8 @@ def contender(name: str, folder: Path) -> Callable[[Pairs], Any]:
 
         return ask
     if name == "onnx":
-        artefact = Path(f"{folder}-onnx")
-        return runpy.run_path(str(artefact / "score.py"))["Scorer"](artefact).scores
+        artifact = Path(f"{folder}-onnx")
+        return runpy.run_path(str(artifact / "score.py"))["Scorer"](artifact).scores
     from keras_sentmatch.cli.runs import load_run
 
     matcher = load_run(folder).matcher

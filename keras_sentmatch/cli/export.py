@@ -1,4 +1,4 @@
-"""`export`: a run as an artefact that answers without this library."""
+"""`export`: a run as an artifact that answers without this library."""
 
 from pathlib import Path
 from typing import Annotated
@@ -26,7 +26,7 @@ def export(
     backend: BackendOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Writes a run as an artefact, once a fresh process has answered with it as the run does."""
+    """Writes a run as an artifact, once a fresh process has answered with it as the run does."""
     use_backend(backend)
     loaded = load_run(run)
     more = None if pairs is None else Source(str(pairs)).rows()

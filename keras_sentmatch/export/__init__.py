@@ -1,4 +1,4 @@
-"""Trained matchers as artefacts that answer without this library."""
+"""Trained matchers as artifacts that answer without this library."""
 
 from keras_sentmatch.export.examples import TOLERANCE
 from keras_sentmatch.export.exporting import FORMATS, export

@@ -1,4 +1,4 @@
-"""Pairs that an artefact must answer as the matcher does, and the comparison."""
+"""Pairs that an artifact must answer as the matcher does, and the comparison."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -13,8 +13,8 @@ from keras_sentmatch.inference.ensemble import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.pairs import as_dataset
 
-TOLERANCE = 1e-5  # of a probability; of a score, relative to scores above 1
-HARD = (
+TOLERANCE = 1e-5  # of a probability; of a score above 1, relative
+DIFFICULT = (
     ("A dog runs in the park.", "An animal is moving outside."),
     ("", ""),
     ("", "A dog runs."),
@@ -33,16 +33,15 @@ HARD = (
 
 @dataclass
 class Examples:
-    """Pairs and what the matcher answers to them.
+    """Pairs and the matcher's answers.
 
     Attributes:
         sentence1, sentence2: The pairs.
-        arrays: What the encoder makes of them: the model's inputs by name. Empty where the members
-            of an ensemble have different encoders.
-        scores: `[N, C]` probabilities or `[N]` scores.
-        labels: The chosen labels; `None` of a scoring model.
+        arrays: The model's inputs by name. Empty if the members of an ensemble have different
+            encoders.
+        scores: Probabilities `[N, C]` or scores `[N]`.
+        labels: The chosen labels; `None` for a scoring model.
         threshold: Of the matcher.
-        label_names: Of the matcher.
     """
 
     sentence1: list[str]
@@ -51,13 +50,12 @@ class Examples:
     scores: np.ndarray
     labels: list[str] | None
     threshold: float | None
-    label_names: tuple[str, ...] | None
 
     @classmethod
     def of(cls, ensemble: EnsembleMatcher, pairs: Any = None) -> "Examples":
-        """The hard pairs, sentences of each vocabulary's own words, and `pairs`."""
+        """The difficult pairs, sentences of the words of each vocabulary, and `pairs`."""
         members = ensemble.members
-        rows = [*HARD, *(pair for member in members for pair in own_words(member.encoder))]
+        rows = [*DIFFICULT, *(pair for member in members for pair in own_words(member.encoder))]
         if pairs is not None:
             more, _ = as_dataset(pairs, None, None)
             rows += zip(more.sentence1, more.sentence2)
@@ -66,48 +64,40 @@ class Examples:
             try:
                 sentence.encode("utf-8")
             except UnicodeEncodeError as error:
-                raise InputError(
-                    f"{sentence!r:.60} is not a text to compare on: {error}."
-                ) from None
-        with warnings.catch_warnings():  # the long ones are cut
+                raise InputError(f"{sentence!r:.60} cannot be compared: {error}.") from None
+        data = _dataset(members, first, second)
+        arrays: dict[str, np.ndarray] = {}
+        with warnings.catch_warnings():  # the long sentences are truncated
             warnings.simplefilter("ignore")
-            scores = ensemble.predict_proba(_dataset(members, first, second))
-            arrays = {}
+            scores = ensemble.predict_proba(data)
             if len(group_by_encoder(members)) == 1:
-                data = _dataset(members, first, second)
-                arrays = members[0].encoder.encode(first, second, tags=data.tags)
+                inputs = inputs_of(members)
+                encoded = members[0].encoder.encode(first, second, tags=data.tags)
+                arrays = {name: x for name, x in encoded.items() if name in inputs}
         labels = None
         if ensemble.label_names is not None:
-            labels = [answer.label for answer in ensemble.answers(scores)]
-        return cls(
-            first,
-            second,
-            {name: x for name, x in arrays.items() if name in inputs_of(members)},
-            scores,
-            labels,
-            ensemble.threshold,
-            ensemble.label_names,
-        )
+            labels = [str(answer.label) for answer in ensemble.answers(scores)]
+        return cls(first, second, arrays, scores, labels, ensemble.threshold)
 
     def compare(
         self, found: Mapping[str, Mapping[str, Any]], tolerance: float = TOLERANCE
     ) -> float:
-        """The largest difference between these answers and those found.
+        """The largest difference between the matcher's answers and those found.
 
         Args:
             found: For each signature its outputs by name: `probabilities` and `label`, or `score`,
-                one a pair; formats without strings have no `label`.
-            tolerance: The largest difference that is allowed.
+                one per pair; formats without strings have no `label`.
+            tolerance: The largest difference allowed.
 
         Raises:
-            InputError: A difference above `tolerance`, or another label: it says of which pair.
+            InputError: A difference above `tolerance`, or another label; it names the pair.
         """
         largest = 0.0
         for signature, outputs in found.items():
             got = np.asarray(outputs["score" if self.labels is None else "probabilities"])
             if got.shape != self.scores.shape:
                 raise InputError(
-                    f"{signature} answers arrays {got.shape}, expected {self.scores.shape}."
+                    f"{signature} gives arrays {got.shape}, expected {self.scores.shape}."
                 )
             rows = (np.abs(got - self.scores) / np.maximum(1.0, np.abs(self.scores))).reshape(
                 len(self.scores), -1
@@ -116,23 +106,23 @@ class Examples:
             difference = float(rows[worst].max())
             if not difference <= tolerance:
                 raise InputError(
-                    f"Nothing was exported, because {signature} answers {got[worst]} where the "
-                    f"matcher answers {self.scores[worst]} (a difference of {difference:.2g}, at "
-                    f"most {tolerance:g} was expected), to the pair {self._pair(worst)}. Where that is rounding, "
-                    "export with a larger tolerance."
+                    f"Nothing was exported: for the pair {self._pair(worst)}, {signature} gives "
+                    f"{got[worst]} and the matcher {self.scores[worst]}, a difference of "
+                    f"{difference:.2g}; expected at most {tolerance:g}. If that is rounding, export "
+                    "with a larger tolerance."
                 )
             largest = max(largest, difference)
             for row, label in enumerate(self.labels or ()):
                 chosen = str(outputs["label"][row]) if "label" in outputs else label
                 if chosen != label and self._is_clear(row, tolerance):
                     raise InputError(
-                        f"Nothing was exported, because {signature} chooses {chosen!r} where the "
-                        f"matcher chooses {label!r}, to the pair {self._pair(row)}."
+                        f"Nothing was exported: for the pair {self._pair(row)}, {signature} chooses "
+                        f"{chosen!r} and the matcher {label!r}."
                     )
         return largest
 
     def _is_clear(self, row: int, tolerance: float) -> bool:
-        """Whether the label does not hang on a difference that is allowed."""
+        """Whether no allowed difference changes the label."""
         scores = np.sort(self.scores[row])
         if self.threshold is None:
             return bool(scores[-1] - scores[-2] > 2 * tolerance)
@@ -148,10 +138,11 @@ def inputs_of(members: Sequence[Matcher]) -> dict[str, Any]:
 
 
 def as_ensemble(matcher: Matcher | EnsembleMatcher) -> EnsembleMatcher:
-    """What answers the same (a matcher as an ensemble of itself), but learns no words and counts for itself."""
-
-    def copy(member: Matcher) -> Matcher:
-        return Matcher(
+    """A copy that gives the same answers, with encoders of its own that learn no new words."""
+    if isinstance(matcher, Matcher):
+        matcher = EnsembleMatcher([matcher], threshold=matcher.threshold)
+    copies = [
+        Matcher(
             member.model,
             type(member.encoder)(**member.encoder.get_config()),
             member.label_names,
@@ -160,28 +151,26 @@ def as_ensemble(matcher: Matcher | EnsembleMatcher) -> EnsembleMatcher:
             temperature=member.temperature,
             info=member.info,
         )
-
-    if isinstance(matcher, Matcher):
-        return EnsembleMatcher([copy(matcher)], threshold=matcher.threshold)
-    members = [copy(member) for member in matcher.members]
-    return EnsembleMatcher(members, temperature=matcher.temperature, threshold=matcher.threshold)
+        for member in matcher.members
+    ]
+    return EnsembleMatcher(copies, temperature=matcher.temperature, threshold=matcher.threshold)
 
 
 def group_by_encoder(members: Sequence[Matcher]) -> list[list[Matcher]]:
-    """The members, those with equal encoders together."""
+    """The members, grouped by equal encoders."""
     groups: list[list[Matcher]] = []
     for member in members:
-        for group in groups:
-            if _same(group[0].encoder, member.encoder):
-                group.append(member)
-                break
+        facts = _facts(member.encoder)
+        same = [group for group in groups if _facts(group[0].encoder) == facts]
+        if same:
+            same[0].append(member)
         else:
             groups.append([member])
     return groups
 
 
 def own_words(encoder: Any, rows: int = 6, length: int = 10) -> list[tuple[str, str]]:
-    """Pairs of sentences made of words from all over the encoder's vocabulary."""
+    """Pairs of sentences of words from all over the encoder's vocabulary."""
     if isinstance(encoder, PairEncoder):
         words = encoder.vocabulary.words[2:]
     else:
@@ -192,16 +181,17 @@ def own_words(encoder: Any, rows: int = 6, length: int = 10) -> list[tuple[str, 
     return list(zip(sentences[::2], sentences[1::2]))
 
 
-def _same(one: Any, other: Any) -> bool:
-    if type(one) is not type(other) or isinstance(one, PairEncoder):
-        return type(one) is type(other) and one.get_config() == other.get_config()
-    tokenizers = one.tokenizer, other.tokenizer
-    configs, words = zip(*((t.get_config(), t.get_vocabulary()) for t in tokenizers))
-    return one.max_length == other.max_length and configs[0] == configs[1] and words[0] == words[1]
+def _facts(encoder: Any) -> tuple[Any, ...]:
+    """What equal encoders have in common."""
+    if isinstance(encoder, PairEncoder):
+        return type(encoder), encoder.get_config()
+    tokenizer = encoder.tokenizer
+    facts = encoder.max_length, tokenizer.get_config(), tokenizer.get_vocabulary()
+    return type(encoder), *facts
 
 
 def _dataset(members: Sequence[Matcher], first: list[str], second: list[str]) -> PairDataset:
-    """The pairs; with part-of-speech tags, each token the next one, where an encoder wants them."""
+    """The pairs; with part-of-speech tags, in turn, if an encoder needs them."""
     tagged: list[Any] = [m.encoder for m in members if "pos" in m.encoder.features]
     encoder = next((e for e in tagged if not e.tagger), None)
     if encoder is None:

@@ -1,110 +1,125 @@
-"""The encoder as plain files that `score.py` reads: rules and vocabularies, no code."""
+"""A matcher as an ONNX or a LiteRT model, which take ids, with the files that turn text into ids."""
 
-import json
-import shutil
-from collections.abc import Sequence
+import logging
+import re
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from keras_sentmatch.data import PairEncoder, SubwordPairEncoder
-from keras_sentmatch.data.bert_text import LAST
-from keras_sentmatch.data.text import CONTRACTIONS, clean_table, token_pattern, word_ranges
-from keras_sentmatch.data.word_pieces import separators
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.export.encoder_rules import write_encoder
+from keras_sentmatch.export.examples import inputs_of
+from keras_sentmatch.export.saved_model import Served, described, quiet, specs_of
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
 
-SCORE = Path(__file__).with_name("score.py")
+OPSET = 18
 
 
-def write_portable(
-    ensemble: EnsembleMatcher,
-    folder: Path,
-    inputs: Sequence[str],
-    shape: Sequence[int | None] = (None, None),
-) -> str:
-    """Writes the encoder's own files into `encoder/`, and `score.py` with what it reads.
-
-    Args:
-        ensemble: Of matchers with equal encoders.
-        folder: The folder of the artefact.
-        inputs: Names of the ids that the model takes.
-        shape: Pairs and tokens that the model takes at once: `None` for any number.
-
-    Returns:
-        Why there is no `score.py`; "" if there is.
-    """
-    first = ensemble.members[0]
-    first.encoder.save(folder / "encoder")
-    reason, rules = "", None
+def write_onnx(ensemble: EnsembleMatcher, folder: Path) -> dict[str, Any]:
+    """Writes `model.onnx` and the encoder's files; as `write_saved_model`."""
     try:
-        rules = rules_of(first.encoder, folder)
-        shutil.copy(SCORE, folder / "score.py")
-    except InputError as error:
-        reason = str(error)
-    facts = {
-        "inputs": list(inputs),
-        "shape": shape,
-        "label_names": ensemble.label_names,
-        "threshold": ensemble.threshold,
-        "encoder": rules,
+        import onnxruntime  # noqa: F401  (checked before anything is written)
+        import tf2onnx  # noqa: F401
+    except ImportError as error:
+        raise InputError(f'ONNX: {error}; pip install "keras-sentmatch[onnx]".') from error
+    return _write(ensemble, folder, _convert_to_onnx)
+
+
+def write_litert(ensemble: EnsembleMatcher, folder: Path) -> dict[str, Any]:
+    """Writes `model.tflite` and the encoder's files; as `write_saved_model`."""
+    return _write(ensemble, folder, _convert_to_litert)
+
+
+def _write(
+    ensemble: EnsembleMatcher, folder: Path, convert: Callable[[Served, Path], Any]
+) -> dict[str, Any]:
+    served = Served(ensemble)
+    if len(served.groups) > 1:
+        raise InputError(
+            "The members of this ensemble have different encoders, so no ids fit all of them: "
+            "export it as a SavedModel, which takes sentences, or its members one by one."
+        )
+    folder.mkdir()
+    inputs, outputs = convert(served, folder)
+    shape = next(iter(inputs.values())).shape[:2].as_list()
+    reason = write_encoder(ensemble, folder, list(inputs), shape)
+    left_out = {"score.py": reason} if reason else {}
+    return {"signatures": {"ids": described(inputs, outputs)}, "left_out": left_out}
+
+
+def _convert_to_onnx(served: Served, folder: Path) -> tuple[Any, Any]:
+    """The specs of inputs and outputs."""
+    import onnx
+    import tensorflow as tf
+    import tf2onnx
+
+    specs = specs_of(inputs_of(served.ensemble.members))
+    named = [tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in specs.items()]
+    function = tf.function(
+        lambda *arrays: served.scores_of_ids(**dict(zip(specs, arrays))),
+        input_signature=named,
+        autograph=False,
+    )
+    traced = function.get_concrete_function()
+    try:
+        with quiet("tf2onnx", logging.CRITICAL), quiet("tensorflow"):
+            model, _ = tf2onnx.convert.from_function(function, named, opset=OPSET)
+        constants = {inner.name: outer for outer, inner in traced.graph.captures}
+        for value in list(model.graph.input):
+            if value.name in specs:
+                batch, length, *_ = value.type.tensor_type.shape.dim
+                batch.dim_param, length.dim_param = "batch", f"length_of_{value.name}"
+            else:  # a constant that was computed while the model was built
+                number = constants[value.name].numpy()
+                model.graph.initializer.append(onnx.numpy_helper.from_array(number, value.name))
+                model.graph.input.remove(value)
+        path = str(folder / "model.onnx")
+        onnx.save(model, path)
+        onnx.checker.check_model(path)  # the converter leaves in what it cannot convert
+    except Exception as error:  # the converter raises anything
+        raise _refused("ONNX", served, [_reason(error)]) from error
+    return specs, traced.structured_outputs
+
+
+def _convert_to_litert(served: Served, folder: Path) -> tuple[Any, Any]:
+    """Tries any shape, then one pair of any length, then one pair of the full length."""
+    reasons = []
+    for shape in ((None, None), (1, None), (1, served.first.encoder.max_length)):
+        try:
+            return _litert(served, folder / "model.tflite", shape)
+        except Exception as error:  # the converter raises anything
+            reasons.append(_reason(error))
+    raise _refused("LiteRT", served, reasons)
+
+
+def _litert(served: Served, path: Path, shape: tuple[int | None, int | None]) -> tuple[Any, Any]:
+    import tensorflow as tf
+
+    specs = {
+        name: tf.TensorSpec([*shape, *spec.shape[2:]], spec.dtype, name)
+        for name, spec in specs_of(inputs_of(served.ensemble.members)).items()
     }
-    (folder / "facts.json").write_text(json.dumps(facts) + "\n", encoding="utf-8", newline="\n")
-    return reason
+    function = tf.function(served.scores_of_ids, autograph=False).get_concrete_function(**specs)
+    module = tf.Module()
+    module.weights = served.variables()
+    with tempfile.TemporaryDirectory() as saved, quiet("tensorflow"):
+        tf.saved_model.save(module, saved, signatures={"serving_default": function})
+        converter = tf.lite.TFLiteConverter.from_saved_model(
+            saved, signature_keys=["serving_default"]
+        )
+        path.write_bytes(converter.convert())
+    return specs, function.structured_outputs
 
 
-def rules_of(encoder: PairEncoder | SubwordPairEncoder, folder: Path) -> dict[str, Any]:
-    """How text becomes ids, as JSON takes it; writes the vocabularies into `folder`.
-
-    Raises:
-        InputError: The encoder does what rules cannot say.
-    """
-    if isinstance(encoder, PairEncoder):
-        return _rules_of_words(encoder, folder)
-    return _rules_of_pieces(encoder, folder)
+def _refused(format: str, served: Served, reasons: list[str]) -> InputError:
+    return InputError(
+        f"{format} cannot express this {type(served.first.model).__name__}: "
+        f"{'; '.join(dict.fromkeys(reasons))}. Export it as a SavedModel."
+    )
 
 
-def _rules_of_words(encoder: PairEncoder, folder: Path) -> dict[str, Any]:
-    name = encoder.tokenizer.name
-    encoder.check_graph()
-    encoder.vocabulary.save(folder / "vocabulary.txt")
-    encoder.characters.save(folder / "characters.txt")
-    rules = []
-    if name != "whitespace":
-        rules.append((token_pattern(name, _character_class(word_ranges())), r" \g<0> "))
-    if name == "words":
-        rules += CONTRACTIONS
-    clean = clean_table(encoder.tokenizer.lowercase)
-    return {
-        "kind": "words",
-        "max_length": encoder.max_length,
-        "max_word_length": encoder.max_word_length,
-        "antonyms": encoder.antonyms,
-        "clean": {code: new or "" for code, new in clean.items()},
-        "rules": rules,
-    }
-
-
-def _rules_of_pieces(encoder: SubwordPairEncoder, folder: Path) -> dict[str, Any]:
-    text, tokenizer = encoder.word_pieces()
-    lines = "".join(f"{piece}\n" for piece in tokenizer.get_vocabulary())
-    (folder / "vocabulary.txt").write_text(lines, encoding="utf-8", newline="\n")
-    clean = {code: text[code] for code in range(LAST + 1) if text[code] != chr(code)}
-    separating = _character_class(separators(tokenizer.split_on_cjk))
-    return {
-        "kind": "word pieces",
-        "max_length": encoder.max_length,
-        "start": tokenizer.start_token_id,
-        "end": tokenizer.end_token_id,
-        "padding": tokenizer.pad_token_id,
-        "unknown": tokenizer.token_to_id(tokenizer.oov_token),
-        "suffix": tokenizer.suffix_indicator,
-        "clean": clean,
-        "rules": [
-            (f"[{_character_class([(LAST + 1, 0x10FFFF)])}]", ""),
-            (f"[{separating}]", r" \g<0> "),
-        ],
-    }
-
-
-def _character_class(ranges: Sequence[tuple[int, int]]) -> str:
-    return "".join(rf"\U{low:08x}-\U{high:08x}" for low, high in ranges)
+def _reason(error: Exception) -> str:
+    """The operation that an error of the converter names, or its first line."""
+    found = re.search(r"'tf\.\w+' op [^\n]*", str(error))
+    return found[0] if found else (str(error).strip().splitlines() or [type(error).__name__])[0]

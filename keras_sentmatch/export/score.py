@@ -2,21 +2,26 @@
 
     python score.py "A dog runs." "An animal moves."
 
-Of a model.tflite it needs ai-edge-litert or TensorFlow in place of onnxruntime.
+For a model.tflite it needs ai-edge-litert or TensorFlow instead of onnxruntime.
 """
 
 import json
 import re
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+Pairs = Sequence[tuple[str, str]]
+Arrays = dict[str, np.ndarray]
+
 
 class Words:
-    """Sentences into the ids of words and their characters."""
+    """Turns sentences into the ids of words and their characters."""
 
-    def __init__(self, facts, folder):
+    def __init__(self, facts: dict[str, Any], folder: Path) -> None:
         self.facts = facts
         self.ids, self.characters = (
             {entry: i for i, entry in enumerate(read_lines(folder / name)) if i > 1}
@@ -24,9 +29,9 @@ class Words:
         )
         self.antonyms = {pair for a, b in facts["antonyms"] for pair in ((a, b), (b, a))}
 
-    def arrays(self, pairs):
+    def arrays(self, pairs: Pairs) -> Arrays:
         facts = self.facts
-        arrays: dict = {}
+        arrays: Arrays = {}
         sides = [
             [split(text, facts)[: facts["max_length"]] for text in side] for side in zip(*pairs)
         ]
@@ -47,35 +52,37 @@ class Words:
 
 
 class WordPieces:
-    """Pairs of sentences into the ids of BERT's word pieces: [CLS] a [SEP] b [SEP]."""
+    """Turns pairs of sentences into the ids of BERT's word pieces: [CLS] a [SEP] b [SEP]."""
 
-    def __init__(self, facts, folder):
+    def __init__(self, facts: dict[str, Any], folder: Path) -> None:
         self.facts = facts
         self.ids = {piece: i for i, piece in enumerate(read_lines(folder / "vocabulary.txt"))}
+        self.unknown = [facts["unknown"]]
 
-    def pieces(self, word):
+    def pieces(self, word: str) -> list[int]:
         if len(word.encode("utf-8")) > 100:
-            return [self.facts["unknown"]]
-        ids, start = [], 0
+            return self.unknown
+        ids: list[int] = []
+        start = 0
         while start < len(word):
             for end in range(len(word), start, -1):
                 piece = (self.facts["suffix"] if start else "") + word[start:end]
                 if piece in self.ids:
                     break
             else:
-                return [self.facts["unknown"]]
+                return self.unknown
             ids.append(self.ids[piece])
             start = end
         return ids
 
-    def arrays(self, pairs):
+    def arrays(self, pairs: Pairs) -> Arrays:
         facts, rows = self.facts, []
         room = facts["max_length"] - 3
         for pair in pairs:
             a, b = (
                 [id for word in split(text, facts) for id in self.pieces(word)] for text in pair
             )
-            first = min(len(a), max(room - room // 2, room - len(b)))  # the longer one is cut
+            first = min(len(a), max(room - room // 2, room - len(b)))  # truncate the longer one
             a, b = a[:first], b[: room - first]
             rows.append(([facts["start"], *a, facts["end"]], [*b, facts["end"]]))
         length = max(len(a) + len(b) for a, b in rows)
@@ -87,7 +94,7 @@ class WordPieces:
         return {"token_ids": ids, "segment_ids": segments, "padding_mask": real}
 
 
-def split(text, facts):
+def split(text: str, facts: dict[str, Any]) -> list[str]:
     """The words of a sentence, by the rules that the model was trained with."""
     text = text.translate(facts["clean"])
     for pattern, replacement in facts["rules"]:
@@ -95,31 +102,31 @@ def split(text, facts):
     return text.split()
 
 
-def read_lines(path):
+def read_lines(path: Path) -> list[str]:
     return path.read_bytes().decode("utf-8").split("\n")[:-1]
 
 
 class Scorer:
     """The model of a folder: `Scorer()([("A dog runs.", "An animal moves.")])`."""
 
-    def __init__(self, folder=Path(__file__).parent):
+    def __init__(self, folder: str | Path = Path(__file__).parent) -> None:
         folder = Path(folder)
         self.facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
         clean = self.facts["encoder"]["clean"]
         self.facts["encoder"]["clean"] = {int(code): text for code, text in clean.items()}
-        kinds: dict = {"words": Words, "word pieces": WordPieces}
-        self.encoder = kinds[self.facts["encoder"]["kind"]](self.facts["encoder"], folder)
+        encoder = Words if self.facts["encoder"]["kind"] == "words" else WordPieces
+        self.encoder: Words | WordPieces = encoder(self.facts["encoder"], folder)
         self.run = load_model(folder, self.facts["shape"])
 
-    def scores(self, pairs):
+    def scores(self, pairs: Pairs) -> np.ndarray:
         """Probabilities [pairs, classes], or scores [pairs]."""
         arrays = self.encoder.arrays(pairs)
         return self.run({name: arrays[name] for name in self.facts["inputs"]})
 
-    def __call__(self, pairs):
+    def __call__(self, pairs: Pairs) -> list[dict[str, Any]]:
         """An answer for each pair."""
         names, threshold = self.facts["label_names"], self.facts["threshold"]
-        answers = []
+        answers: list[dict[str, Any]] = []
         for row in self.scores(pairs).astype(float):
             if names is None:
                 answers.append({"score": row})
@@ -129,16 +136,18 @@ class Scorer:
         return answers
 
 
-def load_model(folder, shape):
-    """A function from arrays by name to what the model of a folder gives.
+def load_model(
+    folder: Path, shape: tuple[int | None, int | None]
+) -> Callable[[Arrays], np.ndarray]:
+    """A function from arrays by name to the outputs of the model in a folder.
 
-    Where the model's shape is fixed to one pair, pairs go one by one, padded to its length.
+    If the model takes only one pair at a time, pairs go in one by one, padded to its length.
     """
     run, (pairs, length) = runtime(folder), shape
     if pairs is None:
         return run
 
-    def one_by_one(arrays):
+    def one_by_one(arrays: Arrays) -> np.ndarray:
         rows = []
         for i in range(len(next(iter(arrays.values())))):
             row = {name: x[i : i + 1] for name, x in arrays.items()}
@@ -153,13 +162,14 @@ def load_model(folder, shape):
     return one_by_one
 
 
-def runtime(folder):
+def runtime(folder: Path) -> Callable[[Arrays], np.ndarray]:
+    """Runs the model on arrays as they are."""
     if (folder / "model.onnx").exists():
         import onnxruntime
 
         path = str(folder / "model.onnx")
         session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-        return lambda arrays: session.run(None, arrays)[0]
+        return lambda arrays: np.asarray(session.run(None, arrays)[0])
     try:
         from ai_edge_litert.interpreter import Interpreter
     except ImportError:
@@ -174,4 +184,5 @@ def runtime(folder):
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit(__doc__)
-    print(json.dumps(Scorer()([tuple(sys.argv[1:])])[0], ensure_ascii=False, indent=2))
+    pair = sys.argv[1], sys.argv[2]
+    print(json.dumps(Scorer()([pair])[0], ensure_ascii=False, indent=2))

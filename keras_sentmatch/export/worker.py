@@ -11,12 +11,12 @@ from keras_sentmatch.inference.matcher import Matcher
 
 
 def main(path: str) -> None:
-    """Loads the runs that the job names, writes the artefact, and leaves a report."""
+    """Loads the runs of the job, writes the artifact, and then a report."""
     job = json.loads(Path(path).read_text(encoding="utf-8"))
     try:
         members = [Matcher.load(run) for run in job["runs"]]
         ensemble = EnsembleMatcher(members, **job["calibration"])
-        report = WRITERS[job["format"]](ensemble, Path(job["made"]))
+        report = WRITERS[job["format"]](ensemble, Path(job["folder"]))
     except InputError as error:
         report = {"error": str(error)}
     Path(job["report"]).write_text(json.dumps(report), encoding="utf-8")

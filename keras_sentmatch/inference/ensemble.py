@@ -187,7 +187,7 @@ class EnsembleMatcher:
     def export(
         self, folder: str | os.PathLike, format: str = "saved_model", **options: Any
     ) -> dict[str, Any]:
-        """Writes one artefact that answers with the members' mean; as `Matcher.export`."""
+        """Writes one artifact that answers with the members' mean; as `Matcher.export`."""
         from keras_sentmatch.export import export
 
         return export(self, folder, format, **options)

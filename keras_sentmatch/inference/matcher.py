@@ -558,7 +558,7 @@ class Matcher:
     def export(
         self, folder: str | os.PathLike, format: str = "saved_model", **options: Any
     ) -> dict[str, Any]:
-        """Writes an artefact that answers without this library, as this matcher does.
+        """Writes an artifact that answers without this library, as this matcher does.
 
         See `keras_sentmatch.export.export` for the arguments, what is returned and the errors.
 

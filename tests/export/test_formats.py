@@ -11,12 +11,12 @@ import pytest
 
 from keras_sentmatch.data import SubwordPairEncoder
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.export import exporting, portable_model, saved_model
+from keras_sentmatch.export import exporting, portable, saved_model
 from keras_sentmatch.export.examples import TOLERANCE
 from keras_sentmatch.inference import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
 from tests.export.test_saved_model import FIRST, SECOND, WORDS, tiny, word_encoder
-from tests.test_matcher import make_model
+from tests.inference.test_matcher import make_model
 
 pytestmark = pytest.mark.backend("tensorflow")
 
@@ -67,18 +67,18 @@ def test_litert(tmp_path):
 
 def test_litert_of_a_fixed_shape(tmp_path, monkeypatch):
     """A model that LiteRT takes only with a fixed shape: pairs go in one by one, padded."""
-    right = portable_model._litert
+    right = portable._litert
 
     def refuse(served, path, shape):
         if None in shape:
             raise ValueError("'tf.While' op requires a static shape\nand more")
         return right(served, path, shape)
 
-    monkeypatch.setattr(portable_model, "_litert", refuse)
-    monkeypatch.setitem(exporting.READERS, "litert", read_here)
+    monkeypatch.setattr(portable, "_litert", refuse)
+    monkeypatch.setattr(exporting, "ask_artifact", read_here)
     report = tiny().export(tmp_path / "out", "litert")
     assert report["signatures"]["ids"]["inputs"]["word_ids_1"]["shape"] == [1, 20]
-    monkeypatch.setattr(portable_model, "_litert", lambda served, path, shape: refuse(0, 0, [None]))
+    monkeypatch.setattr(portable, "_litert", lambda served, path, shape: refuse(0, 0, [None]))
     with pytest.raises(
         InputError, match="this Functional: 'tf.While' op requires a static shape. Ex"
     ):
@@ -112,7 +112,7 @@ def test_members_that_read_different_ids(tmp_path, monkeypatch):
     for model in (words, reads_chars):
         model.jit_compile = False
         members.append(Matcher(model, encoder, ("no", "yes"), task="classification"))
-    monkeypatch.setitem(exporting.READERS, "onnx", read_here)
+    monkeypatch.setattr(exporting, "ask_artifact", read_here)
     report = EnsembleMatcher(members).export(tmp_path / "out", "onnx")
     assert report["largest_difference"] <= TOLERANCE
     assert set(report["signatures"]["ids"]["inputs"]) == {*words.input, "char_ids_1"}
@@ -128,7 +128,9 @@ def test_what_onnx_does_not_know(tmp_path, monkeypatch):
         return tf.bitcast(tf.bitcast(right(member, arrays), tf.int32), tf.float32)
 
     monkeypatch.setattr(saved_model, "_outputs", packed)
-    with pytest.raises(InputError, match="ONNX cannot hold this Functional: .*Bitcast.*SavedModel"):
+    with pytest.raises(
+        InputError, match="ONNX cannot express this Functional: .*Bitcast.*SavedModel"
+    ):
         tiny().export(tmp_path / "out", "onnx")
     assert list(tmp_path.iterdir()) == []
 

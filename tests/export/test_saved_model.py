@@ -12,10 +12,10 @@ from keras_sentmatch.applications import ESIM
 from keras_sentmatch.data import PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.export import export, exporting, worker
-from keras_sentmatch.export.examples import HARD, TOLERANCE
+from keras_sentmatch.export.examples import DIFFICULT, TOLERANCE
 from keras_sentmatch.inference import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
-from tests.test_matcher import make_model
+from tests.inference.test_matcher import make_model
 from tests.training.tiny import WORDS
 
 on_tensorflow = pytest.mark.backend("tensorflow")
@@ -73,7 +73,7 @@ def test_the_report_and_the_folder(exported):
     assert report["left_out"] == {}
     assert report["signatures"]["serving_default"]["outputs"]["label"]["dtype"] == "string"
     assert report["signatures"]["ids"]["inputs"]["word_ids_1"]["shape"] == [None, None]
-    assert report["pairs"] > len(HARD) + len(FIRST)
+    assert report["pairs"] > len(DIFFICULT) + len(FIRST)
     assert 0 <= report["largest_difference"] <= TOLERANCE
     json.dumps(report)
     card = (folder / "README.md").read_text("utf-8")
@@ -152,8 +152,8 @@ def test_nothing_is_left_of_an_export_that_answers_otherwise(tmp_path, monkeypat
         written.extend(path.name for path in folder.iterdir())
         return {"ids": {"probabilities": examples.scores + 1e-3}}
 
-    monkeypatch.setitem(exporting.READERS, "saved_model", read)
-    with pytest.raises(InputError, match=r"ids answers .*a difference of 0\.001.*the pair '"):
+    monkeypatch.setattr(exporting, "ask_artifact", read)
+    with pytest.raises(InputError, match=r"the pair '.*ids gives .*a difference of 0\.001"):
         tiny().export(tmp_path / "out")
     assert "saved_model.pb" in written and list(tmp_path.iterdir()) == []
 
@@ -170,7 +170,7 @@ def test_from_other_backends(tmp_path):
 
 
 @pytest.mark.backend("jax", "torch")
-def test_a_tokenizer_of_ones_own_wants_tensorflow(tmp_path):
+def test_a_tokenizer_of_your_own_needs_tensorflow(tmp_path):
     matcher = tiny()
     matcher.encoder = word_encoder(tokenizer=str.split)
     with pytest.raises(InputError, match="tokenizer of your own .*KERAS_BACKEND=tensorflow"):
@@ -180,7 +180,7 @@ def test_a_tokenizer_of_ones_own_wants_tensorflow(tmp_path):
 @pytest.mark.parametrize(
     "works, message", [(True, "holds no matcher.json"), (False, "the last words")]
 )
-def test_what_the_other_process_says_comes_back(tmp_path, monkeypatch, works, message):
+def test_errors_of_the_other_process_come_back(tmp_path, monkeypatch, works, message):
     def answer(*command, **environment):
         assert environment == {"KERAS_BACKEND": "tensorflow"}
         job = Path(command[-1])
@@ -202,7 +202,7 @@ def test_what_the_other_process_says_comes_back(tmp_path, monkeypatch, works, me
     [
         ({"format": "pickle"}, "expected one of 'saved_model'"),
         ({"tolerance": float("nan")}, "above 0, at most 0.1"),
-        ({"pairs": [{"sentence1": "\ud800", "sentence2": ""}]}, "not a text"),
+        ({"pairs": [{"sentence1": "\ud800", "sentence2": ""}]}, "cannot be compared"),
         ({"pairs": ["a", "b"]}, "read two ways"),
     ],
 )
@@ -222,20 +222,20 @@ def test_differences_and_labels_are_seen():
     from keras_sentmatch.export.examples import Examples
 
     scores = np.array([[0.2, 0.8], [0.5, 0.5]], "float32")
-    examples = Examples(["a", "b"], ["c", "d"], {}, scores, ["yes", "no"], None, ("no", "yes"))
+    examples = Examples(["a", "b"], ["c", "d"], {}, scores, ["yes", "no"], None)
     right = {"probabilities": scores + 4e-6, "label": np.array(["yes", "yes"])}  # a tie
     assert 3e-6 < examples.compare({"x": right}) < 5e-6
     for outputs, message in (
-        ({**right, "label": np.array(["no", "no"])}, "chooses 'no'.*'a', 'c'"),
-        ({**right, "probabilities": scores + np.array([[0, 0], [0, 2e-5]])}, "2e-05.*'b', 'd'"),
-        ({**right, "probabilities": scores * np.array([[1], [np.nan]])}, "nan.*'b', 'd'"),
+        ({**right, "label": np.array(["no", "no"])}, "'a', 'c'.*chooses 'no'"),
+        ({**right, "probabilities": scores + np.array([[0, 0], [0, 2e-5]])}, "'b', 'd'.*2e-05"),
+        ({**right, "probabilities": scores * np.array([[1], [np.nan]])}, "'b', 'd'.*nan"),
         ({**right, "probabilities": scores[:1]}, r"arrays \(1, 2\)"),
     ):
         with pytest.raises(InputError, match=message):
             examples.compare({"x": outputs})
     one_off = {**right, "probabilities": scores + np.array([[0, 0], [0, 2e-5]])}
     assert 1e-5 < examples.compare({"x": one_off}, tolerance=3e-5) < 3e-5
-    large = Examples(["a"], ["b"], {}, np.array([1000.0]), None, None, None)
+    large = Examples(["a"], ["b"], {}, np.array([1000.0]), None, None)
     assert large.compare({"x": {"score": np.array([1000.005])}}) < TOLERANCE
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.data import PairEncoder, SubwordPairEncoder
-from keras_sentmatch.export.portable import SCORE, rules_of
+from keras_sentmatch.export.encoder_rules import SCORE, rules_of
 from tests.data.test_encoder import ANTONYMS, HARD, WORDS
 from tests.data.test_subword_encoder import TEXTS, bert
 

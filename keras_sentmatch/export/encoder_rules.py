@@ -1,0 +1,110 @@
+"""The encoder as plain files that `score.py` reads: rules and vocabularies, no code."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_sentmatch.data import PairEncoder, SubwordPairEncoder
+from keras_sentmatch.data.bert_text import LAST
+from keras_sentmatch.data.text import CONTRACTIONS, clean_table, token_pattern, word_ranges
+from keras_sentmatch.data.word_pieces import separators
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.inference.ensemble import EnsembleMatcher
+
+SCORE = Path(__file__).with_name("score.py")
+
+
+def write_encoder(
+    ensemble: EnsembleMatcher,
+    folder: Path,
+    inputs: Sequence[str],
+    shape: Sequence[int | None] = (None, None),
+) -> str:
+    """Writes the encoder into `encoder/`, and `score.py` with the files that it reads.
+
+    Args:
+        ensemble: Of matchers with equal encoders.
+        folder: The folder of the artifact.
+        inputs: Names of the model's inputs.
+        shape: Pairs and tokens that the model takes at once: `None` for any number.
+
+    Returns:
+        Why there is no `score.py`; "" if there is.
+    """
+    encoder = ensemble.members[0].encoder
+    encoder.save(folder / "encoder")
+    reason, rules = "", None
+    try:
+        rules = rules_of(encoder, folder)
+        shutil.copy(SCORE, folder / "score.py")
+    except InputError as error:
+        reason = str(error)
+    facts = {
+        "inputs": list(inputs),
+        "shape": shape,
+        "label_names": ensemble.label_names,
+        "threshold": ensemble.threshold,
+        "encoder": rules,
+    }
+    (folder / "facts.json").write_text(json.dumps(facts) + "\n", encoding="utf-8", newline="\n")
+    return reason
+
+
+def rules_of(encoder: PairEncoder | SubwordPairEncoder, folder: Path) -> dict[str, Any]:
+    """How text becomes ids, for JSON; writes the vocabularies into `folder`.
+
+    Raises:
+        InputError: Rules cannot express what the encoder does.
+    """
+    if isinstance(encoder, PairEncoder):
+        return _rules_of_words(encoder, folder)
+    return _rules_of_pieces(encoder, folder)
+
+
+def _rules_of_words(encoder: PairEncoder, folder: Path) -> dict[str, Any]:
+    name = encoder.tokenizer.name
+    encoder.check_graph()
+    encoder.vocabulary.save(folder / "vocabulary.txt")
+    encoder.characters.save(folder / "characters.txt")
+    rules = []
+    if name != "whitespace":
+        rules.append((token_pattern(name, _character_class(word_ranges())), r" \g<0> "))
+    if name == "words":
+        rules += CONTRACTIONS
+    clean = clean_table(encoder.tokenizer.lowercase)
+    return {
+        "kind": "words",
+        "max_length": encoder.max_length,
+        "max_word_length": encoder.max_word_length,
+        "antonyms": encoder.antonyms,
+        "clean": {code: new or "" for code, new in clean.items()},
+        "rules": rules,
+    }
+
+
+def _rules_of_pieces(encoder: SubwordPairEncoder, folder: Path) -> dict[str, Any]:
+    text, tokenizer = encoder.word_pieces()
+    lines = "".join(f"{piece}\n" for piece in tokenizer.get_vocabulary())
+    (folder / "vocabulary.txt").write_text(lines, encoding="utf-8", newline="\n")
+    clean = {code: text[code] for code in range(LAST + 1) if text[code] != chr(code)}
+    separating = _character_class(separators(tokenizer.split_on_cjk))
+    return {
+        "kind": "word pieces",
+        "max_length": encoder.max_length,
+        "start": tokenizer.start_token_id,
+        "end": tokenizer.end_token_id,
+        "padding": tokenizer.pad_token_id,
+        "unknown": tokenizer.token_to_id(tokenizer.oov_token),
+        "suffix": tokenizer.suffix_indicator,
+        "clean": clean,
+        "rules": [
+            (f"[{_character_class([(LAST + 1, 0x10FFFF)])}]", ""),
+            (f"[{separating}]", r" \g<0> "),
+        ],
+    }
+
+
+def _character_class(ranges: Sequence[tuple[int, int]]) -> str:
+    return "".join(rf"\U{low:08x}-\U{high:08x}" for low, high in ranges)
