@@ -120,7 +120,7 @@ def _words(folder: Path, name: str) -> None:
 def _plain(folder: Path) -> None:
     """A functional model of Keras's own layers, for two classes with a threshold."""
     from keras_sentmatch.inference.matcher import Matcher
-    from tests.training.tiny import build_tiny
+    from tests.toys.training import build_tiny
 
     encoder = _encoder(features=("word",))
     model = build_tiny(

@@ -7,7 +7,7 @@ import pytest
 
 from keras_sentmatch import applications
 from tests.cli.test_cli import error_of, run
-from tests.tuning.fakes import FakeTrain, trained, without_cost
+from tests.toys.fake_training import FakeTrain, trained, without_cost
 
 pytest.importorskip("keras_tuner")
 

@@ -12,7 +12,7 @@ from keras_sentmatch.data import VectorExtractor, WordEncoder, load_vectors
 from keras_sentmatch.data import extract as module
 from keras_sentmatch.data.extract import extract_vectors, principal_axes
 from keras_sentmatch.errors import InputError
-from tests.tiny_bert import tiny_bert
+from tests.toys.bert import tiny_bert
 
 pytestmark = pytest.mark.once
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from keras_sentmatch.data import PairDataset, load_pairs
-from tests.explain.models import make
 from tests.explain.test_explanation import Cells, cells_of, each_variant
+from tests.toys.matchers import make
 
 BROWSER = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

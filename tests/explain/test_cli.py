@@ -4,7 +4,7 @@ import keras
 import pytest
 
 from keras_sentmatch.cli import main
-from tests.explain.models import make
+from tests.toys.matchers import make
 
 pytestmark = pytest.mark.backend("torch")  # the models are explained on all in test_explanation.py
 PAIR = ["--sentence1", "A dog runs.", "--sentence2", "no cat"]

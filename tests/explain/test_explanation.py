@@ -23,7 +23,7 @@ from keras_sentmatch.explain.erasure import erasable, erase
 from keras_sentmatch.explain.page import MOST_CELLS, _figure, index, short
 from keras_sentmatch.explain.pictures import make_pictures
 from keras_sentmatch.inference import EnsembleMatcher
-from tests.explain.models import NAMES, make
+from tests.toys.matchers import NAMES, make
 
 pytestmark = pytest.mark.usefixtures("without_tracing")
 ONE, TWO = "A big dog runs in the park, and two small zebras run.", "The animal moves."

@@ -88,7 +88,7 @@ def test_litert_of_a_fixed_shape(tmp_path, monkeypatch):
 
 def test_word_pieces_need_no_tensorflow_text(tmp_path):
     from keras_sentmatch.applications import CrossEncoder
-    from tests.tiny_bert import tiny_bert
+    from tests.toys.bert import tiny_bert
 
     folder = tiny_bert(tmp_path / "bert", ["a", "dog", "##s", "run", "w1", "w2", ".", "cafe"])
     model = CrossEncoder(folder, num_classes=2)

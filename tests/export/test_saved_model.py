@@ -16,7 +16,7 @@ from keras_sentmatch.export.examples import DIFFICULT, TOLERANCE
 from keras_sentmatch.inference import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
 from tests.inference.test_matcher import make_model
-from tests.training.tiny import WORDS
+from tests.toys.training import WORDS
 
 on_tensorflow = pytest.mark.backend("tensorflow")
 

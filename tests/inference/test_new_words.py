@@ -17,7 +17,7 @@ from keras_sentmatch.layers import WordRepresentation
 from keras_sentmatch.ops import masked_mean
 from tests.applications.common import features
 from tests.harness import close, values
-from tests.tiny_bert import tiny_bert
+from tests.toys.bert import tiny_bert
 
 FIRST, SECOND = ["a dog runs", "a red cat"], ["the dog sits", "cats run"]
 NEW = ["redhouse zebra", "the houses Run"]  # nobody knows zebra

@@ -99,9 +99,7 @@ VARIANTS = [
     ]
 ]
 
-
 test_checks = run_checks(CASES)
-
 
 test_variants = run_checks(VARIANTS, check_build, check_oracle)
 

@@ -38,7 +38,6 @@ CASES = [
     Case(partial(SMALL, mode="simple"), INPUTS, (30, 0), oracle, name="simple"),
 ]
 
-
 test_checks = run_checks(CASES)
 
 

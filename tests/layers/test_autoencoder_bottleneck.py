@@ -50,7 +50,6 @@ CASES = [
     )
 ]
 
-
 test_checks = run_checks(CASES)
 
 

@@ -42,7 +42,6 @@ CASES = [
     )
 ]
 
-
 test_checks = run_checks(CASES)
 
 

@@ -30,7 +30,6 @@ CASES = [
     )
 ]
 
-
 test_checks = run_checks(CASES)
 
 

@@ -27,7 +27,6 @@ CASES = [
     )
 ]
 
-
 test_checks = run_checks(CASES)
 
 

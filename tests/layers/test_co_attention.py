@@ -61,7 +61,6 @@ CASES = [
     ),
 ]
 
-
 test_checks = run_checks(CASES)
 
 

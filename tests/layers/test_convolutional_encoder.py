@@ -46,7 +46,6 @@ CASES = [
     ),
 ]
 
-
 test_checks = run_checks(CASES)
 
 

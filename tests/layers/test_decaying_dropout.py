@@ -12,7 +12,6 @@ from tests.harness import Case, noise, run_checks, value
 CASES = [Case(DecayingDropout, {"x": noise(2, 5, 4)}, (0, 1), lambda layer, x: x, zero_pads=False)]
 ONES = np.ones((100, 100), "float32")
 
-
 test_checks = run_checks(CASES)
 
 

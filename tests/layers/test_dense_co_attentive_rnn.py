@@ -131,7 +131,6 @@ CASES = [
 # The rows differ in what they join, nothing else: counts and oracle tell them apart.
 FULL = [CASES[0], *CASES[-2:]]
 
-
 test_checks = run_checks(FULL)
 
 

@@ -38,7 +38,6 @@ CASES = [
     )
 ]
 
-
 test_checks = run_checks(CASES)
 
 

@@ -58,7 +58,6 @@ def seen(case, inputs=INPUTS, **overrides):
 
 test_checks = run_checks(CASES)
 
-
 test_variants = run_checks(VARIANTS, check_build, check_oracle)
 
 

@@ -85,9 +85,7 @@ VARIANTS = [
     }.items()
 ]
 
-
 test_checks = run_checks(CASES)
-
 
 test_variants = run_checks(VARIANTS, check_oracle)
 

@@ -107,12 +107,9 @@ VARIANTS = [
     case("one phrase, word not fused", count(units=2, fusion=False), PAIR, fuse_word=False),
 ]
 
-
 test_checks = run_checks(CASES)
 
-
 test_variants = run_checks(VARIANTS, check_build, check_oracle)
-
 
 test_no_weight_of_the_variants_is_dead = run_checks(VARIANTS, check_gradients)
 

@@ -31,7 +31,6 @@ CASES = [
     ),
 ]
 
-
 test_checks = run_checks(CASES)
 
 

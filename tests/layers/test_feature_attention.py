@@ -48,7 +48,6 @@ CASES = [
 ]
 PLAIN = Case(FeatureAttention, INPUTS, (0, 0))
 
-
 test_checks = run_checks(CASES)
 
 

@@ -22,7 +22,6 @@ def oracle(layer, x):
 # A highway knows no mask: what comes in at a pad goes through it.
 CASES = [Case(Highway, {"x": noise(2, 5, 4)}, (80, 0), oracle, zero_pads=False)]
 
-
 test_checks = run_checks(CASES)
 
 

@@ -85,7 +85,6 @@ SEQUENCES = [
     ),
 ]
 
-
 test_checks = run_checks(CASES)
 
 

@@ -26,7 +26,6 @@ CASES = [
     Case(partial(LayerWeightedSum, normalize=False), INPUTS, (4, 0), oracle, name="free", **EACH),
 ]
 
-
 test_checks = run_checks(CASES)
 
 

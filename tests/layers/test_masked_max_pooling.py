@@ -26,7 +26,6 @@ CASES = [
     ),
 ]
 
-
 test_checks = run_checks(CASES)
 
 

@@ -20,7 +20,6 @@ CASES = [
     ),
 ]
 
-
 test_checks = run_checks(CASES)
 
 

@@ -107,9 +107,7 @@ REST = [
     ),
 ]
 
-
 test_checks = run_checks(CASES)
-
 
 test_variants = run_checks(REST, check_build, check_oracle, check_gradients)
 

@@ -30,7 +30,6 @@ def oracle(layer, x1, x2, mask_1, mask_2):
 
 CASES = [Case(MatrixInteraction, INPUTS, (8, 0), oracle, options={"return_norms": True})]
 
-
 test_checks = run_checks(CASES)
 
 

@@ -57,7 +57,6 @@ ELEMENTWISE = Case(
     partial(SMALL, max_attentive="elementwise"), INPUTS, (8 * 2 * 3, 0), oracle, "elementwise"
 )
 
-
 test_checks = run_checks(CASES)
 
 

@@ -71,9 +71,7 @@ REST = [
     Case(partial(MAKE, tanh=False), INPUTS, (WEIGHTS, 0), oracle, "no tanh", ATTENTION),
 ]
 
-
 test_checks = run_checks(CASES)
-
 
 test_variants = run_checks(REST, check_build, check_oracle)
 

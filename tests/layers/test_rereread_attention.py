@@ -89,9 +89,7 @@ PLAIN = [
     ),
 ]
 
-
 test_checks = run_checks(CASES)
-
 
 test_variants = run_checks(PLAIN, check_build, check_oracle)
 

@@ -135,12 +135,9 @@ ABLATIONS = [
     variant("r1 that doesn't divide", r1=3.5),
 ]
 
-
 test_checks = run_checks(CASES)
 
-
 test_kinds_of_branches = run_checks(KINDS, check_build, check_oracle, check_padding)
-
 
 test_ablations = run_checks(ABLATIONS, check_oracle)
 

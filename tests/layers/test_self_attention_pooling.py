@@ -39,7 +39,6 @@ CASES = [
     ),
 ]
 
-
 test_checks = run_checks(CASES)
 
 

@@ -49,7 +49,6 @@ CASES = [
     ),
 ]
 
-
 test_checks = run_checks(CASES)
 
 

@@ -47,7 +47,6 @@ CASES = [
     ),
 ]
 
-
 test_checks = run_checks(CASES)
 
 

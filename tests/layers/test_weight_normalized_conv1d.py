@@ -22,7 +22,6 @@ CASES = [  # it knows no masks, so padding may change it
     Case(SMALL, {"x": X}, (42, 0), oracle, zero_pads=False, pad_axes={"x": ()})
 ]
 
-
 test_checks = run_checks(CASES)
 
 

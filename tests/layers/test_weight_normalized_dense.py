@@ -20,7 +20,6 @@ def oracle(layer, x):
 SMALL = partial(WeightNormalizedDense, units=3, activation="tanh")
 CASES = [Case(SMALL, {"x": X}, (18, 0), oracle, zero_pads=False)]
 
-
 test_checks = run_checks(CASES)
 
 

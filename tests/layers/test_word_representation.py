@@ -82,7 +82,6 @@ CASES = [
     ),
 ]
 
-
 test_checks = run_checks(CASES)
 
 

@@ -5,7 +5,7 @@ from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.training import bag_of_words_baseline
 from keras_sentmatch.training.baseline import _features
-from tests.training.tiny import tiny_pairs, tiny_splits
+from tests.toys.training import tiny_pairs, tiny_splits
 
 
 def test_counts_overlap_and_shares():

@@ -15,7 +15,7 @@ from keras_sentmatch.training.callbacks import (
     monitor_of,
 )
 from keras_sentmatch.training.resume import best_epochs, best_weights
-from tests.training.tiny import build_tiny, tiny_pairs
+from tests.toys.training import build_tiny, tiny_pairs
 
 
 class Script(keras.callbacks.Callback):

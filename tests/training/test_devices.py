@@ -13,7 +13,7 @@ from keras_sentmatch.data import PairBatches, PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.training.devices import share_out
 from keras_sentmatch.training.optimizers import make_optimizer
-from tests.training.tiny import tiny_pairs, tiny_recipe
+from tests.toys.training import tiny_pairs, tiny_recipe
 
 # In a process of its own: the number of devices is fixed when a backend starts.
 PROGRAM = """
@@ -24,7 +24,7 @@ if keras.config.backend() == "tensorflow":
     (cpu,) = tf.config.list_physical_devices("CPU")
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 4)
 from keras_sentmatch.training import train
-from tests.training.tiny import build_tiny, tiny_pairs, tiny_recipe
+from tests.toys.training import build_tiny, tiny_pairs, tiny_recipe
 splits = {"train": tiny_pairs(92, 92, split="train"), "validation": tiny_pairs(39, 39, split="validation")}
 def build(*name, **config):
     model = build_tiny(*name, **config)

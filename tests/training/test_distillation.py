@@ -14,8 +14,8 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import SparseMacroF1
 from keras_sentmatch.training import train, train_ensemble
 from keras_sentmatch.training.distillation import DistillationLoss, OnLabels, take_lessons
+from tests.toys.training import build_tiny, tiny_pairs, tiny_recipe, tiny_splits
 from tests.training.test_run import run
-from tests.training.tiny import build_tiny, tiny_pairs, tiny_recipe, tiny_splits
 
 rng = np.random.default_rng(0)
 LABELS = np.array([0, 2, -1, 1])

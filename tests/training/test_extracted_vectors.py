@@ -11,7 +11,7 @@ from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.training import Recipe, VectorsConfig, train
 from keras_sentmatch.training import prepare as module
 from keras_sentmatch.training.prepare import fit_encoder
-from tests.training.tiny import build_tiny, tiny_recipe, tiny_splits
+from tests.toys.training import build_tiny, tiny_recipe, tiny_splits
 
 OPTIONS = {"layer": "mean", "pooling": "first", "center": False, "scale": 0.0, "sif": 1e-3}
 

@@ -15,7 +15,7 @@ from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.training import Recipe, load_recipe, train
 from keras_sentmatch.training.optimizers import FineTuningAdamW
 from keras_sentmatch.training.prepare import make_model
-from tests.training.tiny import WORDS, tiny_pairs, tiny_splits
+from tests.toys.training import WORDS, tiny_pairs, tiny_splits
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "x", *WORDS]
 

@@ -21,7 +21,7 @@ from keras_sentmatch.training.resume import (
     variables_of,
 )
 from keras_sentmatch.training.run import run_identity
-from tests.training.tiny import build_tiny, tiny_recipe, tiny_splits
+from tests.toys.training import build_tiny, tiny_recipe, tiny_splits
 
 SETTINGS = {"epochs": 6, "plateau_factor": 0.5, "patience": 3}
 

@@ -13,7 +13,7 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.training import VectorsConfig, load_recipe, set_seed, train, train_ensemble
-from tests.training.tiny import build_tiny, tiny_pairs, tiny_recipe, tiny_splits
+from tests.toys.training import build_tiny, tiny_pairs, tiny_recipe, tiny_splits
 
 FILES = {
     "README.md",

@@ -9,8 +9,8 @@ from keras_sentmatch.training import Recipe, load_recipe
 from keras_sentmatch.training.prepare import compile_model
 from keras_sentmatch.training.schedules import CosineWarmUpDecay, LinearWarmUpDecay
 from tests.oracles_recurrent import cosine_warm_up_decay
+from tests.toys.training import build_tiny, tiny_pairs, tiny_recipe
 from tests.training.test_run import run
-from tests.training.tiny import build_tiny, tiny_pairs, tiny_recipe
 
 
 def rate(schedule, step):

@@ -6,7 +6,7 @@ import pytest
 
 from keras_sentmatch.training import train
 from keras_sentmatch.tuning import Choice, PairHyperModel, Space
-from tests.training.tiny import build_tiny, tiny_recipe, tiny_splits
+from tests.toys.training import build_tiny, tiny_recipe, tiny_splits
 
 keras_tuner = pytest.importorskip("keras_tuner")
 

@@ -17,7 +17,7 @@ from keras_sentmatch.tuning.importance import LEAST_TRIALS, importance_of
 from keras_sentmatch.tuning.pareto import pareto_front
 from keras_sentmatch.tuning.report import front_of, luck_of
 from keras_sentmatch.tuning.trials import read_trials
-from tests.tuning.made_up import SPACE, made_up_rows, made_up_search
+from tests.toys.searches import SPACE, made_up_rows, made_up_search
 
 pytestmark = pytest.mark.backend("torch")  # no backend has a part in it: once is enough
 

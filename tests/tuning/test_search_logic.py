@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from keras_sentmatch.errors import InputError
-from tests.tuning.fakes import RECIPE, FakeTrain, fake_search, space_of_fakes, trained
+from tests.toys.fake_training import RECIPE, FakeTrain, fake_search, space_of_fakes, trained
 
 engine = pytest.importorskip("keras_sentmatch.tuning.engine", reason="KerasTuner is not installed")
 

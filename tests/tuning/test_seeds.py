@@ -6,7 +6,7 @@ import json
 import pytest
 
 from keras_sentmatch.errors import InputError
-from tests.tuning.fakes import FakeTrain, fake_search, trained
+from tests.toys.fake_training import FakeTrain, fake_search, trained
 from tests.tuning.test_search_logic import TUNERS, killed
 
 pytest.importorskip("keras_tuner")

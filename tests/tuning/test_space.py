@@ -16,7 +16,7 @@ from keras_sentmatch.training.config import CONFIGS
 from keras_sentmatch.training.prepare import make_model
 from keras_sentmatch.tuning import Choice, LogUniform, Space, space_of
 from keras_sentmatch.tuning.spaces import ATTENDED, arguments_of, word_features
-from tests.tiny_bert import tiny_bert
+from tests.toys.bert import tiny_bert
 
 # Widths that the tests do without; a square for DIN, even for the rLSTM.
 SMALL = {

@@ -11,7 +11,7 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.training import EncoderConfig, load_recipe, prepare, train
 from keras_sentmatch.tuning import Choice, Space, search, study
-from tests.training.tiny import build_tiny, tiny_recipe, tiny_splits
+from tests.toys.training import build_tiny, tiny_recipe, tiny_splits
 
 pytest.importorskip("keras_tuner")
 SIZES = (10, 25, 50)

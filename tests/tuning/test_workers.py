@@ -22,8 +22,8 @@ import pytest
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.tuning import Choice, Space, search, study
 from keras_sentmatch.tuning.workers import VARIABLES, LocalWorkers, role
-from tests.training.tiny import build_tiny, tiny_recipe, tiny_splits
-from tests.tuning.fakes import RECIPE, SPLITS, FakeTrain, space_of_fakes, without_cost
+from tests.toys.fake_training import RECIPE, SPLITS, FakeTrain, space_of_fakes, without_cost
+from tests.toys.training import build_tiny, tiny_recipe, tiny_splits
 
 cygrpc = pytest.importorskip("grpc._cython.cygrpc", reason="gRPC is not installed")
 chief = pytest.importorskip("keras_sentmatch.tuning.chief", reason="KerasTuner is not installed")

@@ -12,7 +12,7 @@ from keras_sentmatch.inference.run_folder import write_json
 from keras_sentmatch.training import Recipe
 from keras_sentmatch.training.run import run_identity
 from keras_sentmatch.tuning import Choice, LogUniform, Space, search, study
-from tests.training.tiny import tiny_splits
+from tests.toys.training import tiny_splits
 
 SPLITS = tiny_splits()
 RECIPE = Recipe.from_tables("tiny", model={"steps": 2}, training={"epochs": 9, "batch_size": 25})
