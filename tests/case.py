@@ -213,7 +213,7 @@ class Runner:
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> Any:
         if keras.backend.backend() != "jax":
             return self.case.call(self.layer, inputs)
-        return self._jit("forward", self._outputs)(self._state(), dict(inputs))
+        return self._jit("forward", self._outputs)(self._state(), dict(inputs))[0]
 
     def gradients(self, inputs: Mapping[str, np.ndarray]) -> tuple[list, list]:
         """Gradients of a random projection of the float outputs plus `layer.losses`.
@@ -262,19 +262,18 @@ class Runner:
 
         return self.compiled.setdefault(name, jax.jit(function))
 
-    def _outputs(self, state: tuple[list, list], inputs: dict, **kwargs: Any) -> Any:
-        if isinstance(self.layer, keras.Model):
-            found = self.layer.stateless_call(*state, inputs, **kwargs)
-        else:
-            found = self.layer.stateless_call(*state, **inputs, **self.case.options, **kwargs)
-        return (found[0], found[2]) if kwargs else found[0]
+    def _outputs(self, state: tuple[list, list], inputs: dict) -> Any:
+        layer = self.layer
+        variables = [*layer.trainable_variables, *layer.non_trainable_variables]
+        layer._clear_losses()
+        with keras.StatelessScope(zip(variables, [*state[0], *state[1]]), collect_losses=True):
+            return self.case.call(layer, inputs), layer.losses
 
     def _grad(self, trainable: list, others: list, features: dict, inputs: dict) -> Any:
         import jax
 
         def loss(trainable: list, features: dict) -> Any:
-            state = trainable, others
-            return projection(*self._outputs(state, {**inputs, **features}, return_losses=True))
+            return projection(*self._outputs((trainable, others), {**inputs, **features}))
 
         return jax.grad(loss, argnums=(0, 1))(trainable, features)
 
