@@ -55,14 +55,14 @@ def once(fit: tuple, measure: tuple, threshold: str | None) -> tuple[float, list
 
 
 def measure(folder: Path, halvings: int) -> None:
-    from keras_sentmatch.cli.runs import load_run
+    from keras_sentmatch.cli.runs import Run
     from keras_sentmatch.cli.sources import Source
 
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     key: dict[str, Any] = {name: metrics[name] for name in ("model", "data", "backend", "seed")}
     vectors = metrics["vectors"]
     key["vectors"] = "" if vectors is None else vectors_name(vectors["source"])
-    run = load_run(folder)
+    run = Run.load(folder)
     matcher = run.matcher
     splits = Source(**run.first.info["source"]).splits()
 

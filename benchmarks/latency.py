@@ -48,9 +48,9 @@ def contender(name: str, folder: Path) -> Callable[[Pairs], Any]:
     if name == "onnx":
         artifact = Path(f"{folder}-onnx")
         return runpy.run_path(str(artifact / "score.py"))["Scorer"](artifact).scores
-    from keras_sentmatch.cli.runs import load_run
+    from keras_sentmatch.cli.runs import Run
 
-    matcher = load_run(folder).matcher
+    matcher = Run.load(folder).matcher
 
     def predict(pairs: Pairs) -> Any:
         first, second = zip(*pairs)

@@ -107,12 +107,12 @@ def main() -> None:
     parser.add_argument("--wait", type=float, default=300, help="seconds for the server to start")
     args = parser.parse_args()
 
-    from keras_sentmatch.cli.runs import load_run
+    from keras_sentmatch.cli.runs import Run
     from keras_sentmatch.data import read_pairs
 
-    run, data = load_run(Path(args.run)), read_pairs(args.pairs)
+    run, data = Run.load(Path(args.run)), read_pairs(args.pairs)
     pairs = list(zip(data.sentence1, data.sentence2))
-    wanted = run.answers(data)
+    wanted = run.answers(data, batch_size=64)
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.saved_model
         if folder is None:

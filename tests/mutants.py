@@ -767,9 +767,9 @@ def read(kind: str, folder: Path, rng: random.Random, damaged: list[Path]) -> No
         if kind in WORD_MODELS:
             _evaluate(folder, matcher)
     elif kind == "ensemble":
-        from keras_sentmatch.cli.runs import load_run
+        from keras_sentmatch.cli.runs import Run
 
-        answer = load_run(folder).matcher.predict_proba(**PAIRS)
+        answer = Run.load(folder).matcher.predict_proba(**PAIRS)
         assert answer.shape[0] == 7 and np.isfinite(answer).all()
     elif kind == "resume":
         _go_on(folder)
@@ -801,11 +801,11 @@ def read(kind: str, folder: Path, rng: random.Random, damaged: list[Path]) -> No
 
 def _evaluate(folder: Path, matcher: Any) -> None:
     """What `evaluate` and a finished seed of an ensemble read besides."""
-    from keras_sentmatch.cli.runs import noted_source
+    from keras_sentmatch.cli.runs import recorded_source
     from keras_sentmatch.training.resume import finished_metrics
 
     if noted := matcher.info.get("source"):
-        noted_source(noted, folder)
+        recorded_source(noted, folder)
     finished_metrics(folder)
 
 

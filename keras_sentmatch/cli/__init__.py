@@ -1,9 +1,10 @@
-"""The command line: `keras-sentmatch train`, `tune`, `evaluate`, `calibrate`, `predict`, `rank`, `export`, ….
+"""The command line: `keras-sentmatch train`, `tune`, `evaluate`, `predict`, `export`, ….
 
 No module here imports Keras at its top: each command first chooses the backend.
 """
 
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ from keras_sentmatch import __version__
 from keras_sentmatch.cli.calibrate import calibrate
 from keras_sentmatch.cli.catalog import datasets, models
 from keras_sentmatch.cli.compare import compare
+from keras_sentmatch.cli.console import show_log
 from keras_sentmatch.cli.errors import errors
 from keras_sentmatch.cli.evaluate import evaluate
 from keras_sentmatch.cli.explain import explain
@@ -32,22 +34,9 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
-COMMANDS = (
-    train,
-    tune,
-    search_report,
-    evaluate,
-    calibrate,
-    predict,
-    rank,
-    explain,
-    robustness,
-    errors,
-    compare,
-    export,
-    models,
-    datasets,
-    profile,
+COMMANDS: tuple[Callable[..., None], ...] = (
+    *(train, tune, search_report, evaluate, calibrate, predict, rank, explain, robustness),
+    *(errors, compare, export, models, datasets, profile),
 )
 for command in COMMANDS:
     app.command()(command)
@@ -74,6 +63,7 @@ def main(arguments: list[str] | None = None) -> None:
     Args:
         arguments: What was typed after the command's name; `sys.argv` by default.
     """
+    show_log()
     try:
         app(arguments, prog_name="keras-sentmatch")
     except InputError as error:

@@ -1,37 +1,20 @@
 """Choosing Keras's backend before Keras is imported."""
 
 import json
+import logging
 import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from keras_sentmatch.cli.console import say
 from keras_sentmatch.errors import InputError
 
+log = logging.getLogger(__name__)
 BACKENDS = ("tensorflow", "jax", "torch")
-BackendOption = Annotated[
-    str | None,
-    typer.Option(
-        help="tensorflow, jax or torch. Default: $KERAS_BACKEND, Keras's own settings file, or the "
-        "first one installed.",
-        show_default=False,
-    ),
-]
 
 
 def use_backend(asked: str | None) -> str:
-    """Sets KERAS_BACKEND, says so on stderr, and returns the backend's name.
-
-    Args:
-        asked: What `--backend` said, if anything.
-
-    Raises:
-        InputError: The backend is unknown, not installed, or Keras already runs on another.
-    """
+    """Sets KERAS_BACKEND to what `--backend` names, or to the default; returns the backend's name."""
     name, source = choose_backend(asked)
     if name not in BACKENDS:
         raise InputError(f"backend {name!r} (from {source}) is not one of {', '.join(BACKENDS)}.")
@@ -47,7 +30,7 @@ def use_backend(asked: str | None) -> str:
         raise InputError(f"Keras already runs on {running} in this process, not on {name}.")
     os.environ["KERAS_BACKEND"] = name
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow's errors come as exceptions
-    say(f"backend: {name} (from {source})")
+    log.info("backend: %s (from %s)", name, source)
     return name
 
 

@@ -1,81 +1,69 @@
-"""`calibrate`: probabilities that can be believed, from labelled pairs that training did not see."""
+"""`calibrate`: reliable probabilities, from labeled pairs that training did not see."""
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from keras_sentmatch.cli.backend import BackendOption, use_backend
-from keras_sentmatch.cli.catalog import JsonOption
-from keras_sentmatch.cli.console import print_json, print_table, say
-from keras_sentmatch.cli.runs import (
-    BatchSizeOption,
-    DataOption,
-    RunArgument,
-    WordEncoderOption,
-    check_reading,
-    labelled_pairs,
-    load_run,
-)
-from keras_sentmatch.cli.sources import ColumnsOption, FormatOption, OnError, OnErrorOption
+from keras_sentmatch.cli import options
+from keras_sentmatch.cli.backend import use_backend
+from keras_sentmatch.cli.console import print_json, print_table, title
+from keras_sentmatch.cli.runs import LabeledPairs, Run
 
 
 class Threshold(StrEnum):
-    """What a threshold is to score best in."""
+    """The metric that a threshold maximizes."""
 
     ACCURACY = "accuracy"
     F1 = "f1"
 
 
 def calibrate(
-    run: RunArgument,
-    data: DataOption = None,
+    run: options.Run,
+    data: options.Data = None,
     split: Annotated[
         str | None,
-        typer.Option(help="A part of it. Default: validation; of a single file, all rows."),
+        typer.Option(help="A part of it. Default: validation; all rows of a single file."),
     ] = None,
-    temperature: Annotated[bool, typer.Option(help="Fit a temperature; else it becomes 1.")] = True,
+    temperature: Annotated[
+        bool, typer.Option(help="Fit a temperature, or set it to 1 again.")
+    ] = True,
     threshold: Annotated[
         Threshold | None,
-        typer.Option(
-            help="Of two classes, choose the threshold that scores best in this. Default: none."
-        ),
+        typer.Option(help="For two classes, choose the best threshold for this metric."),
     ] = None,
-    format: FormatOption = None,
-    columns: ColumnsOption = None,
-    on_error: OnErrorOption = OnError.RAISE,
-    batch_size: BatchSizeOption = 64,
-    word_encoder: WordEncoderOption = None,
-    backend: BackendOption = None,
-    as_json: JsonOption = False,
+    format: options.Format = None,
+    columns: options.Columns = None,
+    on_error: options.OnBadRow = options.OnError.RAISE,
+    batch_size: options.BatchSize = 64,
+    word_encoder: options.WordEncoder = None,
+    backend: options.Backend = None,
+    as_json: options.Json = False,
 ) -> None:
-    """Fits a temperature and a threshold on labelled pairs, and keeps them in the run folder."""
-    reading = format, columns, on_error
-    check_reading(data, *reading)
+    """Fits a temperature and a threshold to labeled pairs, and saves them in the run folder."""
+    labeled = LabeledPairs(data, split, format, columns, on_error)
     use_backend(backend)
     from keras_sentmatch.display.figures import reliability_diagram
     from keras_sentmatch.inference.run_folder import keep_calibration
 
-    loaded = load_run(run, word_encoder)
-    pairs, source = labelled_pairs(loaded, run, data, split, "validation", *reading)
-    report: dict[str, Any] = loaded.matcher.calibrate(
+    loaded = Run.load(run, word_encoder)
+    pairs, facts = labeled.read(loaded, default="validation")
+    report = loaded.matcher.calibrate(
         pairs,
         temperature=temperature,
         threshold=None if threshold is None else threshold.value,
         batch_size=batch_size,
     )
-    facts = {"data": pairs.name or source, "split": pairs.split}
     reliability_diagram(report, run / "reliability.png")
-    keep_calibration(run, {**facts, **report})
-    say(loaded.first.encoder.report)
+    keep_calibration(run, {"data": facts["data"], "split": facts["split"], **report})
+    loaded.log_encoding()
     if as_json:
-        print_json({"run": str(run), **facts, **report})
+        print_json({**facts, **report})
         return
     before, after = report["before"], report["after"]
-    title = " ".join(str(part) for part in (run, "on", *facts.values()) if part)
     rows = [(name, before[name], after[name]) for name in before if name != "reliability"]
-    print_table(["figure", "before", "after"], rows, title)
+    print_table(["metric", "before", "after"], rows, title(facts))
     print(f"temperature {report['temperature']:.4g}")
     if report["threshold"] is not None:
-        second = loaded.first.label_names[1]
+        second = loaded.class_names("a threshold")[1]
         print(f"{second} is answered above {report['threshold']:.4g}")

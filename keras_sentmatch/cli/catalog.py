@@ -3,13 +3,18 @@
 import inspect
 import json
 import re
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from keras_sentmatch.cli.backend import BackendOption, use_backend
+from keras_sentmatch.cli import options
+from keras_sentmatch.cli.backend import use_backend
 from keras_sentmatch.cli.console import print_json, print_table
 
+if TYPE_CHECKING:
+    from keras_sentmatch.applications import PairModel
+
+FIELDS = ("name", "description", "files", "labels", "metric")
 BUILT_IN = (
     (
         "embedded",
@@ -20,17 +25,16 @@ BUILT_IN = (
     ),
     ("tfds:NAME", "A data set of pairs of TensorFlow Datasets", "", (), ""),
 )
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 
 
 def models(
     name: Annotated[
-        str | None, typer.Argument(metavar="[MODEL]", help="Show the switches of this one.")
+        str | None, typer.Argument(metavar="[MODEL]", help="Show the arguments of this model.")
     ] = None,
-    backend: BackendOption = None,
-    as_json: JsonOption = False,
+    backend: options.Backend = None,
+    as_json: options.Json = False,
 ) -> None:
-    """Lists the models: papers, sizes (each is built once to count), inputs and switches."""
+    """Lists the models: papers, sizes (each is built once to count them), inputs, arguments."""
     use_backend(backend)
     from keras_sentmatch.applications import get_model_class, list_models
 
@@ -39,7 +43,7 @@ def models(
         print_json(rows[0] if name else rows)
         return
     print_table(
-        ["name", "paper", "parameters*", "inputs of a sentence", "what it is"],
+        ["name", "paper", "parameters*", "inputs per sentence", "description"],
         [
             (r["name"], r["paper"], r["parameters"], ", ".join(r["inputs"]), r["description"])
             for r in rows
@@ -48,15 +52,15 @@ def models(
     print("* at the paper's sizes, for three classes and without word embeddings")
     if not name:
         print_table(
-            ["name", "switches", "presets"],
-            [(r["name"], ", ".join(r["switches"]), ", ".join(r["presets"])) for r in rows],
+            ["name", "arguments", "presets"],
+            [(r["name"], ", ".join(r["arguments"]), ", ".join(r["presets"])) for r in rows],
         )
-        print("`keras-sentmatch models MODEL` says what the switches of a model do.")
+        print("`keras-sentmatch models MODEL` explains the arguments of a model.")
         return
     (row,) = rows
     print_table(
-        ["switch", "default", "meaning"],
-        [(n, json.dumps(s["default"]), s["meaning"]) for n, s in row["switches"].items()],
+        ["argument", "default", "meaning"],
+        [(n, json.dumps(s["default"]), s["meaning"]) for n, s in row["arguments"].items()],
     )
     if row["presets"]:
         presets = [
@@ -66,17 +70,15 @@ def models(
         print_table(["preset", "what it sets"], presets)
 
 
-def describe(cls: Any, name: str) -> dict[str, Any]:
-    """What the list says of a model; its switches are the arguments that are left to choose."""
+def describe(cls: "type[PairModel]", name: str) -> dict[str, Any]:
+    """What a model is, its size, and the arguments that are left to choose."""
+    from keras_sentmatch.applications import BackboneModel
     from keras_sentmatch.applications.base import DATA_ARGUMENTS
 
-    arguments = {
-        n: p
-        for n, p in inspect.signature(cls.__init__).parameters.items()
-        if n not in ("self", "kwargs")
-    }
-    if has_backbone(cls):
-        inputs, parameters = _with_a_backbone(cls)
+    signature = inspect.signature(cls.__init__).parameters
+    arguments = {n: p for n, p in signature.items() if n not in ("self", "kwargs")}
+    if issubclass(cls, BackboneModel):
+        inputs, parameters = _with_bert(cls)
     else:
         extra = {"char_vocabulary_size": 100, "pos_tags": 10, "antonym": True}
         widest = {n: v for n, v in extra.items() if n in arguments}
@@ -91,7 +93,7 @@ def describe(cls: Any, name: str) -> dict[str, Any]:
         "parameters": parameters,
         "inputs": inputs,
         "description": cls.summary_line,
-        "switches": {
+        "arguments": {
             n: {
                 "default": None if p.default is p.empty else p.default,
                 "meaning": meanings.get(n, ""),
@@ -103,13 +105,8 @@ def describe(cls: Any, name: str) -> dict[str, Any]:
     }
 
 
-def has_backbone(cls: Any) -> bool:
-    """Whether the model reads with a pretrained encoder."""
-    return "backbone" in inspect.signature(cls.__init__).parameters
-
-
-def _with_a_backbone(cls: Any) -> tuple[list[str], int | None]:
-    """Inputs, and parameters on a BERT-base without word pieces; None where KerasHub is not installed."""
+def _with_bert(cls: "type[PairModel]") -> tuple[list[str], int | None]:
+    """Inputs and parameters with a BERT-base; no parameters where KerasHub is not installed."""
     try:
         import keras_hub
     except ImportError:
@@ -120,14 +117,14 @@ def _with_a_backbone(cls: Any) -> tuple[list[str], int | None]:
     tiny = {"num_heads": 1, "hidden_dim": 1, "intermediate_dim": 1}
     base = keras_hub.models.BertBackbone(vocabulary_size=1, num_layers=1, **tiny)
     saved = keras.saving.serialize_keras_object(base)
-    # Its twelve layers take long to make, and each counts the same.
-    layers = [{**saved, "config": {**saved["config"], **sizes, "num_layers": n}} for n in (1, 2)]
-    models = [cls(config) for config in layers]
+    # Twelve layers take long to make, and each counts the same: calculated from one and two.
+    configs = [{**saved, "config": {**saved["config"], **sizes, "num_layers": n}} for n in (1, 2)]
+    models = [cls(config) for config in configs]
     one, two = (model.count_params_without_word_embeddings() for model in models)
     return models[0].input_names, one + 11 * (two - one)
 
 
-def argument_docs(cls: Any) -> dict[str, str]:
+def argument_docs(cls: type) -> dict[str, str]:
     """The `Args:` of a class docstring by name, without the sentence on the default."""
     text = inspect.cleandoc(cls.__doc__ or "")
     block = re.search(r"^Args:\n((?:    .*\n|\n)*)", text, re.M)
@@ -136,14 +133,13 @@ def argument_docs(cls: Any) -> dict[str, str]:
     return {name: re.sub(r" Defaults to .*?\.$", "", words) for name, words in joined.items()}
 
 
-def datasets(as_json: JsonOption = False) -> None:
-    """Lists the data that --data understands."""
+def datasets(as_json: options.Json = False) -> None:
+    """Lists what --data accepts."""
     from keras_sentmatch.data import list_formats
 
-    fields = ("name", "description", "files", "labels", "metric")
-    rows = [dict(zip(fields, row)) for row in (*BUILT_IN, *list_formats())]
+    rows = [dict(zip(FIELDS, row)) for row in (*BUILT_IN, *list_formats())]
     if as_json:
         print_json(rows)
     else:
         shown = [row | {"labels": ", ".join(row["labels"])} for row in rows]
-        print_table(fields, [list(row.values()) for row in shown])
+        print_table(FIELDS, [list(row.values()) for row in shown])

@@ -1,51 +1,32 @@
-"""`evaluate`: the figures of a run on labelled pairs."""
+"""`evaluate`: the metrics of a run on labeled pairs."""
 
-from keras_sentmatch.cli.backend import BackendOption, use_backend
-from keras_sentmatch.cli.catalog import JsonOption
-from keras_sentmatch.cli.console import print_json, print_table, say
-from keras_sentmatch.cli.runs import (
-    BatchSizeOption,
-    DataOption,
-    RunArgument,
-    SplitOption,
-    WordEncoderOption,
-    check_reading,
-    labelled_pairs,
-    load_run,
-)
-from keras_sentmatch.cli.sources import ColumnsOption, FormatOption, OnError, OnErrorOption
+from keras_sentmatch.cli import options
+from keras_sentmatch.cli.backend import use_backend
+from keras_sentmatch.cli.console import print_json, print_table, title
+from keras_sentmatch.cli.runs import LabeledPairs, Run
 
 
 def evaluate(
-    run: RunArgument,
-    data: DataOption = None,
-    split: SplitOption = None,
-    format: FormatOption = None,
-    columns: ColumnsOption = None,
-    on_error: OnErrorOption = OnError.RAISE,
-    batch_size: BatchSizeOption = 64,
-    word_encoder: WordEncoderOption = None,
-    backend: BackendOption = None,
-    as_json: JsonOption = False,
+    run: options.Run,
+    data: options.Data = None,
+    split: options.Split = None,
+    format: options.Format = None,
+    columns: options.Columns = None,
+    on_error: options.OnBadRow = options.OnError.RAISE,
+    batch_size: options.BatchSize = 64,
+    word_encoder: options.WordEncoder = None,
+    backend: options.Backend = None,
+    as_json: options.Json = False,
 ) -> None:
-    """Measures a trained matcher on labelled pairs."""
-    reading = format, columns, on_error
-    check_reading(data, *reading)
+    """Measures a trained matcher on labeled pairs."""
+    labeled = LabeledPairs(data, split, format, columns, on_error)
     name = use_backend(backend)
-    loaded = load_run(run, word_encoder)
-    pairs, source = labelled_pairs(loaded, run, data, split, "test", *reading)
+    loaded = Run.load(run, word_encoder)
+    pairs, facts = labeled.read(loaded)
     figures = loaded.matcher.evaluate(pairs, batch_size=batch_size)
-    say(loaded.first.encoder.report)
-    result = {
-        "run": str(run),
-        "backend": name,
-        "data": pairs.name or source,
-        "split": pairs.split,
-        **figures,
-    }
+    loaded.log_encoding()
     if as_json:
-        print_json(result)
+        print_json({"backend": name, **facts, **figures})
     else:
         rows = [(key, value) for key, value in figures.items() if key != "primary"]
-        title = " ".join(str(part) for part in (run, "on", result["data"], pairs.split) if part)
-        print_table(["figure", "value"], rows, title)
+        print_table(["metric", "value"], rows, title(facts))

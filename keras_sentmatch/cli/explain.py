@@ -1,101 +1,99 @@
-"""`explain`: what an answer rests on, as a page, pictures or text."""
+"""`explain`: what an answer is based on, as a page, images or text."""
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from keras_sentmatch.cli.backend import BackendOption, use_backend
-from keras_sentmatch.cli.console import print_table, say
-from keras_sentmatch.cli.runs import BatchSizeOption, RunArgument, WordEncoderOption, load_run
-from keras_sentmatch.cli.sources import (
-    ColumnsOption,
-    FileArgument,
-    FormatOption,
-    OnError,
-    OnErrorOption,
-    Sentence1Option,
-    Sentence2Option,
-    Source,
-    check_one_or_file,
-)
+from keras_sentmatch.cli import options
+from keras_sentmatch.cli.backend import use_backend
+from keras_sentmatch.cli.console import print_table
+from keras_sentmatch.cli.runs import Run
+from keras_sentmatch.cli.sources import check_one_or_file, one_or_file
 from keras_sentmatch.errors import InputError
 
-PAGES = (".html", ".htm")
+if TYPE_CHECKING:
+    from keras_sentmatch.explain import Explanation
+
+log = logging.getLogger(__name__)
 
 
 def explain(
-    run: RunArgument,
-    file: FileArgument = None,
-    sentence1: Sentence1Option = None,
-    sentence2: Sentence2Option = None,
+    run: options.Run,
+    file: options.File = None,
+    sentence1: options.Sentence1 = None,
+    sentence2: options.Sentence2 = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="The page of one pair (.html), or a folder for those of a FILE."),
+        typer.Option(help="The page for one pair (.html), or a folder for those of a FILE."),
     ] = None,
     png: Annotated[
-        Path | None, typer.Option(help="Folder for the pictures as PNG files, of a FILE one a pair.")
+        Path | None,
+        typer.Option(help="Folder for the figures as PNG files; one per pair of a FILE in it."),
     ] = None,
     text: Annotated[
-        bool, typer.Option("--text", help="Print which words a re-reading model read, step by step.")
+        bool, typer.Option("--text", help="Print the words that a re-reading model read.")
     ] = False,
     erasure: Annotated[
-        bool, typer.Option(help="Answer again without each of the words.")
+        bool, typer.Option(help="Answer again with each of the words left out.")
     ] = True,
-    limit: Annotated[int | None, typer.Option(help="Take the first so many pairs of FILE.")] = None,
-    format: FormatOption = None,
-    columns: ColumnsOption = None,
-    on_error: OnErrorOption = OnError.RAISE,
-    batch_size: BatchSizeOption = 64,
-    word_encoder: WordEncoderOption = None,
-    backend: BackendOption = None,
-) -> None:  # fmt: skip
-    """Shows what the answer to a pair rests on: attention, re-read words, words left out."""
+    limit: Annotated[
+        int | None, typer.Option(help="Use only this many pairs of FILE, from its start.")
+    ] = None,
+    format: options.Format = None,
+    columns: options.Columns = None,
+    on_error: options.OnBadRow = options.OnError.RAISE,
+    batch_size: options.BatchSize = 64,
+    word_encoder: options.WordEncoder = None,
+    backend: options.Backend = None,
+) -> None:
+    """Shows what an answer is based on: attention, re-read words, words left out."""
     check_one_or_file(file, sentence1, sentence2)
     if out is None and png is None and not text:
-        raise InputError("say what to make: a page (--out), PNG files (--png) or --text.")
-    if out is not None and (out.suffix in PAGES) != (file is None):
+        raise InputError("nothing to make: ask for a page (--out), PNG files (--png) or --text.")
+    if out is not None and (out.suffix in (".html", ".htm")) != (file is None):
         wanted = "a name that ends in .html" if file is None else "a folder, for the pages of FILE"
         raise InputError(f"--out {out}: expected {wanted}.")
     if limit is not None and (limit < 1 or file is None):
         raise InputError(f"--limit {limit}: expected at least 1, and a FILE of pairs.")
     use_backend(backend)
-    from keras_sentmatch.data import PairDataset
     from keras_sentmatch.explain.explanation import write_page
     from keras_sentmatch.explain.page import index
 
-    if file is None:
-        pairs = PairDataset([sentence1 or ""], [sentence2 or ""])
-    else:
-        pairs = Source(str(file), format, columns, on_error).rows()
-        pairs = pairs.select(range(min(limit or len(pairs), len(pairs))))
-    matcher = load_run(run, word_encoder).matcher
-    pages: list[tuple[str, Any]] = []
+    pairs = one_or_file(file, sentence1, sentence2, format, columns, on_error)
+    matcher = Run.load(run, word_encoder).matcher
+    pages: list[tuple[str, Explanation]] = []
     reread: list[Sequence[Any]] = []
-    for number in range(len(pairs)):
-        one = pairs.select([number])
-        (found,) = matcher.explain(one, erasure=erasure, batch_size=batch_size)
+    for number in range(min(limit or len(pairs), len(pairs))):
+        pair = pairs.select([number])
+        (found,) = cast(
+            "list[Explanation]", matcher.explain(pair, erasure=erasure, batch_size=batch_size)
+        )
         found.facts = {"run": str(run), **found.facts}
         name = f"pair-{number + 1:03}"
         if text:
-            reread += _rows(found, run)
+            reread += _reread_rows(found, run)
         if png is not None:
             found.save_pngs(png if file is None else png / name)
         if out is not None:
             found.save(out if file is None else out / f"{name}.html")
-            found.values, found.pictures = {}, []  # the list of pages needs them no more
+            found.values, found.pictures = {}, []  # not needed for the list of pages
             pages.append((f"{name}.html", found))
     if out is not None and file is not None:
         write_page(out / "index.html", index(pages, f"{run} on {file.name}"))
     for folder in (out, png):
         if folder is not None:
-            say(f"written: {folder}")
+            log.info("written: %s", folder)
     if text:
-        _print(reread)
+        heads = ["sentence", "re-read sequence", "label", "answer"]
+        if reread and len(reread[0]) > len(heads):
+            heads.insert(1, "unit")
+        print_table(heads, reread)
 
 
-def _rows(found: Any, run: Path) -> list[Sequence[Any]]:
+def _reread_rows(found: "Explanation", run: Path) -> list[Sequence[Any]]:
     """A row for each sentence or unit, as in Table VIII of the LadRa-Net paper."""
     rereads = found.rereads()
     if not rereads:
@@ -112,10 +110,3 @@ def _rows(found: Any, run: Path) -> list[Sequence[Any]]:
         )
         for row in rereads
     ]
-
-
-def _print(rows: Sequence[Sequence[Any]]) -> None:
-    heads = ["sentence", "re-read sequence", "label", "answer"]
-    if rows and len(rows[0]) > len(heads):
-        heads.insert(1, "unit")
-    print_table(heads, rows)

@@ -3,81 +3,71 @@
 import csv
 import io
 import json
+import logging
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from keras_sentmatch.cli.backend import BackendOption, use_backend
-from keras_sentmatch.cli.catalog import JsonOption
-from keras_sentmatch.cli.console import print_json, print_table, say
-from keras_sentmatch.cli.runs import BatchSizeOption, RunArgument, WordEncoderOption, load_run
-from keras_sentmatch.cli.sources import (
-    ColumnsOption,
-    FileArgument,
-    FormatOption,
-    OnError,
-    OnErrorOption,
-    Sentence1Option,
-    Sentence2Option,
-    Source,
-    check_one_or_file,
-)
+from keras_sentmatch.cli import options
+from keras_sentmatch.cli.backend import use_backend
+from keras_sentmatch.cli.console import print_json, print_table
+from keras_sentmatch.cli.runs import Run
+from keras_sentmatch.cli.sources import check_one_or_file, one_or_file
 from keras_sentmatch.display.tables import shown
 from keras_sentmatch.errors import InputError
 
+if TYPE_CHECKING:
+    from keras_sentmatch.data import PairDataset
+
+log = logging.getLogger(__name__)
 SUFFIXES = (".tsv", ".csv", ".jsonl")
 
 
 def predict(
-    run: RunArgument,
-    file: FileArgument = None,
-    sentence1: Sentence1Option = None,
-    sentence2: Sentence2Option = None,
+    run: options.Run,
+    file: options.File = None,
+    sentence1: options.Sentence1 = None,
+    sentence2: options.Sentence2 = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Where the answers of FILE go (.tsv, .csv, .jsonl). Default: stdout."),
+        typer.Option(help="File for the answers to FILE (.tsv, .csv, .jsonl). Default: stdout."),
     ] = None,
-    format: FormatOption = None,
-    columns: ColumnsOption = None,
-    on_error: OnErrorOption = OnError.RAISE,
-    batch_size: BatchSizeOption = 64,
-    word_encoder: WordEncoderOption = None,
-    backend: BackendOption = None,
-    as_json: JsonOption = False,
+    format: options.Format = None,
+    columns: options.Columns = None,
+    on_error: options.OnBadRow = options.OnError.RAISE,
+    batch_size: options.BatchSize = 64,
+    word_encoder: options.WordEncoder = None,
+    backend: options.Backend = None,
+    as_json: options.Json = False,
 ) -> None:
     """Answers one pair, or every pair of a file."""
     check_one_or_file(file, sentence1, sentence2)
     if out is not None and file is None:
-        raise InputError("--out is for the answers of a FILE; one pair is printed.")
+        raise InputError("--out is for the answers to a FILE; a single pair is printed.")
     if out is not None and (as_json or out.suffix not in SUFFIXES):
         raise InputError(
             f"--out {out}: expected a name that ends in {', '.join(SUFFIXES)}, and no --json."
         )
     use_backend(backend)
-    from keras_sentmatch.data import PairDataset
-
-    if file is None:
-        pairs = PairDataset([sentence1 or ""], [sentence2 or ""])
-    else:
-        pairs = Source(str(file), format, columns, on_error).rows()
-    loaded = load_run(run, word_encoder)
+    pairs = one_or_file(file, sentence1, sentence2, format, columns, on_error)
+    loaded = Run.load(run, word_encoder)
     answers = loaded.answers(pairs, batch_size)
-    say(loaded.first.encoder.report)
+    loaded.log_encoding()
     if file is None:
         show_one(answers[0], as_json)
         return
-    rows = [given | answer_columns(answer) for given, answer in zip(input_rows(pairs), answers)]
+    rows = [row | answer_columns(answer) for row, answer in zip(input_rows(pairs), answers)]
     if as_json:
         print_json(rows)
     elif out is None:
         sys.stdout.write(as_text(rows, ".tsv"))
     else:
-        write_whole(out, as_text(rows, out.suffix))
-        say(f"{len(rows)} answers in {out}")
+        write_atomically(out, as_text(rows, out.suffix))
+        log.info("%d answers in %s", len(rows), out)
 
 
 def show_one(answer: dict[str, Any], as_json: bool) -> None:
@@ -91,9 +81,9 @@ def show_one(answer: dict[str, Any], as_json: bool) -> None:
         print(answer["label"])
 
 
-def input_rows(pairs: Any) -> list[dict[str, Any]]:
-    """What the file said of each pair, by column; its label (if any) is called `gold`."""
-    columns: dict[str, Sequence] = {"id": pairs.ids, "group": pairs.groups}
+def input_rows(pairs: "PairDataset") -> list[dict[str, Any]]:
+    """The columns of the file for each pair; a label is called `gold`."""
+    columns: dict[str, Sequence[Any] | None] = {"id": pairs.ids, "group": pairs.groups}
     columns |= {"sentence1": pairs.sentence1, "sentence2": pairs.sentence2, **pairs.columns}
     if pairs.labels is not None:
         names = pairs.label_names
@@ -111,11 +101,11 @@ def answer_columns(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def as_text(rows: list[dict[str, Any]], suffix: str) -> str:
-    """The rows as one text: TSV and CSV with a header line, or one JSON object a line."""
+    """The rows as TSV or CSV with a header line, or as one JSON object per line."""
     if suffix == ".jsonl":
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     names = list(rows[0]) if rows else []
-    if suffix == ".tsv":  # quotes are text there: no cell may hold a tab or a line break
+    if suffix == ".tsv":  # quotes are text there: no cell may contain a tab or a line break
         lines = [names, *([" ".join(str(row[name]).split()) for name in names] for row in rows)]
         return "".join("\t".join(line) + "\n" for line in lines)
     text = io.StringIO()
@@ -125,8 +115,8 @@ def as_text(rows: list[dict[str, Any]], suffix: str) -> str:
     return text.getvalue()
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Writes beside the file and renames, so that a file is never half written."""
+def write_atomically(path: Path, text: str) -> None:
+    """Writes another file and renames it, so that there is never half of one."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{os.getpid()}")

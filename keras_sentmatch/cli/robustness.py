@@ -1,129 +1,123 @@
-"""`robustness`: the figures of a run before and after its pairs are transformed, and on test suites."""
+"""`robustness`: the metrics of a run before and after its pairs are transformed, and on test suites."""
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from keras_sentmatch.cli.backend import BackendOption, use_backend
-from keras_sentmatch.cli.catalog import JsonOption
-from keras_sentmatch.cli.console import give_report, print_table, say
-from keras_sentmatch.cli.runs import (
-    BatchSizeOption,
-    DataOption,
-    RunArgument,
-    SplitOption,
-    WordEncoderOption,
-    check_reading,
-    labelled_pairs,
-    load_run,
-)
-from keras_sentmatch.cli.sources import ColumnsOption, FormatOption, OnError, OnErrorOption
+from keras_sentmatch.cli import options
+from keras_sentmatch.cli.backend import use_backend
+from keras_sentmatch.cli.console import Report, print_report, print_table, title
+from keras_sentmatch.cli.runs import LabeledPairs, Run
 from keras_sentmatch.errors import InputError
+
+if TYPE_CHECKING:
+    from keras_sentmatch.data import PairDataset
+    from keras_sentmatch.robustness import Lexicon
+    from keras_sentmatch.robustness.suites import Suite
+
+log = logging.getLogger(__name__)
+Translate = Callable[[list[str]], Sequence[str]]
 
 
 def robustness(
-    run: RunArgument,
-    data: DataOption = None,
-    split: SplitOption = None,
+    run: options.Run,
+    data: options.Data = None,
+    split: options.Split = None,
     transform: Annotated[
         list[str] | None,
-        typer.Option(help="A transformation, any number of times. Default: all that can be used."),
+        typer.Option(help="A transformation; repeat for more. Default: all that can be applied."),
     ] = None,
     suite: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="PATH", help="A test suite (PAWS, AdvGLUE, …), any number of times; alone without "
-            "--data or --transform, nothing is transformed."
+            metavar="PATH",
+            help="A test suite (PAWS, AdvGLUE, …); repeat for more. Without --data or --transform "
+            "nothing is transformed then.",
         ),
     ] = None,
     lexicon: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="PATH", help="antonyms=FILE, synonyms=FILE (two words a line), a folder with such "
-            "files, or wordnet. Default: WordNet, if it is installed."
+            metavar="PATH",
+            help="antonyms=FILE, synonyms=FILE (two words per line), a folder with such files, or "
+            "wordnet. Default: WordNet, if it is installed.",
         ),
     ] = None,
     translate: Annotated[
         str | None,
         typer.Option(
-            metavar="MODULE:FUNCTION", help="For BackTrans: your function from a list of sentences to "
-            "their translations there and back."
+            metavar="MODULE:FUNCTION",
+            help="For BackTrans: your function from a list of sentences to their translations into "
+            "another language and back.",
         ),
     ] = None,
     opposite: Annotated[
         str | None,
         typer.Option(
-            metavar="YES,NO", help="The positive and the negative label, where they are unusual."
+            metavar="YES,NO",
+            help="The positive and the negative label, if their names are unusual.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of what the transformations draw.")] = 0,
-    limit: Annotated[
-        int | None, typer.Option(help="Take so many pairs, of each class its share.")
-    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the transformations.")] = 0,
+    limit: options.ClassLimit = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for robustness.md, .csv, .json and .png.")
     ] = None,
-    format: FormatOption = None,
-    columns: ColumnsOption = None,
-    on_error: OnErrorOption = OnError.RAISE,
-    batch_size: BatchSizeOption = 64,
-    word_encoder: WordEncoderOption = None,
-    backend: BackendOption = None,
-    as_json: JsonOption = False,
-) -> None:  # fmt: skip
+    format: options.Format = None,
+    columns: options.Columns = None,
+    on_error: options.OnBadRow = options.OnError.RAISE,
+    batch_size: options.BatchSize = 64,
+    word_encoder: options.WordEncoder = None,
+    backend: options.Backend = None,
+    as_json: options.Json = False,
+) -> None:
     """Measures a run on transformed pairs and on test suites."""
-    reading = format, columns, on_error
-    check_reading(data, *reading)
-    from keras_sentmatch.robustness import (
-        get_transformation,
-        read_suite,
-        robustness_report,
-        save_report,
-    )
+    labeled = LabeledPairs(data, split, format, columns, on_error)
+    from keras_sentmatch import robustness as package
 
-    names = [get_transformation(name).name for name in transform or ()] or None
-    pair = tuple(name.strip() for name in opposite.split(",")) if opposite else None
-    if pair is not None and len(pair) != 2:
-        raise InputError(f"--opposite {opposite!r}: expected two label names, such as yes,no.")
+    names = [package.get_transformation(name).name for name in transform or ()] or None
+    pair = None
+    if opposite:
+        positive, comma, negative = (part.strip() for part in opposite.partition(","))
+        if not comma or "," in negative:
+            raise InputError(f"--opposite {opposite!r}: expected two label names, such as yes,no.")
+        pair = (positive, negative)
     words = lexicon_or_none(lexicon)
     function = _function(translate) if translate else None
-    suites = [found for path in suite or () for found in read_suite(path)]
+    suites = [found for path in suite or () for found in package.read_suite(path)]
     use_backend(backend)
-    loaded = load_run(run, word_encoder)
-    label_names = loaded.first.label_names
-    if label_names is None:
-        raise InputError(f"{run} gives scores; robustness is measured on answers of classes.")
-    facts: dict[str, Any] = {"run": str(run)}
+    loaded = Run.load(run, word_encoder)
+    label_names = loaded.class_names("robustness")
+    facts: Report = {"run": str(run)}
     pairs = None
     if data is not None or names or not suites:
-        pairs, source = labelled_pairs(loaded, run, data, split, "test", *reading)
-        facts |= {"data": pairs.name or source, "split": pairs.split}
+        pairs, facts = labeled.read(loaded)
         pairs = loaded.first.relabel(pairs if limit is None else pairs.limit(limit, seed))
 
-    def answers(asked: Any) -> list[str]:
+    def answers(asked: "PairDataset") -> list[str]:
         return [answer["label"] for answer in loaded.answers(asked, batch_size)]
 
-    report = robustness_report(
+    report = package.robustness_report(
         answers,
         pairs,
         names=names,
-        suites=_that_fit(suites, label_names),
+        suites=_suitable(suites, label_names),
         label_names=label_names,
         seed=seed,
         lexicon=words,
         translate=function,
-        opposite=pair,  # type: ignore[arg-type]
+        opposite=pair,
     )
-    report = {**facts, **report}
-    say(loaded.first.encoder.report)
-    give_report(report, out, save_report, as_json, _print)
+    loaded.log_encoding()
+    print_report({**facts, **report}, out, package.save_report, as_json, _print)
 
 
-def lexicon_or_none(sources: Sequence[str] | None) -> Any:
-    """The lexicon that `--lexicon` names; without it WordNet, or none where it is not installed."""
+def lexicon_or_none(sources: Sequence[str] | None) -> "Lexicon | None":
+    """The lexicon that `--lexicon` names; else WordNet, or none where it is not installed."""
     from keras_sentmatch.robustness import Lexicon
 
     if sources:
@@ -131,14 +125,14 @@ def lexicon_or_none(sources: Sequence[str] | None) -> Any:
     try:
         return Lexicon.wordnet()
     except InputError:
-        return None  # what needs a lexicon is left out, or says so
+        return None  # what needs a lexicon is left out, or reports that it is missing
 
 
-def _function(name: str) -> Callable[[list[str]], Sequence[str]]:
-    """A function by its module and name."""
+def _function(name: str) -> Translate:
+    """The function that MODULE:FUNCTION names."""
     module, _, attribute = name.partition(":")
     try:
-        found = getattr(import_module(module), attribute)
+        found: Translate = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise InputError(
             f"--translate {name!r}: {error}; expected MODULE:FUNCTION of a module that Python finds "
@@ -147,36 +141,33 @@ def _function(name: str) -> Callable[[list[str]], Sequence[str]]:
     return found
 
 
-def _that_fit(suites: list[Any], label_names: Sequence[str]) -> list[Any]:
-    """The suites with labels like the run's; of a file with several tasks others are left out."""
+def _suitable(suites: "list[Suite]", label_names: Sequence[str]) -> "list[Suite]":
+    """The suites whose labels are like the run's. Only a task of AdvGLUE may be left out."""
     from keras_sentmatch.robustness.suites import common_names
 
-    fit = [s for s in suites if common_names(label_names, s.pairs.label_names)]
-    if set(label_names) != {
-        "entailment",
-        "not_entailment",
-    }:  # whether a sentence answers a question
-        fit = [s for s in fit if s.name != "advglue-qnli"]
+    names = {suite.name: suite.pairs.label_names or () for suite in suites}
+    fit = [s for s in suites if common_names(label_names, names[s.name])]
+    if set(label_names) != {"entailment", "not_entailment"}:
+        fit = [s for s in fit if s.name != "advglue-qnli"]  # questions and their answers
     for other in (s for s in suites if s not in fit):
         if not other.name.startswith("advglue-"):
-            return suites  # the report says why it can't
-        say(f"{other.name}: left out, its labels are {', '.join(other.pairs.label_names)}")
+            return suites  # the report says why it does not fit
+        log.info("%s: left out, its labels are %s", other.name, ", ".join(names[other.name]))
     if suites and not fit:
         raise InputError(
-            f"No suite has labels like the run's ({', '.join(label_names)}); give another --suite."
+            f"No suite has the labels of the run ({', '.join(label_names)}); give another --suite."
         )
     return fit
 
 
-def _print(report: Mapping[str, Any]) -> None:
+def _print(report: Report) -> None:
     from keras_sentmatch.robustness.report import COLUMNS, table
 
-    what = " ".join(str(report[key]) for key in ("run", "data", "split") if report.get(key))
     heads = [name.replace("_", " ") for name in COLUMNS[1:]]
-    print_table(heads, [row[1:] for row in table(report)], what)
+    print_table(heads, [row[1:] for row in table(report)], title(report))
     for row in report["transformations"]:
         for flip in row["flips"][:1]:
             print(f"{row['name']}: {flip['changed1']!r} / {flip['changed2']!r}")
             print(f"  is {flip['new_label']}, answered {flip['answer']}")
     for name, why in report["left_out"].items():
-        say(f"left out {name}: {why}")
+        log.info("left out %s: %s", name, why)

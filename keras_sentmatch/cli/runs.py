@@ -1,32 +1,20 @@
-"""Run folders: one matcher, or an ensemble of several."""
+"""Run folders, and the labeled pairs that runs are measured on."""
 
+import logging
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from keras_sentmatch.cli.sources import OnError, Source
+from keras_sentmatch.cli.options import OnError
+from keras_sentmatch.cli.sources import Source
 from keras_sentmatch.errors import InputError
 
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
-DataOption = Annotated[
-    str | None,
-    typer.Option(help="Name or path of labelled pairs. Default: what the run was trained on."),
-]
-SplitOption = Annotated[
-    str | None,
-    typer.Option(help="train, validation or test. Default: test; of a single file, all rows."),
-]
-BatchSizeOption = Annotated[int, typer.Option(help="Most pairs scored at once.")]
-WordEncoderOption = Annotated[
-    str | None,
-    typer.Option(
-        help="The encoder that the word vectors were extracted from (a folder or a KerasHub preset): "
-        "words never seen in training get their vectors."
-    ),
-]
+if TYPE_CHECKING:
+    from keras_sentmatch.data import PairDataset
+    from keras_sentmatch.inference import EnsembleMatcher, Matcher
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -34,89 +22,107 @@ class Run:
     """What a run folder holds.
 
     Attributes:
-        matcher: Scores pairs: a `Matcher` or an `EnsembleMatcher`.
-        first: The matcher, or the ensemble's first member: its names, encoder and info.
+        folder: The folder.
+        matcher: What scores pairs.
+        first: The matcher, or the first member of the ensemble: its label names, encoder and info.
     """
 
-    matcher: Any
-    first: Any
+    folder: Path
+    matcher: "Matcher | EnsembleMatcher"
+    first: "Matcher"
 
-    def answers(self, pairs: Any, batch_size: int = 64) -> list[dict[str, Any]]:
+    @classmethod
+    def load(cls, folder: Path, word_encoder: str | None = None) -> "Run":
+        """A run of `train`, with one seed or with several."""
+        import keras
+
+        from keras_sentmatch.inference import EnsembleMatcher, Matcher
+        from keras_sentmatch.inference.run_folder import members_of
+
+        matcher: Matcher | EnsembleMatcher
+        if members_of(folder) == [folder]:
+            matcher = Matcher.load(folder, word_encoder=word_encoder)
+            members = [matcher]
+        else:
+            matcher = EnsembleMatcher.load(folder, word_encoder=word_encoder)
+            members = matcher.members
+        if keras.config.backend() == "tensorflow":
+            for member in members:  # XLA's compilation takes longer than most files of pairs
+                member.model.jit_compile = False
+        return cls(folder, matcher, members[0])
+
+    def answers(self, pairs: "PairDataset", batch_size: int) -> list[Any]:
         """Named answers in the order of the pairs."""
         return self.matcher.answers(self.matcher.predict_proba(pairs, batch_size=batch_size))
 
+    def class_names(self, what: str) -> tuple[str, ...]:
+        """The label names; refuses a run that gives scores, for which there is no `what`."""
+        if self.first.label_names is None:
+            raise InputError(f"{self.folder} gives scores; {what} needs answers that are classes.")
+        return self.first.label_names
 
-def load_run(folder: Path, word_encoder: str | None = None) -> Run:
-    """The run of a folder that `train` wrote, with one seed or with several.
+    def source(self) -> Source | None:
+        """What the run was trained on, if it was recorded."""
+        facts = self.first.info.get("source")
+        return recorded_source(facts, self.folder) if facts else None
 
-    `word_encoder` as for `Matcher.load`.
-    """
-    import keras
-
-    from keras_sentmatch.inference.matcher import Matcher
-    from keras_sentmatch.inference.run_folder import members_of
-
-    folders = members_of(folder)
-    if folders == [folder]:
-        matcher: Any = Matcher.load(folder, word_encoder=word_encoder)
-        members = [matcher]
-    else:
-        from keras_sentmatch.inference import EnsembleMatcher
-
-        matcher = EnsembleMatcher.load(folder, word_encoder=word_encoder)
-        members = matcher.members
-    if keras.config.backend() == "tensorflow":
-        for member in members:  # XLA's compilation takes longer than most files of pairs
-            member.model.jit_compile = False
-    return Run(matcher, members[0])
+    def log_encoding(self) -> None:
+        """Logs how many sentences were truncated and how many words were unknown."""
+        log.info("%s", self.first.encoder.report)
 
 
-def check_reading(
-    data: str | None, format: str | None, columns: str | None, on_error: OnError
-) -> None:
-    """Refuses options that say how to read data which is not named."""
-    if data is None and (format or columns or on_error is not OnError.RAISE):
-        raise InputError(
-            "--format, --columns and --on-error say how to read --data, which is missing."
-        )
-
-
-def labelled_pairs(
-    loaded: Run,
-    run: Path,
-    data: str | None,
-    split: str | None,
-    default: str,
-    format: str | None,
-    columns: str | None,
-    on_error: OnError,
-) -> tuple[Any, str]:
-    """What a command measures on, and the name of its source.
-
-    Without `data` that is the part `default` of what the run was trained on; of a single file all rows,
-    unless `split` names a part.
-    """
-    if data is not None:
-        source = Source(data, format, columns, on_error)
-        whole = split is None and Path(source.data).is_file()
-    elif noted := loaded.first.info.get("source"):
-        source, whole = noted_source(noted, run), False
-    else:
-        raise InputError(f"{run} does not say what it was trained on: give --data.")
-    return source.rows() if whole else source.split(split or default), source.data
-
-
-def noted_source(noted: Any, run: Path) -> Source:
-    """The source that a run noted (`Source.facts`), checked: the file may come from anywhere."""
+def recorded_source(facts: Any, folder: Path) -> Source:
+    """The `Source.facts` of a run, checked: the file may come from anywhere."""
     from keras_sentmatch.safety import check_types
 
-    place = f"info.source in {run / 'matcher.json'}"
+    place = f"info.source in {folder / 'matcher.json'}"
     text = (str, None)
     kinds = {"data": str, "format": text, "columns": text, "on_error": str}
-    if not isinstance(noted, dict) or "data" not in noted or not noted.keys() <= kinds.keys():
-        raise InputError(f"{place} is {noted!r:.60}, expected {', '.join(kinds)}: give --data.")
-    check_types(noted, kinds, place)
-    known = re.fullmatch(r"(?!tfds:).*|tfds:\w+(/[\w.+-]+)?", noted["data"])
-    if not known or noted.get("on_error", "raise") not in list(OnError):
-        raise InputError(f"{place} is {noted!r:.80}, which is no source of pairs: give --data.")
-    return Source(**noted)
+    if not isinstance(facts, dict) or "data" not in facts or not facts.keys() <= kinds.keys():
+        raise InputError(f"{place} is {facts!r:.60}, expected {', '.join(kinds)}: give --data.")
+    check_types(facts, kinds, place)
+    known = re.fullmatch(r"(?!tfds:).*|tfds:\w+(/[\w.+-]+)?", facts["data"])
+    if not known or facts.get("on_error", "raise") not in list(OnError):
+        raise InputError(f"{place} is {facts!r:.80}, which is not a source of pairs: give --data.")
+    return Source(**facts)
+
+
+@dataclass
+class LabeledPairs:
+    """The options that say which labeled pairs a run is measured on."""
+
+    data: str | None
+    split: str | None
+    format: str | None
+    columns: str | None
+    on_error: OnError
+
+    def __post_init__(self) -> None:
+        how = self.format or self.columns or self.on_error is not OnError.RAISE
+        if self.data is None and how:
+            raise InputError(
+                "--format, --columns and --on-error say how to read --data, which is missing."
+            )
+
+    @property
+    def given(self) -> Source | None:
+        """What `--data` names."""
+        if self.data is None:
+            return None
+        return Source(self.data, self.format, self.columns, self.on_error)
+
+    def read(self, run: Run, default: str = "test") -> "tuple[PairDataset, dict[str, Any]]":
+        """The pairs, and the run, the data and the part as a report names them.
+
+        Without `--data` they are the part `default` of what the run was trained on. All rows of a
+        single file are taken, unless `--split` names a part.
+        """
+        source = self.given or run.source()
+        if source is None:
+            raise InputError(
+                f"{run.folder} does not say what it was trained on: give the data with --data."
+            )
+        whole = self.data is not None and self.split is None and Path(source.data).is_file()
+        pairs = source.rows() if whole else source.split(self.split or default)
+        facts = {"run": str(run.folder), "data": pairs.name or source.data, "split": pairs.split}
+        return pairs, facts

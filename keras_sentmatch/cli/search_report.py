@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from keras_sentmatch.cli.catalog import JsonOption
+from keras_sentmatch.cli import options
 from keras_sentmatch.cli.console import print_json
 
 
 def search_report(
     folder: Annotated[Path, typer.Argument(help="Folder of a search: what `tune --out` named.")],
-    as_json: JsonOption = False,
+    as_json: options.Json = False,
 ) -> None:
     """Writes report.md and its pictures into the folder of a search that is over, or still runs."""
     from keras_sentmatch.tuning import write_report

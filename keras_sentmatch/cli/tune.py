@@ -1,35 +1,20 @@
 """`tune`: from a data source and a model to the best recipe that a search finds, and a run of it."""
 
-import time
+import logging
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from keras_sentmatch.cli.backend import BackendOption, use_backend
-from keras_sentmatch.cli.catalog import JsonOption
-from keras_sentmatch.cli.console import print_json, print_table, say
-from keras_sentmatch.cli.plans import (
-    BackboneOption,
-    LimitOption,
-    RecipeOption,
-    SetOption,
-    TrainingDataOption,
-    VectorsOption,
-    checked_recipe,
-    overrides_of,
-    training_splits,
-)
-from keras_sentmatch.cli.sources import (
-    ColumnsOption,
-    FormatOption,
-    OnError,
-    OnErrorOption,
-    Source,
-)
+from keras_sentmatch.cli import options
+from keras_sentmatch.cli.backend import use_backend
+from keras_sentmatch.cli.console import print_json, print_table
+from keras_sentmatch.cli.recipes import checked_recipe, default_folder, overrides_of
+from keras_sentmatch.cli.sources import Source
 from keras_sentmatch.errors import InputError
 
+log = logging.getLogger(__name__)
 SHOWN = 10  # trials in the table
 
 
@@ -43,8 +28,8 @@ class Tuner(StrEnum):
 
 
 def tune(
-    model: Annotated[str, typer.Argument(help="A name of `keras-sentmatch models`.")],
-    data: TrainingDataOption = "embedded",
+    model: options.Model,
+    data: options.TrainingData = "embedded",
     space: Annotated[
         str | None,
         typer.Option(
@@ -85,11 +70,11 @@ def tune(
     retrain: Annotated[
         int, typer.Option(help="Train the best recipe anew with so many further seeds; 0: don't.")
     ] = 1,
-    recipe: RecipeOption = None,
-    setting: SetOption = None,
-    vectors: VectorsOption = None,
-    backbone: BackboneOption = None,
-    limit: LimitOption = None,
+    recipe: options.Recipe = None,
+    setting: options.Set = None,
+    vectors: options.Vectors = None,
+    backbone: options.Backbone = None,
+    limit: options.Limit = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the search. Default: searches/MODEL-DATA-TIME.")
     ] = None,
@@ -103,11 +88,11 @@ def tune(
     workers: Annotated[
         int, typer.Option(help="Train trials in so many processes of this machine, side by side.")
     ] = 0,
-    format: FormatOption = None,
-    columns: ColumnsOption = None,
-    on_error: OnErrorOption = OnError.RAISE,
-    backend: BackendOption = None,
-    as_json: JsonOption = False,
+    format: options.Format = None,
+    columns: options.Columns = None,
+    on_error: options.OnBadRow = options.OnError.RAISE,
+    backend: options.Backend = None,
+    as_json: options.Json = False,
 ) -> None:
     """Searches a model's hyper-parameters with KerasTuner, and trains the best recipe anew."""
     if limit is not None and limit < 1:
@@ -132,9 +117,9 @@ def tune(
     if names is not None:
         wanted.narrowed(names)
     source = Source(data, format, columns, on_error)
-    splits = training_splits(source, limit)
+    splits = source.training_splits(limit)
     name = splits["train"].name or "pairs"
-    out = out or Path("searches") / f"{model}-{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    out = out or default_folder("searches", model, name)
     plan = draft.for_data(name)
     try:
         found = search(
@@ -156,7 +141,7 @@ def tune(
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     if role() == "worker":
-        say(f"The search has ended; its chief has the results. Best: {found.score:.4f}")
+        log.info("The search has ended; its chief has the results. Best: %.4f", found.score)
         return
     if as_json:
         print_json(_report(found, model, name))

@@ -14,8 +14,9 @@ import pytest
 from keras_sentmatch import applications, training
 from keras_sentmatch.cli import backend as backend_module
 from keras_sentmatch.cli import main
+from keras_sentmatch.cli.options import OnError
 from keras_sentmatch.cli.predict import as_text
-from keras_sentmatch.cli.sources import OnError, Source
+from keras_sentmatch.cli.sources import Source
 from keras_sentmatch.errors import InputError
 
 TINY = "--set encoder.max_length=8 --set vectors.dim=4 --epochs 1 --batch-size 16".split()
@@ -204,7 +205,7 @@ def test_models(monkeypatch, capsys):
     monkeypatch.setattr(applications, "list_models", lambda: ["small"])
     monkeypatch.setattr(applications, "get_model_class", lambda name: Small)
     assert run("models", "--json") == 0
-    switches = {
+    arguments = {
         "depth": {"default": 2, "meaning": "layers, as many as you like."},
     }
     expected = {
@@ -213,7 +214,7 @@ def test_models(monkeypatch, capsys):
         "parameters": 1234,
         "inputs": ["word_ids", "char_ids"],
         "description": "a small one",
-        "switches": switches,
+        "arguments": arguments,
         "presets": {"deep": {"depth": 9}},
     }
     assert json.loads(capsys.readouterr().out) == [expected]

@@ -74,7 +74,7 @@ def test_a_grid_of_two_letters(log, tmp_path, capsys):
         (["drr_net", "--objective", "map"], "does not exist for classification with 3 classes"),
         (["drr_net", "--resume"], "--resume needs --out"),
         (["drr_net", "--limit", "0"], "--limit 0: at least 1"),
-        (["esim", "--backbone", "bert"], "esim reads words, not with an encoder"),
+        (["esim", "--backbone", "bert"], "esim has no pretrained encoder"),
         (["nothing"], "no recipe for 'nothing'"),
     ],
 )

@@ -66,7 +66,7 @@ def test_a_file_gets_a_page_for_each_pair_and_a_list(run, tmp_path, capsys):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (PAIR, "say what to make"),
+        (PAIR, "nothing to make"),
         (["--sentence1", "a", "--text"], "give either a FILE"),
         ([*PAIR, "--out", "folder"], "expected a name that ends in .html"),
         (["pairs.tsv", "--out", "page.html"], "expected a folder"),

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_sentmatch.cli.runs import noted_source
+from keras_sentmatch.cli.runs import recorded_source
 from keras_sentmatch.data import PairEncoder, load_pairs, read_pairs, read_vectors
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
@@ -346,11 +346,11 @@ def test_a_card_is_what_it_must_be(run, change, message):
 
 def test_the_source_that_a_run_noted_is_checked(tmp_path):
     good = {"data": "embedded", "format": None, "columns": None, "on_error": "skip"}
-    assert noted_source(good, tmp_path).data == "embedded"
+    assert recorded_source(good, tmp_path).data == "embedded"
     for bad in ("x", {}, {**good, "x": 1}, {**good, "data": 3}, {**good, "on_error": "x"},
                 {**good, "data": "tfds:evil:code"}):  # fmt: skip
         with pytest.raises(InputError, match="info.source in .*matcher.json is"):
-            noted_source(bad, tmp_path)
+            recorded_source(bad, tmp_path)
 
 
 def test_types_are_named():

@@ -112,7 +112,7 @@ def test_profile_and_models(preset, capsys):
         ("train drcn --backbone x", "drcn reads words, not with an encoder"),
         ("train cross_encoder --vectors x.txt", "takes no word vectors: leave --vectors out"),
         ("train cross_encoder --set encoder.lowercase=true", "encoder.lowercase: a model with a"),
-        ("train cross_encoder --unlabelled x.tsv", "only a --teacher can answer these pairs"),
+        ("train cross_encoder --unlabeled x.tsv", "only a --teacher can answer these pairs"),
         ("train cross_encoder --teacher nowhere", "nowhere is not a run folder"),
         ("train cross_encoder --backbone ./nowhere", "no such folder"),
         (
