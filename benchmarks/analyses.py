@@ -7,7 +7,6 @@
 Arguments that are not named here go to `keras-sentmatch`. New rows replace those of the same runs and data.
 """
 
-import argparse
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,6 @@ import measuring
 from keras_sentmatch.analysis import comparing, errors
 from keras_sentmatch.display.tables import shown
 
-FOLDER = Path(__file__).parent / "results"
 KEYS = {
     "errors": ("run", "data", "split", "category"),
     "compare": ("data", "split", "first", "second"),
@@ -55,9 +53,7 @@ def measure(what: str, arguments: Sequence[str]) -> list[dict[str, Any]]:
     about = {
         "data": report["data"],
         "split": report["split"],
-        "versions": measuring.versions(),
         "command": measuring.public(command),
-        "date": measuring.now(),
     }
     rows = of_errors(report) if what == "errors" else of_compare(report)
     return [{n: rounded(value) for n, value in {**row, **about}.items()} for row in rows]
@@ -67,8 +63,7 @@ def rounded(value: Any) -> Any:
     return shown(value) if isinstance(value, float) else "" if value is None else value
 
 
-def table(what: str, path: Path) -> tuple[list[str], list[list[str]]]:
-    rows = measuring.read(path)
+def table(what: str, rows: Sequence[Mapping[str, str]]) -> tuple[list[str], list[list[str]]]:
     if what == "errors":
         columns = ["run", "data", "split", "category", "pairs", "accuracy"]
         return [*columns, "95% interval"], [
@@ -85,21 +80,13 @@ def interval(row: Mapping[str, str]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = measuring.parser(__doc__, allow_abbrev=False)
     parser.add_argument("what", choices=list(KEYS))
-    measuring.table_options(parser)
     args, rest = parser.parse_known_args()
-    path = FOLDER / f"{args.what}.csv"
+    results = measuring.Results(args.what, f"analyses.py {args.what}")
     if rest and not args.show:
-        measuring.replace(measure(args.what, rest), path, KEYS[args.what])
-    marks = tuple(
-        f"<!-- {text} {args.what} -->" for text in ("made by benchmarks/analyses.py", "end of")
-    )
-    measuring.show_table(*table(args.what, path), path.name, args.write, marks)
+        results.replace(measure(args.what, rest), KEYS[args.what])
+    results.show(*table(args.what, results.rows()), args.write)
 
 
 if __name__ == "__main__":

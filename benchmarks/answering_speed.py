@@ -1,10 +1,11 @@
-"""Pairs a second of finished runs, which answer the same pairs in turns in one process, beside the first of them.
+"""Pairs per second of finished runs, which answer the same pairs in turns in one process.
 
     python benchmarks/answering_speed.py runs/encoder runs/re2 runs/drcn --data path/to/sick
     python benchmarks/answering_speed.py --show --write docs/results.md
 
-`Matcher.predict_proba` from raw sentences to probabilities, on the test part, or where there is none the validation part.
-One round of all runs is not timed (compilation); of `--repeats` rounds the median counts. Rows go to `answering_speed.csv`.
+`Matcher.predict_proba` from raw sentences to probabilities, on the test part, or the validation
+part if there is no test part. One round of all runs is not timed (compilation); the median of
+`--repeats` rounds counts.
 """
 
 import argparse
@@ -13,18 +14,16 @@ import os
 import shlex
 import statistics
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import measuring
 
-RESULTS = Path(__file__).parent / "results" / "answering_speed.csv"
-MARKS = ("<!-- made by benchmarks/answering_speed.py -->", "<!-- end of answering speed -->")
+RESULTS = measuring.Results("answering_speed")
 
 
 def about(folder: Path) -> dict[str, Any]:
-    """What a run's metrics say of it."""
+    """Facts from a run's metrics."""
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     figures = metrics.get("test") or metrics["validation"]
     vectors, teacher = metrics["vectors"], metrics.get("teacher")
@@ -53,35 +52,33 @@ def measure(args: argparse.Namespace) -> None:
     matchers = [Matcher.load(folder) for folder in args.runs]
     calls = [lambda m=m: m.predict_proba(pairs, batch_size=args.batch_size) for m in matchers]
     measuring.timed(calls)
-    start, others = time.perf_counter(), measuring.others_cpu()
-    rounds = [measuring.timed(calls) for _ in range(args.repeats)]
-    busy = (measuring.others_cpu() - others) / (time.perf_counter() - start)
-    rows: list[dict[str, Any]] = []
+    rounds, busy = measuring.busy_while(
+        lambda: [measuring.timed(calls) for _ in range(args.repeats)]
+    )
+    first = 0.0
     for folder, times in zip(args.runs, zip(*rounds)):
         rate = len(pairs) / statistics.median(times)
-        rows.append(
+        first = first or rate
+        RESULTS.add(
             {
                 **about(folder),
                 "pairs": len(pairs),
                 "backend": args.backend,
                 "pairs_per_s": round(rate, 1),
-                "times_the_first": round(rate / rows[0]["pairs_per_s"], 2) if rows else 1.0,
+                "times_the_first": round(rate / first, 2),
                 "batch_size": args.batch_size,
                 "cpus": measuring.cpus(),
                 "others_cpu": round(busy, 2),
-                "date": measuring.now(),
-                "versions": measuring.versions(),
                 "command": shlex.join(["python", *sys.argv]),
             }
         )
-    measuring.append(rows, RESULTS)
 
 
 def table() -> tuple[list[str], list[list[str]]]:
     head = ["model", "vectors", "teacher", "data", "parameters", "without word vectors", "figure"]
-    head += ["backend", "pairs/s", "x the first", "others' CPUs"]
+    head += ["backend", "pairs/s", "× the first", "others' CPUs"]
     lines = []
-    for row in measuring.read(RESULTS):
+    for row in RESULTS.rows():
         sizes = [f"{int(row[n]):,}" for n in ("parameters", "without_word_embeddings")]
         figure = f"{row['part']} {row['figure']} {float(row['value']):.3f}"
         line = [row["model"], row["vectors"], row["teacher"], row["trained_on"], *sizes, figure]
@@ -91,22 +88,19 @@ def table() -> tuple[list[str], list[list[str]]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__)
     parser.add_argument("runs", nargs="*", type=Path, help="run folders")
     parser.add_argument("--data", help="folder of the data set whose pairs are answered")
     parser.add_argument("--pairs", type=int, default=1024, help="how many of them, at most")
-    parser.add_argument("--backend", default="tensorflow", choices=measuring.BACKENDS[:3])
+    parser.add_argument("--backend", default="tensorflow", choices=measuring.BACKENDS)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=5)
-    measuring.table_options(parser)
     args = parser.parse_args()
     if not args.show:
         if not args.runs or not args.data:
             parser.error("name run folders and --data, or --show")
         measure(args)
-    measuring.show_table(*table(), RESULTS.name, args.write, MARKS)
+    RESULTS.show(*table(), args.write)
 
 
 if __name__ == "__main__":

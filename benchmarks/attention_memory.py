@@ -1,27 +1,25 @@
-"""Memory and time of DABERT's difference attention, beside the form that holds all differences at once.
+"""Memory and time of DABERT's difference attention, and of a form that holds all differences at once.
 
     python benchmarks/attention_memory.py
     python benchmarks/attention_memory.py --show --write docs/results.md
 
-A training step (forward, backward, one update) of one DualAttention of BERT-base's size on a batch of full length, in a
-process of its own for each backend and form. "MiB" is the peak of the process less what it held before the first step:
-the compiler's own memory and both channels' weights `[B, heads, L, L]` are in it. Forms: "affinity", Keras's own
-MultiHeadAttention; "loop", DualAttention as it is, feature by feature; "naive", the same with the differences of all
-features, `[B, heads, L, L, key_dim]`, in one tensor. A row that is there (same backend, form, sizes) is not measured again.
+Times a training step (forward, backward, one update) of one DualAttention of BERT-base's size on a
+batch of full length, in a separate process for each backend and form. "MiB" is the peak of the
+process minus its memory before the first step, including the compiler's own memory and both
+channels' weights `[B, heads, L, L]`. Forms: "affinity", Keras's own MultiHeadAttention; "loop",
+DualAttention as it is, feature by feature; "naive", the same with the differences of all features,
+`[B, heads, L, L, key_dim]`, in one tensor. An existing row (same backend, form, sizes) is not
+measured again.
 """
 
 import argparse
 import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import measuring
 import numpy as np
 
-RESULTS = Path(__file__).parent / "results" / "attention_memory.csv"
-MARKS = ("<!-- made by benchmarks/attention_memory.py -->", "<!-- end of attention memory -->")
+RESULTS = measuring.Results("attention_memory")
 FORMS = ("affinity", "loop", "naive")
 SIZES = ("batch", "length", "heads", "key_dim", "seed")
 
@@ -45,7 +43,7 @@ def attention(form: str, heads: int, key_dim: int) -> Any:
 
 
 def measure(args: argparse.Namespace) -> dict[str, float]:
-    """In the process of one backend and form."""
+    """Runs in the process of one backend and form."""
     import keras
 
     keras.utils.set_random_seed(args.seed)
@@ -59,7 +57,7 @@ def measure(args: argparse.Namespace) -> dict[str, float]:
     data = rng.normal(size=(args.batch, args.length, width)).astype("float32")
     inputs = [data, np.ones((args.batch, args.length), bool)]
     target = np.zeros((args.batch, args.length, 1), "float32")
-    before = measuring.held_mib()
+    before = measuring.current_mib()
     first, *rest = measuring.timed(
         [lambda: model.train_on_batch(inputs, target)] * (args.steps + 1)
     )
@@ -73,28 +71,18 @@ def measure(args: argparse.Namespace) -> dict[str, float]:
 def run_all(args: argparse.Namespace) -> None:
     for backend in args.backends.split(","):
         for form in FORMS:
-            key = {"backend": backend, "form": form, **{n: str(getattr(args, n)) for n in SIZES}}
-            rows = measuring.read(RESULTS)
-            if any(all(row[k] == v for k, v in key.items()) for row in rows):
+            key = {"backend": backend, "form": form, **{n: getattr(args, n) for n in SIZES}}
+            if RESULTS.has(key):
                 continue
-            command = [sys.executable, __file__, "--form", form, "--steps", str(args.steps)]
-            command += [part for n in SIZES for part in (f"--{n.replace('_', '-')}", key[n])]
-            environment = measuring.environment(backend)
-            done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE)
-            found = json.loads(done.stdout)
-            row = {**key, **{k: round(v, 3) for k, v in found.items()}}
-            row |= {
-                "cpus": measuring.cpus(),
-                "versions": measuring.versions(),
-                "date": measuring.now(),
-            }
-            measuring.append([row], RESULTS)
-            print(*row.values(), flush=True)
+            sizes = [part for n in SIZES for part in (f"--{n.replace('_', '-')}", key[n])]
+            found = measuring.run_child(backend, "--form", form, "--steps", args.steps, *sizes)
+            found = {name: round(value, 3) for name, value in found.items()}
+            RESULTS.add({**key, **found, "cpus": measuring.cpus()})
 
 
 def table() -> tuple[list[str], list[list[str]]]:
     head = ["backend", "form", "batch", "length", "MiB", "MiB / naive", "step s", "step / naive"]
-    rows, lines = measuring.read(RESULTS), []
+    rows, lines = RESULTS.rows(), []
     for row in rows:
         same = ("backend", *SIZES)
         naive = [r for r in rows if r["form"] == "naive" and all(r[n] == row[n] for n in same)]
@@ -109,9 +97,7 @@ def table() -> tuple[list[str], list[list[str]]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__)
     parser.add_argument("--backends", default="tensorflow,jax,torch")
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--length", type=int, default=128)
@@ -119,15 +105,14 @@ def main() -> None:
     parser.add_argument("--key-dim", type=int, default=64)
     parser.add_argument("--steps", type=int, default=3, help="timed, after the first one")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--form", choices=FORMS, help=argparse.SUPPRESS)  # in its own process
-    measuring.table_options(parser)
+    parser.add_argument("--form", choices=FORMS, help=argparse.SUPPRESS)  # in a child process
     args = parser.parse_args()
     if args.form:
         print(json.dumps(measure(args)))
         return
     if not args.show:
         run_all(args)
-    measuring.show_table(*table(), RESULTS.name, args.write, MARKS)
+    RESULTS.show(*table(), args.write)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
-"""Exports models trained on each backend in each format, and says how far their answers are from Matcher.predict's.
+"""Exports models trained on each backend in each format, and compares them with Matcher.predict.
 
     python benchmarks/export_table.py --data path/to/sick --encoder path/to/encoder
     python benchmarks/export_table.py --show --write docs/results.md
 
-Each model is trained on each backend, a little, with the command that the row records, and exported by
-`keras-sentmatch export` in a process of that backend. A process without this library answers the built-in pairs (empty,
-10,000 words, emoji, right-to-left, control characters) and the first `--pairs` of the data's test part. A cell of the
-table is the largest difference of a probability; above 1e-5 nothing is exported. A row that is there (same model,
-backend, format) is not made again; run folders and artifacts stay in `--runs`.
+Each model is trained briefly on each backend, with the command that the row records, and exported
+by `keras-sentmatch export` in a process of that backend. A process without this library answers the
+built-in pairs (empty, 10,000 words, emoji, right-to-left, control characters) and the first
+`--pairs` of the data's test part. A cell of the table is the largest difference of a probability;
+above 1e-5 nothing is exported. An existing row (same model, backend, format) is not made again; run
+folders and artifacts stay in `--runs`.
 """
 
 import argparse
@@ -22,15 +23,13 @@ from typing import Any
 
 import measuring
 
-RESULTS = Path(__file__).parent / "results" / "export.csv"
-MARKS = ("<!-- made by benchmarks/export_table.py -->", "<!-- end of export table -->")
+RESULTS = measuring.Results("export")
 MODELS = ("drcn", "esim-sfa", "ladra_net")
 FORMATS = ("saved_model", "onnx", "litert")
-BACKENDS = ("tensorflow", "jax", "torch")
 
 
 def options(name: str, encoder: str) -> list[str]:
-    """What follows `keras-sentmatch train`."""
+    """The arguments of `keras-sentmatch train`."""
     if name == "esim-sfa":
         return ["esim", "--set", "model.feature_attention=sfa"]
     if name == "ladra_net":
@@ -64,7 +63,7 @@ def write_pairs(data: str, count: int, path: Path) -> None:
 
 
 def trained(name: str, backend: str, args: argparse.Namespace) -> tuple[Path, str]:
-    """The run folder, made if it is not there, and the command that makes it."""
+    """The run folder, made if it does not exist, and the command that makes it."""
     folder = args.runs / f"{name}-{backend}"
     words = ["train", *options(name, args.encoder), "--data", args.data, "--epochs", args.epochs]
     words += ["--limit", args.limit, "--seed", args.seed, "--out", folder]
@@ -96,8 +95,6 @@ def export(name: str, backend: str, format: str, args: argparse.Namespace) -> di
         "seconds": round(time.perf_counter() - start, 1),
         "mib": round(sum(path.stat().st_size for path in files) / 2**20, 1),
         "trained": how,
-        "versions": measuring.versions(),
-        "date": measuring.now(),
     }
 
 
@@ -110,16 +107,14 @@ def run_all(args: argparse.Namespace) -> None:
         for backend in args.backends.split(","):
             for format in args.formats.split(","):
                 key = {"model": name, "backend": backend, "format": format}
-                if any(row | key == row for row in measuring.read(RESULTS)):
+                if RESULTS.has(key):
                     continue
-                row = export(name, backend, format, args)
-                measuring.append([row], RESULTS)
-                print(name, backend, format, row["largest_difference"], row["error"], flush=True)
+                RESULTS.add(export(name, backend, format, args))
 
 
 def table() -> tuple[list[str], list[list[str]]]:
     head = ["model", "trained on", "pairs", *FORMATS]
-    rows = measuring.read(RESULTS)
+    rows = RESULTS.rows()
     lines = []
     for name, backend in dict.fromkeys((row["model"], row["backend"]) for row in rows):
         mine = {r["format"]: r for r in rows if (r["model"], r["backend"]) == (name, backend)}
@@ -139,24 +134,21 @@ def table() -> tuple[list[str], list[list[str]]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__)
     parser.add_argument("--data", default="embedded", help="what the models are trained on")
     parser.add_argument("--encoder", default="", help="of ladra_net: a folder or a preset")
     parser.add_argument("--models", default=",".join(MODELS))
-    parser.add_argument("--backends", default=",".join(BACKENDS))
+    parser.add_argument("--backends", default=",".join(measuring.BACKENDS))
     parser.add_argument("--formats", default=",".join(FORMATS))
     parser.add_argument("--pairs", type=int, default=1000, help="of the test part")
     parser.add_argument("--limit", type=int, default=500, help="training pairs")
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--runs", type=Path, default=Path("runs/exported"))
-    measuring.table_options(parser)
     args = parser.parse_args()
     if not args.show:
         run_all(args)
-    measuring.show_table(*table(), RESULTS.name, args.write, MARKS)
+    RESULTS.show(*table(), args.write)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,12 @@ the same seed. With no `--data` it prints only the table of all rows.
 
 import argparse
 import statistics
-import sys
 from pathlib import Path
 
 import measuring
 import quality
 
-quality.RESULTS = Path(__file__).parent / "results" / "extracted_vectors.csv"
+quality.RESULTS = measuring.Results("extracted_vectors")
 FACTORS = {  # beside the defaults
     "layer": ["0", "2", "4", "mean"],
     "pooling": ["first", "cls"],
@@ -26,7 +25,6 @@ FACTORS = {  # beside the defaults
     "sif": ["1e-3"],
 }
 HEAD = ["model", "data", "vectors", "changed", "seeds", "validation", "difference", "seeds better"]
-MARKS = ("<!-- made by benchmarks/extracted_vectors.py -->", "<!-- end -->")
 
 
 def run_all(args: argparse.Namespace) -> None:
@@ -53,13 +51,13 @@ def run_all(args: argparse.Namespace) -> None:
 def summary() -> list[list[str]]:
     """A row for each set of options, the best first: mean and deviation over the seeds, and difference to the default."""
     groups: dict[tuple[str, ...], dict[tuple[str, str], dict[str, float]]] = {}
-    for row in quality.rows():
+    for row in quality.RESULTS.rows():
         settings = row["settings"].split()
         changed = [s for s in settings if s.partition("=")[0] in {f"vectors.{f}" for f in FACTORS}]
         rest = " ".join(s for s in settings if s not in changed)
         of = groups.setdefault((row["model"], row["data"], row["vectors"], rest), {})
         by_seed = of.setdefault((row["backend"], " ".join(changed)), {})
-        by_seed[row["seed"]] = quality.figure(row)
+        by_seed[row["seed"]] = quality.primary(row)
     lines = []
     for (model, data, vectors, rest), of in sorted(groups.items()):
         ordered = sorted(of.items(), key=lambda item: -statistics.mean(item[1].values()))
@@ -86,22 +84,8 @@ def spread(values: list[float], sign: str = "") -> str:
     return f"{statistics.mean(values):{sign}.3f}{deviation}"
 
 
-def write_markdown(page: Path) -> None:
-    """Puts the table and the command between the page's two marks."""
-    text = page.read_text(encoding="utf-8")
-    before, first, rest = text.partition(MARKS[0])
-    if not first or MARKS[1] not in rest:
-        sys.exit(f"{page} has no lines {MARKS[0]} and {MARKS[1]} to put the table between.")
-    lines = ["| " + " | ".join(HEAD) + " |", "|" + "---|" * len(HEAD)]
-    lines += ["| " + " | ".join(row) + " |" for row in summary()]
-    after = rest.partition(MARKS[1])[2]
-    page.write_text("\n".join([before + first, "", *lines, "", MARKS[1] + after]), encoding="utf-8")
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__)
     parser.add_argument("--data", help="folder of the data set, or FORMAT:folder")
     parser.add_argument("--name", help="the data set's name in the table (default: the folder's)")
     parser.add_argument("--encoder", help="folder or KerasHub preset of the encoder")
@@ -113,9 +97,8 @@ def main() -> None:
         "--set", action="append", default=[], help="TABLE.KEY=VALUE of every run; may be repeated"
     )
     parser.add_argument("--runs", default="runs/extracted-vectors")
-    parser.add_argument("--write", type=Path, help="a Markdown page to put the table into")
     args = parser.parse_args()
-    if args.data:
+    if args.data and not args.show:
         if not args.encoder:
             parser.error("--data needs --encoder: what the vectors are extracted from")
         if unknown := set(args.factors.split(",")) - set(FACTORS):
@@ -123,10 +106,8 @@ def main() -> None:
         args.name = args.name or Path(args.data.split(":")[-1]).name
         args.vectors, args.trained_on, args.teacher = f"encoder:{args.encoder}", "", ""
         run_all(args)
-    measuring.show_table(HEAD, summary(), quality.RESULTS.name)
-    if args.write:
-        write_markdown(args.write)
+    quality.RESULTS.show(HEAD, summary(), args.write)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,13 +1,13 @@
-"""Kills a small training run at random moments, resumes it, and compares the end with that of an undisturbed run.
+"""Kills a small training run at random moments, resumes it, and compares it with an undisturbed run.
 
     python benchmarks/kills.py --kills 34
     python benchmarks/kills.py --show --write docs/results.md
 
-A child process trains a tiny ESIM on generated pairs. It is killed (SIGKILL) and started again with `resume`, up to
-five times, then left to end. Half of the kills come at a moment drawn from the whole time that `train` takes, half
-within 30 ms after a file of a checkpoint or of the best weights was begun. The end is compared by the SHA-256 of the
-weights, of `history.csv` and of `metrics.json` without its seconds. A row is one run; rows are added until each backend
-has `--kills` kills.
+A child process trains a tiny ESIM on generated pairs. It is killed (SIGKILL) and started again with
+`resume`, up to five times, and then finishes. Half of the kills come at a random moment of the time
+that `train` takes, half within 30 ms after a file of a checkpoint or of the best weights was begun.
+The results are compared by the SHA-256 of the weights, of `history.csv` and of `metrics.json`
+without its seconds. A row is one run; rows are added until each backend has `--kills` kills.
 """
 
 import argparse
@@ -26,8 +26,7 @@ from pathlib import Path
 
 import measuring
 
-RESULTS = Path(__file__).parent / "results" / "kills.csv"
-MARKS = ("<!-- made by benchmarks/kills.py -->", "<!-- end of kills -->")
+RESULTS = measuring.Results("kills")
 EPOCHS, PAIRS, MOST = 6, 512, 5
 OVERRIDES = [
     "model.units=4",
@@ -42,7 +41,7 @@ OVERRIDES = [
 
 
 def child(folder: Path) -> None:
-    """The run that is killed: begins, or goes on."""
+    """The run that is killed: starts, or resumes."""
     from keras_sentmatch.data import natural_logic_pairs
     from keras_sentmatch.training import load_recipe, train
     from keras_sentmatch.training.resume import finished_metrics
@@ -54,12 +53,12 @@ def child(folder: Path) -> None:
         for part, rows in (("train", PAIRS), ("validation", 128))
     }
     recipe = load_recipe("esim", "embedded", overrides=OVERRIDES)
-    print("begun", flush=True)
+    print("started", flush=True)
     train(recipe, splits, folder, resume=True, progress=False, baseline=False)
 
 
-def end_of(folder: Path) -> str:
-    """What a finished run comes to."""
+def digest_of(folder: Path) -> str:
+    """A digest of a finished run."""
     import h5py
 
     digest = hashlib.sha256()
@@ -84,8 +83,8 @@ def start(folder: Path, backend: str) -> subprocess.Popen:
     return subprocess.Popen(command, env=measuring.environment(backend), stdout=subprocess.PIPE)
 
 
-def begun(process: subprocess.Popen) -> None:
-    """Waits until Python and the backend are there, and `train` is called."""
+def wait_for_start(process: subprocess.Popen) -> None:
+    """Waits until everything is imported and `train` is called."""
     assert process.stdout is not None
     process.stdout.readline()
 
@@ -104,9 +103,9 @@ def files(folder: Path) -> set[str]:
 def wait_and_kill(
     process: subprocess.Popen, folder: Path, seconds: float, rng: random.Random
 ) -> bool:
-    """Kills at a random moment; False where the run ended before it."""
+    """Kills at a random moment; False if the run ended before."""
     if rng.random() < 0.5:
-        begun(process)
+        wait_for_start(process)
         stop = time.monotonic() + rng.uniform(0, seconds)
         while process.poll() is None and time.monotonic() < stop:
             time.sleep(0.01)
@@ -135,18 +134,18 @@ def epochs_done(folder: Path) -> int:
 
 def run_all(args: argparse.Namespace) -> None:
     for backend in args.backends.split(","):
-        done = [row for row in measuring.read(RESULTS) if row["backend"] == backend]
+        done = [row for row in RESULTS.rows() if row["backend"] == backend]
         kills = sum(int(row["kills"]) for row in done)
         if kills >= args.kills:
             continue
         rng = random.Random(f"{backend} {len(done)}")
         with tempfile.TemporaryDirectory() as home:
             process = start(Path(home, "whole"), backend)
-            begun(process)
+            wait_for_start(process)
             training = time.monotonic()
             finish(process)
             seconds = time.monotonic() - training
-            whole = end_of(Path(home, "whole"))
+            whole = digest_of(Path(home, "whole"))
             while kills < args.kills:
                 folder = Path(home, "killed")
                 moments: list[int] = []
@@ -164,19 +163,16 @@ def run_all(args: argparse.Namespace) -> None:
                     "backend": backend,
                     "kills": len(moments),
                     "epochs_done_at_kills": " ".join(map(str, moments)),
-                    "equal": end_of(folder) == whole,
+                    "equal": digest_of(folder) == whole,
                     "seconds_undisturbed": round(seconds, 1),
-                    "versions": measuring.versions(),
-                    "date": measuring.now(),
                 }
-                measuring.append([row], RESULTS)
-                print(*row.values(), flush=True)
+                RESULTS.add(row)
                 kills += len(moments)
                 shutil.rmtree(folder)
 
 
 def table() -> tuple[list[str], list[list[str]]]:
-    rows, lines = measuring.read(RESULTS), []
+    rows, lines = RESULTS.rows(), []
     for backend in dict.fromkeys(row["backend"] for row in rows):
         mine = [row for row in rows if row["backend"] == backend]
         kills = sum(int(row["kills"]) for row in mine)
@@ -188,22 +184,19 @@ def table() -> tuple[list[str], list[list[str]]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__)
     parser.add_argument("--backends", default="torch,jax,tensorflow")
     parser.add_argument(
-        "--kills", type=int, default=34, help="of each backend, those there included"
+        "--kills", type=int, default=34, help="of each backend, with the existing rows"
     )
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
-    measuring.table_options(parser)
     args = parser.parse_args()
     if args.child:
         child(args.child)
         return
     if not args.show:
         run_all(args)
-    measuring.show_table(*table(), RESULTS.name, args.write, MARKS)
+    RESULTS.show(*table(), args.write)
 
 
 if __name__ == "__main__":

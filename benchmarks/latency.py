@@ -1,22 +1,20 @@
-"""Time of one pair and throughput of 1,024: Matcher.predict on each backend, the SavedModel, and ONNX.
+"""Latency of one pair and throughput of 1,024: Matcher.predict on each backend, SavedModel, ONNX.
 
     python benchmarks/latency.py --runs runs/exported --pairs runs/exported/pairs.tsv
     python benchmarks/latency.py --show --write docs/results.md
 
-`--runs` is that of export_table.py: MODEL-tensorflow is loaded on each backend, MODEL-tensorflow-saved_model and
-MODEL-tensorflow-onnx are its artifacts. Each is measured from two strings to probabilities, in a process of its own, one
-after the other. "first ms" is the first pair, compilation and tracing included; "one pair" the median (and 90th
-percentile) of `--repeats` different pairs after that; "pairs/s" the better of two passes over 1,024 pairs in batches of
-64, sorted by length for all (as Matcher.predict does by itself), after one pass untimed. Rows that are there (same
+`--runs` is that of export_table.py: MODEL-tensorflow is loaded on each backend,
+MODEL-tensorflow-saved_model and MODEL-tensorflow-onnx are its artifacts. Each is measured from two
+strings to probabilities, in a separate process, one after the other. "first ms" is the first pair,
+with compilation and tracing; "one pair" the median (and 90th percentile) of `--repeats` different
+pairs after that; "pairs/s" the better of two passes over 1,024 pairs in batches of 64, sorted by
+length for all (as Matcher.predict does by itself), after one untimed pass. Existing rows (same
 model, contender, processors) are not measured again.
 """
 
 import argparse
 import json
 import runpy
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,8 +22,7 @@ from typing import Any
 import measuring
 import numpy as np
 
-RESULTS = Path(__file__).parent / "results" / "latency.csv"
-MARKS = ("<!-- made by benchmarks/latency.py -->", "<!-- end of latency -->")
+RESULTS = measuring.Results("latency")
 CONTENDERS = ("tensorflow", "jax", "torch", "saved_model", "onnx")
 MODELS = ("drcn", "esim-sfa", "ladra_net")
 MANY, BATCH = 1024, 64
@@ -60,9 +57,8 @@ def contender(name: str, folder: Path) -> Callable[[Pairs], Any]:
 
 
 def measure(name: str, folder: Path, pairs: Pairs, repeats: int) -> dict[str, Any]:
-    """In the process of one contender."""
+    """Runs in the process of one contender."""
     ask = contender(name, folder)
-    busy, start = measuring.others_cpu(), time.perf_counter()
     singles = [[pair] for pair in pairs[:repeats]]
     (first,) = measuring.timed([lambda: ask(singles[0])])
     for one in singles:  # every length once
@@ -75,8 +71,8 @@ def measure(name: str, folder: Path, pairs: Pairs, repeats: int) -> dict[str, An
         for block in blocks:
             ask(block)
 
-    best = min(measuring.timed([everything] * 3)[1:])
-    others = (measuring.others_cpu() - busy) / (time.perf_counter() - start)
+    passes, others = measuring.busy_while(lambda: measuring.timed([everything] * 3))
+    best = min(passes[1:])
     return {
         "first_ms": round(1000 * first, 1),
         "median_ms": round(1000 * float(np.median(alone)), 2),
@@ -94,30 +90,21 @@ def read_pairs(path: Path) -> Pairs:
 def run_all(args: argparse.Namespace) -> None:
     for model in args.models.split(","):
         for name in args.contenders.split(","):
-            key = {"model": model, "contender": name, "cpus": str(measuring.cpus())}
-            if any(row | key == row for row in measuring.read(RESULTS)):
+            key = {"model": model, "contender": name, "cpus": measuring.cpus()}
+            if RESULTS.has(key):
                 continue
-            words = [sys.executable, __file__, "--measure", f"{model}:{name}"]
-            words += ["--runs", str(args.runs), "--pairs", str(args.pairs)]
+            options = ["--runs", args.runs, "--pairs", args.pairs, "--repeats", args.repeats]
             backend = name if name in measuring.BACKENDS else "tensorflow"
-            done = subprocess.run(
-                [*words, "--repeats", str(args.repeats)],
-                env=measuring.environment(backend),
-                check=True,
-                stdout=subprocess.PIPE,
-            )
-            row = {**key, **json.loads(done.stdout.splitlines()[-1])}
-            row |= {"versions": measuring.versions(), "date": measuring.now()}
-            measuring.append([row], RESULTS)
-            print(*row.values(), flush=True)
-            if row["others_cpu"] > 0.2:
-                print(f"Other programs took {row['others_cpu']} processors meanwhile.")
+            found = measuring.run_child(backend, "--measure", f"{model}:{name}", *options)
+            RESULTS.add({**key, **found})
+            if found["others_cpu"] > 0.2:
+                print(f"Other programs used {found['others_cpu']} processors meanwhile.")
 
 
 def table() -> tuple[list[str], list[list[str]]]:
     head = ["model", "from strings by", "first ms", "one pair ms", "90 % ms", "pairs/s", "CPUs"]
     lines = []
-    for row in measuring.read(RESULTS):
+    for row in RESULTS.rows():
         name = row["contender"]
         shown = f"`Matcher.predict`, {name}" if name in measuring.BACKENDS else name
         figures = [row[n] for n in ("first_ms", "median_ms", "p90_ms", "pairs_s", "cpus")]
@@ -126,16 +113,13 @@ def table() -> tuple[list[str], list[list[str]]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__)
     parser.add_argument("--runs", type=Path, default=Path("runs/exported"))
     parser.add_argument("--pairs", type=Path, default=Path("runs/exported/pairs.tsv"))
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--contenders", default=",".join(CONTENDERS))
     parser.add_argument("--repeats", type=int, default=200, help="pairs asked one by one")
     parser.add_argument("--measure", metavar="MODEL:CONTENDER", help=argparse.SUPPRESS)
-    measuring.table_options(parser)
     args = parser.parse_args()
     if args.measure:
         model, name = args.measure.split(":")
@@ -144,7 +128,7 @@ def main() -> None:
         return
     if not args.show:
         run_all(args)
-    measuring.show_table(*table(), RESULTS.name, args.write, MARKS)
+    RESULTS.show(*table(), args.write)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,18 @@
-"""What the benchmarks share: synthetic pairs, clocks, memory, versions, and tables in files."""
+"""Shared by the benchmarks: synthetic pairs, processes, clocks, memory, and tables of results."""
 
 import argparse
 import csv
 import importlib.metadata
+import json
 import os
 import platform
 import re
 import resource
 import shlex
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,11 @@ import numpy as np
 
 from keras_sentmatch.data import PairDataset, PairEncoder
 
-BACKENDS = ("tensorflow", "jax", "torch", "plain")  # plain PyTorch never imports Keras
+BACKENDS = ("tensorflow", "jax", "torch")
+BUSY = (  # a warning under tables
+    "Not a fair comparison: other programs were busy (column others' CPUs), which slows PyTorch's "
+    "threads most. Delete such rows and measure again on an idle machine."
+)
 VOCABULARY, CHARACTERS = 5000, 60
 LABELS = ("entailment", "neutral", "contradiction")
 CLASSES = len(LABELS)
@@ -28,7 +34,7 @@ CLASSES = len(LABELS)
 
 
 def draw_lengths(count: int, longest: int, kind: str, rng: np.random.Generator) -> np.ndarray:
-    """Tokens of each sentence: all `longest` if `kind` is "full", else log-normal about 12."""
+    """Tokens of each sentence: all `longest` if `kind` is "full", otherwise log-normal around 12."""
     if kind == "full":
         return np.full(count, longest)
     return np.clip(np.rint(rng.lognormal(np.log(12), 0.45, count)), 2, longest).astype(int)
@@ -71,6 +77,17 @@ def environment(backend: str) -> dict[str, str]:
     }
 
 
+def run_child(backend: str, *options: Any, **variables: str) -> Any:
+    """Runs this script with other options in a process of `backend`; what it prints last, as JSON."""
+    done = subprocess.run(
+        [sys.executable, sys.argv[0], *map(str, options)],
+        env=environment(backend) | variables,
+        check=True,
+        stdout=subprocess.PIPE,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 def cpus() -> int:
     """Processors that this process may use."""
     known = hasattr(os, "sched_getaffinity")
@@ -99,23 +116,26 @@ def device_name(backend: str) -> str:
 
 
 def peak_mib() -> int:
-    """Linux hands the parent's ru_maxrss down to a new process; VmHWM starts anew."""
-    status = Path("/proc/self/status")
-    if status.exists() and (found := re.search(r"VmHWM:\s+(\d+)", status.read_text())):
-        return int(found[1]) // 1024
+    """Peak memory of this process."""
+    if found := _status("VmHWM"):  # on Linux, ru_maxrss includes the peak of the parent
+        return found
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak // (2**20 if sys.platform == "darwin" else 1024)
 
 
-def held_mib() -> int:
-    """Memory that this process holds now; its peak where that is not known."""
+def current_mib() -> int:
+    """Memory of this process now; its peak if that is not known."""
+    return _status("VmRSS") or peak_mib()
+
+
+def _status(name: str) -> int:
     status = Path("/proc/self/status")
-    found = re.search(r"VmRSS:\s+(\d+)", status.read_text()) if status.exists() else None
-    return int(found[1]) // 1024 if found else peak_mib()
+    found = re.search(rf"{name}:\s+(\d+)", status.read_text()) if status.exists() else None
+    return int(found[1]) // 1024 if found else 0
 
 
 def device_peak_mib(backend: str) -> int | str:
-    """Most memory that arrays took on the GPU; an empty string where there is none."""
+    """Peak memory of arrays on the GPU; an empty string if there is none."""
     if device_name(backend) == f"{cpus()} CPUs":
         return ""
     if backend == "tensorflow":
@@ -134,7 +154,7 @@ def device_peak_mib(backend: str) -> int | str:
 
 
 def others_cpu() -> float:
-    """CPU seconds that the rest of the machine has spent so far; NaN where that is not known."""
+    """CPU seconds that the rest of the machine has spent so far; NaN if that is not known."""
     status = Path("/proc/stat")
     if not status.exists():
         return float("nan")
@@ -153,22 +173,20 @@ def timed(steps: Sequence[Callable[[], Any]]) -> list[float]:
     return seconds
 
 
+def busy_while(function: Callable[[], Any]) -> tuple[Any, float]:
+    """The result of a function, and the processors that other programs used meanwhile."""
+    others, begin = others_cpu(), time.perf_counter()
+    result = function()
+    return result, (others_cpu() - others) / (time.perf_counter() - begin)
+
+
 # === Results ===
 
 
 def versions() -> str:
-    names = (
-        "keras-sentmatch",
-        "keras",
-        "tensorflow",
-        "jax",
-        "torch",
-        "numpy",
-        "tf2onnx",
-        "onnxruntime",
-    )
+    names = "keras-sentmatch keras tensorflow jax torch numpy tf2onnx onnxruntime"
     found = [f"python {platform.python_version()}"]
-    for name in names:
+    for name in names.split():
         try:
             found.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
@@ -180,27 +198,13 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%MZ")
 
 
-def append(rows: list[dict[str, Any]], path: Path) -> None:
-    """Adds rows to a CSV file, which the first ones begin."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = not path.exists()
-    with open(path, "a", newline="", encoding="utf-8") as out:
-        writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
-        if new:
-            writer.writeheader()
-        writer.writerows(rows)
-
-
-def replace(rows: list[dict[str, Any]], path: Path, key: Sequence[str]) -> None:
-    """Adds rows to a CSV file, in place of those that are like one of them in the columns of `key`."""
-    new = {tuple(str(row[name]) for name in key) for row in rows}
-    others = [row for row in read(path) if tuple(row[name] for name in key) not in new]
-    path.unlink(missing_ok=True)
-    append([*others, *rows], path)
+def stamped(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with the versions, if it has none, and the date."""
+    return {**row, "versions": row.get("versions") or versions(), "date": now()}
 
 
 def public(command: Sequence[str]) -> str:
-    """A command as one types it, what lies on this machine by its last name."""
+    """A command as one types it; files and folders of this machine by their last name."""
 
     def shown(part: str) -> str:
         before, equals, value = part.rpartition("=")
@@ -209,47 +213,105 @@ def public(command: Sequence[str]) -> str:
     return shlex.join(map(shown, command))
 
 
-def read(path: Path) -> list[dict[str, str]]:
-    """The rows of a CSV file; none if there is no such file."""
-    if not path.exists():
-        return []
-    with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+class Results:
+    """The rows of a CSV file, and their table in a Markdown page.
+
+    Args:
+        name: Of the file: `results/NAME.csv`, or a path.
+        maker: What the comment before the table names; by default the script.
+    """
+
+    def __init__(self, name: str | Path, maker: str = "") -> None:
+        folder = Path(__file__).parent / "results"
+        self.path = name if isinstance(name, Path) else folder / f"{name}.csv"
+        self.maker = maker or Path(sys.argv[0]).name
+
+    def rows(self) -> list[dict[str, str]]:
+        """The rows; none if there is no such file."""
+        if not self.path.exists():
+            return []
+        with open(self.path, newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+
+    def has(self, key: Mapping[str, Any]) -> bool:
+        """Whether there is a row with these values; prints them if so."""
+        wanted = {name: str(value) for name, value in key.items()}
+        found = any(wanted.items() <= row.items() for row in self.rows())
+        if found:
+            print("already done:", *wanted.values(), flush=True)
+        return found
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Appends a row with the versions and the date, and prints it."""
+        row = stamped(row)
+        self._append([row])
+        print(*row.values(), flush=True)
+
+    def replace(self, rows: Sequence[Mapping[str, Any]], key: Sequence[str]) -> None:
+        """Appends rows in place of those with the same values of `key`."""
+        rows = [stamped(row) for row in rows]
+        new = {tuple(str(row[name]) for name in key) for row in rows}
+        others = [row for row in self.rows() if tuple(row[name] for name in key) not in new]
+        if others or rows:
+            self.path.unlink(missing_ok=True)
+            self._append([*others, *rows])
+
+    def _append(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        existing = self.rows()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.path, "a", newline="", encoding="utf-8") as out:
+            writer = csv.DictWriter(out, list((existing or rows)[0]), lineterminator="\n")
+            if not existing:
+                writer.writeheader()
+            writer.writerows(rows)
+
+    def show(
+        self, head: Sequence[str], lines: Sequence[Sequence[str]], page: Path | None = None
+    ) -> None:
+        """Prints a table, and writes it into a Markdown page if one is given."""
+        print_table(head, lines, self.path.name)
+        if page is not None:
+            self.write(page, markdown(head, lines))
+
+    def write(self, page: Path, lines: Sequence[str]) -> None:
+        """Replaces what stands in the page between this script's comment and the end comment."""
+        text, mark, end = (
+            page.read_text("utf-8"),
+            f"<!-- made by benchmarks/{self.maker} -->",
+            "<!-- end -->",
+        )
+        if mark not in text:
+            text += f"\n{mark}\n{end}\n"
+        before, _, rest = text.partition(mark)
+        after = rest.partition(end)[2]
+        page.write_text("\n".join([before + mark, "", *lines, "", end + after]), "utf-8")
 
 
-def write_between(page: Path, marks: tuple[str, str], lines: Sequence[str]) -> None:
-    """Puts `lines` between the two marks of a page, or with the marks at its end."""
-    text = page.read_text(encoding="utf-8")
-    if marks[0] not in text:
-        text += f"\n{marks[0]}\n{marks[1]}\n"
-    before, _, rest = text.partition(marks[0])
-    after = rest.partition(marks[1])[2]
-    page.write_text("\n".join([before + marks[0], "", *lines, "", marks[1] + after]), "utf-8")
+def parser(description: str, **options: Any) -> argparse.ArgumentParser:
+    """A parser of command lines with `--show` and `--write`, for `Results.show`."""
+    made = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter, **options
+    )
+    made.add_argument("--show", action="store_true", help="only show the existing results")
+    made.add_argument("--write", type=Path, help="a Markdown page to write the table into")
+    return made
 
 
-def table_options(parser: argparse.ArgumentParser) -> None:
-    """Adds `--show` and `--write`, for `show_table`."""
-    parser.add_argument("--show", action="store_true", help="only what the rows so far say")
-    parser.add_argument("--write", type=Path, help="a Markdown page to put it into")
-
-
-def show_table(
-    head: Sequence[str],
-    lines: Sequence[Sequence[str]],
-    title: str,
-    page: Path | None = None,
-    marks: tuple[str, str] = ("", ""),
-) -> None:
-    """Prints a table, and puts it between the two marks of a Markdown page if one is named."""
+def print_table(head: Sequence[str], lines: Sequence[Sequence[str]], title: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
     table = Table(*head, title=title)
     for line in lines:
         table.add_row(*line)
-    # Where no terminal says how wide it is, lines are as long as they need to be.
+    # A pipe has no width: lines are as long as they need to be.
     Console(width=None if sys.stdout.isatty() else 200).print(table)
-    if page is not None:
-        text = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-        text += ["| " + " | ".join(cell or "–" for cell in line) + " |" for line in lines]
-        write_between(page, marks, text)
+
+
+def markdown(
+    head: Sequence[str], lines: Sequence[Sequence[str]], left: int | None = None
+) -> list[str]:
+    """The lines of a Markdown table; columns after the first `left` are aligned to the right."""
+    left = len(head) if left is None else left
+    text = ["| " + " | ".join(head) + " |", "|" + "---|" * left + "---:|" * (len(head) - left)]
+    return text + ["| " + " | ".join(cell or "–" for cell in line) + " |" for line in lines]

@@ -1,30 +1,29 @@
-"""Speed of every model on each backend: training, inference, and ranking with kept encodings.
+"""Speed of every model on each backend: training, inference, and ranking with cached encodings.
 
     python benchmarks/model_speed.py
     python benchmarks/model_speed.py --rank
     python benchmarks/model_speed.py --backbone path/to/encoder
     python benchmarks/model_speed.py --show --write docs/results.md
 
-The models have the papers' sizes (those for SNLI), with what needs no lexicon: words, characters
-and exact match where the model has them. Pairs are synthetic and seeded; every sentence has `--length`
-words. Optimizer, learning rate and clipping are the recipe's (gradients are clipped each variable's
-alone in Keras, all together in plain PyTorch), and so is `jit_compile`: off on TensorFlow, on where
-it can be on JAX. The models on a pretrained encoder are measured with `--backbone` only: two sentences of `--length`
-word pieces make one sequence. `plain_drcn.py` and `plain_hosts.py` are the same networks in plain PyTorch.
+The models have the papers' sizes for SNLI, with all inputs that need no lexicon: words, characters
+and exact match. Pairs are synthetic; every sentence has `--length` words. Optimizer, learning rate
+and clipping (of each variable in Keras, of all together in plain PyTorch) are the recipe's, and so
+is `jit_compile`: off on TensorFlow, on where possible on JAX. Models on a pretrained encoder are
+measured with `--backbone` only: two sentences of `--length` word pieces make one sequence.
+`plain_drcn.py` and `plain_hosts.py` are the same networks in plain PyTorch.
 
-Each model on each backend runs in a process of its own, one after the other, and adds one row to
-`model_speed.csv`. "First step" is the first training step, in which a backend compiles; one more is
-not counted; then `--steps` are timed, and as many batches of inference after two that are not. The
-median counts. Arrays go in from NumPy, and the loss or the probabilities come back, in every step.
-Precision is each backend's own choice: on a GPU JAX multiplies float32 in TF32, PyTorch in cuDNN only.
+Each model on each backend runs in a separate process, one after the other. "First step" is the
+first training step, in which a backend compiles; one more is not counted; then the median of
+`--steps` training steps, and of as many batches of inference after two untimed ones. Arrays go in
+from NumPy, and the loss or the probabilities come back, in every step. Precision is each backend's
+default: on a GPU, JAX multiplies float32 in TF32, PyTorch only in cuDNN.
 
-`--rank` times one query against `--candidates` whose encodings are kept (`Matcher.encode` once, then
-`rank_scores`), beside predicting the pairs (`predict_proba`), into `ranking.csv`. DRCN is its
-variant without attention there, and no model flags exact matches.
+`--rank` times one query against `--candidates` whose encodings are cached (`Matcher.encode` once,
+then `rank_scores`), and the same as pairs (`predict_proba`). There DRCN is its variant without
+attention, and no model uses exact match.
 
-A run whose row is there (same model, backend, sizes and device) is skipped, so what was cut off goes
-on where it was. Backends that are not installed are skipped too. "others' CPUs" is what other programs
-took meanwhile.
+Existing rows (same model, backend, sizes and device) are not measured again; backends that are not
+installed are skipped. "others' CPUs" is what other programs used meanwhile.
 """
 
 import argparse
@@ -32,6 +31,7 @@ import importlib
 import importlib.resources
 import importlib.util
 import inspect
+import itertools
 import json
 import os
 import random
@@ -39,36 +39,17 @@ import shlex
 import statistics
 import subprocess
 import sys
-import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import measuring
 import numpy as np
-from measuring import (
-    BACKENDS,
-    CHARACTERS,
-    CLASSES,
-    LABELS,
-    VOCABULARY,
-    append,
-    cpus,
-    device_name,
-    device_peak_mib,
-    environment,
-    make_pairs,
-    now,
-    others_cpu,
-    peak_mib,
-    read,
-    table_options,
-    timed,
-    versions,
-    write_between,
-)
+from measuring import CHARACTERS, CLASSES, LABELS, VOCABULARY, make_pairs, timed
 
-PLAIN = {  # where the plain form is, and whether it reads characters
+BACKENDS = (*measuring.BACKENDS, "plain")  # plain PyTorch never imports Keras
+PLAIN = {  # module and class, and whether it reads characters
     "bimpm": ("plain_hosts", "PlainBiMPM", True),
     "drcn": ("plain_drcn", "PlainDRCN", True),
     "esim": ("plain_hosts", "PlainESIM", False),
@@ -79,12 +60,11 @@ SPLIT: dict[str, dict[str, Any]] = {  # what lets a model encode a sentence alon
     "drcn": {"preset": "encoder_only", "batch_normalization": True},
     "drr_net": {"exact_match": False},
 }
-FILES = {"speed": "model_speed.csv", "rank": "ranking.csv"}
+RESULTS = {"speed": measuring.Results("model_speed"), "rank": measuring.Results("ranking")}
 KEYS = {
     "speed": ("model", "backend", "batch_size", "length", "device"),
     "rank": ("model", "backend", "candidates", "batch_size", "length", "device"),
 }
-MARKS = ("<!-- made by benchmarks/model_speed.py -->", "<!-- end -->")
 Lines = list[list[str]]
 
 
@@ -225,20 +205,18 @@ def plain_steps(args: argparse.Namespace) -> tuple[Steps, Steps, dict[str, Any]]
     return train, infer, {"parameters": parameters, "config": "", "note": note}
 
 
-def busy_while(steps: Steps) -> tuple[list[float], float]:
-    """Seconds of each step, and the processors that other programs took meanwhile."""
-    others, begin = others_cpu(), time.perf_counter()
-    seconds = timed(steps)
-    return seconds, (others_cpu() - others) / (time.perf_counter() - begin)
+def busy_timed(steps: Steps) -> tuple[list[float], float]:
+    """Seconds of each step, and the processors that other programs used meanwhile."""
+    return measuring.busy_while(lambda: timed(steps))
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     """The speed of training and of inference: a row."""
     train, infer, facts = plain_steps(args) if args.backend == "plain" else keras_steps(args)
     first_train, *_ = timed([train[0], train[-1]])
-    train_s, others_train = busy_while(train)
+    train_s, others_train = busy_timed(train)
     first_infer, *_ = timed([infer[0], infer[-1]])
-    infer_s, others_infer = busy_while(infer)
+    infer_s, others_infer = busy_timed(infer)
     step, batch = statistics.median(train_s), statistics.median(infer_s)
     return {
         "parameters": facts["parameters"],
@@ -248,8 +226,8 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         "first_inference_s": round(first_infer, 2),
         "inference_ms": round(1000 * batch, 2),
         "inference_pairs_per_s": round(args.batch_size / batch, 2),
-        "peak_rss_mib": peak_mib(),
-        "peak_device_mib": device_peak_mib(args.backend),
+        "peak_rss_mib": measuring.peak_mib(),
+        "peak_device_mib": measuring.device_peak_mib(args.backend),
         "others_cpu": round(max(others_train, others_infer), 2),
         "steps": args.steps,
         "config": facts["config"],
@@ -258,14 +236,14 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def measure_ranking(args: argparse.Namespace) -> dict[str, Any]:
-    """The speed of ranking with and without kept encodings: a row, or why there is none."""
+    """The speed of ranking with and without cached encodings: a row, or why there is none."""
     from keras_sentmatch.inference.matcher import Matcher
 
     model, config = build(args, **SPLIT.get(args.model, {}))
     if not model.can_split:
-        return {"skipped": "it can't encode a sentence without the other one"}
+        return {"skipped": "it cannot encode a sentence alone"}
     if args.backend == "tensorflow":
-        model.jit_compile = False  # as the library's training and its commands have it
+        model.jit_compile = False  # as in training and the commands
     data, encoder = make_pairs(args.candidates, args.length, "full", args.seed)
     matcher = Matcher(model, encoder, LABELS, task="classification")
     query, candidates = data.sentence1[0], list(data.sentence2)
@@ -282,9 +260,9 @@ def measure_ranking(args: argparse.Namespace) -> dict[str, Any]:
 
     corpus = keep()
     difference = np.abs(kept() - pairs()).max()  # and everything is compiled
-    encode_s, others_encode = busy_while([keep])
-    kept_s, others_kept = busy_while([kept] * args.steps)
-    pairs_s, others_pairs = busy_while([pairs] * args.steps)
+    encode_s, others_encode = busy_timed([keep])
+    kept_s, others_kept = busy_timed([kept] * args.steps)
+    pairs_s, others_pairs = busy_timed([pairs] * args.steps)
     kept_ms, pairs_ms = (1000 * statistics.median(s) for s in (kept_s, pairs_s))
     return {
         "encode_s": round(encode_s[0], 3),
@@ -300,14 +278,14 @@ def measure_ranking(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def work(args: argparse.Namespace) -> None:
-    """What a process does: it says what its backend has, or measures one model; JSON to the caller."""
+    """Runs in a child process: measures one model, or lists those of the backend; prints JSON."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what the libraries print must not come into the answer
+    os.dup2(2, 1)  # the output of libraries goes to stderr
     if args.model:
         done = measure_ranking(args) if args.rank else measure(args)
     else:
         plain = [] if args.backbone else sorted(PLAIN)
-        done = {"device": device_name(args.backend), "models": plain}
+        done = {"device": measuring.device_name(args.backend), "models": plain}
         if args.backend != "plain":
             from keras_sentmatch.applications import BackboneModel, get_model_class, list_models
 
@@ -322,76 +300,56 @@ def work(args: argparse.Namespace) -> None:
 # === All of them ===
 
 
-def start(args: argparse.Namespace, backend: str, model: str = "") -> dict[str, Any] | str:
-    """What a process of that backend answers, or how it ended."""
-    options = ["--worker", backend, "--batch-size", args.batch_size, "--length", args.length]
-    options += ["--steps", args.steps, "--candidates", args.candidates, "--seed", args.seed]
-    options += ["--models", model] if model else []
-    options += ["--rank"] if args.rank else []
+def options_of(args: argparse.Namespace) -> list[str]:
+    """The options for a child process, without the model."""
+    options = ["--batch-size", args.batch_size, "--length", args.length, "--steps", args.steps]
+    options += ["--seed", args.seed]
+    options += ["--rank", "--candidates", args.candidates] if args.rank else []
     options += ["--backbone", args.backbone] if args.backbone else []
-    ended = subprocess.run(
-        [sys.executable, __file__, *map(str, options)],
-        env=environment(backend),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    if ended.returncode or not ended.stdout:
-        return f"its process ended with status {ended.returncode}"
-    return json.loads(ended.stdout)
+    return list(map(str, options))
 
 
 def available(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """Device and models of each backend that is asked for and installed."""
+    """Device and models of each requested backend that is installed."""
     found = {}
     for backend in args.backends:
-        package = "torch" if backend == "plain" else backend
-        if not importlib.util.find_spec(package):
-            print(f"{backend}: {package} is not installed; skipped", flush=True)
-            continue
-        answer = start(args, backend)
-        if isinstance(answer, str):
-            print(f"{backend}: {answer}; skipped", flush=True)
+        if importlib.util.find_spec("torch" if backend == "plain" else backend):
+            found[backend] = measuring.run_child(backend, "--worker", backend, *options_of(args))
         else:
-            found[backend] = answer
+            print(f"{backend} is not installed; skipped", flush=True)
     return found
 
 
 def run_all(args: argparse.Namespace) -> int:
-    """Measures what has no row yet, and returns the number of runs that failed."""
+    """Measures what has no row yet; returns the number of runs that failed."""
     kind = "rank" if args.rank else "speed"
-    path, failed = args.results / FILES[kind], 0
+    results, failed = RESULTS[kind], 0
     backends = available(args)
     every = sorted({model for about in backends.values() for model in about["models"]})
     if unknown := set(args.models) - set(every):
         sys.exit(f"--models: {', '.join(sorted(unknown))} is none of {', '.join(every)}")
-    for model in args.models or every:
-        for backend, about in backends.items():
-            if model not in about["models"]:
-                continue
-            options = ["--models", model, "--backends", backend, "--batch-size", args.batch_size]
-            options += ["--length", args.length, "--steps", args.steps, "--seed", args.seed]
-            options += ["--rank", "--candidates", args.candidates] if args.rank else []
-            options += ["--backbone", backbone_name(args.backbone)] if args.backbone else []
-            row = {"model": model, "backend": backend, "device": about["device"]}
-            row |= {"batch_size": args.batch_size, "length": args.length}
-            row |= {"candidates": args.candidates} if args.rank else {}
-            if any(all(old[k] == str(row[k]) for k in KEYS[kind]) for old in read(path)):
-                print(f"{model} {backend}: there already", flush=True)
-                continue
-            answer = start(args, backend, model)
-            if isinstance(answer, str):
-                print(f"{model} {backend}: {answer}", flush=True)
-                failed += 1
-            elif "skipped" in answer:
-                print(f"{model} {backend}: {answer['skipped']}", flush=True)
-            else:
-                row |= answer
-                row |= {"seed": args.seed, "cpus": cpus(), "date": now()}
-                command = ["python", "benchmarks/model_speed.py", *map(str, options)]
-                append([row | {"command": shlex.join(command), "versions": versions()}], path)
-                names = ("train_pairs_per_s", "inference_pairs_per_s", "kept_ms", "pairs_ms")
-                shown = ", ".join(f"{name} {row[name]}" for name in names if name in row)
-                print(f"{model} {backend}: {shown}", flush=True)
+    options = options_of(args)
+    public = [backbone_name(part) if part == args.backbone else part for part in options]
+    for model, backend in itertools.product(args.models or every, backends):
+        if model not in backends[backend]["models"]:
+            continue
+        row = {"model": model, "backend": backend, "device": backends[backend]["device"]}
+        row |= {"batch_size": args.batch_size, "length": args.length}
+        row |= {"candidates": args.candidates} if args.rank else {}
+        if results.has({name: row[name] for name in KEYS[kind]}):
+            continue
+        try:
+            found = measuring.run_child(backend, "--worker", backend, "--models", model, *options)
+        except subprocess.CalledProcessError as error:
+            print(f"{model} {backend}: its process ended with status {error.returncode}")
+            failed += 1
+            continue
+        if "skipped" in found:
+            print(f"{model} {backend}: {found['skipped']}", flush=True)
+            continue
+        command = ["python", "benchmarks/model_speed.py", "--models", model, "--backends", backend]
+        facts = {"seed": args.seed, "cpus": measuring.cpus()}
+        results.add({**row, **found, **facts, "command": shlex.join([*command, *public])})
     return failed
 
 
@@ -428,8 +386,8 @@ def speed_tables(rows: list[dict[str, str]]) -> Iterator[tuple[str, list[str], L
 
 
 def rank_tables(rows: list[dict[str, str]]) -> Iterator[tuple[str, list[str], Lines]]:
-    head = ["model", "backend", "encoding once s", "kept ms", "pairs ms", "times as fast"]
-    head += ["kept MiB", "largest difference", "others' CPUs"]
+    head = ["model", "backend", "encoding once s", "cached ms", "pairs ms", "times as fast"]
+    head += ["cached MiB", "largest difference", "others' CPUs"]
     by = ("device", "candidates", "batch_size", "length")
     for (device, candidates, batch, length), members in groups(rows, *by).items():
         lines = [
@@ -451,44 +409,27 @@ def rank_tables(rows: list[dict[str, str]]) -> Iterator[tuple[str, list[str], Li
 
 
 TABLES = {"speed": speed_tables, "rank": rank_tables}
-HEADINGS = {"speed": "Speed of every model", "rank": "Ranking with kept encodings"}
+HEADINGS = {"speed": "Speed of every model", "rank": "Ranking with cached encodings"}
 
 
-def show(results: Path, kinds: Sequence[str]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(width=140)
+def show(kinds: Sequence[str]) -> None:
     for kind in kinds:
-        rows = read(results / FILES[kind])
+        rows = RESULTS[kind].rows()
         for title, head, lines in TABLES[kind](rows):
-            table = Table(title=title)
-            for column, name in enumerate(head):
-                table.add_column(name, justify="left" if column < 2 else "right")
-            for line in lines:
-                table.add_row(*line)
-            console.print(table)
+            measuring.print_table(head, lines, title)
         if any(float(row["others_cpu"]) > 0.2 for row in rows):
-            console.print(
-                "Not a fair comparison: other programs were busy (column others' CPUs) while some of "
-                f"the rows of {FILES[kind]} were measured. Delete those and run again on an idle "
-                "machine.",
-                style="bold red",
-            )
+            print(measuring.BUSY)
 
 
-def markdown(results: Path) -> Iterator[str]:
+def markdown() -> Iterator[str]:
     for kind, tables in TABLES.items():
-        if not (rows := read(results / FILES[kind])):
+        if not (rows := RESULTS[kind].rows()):
             continue
         yield from (f"## {HEADINGS[kind]}", "")
         for title, head, lines in tables(rows):
-            yield from (f"{title}:", "")
-            yield from ("| " + " | ".join(head) + " |", "|---|---|" + "---:|" * (len(head) - 2))
-            yield from ("| " + " | ".join(cell or "–" for cell in line) + " |" for line in lines)
-            yield ""
-        yield f"Rows of `benchmarks/results/{FILES[kind]}`, each with its versions and its command:"
-        yield from ("", "```bash")
+            yield from (f"{title}:", "", *measuring.markdown(head, lines, 2), "")
+        path = f"benchmarks/results/{RESULTS[kind].path.name}"
+        yield from (f"Rows of `{path}`, each with its versions and its command:", "", "```bash")
         yield from sorted({without_model(row["command"]) for row in rows})
         yield from ("```", "")
 
@@ -500,9 +441,7 @@ def without_model(command: str) -> str:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__)
     parser.add_argument("--models", default="", help="some of list_models(); all by default")
     parser.add_argument("--backends", default=",".join(BACKENDS), help="some of the default")
     parser.add_argument("--batch-size", type=int, default=64)
@@ -512,10 +451,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rank", action="store_true", help="time ranking instead")
     parser.add_argument("--candidates", type=int, default=1000, help="of --rank")
     parser.add_argument("--seed", type=int, default=0)
-    table_options(parser)
-    parser.add_argument(
-        "--results", type=Path, default=Path(__file__).parent / "results", help="folder of the rows"
-    )
     parser.add_argument("--worker", dest="backend", choices=BACKENDS, help=argparse.SUPPRESS)
     args = parser.parse_args()
     args.model = args.models
@@ -540,9 +475,9 @@ def main() -> None:
         work(args)
         return
     failed = 0 if args.show else run_all(args)
-    show(args.results, list(TABLES) if args.show else ["rank" if args.rank else "speed"])
+    show(list(TABLES) if args.show else ["rank" if args.rank else "speed"])
     if args.write:
-        write_between(args.write, MARKS, list(markdown(args.results))[:-1])
+        RESULTS["speed"].write(args.write, list(markdown())[:-1])
     sys.exit(f"{failed} runs failed." if failed else None)
 
 

@@ -1,14 +1,15 @@
-"""Reads thousands of damaged and hostile files, each a case of its own seed, and counts what becomes of it.
+"""Reads thousands of damaged and hostile files, each a case with its own seed, and counts the outcomes.
 
     python benchmarks/mutations.py --count 10000 --seed 0
     python benchmarks/mutations.py --case 1234
     python benchmarks/mutations.py --show --write docs/results.md
 
-A case damages small good files (run folders, encoders, checkpoints, recipes, pairs, word vectors; `tests/mutants.py`)
-and reads them as users do. It must end in a finite answer or in the library's own error. It fails by any other
-exception, by NaN, after 20 seconds, by the end of the process, by a gigabyte of memory, and by anything that reading must
-not do: start a process, open a connection, write elsewhere, unpickle, or run code that came with the files. A worker
-process has an audit hook for that, and reads case after case. A row of the table is a block of cases.
+A case damages small valid files (run folders, encoders, checkpoints, recipes, pairs, word vectors;
+`tests/mutants.py`) and reads them as users do. It must end in a finite answer or in the library's
+own error. It fails with any other exception, with NaN, after 20 seconds, if the process ends, with
+a gigabyte of memory, and if reading starts a process, opens a connection, writes elsewhere,
+unpickles, or runs code that came with the files. A worker process, which has an audit hook for
+that, reads case after case. A row of the table is a block of cases.
 """
 
 import argparse
@@ -36,8 +37,7 @@ from rich.progress import Progress
 
 from tests import mutants
 
-RESULTS = Path(__file__).parent / "results" / "mutations.csv"
-MARKS = ("<!-- made by benchmarks/mutations.py -->", "<!-- end of mutations -->")
+RESULTS = measuring.Results("mutations")
 BLOCK, SECONDS, MEMORY = 250, 20, 1 << 30
 OUTCOMES = ("answered", "refused", "failed")
 FORBIDDEN = (
@@ -48,11 +48,11 @@ CHANGES = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.syml
 
 
 class TooLong(BaseException):
-    """The time of a case is over; nothing catches it."""
+    """The time of a case is over; no library catches it."""
 
 
 class Watch:
-    """An audit hook that notes what reading files must not do.
+    """An audit hook that records what reading files must not do.
 
     Args:
         home: The only folder in which something may be written.
@@ -99,7 +99,7 @@ def kind_of(rng: random.Random) -> str:
 
 
 def run_case(seed: int, samples: Path, work: Path, watch: Watch) -> dict[str, Any]:
-    """What becomes of one case."""
+    """The outcome of one case."""
     from keras_sentmatch.errors import InputError
 
     rng = random.Random(f"mutation {seed}")
@@ -136,9 +136,9 @@ def run_case(seed: int, samples: Path, work: Path, watch: Watch) -> dict[str, An
 
 
 def worker(start: int, stop: int, samples: Path, work: Path) -> None:
-    """Runs cases; one JSON line each, before it begins and when it is over."""
+    """Runs cases; prints a JSON line before and after each."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print goes elsewhere
+    os.dup2(2, 1)  # the output of libraries goes to stderr
     warnings.simplefilter("ignore")
 
     def too_long(*_: Any) -> None:
@@ -152,11 +152,11 @@ def worker(start: int, stop: int, samples: Path, work: Path) -> None:
     watch.on = False
     if len(watch.seen) < 3:
         raise SystemExit("the audit hook sees nothing")
-    for kind in mutants.SHARES:  # whatever is imported late is imported now
+    for kind in mutants.SHARES:  # import now what is imported late
         shutil.copytree(samples / kind, work / "case")
         for path in sorted(path for path in (work / "case").rglob("*") if path.is_file()):
             mutants.read(kind, work / "case", random.Random(0), [path])
-            if kind not in ("data", "vectors"):  # where each is read for itself
+            if kind not in ("data", "vectors"):  # each of these files is read by itself
                 break
         shutil.rmtree(work / "case")
     for seed in range(start, stop):
@@ -165,7 +165,7 @@ def worker(start: int, stop: int, samples: Path, work: Path) -> None:
 
 
 def cases(start: int, stop: int, samples: Path) -> Iterator[dict[str, Any]]:
-    """The cases of a block; where a worker dies, another one goes on after the case that killed it."""
+    """The cases of a block; if a case kills the worker, another one goes on after it."""
     while start < stop:
         with tempfile.TemporaryDirectory() as work:
             command = [
@@ -210,9 +210,9 @@ def cases(start: int, stop: int, samples: Path) -> Iterator[dict[str, Any]]:
 
 
 def run_all(args: argparse.Namespace) -> int:
-    """Runs the blocks that the table lacks; how many cases failed."""
+    """Runs the blocks without a row; returns how many cases failed."""
     failures = 0
-    there = {(int(row["seed"]), row["backend"]) for row in measuring.read(RESULTS)}
+    there = {(int(row["seed"]), row["backend"]) for row in RESULTS.rows()}
     backend = os.environ.setdefault("KERAS_BACKEND", "torch")
     with tempfile.TemporaryDirectory() as home, Progress() as bar:
         samples = Path(home)
@@ -242,19 +242,18 @@ def run_all(args: argparse.Namespace) -> int:
                     },
                     "backend": backend,
                     "seconds": round(time.monotonic() - begun),
-                    "versions": measuring.versions(),
-                    "date": measuring.now(),
                 }
-                bar.console.print(" ".join(f"{k}={v}" for k, v in row.items()), markup=False)
-                if not args.dry:
-                    measuring.append([row], RESULTS)
+                if args.dry:
+                    print(row)
+                else:
+                    RESULTS.add(row)
             bar.update(task, completed=stop - args.seed)
     return failures
 
 
 def table() -> tuple[list[str], list[list[str]]]:
-    """What became of the cases, by kind."""
-    rows, lines = measuring.read(RESULTS), []
+    """The outcomes by kind."""
+    rows, lines = RESULTS.rows(), []
     for kind in mutants.SHARES:
         parts = [list(map(int, row[kind].split("/"))) for row in rows]
         counts = [sum(column) for column in zip(*parts)] or [0, 0, 0]
@@ -264,15 +263,12 @@ def table() -> tuple[list[str], list[list[str]]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__)
     parser.add_argument("--count", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=0, help="of the first case; others count on")
-    parser.add_argument("--case", type=int, help="run this one here, and show all of it")
+    parser.add_argument("--seed", type=int, default=0, help="of the first case; the others follow")
+    parser.add_argument("--case", type=int, help="run only this case, and show all about it")
     parser.add_argument("--dry", action="store_true", help="write no rows")
     parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
-    measuring.table_options(parser)
     args = parser.parse_args()
     if args.worker:
         start, stop, samples, work = args.worker
@@ -286,7 +282,7 @@ def main() -> None:
                 print(*(f"{name}: {value}" for name, value in found.items()), sep="\n")
         return
     failures = 0 if args.show else run_all(args)
-    measuring.show_table(*table(), RESULTS.name, args.write, MARKS)
+    RESULTS.show(*table(), args.write)
     sys.exit(1 if failures else 0)
 
 

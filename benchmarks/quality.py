@@ -1,53 +1,29 @@
-"""Trains models on real data over variants, word vectors, backends and seeds: a CSV row for each finished run, once.
+"""Trains models on real data over variants, word vectors, backends and seeds; one row for each run.
 
     python benchmarks/quality.py --data path/to/sick --vectors path/to/glove.txt.gz \
         --models drcn --backends tensorflow --seeds 0,1,2
     python benchmarks/quality.py --data path/to/sick --vectors backbone:path/to/minilm --models cross_encoder,dabert
 
-A model on a pretrained encoder takes it in the place of word vectors.
-With `--better` only the first seed sees all the `--vectors`, the others those that were better on the validation part.
-Each run is a process of its own, started with the command that the row records; its run folder stays in `--runs`.
-With no `--data` it prints only the table of all rows of the CSV: mean and standard deviation over seeds.
+A model on a pretrained encoder takes the encoder instead of word vectors. With `--better` only the
+first seed uses all `--vectors`, the others only the best on the validation part. Each run is a
+separate process, started with the command that the row records; its run folder stays in `--runs`.
+Without `--data` it only prints the table: mean and standard deviation over seeds.
 """
 
 import argparse
-import csv
 import itertools
 import json
-import os
 import shlex
 import statistics
 import subprocess
-import sys
-import time
 from functools import partial
 from pathlib import Path
 
 import measuring
 
-RESULTS = Path(__file__).parent / "results" / "quality.csv"
-FIELDS = (
-    "model,data,vectors,backend,seed,settings,parameters_without_word_embeddings,best_epoch,epochs,"
-    "validation,test,fit_seconds,cores,versions,date,command"
-).split(",")
-MARKS = ("<!-- made by benchmarks/quality.py -->", "<!-- end -->")
-SHOWN = (
-    "map",
-    "mrr",
-    "pearson",
-    "spearman",
-    "accuracy",
-    "f1",
-    "macro_f1",
-)  # the first two a row has
+RESULTS = measuring.Results("quality", "quality.py")
+SHOWN = ("map", "mrr", "pearson", "spearman", "accuracy", "f1", "macro_f1")  # two of each row
 KEY = ("model", "data", "vectors", "backend", "seed", "settings")
-
-
-def rows() -> list[dict[str, str]]:
-    if not RESULTS.exists():
-        return []
-    with RESULTS.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def vectors_name(spec: str) -> str:
@@ -60,13 +36,13 @@ def vectors_name(spec: str) -> str:
 
 
 def public_setting(setting: str) -> str:
-    """The same without the folders of a file that it names."""
+    """The setting, with a file by its last name."""
     name, _, value = setting.partition("=")
     return f"{name}={Path(value).name}" if Path(value).is_file() else setting
 
 
 def vectors_option(spec: str) -> list[str]:
-    """The option of `keras-sentmatch train` that gives a model what it starts from."""
+    """The option of `keras-sentmatch train` for vectors or a pretrained encoder."""
     kind, _, rest = spec.partition(":")
     return ["--backbone", rest] if kind == "backbone" else ["--vectors", spec]
 
@@ -74,17 +50,17 @@ def vectors_option(spec: str) -> list[str]:
 def run(
     args: argparse.Namespace, model: str, settings: list[str], backend: str, vectors: str, seed: int
 ) -> float:
-    """Trains once, unless its row is there, and returns the figure that counts on the validation part."""
+    """Trains once, unless there is a row; returns the primary metric on the validation part."""
     shown = [public_setting(setting) for setting in settings]
     named = [*shown, *([f"teacher={Path(args.teacher).name}"] if args.teacher else [])]
     values = (model, args.name, vectors_name(vectors), backend, str(seed), " ".join(named))
     key = dict(zip(KEY, values))
     if args.trained_on:
         key["settings"] += f" (the run on {args.trained_on})"
-    for row in rows():
+    for row in RESULTS.rows():
         if all(row[k] == v for k, v in key.items()):
-            print("there already:", *key.values(), flush=True)
-            return figure(row)
+            print("already done:", *key.values(), flush=True)
+            return primary(row)
     of = (model, args.trained_on or args.name, *values[2:])
     folder = Path(args.runs) / "-".join(value.replace(":", "-") for value in of if value)
     if args.trained_on:
@@ -116,30 +92,20 @@ def run(
         public = command_of(args.name, key["vectors"], shown, [], Path(args.teacher).name)
         found = {}
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8")) | found
+    names = ("parameters_without_word_embeddings", "best_epoch", "epochs", "fit_seconds")
     row = {
         **key,
-        **{
-            k: metrics[k]
-            for k in ("parameters_without_word_embeddings", "best_epoch", "epochs", "fit_seconds")
-        },
+        **{name: metrics[name] for name in names},
         "validation": json.dumps(metrics["validation"]),
         "test": json.dumps(metrics.get("test", {})),
-        "cores": len(os.sched_getaffinity(0)),
-        "versions": json.dumps(metrics["versions"]),
-        "date": time.strftime("%Y-%m-%d"),
+        "cores": measuring.cpus(),
         "command": shlex.join(public),
     }
-    new = not RESULTS.exists()
-    RESULTS.parent.mkdir(exist_ok=True)
-    with RESULTS.open("a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, FIELDS)
-        if new:
-            writer.writeheader()
-        writer.writerow(row)
-    return figure(row)
+    RESULTS.add(row | {"versions": json.dumps(metrics["versions"])})
+    return primary(row)
 
 
-def figure(row: dict[str, str]) -> float:
+def primary(row: dict[str, str]) -> float:
     validation = json.loads(row["validation"])
     return validation[validation["primary"]]
 
@@ -156,9 +122,9 @@ def run_all(args: argparse.Namespace) -> None:
 
 
 def summary() -> tuple[list[str], list[list[str]]]:
-    """Column names and rows: mean and standard deviation of each figure over the seeds."""
+    """Column names and rows: mean and standard deviation over the seeds."""
     groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
-    for row in rows():
+    for row in RESULTS.rows():
         groups.setdefault(tuple(row[k] for k in KEY if k != "seed"), []).append(row)
     lines = []
     for key, members in sorted(groups.items()):
@@ -176,39 +142,19 @@ def summary() -> tuple[list[str], list[list[str]]]:
         epochs = ", ".join(f"{member['best_epoch']}/{member['epochs']}" for member in members)
         size = f"{int(members[0]['parameters_without_word_embeddings']):,}"
         lines.append([model, data, vectors, backend, settings, size, seeds, epochs, *figures])
-    head = [
-        "model",
-        "data",
-        "vectors",
-        "backend",
-        "settings",
-        "parameters without words",
-        "seeds",
-        "best epoch/epochs",
-        "validation",
-        "test",
-    ]
-    return head, lines
+    head = "model,data,vectors,backend,settings,parameters without words,seeds,best epoch/epochs"
+    return [*head.split(","), "validation", "test"], lines
 
 
-def write_markdown(page: Path) -> None:
-    """Puts the table and the commands of the rows between the page's two marks."""
-    head, lines = summary()
-    text = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    text += ["| " + " | ".join(cell or "–" for cell in line) + " |" for line in lines]
-    text += ["", "Commands, one a row of `benchmarks/results/quality.csv`:", "", "```bash"]
-    text += [*dict.fromkeys(row["command"] for row in rows()), "```"]
-    before, _, rest = page.read_text(encoding="utf-8").partition(MARKS[0])
-    after = rest.partition(MARKS[1])[2]
-    page.write_text(
-        "\n".join([before + MARKS[0], "", *text, "", MARKS[1] + after]), encoding="utf-8"
-    )
+def write_page(page: Path) -> None:
+    """Puts the table and the commands of the rows into a Markdown page."""
+    text = measuring.markdown(*summary())
+    text += ["", "Commands, one per row of `benchmarks/results/quality.csv`:", "", "```bash"]
+    RESULTS.write(page, [*text, *dict.fromkeys(row["command"] for row in RESULTS.rows()), "```"])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__)
     parser.add_argument("--models", default="drcn", help="names, with commas between")
     parser.add_argument(
         "--variant",
@@ -217,11 +163,11 @@ def main() -> None:
         help='settings of one variant, with spaces between ("": none); may be repeated',
     )
     parser.add_argument(
-        "--better", action="store_true", help="further seeds on the better vectors only"
+        "--better", action="store_true", help="further seeds on the best vectors only"
     )
     parser.add_argument(
         "--data",
-        help="folder of the data set, or FORMAT:folder; without it only the table is printed",
+        help="folder of the data set, or FORMAT:folder; without it, only show the table",
     )
     parser.add_argument(
         "--trained-on",
@@ -234,24 +180,21 @@ def main() -> None:
         default=[],
         help="a file, encoder:FOLDER, none, or backbone:FOLDER; may be repeated",
     )
-    parser.add_argument("--teacher", default="", help="run folder whose answers the models learn")
+    parser.add_argument("--teacher", default="", help="run folder of a teacher")
     parser.add_argument("--backends", default="tensorflow")
     parser.add_argument("--seeds", default="0")
     parser.add_argument(
         "--set", action="append", default=[], help="TABLE.KEY=VALUE of every run; may be repeated"
     )
     parser.add_argument("--runs", default="runs/quality")
-    parser.add_argument(
-        "--write", type=Path, help="a Markdown page to put the table into, between its two marks"
-    )
     args = parser.parse_args()
-    if args.data:
+    if args.data and not args.show:
         args.name = args.name or Path(args.data.split(":")[-1]).name
         run_all(args)
-    measuring.show_table(*summary(), RESULTS.name)
+    RESULTS.show(*summary())
     if args.write:
-        write_markdown(args.write)
+        write_page(args.write)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

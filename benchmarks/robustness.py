@@ -16,8 +16,7 @@ from typing import Any
 
 import measuring
 
-RESULTS = Path(__file__).parent / "results" / "robustness.csv"
-MARKS = ("<!-- made by benchmarks/robustness.py -->", "<!-- end of robustness -->")
+RESULTS = measuring.Results("robustness")
 KEY = ("run", "data", "split", "opposite", "transformation")
 
 
@@ -50,9 +49,7 @@ def rows_of(run: Path, args: argparse.Namespace) -> list[dict[str, Any]]:
             "not_positive_after": rounded(after.get("not_positive")),
             "seed": args.seed,
             "backend": args.backend,
-            "versions": measuring.versions(),
             "command": measuring.public(command),
-            "date": measuring.now(),
         }
         rows.append(row)
     for name, why in report["left_out"].items():
@@ -66,7 +63,7 @@ def rounded(value: float | None) -> str:
 
 def table() -> tuple[list[str], list[list[str]]]:
     """A line for each transformation of a data set, a column for each model: the mean over its runs."""
-    rows = measuring.read(RESULTS)
+    rows = RESULTS.rows()
     models = list(dict.fromkeys(row["model"] for row in rows))
     lines: dict[tuple[str, ...], dict[str, list[dict[str, Any]]]] = {}
     for row in rows:
@@ -91,9 +88,7 @@ def said(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__)
     parser.add_argument("runs", nargs="*", type=Path)
     parser.add_argument("--data", help="as for `keras-sentmatch robustness`")
     parser.add_argument("--split", default="validation")
@@ -102,15 +97,14 @@ def main() -> None:
     parser.add_argument("--opposite", default="", help="positive,negative")
     parser.add_argument("--limit", type=int)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--backend", default="tensorflow", choices=measuring.BACKENDS[:3])
-    measuring.table_options(parser)
+    parser.add_argument("--backend", default="tensorflow", choices=measuring.BACKENDS)
     args = parser.parse_args()
     if args.runs and not args.data:
         parser.error("--data is needed: what the runs are measured on")
     for run in [] if args.show else args.runs:
-        measuring.replace(rows_of(run, args), RESULTS, KEY)
+        RESULTS.replace(rows_of(run, args), KEY)
         print(run, flush=True)
-    measuring.show_table(*table(), RESULTS.name, args.write, MARKS)
+    RESULTS.show(*table(), args.write)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,15 @@
-"""Kills searches at random moments, resumes them, and compares the end with that of an undisturbed search.
+"""Kills searches at random moments, resumes them, and compares them with undisturbed searches.
 
     python benchmarks/search_kills.py
     python benchmarks/search_kills.py --show --write docs/results.md
 
-For each tuner a child process searches hidden units, dropout and learning rate of a tiny ESIM on generated pairs. It is
-killed (SIGKILL) and started again with `resume`, `--kills` times: first at a random moment of the first quarter of the
-time that the undisturbed search took, then as long after one trial was finished, after two, and so on. Then it is left
-to end. Compared are the number of trials, their configurations and their scores, and that no trial that was finished
-at a kill was written again. A row is one search; those that are there are not run again. The undisturbed searches of two
-backends tell whether they draw the same configurations.
+For each tuner a child process searches hidden units, dropout and learning rate of a tiny ESIM on
+generated pairs. It is killed (SIGKILL) and started again with `resume`, `--kills` times: first at a
+random moment of the first quarter of the time that the undisturbed search took, then as long after
+one trial was finished, after two, and so on. Then it finishes. It compares the number of trials,
+their configurations and their scores, and checks that no trial that was finished at a kill was
+written again. A row is one search; existing ones are not run again. The undisturbed searches of two
+backends show whether they draw the same configurations.
 """
 
 import argparse
@@ -23,13 +24,12 @@ from pathlib import Path
 
 import measuring
 
-RESULTS = Path(__file__).parent / "results" / "search_kills.csv"
-MARKS = ("<!-- made by benchmarks/search_kills.py -->", "<!-- end of search_kills -->")
+RESULTS = measuring.Results("search_kills")
 TUNERS = ("random", "bayesian", "hyperband", "grid")
 
 
 def child(folder: Path, tuner: str) -> None:
-    """The search that is killed: begins, or goes on."""
+    """The search that is killed: starts, or resumes."""
     from keras_sentmatch.data import natural_logic_pairs
     from keras_sentmatch.training import load_recipe
     from keras_sentmatch.tuning import Choice, LogUniform, Space, search
@@ -44,7 +44,7 @@ def child(folder: Path, tuner: str) -> None:
     parameters = [Choice("model.units", (4, 6)), Choice("model.dropout", (0.1, 0.3))]
     if tuner != "grid":
         parameters.append(LogUniform("training.learning_rate"))
-    print("begun", flush=True)
+    print("started", flush=True)
     search(
         recipe,
         pairs,
@@ -86,7 +86,7 @@ def trials(folder: Path) -> dict[str, dict[str, str]]:
 
 
 def written(folder: Path, names: dict) -> dict[str, int]:
-    """When the figures of trials were written."""
+    """When the metrics of trials were written."""
     return {n: (folder / "trials" / n / "metrics.json").stat().st_mtime_ns for n in names}
 
 
@@ -100,8 +100,7 @@ def run_all(args: argparse.Namespace) -> None:
     for backend in args.backends.split(","):
         for tuner in TUNERS:
             key = {"backend": backend, "tuner": tuner, "kills": str(args.kills)}
-            if any(key.items() <= row.items() for row in measuring.read(RESULTS)):
-                print("there already:", *key.values(), flush=True)
+            if RESULTS.has(key):
                 continue
             with tempfile.TemporaryDirectory() as home:
                 process = start(Path(home, "whole"), tuner, backend)
@@ -140,15 +139,12 @@ def run_all(args: argparse.Namespace) -> None:
                 "trained_again": again,
                 "seconds_undisturbed": round(seconds, 1),
                 "configurations": drawn(whole),
-                "versions": measuring.versions(),
-                "date": measuring.now(),
             }
-            measuring.append([row], RESULTS)
-            print(*row.values(), flush=True)
+            RESULTS.add(row)
 
 
 def table() -> tuple[list[str], list[list[str]]]:
-    rows = sorted(measuring.read(RESULTS), key=lambda row: TUNERS.index(row["tuner"]))
+    rows = sorted(RESULTS.rows(), key=lambda row: TUNERS.index(row["tuner"]))
     lines = []
     for row in rows:
         first = next(other for other in rows if other["tuner"] == row["tuner"])
@@ -165,20 +161,17 @@ def alike(one: dict[str, str], other: dict[str, str]) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__)
     parser.add_argument("--backends", default="torch,jax")
     parser.add_argument("--kills", type=int, default=3, help="of each search")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
-    measuring.table_options(parser)
     args = parser.parse_args()
     if args.child:
         child(Path(args.child[0]), args.child[1])
         return
     if not args.show:
         run_all(args)
-    measuring.show_table(*table(), RESULTS.name, args.write, MARKS)
+    RESULTS.show(*table(), args.write)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,19 @@
-"""Wall time of one search with one worker and with two, and with two of which one is killed (SIGKILL) in a trial.
+"""Wall time of a search with one worker, with two, and with two of which one is killed in a trial.
 
     python benchmarks/search_workers.py
     python benchmarks/search_workers.py --data path/to/sick --backend jax
     python benchmarks/search_workers.py --show --write docs/results.md
 
-The search draws `--trials` configurations of a small ESIM at random (hidden units, dropout, learning rate), with the same
-seed each time; each worker has one thread. The kill comes as soon as a trial has its first checkpoint. A row is one
-search, timed from the call of `search` to its end, the starting of workers included; those that are there are not run again.
+The search draws `--trials` random configurations of a small ESIM (hidden units, dropout, learning
+rate), with the same seed each time; each worker has one thread. The kill (SIGKILL) comes as soon as
+a trial has its first checkpoint. A row is one search, timed from the call of `search` to its end,
+including the start of the workers; existing ones are not run again.
 """
 
 import argparse
 import json
 import multiprocessing
 import shlex
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -22,9 +21,9 @@ from pathlib import Path
 
 import measuring
 
-RESULTS = Path(__file__).parent / "results" / "search_workers.csv"
-MARKS = ("<!-- made by benchmarks/search_workers.py -->", "<!-- end of search_workers -->")
+RESULTS = measuring.Results("search_workers")
 RUNS = ((1, False), (2, False), (2, True))  # workers, and whether one is killed
+THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 KEY = ("backend", "data", "train_pairs", "epochs", "trials", "workers", "killed")
 
 
@@ -36,7 +35,7 @@ def kill_one(folder: Path) -> None:
 
 
 def child(args: argparse.Namespace, workers: int, killed: bool) -> None:
-    """One search, in a process of its own; prints its figures as JSON."""
+    """Runs one search, in a child process; prints its results as JSON."""
     from keras_sentmatch.data import load_pairs, natural_logic_pairs
     from keras_sentmatch.training import load_recipe
     from keras_sentmatch.tuning import Choice, LogUniform, Space, search
@@ -89,32 +88,18 @@ def run_all(args: argparse.Namespace) -> None:
     options = [str(part) for option in public.items() for part in option]
     for workers, killed in RUNS:
         values = (args.backend, public["--data"], args.pairs, args.epochs, args.trials)
-        key = dict(zip(KEY, map(str, (*values, workers, killed))))
-        if any(key.items() <= row.items() for row in measuring.read(RESULTS)):
-            print("there already:", *key.values(), flush=True)
+        key = dict(zip(KEY, (*values, workers, killed)))
+        if RESULTS.has(key):
             continue
-        command = [sys.executable, __file__, *options, "--child", str(workers), str(killed)]
-        command[command.index("--data") + 1] = args.data
-        environment = measuring.environment(args.backend) | {
-            "OMP_NUM_THREADS": "1",
-            "TF_NUM_INTRAOP_THREADS": "1",
-            "TF_NUM_INTEROP_THREADS": "1",
-        }
-        done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE)
-        row = {
-            **key,
-            **json.loads(done.stdout.splitlines()[-1]),
-            "cpus": measuring.cpus(),
-            "versions": measuring.versions(),
-            "command": shlex.join(["python", "benchmarks/search_workers.py", *options]),
-            "date": measuring.now(),
-        }
-        measuring.append([row], RESULTS)
-        print(*row.values(), flush=True)
+        hidden = ["--data", args.data, "--child", workers, killed]
+        threads = dict.fromkeys(THREADS, "1")
+        found = measuring.run_child(args.backend, *options, *hidden, **threads)
+        command = shlex.join(["python", "benchmarks/search_workers.py", *options])
+        RESULTS.add({**key, **found, "cpus": measuring.cpus(), "command": command})
 
 
 def table() -> tuple[list[str], list[list[str]]]:
-    rows, lines = measuring.read(RESULTS), []
+    rows, lines = RESULTS.rows(), []
     for row in rows:
         of_one = {**{name: row[name] for name in KEY}, "workers": "1", "killed": "False"}
         one = next((r for r in rows if of_one.items() <= r.items()), None)
@@ -130,23 +115,20 @@ def table() -> tuple[list[str], list[list[str]]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__)
     parser.add_argument("--data", default="generated", help="as for `load_pairs`")
-    parser.add_argument("--pairs", type=int, default=2000, help="at most so many train")
+    parser.add_argument("--pairs", type=int, default=2000, help="most training pairs")
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--trials", type=int, default=12)
-    parser.add_argument("--backend", default="torch", choices=measuring.BACKENDS[:3])
+    parser.add_argument("--backend", default="torch", choices=measuring.BACKENDS)
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
-    measuring.table_options(parser)
     args = parser.parse_args()
     if args.child:
         child(args, int(args.child[0]), args.child[1] == "True")
         return
     if not args.show:
         run_all(args)
-    measuring.show_table(*table(), RESULTS.name, args.write, MARKS)
+    RESULTS.show(*table(), args.write)
 
 
 if __name__ == "__main__":

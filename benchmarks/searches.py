@@ -7,7 +7,6 @@ What comes after `--` are the arguments of `keras-sentmatch tune`, without `--ou
 `runs/searches/NAME`; one that is there goes on, and one that is over is only read. Its rows replace those of that name.
 """
 
-import argparse
 import json
 import shutil
 import statistics
@@ -18,10 +17,9 @@ from typing import Any
 
 import measuring
 
-RESULTS = Path(__file__).parent / "results" / "searches.csv"
+RESULTS = measuring.Results("searches")
 FOLDER = Path("runs") / "searches"
 PICTURES = Path("docs") / "images"
-MARKS = ("<!-- made by benchmarks/searches.py -->", "<!-- end of searches -->")
 
 
 def run(name: str, arguments: list[str]) -> dict[str, Any]:
@@ -39,9 +37,7 @@ def rows_of(name: str, arguments: list[str], found: dict[str, Any]) -> list[dict
     about = json.loads((folder / "search.json").read_text(encoding="utf-8"))
     short = about["names"]
     shared = {
-        "versions": measuring.versions(),
         "command": measuring.public(["keras-sentmatch", "tune", *arguments]),
-        "date": measuring.now(),
     }
     rows = []
 
@@ -88,7 +84,7 @@ def rows_of(name: str, arguments: list[str], found: dict[str, Any]) -> list[dict
 
 def table() -> tuple[list[str], list[list[str]]]:
     lines = []
-    for row in measuring.read(RESULTS):
+    for row in RESULTS.rows():
         scores = [float(score) for score in row["scores"].split()]
         tests = [float(score) for score in row["test"].split()]
         lines.append(
@@ -117,12 +113,9 @@ def spread(scores: list[float]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__)
     parser.add_argument("--name", help="of the search: its folder, its rows and its picture")
     parser.add_argument("arguments", nargs="*", help="of `keras-sentmatch tune`, after --")
-    measuring.table_options(parser)
     args = parser.parse_args()
     if not args.show:
         if not args.name or not args.arguments:
@@ -130,8 +123,8 @@ def main() -> None:
                 "--name and, after --, the arguments of `keras-sentmatch tune` are needed; or --show."
             )
         rows = rows_of(args.name, args.arguments, run(args.name, args.arguments))
-        measuring.replace(rows, RESULTS, ["search"])
-    measuring.show_table(*table(), RESULTS.name, args.write, MARKS)
+        RESULTS.replace(rows, ["search"])
+    RESULTS.show(*table(), args.write)
 
 
 if __name__ == "__main__":

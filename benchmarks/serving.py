@@ -1,10 +1,10 @@
-"""Clients at once ask the server of docs/serving; every answer is compared with that of Matcher.predict.
+"""Several clients use the server of docs/serving; every answer is compared with Matcher.predict.
 
     python benchmarks/serving.py --run runs/mine --pairs pairs.tsv
 
-Exports the run as a SavedModel (unless --saved-model names one), starts uvicorn on a free port, and lets each client
-send its requests one after the other: random pairs of the file, 1 to 16 at a time. Ends with status 1 if an answer
-was wrong. Needs starlette and uvicorn. A row is appended to results/serving.csv.
+Exports the run as a SavedModel (unless --saved-model names one), starts uvicorn on a free port, and
+lets each client send its requests one after the other: random pairs of the file, 1 to 16 at a time.
+Ends with status 1 if an answer was wrong. Needs starlette and uvicorn.
 """
 
 import argparse
@@ -24,8 +24,8 @@ from typing import Any
 import measuring
 import numpy as np
 
-HERE = Path(__file__).parent
-RESULTS = HERE / "results" / "serving.csv"
+ROOT = Path(__file__).parents[1]
+RESULTS = measuring.Results("serving")
 MOST_AT_ONCE = 16
 TOLERANCE = 1e-5
 
@@ -59,7 +59,9 @@ def same(got: dict[str, Any], want: dict[str, Any]) -> bool:
         return abs(got["score"] - want["score"]) <= TOLERANCE * max(1, abs(want["score"]))
     p, q = got["probabilities"], want["probabilities"]
     close = p.keys() == q.keys() and all(abs(p[name] - q[name]) <= TOLERANCE for name in q)
-    clear = np.ptp(np.sort(list(q.values()))[-2:]) > 2 * TOLERANCE  # else either label is right
+    clear = (
+        np.ptp(np.sort(list(q.values()))[-2:]) > 2 * TOLERANCE
+    )  # otherwise either label is right
     return close and (got["label"] == want["label"] or not clear)
 
 
@@ -100,10 +102,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--run", required=True, help="a run folder")
-    parser.add_argument("--pairs", required=True, help="pairs to ask: TSV, CSV or JSONL")
-    parser.add_argument("--saved-model", type=Path, help="its export, if there is one already")
+    parser.add_argument("--pairs", required=True, help="pairs to send: TSV, CSV or JSONL")
+    parser.add_argument("--saved-model", type=Path, help="its export, if it exists")
     parser.add_argument("--clients", type=int, default=8)
-    parser.add_argument("--requests", type=int, default=100, help="of each client")
+    parser.add_argument("--requests", type=int, default=100, help="per client")
     parser.add_argument("--wait", type=float, default=300, help="seconds for the server to start")
     args = parser.parse_args()
 
@@ -120,7 +122,7 @@ def main() -> None:
             run.matcher.export(folder)
         port = free_port()
         server = subprocess.Popen(
-            [sys.executable, "-m", "uvicorn", "--app-dir", str(HERE.parent / "docs" / "serving")]
+            [sys.executable, "-m", "uvicorn", "--app-dir", str(ROOT / "docs" / "serving")]
             + ["app:app", "--port", str(port), "--log-level", "warning"],
             env={**os.environ, "SAVED_MODEL": str(folder), "TF_CPP_MIN_LOG_LEVEL": "3"},
         )
@@ -150,10 +152,8 @@ def main() -> None:
         "median_ms": round(1000 * float(np.median(times)), 2),
         "p99_ms": round(1000 * float(np.quantile(times, 0.99)), 2),
         "cpus": measuring.cpus(),
-        "versions": measuring.versions(),
-        "date": measuring.now(),
     }
-    measuring.append([row], RESULTS)
+    RESULTS.add(row)
     print(json.dumps(row, indent=1))
     if wrong:
         sys.exit(f"{len(wrong)} wrong answers, the first: {wrong[0]}")

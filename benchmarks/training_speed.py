@@ -1,18 +1,18 @@
-"""Pairs a second in training DRCN, on each backend and written in plain PyTorch.
+"""Pairs per second in training DRCN, on each backend and in plain PyTorch.
 
     python benchmarks/training_speed.py --lengths natural --out benchmarks/results/training_speed.csv
 
-The network has the paper's size (dropout, batch normalisation, autoencoders, L2 1e-6; RMSprop 1e-3,
-gradients clipped to norm 5: each variable's in Keras, all together in plain PyTorch). The pairs are
-synthetic and seeded. With `full` lengths every sentence has `--length` tokens; with `natural` ones
-lengths are log-normal about 12, and the library sorts pairs into buckets with `PairBatches` while
-plain PyTorch pads random batches to their longest sentence and packs them. Batches are made before
-the clock starts. The buckets of 60 batches or more are sampled evenly, so few steps tell enough.
+The network has the paper's size (dropout, batch normalization, autoencoders, L2 1e-6; RMSprop 1e-3,
+gradients clipped to norm 5: of each variable in Keras, of all together in plain PyTorch). The pairs
+are synthetic. With `full` lengths every sentence has `--length` tokens; with `natural` ones lengths
+are log-normal around 12, and the library sorts pairs into buckets with `PairBatches`, while plain
+PyTorch pads random batches to their longest sentence and packs them. Batches are made before the
+clock starts. The buckets of at least 60 batches are sampled evenly, so a few steps are enough.
 
-Each backend has a process of its own. Every process is started and warmed up (one step of each
-shape: "first steps"), then they take turns, `--repeats` times, while the others wait: if the
-machine slows down, it does so for all. A turn begins with a step that is not timed. A step's time
-is its median over the repeats. "others' CPUs" is what other programs took in the worst turn.
+Each backend has its own process. All are started and warmed up (one step of each shape: "first
+steps"), then they take turns, `--repeats` times, while the others wait: if the machine slows down,
+it does so for all. A turn begins with an untimed step. A step's time is its median over the
+repeats. "others' CPUs" is what other programs used in the worst turn.
 
 `--profile` times a single BiLSTM layer (1033 to 2 x 100) instead, forward and backward.
 """
@@ -24,31 +24,18 @@ import shlex
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import measuring
 import numpy as np
-from measuring import (
-    BACKENDS,
-    CHARACTERS,
-    CLASSES,
-    VOCABULARY,
-    append,
-    draw_lengths,
-    environment,
-    make_pairs,
-    now,
-    others_cpu,
-    peak_mib,
-    timed,
-    versions,
-)
+from measuring import CHARACTERS, CLASSES, VOCABULARY, draw_lengths, make_pairs, timed
 
 from keras_sentmatch.data import PairBatches, PairDataset, PairEncoder
 
+BACKENDS = (*measuring.BACKENDS, "plain")  # plain PyTorch never imports Keras
 WIDTH, UNITS = 1033, 100  # of the layer that --profile times
 
 
@@ -236,9 +223,9 @@ def profile_plain(args: argparse.Namespace) -> list[Work]:
 
 
 def work(args: argparse.Namespace) -> None:
-    """A backend's process: warms up, then runs the steps once for each line it reads."""
+    """Runs in a child process: warms up, then runs the steps once for each line it reads."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what the libraries print must not come between the answers
+    os.dup2(2, 1)  # the output of libraries goes to stderr
     plain = args.worker == "plain"
     if args.profile:
         works = profile_plain(args) if plain else profile_keras(args)
@@ -247,23 +234,23 @@ def work(args: argparse.Namespace) -> None:
     ready = [(w.name, w.parameters, sum(timed(w.first)), w.note) for w in works]
     print(json.dumps(ready), file=answers)
     for _ in sys.stdin:
-        seconds, others = [], others_cpu()
-        begin = time.perf_counter()
-        for w in works:
-            w.steps[0]()  # not timed: caches and memory went cold while the others had their turn
-            seconds.append(timed(w.steps))
-        others = (others_cpu() - others) / (time.perf_counter() - begin)
-        print(json.dumps([seconds, peak_mib(), others]), file=answers)
+        seconds, others = measuring.busy_while(lambda: [turn(w) for w in works])
+        print(json.dumps([seconds, measuring.peak_mib(), others]), file=answers)
+
+
+def turn(work: Work) -> list[float]:
+    work.steps[0]()  # not timed: caches and memory went cold during the others' turns
+    return timed(work.steps)
 
 
 class Worker:
-    """A backend's process, seen from outside."""
+    """The child process of a backend."""
 
     def __init__(self, backend: str, pairs: int):
         self.backend, self.pairs = backend, pairs
         self.process = subprocess.Popen(
             [sys.executable, __file__, *sys.argv[1:], "--worker", backend],
-            env=environment(backend),
+            env=measuring.environment(backend),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -302,40 +289,30 @@ class Worker:
 
 
 def show(rows: list[dict[str, Any]], args: argparse.Namespace, command: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    sizes = f"batch {args.batch_size}, {args.lengths} lengths up to {args.length}"
-    turns = f"{args.repeats} x {args.steps} steps, seed {args.seed}, {os.cpu_count()} CPUs"
-    table = Table(title=f"{sizes}; {turns}")
-    heads = ("backend", "what", "first steps s", "ms/step", "pairs/s", "x plain", "peak MiB")
-    for head in (*heads, "others' CPUs", "parameters"):
-        table.add_column(head, justify="left" if head in heads[:2] else "right")
-    for row in rows:
-        ratio = row["ratio_to_plain"]
-        table.add_row(
+    head = ["backend", "what", "first steps s", "ms/step", "pairs/s", "× plain", "peak MiB"]
+    lines = [
+        [
             row["backend"],
             row["what"],
             f"{row['first_steps_s']:.1f}",
             f"{row['median_step_ms']:,.1f}",
             f"{row['pairs_per_s']:,.1f}",
-            "" if ratio == "" else f"{ratio:.2f}",
+            str(row["ratio_to_plain"]),
             f"{row['peak_rss_mib']:,}",
             f"{row['others_cpu']:.2f}",
             f"{row['parameters']:,}",
-        )
-    console = Console(width=120)
-    console.print(table)
+        ]
+        for row in rows
+    ]
+    sizes = f"batch {args.batch_size}, {args.lengths} lengths up to {args.length}"
+    turns = f"{args.repeats} x {args.steps} steps, seed {args.seed}, {os.cpu_count()} CPUs"
+    measuring.print_table([*head, "others' CPUs", "parameters"], lines, f"{sizes}; {turns}")
     for row in rows:
         if row["note"]:
-            console.print(f"{row['backend']}: {row['note']}", highlight=False)
-    console.print(f"{command}\n{versions()}", highlight=False)
+            print(f"{row['backend']}: {row['note']}")
+    print(command, measuring.versions(), sep="\n")
     if any(row["others_cpu"] > 0.2 for row in rows):
-        console.print(
-            "Not a fair comparison: other programs were busy (column others' CPUs), which slows "
-            "PyTorch's threads most, as they wait for each other. Run it on an idle machine.",
-            style="bold red",
-        )
+        print(measuring.BUSY)
 
 
 def arguments() -> argparse.Namespace:
@@ -382,10 +359,12 @@ def main() -> None:
         row["ratio_to_plain"] = "" if plain is None else round(row["pairs_per_s"] / plain, 3)
         row.update(lengths=args.lengths, length=args.length, batch_size=args.batch_size)
         row.update(steps=args.steps, repeats=args.repeats, seed=args.seed, cpus=os.cpu_count())
-        row.update(date=now(), command=command, versions=versions())
+        row["command"] = command
     show(rows, args, command)
     if args.out:
-        append(rows, args.out)
+        results = measuring.Results(args.out)
+        for row in rows:
+            results.add(row)
 
 
 if __name__ == "__main__":
