@@ -1,7 +1,8 @@
-"""Masked softmax, mean and max: the one place where padding is dealt with.
+"""Masked softmax, mean and max.
 
-A mask is boolean, True = real token, and broadcasts against the values. An empty row (no True at all) gives zeros, never
-NaN. Sums and exponentials are taken in float32 (or wider) whatever the dtype of the values.
+A mask is boolean, True = real token, and broadcasts against the values. An empty row (without any
+True) gives zeros, never NaN. Sums and exponentials are computed in float32 or wider, whatever the
+dtype of the values.
 """
 
 from typing import Any
@@ -13,11 +14,8 @@ from keras import ops
 def at_least_float32(x: Any) -> Any:
     """Cast float16 and bfloat16 to float32; leave float32 and float64 as they are."""
     x = ops.convert_to_tensor(x)
-    return (
-        x
-        if keras.backend.standardize_dtype(x.dtype) in ("float32", "float64")
-        else ops.cast(x, "float32")
-    )
+    wide = keras.backend.standardize_dtype(x.dtype) in ("float32", "float64")
+    return x if wide else ops.cast(x, "float32")
 
 
 def masked_softmax(scores: Any, mask: Any, axis: int = -1) -> Any:
@@ -68,7 +66,10 @@ def masked_mean(x: Any, mask: Any, axis: int = 1) -> Any:
 
 
 def masked_max(x: Any, mask: Any, axis: int = 1) -> Any:
-    """Maximum of `x` over the real positions of `axis`; zeros for an empty row. Arguments as `masked_mean`."""
+    """Maximum of `x` over the real positions of `axis`; zeros for an empty row.
+
+    The arguments are those of `masked_mean`.
+    """
     x = ops.convert_to_tensor(x)
     mask = _expand(mask, x, axis)
     return ops.where(
@@ -93,7 +94,7 @@ def zero_padding(x: Any, mask: Any) -> Any:
 
 
 def _expand(mask: Any, x: Any, axis: int) -> Any:
-    """Give `mask` (the first axes of `x`) the missing last axes."""
+    """`mask`, which has the first axes of `x`, with axes of size 1 for the others."""
     if axis < 0:
         raise ValueError(f"axis must be counted from the front (>= 0). Received: axis={axis}")
     mask = ops.cast(mask, "bool")
@@ -103,6 +104,6 @@ def _expand(mask: Any, x: Any, axis: int) -> Any:
 
 
 def _lower_padding(x: Any, mask: Any) -> Any:
-    """`x` with a finite number at the bottom of its dtype's range where masked."""
+    """`x` with the lowest finite number of its dtype where masked."""
     lowest = -65504.0 if keras.backend.standardize_dtype(x.dtype) == "float16" else -3.38e38
     return ops.where(mask, x, ops.cast(lowest, x.dtype))

@@ -1,4 +1,4 @@
-"""A loop over the positions of a sequence, for recurrences that are no layer of Keras."""
+"""A loop over the positions of a sequence, for recurrences that Keras has no layer for."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,15 +11,16 @@ def scan_sequence(
 ) -> tuple[Any, list[Any]]:
     """Carry `state` along the positions of `x` and collect an output from each.
 
-    It is the loop of `keras.layers.RNN` around a function, which may use any tensor around it. `keras.ops.scan` can't take
-    its place: on TensorFlow its outputs must have the shape of the state, so all states are kept, and XLA can't
-    differentiate it.
+    Runs the loop of `keras.layers.RNN` around a function, which may use any tensor in its scope.
+    `keras.ops.scan` cannot replace it: on TensorFlow its outputs must have the shape of the state,
+    so all states are kept, and XLA cannot differentiate it.
 
     Args:
-        step: takes `[B, D]`, the values at one position, and the list of states; gives an output `[B, K]` and the list
-            of new states.
-        x: float `[B, L, D]` with `L >= 1`; `L` may be unknown. All positions are visited: padding is the step's business.
-        state: tensors of any shape before the first step; they are cast to the dtype of `x`.
+        step: takes `[B, D]`, the values at one position, and the list of states; returns an output
+            `[B, K]` and the list of new states.
+        x: float `[B, L, D]` with `L >= 1`; `L` may be unknown. All positions are visited, so the
+            step must deal with padding.
+        state: initial states, tensors of any shape; they are cast to the dtype of `x`.
 
     Returns:
         The outputs `[B, L, K]` and the list of the last states.
@@ -44,7 +45,7 @@ def scan_sequence(
 
 
 class _Step:
-    """`step` as what `keras.layers.RNN` takes for a cell."""
+    """`step` as a cell for `keras.layers.RNN`."""
 
     def __init__(self, step: Callable[[Any, Any], tuple[Any, Any]], states: int, dtype: str):
         self.call = step

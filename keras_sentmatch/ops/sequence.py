@@ -1,4 +1,4 @@
-"""Right-padded sequences: the last state, reversal within the length, and two sentences stacked into one batch."""
+"""Right-padded sequences: last state, reversal within the length, two sentences as one batch."""
 
 from typing import Any
 
@@ -31,7 +31,9 @@ def last_state(x: Any, mask: Any) -> Any:
 
 
 def reverse_within_length(x: Any, mask: Any) -> Any:
-    """Reverse the real tokens of every row and leave the padding at the end. Applied twice it gives `x` back.
+    """Reverse the real tokens of every row and leave the padding at the end.
+
+    Applied twice, it gives `x` again.
 
     Args:
         x: `[B, L, D]`.
@@ -51,7 +53,7 @@ def reverse_within_length(x: Any, mask: Any) -> Any:
     position = ops.expand_dims(ops.arange(length, dtype="int32"), 0)
     count = ops.sum(ops.cast(mask, "int32"), axis=1, keepdims=True)
     source = ops.where(position < count, count - 1 - position, position)
-    # One gather of whole rows from the flattened batch: far cheaper than take_along_axis over D.
+    # One gather of whole rows from the flattened batch is much cheaper than take_along_axis over D.
     rows = ops.reshape(
         source + ops.expand_dims(ops.arange(batch, dtype="int32"), 1) * length, (-1,)
     )
@@ -60,7 +62,9 @@ def reverse_within_length(x: Any, mask: Any) -> Any:
 
 
 def stack_pair(x1: Any, x2: Any) -> Any:
-    """Stack two batches of sequences along the batch axis, padding the shorter one, so that shared weights run once.
+    """Stack two batches of sequences along the batch axis, padding the shorter one.
+
+    Shared weights then run only once.
 
     Args:
         x1, x2: `[B, L1, ...]` and `[B, L2, ...]`.

@@ -1,4 +1,4 @@
-"""Cosine and dot-product similarity, in float32 or wider, with a gradient of zero (not NaN) at a zero vector."""
+"""Cosine and dot product, in float32 or wider; the gradient at a zero vector is zero, not NaN."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def cosine(x: Any, y: Any) -> Any:
 
 
 def cosine_matrix(x: Any, y: Any) -> Any:
-    """Cosine of every pair of rows: `[B, L1, D]` and `[B, L2, D]` to `[B, L1, L2]`, in float32 or wider.
+    """Cosine of every pair of rows: `[B, L1, D]` and `[B, L2, D]` to `[B, L1, L2]`.
 
     Example:
         >>> from keras_sentmatch.ops import cosine_matrix
@@ -38,5 +38,5 @@ def cosine_matrix(x: Any, y: Any) -> Any:
 
 
 def dot_matrix(x: Any, y: Any) -> Any:
-    """Dot product of every pair of rows: `[B, L1, D]` and `[B, L2, D]` to `[B, L1, L2]`, in float32 or wider."""
+    """Dot product of every pair of rows: `[B, L1, D]` and `[B, L2, D]` to `[B, L1, L2]`."""
     return ops.matmul(at_least_float32(x), ops.transpose(at_least_float32(y), (0, 2, 1)))
