@@ -59,8 +59,7 @@ def explain(
     if limit is not None and (limit < 1 or file is None):
         raise InputError(f"--limit {limit}: expected at least 1, and a FILE of pairs.")
     use_backend(backend)
-    from keras_sentmatch.explain.explanation import write_page
-    from keras_sentmatch.explain.page import index
+    from keras_sentmatch.explain import save_index
 
     pairs = one_or_file(file, sentence1, sentence2, format, columns, on_error)
     matcher = Run.load(run, word_encoder).matcher
@@ -82,7 +81,7 @@ def explain(
             found.values, found.pictures = {}, []  # not needed for the list of pages
             pages.append((f"{name}.html", found))
     if out is not None and file is not None:
-        write_page(out / "index.html", index(pages, f"{run} on {file.name}"))
+        save_index(out / "index.html", pages, f"{run} on {file.name}")
     for folder in (out, png):
         if folder is not None:
             log.info("written: %s", folder)

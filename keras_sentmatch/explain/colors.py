@@ -1,4 +1,4 @@
-"""Two scales of colour that work without colour vision: white to blue, and orange over white to blue."""
+"""Two color scales that also work for the color-blind: white to blue, and orange over white to blue."""
 
 import base64
 import io
@@ -12,27 +12,31 @@ SEQUENTIAL = BLUES
 DIVERGING = ORANGES + BLUES[1:]
 
 
-def palette(stops: tuple[str, ...]) -> np.ndarray:
-    """`STEPS + 1` colours, uint8 `[STEPS + 1, 3]`, even between the stops."""
-    known = np.array([[int(stop[i : i + 2], 16) for i in (1, 3, 5)] for stop in stops])
+def _palette(stops: tuple[str, ...]) -> np.ndarray:
+    """`STEPS + 1` colors, uint8 `[STEPS + 1, 3]`, evenly spread between the stops."""
+    known = np.array([list(bytes.fromhex(stop[1:])) for stop in stops])
     at, places = np.linspace(0, len(stops) - 1, STEPS + 1), np.arange(len(stops))
-    return (
-        np.stack([np.interp(at, places, column) for column in known.T], 1).round().astype("uint8")
-    )
+    columns = [np.interp(at, places, column) for column in known.T]
+    return np.stack(columns, 1).round().astype("uint8")
 
 
-PALETTES = {"s": palette(SEQUENTIAL), "d": palette(DIVERGING)}
+PALETTES = {"s": _palette(SEQUENTIAL), "d": _palette(DIVERGING)}
 
 
 def levels(values: np.ndarray, low: float, high: float) -> np.ndarray:
-    """The colour of each value, int in `[0, STEPS]`; -1 where it is not finite."""
+    """The color of each value, int in `[0, STEPS]`; -1 where it is not finite."""
     share = np.clip((values - low) / (high - low), 0, 1)
     return np.where(np.isfinite(values), np.nan_to_num(share) * STEPS + 0.5, -1).astype(int)
 
 
-def kind(low: float) -> str:
-    """The scale's letter: `"d"` where there are values below 0."""
+def palette_of(low: float) -> str:
+    """The palette for values from `low`: `"d"` (diverging) below 0, else `"s"` (sequential)."""
     return "d" if low < 0 else "s"
+
+
+def stops_of(low: float) -> tuple[str, ...]:
+    """The main colors of that palette."""
+    return DIVERGING if low < 0 else SEQUENTIAL
 
 
 def is_dark(color: np.ndarray) -> bool:
@@ -45,7 +49,7 @@ def png_uri(values: np.ndarray, low: float, high: float) -> str:
     """A `data:` address of a PNG with a pixel for each of `values`, `[rows, columns]`."""
     from matplotlib.image import imsave
 
-    colors = np.concatenate([PALETTES[kind(low)], [[176, 176, 176]]]).astype("uint8")
+    colors = np.concatenate([PALETTES[palette_of(low)], [[176, 176, 176]]]).astype("uint8")
     pixels = colors[levels(values, low, high)]
     file = io.BytesIO()
     imsave(file, pixels, format="png")

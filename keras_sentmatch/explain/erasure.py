@@ -1,4 +1,4 @@
-"""Word erasure: how much an answer changes when one word is left out. It needs no look inside the model."""
+"""Word erasure: how much an answer changes when one word is left out, whatever the model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,9 +1,10 @@
-"""An explanation of one answer: what a model's explainer gives for the pair, without padding, and word erasure."""
+"""What a matcher looked at to answer a pair: its explainer's arrays without padding, and word erasure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import keras
 import numpy as np
@@ -12,30 +13,43 @@ from keras_sentmatch import __version__
 from keras_sentmatch.data import PairDataset, PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.explain.erasure import Erasure, erase_words
+from keras_sentmatch.explain.page import make_bar, make_erasure_figure, make_figure, render_page
 from keras_sentmatch.explain.pictures import Picture, make_pictures
+from keras_sentmatch.explain.png import draw_all
 from keras_sentmatch.inference.pairs import as_dataset, batches
+
+if TYPE_CHECKING:
+    from keras_sentmatch.inference import EnsembleMatcher, Matcher
+
+
+class Reread(TypedDict):
+    """The words that a model read again: of a sentence (DRr-Net) or in a unit (LadRa-Net)."""
+
+    title: str
+    sentence: str
+    steps: list[tuple[str, float]]
 
 
 @dataclass
 class Explanation:
-    """What a matcher answers to one pair, and what it looked at.
+    """A matcher's answer to one pair, and what it looked at.
 
     Attributes:
         sentence1: The first sentence.
         sentence2: The second sentence.
-        tokens_1: The pieces of the first sentence as the model sees them, cut where it cuts them.
-        tokens_2: Those of the second sentence.
-        tokens: Those of both in one sequence, with the special ones, where the model reads them so; else empty.
-        unknown: Those of them that the vocabulary lacks; of word pieces none, they say `[UNK]` themselves.
+        tokens_1: The tokens of the first sentence as the model sees them, after truncation.
+        tokens_2: The tokens of the second sentence.
+        tokens: The tokens of both in one sequence, special ones included, if the model reads them so.
+        unknown: Words that are not in the vocabulary; empty for word pieces, which show `[UNK]`.
         probabilities: Probability of each label by name; empty for scores.
         label: The answer; `None` for scores.
         score: The score of a scoring model; else `None`.
-        gold: The label (or score) that the data gives, if it does.
-        values: The arrays of the model's `explainer()`, by name, float64, for this pair alone and without padding:
-            an axis of tokens is as long as `tokens_1`, `tokens_2` or `tokens`.
-        pictures: What will be drawn, in order.
-        erasure: Importance of words by leaving them out; `None` if it was not asked for or can't be had.
-        facts: Model, data, backend and versions, by name, for the head of the page. Add what you like.
+        gold: The label (or score) in the data, if there is one.
+        values: The arrays of the model's `explainer()` by name, in float64 and without padding: an
+            axis of tokens is as long as `tokens_1`, `tokens_2` or `tokens`.
+        pictures: What is drawn, in order.
+        erasure: The importance of each word by leaving it out, if available.
+        facts: Model, data, backend and versions for the head of the page. You may add to them.
         notes: What is not shown, and why.
 
     Example:
@@ -66,48 +80,67 @@ class Explanation:
     @property
     def html(self) -> str:
         """The page: one HTML document that needs no other file and no network."""
-        from keras_sentmatch.explain.page import page
-
-        return page(self)
+        return render_page(
+            "explanation.html",
+            f"{self.label or self.score}: {self.sentence1} / {self.sentence2}",
+            explanation=self,
+            answers=[
+                make_bar(name, share, 1.0, "chosen" if name == self.label else "")
+                for name, share in self.probabilities.items()
+            ],
+            figures=[make_figure(picture) for picture in self.pictures],
+            erasure=self.erasure and make_erasure_figure(self.erasure),
+        )
 
     def _repr_html_(self) -> str:
-        from keras_sentmatch.explain.page import frame
-
-        return frame(self.html)
+        """The page in a frame, so that it does not change the style of a notebook."""
+        style = "width: 100%; height: 640px; border: 1px solid #ccc"
+        return f'<iframe sandbox srcdoc="{escape(self.html)}" style="{style}"></iframe>'
 
     def save(self, path: str | Path) -> Path:
         """Writes the page; returns its path."""
-        return write_page(path, self.html)
+        return _write_page(path, self.html)
 
     def save_pngs(self, folder: str | Path) -> list[Path]:
-        """Draws each picture into a file `NN-title.png` by matplotlib; returns the paths.
+        """Draws each picture with matplotlib into a file `NN-title.png`; returns the paths.
 
-        Emoji, and scripts that matplotlib's fonts lack, come out as boxes there; the page has them.
+        Emoji, and scripts that matplotlib's fonts lack, come out as boxes; the page has them.
         """
-        from keras_sentmatch.explain.png import draw_all
+        return draw_all(self.pictures, self.erasure, Path(folder))
 
-        return draw_all(self, Path(folder))
-
-    def rereads(self) -> list[dict[str, Any]]:
-        """What was read at each step, as in Table VIII of the LadRa-Net paper: only of re-reading models.
+    def rereads(self) -> list[Reread]:
+        """What a re-reading model read at each step, as in Table VIII of the LadRa-Net paper.
 
         Returns:
-            A dict for each sentence (DRr-Net) or unit (LadRa-Net): `title`, `sentence`, and `steps`, a list of pairs
-            `(word, weight)`.
+            A dict for each sentence (DRr-Net) or unit (LadRa-Net): `title`, `sentence`, and `steps`, a
+            list of pairs `(word, weight)`.
         """
-        found = []
-        for picture in self.pictures:
-            if not picture.reread:
-                continue
-            sides = {"1": self.sentence1, "2": self.sentence2}
-            both = f"{self.sentence1} {self.sentence2}"
-            sentence = sides.get(picture.axes[1], both)
-            found.append({"title": picture.title, "sentence": sentence, "steps": picture.steps})
-        return found
+        sides = {"1": self.sentence1, "2": self.sentence2}
+        both = f"{self.sentence1} {self.sentence2}"
+        return [
+            {
+                "title": picture.title,
+                "sentence": sides.get(picture.axes[1], both),
+                "steps": picture.steps,
+            }
+            for picture in self.pictures
+            if picture.reread
+        ]
+
+
+def save_index(path: str | Path, pages: Sequence[tuple[str, Explanation]], title: str) -> Path:
+    """Writes a page that links to the pages of many pairs.
+
+    Args:
+        path: The file to write.
+        pages: The address of each page and its explanation.
+        title: The title of the index.
+    """
+    return _write_page(path, render_page("explanation_index.html", title, rows=pages))
 
 
 def explain(
-    matcher: Any,
+    matcher: "Matcher | EnsembleMatcher",
     pairs: Any = None,
     *,
     sentence1: str | Sequence[str] | None = None,
@@ -118,12 +151,12 @@ def explain(
     """Explains the answers of a `Matcher` or an `EnsembleMatcher`, whose `explain` this is.
 
     Args:
-        matcher: What answers.
+        matcher: The matcher to explain.
         pairs: As for `Matcher.predict`.
         sentence1: As for `Matcher.predict`.
         sentence2: As for `Matcher.predict`.
         erasure: Whether to answer each pair again without each of its words.
-        batch_size: Most pairs scored at once.
+        batch_size: Number of pairs scored at once.
 
     Returns:
         An `Explanation` for one pair, a list of them for many.
@@ -132,28 +165,28 @@ def explain(
     scores = matcher.predict_proba(dataset, batch_size=batch_size)
     found = []
     for row, answer in enumerate(matcher.answers(scores)):
-        one = dataset.select([row])
+        pair = dataset.select([row])
         explanation = Explanation(
-            sentence1=one.sentence1[0],
-            sentence2=one.sentence2[0],
+            sentence1=pair.sentence1[0],
+            sentence2=pair.sentence2[0],
             tokens_1=(),
             tokens_2=(),
             tokens=(),
             probabilities=dict(answer.get("probabilities", {})),
             label=answer.get("label"),
             score=answer.get("score"),
-            gold=_gold(one),
+            gold=_gold(pair),
             facts=_facts(matcher),
         )
-        _look_inside(explanation, matcher, one)
+        _look_inside(explanation, matcher, pair)
         if erasure:
             _erase(explanation, matcher, scores[row], batch_size)
         found.append(explanation)
     return found[0] if single else found
 
 
-def write_page(path: str | Path, html: str) -> Path:
-    """Writes a page, and the folders above it where they are missing."""
+def _write_page(path: str | Path, html: str) -> Path:
+    """Writes a page, and makes the folders above it."""
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -167,22 +200,22 @@ def _look_inside(explanation: Explanation, matcher: Any, pair: PairDataset) -> N
     """Fills in tokens, values and pictures."""
     if hasattr(matcher, "members"):
         explanation.notes.append(
-            f"This is the mean of {len(matcher.members)} matchers, each of which looks at other words: there is "
-            "nothing to draw. Explain one of them."
+            f"This answer is the mean of {len(matcher.members)} matchers, each of which looks at other "
+            "words, so there is nothing to draw. Explain one of them."
         )
         return
     encoder = matcher.encoder
-    before = encoder.report.truncated
+    truncated_before = encoder.report.truncated
     tags = pair.tags if "pos" in encoder.features else None
     encoded = encoder.encode_pairs(pair.sentence1, pair.sentence2, tags=tags)
-    if encoder.report.truncated > before:
+    if encoder.report.truncated > truncated_before:
         explanation.notes.append(
-            "The pair was too long for the model, which saw these tokens only."
+            "The pair was too long for the model, which saw only these tokens."
         )
     tokens = encoder.pair_tokens(explanation.sentence1, explanation.sentence2)
     explanation.tokens_1, explanation.tokens_2 = tuple(tokens["1"]), tuple(tokens["2"])
     explanation.tokens = tuple(tokens.get("joint", ()))
-    if isinstance(encoder, PairEncoder):  # pieces of words say so themselves
+    if isinstance(encoder, PairEncoder):
         words = dict.fromkeys([*explanation.tokens_1, *explanation.tokens_2])
         explanation.unknown = tuple(word for word in words if word not in encoder.vocabulary)
     explainer = matcher.explainer()
@@ -191,8 +224,8 @@ def _look_inside(explanation: Explanation, matcher: Any, pair: PairDataset) -> N
         return
     ((_, _, length),) = batches(encoded.lengths.max(axis=1), 1, encoder.max_length)
     features = encoded.arrays(np.zeros(1, int), length)
-    arrays = explainer.predict_on_batch({name: features[name] for name in explainer.input})
-    arrays = {name: array[0] for name, array in arrays.items() if name != "probabilities"}
+    outputs = explainer.predict_on_batch({name: features[name] for name in explainer.input})
+    arrays = {name: array[0] for name, array in outputs.items() if name != "probabilities"}
     shapes = {name: tuple(explainer.output[name].shape[1:]) for name in arrays}
     explanation.values, explanation.pictures, notes = make_pictures(
         arrays, shapes, tokens, matcher.label_names, matcher.model
@@ -201,10 +234,12 @@ def _look_inside(explanation: Explanation, matcher: Any, pair: PairDataset) -> N
 
 
 def _erase(explanation: Explanation, matcher: Any, scores: Any, batch_size: int) -> None:
+    """Fills in the importance of words."""
     members = getattr(matcher, "members", [matcher])
     if any("pos" in m.encoder.features and not m.encoder.tagger for m in members):
         explanation.notes.append(
-            "Words were not erased: the model needs part-of-speech tags, which a changed sentence doesn't have."
+            "Words were not erased: the model needs part-of-speech tags, which a changed sentence does "
+            "not have."
         )
         return
     pair = explanation.sentence1, explanation.sentence2

@@ -10,9 +10,8 @@ import numpy as np
 
 from keras_sentmatch.display.figures import empty_figure, save_png
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.explain.colors import DIVERGING, SEQUENTIAL
+from keras_sentmatch.explain.colors import DIVERGING, SEQUENTIAL, stops_of
 from keras_sentmatch.explain.erasure import Erasure
-from keras_sentmatch.explain.explanation import Explanation
 from keras_sentmatch.explain.pictures import Picture
 
 if TYPE_CHECKING:
@@ -22,22 +21,21 @@ MOST_NAMED = 64  # rows or columns up to which each has its name
 CELL = 0.24  # inches
 
 
-def draw_all(explanation: Explanation, folder: Path) -> list[Path]:
-    """Draws the pictures, then the small ones of each, then the words left out; returns the files."""
-    figures: list[tuple[str, Any]] = []
-    for picture in explanation.pictures:
-        figures.append(
-            (picture.title, _bars(picture) if picture.kind == "bars" else _grid(picture))
-        )
+def draw_all(pictures: Sequence[Picture], erasure: Erasure | None, folder: Path) -> list[Path]:
+    """Draws each picture and its parts, then the words left out; returns the files."""
+    figures: list[tuple[str, Figure]] = []
+    for picture in pictures:
+        draw = _bars if picture.kind == "bars" else _grid
+        figures.append((picture.title, draw(picture)))
         if picture.parts:
             figures.append((f"{picture.title} each", _parts(picture)))
-    if explanation.erasure is not None:
-        figures.append(("words left out", _erasure(explanation.erasure)))
+    if erasure is not None:
+        figures.append(("words left out", _erasure(erasure)))
     paths = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph", UserWarning)  # a script that its font lacks
+            warnings.filterwarnings("ignore", "Glyph", UserWarning)  # scripts that its fonts lack
             for number, (title, figure) in enumerate(figures, 1):
                 name = re.sub(r"\W+", "-", title.lower()).strip("-")
                 paths.append(save_png(figure, folder / f"{number:02}-{name}.png"))
@@ -80,7 +78,6 @@ def _parts(picture: Picture) -> "Figure":
 
 
 def _bars(picture: Picture) -> "Figure":
-    rows, columns = picture.values.shape
     names = [" · ".join(n for n in (r, c) if n) for r in picture.rows for c in picture.columns]
     return _barh(picture.title, names, picture.values.ravel())
 
@@ -106,20 +103,13 @@ def _barh(title: str, names: Sequence[str], values: np.ndarray) -> "Figure":
 def _show(axis: Any, values: np.ndarray, low: float, high: float) -> Any:
     from matplotlib.colors import LinearSegmentedColormap
 
-    colors = LinearSegmentedColormap.from_list("scale", DIVERGING if low < 0 else SEQUENTIAL)
-    named = max(values.shape) <= MOST_NAMED
-    return axis.imshow(
-        values,
-        colors,
-        vmin=low,
-        vmax=high,
-        interpolation="nearest",
-        aspect="equal" if named else "auto",
-    )
+    colors = LinearSegmentedColormap.from_list("scale", stops_of(low))
+    aspect = "equal" if max(values.shape) <= MOST_NAMED else "auto"
+    return axis.imshow(values, colors, vmin=low, vmax=high, interpolation="nearest", aspect=aspect)
 
 
 def _names(axis: Any, names: Sequence[str], **options: Any) -> None:
-    """Every name beside its row or column, taken literally: a dollar sign begins no formula."""
+    """A name for each row or column, taken literally: a dollar sign does not start a formula."""
     if len(names) > MOST_NAMED:
         return
     axis.set_ticks(range(len(names)), [name[:24] for name in names], fontsize="x-small", **options)

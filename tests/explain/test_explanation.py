@@ -17,10 +17,10 @@ import keras_sentmatch.explain
 from keras_sentmatch.applications import BiMPM, list_models
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.explain import Explanation, erase_words
+from keras_sentmatch.explain import Explanation, erase_words, save_index
 from keras_sentmatch.explain.colors import PALETTES, is_dark, levels, png_uri
 from keras_sentmatch.explain.erasure import erasable, erase
-from keras_sentmatch.explain.page import MOST_CELLS, _figure, index, short
+from keras_sentmatch.explain.page import MOST_CELLS, format_short
 from keras_sentmatch.explain.pictures import make_pictures
 from keras_sentmatch.inference import EnsembleMatcher
 from tests.toys.matchers import NAMES, make
@@ -308,7 +308,8 @@ def test_words_are_escaped(tmp_path):
     assert "&#55357;" in path.read_text("utf-8")  # a lone surrogate has no UTF-8
     frame = found._repr_html_()
     assert frame.count("<") == 2 and frame.startswith("<iframe sandbox srcdoc=")
-    assert "&lt;b&gt;" in index([("a.html", found)], "All of <them>")
+    index = save_index(tmp_path / "index.html", [("a.html", found)], "All of <them>")
+    assert "All of &lt;them&gt;" in index.read_text() and "a &lt;b&gt;" in index.read_text()
     with pytest.raises(InputError, match="cannot write"):
         found.save(path / "below-a-file.html")
 
@@ -319,7 +320,7 @@ def test_words_are_escaped(tmp_path):
 def test_small_numbers_are_shown_greater(high, cell, said):
     arrays = {"odd_map": np.array([[high, -high], [0.0, 0.0]])}
     pictures = make_pictures(arrays, {"odd_map": (2, 2)}, {"1": ["a", "b"], "2": ["c", "d"]}, NAMES)
-    html = _figure(pictures[1][0])
+    html = Explanation("", "", (), (), (), {}, None, 0.0, pictures=pictures[1]).html
     assert f">{cell}</td>" in html and f"{-high:.3g}<" in html
     assert (f"Numbers times {said}" in html) == bool(said) == ("Numbers" in html)
 
@@ -351,7 +352,7 @@ def test_colors():
     pixels = (imread(io.BytesIO(base64.b64decode(drawn)))[..., :3] * 255).round()
     blue, gray = PALETTES["s"], [176, 176, 176]
     assert (pixels == [[blue[0], blue[16], blue[32]], [gray, blue[32], blue[0]]]).all()
-    assert [short(x) for x in (0.123, -0.5, 0.999, 12.3, 0, float("nan"))] == [
+    assert [format_short(x) for x in (0.123, -0.5, 0.999, 12.3, 0, float("nan"))] == [
         ".12", "-.50", "1.0", "12", ".00", "?",
     ]  # fmt: skip
 
