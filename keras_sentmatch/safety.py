@@ -1,7 +1,7 @@
-"""Guards for files that come from elsewhere: limits of size and depth, links, arrays' headers, classes.
+"""Guards for untrusted files: limits of size and depth, links, array headers, classes.
 
-Every guard raises `InputError`, which names the file, what was found and what was expected. A limit is
-raised by an environment variable, `SENTMATCH_MAX_` and its name in `LIMITS`.
+Every guard raises an `InputError` that names the file, what was found and what was expected. The
+environment variable `SENTMATCH_MAX_` plus a name in `LIMITS` raises that limit.
 """
 
 import contextlib
@@ -46,20 +46,7 @@ _building = threading.Lock()
 
 
 def limit(name: str) -> int:
-    """A limit of `LIMITS`, or what the environment says.
-
-    Args:
-        name: A key of `LIMITS`.
-
-    Raises:
-        InputError: The environment variable is no positive integer.
-
-    Example:
-
-    >>> from keras_sentmatch.safety import limit
-    >>> limit("JSON_DEPTH")
-    100
-    """
+    """A limit by its key in `LIMITS`, or what the environment sets it to."""
     variable = f"SENTMATCH_MAX_{name}"
     value = os.environ.get(variable, str(LIMITS[name]))
     if not re.fullmatch(r"[0-9]{1,18}", value) or not int(value):
@@ -86,15 +73,7 @@ def expansion_error(path: Path) -> InputError:
 
 
 def inside(folder: Path, name: str) -> Path:
-    """The path of a file (or folder) in a folder.
-
-    Args:
-        folder: The folder; it may be reached through links.
-        name: A relative name.
-
-    Raises:
-        InputError: It, or what its links lead to, lies elsewhere.
-    """
+    """The path of a file in a folder; `InputError` where it, or what it links to, is elsewhere."""
     path = folder / name
     if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
         return path
@@ -111,15 +90,7 @@ def check_tree(folder: Path) -> None:
 
 
 def read_bytes(path: Path, name: str) -> bytes:
-    """The bytes of a file.
-
-    Args:
-        path: The file.
-        name: The limit, a key of `LIMITS`.
-
-    Raises:
-        InputError: No file, one that cannot be read, or a larger one.
-    """
+    """The bytes of a file that must not be larger than the limit `name`."""
     most = limit(name)
     try:
         if path.exists() and not path.is_file():
@@ -136,21 +107,12 @@ def read_bytes(path: Path, name: str) -> bytes:
     return found
 
 
-def parse_json(text: str | bytes, place: Any, mend: str = COPY) -> Any:
-    """What a JSON text holds.
-
-    Args:
-        text: The text; bytes are UTF-8.
-        place: Where it stands, for the message.
-        mend: What to do about a damaged one.
-
-    Raises:
-        InputError: It is no JSON, or nested too deeply.
-    """
+def parse_json(text: str | bytes, place: Any, fix: str = COPY) -> Any:
+    """The value of a JSON text; `place` and `fix` are for the error of a damaged or too deep one."""
     try:
         value = json.loads(text if isinstance(text, str) else text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{place} is damaged ({error}); expected JSON: {mend}.") from error
+        raise InputError(f"{place} is damaged ({error}); expected JSON: {fix}.") from error
     opened = ("[", "{") if isinstance(text, str) else (b"[", b"{")
     if sum(map(text.count, opened)) > limit("JSON_DEPTH"):  # type: ignore[arg-type]
         check_depth(value, place)
@@ -171,38 +133,24 @@ def check_depth(value: Any, place: Any) -> None:
         depth += 1
 
 
-def read_object(path: Path, mend: str = COPY) -> dict[str, Any]:
-    """The object that a JSON file holds.
-
-    Args:
-        path: The file.
-        mend: What to do about a damaged one.
-
-    Raises:
-        InputError: No such file, too large a one, or no JSON object.
-    """
-    found = parse_json(read_bytes(path, "JSON_BYTES"), path, mend)
+def read_object(path: Path, fix: str = COPY) -> dict[str, Any]:
+    """The object that a JSON file holds; `fix` says what to do about a damaged file."""
+    found = parse_json(read_bytes(path, "JSON_BYTES"), path, fix)
     if not isinstance(found, dict):
-        raise InputError(f"{path} holds {found!r:.40}, expected a JSON object: {mend}.")
+        raise InputError(f"{path} holds {found!r:.40}, expected a JSON object: {fix}.")
     return found
 
 
 def check_types(values: Mapping[str, Any], kinds: Mapping[str, Any], place: Any) -> None:
-    """Refuses values of other types than expected.
+    """Refuses values of other types than expected; names that `values` lacks are skipped.
 
-    Args:
-        values: By name, as read.
-        kinds: For each name a type, `None`, `[kind]` for a list, or a tuple of such to choose from. A `bool` is no
-            `int`; an `int` is a `float`. A name that `values` lacks is passed over.
-        place: Where they were read.
-
-    Raises:
-        InputError: It names the first that does not fit.
+    A kind is a type, `None`, `[kind]` for a list, or a tuple of kinds to choose from. A `bool` is no
+    `int`; an `int` is a `float`.
     """
     for name, kind in kinds.items():
         if name in values and not _is(values[name], kind):
             raise InputError(
-                f"{place} is damaged: {name} is {values[name]!r:.60}, expected {_said(kind)}: {COPY}."
+                f"{place} is damaged: {name} is {values[name]!r:.60}, expected {_describe(kind)}: {COPY}."
             )
 
 
@@ -216,16 +164,16 @@ def _is(value: Any, kind: Any) -> bool:
     return type(value) is kind or (kind is float and type(value) is int)
 
 
-def _said(kind: Any) -> str:
+def _describe(kind: Any) -> str:
     if isinstance(kind, tuple):
-        return " or ".join(map(_said, kind))
+        return " or ".join(map(_describe, kind))
     if isinstance(kind, list):
-        return f"a list of {_said(kind[0])}"
+        return f"a list of {_describe(kind[0])}"
     return getattr(kind, "__name__", "null")
 
 
 def check_integers(values: Mapping[str, Any], place: Any, **most: int) -> None:
-    """Refuses a value that is no integer from 1 to `most`; a missing one is passed over."""
+    """Refuses a value that is no integer from 1 to `most`; a missing one is skipped."""
     for name, high in most.items():
         value = values.get(name, 1)
         if type(value) is not int or not 1 <= value <= high:
@@ -237,14 +185,8 @@ def check_integers(values: Mapping[str, Any], place: Any, **most: int) -> None:
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """The arrays of an uncompressed `.npz` file; nothing is unpickled.
 
-    Each member's header is held against the bytes that are there before memory is asked for.
-
-    Args:
-        path: The file.
-
-    Raises:
-        InputError: A damaged file, or one with compressed members or objects.
-        FileNotFoundError: No such file.
+    Each member's header is checked against its size before memory is allocated. A damaged file, or
+    one with compressed members or objects, raises `InputError`.
     """
     try:
         size = path.stat().st_size
@@ -281,18 +223,10 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
 
 
 def weight_sizes(content: bytes | Path, place: Any) -> tuple[int, int]:
-    """Looks through the HDF5 file of a model's weights.
+    """How many arrays the HDF5 file of a model's weights holds, and how many values together.
 
-    Args:
-        content: The file, or its bytes.
-        place: What to call it.
-
-    Returns:
-        How many arrays it holds, and how many values they have together.
-
-    Raises:
-        InputError: A damaged file, links, values that lie in other files, or arrays that claim to be far
-            larger than what is stored.
+    A damaged file, links, values in other files, or arrays that claim to be far larger than what is
+    stored raise `InputError`.
     """
     import h5py
 
@@ -326,16 +260,9 @@ def weight_sizes(content: bytes | Path, place: Any) -> tuple[int, int]:
 def check_config(config: Any, place: Any) -> None:
     """Refuses the config of a saved Keras object that names what loading must not touch.
 
-    Keras's own layers, operations, initializers and their like may be named, and classes registered in
-    this process: the library's, KerasHub's, the user's. Not lambdas, not layers that wrap foreign code or read files,
-    not classes or functions of any other module, and no names of files.
-
-    Args:
-        config: As JSON gave it.
-        place: Where it stands.
-
-    Raises:
-        InputError: It names what was found.
+    It may name Keras's own layers, operations, initializers and the like, and classes registered in
+    this process: the library's, KerasHub's, the user's. Not lambdas, not layers that wrap foreign
+    code or read files, not classes or functions of any other module, and no files.
     """
     import keras
 
@@ -376,12 +303,7 @@ def check_config(config: Any, place: Any) -> None:
 
 @contextlib.contextmanager
 def no_larger_than(arrays: int, values: int) -> Iterator[None]:
-    """Stops what makes far more weights than its file holds, before memory is asked for.
-
-    Args:
-        arrays: How many its file holds.
-        values: How many values they have together.
-    """
+    """Stops what makes far more weights than its file holds, before memory is allocated."""
     import keras
 
     plain, thread = keras.Layer.add_weight, threading.get_ident()

@@ -9,16 +9,11 @@ LAST = 0x323AF  # letters end here; above are only tags, selectors and private c
 
 
 class BertText(dict[int, str]):
-    """A table for `str.translate` that cleans text as BERT's training data was (Devlin et al. 2019).
+    """A table for `str.translate` that cleans text as BERT's training data (Devlin et al. 2019).
 
     White space of any kind becomes a space; control, format and private characters are dropped;
-    accents and the case of letters are, where the encoder does without them. KerasHub's tokenizers
-    fold more than that: `"…"` into three dots, `"ß"` into `"ss"`; and a space that does not break
-    joins two words.
-
-    Args:
-        lowercase: Whether letters become lower case.
-        strip_accents: Whether combining marks are dropped, once they are split off.
+    so are accents and case where the encoder does without them. KerasHub's tokenizers fold more:
+    `"…"` into three dots, `"ß"` into `"ss"`, and a no-break space joins two words.
 
     Example:
 

@@ -24,12 +24,8 @@ class ReadReport:
 
     Example:
 
-    ```python
-    from keras_sentmatch.data import ReadReport
-
-    print(ReadReport("train.tsv", rows=10, kept=8, skipped={"no gold label": 2}))
-    # train.tsv: 8 of 10 rows (skipped: 2 no gold label)
-    ```
+    >>> print(ReadReport("train.tsv", rows=10, kept=8, skipped={"no gold label": 2}))
+    train.tsv: 8 of 10 rows (skipped: 2 no gold label)
     """
 
     source: str = ""
@@ -55,7 +51,7 @@ class PairDataset:
         sentence1: First sentences. An empty string is an input like any other.
         sentence2: Second sentences, as many.
         labels: Class indices, class names (looked up in `label_names`, or in their own sorted order
-            where that is not given), floats (regression), or `None` for unlabelled pairs.
+            where that is not given), floats (regression), or `None` for unlabeled pairs.
         label_names: Names in index order. Defaults to `"0"`, `"1"`, … for integer labels.
         task: `"classification"`, `"ranking"` or `"regression"`. By default regression if the labels
             are floats, ranking if there are groups, else classification.
@@ -136,7 +132,7 @@ class PairDataset:
 
     @property
     def num_classes(self) -> int:
-        """Number of label names; 0 for regression and for unlabelled pairs without names."""
+        """Number of label names; 0 for regression and for unlabeled pairs without names."""
         return len(self.label_names or ())
 
     @property
@@ -152,19 +148,11 @@ class PairDataset:
         Args:
             indices: Row numbers (or a boolean mask).
             split: Name of the new part; the old one by default.
-
-        Example:
-
-        ```python
-        from keras_sentmatch.data import PairDataset
-
-        PairDataset(["a", "b"], ["c", "d"]).select([1]).sentence2  # ("d",)
-        ```
         """
         rows = np.arange(len(self))[np.asarray(indices, dtype=None if len(indices) else int)]
 
-        def take(column: tuple) -> tuple:
-            return tuple(column[i] for i in rows)
+        def take(column: tuple[Any, ...] | None) -> Any:
+            return None if column is None else tuple(column[i] for i in rows)
 
         return PairDataset(
             take(self.sentence1),
@@ -172,8 +160,8 @@ class PairDataset:
             None if self.labels is None else self.labels[rows],
             label_names=self.label_names,
             task=self.task,
-            groups=None if self.groups is None else take(self.groups),
-            ids=None if self.ids is None else take(self.ids),
+            groups=take(self.groups),
+            ids=take(self.ids),
             name=self.name,
             split=self.split if split is None else split,
             report=self.report,
@@ -181,21 +169,9 @@ class PairDataset:
         )
 
     def limit(self, n: int, seed: int = 0) -> "PairDataset":
-        """About `n` rows drawn with `seed`, in their old order.
+        """About `n` rows drawn with `seed`, in their old order; classes keep their shares.
 
-        Classes keep their shares, groups stay whole.
-
-        With groups, the drawn groups hold at most `n` rows together (but at least one group is
-        drawn).
-
-        Example:
-
-        ```python
-        from keras_sentmatch.data import PairDataset
-
-        data = PairDataset(["a"] * 8, ["b"] * 8, [0, 1] * 4)
-        data.limit(4).label_counts()  # {"0": 2, "1": 2}
-        ```
+        Groups stay whole: those drawn hold at most `n` rows together, but at least one is drawn.
         """
         if n < 1:
             raise InputError(f"limit={n}: at least one row is needed.")
@@ -220,43 +196,28 @@ class PairDataset:
         return self.select(np.sort(order[np.argsort(rank[order], kind="stable")[:n]]))
 
     def label_counts(self) -> dict[str, int]:
-        """Rows of each label name, in index order; empty for regression and unlabelled pairs."""
+        """Rows of each label name, in index order; empty for regression and unlabeled pairs."""
         if self.labels is None or self.label_names is None:
             return {}
         counts = np.bincount(self.labels, minlength=len(self.label_names))
         return {name: int(count) for name, count in zip(self.label_names, counts)}
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the report as lists that JSON can hold; `from_dict` is the way back."""
-        return {
-            "sentence1": list(self.sentence1),
-            "sentence2": list(self.sentence2),
-            "labels": None if self.labels is None else self.labels.tolist(),
-            "label_names": None if self.label_names is None else list(self.label_names),
-            "task": self.task,
-            "groups": None if self.groups is None else list(self.groups),
-            "ids": None if self.ids is None else list(self.ids),
-            "name": self.name,
-            "split": self.split,
-            "columns": {key: list(value) for key, value in self.columns.items()},
-        }
+        """Everything but the report as lists that JSON can hold; `from_dict` reads it."""
+        data: dict[str, Any] = {}
+        for name in ("sentence1", "sentence2", "labels", "label_names", "groups", "ids"):
+            value = getattr(self, name)
+            value = value.tolist() if isinstance(value, np.ndarray) else value
+            data[name] = None if value is None else list(value)
+        columns = {key: list(value) for key, value in self.columns.items()}
+        return data | {
+            "task": self.task, "name": self.name, "split": self.split, "columns": columns
+        }  # fmt: skip
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "PairDataset":
-        """Builds a dataset from a mapping of columns (the keys of `__init__`).
-
-        Example:
-
-        ```python
-        from keras_sentmatch.data import PairDataset
-
-        PairDataset.from_dict(
-            {"sentence1": ["a"], "sentence2": ["b"], "labels": [0.5]}
-        ).task  # "regression"
-        ```
-        """
-        missing = {"sentence1", "sentence2"} - set(data)
-        if missing:
+        """Builds a dataset from a mapping of columns (the arguments of `PairDataset`)."""
+        if not {"sentence1", "sentence2"} <= set(data):
             raise InputError(
                 "from_dict needs the keys sentence1 and sentence2; what came has "
                 f"{', '.join(sorted(data))}."

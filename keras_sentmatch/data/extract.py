@@ -35,9 +35,9 @@ def extract_vectors(
     Each word is run alone through the encoder (`[CLS] word [SEP]`); by default the last layer is
     averaged over its word pieces (at most 64; `[CLS]` and `[SEP]` left out), centered, reduced to
     `dim` by PCA and scaled to length 5. Words that the encoder's tokenizer does not know at all are
-    left out. Each principal axis points to where its largest loading is positive, so that vectors
-    do not depend on the backend. Where the encoder is narrower than `dim`, or there are fewer words
-    than `dim`, the last columns are zero, and the report says so.
+    left out. The largest loading of each principal axis is positive, so that vectors do not depend
+    on the backend. Where the encoder is narrower than `dim`, or there are fewer words than `dim`,
+    the last columns are zero, and the report says so.
 
     Args:
         preset_or_folder: A KerasHub preset name, or a folder with a KerasHub or Hugging Face BERT.
@@ -46,7 +46,7 @@ def extract_vectors(
         layer: 0 the embeddings, 1 the first layer, …, -1 the last; `"mean"` the mean of all.
         pooling: `"mean"` of the word pieces, the `"first"` of them, or `"cls"`, the state of
             `[CLS]`.
-        center: Whether the mean of the words is taken off.
+        center: Whether the mean of the words is subtracted.
         scale: The length of each vector; 0 leaves them as long as the PCA makes them.
         frequency_weighting: Whether the mean and the covariance of the PCA are those of running
             text (each word weighs as its count, at least 1), not of the list of words.
@@ -81,7 +81,7 @@ def extract_vectors(
     if pooling not in POOLINGS:
         raise InputError(f"pooling={pooling!r}: expected one of {', '.join(POOLINGS)}")
     if (frequency_weighting or sif) and not counts:
-        raise InputError("frequency_weighting and sif weigh words by their counts: give counts=…")
+        raise InputError("frequency_weighting and sif weight words by their counts: give counts=…")
     encoder = WordEncoder(preset_or_folder)
     name = encoder.name
     files: list[list[object]] = []
@@ -131,17 +131,9 @@ def extract_vectors(
 def principal_axes(
     states: np.ndarray, dim: int, weight: np.ndarray, center: bool = True
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """PCA of weighted rows.
+    """PCA of weighted rows: mean `[width]`, axes `[width, rank]`, share of the variance they keep.
 
-    Args:
-        states: Rows `[n, width]`.
-        dim: The greatest number of axes.
-        weight: The weight of each row `[n]`.
-        center: Whether the mean is taken off.
-
-    Returns:
-        The mean `[width]` (zero if not `center`), the axes `[width, rank]`, both float32, and the
-        share of the variance that the axes keep.
+    The mean is zero if not `center`; rank is at most `dim`.
     """
     parts = [slice(i, i + 8192) for i in range(0, len(states), 8192)]  # no wide copy of all
     weight = weight / weight.sum()

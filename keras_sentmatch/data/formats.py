@@ -1,6 +1,6 @@
 """The data sets the readers know, as a table: a `Format` each, with a `Layout` a kind of files.
 
-To add one, add a `Format` to the list below: where its files lie, how they are cut into rows, and
+To add one, add a `Format` to the list below: where its files are, how they are read into rows, and
 which columns to take where their names are not among the usual ones.
 """
 
@@ -41,8 +41,8 @@ class Layout:
             others.
         needs: Column names (lower case) that the first line must have, for files with common names.
         hint: One of these words must be in the folder's or its parent's name, for the same reason.
-        fields: How many the first line must have where only that hint tells the format: one's own table may lie in such a
-            folder too.
+        fields: How many the first line must have where only that hint tells the format: your own
+            table may be in such a folder too.
         label_of: Turns a raw label into a label name or number.
         skips: Reasons for which the official file itself has rows that cannot be used.
         keep: Further columns to keep, as `PairDataset.columns`.
@@ -101,7 +101,7 @@ class Format:
     Attributes:
         labels: Label names in index order; empty for regression and where the file tells.
         clean: Splits that keep only questions with a right and a wrong answer.
-        own_split: There is no official test part; it is cut from the one file like one's own data.
+        own_split: There is no official test part; it is split off the one file, as for your data.
     """
 
     name: str
@@ -358,10 +358,10 @@ _FORMATS = (
     _advglue("qqp", DUPLICATE, "question1", "question2"),
     _advglue("qnli", TWO_WAY, "question", "sentence"),
     _advglue("rte", TWO_WAY, "sentence1", "sentence2"),
-    _own("tsv", "one's own tab-separated files, quotes are text", "tsv txt", _HEADED),
-    _own("tsv-quoted", "one's own tab-separated files, quoted like CSV", "tsv", table(quoted=True)),
-    _own("csv", "one's own CSV files", "csv", table(separator=None, quoted=True)),
-    _own("jsonl", "one's own JSON objects, one a line", "jsonl ndjson json", json_records),
+    _own("tsv", "your own tab-separated files, quotes are text", "tsv txt", _HEADED),
+    _own("tsv-quoted", "your own tab-separated files, quoted like CSV", "tsv", table(quoted=True)),
+    _own("csv", "your own CSV files", "csv", table(separator=None, quoted=True)),
+    _own("jsonl", "your own JSON objects, one a line", "jsonl ndjson json", json_records),
 )  # fmt: skip
 
 FORMATS = {known.name: known for known in _FORMATS}

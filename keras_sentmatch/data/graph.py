@@ -16,15 +16,7 @@ from keras_sentmatch.data.text import (
 
 
 def tf_tokenize(tokenizer: Tokenizer, sentences: Any) -> Any:
-    """The tokens of a string tensor `[B]` as a ragged string tensor `[B, None]`.
-
-    Args:
-        tokenizer: A tokenizer with one of the three built-in rules.
-        sentences: UTF-8 strings `[B]`.
-
-    Returns:
-        The tokens that `tokenizer` finds in each sentence.
-    """
+    """The tokens of UTF-8 strings `[B]` by one of the built-in rules, ragged `[B, None]`."""
     import tensorflow as tf
 
     table = np.array(clean_codes(tokenizer.lowercase), "int32")
@@ -47,15 +39,8 @@ def lookup_tables(
 ) -> Any:
     """The tables of an encoder as one `tf.Module`, so that an exported module can hold them.
 
-    Args:
-        words: Word -> id, the unknown (1) and the padding (0) left out.
-        characters: Character -> id, in the same way.
-        antonyms: Word -> its antonyms.
-
-    Returns:
-        A `tf.Module` with the attributes `words`, `characters` (an array from code point to id),
-        and, where there are antonyms, `lexicon` (word -> its number, 0 for none) and `opposites` (a
-        pair -> 1).
+    It has `words`, `characters` (an array from code point to id) and, where there are antonyms,
+    `lexicon` (word -> its number, 0 for none) and `opposites` (a pair -> 1).
     """
     import tensorflow as tf
 
@@ -65,9 +50,7 @@ def lookup_tables(
         )
         return tf.lookup.StaticHashTable(pairs, default)
 
-    with (
-        tf.init_scope()
-    ):  # outside of any graph that is being traced, so that later graphs find them too
+    with tf.init_scope():  # outside of any graph being traced, so that later graphs find them too
         module = tf.Module(name="lookup_tables")
         # A table must not be empty; no token is.
         module.words = table(["", *words], [1, *words.values()], 1, tf.string)

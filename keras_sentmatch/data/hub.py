@@ -11,29 +11,10 @@ _INPUTS = {"token_ids", "segment_ids", "padding_mask"}
 
 
 def load_tokenizer(preset_or_folder: str | Path) -> Any:
-    """Loads the tokenizer of an encoder.
+    """Loads the KerasHub tokenizer of a preset, or of a folder (KerasHub's or Hugging Face's).
 
     One that lowers the case also strips accents, as the encoders of lower-case text were trained,
     unless its vocabulary holds pieces with accents. KerasHub keeps them by default.
-
-    Args:
-        preset_or_folder: A KerasHub preset name, or a folder with a KerasHub or Hugging Face model.
-
-    Returns:
-        The KerasHub tokenizer.
-
-    Raises:
-        InputError: KerasHub is not installed, or the tokenizer cannot be loaded or has no start,
-            end and padding tokens.
-
-    Example:
-
-    ```python
-    from keras_sentmatch.data.hub import load_tokenizer
-
-    load_tokenizer("bert_tiny_en_uncased")(["A dog."])
-    # [[1037, 3899, 1012]]
-    ```
     """
     name = encoder_name(preset_or_folder)
     tokenizer = _from_preset("tokenizers", "Tokenizer", name)
@@ -45,27 +26,7 @@ def load_tokenizer(preset_or_folder: str | Path) -> Any:
 
 
 def load_backbone(preset_or_folder: str | Path, dtype: Any = None) -> Any:
-    """Loads a BERT-like encoder with its weights.
-
-    Args:
-        preset_or_folder: As of `load_tokenizer`.
-        dtype: A dtype or its policy. Default: Keras's policy.
-
-    Returns:
-        The KerasHub backbone. Its inputs are `token_ids`, `padding_mask` and perhaps
-        `segment_ids`.
-
-    Raises:
-        InputError: KerasHub is not installed, or the encoder cannot be loaded or is not BERT-like.
-
-    Example:
-
-    ```python
-    from keras_sentmatch.data.hub import load_backbone
-
-    load_backbone("bert_tiny_en_uncased").hidden_dim  # 128
-    ```
-    """
+    """Loads the KerasHub backbone of a BERT-like encoder with its weights, named as its tokenizer."""
     name = encoder_name(preset_or_folder)
     options = {} if dtype is None else {"dtype": dtype}
     backbone = _from_preset("models", "Backbone", name, **options)
@@ -103,7 +64,7 @@ def keras_hub() -> Any:
 
 
 def check_tokenizer(tokenizer: Any, name: str) -> None:
-    """Refuses what is not a tokenizer with the special tokens of a packed sequence, or gives other than lists of ids."""
+    """Refuses a tokenizer without start, end and padding tokens, or that gives no lists of ids."""
     ends = {getattr(tokenizer, f"{end}_token_id", None) for end in ("start", "end", "pad")}
     if None in ends or len(ends) < 3 or not callable(getattr(tokenizer, "save_to_preset", None)):
         raise InputError(

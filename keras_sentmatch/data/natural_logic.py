@@ -23,7 +23,7 @@ import numpy as np
 LABELS = ("entailment", "neutral", "contradiction")
 
 # Phrases as trees: the phrase of a set -> the phrases of its parts. "|" separates synonyms.
-TREES: dict[str, dict] = {
+TREES: dict[str, dict[str, Any]] = {
     "kind": {
         "people": {"adults": {"men": {}, "women": {}}, "children|kids": {"boys": {}, "girls": {}}},
         "animals": {
@@ -42,18 +42,12 @@ TREES: dict[str, dict] = {
         "playing a game": {"playing football": {}, "playing chess": {}},
     },
     "place": {
-        "indoors|inside": {
-            "in the kitchen": {},
-            "in the bedroom": {},
-            "in the garage": {},
-            "in the library": {},
-        },
-        "outdoors|outside": {
-            "in the park": {},
-            "in the garden": {},
-            "on the street": {},
-            "on the beach": {},
-        },
+        "indoors|inside": dict.fromkeys(
+            ("in the kitchen", "in the bedroom", "in the garage", "in the library"), {}
+        ),
+        "outdoors|outside": dict.fromkeys(
+            ("in the park", "in the garden", "on the street", "on the beach"), {}
+        ),
     },
     "size": {"big|large": {}, "small|little": {}},
     "age": {"old": {}, "young": {}},
@@ -65,21 +59,17 @@ TREES: dict[str, dict] = {
     "pursuit": {"following/followed": {"chasing/chased": {}, "tracking/tracked": {}}},
     "talk": {
         "addressing/addressed": {
-            "praising/praised|applauding/applauded": {},
-            "insulting/insulted|mocking/mocked": {},
+            "praising/praised|applauding/applauded": {}, "insulting/insulted|mocking/mocked": {},
         }
     },
-}
+}  # fmt: skip
 COMPARATIVES = (
-    ("taller", "shorter"),
-    ("older", "younger"),
-    ("faster", "slower"),
-    ("heavier", "lighter"),
+    ("taller", "shorter"), ("older", "younger"), ("faster", "slower"), ("heavier", "lighter"),
     ("richer", "poorer"),
-)
+)  # fmt: skip
 PEOPLE = (
-    "doctor nurse teacher farmer lawyer singer baker pilot soldier judge painter waiter "
-    "dancer sailor"
+    "doctor nurse teacher farmer lawyer singer baker pilot soldier judge painter waiter dancer "
+    "sailor"
 ).split()
 _ADJECTIVES = ("size", "age", "mood", "state", "hunger")
 _VERBS = ("contact", "pursuit", "talk")
@@ -183,17 +173,15 @@ class Quantified(NamedTuple):
             if self.adjective and self.scope.attribute in _ADJECTIVES and rng.random() < 0.7:
                 return self._replace(adjective=self.scope, scope=self.adjective)
             return self._replace(negated=not self.negated and self.quantifier in _NEGATED)
-        if what == "kind":
-            return self._replace(kind=_relative(self.kind, rng))
-        if what == "scope":
-            return self._replace(scope=_relative(self.scope, rng))
         old: Phrase | None = getattr(self, what)
-        if old and rng.random() < 0.5:
-            return _with(self, what, None)
-        if old:
-            return _with(self, what, _relative(old, rng))
-        new = _adjective(rng) if what == "adjective" else rng.choice(_PHRASES["place"])
-        return _with(self, what, new)
+        new: Phrase | None
+        if what in ("kind", "scope") and old:
+            new = _relative(old, rng)
+        elif old:
+            new = None if rng.random() < 0.5 else _relative(old, rng)
+        else:
+            new = _adjective(rng) if what == "adjective" else rng.choice(_PHRASES["place"])
+        return self._replace(**{what: new})  # type: ignore[arg-type]  # which field is drawn
 
     def restrictor(self) -> tuple[Phrase, ...]:
         """What the quantifier ranges over."""
@@ -205,8 +193,7 @@ class Quantified(NamedTuple):
 
     def label(self, other: "Quantified") -> int | None:
         """The label of (self, other), or None where one of them says nothing."""
-        sets = (self.restrictor(), self.predicate(), other.restrictor(), other.predicate())
-        sorts = _sorts(sets)
+        sorts = _sorts((self.restrictor(), self.predicate(), other.restrictor(), other.predicate()))
         flip = self.negated * 0b0100 | other.negated * 0b0001
         return _quantified_label(
             frozenset(sort ^ flip for sort in sorts),
@@ -259,7 +246,8 @@ class Relational(NamedTuple):
             return self._replace(negated=not self.negated)
         if what == "person":
             others = [person for person in PEOPLE if person not in (self.subject, self.object)]
-            return _with(self, rng.choice(("subject", "object")), rng.choice(others))
+            role = rng.choice(("subject", "object"))
+            return self._replace(**{role: rng.choice(others)})  # type: ignore[arg-type]  # drawn
         if self.verb is None:
             which, side = self.comparison
             if rng.random() < 0.3:
@@ -296,10 +284,6 @@ class Relational(NamedTuple):
         if 0b10 not in worlds:
             return LABELS.index("entailment")
         return LABELS.index("neutral" if 0b11 in worlds else "contradiction")
-
-
-def _with(sentence: Any, part: str, value: Any) -> Any:
-    return sentence._replace(**{part: value})
 
 
 def _quantifier(rng: random.Random) -> tuple[str, int]:
@@ -357,8 +341,7 @@ def _sorts(sets: Iterable[tuple[Phrase, ...]]) -> frozenset[int]:
             masks[phrase.attribute][i] &= phrase.values
     sorts = frozenset([15])
     for attribute, four in masks.items():
-        overlaps = _overlaps(_UNIVERSE[attribute], tuple(four))
-        sorts = _meet(sorts, overlaps)
+        sorts = _meet(sorts, _overlaps(_UNIVERSE[attribute], tuple(four)))
     return sorts
 
 

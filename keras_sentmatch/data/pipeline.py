@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from keras_sentmatch.data.base_encoder import EncodedPairs
 from keras_sentmatch.data.dataset import PairDataset
-from keras_sentmatch.data.encoder import PairEncoder
-from keras_sentmatch.data.subword_encoder import SubwordPairEncoder
+from keras_sentmatch.data.encoders import Encoder
 from keras_sentmatch.errors import InputError
 
 Batch = tuple[dict[str, np.ndarray], np.ndarray] | dict[str, np.ndarray]
@@ -17,14 +17,14 @@ class PairBatches:
     """The batches of a data set: encoded once, of few shapes, in an order fixed by the epoch.
 
     Rows go to the shortest bucket that holds both sentences; a batch comes from one bucket and is
-    padded to its length on both sides. The rows that do not fill a batch move up to the next longer
-    bucket, so one short batch at most remains, at the longest length. So every epoch has the same
-    shapes, each of which is compiled once. The order of an epoch depends on `(seed, epoch)` alone:
-    a resumed run goes on as if it had never stopped.
+    padded to its length on both sides. Rows that do not fill a batch move to the next longer bucket,
+    so at most one short batch remains, at the longest length. Every epoch has the same shapes, each
+    compiled once. The order of an epoch depends on `(seed, epoch)` alone, so a resumed run
+    continues as if it had never stopped.
 
     Args:
         dataset: The pairs.
-        encoder: The encoder. Sentences that it cuts are in `encoder.report`.
+        encoder: The encoder. Sentences that it truncates are counted in `encoder.report`.
         batch_size: Pairs a batch.
         shuffle: Whether rows and batches come in a new order each epoch. Default `False`: rows in
             the order of the data set inside each bucket, short buckets first (`order` says which).
@@ -35,9 +35,9 @@ class PairBatches:
             encoder's.
         drop_remainder: Whether the short batch is left out. Default `False`.
         targets: What to yield in the place of the labels: an array with a row a pair.
-        multiple_of: Devices that every batch is shared out among: the short batch leaves out the
-            pairs, `multiple_of - 1` at most, that do not come out even. Default 1.
-        encoded: What `encode_dataset` made of these pairs with this encoder, where it is known already.
+        multiple_of: Devices among which every batch is divided: the short batch leaves out the
+            remainder, `multiple_of - 1` pairs at most. Default 1.
+        encoded: What `encode_dataset` made of these pairs with this encoder, if known already.
 
     Raises:
         InputError: No pairs, a batch size below 1 (or above the data, with `drop_remainder`) or no
@@ -59,7 +59,7 @@ class PairBatches:
     def __init__(
         self,
         dataset: PairDataset,
-        encoder: PairEncoder | SubwordPairEncoder,
+        encoder: Encoder,
         *,
         batch_size: int,
         shuffle: bool = False,
@@ -69,26 +69,23 @@ class PairBatches:
         drop_remainder: bool = False,
         targets: np.ndarray | None = None,
         multiple_of: int = 1,
-        encoded: Any = None,
+        encoded: EncodedPairs | None = None,
     ):
         if batch_size < 1:
             raise InputError(f"batch_size={batch_size}: it must be at least 1.")
         if batch_size % multiple_of:
             raise InputError(
-                f"batch_size={batch_size} does not come out even on {multiple_of} devices: make it a "
+                f"batch_size={batch_size} does not divide among {multiple_of} devices: make it a "
                 f"multiple of {multiple_of}."
             )
         if len(dataset) == 0:
             raise InputError(f"The data set {dataset.name!r} {dataset.split} holds no pairs.")
         if len(dataset) < multiple_of:
-            raise InputError(
-                f"{len(dataset)} pairs can't be shared out among {multiple_of} devices."
-            )
+            raise InputError(f"{len(dataset)} pairs can't be divided among {multiple_of} devices.")
         if drop_remainder and len(dataset) < batch_size:
             raise InputError(
-                f"{len(dataset)} pairs do not fill one batch of {batch_size}, and "
-                "drop_remainder=True drops "
-                "what does not: use a smaller batch_size or drop_remainder=False."
+                f"{len(dataset)} pairs do not fill one batch of {batch_size}, and with "
+                "drop_remainder=True none is left: use a smaller batch_size or drop_remainder=False."
             )
         names = encoder.input_names
         unknown = sorted(set(features or ()) - set(names))
@@ -120,8 +117,8 @@ class PairBatches:
         if not self.bucket_lengths or self.bucket_lengths[-1] < lengths.max():
             raise InputError(
                 f"bucket_lengths={list(self.bucket_lengths)}, but the longest sentence has "
-                f"{lengths.max()} "
-                "tokens: add a bucket for it, or make the encoder with a smaller max_length."
+                f"{lengths.max()} tokens: add a bucket for it, or make the encoder with a smaller "
+                "max_length."
             )
         self._bucket = np.searchsorted(self.bucket_lengths, lengths)
         self._row_lengths = lengths
@@ -145,31 +142,20 @@ class PairBatches:
         return dict(zip(percents, values.astype(int).tolist()))
 
     def numpy(self, epoch: int = 0) -> Iterator[Batch]:
-        """Yields the batches of one epoch: `(inputs, labels)`, or inputs alone without labels.
+        """Yields the batches of an epoch: `(inputs, labels)`, or inputs alone without labels.
 
-        Args:
-            epoch: Which epoch's order.
-
-        Yields:
-            `inputs` is a dict of int32 arrays; `labels` is int32, or float32 for regression, or the
-            rows of `targets`.
+        `inputs` is a dict of int32 arrays; `labels` are int32, float32 for regression, or the rows
+        of `targets`.
         """
         for rows, length in self._plan(epoch):
             yield self._batch(rows, length)
 
     def tf_data(self, epoch: int = 0) -> Any:
-        """Returns a `tf.data.Dataset` of the batches; each full iteration is one epoch further.
+        """Returns a `tf.data.Dataset` of the batches, of known length, from `epoch` on.
 
-        `model.fit(…, shuffle=False)` takes it as it is (Keras warns where shuffle is left on, and
-        ignores it): Keras's epoch e gets `order(epoch + e)`. An iteration that is left before its
-        last batch was made does not count (Keras looks at one batch on JAX and PyTorch before it
-        trains). Batches are made ahead of time where there are more than 8 an epoch.
-
-        Args:
-            epoch: The epoch of the first iteration.
-
-        Returns:
-            A `tf.data.Dataset` of known length.
+        Each full iteration is one epoch: with `model.fit(…, shuffle=False)` Keras's epoch e gets
+        `order(epoch + e)`. An iteration that stops before its last batch does not count (on JAX and
+        PyTorch Keras looks at one batch before it trains). More than 8 batches are prefetched.
         """
         import tensorflow as tf
 
@@ -199,14 +185,9 @@ class PairBatches:
     def pydataset(self, epoch: int = 0) -> Any:
         """Returns the batches as a `keras.utils.PyDataset`, which needs no TensorFlow.
 
-        Keras's epoch e gets exactly `order(epoch + e)`, with `fit(shuffle=True)` too: the batches
-        of an epoch come in their own order, whatever numbers Keras asks for.
-
-        Args:
-            epoch: The epoch of the first pass.
-
-        Returns:
-            The `PyDataset`. Its attribute `epoch` says which epoch comes next.
+        Keras's epoch e gets `order(epoch + e)`, with `fit(shuffle=True)` too: the batches of an
+        epoch come in their own order, whatever numbers Keras asks for. `epoch` of the `PyDataset`
+        is the epoch that comes next.
         """
         return _pydataset_class()(self, epoch)
 
@@ -236,7 +217,7 @@ class PairBatches:
         return plan
 
 
-def encode_dataset(dataset: PairDataset, encoder: PairEncoder | SubwordPairEncoder) -> Any:
+def encode_dataset(dataset: PairDataset, encoder: Encoder) -> EncodedPairs:
     """The encoded pairs of a data set, with its tags where the encoder makes use of them."""
     tags = dataset.tags if "pos" in encoder.features else None
     return encoder.encode_pairs(dataset.sentence1, dataset.sentence2, tags=tags)
@@ -245,7 +226,7 @@ def encode_dataset(dataset: PairDataset, encoder: PairEncoder | SubwordPairEncod
 def _pydataset_class() -> Any:
     import keras
 
-    class PairPyDataset(keras.utils.PyDataset):
+    class PairPyDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras is untyped
         """See `PairBatches.pydataset`."""
 
         def __init__(self, batches: PairBatches, epoch: int):
@@ -264,21 +245,18 @@ def _pydataset_class() -> Any:
                 raise IndexError(index)
             place = self._place.setdefault(index, len(self._place))
             if place == 1 and not self._begun and keras.backend.backend() == "tensorflow":
-                # Keras learns from the first two batches which dimensions vary: show it two
-                # lengths.
+                # Keras learns from the first two batches which dimensions vary: give two lengths.
                 lengths = [length for _, length in self._plan]
                 place = next((i for i, n in enumerate(lengths) if n != lengths[0]), place)
             return self.batches._batch(*self._plan[place])
 
         def on_epoch_begin(self) -> None:
-            # What was asked for since the last epoch's end was a look ahead, such as Keras's for
-            # the shapes.
+            # What was asked for since the last epoch was a look ahead, as Keras's for the shapes.
             self._begun = True
             self._place.clear()
 
         def on_epoch_end(self) -> None:
-            # Keras also calls this after it has looked at one batch before training: that is no
-            # epoch.
+            # Keras also calls this after a look at one batch before training: that is no epoch.
             if len(self._place) == len(self):
                 self.epoch += 1
                 self._plan = self.batches._plan(self.epoch)
@@ -289,7 +267,7 @@ def _pydataset_class() -> Any:
 
 
 def least_padding(lengths: np.ndarray, count: int) -> list[int]:
-    """The at most `count` lengths that rows of `lengths` tokens, at least one row, waste least by being padded to."""
+    """The at most `count` lengths to pad to that waste least, for rows of `lengths` tokens."""
     tops, rows = np.unique(lengths, return_counts=True)
     before = np.concatenate([[0], np.cumsum(rows)])
     # best[i]: (padded tokens, lengths) of the rows of the i shortest kinds, in the buckets so far

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from keras_sentmatch.data.dataset import PairDataset, Task
 from keras_sentmatch.data.formats import FAMILIES, FORMATS, OWN
 from keras_sentmatch.data.reading import Columns, OnError, read_file
-from keras_sentmatch.data.recognise import SPLITS, existing, recognise_file, recognise_folder
+from keras_sentmatch.data.recognize import SPLITS, existing_path, recognize_file, recognize_folder
 from keras_sentmatch.data.splits import split_pairs
 from keras_sentmatch.data.synthetic import natural_logic_pairs
 from keras_sentmatch.errors import InputError
@@ -33,8 +33,8 @@ def read_pairs(
 ) -> PairDataset:
     """Reads one file of sentence pairs.
 
-    The file may be one of a known data set (`list_formats()`), recognised by its name and header,
-    or one's own TSV, CSV or JSONL; `.gz` is unpacked. Columns are found by their usual names
+    The file may be one of a known data set (`list_formats()`), recognized by its name and header,
+    or your own TSV, CSV or JSONL; `.gz` is unpacked. Columns are found by their usual names
     (`sentence1`/`sentence2`, `premise`/`hypothesis`, `question1`/`question2`, `label`, `score`, …).
     An empty sentence is an input, not an error. Rows without a gold label (`-`) are left out and
     counted.
@@ -45,7 +45,7 @@ def read_pairs(
         split: Name of the part; by default what the file name of a known data set says.
         sentence1: Column of the first sentence. A number counts from 0 in a file without header.
         sentence2: Column of the second sentence.
-        label: Column of the label. Without one the pairs are unlabelled.
+        label: Column of the label. Without one the pairs are unlabeled.
         group: Column of the question id, for ranking.
         label_names: Names in index order; labels may be these or their numbers. By default those of
             the data set; else the names found, inference labels in their usual order, others
@@ -73,13 +73,13 @@ def read_pairs(
     read_pairs("own.tsv", label_names=["no", "yes"]).labels  # array([1], dtype=int32)
     ```
     """
-    path = existing(path)
+    path = existing_path(path)
     if path.is_dir():
         raise InputError(
             f"{path} is a folder; read_pairs takes one file, load_pairs takes folders."
         )
     columns = Columns(sentence1, sentence2, label, group, label_names, task)
-    known, layout, part = recognise_file(path, format)
+    known, layout, part = recognize_file(path, format)
     return read_file(path, known, layout, split or part or "", columns, _checked(on_error))
 
 
@@ -105,9 +105,9 @@ def load_pairs(
 ) -> dict[str, PairDataset]:
     """Loads the parts of a data set: `"train"`, `"validation"`, `"test"`, as far as there are any.
 
-    A missing validation part is cut from the training pairs (seeded, classes keep their shares,
+    A missing validation part is split off the training pairs (seeded, classes keep their shares,
     pairs with the same question or first sentence stay together). A missing test part stays
-    missing, but for one's own single file (or a folder with nothing but `train.*`), which is split
+    missing, but for your own single file (or a folder with nothing but `train.*`), which is split
     three ways.
 
     Args:
@@ -115,15 +115,10 @@ def load_pairs(
             folder or file, or `"FORMAT:path"` with a name of `list_formats()`, such as
             `"trecqa-clean:data/trecqa"`.
         seed: Seed of the generator and of the splits.
-        on_error: As in `read_pairs`, like the arguments that name columns.
-        validation_fraction: Share of the training pairs cut off for validation.
-        test_fraction: Share cut off for testing where one file is split three ways.
-        sentence1: Column of the first sentence.
-        sentence2: Column of the second sentence.
-        label: Column of the label.
-        group: Column of the question id.
-        label_names: Names in index order.
-        task: The task, where it is not to be found.
+        on_error: As in `read_pairs`.
+        validation_fraction: Share of the training pairs split off for validation.
+        test_fraction: Share split off for testing where one file is split three ways.
+        sentence1, sentence2, label, group, label_names, task: As in `read_pairs`.
 
     Returns:
         A dict of `PairDataset`s by part.
@@ -153,21 +148,21 @@ def load_pairs(
 
         parts = load_tfds(str(source).removeprefix("tfds:"))
     else:
-        path = existing(rest)
+        path = existing_path(rest)
         if path.is_file():
-            known, layout, part = recognise_file(path, format)
+            known, layout, part = recognize_file(path, format)
             own = known.name in OWN or part in (None, "train")
             part = "train" if own or part is None else part
             parts = {part: read_file(path, known, layout, part, columns, on_error)}
             three_way = part == "train"
         else:
-            known, found = recognise_folder(path, format)
+            known, found = recognize_folder(path, format)
             parts = {}
             own_name = path.resolve().name if known.name in OWN else ""
             for split, (file, layout) in found.items():
                 part_ = read_file(file, known, layout, split, columns, on_error, own_name)
                 parts[split] = part_
-                if part_.label_names:  # the parts of one's own data share the names of the first
+                if part_.label_names:  # the parts of your own data share the names of the first
                     columns = replace(columns, label_names=part_.label_names)
             three_way = set(parts) == {"train"} and (known.name in OWN or known.own_split)
             mixed = len({layout.rows for _, layout in found.values()}) > 1

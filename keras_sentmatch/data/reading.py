@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -26,11 +26,8 @@ from keras_sentmatch.data.tags import tags_of_parse
 from keras_sentmatch.errors import InputError
 
 OnError = Literal["raise", "skip"]
-_ALIASES = {
-    "entails": "entailment",
-    "contradicts": "contradiction",
-    "contradictory": "contradiction",
-}
+_ALIASES = {"entails": "entailment"}
+_ALIASES |= dict.fromkeys(("contradicts", "contradictory"), "contradiction")
 _MANY_LABELS = 100
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -50,6 +47,18 @@ class Columns:
         return isinstance(self.sentence1, int) or str(self.sentence1).isdigit()
 
 
+class _Kept(NamedTuple):
+    """A row that can be used."""
+
+    where: str
+    sentence1: str
+    sentence2: str
+    label: str | None
+    group: str
+    id: str
+    further: dict[str, str]  # the columns to keep
+
+
 class _Reading:
     """One file being read: which columns to take, rows kept so far, what to do about bad ones."""
 
@@ -57,7 +66,7 @@ class _Reading:
         self.path, self.layout, self.columns, self.on_error = path, layout, columns, on_error
         self.report = ReadReport(str(path))
         self.names: dict[str, str] = {}
-        self.kept: list[tuple[str, str, str, str | None, str, str, str, str, tuple[str, ...]]] = []
+        self.kept: list[_Kept] = []
 
     def bad(self, where: str, reason: str, message: str) -> None:
         if self.on_error == "raise" and reason not in self.layout.skips:
@@ -109,19 +118,20 @@ class _Reading:
                 wrong = (
                     f"the column {self.names[role]!r} holds half a character (\\ud800 to \\udfff)"
                 )
-                return self.bad(where, "half a character", f"{wrong}; mend the escapes")
+                return self.bad(where, "half a character", f"{wrong}; fix the escapes")
             sentences.append(value.strip())
         raw = row.get(self.names.get("label", ""))
         value = None if raw is None else self.layout.label_of(str(raw).strip())
         if value is not None and re.fullmatch(r"[+-]?\d+\.0*", value):
             value = value.partition(".")[0]
-        group = str(row.get(self.names.get("group", ""), ""))
-        number = str(row.get(self.names.get("id", ""), ""))
-        parses = (str(row.get(self.names.get(f"parse_{side}", ""), "")) for side in "12")
-        tags_1, tags_2 = map(tags_of_parse, parses)
+        group, number = (str(row.get(self.names.get(role, ""), "")) for role in ("group", "id"))
+        further = {name: str(row.get(name, "")) for name in self.layout.keep}
+        if {"parse_1", "parse_2"} <= self.names.keys():
+            for side in "12":
+                parse = str(row.get(self.names[f"parse_{side}"], ""))
+                further[f"tags_{side}"] = tags_of_parse(parse)
         one, two = sentences
-        further = tuple(str(row.get(name, "")) for name in self.layout.keep)
-        self.kept.append((where, one, two, value, group, number, tags_1, tags_2, further))
+        self.kept.append(_Kept(where, one, two, value, group, number, further))
 
 
 def read_file(
@@ -162,24 +172,21 @@ def read_file(
         task = "regression"
     labels, names, task = _resolve_labels(reading, names, task, known.name not in OWN)
     reading.report.kept = len(reading.kept)
-    groups = [row[4] for row in reading.kept] if "group" in reading.names else None
+    groups = [row.group for row in reading.kept] if "group" in reading.names else None
     data = PairDataset(
-        [row[1] for row in reading.kept],
-        [row[2] for row in reading.kept],
+        [row.sentence1 for row in reading.kept],
+        [row.sentence2 for row in reading.kept],
         labels,
         label_names=names or None,
         task=task,
         groups=groups if task in (None, "ranking") else None,
-        ids=[row[5] for row in reading.kept] if "id" in reading.names else None,
+        ids=[row.id for row in reading.kept] if "id" in reading.names else None,
         name=name or (known.name if known.name not in OWN else path.name.split(".")[0]),
         split=split,
         report=reading.report,
         columns={
-            f"tags_{side}": [row[place] for row in reading.kept]
-            for place, side in ((6, "1"), (7, "2"))
-            if {"parse_1", "parse_2"} <= reading.names.keys()
-        }
-        | {key: [row[8][i] for row in reading.kept] for i, key in enumerate(layout.keep)},
+            name: [row.further[name] for row in reading.kept] for name in reading.kept[0].further
+        },
     )
     return _answerable(data) if split in known.clean else data
 
@@ -188,11 +195,10 @@ def _resolve_labels(
     reading: _Reading, names: tuple[str, ...], task: Task | None, official: bool
 ) -> tuple[list[int] | list[float] | None, tuple[str, ...], Task | None]:
     """Numbers for the raw labels of the kept rows; rows without a usable one are dropped."""
-    raw = [row[3] for row in reading.kept]
-    values = {value for value in raw if value is not None}
+    values = {row.label for row in reading.kept if row.label is not None}
     missing = {"-"} | ({""} if official else set())
     if official or "0" in values:
-        missing.add("-1")  # the usual mark for "unlabelled" beside classes that count from 0
+        missing.add("-1")  # the usual mark for "unlabeled" beside classes that count from 0
     if values <= missing | {""} or (task != "regression" and values == {"-1"}):
         return None, names, task
     if task != "regression" and not names:
@@ -204,7 +210,7 @@ def _resolve_labels(
         index.setdefault(str(i), i)
     kept, labels = [], []
     for row in reading.kept:
-        where, value = row[0], row[3]
+        where, value = row.where, row.label
         if value in missing and task != "regression":
             reading.report.skip("no gold label")
             continue
@@ -224,12 +230,8 @@ def _resolve_labels(
             lower = value.lower()
             label = index.get(_ALIASES.get(lower, lower), index.get(lower))
             if label is None:
-                expected = ", ".join(names)
-                reading.bad(
-                    where,
-                    "unknown label",
-                    f"the label {value!r} is none of {expected}; correct it or pass label_names=…",
-                )
+                wrong = f"the label {value!r} is none of {', '.join(names)}"
+                reading.bad(where, "unknown label", f"{wrong}; correct it or pass label_names=…")
                 continue
             labels.append(label)
         kept.append(row)

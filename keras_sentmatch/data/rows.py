@@ -1,8 +1,8 @@
 """Rows of a file, as `(where, row)`: tables, JSON lines, parallel files, the TrecQA pseudo-XML.
 
-A row is a dict by column name, or a `BadRow` that says why there is none; a table gives its columns
-first, at `HEADER`. Files are streamed, `.gz` ones too; lines end at a line feed only, so that no
-other separator inside a sentence cuts it.
+A row is a dict by column name, or a `BadRow` that says why there is none; a table yields its columns
+first, at `HEADER`. Files are streamed, `.gz` ones too. Only a line feed ends a line, so that no
+other separator inside a sentence breaks it.
 """
 
 import csv
@@ -95,8 +95,8 @@ def table(
     Args:
         header: Column names where the file has no header line.
         separator: `None`: a tab if the first line has one, else a comma.
-        quoted: Fields may be quoted as in CSV; else a quote is a character like any other.
-        ragged: Rows may stop early (the official SNLI files leave out annotator columns) or go on.
+        quoted: Fields may be quoted as in CSV; otherwise a quote is an ordinary character.
+        ragged: Rows may be shorter or longer (SNLI's files leave out annotator columns).
     """
 
     def rows(path: Path) -> Rows:
@@ -121,9 +121,7 @@ def table(
 
 
 def _wrong_width(fields: list[str], names: list[str], sep: str, quoted: bool) -> BadRow:
-    few = len(fields) < len(names)
-    kind = "tab" if sep == "\t" else "comma"
-    hint = ""
+    few, kind, hint = len(fields) < len(names), "tab" if sep == "\t" else "comma", ""
     if not quoted and any('"' in field for field in fields):
         hint = ', or read it with format="tsv-quoted" if quotes protect tabs and line breaks here'
     return BadRow(
@@ -161,7 +159,7 @@ def _quoted_fields(path: Path, sep: str) -> Iterator[tuple[int, list[str] | BadR
         except csv.Error as error:
             fields = BadRow(
                 "broken quotes",
-                f"the quotes of the record that starts here do not close rightly ({error}); double "
+                f"the quotes of the record that starts here do not close properly ({error}); double "
                 "a quote inside a quoted field",
             )
         yield from bad
@@ -179,20 +177,9 @@ def json_records(path: Path) -> Rows:
     `sentence` and `label`, or a string that is an answer if its index is among `answers`.
     """
     if first_line(path).lstrip().startswith("["):
-        lines = list(text_lines(path))
-        for number, line in lines:
-            if isinstance(line, BadRow):
-                yield f":{number}", line
-                return
-        text = "\n".join(str(line) for _, line in lines)
-        try:
-            records = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise InputError(f"{path}:{error.lineno}: not valid JSON ({error.msg}).") from None
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{path}: not valid JSON ({error}).") from None
-        check_depth(records, path)
-        for i, record in enumerate(records):
+        records, bad = _whole_json(path)
+        yield from bad
+        for i, record in enumerate(records or ()):
             yield from _candidates(f" item {i}", record)
         return
     for number, line in text_lines(path):
@@ -207,6 +194,23 @@ def json_records(path: Path) -> Rows:
                 yield f":{number}", BadRow("not JSON", f"not a JSON object ({error})")
             else:
                 yield from _candidates(f":{number}", record)
+
+
+def _whole_json(path: Path) -> tuple[Any, list[tuple[str, Row | BadRow]]]:
+    """The JSON value of a file; None and the bad line where one cannot be read."""
+    lines = []
+    for number, line in text_lines(path):
+        if isinstance(line, BadRow):
+            return None, [(f":{number}", line)]
+        lines.append(line)
+    try:
+        value = json.loads("\n".join(lines))
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}:{error.lineno}: not valid JSON ({error.msg}).") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not valid JSON ({error}).") from None
+    check_depth(value, path)
+    return value, []
 
 
 def _candidates(where: str, record: Any) -> Rows:
@@ -301,15 +305,10 @@ def advglue(task: str, columns: tuple[str, str]) -> RowSource:
     """
 
     def rows(path: Path) -> Rows:
-        lines = [(number, line) for number, line in text_lines(path)]
-        for number, line in lines:
-            if isinstance(line, BadRow):
-                yield f":{number}", line
-                return
-        try:
-            tasks = json.loads("\n".join(str(line) for _, line in lines))
-        except json.JSONDecodeError as error:
-            raise InputError(f"{path}:{error.lineno}: not valid JSON ({error.msg}).") from None
+        tasks, bad = _whole_json(path)
+        yield from bad
+        if bad:
+            return
         if not isinstance(tasks, dict) or not isinstance(tasks.get(task), list):
             raise InputError(f"{path}: expected a JSON object with a list named {task!r}.")
         for i, record in enumerate(tasks[task]):
@@ -317,21 +316,14 @@ def advglue(task: str, columns: tuple[str, str]) -> RowSource:
             if not isinstance(record, dict):
                 yield where, BadRow("not JSON", f"an object was expected, not {str(record)[:40]!r}")
                 continue
-            originals = [record.get(f"original_{name}") for name in columns]
-            if any(originals):
-                originals = [old or record.get(name) for old, name in zip(originals, columns)]
-            yield (
-                where,
-                {
-                    "sentence1": record.get(columns[0]),
-                    "sentence2": record.get(columns[1]),
-                    "label": record.get("label"),
-                    "idx": record.get("idx"),
-                    "category": record.get("method", ""),
-                    "original_1": originals[0] or "",
-                    "original_2": originals[1] or "",
-                },
-            )
+            row = {name: record.get(name) for name in ("label", "idx")}
+            row["category"] = record.get("method", "")
+            attacked = any(record.get(f"original_{name}") for name in columns)
+            for side, name in enumerate(columns, 1):
+                row[f"sentence{side}"] = record.get(name)
+                original = record.get(f"original_{name}") or record.get(name) or ""
+                row[f"original_{side}"] = original if attacked else ""
+            yield where, row
 
     return rows
 

@@ -1,4 +1,4 @@
-"""Cutting pairs into parts that share no question, and finding out what parts share."""
+"""Splits pairs into parts that share no question, and reports what parts share."""
 
 from collections.abc import Sequence
 
@@ -18,12 +18,12 @@ def split_pairs(
     stratify: bool = True,
     by_group: bool = True,
 ) -> tuple[PairDataset, ...]:
-    """Cuts a dataset into parts, at random but with equal shares of each label.
+    """Splits a dataset into parts, at random but with equal shares of each label.
 
     Args:
-        dataset: What to cut.
+        dataset: What to split.
         fractions: The parts' shares, such as `[0.85, 0.05, 0.1]`; they sum to 1.
-        seed: Seed of the cut.
+        seed: Seed of the split.
         stratify: Keep each label's share (of scores: of five equal-sized ranges) in every part.
         by_group: Keep pairs of one group together; without groups, pairs with the same first
             sentence.
@@ -54,7 +54,7 @@ def split_pairs(
     counts = np.bincount(part, minlength=len(shares))
     if not counts.all():
         raise InputError(
-            f"{len(dataset)} pairs in {groups.max(initial=-1) + 1} groups are too few to cut into "
+            f"{len(dataset)} pairs in {groups.max(initial=-1) + 1} groups are too few to split into "
             f"parts of {list(fractions)}; give the parts as files of their own, or more pairs."
         )
     return tuple(dataset.select(np.flatnonzero(part == i)) for i in range(len(shares)))
@@ -72,7 +72,7 @@ def _strata(dataset: PairDataset) -> np.ndarray:
 def _assign(
     groups: np.ndarray, strata: np.ndarray, shares: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """The part of each row: bigger groups to the part that lacks them most, single rows fill up."""
+    """The part of each row: groups go to the part that lacks them most, single rows fill up."""
     part = np.full(len(groups), -1)
     wanted = np.outer(shares, np.bincount(strata, minlength=1)).astype(float)
     total, lacking = wanted.copy(), wanted

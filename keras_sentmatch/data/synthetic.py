@@ -2,7 +2,7 @@
 
 Each premise comes with one hypothesis of each label, so it tells nothing by itself; of several
 hypotheses of a label the one is taken whose words have stood least for that label so far, so that
-single words vote for no label either. What is left is how the two sentences relate.
+single words say nothing either. What is left is how the two sentences relate.
 """
 
 import math
@@ -32,7 +32,7 @@ def _generate(n: int, seed: int, split: str) -> Iterator[tuple[str, str, int]]:
         kind = Quantified if rng.random() < _QUANTIFIED else Relational
         premise = kind.sample(rng)
         text = premise.text()
-        if text in seen or not _belongs(text, split):
+        if text in seen or _code(text) % 10 not in _SPLITS[split]:
             continue
         hypotheses = _hypotheses(premise, text, split, rng, votes)
         if len(hypotheses) < len(LABELS):
@@ -46,10 +46,6 @@ def _generate(n: int, seed: int, split: str) -> Iterator[tuple[str, str, int]]:
 
 def _code(text: str) -> int:
     return zlib.crc32(text.encode())
-
-
-def _belongs(premise: str, split: str) -> bool:
-    return _code(premise) % 10 in _SPLITS[split]
 
 
 def _hypotheses(
@@ -66,12 +62,13 @@ def _hypotheses(
         label = premise.label(form)
         if label is None or hypothesis == text:
             continue
-        # Of a pair and its reverse, in different splits, only one may be.
-        if not _belongs(hypothesis, split) and _code(hypothesis) < _code(text):
+        # Of a pair and its reverse in different splits only one is kept.
+        code = _code(hypothesis)
+        if code % 10 not in _SPLITS[split] and code < _code(text):
             continue
         features = _features(words, set(hypothesis.split()))
         counted = ((votes[feature][label], sum(votes[feature])) for feature in features)
-        # Exact, so that the order of the set, another one in each process, makes no difference.
+        # Exact, because the order of the set differs between processes.
         bias = math.fsum((3 * count - total) / (total + 10) for count, total in counted)
         if label not in best or bias < best[label][0]:
             best[label] = (bias, hypothesis, features)
@@ -95,7 +92,7 @@ def _features(premise: set[str], hypothesis: set[str]) -> set[str]:
 def natural_logic_pairs(
     n: int, *, seed: int, split: Literal["train", "validation", "test"] = "train"
 ) -> PairDataset:
-    """Generates `n` sentence pairs labelled entailment, neutral or contradiction.
+    """Generates `n` sentence pairs labeled entailment, neutral or contradiction.
 
     The labels are computed from the meaning of the two sentences and balanced to one row. No
     premise of one split is a premise of another. The same arguments always give the same pairs.

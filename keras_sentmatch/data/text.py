@@ -75,10 +75,7 @@ def clean_codes(lowercase: bool) -> list[int]:
 
 @cache
 def word_ranges(limit: int = 0x3FFFF) -> tuple[tuple[int, int], ...]:
-    """The code points up to `limit` that make up words: letters, marks, numbers and connectors.
-
-    Ideographs are left out.
-    """
+    """The code points up to `limit` of words: letters, marks, numbers, connectors; no ideographs."""
     ranges: list[tuple[int, int]] = []
     for code in range(limit + 1):
         category = unicodedata.category(chr(code))
@@ -104,8 +101,7 @@ _ASTRAL = re.compile("[\U00010000-\U0010ffff]")
 
 
 def _compiled(name: str, text: str) -> re.Pattern[str]:
-    # One language in three patterns: the fewer ranges, the faster Python's engine (five times for
-    # ASCII).
+    # One language in three patterns: the fewer ranges, the faster Python's engine (ASCII: 5x).
     return _compile(name, 0x7F if text.isascii() else 0x3FFFF if _ASTRAL.search(text) else 0xFFFF)
 
 
@@ -116,7 +112,7 @@ def _compile(name: str, limit: int) -> re.Pattern[str]:
 
 
 class Tokenizer:
-    """Cuts a sentence into tokens, in Python and, by the same rules, in a TensorFlow graph.
+    """Splits a sentence into tokens, in Python and, by the same rules, in a TensorFlow graph.
 
     `"words"` keeps runs of letters, marks, digits and underscores together, numbers such as
     `1,000.5` and words such as `o'clock` too; it splits contractions as treebanks do (`is n't`,
@@ -124,13 +120,13 @@ class Tokenizer:
     `"whitespace"` is for text that was tokenized before; `"characters"` makes every visible
     character a token (Chinese). All three read the sentence after one cleaning (see `clean_table`):
     spaces and control characters alike, no invisible characters, letters in lower case one by one.
-    Text is *not* normalised to NFC, because a TensorFlow graph cannot do it: if your files mix
-    composed and decomposed accents, normalise them before.
+    Text is *not* normalized to NFC, because a TensorFlow graph cannot do it: if your files mix
+    composed and decomposed accents, normalize them first.
 
     Args:
         rule: `"words"`, `"whitespace"`, `"characters"`, or your own function from a string to a
-            list of strings. Your own function gets the sentence as it is; it cannot run in a
-            TensorFlow graph, and must be handed over again when a saved encoder is loaded.
+            list of strings. It gets the sentence as it is, cannot run in a TensorFlow graph, and
+            must be passed again when a saved encoder is loaded.
         lowercase: Whether letters become lower case. `True` by default.
 
     Raises:
@@ -179,8 +175,7 @@ class Tokenizer:
 class Vocabulary:
     """Words and their ids: 0 is padding, 1 every unknown word, 2 and up the words.
 
-    The text file that `save` writes, one entry a line in the order of the ids, is the whole truth
-    about it.
+    `save` writes a text file, one entry a line in the order of the ids.
 
     Args:
         words: The words without the two special entries, in the order of their ids.
@@ -209,8 +204,7 @@ class Vocabulary:
                 if i > 1 and (word in (PAD, UNK, "") or self.ids[word] != i):
                     raise InputError(
                         f"Entry {i} of the vocabulary is {word!r}: a word must not be empty, come "
-                        "twice or be "
-                        f"{PAD} or {UNK} (those two are added here)."
+                        f"twice or be {PAD} or {UNK} (those two are added here)."
                     )
         if bad := next((word for word in self.ids if "\n" in word), None):
             raise InputError(
@@ -223,13 +217,7 @@ class Vocabulary:
     ) -> "Vocabulary":
         """Keeps the words that occur at least `min_count` times, the most frequent first.
 
-        Args:
-            counts: Word -> number of occurrences.
-            min_count: The least number of occurrences.
-            max_size: The greatest length of the vocabulary, its two special entries included.
-
-        Returns:
-            The vocabulary; words of equal count stand in alphabetic order.
+        Words of equal count are in alphabetic order; `max_size` counts the two special entries.
         """
         kept = [w for w, n in counts.items() if n >= min_count and w not in (PAD, UNK, "")]
         kept.sort(key=lambda word: (-counts[word], word))
@@ -256,15 +244,12 @@ class Vocabulary:
         Raises:
             InputError: No such file, or not a vocabulary.
         """
-        words = read_text(path).split(
-            "\n"
-        )  # never splitlines(): U+2028 and its like are no line ends here
+        words = read_text(path).split("\n")  # not splitlines(): U+2028 ends no line here
         if words[:2] != [PAD, UNK] or words[-1]:
             raise InputError(
                 f"{path} is not a vocabulary: its first two lines must be {PAD} and {UNK} and each "
-                "line must end "
-                f"in a line feed alone, but it begins {words[:2]!r}. Copy the file again in binary "
-                "mode."
+                f"line must end in a line feed alone, but it begins {words[:2]!r}. Copy the file "
+                "again in binary mode."
             )
         try:
             return cls(words[2:-1])

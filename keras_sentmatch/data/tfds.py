@@ -17,12 +17,8 @@ _SPLITS = {
 def load_tfds(name: str) -> dict[str, PairDataset]:
     """Loads a TensorFlow dataset of sentence pairs, such as `"glue/mrpc"`; it is downloaded once.
 
-    Label names come from the dataset's info. Rows labelled -1 (no gold label) are left out and
-    counted; a part in which every row is so is unlabelled.
-
-    Raises:
-        InputError: tensorflow_datasets is not installed, there is no such dataset, or it has no
-        pairs.
+    Label names come from the dataset's info. Rows labeled -1 (no gold label) are left out and
+    counted; a part in which every row is so is unlabeled.
     """
     try:
         import tensorflow_datasets as tfds
@@ -65,28 +61,23 @@ def load_tfds(name: str) -> dict[str, PairDataset]:
 def _pairs(
     rows: Any, sentences: tuple[str, str], label: str | None, kind: Any, name: str, split: str
 ) -> PairDataset:
-    report = ReadReport(f"{name} {split}")
-    first, second, labels = [], [], []
-    for row in rows:
-        first.append(row[sentences[0]].decode("utf-8"))
-        second.append(row[sentences[1]].decode("utf-8"))
-        labels.append(row[label].item() if label else -1)
-    report.rows = len(first)
-    names = tuple(kind.names) if hasattr(kind, "names") else None
-    regression = label is not None and isinstance(labels[0] if labels else 0, float)
-    if regression or all(value == -1 for value in labels):
-        keep = list(range(len(first)))
-    else:
-        keep = [i for i, value in enumerate(labels) if value != -1]
-        if len(keep) < len(first):
-            report.skipped["no gold label"] = len(first) - len(keep)
-    report.kept = len(keep)
-    values = [labels[i] for i in keep]
+    one, two = sentences
+    found = [
+        (row[one].decode("utf-8"), row[two].decode("utf-8"), row[label].item() if label else -1)
+        for row in rows
+    ]
+    regression = label is not None and isinstance(found[0][2] if found else 0, float)
+    labeled = [row for row in found if row[2] != -1]
+    kept = found if regression or not labeled else labeled
+    report = ReadReport(f"{name} {split}", rows=len(found), kept=len(kept))
+    if len(kept) < len(found):
+        report.skipped["no gold label"] = len(found) - len(kept)
+    values = [value for _, _, value in kept]
     return PairDataset(
-        [first[i] for i in keep],
-        [second[i] for i in keep],
+        [first for first, _, _ in kept],
+        [second for _, second, _ in kept],
         None if all(value == -1 for value in values) else values,
-        label_names=names,
+        label_names=tuple(kind.names) if hasattr(kind, "names") else None,
         task="regression" if regression else "classification",
         name=name.removeprefix("tfds:"),
         split=split,

@@ -24,7 +24,7 @@ _KINDS = {  # of what vector_extractor.json holds
     "probes": [str],
 }
 _PART = 8192  # rows; no wide copy of all
-_APART = 0.05  # how far the vectors of one word may lie from each other, as a share of their length
+_TOLERANCE = 0.05  # how far two vectors of one word may be apart, as a share of their length
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class VectorExtractor:
         pooling: See `WordEncoder.states`.
         scale: Length of the vectors; 0 leaves them as long as they are.
         dim: Dimension of the vectors.
-        mean: What is taken from the states, float32 `[width]`.
+        mean: What is subtracted from the states, float32 `[width]`.
         axes: The axes of the PCA, float32 `[width, rank]`; rank is at most `dim`.
-        probes: Some words, by which the encoder is known again.
+        probes: Some words, to check that an encoder is the same one.
         probe_vectors: Their vectors, float32 `[probes, dim]`.
 
     Example:
@@ -96,7 +96,7 @@ class VectorExtractor:
         if same:
             found = self.project(states[[place[word] for word in self.probes]])
             apart = np.linalg.norm(found - self.probe_vectors, axis=1)
-            same = bool((apart <= _APART * np.linalg.norm(self.probe_vectors, axis=1)).all())
+            same = bool((apart <= _TOLERANCE * np.linalg.norm(self.probe_vectors, axis=1)).all())
         if not same:
             raise InputError(
                 f"{encoder.name} is not the encoder that the vectors were extracted from "
@@ -106,7 +106,7 @@ class VectorExtractor:
         return known, self.project(states[[place[word] for word in known]])
 
     def parts(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What JSON holds of it, and its arrays; `VectorExtractor(**…, **…)` of both makes it again."""
+        """Its settings for JSON, and its arrays: `VectorExtractor(**settings, **arrays)`."""
         arrays = {name: getattr(self, name) for name in ("mean", "axes", "probe_vectors")}
         return {name: v for name, v in vars(self).items() if name not in arrays}, arrays
 

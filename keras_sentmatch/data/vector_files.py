@@ -21,16 +21,20 @@ _CHUNK = 1 << 20
 _MAX_WORD = 10_000  # bytes; a longer "word" in a binary file means that it is no word2vec file
 
 
+Record = tuple[int, bytes, bytes]  # line (or record) number, word, payload
+Parse = Callable[[int, bytes], np.ndarray]  # (number, payload) -> float32 [dim]
+
+
 @dataclass
 class VectorStream:
     """An open vector file: dimension, number of words it declares (or None), records."""
 
     dim: int
     declared: int | None
-    records: Iterator[tuple[int, bytes, bytes]]  # line (or record) number, word, payload
-    parse: Callable[[int, bytes], np.ndarray]  # (number, payload) -> float32 [dim]
+    records: Iterator[Record]
+    parse: Parse
     packed: bool  # whether the file is compressed
-    position: Callable[[], int]  # bytes of the file (as it lies on the disk) read so far
+    position: Callable[[], int]  # bytes of the file on the disk read so far
 
 
 def split_member(path: str | Path) -> tuple[Path, str]:
@@ -48,9 +52,7 @@ def open_vectors(path: Path, member: str = "") -> Iterator[VectorStream]:
     place = f"{path}:{member}" if member else str(path)
     number = 0
 
-    def counted(
-        records: Iterator[tuple[int, bytes, bytes]],
-    ) -> Iterator[tuple[int, bytes, bytes]]:
+    def counted(records: Iterator[Record]) -> Iterator[Record]:
         nonlocal number
         for record in records:
             number = record[0]
@@ -63,7 +65,7 @@ def open_vectors(path: Path, member: str = "") -> Iterator[VectorStream]:
                 stream, name = _decompressed(raw, path, member, stack)
             except (PermissionError, RuntimeError) as error:  # no rights; encrypted, or an odd zip
                 raise InputError(
-                    f"{place}: cannot be read ({error}); unpack it, or mend its permissions"
+                    f"{place}: cannot be read ({error}); unpack it, or fix its permissions"
                 ) from error
             opener = _binary if name.lower().endswith(".bin") else _text
             dim, declared, records, parse = opener(stream, place)
@@ -100,7 +102,7 @@ def _decompressed(
 
 
 class _Unpacked(io.RawIOBase):
-    """What a compressed file comes to, as long as that is not far too much."""
+    """A decompressed file that stops where it comes to far more than it should."""
 
     def __init__(self, file: Any, path: Path):
         self.file, self.path, self.left = file, path, compressed_room(path)
@@ -125,18 +127,18 @@ def _is_number(field: bytes) -> bool:
     return True
 
 
-def _text(stream: IO[bytes], place: str) -> tuple[int, int | None, Iterator, Callable]:
+def _text(stream: IO[bytes], place: str) -> tuple[int, int | None, Iterator[Record], Parse]:
     most = limit("LINE_BYTES")
 
-    def line_of(number: int, raw: bytes) -> bytes:
+    def check_size(number: int, raw: bytes) -> None:
         if len(raw) == most and raw[-1:] != b"\n":
             raise InputError(
-                f"{place}:{number}: a line of more than {most:,} bytes; expected a word and its vector "
-                f"a line. {raise_limit_hint('LINE_BYTES')}"
+                f"{place}:{number}: a line of more than {most:,} bytes; expected a word and its "
+                f"vector a line. {raise_limit_hint('LINE_BYTES')}"
             )
-        return raw
 
-    first = line_of(1, stream.readline(most))
+    first = stream.readline(most)
+    check_size(1, first)
     if not first:
         raise InputError(f"{place}: the file is empty, expected lines of 'word v1 v2 … vD'")
     first = first.removeprefix(b"\xef\xbb\xbf")
@@ -155,11 +157,10 @@ def _text(stream: IO[bytes], place: str) -> tuple[int, int | None, Iterator, Cal
             "line 'N D'; a word2vec binary file must be named *.bin"
         )
 
-    def records() -> Iterator[tuple[int, bytes, bytes]]:
+    def records() -> Iterator[Record]:
         for number, raw in enumerate(lines, start):
-            line = line_of(number, raw) if len(raw) == most else raw
-            line = line.replace(b"\t", b" ") if b"\t" in line else line
-            line = line.rstrip()
+            check_size(number, raw)
+            line = (raw.replace(b"\t", b" ") if b"\t" in raw else raw).rstrip()
             found = line.count(b" ")
             if found == dim:
                 word, _, payload = line.partition(b" ")
@@ -187,8 +188,8 @@ def _declared(fields: list[bytes], place: str) -> tuple[int, int] | None:
     most = limit("VECTOR_DIM")
     if max(map(len, fields)) > 18 or int(fields[1]) > most:
         raise InputError(
-            f"{place}: the first line says {fields[0][:20]!r} words of {fields[1][:20]!r} numbers, expected at most "
-            f"{most:,} numbers a word; mend the line. {raise_limit_hint('VECTOR_DIM')}"
+            f"{place}: the first line says {fields[0][:20]!r} words of {fields[1][:20]!r} numbers, "
+            f"expected at most {most:,} numbers a word; fix the line. {raise_limit_hint('VECTOR_DIM')}"
         )
     return int(fields[0]), int(fields[1])
 
@@ -201,15 +202,15 @@ def _uneven(line: bytes, dim: int, where: str, torn: bool) -> tuple[bytes, bytes
         return parts[0], b" ".join(parts[1:])
     found = line.count(b" ")
     if torn and found < dim:
-        mend = "the file is cut off in the middle of this line: download or copy it again"
+        fix = "the file is cut off in the middle of this line: download or copy it again"
     elif b"\0" in line:
-        mend = "this is not text: a word2vec binary file must be named *.bin"
+        fix = "this is not text: a word2vec binary file must be named *.bin"
     else:
-        mend = "mend or delete the line (and check the first line, which sets the dimension)"
-    raise InputError(f"{where}: {found} numbers, expected {dim}; {mend}")
+        fix = "fix or delete the line (and check the first line, which sets the dimension)"
+    raise InputError(f"{where}: {found} numbers, expected {dim}; {fix}")
 
 
-def _binary(stream: IO[bytes], place: str) -> tuple[int, int, Iterator, Callable]:
+def _binary(stream: IO[bytes], place: str) -> tuple[int, int, Iterator[Record], Parse]:
     header = stream.readline(100)
     fields = header.split()
     if header.startswith(_FASTTEXT_MODEL):
@@ -225,7 +226,7 @@ def _binary(stream: IO[bytes], place: str) -> tuple[int, int, Iterator, Callable
         )
     declared, dim = sizes
 
-    def records() -> Iterator[tuple[int, bytes, bytes]]:
+    def records() -> Iterator[Record]:
         buffer, at = b"", 0
         for number in range(1, declared + 1):
             while True:
@@ -249,7 +250,7 @@ def _binary(stream: IO[bytes], place: str) -> tuple[int, int, Iterator, Callable
             at = end
         if (buffer[at:] + stream.read(_CHUNK)).strip(b"\n"):
             raise InputError(
-                f"{place}: more than the {declared} words that the header says; mend the header, or "
+                f"{place}: more than the {declared} words that the header says; fix the header, or "
                 "download or copy it again"
             )
 
@@ -263,6 +264,6 @@ def _finite(row: np.ndarray, where: str) -> np.ndarray:
     if not np.isfinite(row).all():
         raise InputError(
             f"{where}: {row[~np.isfinite(row)][0]} among the values, expected finite float32 "
-            "numbers; mend or delete this entry"
+            "numbers; fix or delete this entry"
         )
     return row

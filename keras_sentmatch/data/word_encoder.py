@@ -53,7 +53,7 @@ class WordEncoder:
         batch_size: int = 256,
         progress: bool = True,
     ) -> tuple[list[int], np.ndarray]:
-        """What the encoder makes of each word.
+        """The encoder's state of each word.
 
         Args:
             words: The words; of a long one the first 64 word pieces are read.

@@ -21,20 +21,8 @@ _IDEOGRAPHS = (
 class WordPieces:
     """The word pieces of a KerasHub `WordPieceTokenizer`: longest first, from the left.
 
-    Args:
-        tokenizer: It splits words at spaces, punctuation and perhaps ideographs, and does not look
-            for special tokens.
-
-    Attributes:
-        table: The look-up table of the pieces. An object that is exported must hold it.
-
-    Example:
-
-    ```python
-    from keras_sentmatch.data.word_pieces import WordPieces
-
-    WordPieces(tokenizer)(tf.constant(["undo it"]), limit=64)  # <tf.RaggedTensor [[7, 12, 4]]>
-    ```
+    The tokenizer splits words at spaces, punctuation and perhaps ideographs, and does not look for
+    special tokens. An object that is exported must hold `table`.
     """
 
     def __init__(self, tokenizer: Any):
@@ -53,12 +41,7 @@ class WordPieces:
             self.table = tf.lookup.StaticHashTable(pairs, -1)
 
     def __call__(self, sentences: Any, limit: int) -> Any:
-        """The ids of each sentence's pieces, as a ragged int32 tensor `[B, None]`.
-
-        Args:
-            sentences: UTF-8 strings `[B]`, cleaned by `BertText`.
-            limit: The greatest number of words of a sentence that are read.
-        """
+        """The piece ids of sentences `[B]` cleaned by `BertText`, of the first `limit` words each."""
         import tensorflow as tf
 
         words = tf.strings.split(tf.strings.regex_replace(sentences, self.pattern, r" \0 "))
@@ -120,11 +103,7 @@ class WordPieces:
 
 @cache
 def separators(ideographs: bool) -> list[tuple[int, int]]:
-    """The code points, from and to, that are a word of their own.
-
-    Args:
-        ideographs: Whether those are.
-    """
+    """The ranges of code points that are words by themselves, perhaps with the ideographs."""
     import regex  # which KerasHub uses; Unicode's newest characters differ between engines
 
     everything = "".join(map(chr, range(LAST + 1)))

@@ -121,7 +121,7 @@ def test_graph_equals_python_on_every_code_point(tokenizer):
     from keras_sentmatch.data.graph import tf_tokenize
 
     rule = small(tokenizer=tokenizer).tokenizer
-    step = 64  # neighbours share a sentence, with what could join or part them
+    step = 64  # neighbors share a sentence, with what could join or part them
     codes = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000 and (c < 0x3000 or c % 7 == 0)]
     texts = [
         " ".join(f"{chr(c)}a{chr(c)}'s" for c in codes[i : i + step])

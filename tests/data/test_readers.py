@@ -1,4 +1,4 @@
-"""Readers: official layouts in small, one's own files, errors with their line, real folders."""
+"""Readers: official layouts in small, your own files, errors with their line, real folders."""
 
 import gzip
 import json
@@ -415,7 +415,7 @@ def test_tensorflow_datasets(tmp_path, monkeypatch):
     pytest.importorskip("importlib_resources")  # tfds 4.9 needs it and does not ask for it
 
     class TinyPairs(tfds.core.GeneratorBasedBuilder):
-        """Three parts; a row without gold label; an unlabelled test."""
+        """Three parts; a row without gold label; an unlabeled test."""
 
         VERSION = tfds.core.Version("1.0.0")
 

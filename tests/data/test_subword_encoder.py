@@ -168,7 +168,7 @@ def test_graph_without_tensorflow_text(monkeypatch):
 def test_word_pieces_in_the_graph(minilm):
     tf = pytest.importorskip("tensorflow")
     encoder = SubwordPairEncoder.from_preset(minilm, max_length=64)
-    step = 32  # neighbours share a sentence, with what could join or part them
+    step = 32  # neighbors share a sentence, with what could join or part them
     codes = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000 and (c < 0x3000 or c % 11 == 0)]
     texts = [
         " ".join(f"{chr(c)}a{chr(c)}b" for c in codes[i : i + step])

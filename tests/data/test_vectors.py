@@ -143,7 +143,7 @@ def test_no_word_found_is_said(read):
     [
         ("v.txt", b"", "empty"),
         ("v.txt", b"word\n", "v.txt:1: no numbers after the word"),
-        ("v.txt", text() + b"bad 1 2\nok 1 2 3\n", r"v.txt:4: 2 numbers, expected 3; mend"),
+        ("v.txt", text() + b"bad 1 2\nok 1 2 3\n", r"v.txt:4: 2 numbers, expected 3; fix"),
         ("v.txt", text() + b"bad 1 2 3 4\n", r"v.txt:4: 4 numbers, expected 3"),
         ("v.vec", b"3 5\n" + text(), r"v.vec:2: 3 numbers, expected 5"),
         ("v.txt", text() + b"torn 1 0.", r"v.txt:4: 2 numbers, expected 3; the file is cut off"),

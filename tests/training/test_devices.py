@@ -86,5 +86,5 @@ def test_batches_that_do_not_come_out_even():
     assert len(batches) == 1 and len(list(batches.numpy())) == 1
     left_out = [set(range(10)) - set(batches.order(epoch)[0]) for epoch in range(5)]
     assert len(set(map(frozenset, left_out))) > 1  # others each epoch
-    with pytest.raises(InputError, match="batch_size=6 does not come out even on 4"):
+    with pytest.raises(InputError, match="batch_size=6 does not divide among 4 devices"):
         PairBatches(pairs, encoder, batch_size=6, multiple_of=4)

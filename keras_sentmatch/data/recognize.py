@@ -12,7 +12,8 @@ _SUFFIXES = {"tsv": "tsv", "txt": "tsv", "csv": "csv", "json": "jsonl", "jsonl":
 _SUFFIXES["ndjson"] = "jsonl"
 
 
-def existing(path: str | Path) -> Path:
+def existing_path(path: str | Path) -> Path:
+    """The path of a file or folder that is there; `InputError` with a hint otherwise."""
     path = Path(path).expanduser()
     if path.exists():
         if not path.is_file() and not path.is_dir():
@@ -44,7 +45,8 @@ def _formats(name: str | None) -> tuple[list[Format], bool]:
     return [FORMATS[name]], False
 
 
-def recognise_file(path: Path, name: str | None) -> tuple[Format, Layout, str | None]:
+def recognize_file(path: Path, name: str | None) -> tuple[Format, Layout, str | None]:
+    """The format and layout of a file, of the format `name` if given, and its split if known."""
     formats, hints = _formats(name)
     for known in formats:
         for layout in known.layouts:
@@ -64,9 +66,10 @@ def recognise_file(path: Path, name: str | None) -> tuple[Format, Layout, str | 
     return own, own.layouts[0], None
 
 
-def recognise_folder(
+def recognize_folder(
     folder: Path, name: str | None
 ) -> tuple[Format, dict[str, tuple[Path, Layout]]]:
+    """The format of a folder, and the file and layout of each split in it."""
     formats, hints = _formats(name)
     if name is None:
         formats += [FORMATS[own] for own in OWN]
