@@ -1,7 +1,7 @@
 .PHONY: install test check
 
-install:  ## the library with TensorFlow and the tools for the tests
-	pip install -e ".[tensorflow,test]"
+install:  ## the library with PyTorch and what the tests need (`.[dev]`: everything)
+	pip install -e ".[torch,test]"
 
 test:  ## the fast tests
 	pytest
