@@ -9,10 +9,10 @@ import keras_tuner
 
 from keras_sentmatch.data import PairBatches, PairDataset
 from keras_sentmatch.training.callbacks import monitor_of, stopping_callbacks
-from keras_sentmatch.training.distillation import Lessons, take_lessons
-from keras_sentmatch.training.prepare import Build, Encodings, check_splits, make_model
+from keras_sentmatch.training.distillation import TeacherTargets, compute_teacher_targets
+from keras_sentmatch.training.prepare import Build, EncodingCache, check_splits, make_model
 from keras_sentmatch.training.recipe import Recipe
-from keras_sentmatch.training.run import feeds, make_batches, metric_callbacks
+from keras_sentmatch.training.run import fit_arguments, make_batches, metric_callbacks
 from keras_sentmatch.training.seeds import set_seed
 from keras_sentmatch.tuning.engine import configuration, declare
 from keras_sentmatch.tuning.space import Space, Written
@@ -31,7 +31,7 @@ class PairHyperModel(keras_tuner.HyperModel):
         space: What to search, as for `search`. Default: everything that `space_of(recipe)` has.
         fix: Values by name, for parameters that are not to be searched.
         build: As for `train`.
-        lessons: What `take_lessons` gave, to take it once only.
+        teacher_targets: What `compute_teacher_targets` gave, to take it once only.
         encodings: Keeps encoders and encoded pairs, for others on the same pairs.
         progress: Whether to show the reading of word vectors.
 
@@ -69,18 +69,21 @@ class PairHyperModel(keras_tuner.HyperModel):
         *,
         fix: Mapping[str, Any] | None = None,
         build: Build | None = None,
-        lessons: Lessons | None = None,
-        encodings: Encodings | None = None,
+        teacher_targets: TeacherTargets | None = None,
+        encodings: EncodingCache | None = None,
         progress: bool = False,
     ) -> None:
         super().__init__(name=recipe.name)
         check_splits(pairs)
         self.space = narrowed_space(recipe, space, fix)
-        if recipe.training.teacher and lessons is None:
-            lessons = take_lessons(recipe.training, pairs, None, progress)
-        self.pairs = {**pairs, **({} if lessons is None else {"train": lessons.pairs})}
-        self.targets = {} if lessons is None else lessons.targets
-        self.encodings = encodings or Encodings()
+        if recipe.training.teacher and teacher_targets is None:
+            teacher_targets = compute_teacher_targets(recipe.training, pairs, None, progress)
+        self.pairs = {
+            **pairs,
+            **({} if teacher_targets is None else {"train": teacher_targets.pairs}),
+        }
+        self.targets = {} if teacher_targets is None else teacher_targets.targets
+        self.encodings = encodings or EncodingCache()
         self.progress = progress
         self._builder = build
 
@@ -132,7 +135,7 @@ class PairHyperModel(keras_tuner.HyperModel):
             *kwargs.pop("callbacks", []),
         ]
         more = {"epochs": settings.epochs, "verbose": 0, **kwargs}
-        data = feeds(batches, more.get("initial_epoch", 0))
+        data = fit_arguments(batches, more.get("initial_epoch", 0))
         return model.fit(*args, **data, callbacks=callbacks, **more)
 
     def model(self, recipe: Recipe) -> keras.Model:

@@ -22,9 +22,9 @@ from keras_sentmatch.inference.run_folder import read_json, write_json
 from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.training.callbacks import monitor_of
 from keras_sentmatch.training.config import MONITORS
-from keras_sentmatch.training.distillation import Lessons, take_lessons
+from keras_sentmatch.training.distillation import TeacherTargets, compute_teacher_targets
 from keras_sentmatch.training.ensemble import train_ensemble
-from keras_sentmatch.training.prepare import Build, Encodings, check_splits
+from keras_sentmatch.training.prepare import Build, EncodingCache, check_splits
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.resume import difference, finished_metrics, latest
 from keras_sentmatch.training.run import run_identity, train
@@ -186,9 +186,9 @@ def search(
     identity = _identity(searched, tuner, splits, seeds)
     if here != "worker":
         _begin(folder, identity, searched, resume)
-    lessons = None
+    teacher_targets = None
     if recipe.training.teacher:
-        lessons = take_lessons(recipe.training, splits, None, progress)
+        teacher_targets = compute_teacher_targets(recipe.training, splits, None, progress)
     study = _Study(
         folder,
         searched,
@@ -200,7 +200,7 @@ def search(
         keep,
         progress,
         build,
-        lessons,
+        teacher_targets,
         info,
         seeds_from(recipe.training.seed, seeds),
     )
@@ -303,7 +303,7 @@ class _Study:
     keep: int
     progress: bool
     build: Build | None
-    lessons: Lessons | None
+    teacher_targets: TeacherTargets | None
     info: Mapping[str, Any] | None
     seeds: list[int]
     callbacks: list[keras.callbacks.Callback] = field(default_factory=list)  # of each trial
@@ -311,18 +311,18 @@ class _Study:
     def __post_init__(self) -> None:
         from keras_sentmatch.tuning.hypermodel import PairHyperModel
 
-        self.encodings = Encodings()
+        self.encodings = EncodingCache()
         self.oracle = self._oracle()
         # Encoders read the words of the test pairs, as in `train`; nothing of a trial sees their labels.
         self.seen = {role: data for role, data in self.splits.items() if role != "test"}
         if "test" in self.splits:
-            self.seen["test"] = _unlabelled(self.splits["test"])
+            self.seen["test"] = _unlabeled(self.splits["test"])
         self.hypermodel = PairHyperModel(
             self.space.base,
             self.seen,
             self.space,
             build=self.build,
-            lessons=self.lessons,
+            teacher_targets=self.teacher_targets,
             encodings=self.encodings,
             progress=self.progress,
         )
@@ -519,7 +519,7 @@ class _Study:
 
     def _train_once(self, recipe: Recipe, folder: Path, name: str) -> float:
         shown = self.display.begin(name, recipe.training.epochs)
-        identity = run_identity(recipe, self.seen, lessons=self.lessons)
+        identity = run_identity(recipe, self.seen, teacher_targets=self.teacher_targets)
         if folder.exists() and not _goes_on(folder, identity):
             shutil.rmtree(folder)
         metrics = finished_metrics(folder)  # it ended, but the search died before it was told
@@ -533,7 +533,7 @@ class _Study:
                 progress=False,
                 baseline=False,
                 build=self.build,
-                lessons=self.lessons,
+                teacher_targets=self.teacher_targets,
                 info=self.info,
                 encodings=self.encodings,
                 callbacks=[shown, *self.callbacks],
@@ -679,7 +679,7 @@ class _Study:
             "resume": True,
             "progress": self.progress,
             "build": self.build,
-            "lessons": self.lessons,
+            "teacher_targets": self.teacher_targets,
             "info": self.info,
             "encodings": self.encodings,
         }
@@ -714,7 +714,7 @@ def _counted(seeds: list[int]) -> str:
     return f"seed {seeds[0]}" if len(seeds) == 1 else f"the seeds {', '.join(map(str, seeds))}"
 
 
-def _unlabelled(pairs: PairDataset) -> PairDataset:
+def _unlabeled(pairs: PairDataset) -> PairDataset:
     return PairDataset(
         pairs.sentence1, pairs.sentence2, name=pairs.name, split=pairs.split, columns=pairs.columns
     )

@@ -81,7 +81,7 @@ def train(
     further: dict[str, Any] = {"resume": resume, "info": {"source": source.facts()}}
     if unlabeled:
         two = ",".join(columns.split(",")[:2]) if columns else None
-        further["unlabelled"] = Source(unlabeled, columns=two, on_error=on_error).rows()
+        further["unlabeled"] = Source(unlabeled, columns=two, on_error=on_error).rows()
     name = splits["train"].name or "pairs"
     out = out or default_folder("runs", model, name)
     plan = draft.for_data(name)

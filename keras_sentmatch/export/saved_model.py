@@ -96,7 +96,7 @@ class Served:
             left_out["ids"] = "the members of this ensemble have different encoders"
         if len(self.ensemble.members) > 1:
             left_out["encode_sentence1"] = "an ensemble cannot encode a sentence alone"
-        elif not self.first.can_keep_encodings:
+        elif not self.first.can_cache_encodings:
             left_out["encode_sentence1"] = "the model looks at both sentences from the start"
         elif not reason:
             *encoders, interaction = self.first.model.split()

@@ -138,9 +138,9 @@ class EnsembleMatcher:
 
     def evaluate(self, dataset: PairDataset, *, batch_size: int = 64) -> dict[str, Any]:
         """The task's figures of the mean, as `Matcher.evaluate` gives them."""
-        labelled = self.members[0].relabel(dataset)
-        scores = self.predict_proba(labelled, batch_size=batch_size)
-        return evaluate_predictions(labelled, scores, threshold=self.threshold)
+        labeled = self.members[0].relabel(dataset)
+        scores = self.predict_proba(labeled, batch_size=batch_size)
+        return evaluate_predictions(labeled, scores, threshold=self.threshold)
 
     def calibrate(
         self,
@@ -151,10 +151,10 @@ class EnsembleMatcher:
         batch_size: int = 64,
     ) -> dict[str, Any]:
         """As `Matcher.calibrate`, of the mean; the members stay as they are."""
-        labelled = self.members[0].labelled_classes(dataset)
+        labeled = self.members[0].labelled_classes(dataset)
         report = calibrate_predictions(
-            np.asarray(labelled.labels),
-            self._mean(labelled, batch_size=batch_size),
+            np.asarray(labeled.labels),
+            self._mean(labeled, batch_size=batch_size),
             temperature=temperature,
             threshold=threshold,
         )

@@ -263,7 +263,7 @@ class Matcher:
         return self._explainer
 
     @property
-    def can_keep_encodings(self) -> bool:
+    def can_cache_encodings(self) -> bool:
         """Whether `encode` works: the model encodes a sentence without the other one."""
         alone = bool(getattr(self.model, "can_split", False))
         return alone and "antonym" not in self.encoder.features
@@ -276,7 +276,7 @@ class Matcher:
             batch_size: Most sentences encoded, and later ranked, at once.
 
         Raises:
-            InputError: The model looks at both sentences from the start (`can_keep_encodings`).
+            InputError: The model looks at both sentences from the start (`can_cache_encodings`).
         """
         if batch_size < 1:
             raise InputError(f"batch_size={batch_size}: at least 1 is needed.")
@@ -378,12 +378,12 @@ class Matcher:
         return self._halves
 
     def evaluate(self, dataset: PairDataset, *, batch_size: int = 64) -> dict[str, Any]:
-        """Scores labelled pairs and measures what is usual for their task.
+        """Scores labeled pairs and measures what is usual for their task.
 
         The label names of the data are matched to the matcher's by name, whatever their order.
 
         Args:
-            dataset: Labelled pairs.
+            dataset: Labeled pairs.
             batch_size: Most pairs scored at once.
 
         Returns:
@@ -392,9 +392,9 @@ class Matcher:
         Raises:
             InputError: The pairs have no labels, or labels that the matcher does not know.
         """
-        labelled = self.relabel(dataset)
-        scores = self.predict_proba(labelled, batch_size=batch_size)
-        return evaluate_predictions(labelled, scores, threshold=self.threshold)
+        labeled = self.relabel(dataset)
+        scores = self.predict_proba(labeled, batch_size=batch_size)
+        return evaluate_predictions(labeled, scores, threshold=self.threshold)
 
     def calibrate(
         self,
@@ -404,14 +404,14 @@ class Matcher:
         threshold: str | None = None,
         batch_size: int = 64,
     ) -> dict[str, Any]:
-        """Finds the temperature, and on wish the threshold, that fit labelled pairs best, and sets both.
+        """Finds the temperature, and on wish the threshold, that fit labeled pairs best, and sets both.
 
         What was set before is replaced: without `temperature` it becomes 1, without `threshold` the
         most probable class is answered. A temperature changes no answer, only how sure it is; a
         threshold changes answers. `save` keeps them.
 
         Args:
-            dataset: Labelled pairs that the model was not trained on: validation pairs. Figures on
+            dataset: Labeled pairs that the model was not trained on: validation pairs. Figures on
                 them flatter; measure on others.
             temperature: Whether to find a temperature.
             threshold: `"accuracy"` or `"f1"` (of the second of two classes): what the threshold is
@@ -433,10 +433,10 @@ class Matcher:
         report["temperature"], report["before"]["ece"], report["after"]["ece"]
         ```
         """
-        labelled = self.labelled_classes(dataset)
+        labeled = self.labelled_classes(dataset)
         report = calibrate_predictions(
-            np.asarray(labelled.labels),
-            self._scores(labelled, batch_size),
+            np.asarray(labeled.labels),
+            self._scores(labeled, batch_size),
             temperature=temperature,
             threshold=threshold,
         )
@@ -456,7 +456,7 @@ class Matcher:
             raise InputError(f"{where} holds no pairs: there is nothing to measure.")
         if dataset.labels is None:
             raise InputError(
-                f"{where} has no labels, so nothing can be measured: use predict, or labelled data."
+                f"{where} has no labels, so nothing can be measured: use predict, or labeled data."
             )
         if dataset.task == "regression" and self.label_names is not None:
             raise InputError(

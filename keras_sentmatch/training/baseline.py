@@ -38,9 +38,9 @@ def bag_of_words_baseline(
     best.
 
     Args:
-        train: Labelled pairs to learn from; their most frequent words make the vocabulary.
-        validation: Labelled pairs to stop by.
-        test: Pairs to measure on as well, if they are labelled.
+        train: Labeled pairs to learn from; their most frequent words make the vocabulary.
+        validation: Labeled pairs to stop by.
+        test: Pairs to measure on as well, if they are labeled.
         max_words: Words in the vocabulary.
         epochs: Most epochs.
         seed: Of the order of the rows; the weights start at 0.
@@ -50,10 +50,10 @@ def bag_of_words_baseline(
 
     Returns:
         `{"validation": figures, "test": figures}`, as `evaluate_predictions` gives them; the second
-        only for labelled `test` pairs.
+        only for labeled `test` pairs.
 
     Raises:
-        InputError: Unlabelled or empty training or validation pairs.
+        InputError: Unlabeled or empty training or validation pairs.
 
     Example:
 
@@ -68,7 +68,7 @@ def bag_of_words_baseline(
     for dataset, role in ((train, "training"), (validation, "validation")):
         if dataset.labels is None or not len(dataset):
             raise InputError(
-                f"The baseline's {role} pairs are empty or unlabelled; give labelled ones."
+                f"The baseline's {role} pairs are empty or unlabeled; give labeled ones."
             )
     if sees not in ("all", "sentence2", "overlap"):
         raise InputError(f'sees={sees!r}: expected "all", "sentence2" or "overlap".')

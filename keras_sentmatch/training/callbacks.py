@@ -53,9 +53,9 @@ class TaskMetrics(keras.callbacks.Callback):
     before every callback that reads them. What `fit` has put there itself (`val_accuracy`, …) stays.
 
     Args:
-        dataset: Labelled validation pairs.
+        dataset: Labeled validation pairs.
         batches: Their batches, in an order that `batches.order(0)` tells.
-        devices: Among how many devices a batch is shared out (`keras_sentmatch.training.devices.share_out`).
+        devices: Among how many devices a batch is shared out (`keras_sentmatch.training.devices.data_parallel`).
     """
 
     def __init__(self, dataset: "PairDataset", batches: "PairBatches", devices: int = 1) -> None:

@@ -11,7 +11,7 @@ from keras_sentmatch.errors import InputError
 
 
 @contextmanager
-def share_out(count: int) -> Iterator[None]:
+def data_parallel(count: int) -> Iterator[None]:
     """Models made in this context train on `count` devices: GPUs, or processors where there are none.
 
     On JAX it sets `keras.distribution.DataParallel`, on TensorFlow a `tf.distribute.MirroredStrategy`. Keras trains on one
@@ -26,9 +26,9 @@ def share_out(count: int) -> Iterator[None]:
     Example:
 
     ```python
-    from keras_sentmatch.training.devices import share_out
+    from keras_sentmatch.training.devices import data_parallel
 
-    with share_out(4):
+    with data_parallel(4):
         model = build_model("drcn", vocabulary_size=1000)
         model.compile("adam", "sparse_categorical_crossentropy")
         model.fit(PairBatches(data, encoder, batch_size=64, multiple_of=4).tf_data())

@@ -126,7 +126,7 @@ class OnLabels(keras.metrics.Metric):
 
 
 @dataclass
-class Lessons:
+class TeacherTargets:
     """What a teacher answered.
 
     Attributes:
@@ -140,12 +140,12 @@ class Lessons:
     facts: dict[str, Any]
 
 
-def take_lessons(
+def compute_teacher_targets(
     settings: TrainingConfig,
     splits: Mapping[str, PairDataset],
-    unlabelled: PairDataset | None = None,
+    unlabeled: PairDataset | None = None,
     progress: bool = True,
-) -> Lessons:
+) -> TeacherTargets:
     """Lets the teachers of a recipe answer the training and validation pairs, once.
 
     Several teachers answer with the mean of their probabilities (or scores).
@@ -153,11 +153,11 @@ def take_lessons(
     Args:
         settings: A recipe's `training` table; `teacher` names run folders, of ensembles too.
         splits: As `train` takes them.
-        unlabelled: Further pairs to learn from; labels that they have are not looked at.
+        unlabeled: Further pairs to learn from; labels that they have are not looked at.
         progress: Whether to show a bar on a terminal.
 
     Returns:
-        The `Lessons`.
+        The `TeacherTargets`.
 
     Raises:
         InputError: A teacher that does not load, or answers other labels than those of the pairs.
@@ -168,7 +168,7 @@ def take_lessons(
     for folder in folders:
         teachers.append(Matcher.load(folder))
         check_teacher(folder, teachers[-1], train)
-    pairs = train if unlabelled is None else _joined(train, unlabelled)
+    pairs = train if unlabeled is None else _joined(train, unlabeled)
     answers = {
         role: _answers(teachers, data, train.label_names, role, progress)
         for role, data in (("train", pairs), ("validation", validation))
@@ -183,11 +183,11 @@ def take_lessons(
         "parameters": sum(teacher.model.count_params() for teacher in teachers),
         "weight": settings.distillation_weight,
         "temperature": settings.distillation_temperature,
-        "unlabelled": len(pairs) - len(train),
+        "unlabeled": len(pairs) - len(train),
         "encoding": [str(teacher.encoder.report) for teacher in teachers],
         "validation": evaluate_predictions(validation, answers["validation"]),
     }
-    return Lessons(pairs, targets, facts)
+    return TeacherTargets(pairs, targets, facts)
 
 
 def check_teacher(folder: Path, teacher: Matcher, train: PairDataset) -> None:

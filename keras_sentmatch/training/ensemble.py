@@ -11,7 +11,7 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.run_folder import read_json, write_json
-from keras_sentmatch.training.distillation import take_lessons
+from keras_sentmatch.training.distillation import compute_teacher_targets
 from keras_sentmatch.training.prepare import check_splits, jit_compile
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.resume import check_identity, finished_metrics
@@ -38,7 +38,7 @@ def train_ensemble(
 
     Returns:
         The ensemble, and what `ensemble.json` holds: the `seeds` trained, whether Ctrl-C ended it
-        early (`interrupted`: the best of each seed so far is kept), and for each labelled split
+        early (`interrupted`: the best of each seed so far is kept), and for each labeled split
         `members` (figures of each seed), `mean`, `sd` (of the sample, absent for one seed) and
         `ensemble`.
 
@@ -64,10 +64,10 @@ def train_ensemble(
     if finished and not finished.get("interrupted"):
         raise InputError(f"{out} already holds an ensemble that is finished; name another folder.")
     if recipe.training.teacher:
-        unlabelled = arguments.pop("unlabelled", None)
+        unlabeled = arguments.pop("unlabeled", None)
         check_splits(splits)
-        arguments["lessons"] = take_lessons(
-            recipe.training, splits, unlabelled, arguments.get("progress", True)
+        arguments["teacher_targets"] = compute_teacher_targets(
+            recipe.training, splits, unlabeled, arguments.get("progress", True)
         )
     for seed in seeds:
         folder = Path(out) / f"seed-{seed}"
@@ -77,11 +77,13 @@ def train_ensemble(
             result = train(recipe, splits, folder, seed=seed, baseline=first, **arguments)
             results.append((result.matcher, result.metrics))
         else:
-            lessons = arguments.get("lessons")
+            teacher_targets = arguments.get("teacher_targets")
             check_identity(
                 folder,
                 done.get("identity", {}),
-                run_identity(recipe.with_training(seed=seed), splits, lessons=lessons),
+                run_identity(
+                    recipe.with_training(seed=seed), splits, teacher_targets=teacher_targets
+                ),
             )
             results.append((_as_trained(folder, recipe), done))
         if results[-1][1]["interrupted"]:

@@ -33,7 +33,7 @@ def check_splits(splits: Mapping[str, PairDataset]) -> None:
     """Refuses splits that cannot be trained on, before anything slow happens.
 
     Raises:
-        InputError: A split that is missing, empty, unlabelled, or of another task or other labels.
+        InputError: A split that is missing, empty, unlabeled, or of another task or other labels.
     """
     missing = [role for role in ("train", "validation") if role not in splits]
     if missing:
@@ -49,7 +49,7 @@ def check_splits(splits: Mapping[str, PairDataset]) -> None:
             )
         if dataset.labels is None:
             if role != "test":
-                raise InputError(f"The {role} pairs have no labels; training needs labelled ones.")
+                raise InputError(f"The {role} pairs have no labels; training needs labeled ones.")
             continue
         if (dataset.task, dataset.label_names) != (train.task, train.label_names):
             raise InputError(
@@ -117,13 +117,13 @@ def fit_encoder(
     return encoder, vectors, "; ".join([vectors.coverage(counts), *notes])
 
 
-class Encodings:
+class EncodingCache:
     """Encoders, word vectors and encoded pairs, kept for several runs on the same pairs: each is made once.
 
     Example:
 
     ```python
-    encodings = Encodings()
+    encodings = EncodingCache()
     for name in ("drcn", "esim"):
         train(load_recipe(name, "embedded"), splits, f"runs/{name}", encodings=encodings)
     ```

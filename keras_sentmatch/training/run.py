@@ -28,12 +28,12 @@ from keras_sentmatch.training.callbacks import (
 )
 from keras_sentmatch.training.card import model_card
 from keras_sentmatch.training.config import TrainingConfig
-from keras_sentmatch.training.devices import share_out
-from keras_sentmatch.training.distillation import Lessons, take_lessons
+from keras_sentmatch.training.devices import data_parallel
+from keras_sentmatch.training.distillation import TeacherTargets, compute_teacher_targets
 from keras_sentmatch.training.prepare import (
     Build,
     Encoder,
-    Encodings,
+    EncodingCache,
     check_splits,
     make_model,
 )
@@ -78,10 +78,10 @@ def train(
     progress: bool = True,
     baseline: bool = True,
     build: Build | None = None,
-    unlabelled: PairDataset | None = None,
-    lessons: Lessons | None = None,
+    unlabeled: PairDataset | None = None,
+    teacher_targets: TeacherTargets | None = None,
     info: Mapping[str, Any] | None = None,
-    encodings: Encodings | None = None,
+    encodings: EncodingCache | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
 ) -> RunResult:
     """Trains a matcher and writes its run folder.
@@ -110,8 +110,8 @@ def train(
             what the encoder's features need (`char_vocabulary_size`, `max_word_length`, `pos_tags`,
             `antonym`) and the recipe's `[model]`. With a `backbone` there, with `num_classes` and
             `[model]` alone. Its inputs are named as the encoder's arrays.
-        unlabelled: Further pairs, which the teachers answer and the model learns from.
-        lessons: What `take_lessons` gave for this recipe and these pairs, to take it once only.
+        unlabeled: Further pairs, which the teachers answer and the model learns from.
+        teacher_targets: What `compute_teacher_targets` gave for this recipe and these pairs, to take it once only.
         info: Facts to keep with the matcher.
         encodings: Keeps the encoder and the encoded pairs, for further runs on the same pairs.
         callbacks: Further callbacks for `fit`; they see all figures of an epoch.
@@ -120,7 +120,7 @@ def train(
         A `RunResult`.
 
     Raises:
-        InputError: Splits missing, unlabelled or with different labels; a folder that holds a run,
+        InputError: Splits missing, unlabeled or with different labels; a folder that holds a run,
             or with `resume` the beginning of another one; a recipe that does not fit.
         KeyboardInterrupt: Ctrl-C before the first epoch ended: there is nothing to keep.
 
@@ -140,7 +140,7 @@ def train(
     if seed is not None:
         recipe = recipe.with_training(seed=seed)
     settings = recipe.training
-    identity = run_identity(recipe, splits, unlabelled, lessons)
+    identity = run_identity(recipe, splits, unlabeled, teacher_targets)
     state = begin(folder, identity, resume)
     if resume:
         done = 0 if state is None else state.epochs
@@ -150,15 +150,18 @@ def train(
             if done
             else f"Nothing to resume in {folder}: training begins",
         )
-    if settings.teacher and lessons is None:
+    if settings.teacher and teacher_targets is None:
         _say(progress, f"{', '.join(settings.teacher)}: answering, to be learnt from")
-        lessons = take_lessons(settings, splits, unlabelled, progress)
-    elif unlabelled is not None and not settings.teacher:
+        teacher_targets = compute_teacher_targets(settings, splits, unlabeled, progress)
+    elif unlabeled is not None and not settings.teacher:
         raise InputError(
-            "Unlabelled pairs need a teacher: name one by training.teacher (--teacher)."
+            "Unlabeled pairs need a teacher: name one by training.teacher (--teacher)."
         )
-    taught = {**splits, "train": splits["train"] if lessons is None else lessons.pairs}
-    encodings = encodings or Encodings()
+    taught = {
+        **splits,
+        "train": splits["train"] if teacher_targets is None else teacher_targets.pairs,
+    }
+    encodings = encodings or EncodingCache()
     encoder, vectors, coverage = encodings.fit(recipe, taught, progress)
     # After the encoder: extracting vectors makes a network, which draws numbers; vectors kept from before draw none.
     set_seed(settings.seed)
@@ -168,9 +171,9 @@ def train(
     def new_model() -> keras.Model:
         return make_model(recipe, taught["train"], encoder, vectors, build)
 
-    with share_out(settings.devices):
+    with data_parallel(settings.devices):
         model = new_model()
-        targets = {} if lessons is None else lessons.targets
+        targets = {} if teacher_targets is None else teacher_targets.targets
         batches = make_batches(taught, targets, encoder, model, settings, encodings)
         encoding = str(encoder.report)
         notes = (f"{splits['train']!r}, {encoder.vocabulary_size} words", encoding, coverage)
@@ -204,7 +207,7 @@ def train(
             f"Stopped by Ctrl-C: epoch {best}, the best so far, is kept in {folder}; --resume goes on",
         )
 
-    labelled = {
+    labeled = {
         role: splits[role]
         for role in ("validation", "test")
         if role in splits and splits[role].labels is not None
@@ -220,22 +223,22 @@ def train(
         "vectors": None
         if vectors is None
         else {"source": vectors.source, "dim": vectors.dim, "coverage": coverage},
-        "teacher": None if lessons is None else lessons.facts,
+        "teacher": None if teacher_targets is None else teacher_targets.facts,
         "monitor": monitor_of(train_pairs.task, settings.monitor)[0],
         "epochs": len(history["loss"]),
         "best_epoch": best,
         "interrupted": interrupted,
         "identity": identity,
-        **{role: matcher.evaluate(dataset) for role, dataset in labelled.items()},
+        **{role: matcher.evaluate(dataset) for role, dataset in labeled.items()},
     }
     if baseline and not interrupted:
         metrics["baseline"] = bag_of_words_baseline(
-            train_pairs, splits["validation"], labelled.get("test"), seed=settings.seed
+            train_pairs, splits["validation"], labeled.get("test"), seed=settings.seed
         )
     metrics["fit_seconds"] = round(earlier + fit_seconds, 1)
     metrics["seconds"] = round(earlier + time.perf_counter() - start, 1)
     metrics["versions"] = {"keras_sentmatch": __version__, "keras": keras.__version__}
-    _write(folder, metrics, recipe, matcher, labelled)
+    _write(folder, metrics, recipe, matcher, labeled)
     if not interrupted:
         clear(folder)
     return RunResult(matcher, metrics, history, folder)
@@ -244,11 +247,11 @@ def train(
 def run_identity(
     recipe: Recipe,
     splits: Mapping[str, PairDataset],
-    unlabelled: PairDataset | None = None,
-    lessons: Lessons | None = None,
+    unlabeled: PairDataset | None = None,
+    teacher_targets: TeacherTargets | None = None,
 ) -> dict[str, Any]:
     """What `train` was asked for, by which an unfinished run is known again."""
-    more = unlabelled if lessons is None else lessons.pairs
+    more = unlabeled if teacher_targets is None else teacher_targets.pairs
     data = {**splits, **({} if more is None else {"taught": more})}
     return identity_of(recipe, data, keras.config.backend())
 
@@ -264,7 +267,7 @@ def make_batches(
     encoder: Encoder,
     model: keras.Model,
     settings: TrainingConfig,
-    encodings: Encodings,
+    encodings: EncodingCache,
 ) -> dict[str, PairBatches]:
     """The batches of training and validation pairs, as `fit` takes them."""
     # A compiled step is compiled anew for every length; otherwise each length may have its own bucket.
@@ -286,7 +289,9 @@ def make_batches(
     }
 
 
-def feeds(batches: Mapping[str, PairBatches], done: int = 0, devices: int = 1) -> dict[str, Any]:
+def fit_arguments(
+    batches: Mapping[str, PairBatches], done: int = 0, devices: int = 1
+) -> dict[str, Any]:
     """What `fit` learns from and is judged by, from an epoch on."""
     # The keras.utils.PyDataset feed needs no TensorFlow.
     feed = "tf_data" if keras.config.backend() == "tensorflow" else "pydataset"
@@ -359,7 +364,7 @@ def _fit(
     checkpoint = Checkpoint(folder, identity, history, callbacks, state)
     try:
         model.fit(
-            **feeds(batches, done, devices),
+            **fit_arguments(batches, done, devices),
             initial_epoch=done,
             epochs=settings.epochs,
             callbacks=[*callbacks, history, checkpoint],
@@ -411,7 +416,7 @@ def _write(
     metrics: dict[str, Any],
     recipe: Recipe,
     matcher: Matcher,
-    labelled: Mapping[str, PairDataset],
+    labeled: Mapping[str, PairDataset],
 ) -> None:
     text = json.dumps(metrics, indent=2, ensure_ascii=False)
     (folder / "metrics.json").write_text(text + "\n", encoding="utf-8")
@@ -419,7 +424,7 @@ def _write(
     card = model_card(metrics, recipe, matcher.label_names)
     (folder / "README.md").write_text(card, encoding="utf-8")
     learning_curve(folder / "history.csv", folder / "learning_curve.png")
-    shown = labelled.get("test", labelled["validation"])
+    shown = labeled.get("test", labeled["validation"])
     if shown.label_names is not None and shown.labels is not None:
         predicted = matcher.predict_proba(shown).argmax(-1)
         png = folder / "confusion_matrix.png"

@@ -494,16 +494,16 @@ def test_export(trained, capsys, monkeypatch, tmp_path):
     captured = capsys.readouterr()
     assert "serving_default" in captured.out and "label" in captured.out
     assert "no ids: why not" in captured.err and "difference 1.0e-07" in captured.err
-    unlabelled = write_pairs(tmp_path / "more.tsv", 7, label=False)
-    text = unlabelled.read_text("utf-8").replace("claim\tanswer", "sentence1\tsentence2")
-    unlabelled.write_text(text, "utf-8")
+    unlabeled = write_pairs(tmp_path / "more.tsv", 7, label=False)
+    text = unlabeled.read_text("utf-8").replace("claim\tanswer", "sentence1\tsentence2")
+    unlabeled.write_text(text, "utf-8")
     options = [
         "--format",
         "onnx",
         "--out",
         out,
         "--pairs",
-        unlabelled,
+        unlabeled,
         "--tolerance",
         "3e-5",
         "--json",

@@ -369,7 +369,7 @@ def test_matcher(tmp_path):
     )
     ranked = matcher.rank("a dog", ["cats", "dogs"])
     assert [row.score for row in ranked] == sorted((row.score for row in ranked), reverse=True)
-    assert not matcher.can_keep_encodings
+    assert not matcher.can_cache_encodings
     with pytest.raises(InputError, match="can't encode a sentence alone"):
         matcher.encode(["a dog"])
 

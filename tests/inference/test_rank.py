@@ -74,7 +74,7 @@ def test_best_first_and_ties_in_order(matcher):
 
 def test_a_model_of_both_sentences_at_once_ranks_by_pairs():
     matcher = make_matcher(DRCN, depth=1, hidden_units=4)
-    assert not matcher.can_keep_encodings
+    assert not matcher.can_cache_encodings
     pairs = matcher.predict_proba(sentence1=[QUERY] * 4, sentence2=CANDIDATES[:4])[:, 1]
     assert np.abs(matcher.rank_scores(QUERY, CANDIDATES[:4]) - pairs).max() == 0
     with pytest.raises(InputError, match="can't encode a sentence alone: "):

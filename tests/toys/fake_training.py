@@ -56,7 +56,7 @@ class FakeTrain:
     def __init__(self, log: Path, fail=(), error=None, kill=None, late=False) -> None:
         self.log, self.fail, self.error, self.kill, self.late = log, fail, error, kill, late
 
-    def __call__(self, recipe, splits, out, *, seed=None, lessons=None, **more):
+    def __call__(self, recipe, splits, out, *, seed=None, teacher_targets=None, **more):
         done = len(trained(self.log))
         name = Path(out).name
         with open(self.log, "a", encoding="utf-8") as file:

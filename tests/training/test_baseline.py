@@ -42,7 +42,7 @@ def test_regression_starts_at_the_mean():
     assert figures["mse"] < np.var(train.labels) / 2
 
 
-def test_same_seed_same_figures_and_unlabelled_test_pairs_are_left_out():
+def test_same_seed_same_figures_and_unlabeled_test_pairs_are_left_out():
     train, validation = tiny_pairs(100, 1), tiny_pairs(50, 2)
     bare = PairDataset(["a"], ["b"])
     once = bag_of_words_baseline(train, validation, epochs=2, seed=0)
@@ -50,9 +50,9 @@ def test_same_seed_same_figures_and_unlabelled_test_pairs_are_left_out():
     assert once == twice and set(twice) == {"validation"}
 
 
-def test_unlabelled_training_pairs_are_refused():
+def test_unlabeled_training_pairs_are_refused():
     train, bare = tiny_pairs(50, 1), PairDataset(["a"], ["b"])
-    with pytest.raises(InputError, match="training pairs are empty or unlabelled"):
+    with pytest.raises(InputError, match="training pairs are empty or unlabeled"):
         bag_of_words_baseline(bare, train)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from keras_sentmatch.data import PairBatches, PairEncoder
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.training.devices import share_out
+from keras_sentmatch.training.devices import data_parallel
 from keras_sentmatch.training.optimizers import make_optimizer
 from tests.toys.training import tiny_pairs, tiny_recipe
 
@@ -60,13 +60,13 @@ def test_four_devices_train_as_one_does(tmp_path):
 
 @pytest.mark.backend("torch")
 def test_pytorch_is_refused():
-    with pytest.raises(InputError, match="one device on PyTorch"), share_out(2):
+    with pytest.raises(InputError, match="one device on PyTorch"), data_parallel(2):
         pass
 
 
 @pytest.mark.backend("jax", "tensorflow")
 def test_too_many_devices():
-    with pytest.raises(InputError, match="devices=99, but .* sees"), share_out(99):
+    with pytest.raises(InputError, match="devices=99, but .* sees"), data_parallel(99):
         pass
     assert keras.distribution.distribution() is None
 

@@ -13,7 +13,7 @@ from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import SparseMacroF1
 from keras_sentmatch.training import train, train_ensemble
-from keras_sentmatch.training.distillation import DistillationLoss, OnLabels, take_lessons
+from keras_sentmatch.training.distillation import DistillationLoss, OnLabels, compute_teacher_targets
 from tests.toys.training import build_tiny, tiny_pairs, tiny_recipe, tiny_splits
 from tests.training.test_run import run
 
@@ -110,15 +110,17 @@ def settings(*folders, **more):
 
 def test_answers_are_matched_by_name(teacher):
     splits = tiny_splits()
-    lessons = take_lessons(settings(teacher.folder).training, splits, progress=False)
-    assert lessons.pairs is splits["train"]
+    teacher_targets = compute_teacher_targets(
+        settings(teacher.folder).training, splits, progress=False
+    )
+    assert teacher_targets.pairs is splits["train"]
     for role, rows in (("train", 100), ("validation", 40)):
-        target, data = lessons.targets[role], splits[role]
+        target, data = teacher_targets.targets[role], splits[role]
         assert target.shape == (rows, 3) and target.dtype == np.float32
         np.testing.assert_array_equal(target[:, 0], data.labels)
         answers = teacher.matcher.predict_proba(data)  # yes, no
         np.testing.assert_allclose(target[:, 1:], answers[:, ::-1], atol=1e-6)
-    facts = lessons.facts
+    facts = teacher_targets.facts
     assert facts["validation"]["accuracy"] == teacher.metrics["validation"]["accuracy"]
     assert facts["parameters"] == teacher.metrics["parameters"]
     assert facts["models"] == ["tiny on tiny, seed 0"]
@@ -136,7 +138,7 @@ def test_a_student_learns_from_answers_alone(teacher, tmp_path):
         recipe,
         splits,
         tmp_path / "a",
-        unlabelled=more,
+        unlabeled=more,
         progress=False,
         baseline=False,
         build=build_tiny,
@@ -144,7 +146,7 @@ def test_a_student_learns_from_answers_alone(teacher, tmp_path):
     assert result.metrics["test"]["accuracy"] > 0.7
     assert result.history["accuracy"][-1] < 0.3  # on the wrong labels
     facts = json.loads((tmp_path / "a" / "metrics.json").read_text())["teacher"]
-    assert facts["unlabelled"] == 200 and facts["weight"] == 1.0
+    assert facts["unlabeled"] == 200 and facts["weight"] == 1.0
     card = (tmp_path / "a" / "README.md").read_text()
     assert "Teacher: tiny on tiny, seed 0 (" in card and "200 further pairs" in card
     assert str(teacher.folder) in (tmp_path / "a" / "recipe.toml").read_text()
@@ -160,13 +162,13 @@ def test_scores_and_ensembles_of_teachers_and_of_students(tmp_path):
         splits,
         tmp_path / "s",
         [1],
-        unlabelled=PairDataset(["w1"] * 5, ["w2"] * 5),
+        unlabeled=PairDataset(["w1"] * 5, ["w2"] * 5),
         progress=False,
         build=build_tiny,
         baseline=False,
     )
     facts = json.loads((tmp_path / "s" / "seed-1" / "metrics.json").read_text())["teacher"]
-    assert len(facts["models"]) == 2 and facts["unlabelled"] == 5
+    assert len(facts["models"]) == 2 and facts["unlabeled"] == 5
     assert np.isfinite(ensemble.predict_proba(splits["test"])).all()
 
 
@@ -186,12 +188,12 @@ def test_auxiliary_losses_learn_from_the_teacher_too():
 def test_teachers_of_something_else(teacher, tmp_path):
     scores = tiny_splits("regression")
     with pytest.raises(InputError, match="answers no, yes, but the training pairs have scores"):
-        take_lessons(settings(teacher.folder).training, scores, progress=False)
+        compute_teacher_targets(settings(teacher.folder).training, scores, progress=False)
     other = {
         role: PairDataset.from_dict(data.to_dict() | {"label_names": ["a", "b"]})
         for role, data in tiny_splits().items()
     }
     with pytest.raises(InputError, match="have a, b: name a run on the same labels"):
-        take_lessons(settings(teacher.folder).training, other, progress=False)
+        compute_teacher_targets(settings(teacher.folder).training, other, progress=False)
     with pytest.raises(InputError, match="not a run folder"):
-        take_lessons(settings(tmp_path).training, other, progress=False)
+        compute_teacher_targets(settings(tmp_path).training, other, progress=False)

@@ -198,7 +198,7 @@ def test_bad_recipes(tables, message):
         Recipe.from_tables("tiny", **tables)
 
 
-def test_unlabelled_pairs_without_a_teacher(preset, tmp_path):
+def test_unlabeled_pairs_without_a_teacher(preset, tmp_path):
     more = PairDataset(["w1"], ["w2"])
-    with pytest.raises(InputError, match="Unlabelled pairs need a teacher"):
-        train(recipe_on(preset), tiny_splits(), tmp_path / "a", unlabelled=more, progress=False)
+    with pytest.raises(InputError, match="Unlabeled pairs need a teacher"):
+        train(recipe_on(preset), tiny_splits(), tmp_path / "a", unlabeled=more, progress=False)

@@ -163,7 +163,7 @@ def test_a_diverged_run_says_so(tmp_path, capsys):
         train(recipe, tiny_splits("regression"), tmp_path / "a", build=build_tiny)
 
 
-def test_mixed_precision_other_settings_and_unlabelled_test_pairs(tmp_path):
+def test_mixed_precision_other_settings_and_unlabeled_test_pairs(tmp_path):
     before = keras.config.dtype_policy()
     bare = PairDataset(["w1"], ["w2"], label_names=("no", "yes"))
     result = run(
