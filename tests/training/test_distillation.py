@@ -13,7 +13,11 @@ from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import SparseMacroF1
 from keras_sentmatch.training import train, train_ensemble
-from keras_sentmatch.training.distillation import DistillationLoss, OnLabels, compute_teacher_targets
+from keras_sentmatch.training.distillation import (
+    DistillationLoss,
+    OnLabels,
+    compute_teacher_targets,
+)
 from tests.toys.training import build_tiny, tiny_pairs, tiny_recipe, tiny_splits
 from tests.training.test_run import run
 
