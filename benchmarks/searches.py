@@ -92,7 +92,7 @@ def table() -> tuple[list[str], list[list[str]]]:
                 row["search"],
                 row["train_pairs"],
                 row["backend"],
-                "trained anew" if row["trial"] == "anew" else row["trial"],
+                "trained again" if row["trial"] == "anew" else row["trial"],
                 row["configuration"],
                 str(len(scores)),
                 spread(scores),
