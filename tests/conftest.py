@@ -33,6 +33,8 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 pytest.register_assert_rewrite("tests.case", "tests.harness", "tests.cross_backend")
 
+# Folders whose tests are `once` where nothing else is marked: keras.ops is the same on every backend.
+ONE_BACKEND = ("layers", "applications", "explain", "cli", "analysis", "data")
 LEFT_OUT = pytest.StashKey[Counter]()
 
 
@@ -59,12 +61,12 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of layers and models, only the harness's checks and `each_backend` run on every backend.
+    """Of `ONE_BACKEND`, only the harness's checks and `each_backend` run on every backend.
 
     The slow tests begin: at the end, one of them would keep the other processes waiting.
     """
     for item in items:
-        if item.path.parent.name in ("layers", "applications"):
+        if item.path.parent.name in ONE_BACKEND:
             if "check" not in item.fixturenames and not item.get_closest_marker("each_backend"):
                 item.add_marker("once")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)

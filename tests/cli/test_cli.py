@@ -268,6 +268,7 @@ def test_mistakes_are_one_line(capsys, monkeypatch, tmp_path, arguments, message
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.each_backend
 def test_train_writes_a_run_folder_and_evaluate_agrees(trained, capsys):
     metrics = json.loads((trained.folder / "metrics.json").read_text())
     assert metrics["backend"] == keras.config.backend() and metrics["seed"] == 3
@@ -374,6 +375,7 @@ def test_evaluate_says_why_it_cannot(trained, capsys, tmp_path):
     assert "batch_size=0" in line
 
 
+@pytest.mark.each_backend
 def test_predict_one_pair(trained, capsys):
     pair = ["--sentence1", "the dog 1 runs", "--sentence2", "a zebra " * 9]
     assert run("predict", trained.folder, *pair, "--json") == 0

@@ -193,6 +193,7 @@ def test_pydataset_without_fit():
         source[len(source)]
 
 
+@pytest.mark.each_backend
 @pytest.mark.parametrize(
     ("kind", "rows", "shuffle"),
     [
@@ -239,6 +240,7 @@ def test_fit_sees_each_epoch_in_its_order(kind, rows, shuffle):
     np.testing.assert_allclose(seen, want, rtol=1e-5)
 
 
+@pytest.mark.each_backend
 def test_predictions_can_be_put_back():
     import keras
 

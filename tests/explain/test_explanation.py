@@ -73,6 +73,7 @@ def cells_of(explanation: Explanation) -> list[int]:
     return counts
 
 
+@pytest.mark.each_backend
 @each_variant
 def test_every_model_is_explained(name, options):
     matcher = make(name, **options)

@@ -19,6 +19,8 @@ from tests.applications.common import features
 from tests.harness import close, values
 from tests.toys.bert import tiny_bert
 
+pytestmark = pytest.mark.once
+
 FIRST, SECOND = ["a dog runs", "a red cat"], ["the dog sits", "cats run"]
 NEW = ["redhouse zebra", "the houses Run"]  # nobody knows zebra
 PIECES = ["a", "dog", "cat", "house", "red", "run", "sit", "the", "##s", "##house"]

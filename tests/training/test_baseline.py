@@ -7,6 +7,8 @@ from keras_sentmatch.training import bag_of_words_baseline
 from keras_sentmatch.training.baseline import _features
 from tests.toys.training import tiny_pairs, tiny_splits
 
+pytestmark = pytest.mark.once
+
 
 def test_counts_overlap_and_shares():
     ids = {"a": 1, "b": 2, "c": 3}

@@ -13,6 +13,8 @@ from keras_sentmatch.training import prepare as module
 from keras_sentmatch.training.prepare import fit_encoder
 from tests.toys.training import build_tiny, tiny_recipe, tiny_splits
 
+pytestmark = pytest.mark.once
+
 OPTIONS = {"layer": "mean", "pooling": "first", "center": False, "scale": 0.0, "sif": 1e-3}
 
 
