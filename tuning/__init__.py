@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from keras_sentmatch.applications.search_space import LogUniform as LogUniform
     from keras_sentmatch.tuning.hypermodel import PairHyperModel as PairHyperModel
     from keras_sentmatch.tuning.report import write_report as write_report
+    from keras_sentmatch.tuning.searching import search as search
     from keras_sentmatch.tuning.space import Space as Space
     from keras_sentmatch.tuning.spaces import space_of as space_of
     from keras_sentmatch.tuning.study import SearchResult as SearchResult
-    from keras_sentmatch.tuning.study import search as search
 
 _MODULES = {
     "Choice": "applications.search_space",
@@ -22,7 +22,7 @@ _MODULES = {
     "PairHyperModel": "tuning.hypermodel",
     "SearchResult": "tuning.study",
     "Space": "tuning.space",
-    "search": "tuning.study",
+    "search": "tuning.searching",
     "space_of": "tuning.spaces",
     "write_report": "tuning.report",
 }

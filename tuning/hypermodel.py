@@ -14,8 +14,8 @@ from keras_sentmatch.training.prepare import Build, EncodingCache, check_splits,
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.run import fit_arguments, make_batches, metric_callbacks
 from keras_sentmatch.training.seeds import set_seed
-from keras_sentmatch.tuning.engine import configuration, declare
-from keras_sentmatch.tuning.space import Space, Written
+from keras_sentmatch.tuning.oracles import configuration, declare
+from keras_sentmatch.tuning.space import Configuration, Space
 from keras_sentmatch.tuning.spaces import narrowed_space
 
 
@@ -91,7 +91,7 @@ class PairHyperModel(keras_tuner.HyperModel):
         """Tells KerasTuner of the space."""
         declare(self.space, hp)
 
-    def configuration(self, hp: Any) -> Written:
+    def configuration(self, hp: Any) -> Configuration:
         """What is chosen, by the names of the parameters."""
         return configuration(self.space, hp.values)
 
@@ -108,9 +108,9 @@ class PairHyperModel(keras_tuner.HyperModel):
             keras_tuner.errors.FailedTrialError: The space does not allow it.
         """
         declare(self.space, hp)
-        complaint = self.space.complaint(self.configuration(hp))
-        if complaint is not None:
-            raise keras_tuner.errors.FailedTrialError(complaint)
+        conflict = self.space.conflict(self.configuration(hp))
+        if conflict is not None:
+            raise keras_tuner.errors.FailedTrialError(conflict)
         return self.model(self.recipe(hp))
 
     def fit(self, hp: Any, model: keras.Model, *args: Any, **kwargs: Any) -> Any:

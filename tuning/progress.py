@@ -1,27 +1,26 @@
-"""What a search shows while it runs, on standard error."""
+"""What a search shows while it runs."""
 
+import logging
 from typing import Any
 
 import keras
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from keras_sentmatch.tuning.space import Space, Written
+log = logging.getLogger(__name__)
 
 
 class SearchProgress:
-    """One line a trial; on a terminal two bars under them: of trials, and of the epochs of the one that runs.
+    """A log message for each trial, and on a terminal two bars: of trials, and of the epochs of the one that runs.
 
     Args:
-        shown: Whether to show anything.
-        space: Of the search.
+        shown: Whether to show bars.
         objective: The value that decides.
-        total: Trials, if known.
+        total: The number of trials, if known.
     """
 
-    def __init__(self, shown: bool, space: Space, objective: str, total: int | None) -> None:
+    def __init__(self, shown: bool, objective: str, total: int | None) -> None:
         self.shown = shown
-        self.space = space
         self.objective = objective
         self.console = Console(stderr=True)
         columns = (
@@ -40,40 +39,26 @@ class SearchProgress:
             self.bars.start()
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.bars.live.is_started:
             self.bars.stop()
-
-    def say(self, text: str) -> None:
-        """A line."""
-        if self.shown:
-            self.console.print(text, highlight=False, soft_wrap=True, markup=False)
-
-    def written(self, configuration: Written) -> str:
-        """A configuration in short."""
-        return " ".join(
-            f"{self.space.short(n)}={v:.3g}"
-            if isinstance(v, float)
-            else f"{self.space.short(n)}={v}"
-            for n, v in configuration.items()
-        )
 
     def begin(self, name: str, epochs: int) -> keras.callbacks.Callback:
         """A trial begins; the callback shows its epochs."""
         self.bars.reset(self.epochs, total=epochs, visible=True, description=f"trial {name}")
         return _Epochs(self)
 
-    def end(self, row: dict[str, Any], configuration: Written, done: int, best: str) -> None:
+    def end(self, row: dict[str, Any], configuration: str, done: int, best: str) -> None:
         """A trial ended."""
-        score = row["score"]
-        said = row["error"] if score is None else f"{self.objective} {score:.4f}"
-        took = f", {row['seconds']:.0f} s" if row["seconds"] is not None else ""
-        self.say(f"trial {row['trial']}  {self.written(configuration)}  {said}{took}")
+        score, seconds = row["score"], row["seconds"]
+        outcome = row["error"] if score is None else f"{self.objective} {score:.4f}"
+        took = f", {seconds:.0f} s" if seconds is not None else ""
+        log.info(f"trial {row['trial']}  {configuration}  {outcome}{took}")
         self.bars.update(self.trials, completed=done, note=best)
         self.bars.update(self.epochs, visible=False)
 
 
-class _Epochs(keras.callbacks.Callback):
+class _Epochs(keras.callbacks.Callback):  # type: ignore[misc]  # Keras is untyped
     async_safe = True  # only shows
 
     def __init__(self, progress: SearchProgress) -> None:

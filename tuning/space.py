@@ -14,16 +14,14 @@ from keras_sentmatch.training.recipe import Recipe
 
 MOST_COMBINATIONS = 20_000  # that are looked through for one that is allowed
 
-Written = dict[
-    str, Any
-]  # a configuration: what is written by the parameters' names, of those that matter
+Configuration = dict[str, Any]  # labels by the names of the parameters that matter
 Rule = Callable[[Recipe], str | None]  # says what is wrong with a recipe, if anything is
 
 
 class Space:
     """The configurations of one recipe that a search may try.
 
-    A configuration is a dict of what is written by the names of the parameters, without those that don't matter in it.
+    A configuration is a dict of what is chosen by the names of the parameters, without those that don't matter in it.
 
     Args:
         recipe: What holds where the search has no say. Its values are the default configuration; those that a parameter
@@ -47,7 +45,7 @@ class Space:
         self.rules = tuple(rules)
         self.defaults = dict(defaults or {})
         self.declared: dict[str, Parameter] = {}
-        self._here: Written = {}  # what the recipe says
+        self._here: Configuration = {}  # what the recipe says
         for parameter in parameters:
             self._declare(parameter)
         self.parameters = {n: p for n, p in self.declared.items() if self._possible(p)}
@@ -112,10 +110,10 @@ class Space:
         tables, pinned = self.base.tables(), {}
         for name, text in values.items():
             full = self.find(name)
-            parameter, written = self.parameters[full].parse(text)
-            pinned[full] = written
+            parameter, chosen = self.parameters[full].parse(text)
+            pinned[full] = chosen
             for key in (full, *parameter.also):
-                put(tables, key, parameter.value(written))
+                put(tables, key, parameter.value(chosen))
         recipe = Recipe.from_tables(self.base.name, **tables)
         space = Space(recipe, self.declared.values(), self.rules, self.defaults)
         kept = {n: p for n, p in space.parameters.items() if n in self.parameters}
@@ -153,14 +151,14 @@ class Space:
             space._check_possible(parameter)
         return space
 
-    def matters(self, parameter: Parameter, written: Mapping[str, Any]) -> bool:
+    def matters(self, parameter: Parameter, chosen: Mapping[str, Any]) -> bool:
         """Whether a parameter matters in a configuration."""
         return all(
-            (written.get(name) if name in self.parameters else self._here.get(name)) in wanted
+            (chosen.get(name) if name in self.parameters else self._here.get(name)) in wanted
             for name, wanted in parameter.when.items()
         )
 
-    def recipe(self, written: Mapping[str, Any]) -> Recipe:
+    def recipe(self, chosen: Mapping[str, Any]) -> Recipe:
         """The recipe of a configuration.
 
         Raises:
@@ -169,10 +167,10 @@ class Space:
         tables = self.base.tables()
         for name, declared in self.declared.items():
             parameter = self.parameters.get(name, declared)
-            if not self.matters(parameter, written):
+            if not self.matters(parameter, chosen):
                 value = parameter.otherwise
             elif name in self.parameters:
-                value = parameter.value(written[name])
+                value = parameter.value(chosen[name])
             else:
                 continue
             for key in (name, *parameter.also):
@@ -181,15 +179,15 @@ class Space:
             tables["model"].pop("feature_attention_config", None)
         return Recipe.from_tables(self.base.name, **tables)
 
-    def complaint(self, written: Mapping[str, Any]) -> str | None:
+    def conflict(self, chosen: Mapping[str, Any]) -> str | None:
         """What is wrong with a configuration, if anything is."""
         try:
-            recipe = self.recipe(written)
+            recipe = self.recipe(chosen)
         except InputError as error:
             return str(error)
         return next((found for rule in self.rules if (found := rule(recipe))), None)
 
-    def default(self) -> Written:
+    def default(self) -> Configuration:
         """The recipe's own configuration; where that is not allowed, or narrowed away, one near it.
 
         Raises:
@@ -204,7 +202,7 @@ class Space:
 
         return self._first(preferred)
 
-    def largest(self) -> Written:
+    def largest(self) -> Configuration:
         """The configuration of the largest values, as far as it is allowed.
 
         Raises:
@@ -212,30 +210,39 @@ class Space:
         """
         return self._first(lambda _, p: list(p.values)[-1] if isinstance(p, Choice) else p.high)
 
-    def _first(self, preferred: Callable[[str, Parameter], Any]) -> Written:
+    def _first(self, preferred: Callable[[str, Parameter], Any]) -> Configuration:
         """The allowed configuration that departs from the preferred values only in the last parameters."""
         lists = []
         for name, parameter in self.parameters.items():
             best = preferred(name, parameter)
             others = list(parameter.values)[::-1] if isinstance(parameter, Choice) else []
             lists.append([best, *(value for value in others if value != best)])
-        complaint: str | None = None
+        conflict: str | None = None
         for values in itertools.islice(itertools.product(*lists), MOST_COMBINATIONS):
-            written: Written = {}
+            chosen: Configuration = {}
             for (name, parameter), value in zip(self.parameters.items(), values):
-                if self.matters(parameter, written):
-                    written[name] = value
-            found = self.complaint(written)
+                if self.matters(parameter, chosen):
+                    chosen[name] = value
+            found = self.conflict(chosen)
             if found is None:
-                return written
-            complaint = complaint or found
-        raise InputError(f"No configuration to search is allowed; of the first: {complaint}")
+                return chosen
+            conflict = conflict or found
+        raise InputError(f"No configuration to search is allowed; of the first: {conflict}")
 
     def size(self) -> float:
         """How many configurations there are at most; infinite where a parameter is a range."""
         if any(isinstance(p, LogUniform) for p in self.parameters.values()):
             return math.inf
         return math.prod(len(p.values) for p in self.parameters.values() if isinstance(p, Choice))
+
+    def format(self, chosen: Configuration) -> str:
+        """A configuration in one line."""
+        return " ".join(
+            f"{self.short(name)}={label:.3g}"
+            if isinstance(label, float)
+            else f"{self.short(name)}={label}"
+            for name, label in chosen.items()
+        )
 
     def short(self, name: str) -> str:
         """A short name of a parameter."""

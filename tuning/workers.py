@@ -1,28 +1,28 @@
-"""The processes of a search: which one this is, and workers on this machine."""
+"""The processes of a search: which of them this is, and worker processes on this machine."""
 
+import logging
 import multiprocessing
 import os
 import pickle
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Any
 
 from keras_sentmatch.errors import InputError
 
 VARIABLES = ("KERASTUNER_TUNER_ID", "KERASTUNER_ORACLE_IP", "KERASTUNER_ORACLE_PORT")
-
 STOP = 5.0  # seconds that a worker has to end
-MOST_STILLBORN = 3  # workers that are killed before they join
+MAX_FAILED_STARTS = 3  # workers that are killed before they join
 
 
 def role() -> str:
-    """`"chief"` or `"worker"`, as KerasTuner's environment variables say; empty where there are none.
+    """`"chief"` or `"worker"`, as KerasTuner's environment variables have it; empty without them.
 
     Raises:
-        InputError: One of the three is missing.
+        InputError: Some of the three are missing.
     """
     there = [name for name in VARIABLES if os.environ.get(name)]
     if not there:
@@ -35,20 +35,31 @@ def role() -> str:
     return "chief" if "chief" in os.environ["KERASTUNER_TUNER_ID"] else "worker"
 
 
+def chief_address() -> tuple[str, int]:
+    """Host and port of the chief, as KerasTuner's environment variables have it."""
+    host, port = (os.environ[name] for name in VARIABLES[1:])
+    if not port.isdecimal():
+        raise InputError(f"KERASTUNER_ORACLE_PORT is {port!r}; expected the number of a port.")
+    return host, int(port)
+
+
 class LocalWorkers:
-    """Workers on this machine, each a process that calls `search`. One that is killed is replaced.
+    """Worker processes on this machine. One that is killed is replaced.
 
     Args:
         count: How many.
-        arguments: Of `search`, by name.
+        work: Called in each process, as a worker of the chief.
+        arguments: Of `work`, by name.
         folder: Of the search; gets what each process prints, in `worker0.log` and so on.
     """
 
-    def __init__(self, count: int, arguments: Mapping[str, Any], folder: Path) -> None:
-        self.count, self.arguments, self.folder = count, arguments, folder
+    def __init__(
+        self, count: int, work: Callable[..., object], arguments: Mapping[str, Any], folder: Path
+    ) -> None:
+        self.count, self.work, self.arguments, self.folder = count, work, arguments, folder
         self.host, self.port = "", 0
         self.running: dict[str, Any] = {}  # processes by name
-        self.started = self.stillborn = 0
+        self.started = self.failed_starts = 0
 
     def start(self, host: str, port: int) -> None:
         """Starts all of them, for a chief at this address."""
@@ -59,11 +70,13 @@ class LocalWorkers:
     def _start(self) -> None:
         import keras
 
-        os.environ["KERAS_BACKEND"] = keras.config.backend()  # of the processes begun from here
+        os.environ["KERAS_BACKEND"] = keras.config.backend()  # of the processes started from here
         name = f"worker{self.started}"
         variables = dict(zip(VARIABLES, (name, self.host, str(self.port))))
         process = multiprocessing.get_context("spawn").Process(
-            target=_work, args=(variables, self._log(name), dict(self.arguments)), daemon=True
+            target=_run_worker,
+            args=(self.work, dict(self.arguments), variables, self._log(name)),
+            daemon=True,
         )
         try:
             process.start()
@@ -78,28 +91,28 @@ class LocalWorkers:
     def _log(self, name: str) -> Path:
         return self.folder / f"{name}.log"
 
-    def look(self, there: Mapping[str, Any], joined: set[str]) -> None:
-        """Starts another for each that was killed.
+    def watch(self, there: Container[str], joined: Container[str]) -> None:
+        """Starts another worker for each that was killed.
 
         Args:
-            there: The workers that the chief has, by name.
-            joined: Those that it ever had.
+            there: Names of the workers that the chief has.
+            joined: Names of those that it ever had.
 
         Raises:
-            InputError: One ended by itself before the search, or many were killed before they joined.
+            InputError: One ended by itself before the search, or several were killed before they joined.
         """
         for name, process in list(self.running.items()):
-            if process.is_alive() or name in there:  # the chief is still to notice
+            if process.is_alive() or name in there:  # the chief will notice
                 continue
             del self.running[name]
-            self.stillborn += name not in joined
-            if process.exitcode < 0 and self.stillborn <= MOST_STILLBORN:
+            self.failed_starts += name not in joined
+            if process.exitcode < 0 and self.failed_starts <= MAX_FAILED_STARTS:
                 self._start()
                 continue
             lines = self._log(name).read_text(encoding="utf-8", errors="replace").split("\n")
-            last = next((line for line in reversed(lines) if line.strip()), "it said nothing")
+            last = next((line for line in reversed(lines) if line.strip()), "no output")
             raise InputError(
-                f"{name} ended with {process.exitcode}: {last} (all of it in {self._log(name)})"
+                f"{name} ended with {process.exitcode}: {last} (full output: {self._log(name)})"
             )
 
     def stop(self) -> None:
@@ -111,18 +124,22 @@ class LocalWorkers:
                 process.join()
 
 
-def _work(variables: Mapping[str, str], log: Path, arguments: Mapping[str, Any]) -> None:
-    """What a worker's process does."""
+def _run_worker(
+    work: Callable[..., object],
+    arguments: Mapping[str, Any],
+    variables: Mapping[str, str],
+    log: Path,
+) -> None:
+    """What a worker process does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the chief gets it too, and decides
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with open(log, "w", buffering=1, encoding="utf-8") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     os.environ.update(variables)
-    from keras_sentmatch.tuning.study import search
-
     try:
-        search(**arguments)
+        work(**arguments)
     except InputError as error:
         sys.exit(f"error: {error}")
 

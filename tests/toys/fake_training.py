@@ -11,7 +11,7 @@ import pytest
 from keras_sentmatch.inference.run_folder import write_json
 from keras_sentmatch.training import Recipe
 from keras_sentmatch.training.run import run_identity
-from keras_sentmatch.tuning import Choice, LogUniform, Space, search, study
+from keras_sentmatch.tuning import Choice, LogUniform, Space, search
 from tests.toys.training import tiny_splits
 
 SPLITS = tiny_splits()
@@ -110,7 +110,10 @@ def fake_search(out, train, *, fine=False, **more):
 
 def without_cost(patch, train) -> None:
     """Puts the fake in the place of `train`, and leaves out what takes time around it."""
+    from keras_sentmatch.tuning import study, trial_training
+
     patch.setattr(study, "train", train)
-    patch.setattr(study._Study, "_dry_run", lambda self: None)
-    patch.setattr(study, "_free", lambda: None)
-    patch.setattr(study, "note_speed", lambda *_: None)
+    patch.setattr(trial_training, "train", train)
+    patch.setattr(trial_training.TrialTrainer, "dry_run", lambda self: None)
+    patch.setattr(trial_training, "free_memory", lambda: None)
+    patch.setattr(trial_training, "note_speed", lambda *_: None)

@@ -11,7 +11,7 @@ import pytest
 from keras_sentmatch.errors import InputError
 from tests.toys.fake_training import RECIPE, FakeTrain, fake_search, space_of_fakes, trained
 
-engine = pytest.importorskip("keras_sentmatch.tuning.engine", reason="KerasTuner is not installed")
+pytest.importorskip("keras_tuner", reason="KerasTuner is not installed")
 
 # Whatever the backend, no trial runs on it; and a process that TensorFlow or JAX has threads in is no good to fork.
 pytestmark = pytest.mark.backend("torch")
@@ -90,7 +90,7 @@ def test_trials_are_allowed_and_differ(tuner, undisturbed):
     space = space_of_fakes(TUNERS[tuner].get("fine", False))
     names = list(space.parameters)
     tried = [{n: row[n] for n in names if row[n] is not None} for row in result.trials]
-    assert all(space.complaint(written) is None for written in tried)
+    assert all(space.conflict(written) is None for written in tried)
     keys = [(*written.items(), row["epochs"]) for written, row in zip(tried, result.trials)]
     assert len(set(keys)) == len(keys)
     for written in tried:
@@ -108,7 +108,7 @@ def test_the_grid_tries_all_that_is_allowed(tmp_path):
         whole = all(
             (n in written) == space.matters(p, written) for n, p in space.parameters.items()
         )
-        if whole and space.complaint(written) is None:
+        if whole and space.conflict(written) is None:
             expected.add(tuple(sorted(written.items())))
     tried = {
         tuple(sorted((n, row[n]) for n in space.parameters if row[n] is not None))
@@ -164,11 +164,11 @@ def test_a_failed_trial_is_noted_and_left(tmp_path):
 def test_no_trial_that_finishes(tmp_path):
     fake = FakeTrain(tmp_path / "log", fail=range(99), error=MemoryError("the first cause"))
     message = (
-        "None of 3 trials finished. The first, .*B=25 T=2 k=none: MemoryError: the first cause"
+        "None of 3 trials completed. The first, .*B=25 T=2 k=none: MemoryError: the first cause"
     )
     with pytest.raises(InputError, match=message):
         fake_search(tmp_path / "a", fake)
-    with pytest.raises(InputError, match="None of 1 trials finished"):
+    with pytest.raises(InputError, match="None of 1 trials completed"):
         fake_search(tmp_path / "b", fake, trials=1)
 
 

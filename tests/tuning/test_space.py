@@ -141,9 +141,9 @@ def test_eq_9_decides_what_is_tried():
     recipe = load_recipe("esim", "sick", overrides=["encoder.max_length=35"])
     space = space_of(recipe).fixed({"feature_attention": "sfa"}).narrowed(["r1", "r2"])
     config = "model.feature_attention_config"
-    assert space.complaint({f"{config}.r1": 3.0, f"{config}.r2": 5.0}) is None
-    complaint = space.complaint({f"{config}.r1": 5.0, f"{config}.r2": 5.0})
-    assert "2D/(r1 r2) = 24 must exceed 8.33 ln(35) = 29.62" in complaint
+    assert space.conflict({f"{config}.r1": 3.0, f"{config}.r2": 5.0}) is None
+    conflict = space.conflict({f"{config}.r1": 5.0, f"{config}.r2": 5.0})
+    assert "2D/(r1 r2) = 24 must exceed 8.33 ln(35) = 29.62" in conflict
     assert space.default() == {f"{config}.r1": 3.0, f"{config}.r2": 5.0}
     narrow = load_recipe("esim", "sick", overrides=["model.units=40"])
     space = space_of(narrow).fixed({"feature_attention": "fa"}).narrowed(["r"])
@@ -159,8 +159,8 @@ def drcn_space():
 
 def test_feature_attention_of_drcn_needs_an_autoencoder():
     space = drcn_space().narrowed(["depth"])
-    assert "no autoencoder" in space.complaint({"model.depth": 2})
-    assert space.complaint({"model.depth": 3}) is None
+    assert "no autoencoder" in space.conflict({"model.depth": 2})
+    assert space.conflict({"model.depth": 3}) is None
 
 
 # --- one space, step by step ---
@@ -206,7 +206,7 @@ def test_what_depends_on_what():
         "config": {"size": 8.0},
         "widths": [2, 3],
     }
-    assert s.complaint({**hard, "model.steps": 3}) == "too much"
+    assert s.conflict({**hard, "model.steps": 3}) == "too much"
     largest = s.largest()
     assert largest["training.learning_rate"] == 0.002 and largest["model.kind"] == "hard"
     assert largest["model.steps"] == 3 and largest["model.widths"] == "2", "3 * 2 is too much"

@@ -10,7 +10,7 @@ import pytest
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.training import EncoderConfig, load_recipe, prepare, train
-from keras_sentmatch.tuning import Choice, Space, search, study
+from keras_sentmatch.tuning import Choice, Space, search, searching
 from tests.toys.training import build_tiny, tiny_recipe, tiny_splits
 
 pytest.importorskip("keras_tuner")
@@ -176,9 +176,9 @@ def test_what_is_refused(more, message, tmp_path):
 
 @pytest.mark.parametrize("module, tuner", [("keras_tuner", "grid"), ("sklearn", "bayesian")])
 def test_what_is_missing_is_named(module, tuner, tmp_path, monkeypatch):
-    there = study.importlib.util.find_spec
+    there = searching.importlib.util.find_spec
     monkeypatch.setattr(
-        study.importlib.util, "find_spec", lambda name: None if name == module else there(name)
+        searching.importlib.util, "find_spec", lambda name: None if name == module else there(name)
     )
     with pytest.raises(InputError, match=r'not installed.*pip install "keras-sentmatch\[tuner\]"'):
         run(tmp_path / "a", tuner=tuner)

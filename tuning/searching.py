@@ -1,0 +1,238 @@
+"""`search`: many runs of one recipe with KerasTuner, and the best of them.
+
+KerasTuner is optional, so what needs it is imported when it is known to be there.
+"""
+
+import importlib.util
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.inference.run_folder import read_json, write_json
+from keras_sentmatch.metrics import evaluate_predictions
+from keras_sentmatch.training.callbacks import monitor_of
+from keras_sentmatch.training.config import MONITORS
+from keras_sentmatch.training.prepare import Build, check_splits
+from keras_sentmatch.training.recipe import Recipe
+from keras_sentmatch.training.resume import difference
+from keras_sentmatch.training.run import run_identity
+from keras_sentmatch.tuning.report import write_report
+from keras_sentmatch.tuning.space import Space
+from keras_sentmatch.tuning.spaces import narrowed_space
+from keras_sentmatch.tuning.workers import LocalWorkers, role
+
+if TYPE_CHECKING:
+    from keras_sentmatch.tuning.study import SearchResult
+
+TUNERS = ("bayesian", "random", "hyperband", "grid")
+
+
+def search(
+    recipe: Recipe,
+    splits: Mapping[str, PairDataset],
+    out: str | Path,
+    *,
+    space: Space | Mapping[str, Any] | Iterable[str] | None = None,
+    fix: Mapping[str, Any] | None = None,
+    tuner: str = "bayesian",
+    trials: int | None = None,
+    objective: str = "auto",
+    seed: int | None = None,
+    seeds: int = 1,
+    keep: int = 1,
+    retrain: int = 1,
+    resume: bool = False,
+    workers: int = 0,
+    progress: bool = True,
+    report: bool = True,
+    build: Build | None = None,
+    info: Mapping[str, Any] | None = None,
+) -> "SearchResult":
+    """Looks for the best configuration of a recipe, and trains it anew.
+
+    A trial is a recipe, which `train` trains: on the training pairs, judged by the best epoch's value on the validation
+    pairs. It never sees the labels of test pairs. Trials have the seed of the recipe, or that and the ones after it; the
+    best one is trained anew with seeds that no trial had, and measured on the test pairs.
+
+    Before the first trial the recipe's own configuration and the largest one are built and trained on a batch. A trial whose
+    configuration fails (no memory, NaN) is noted and left; any other error ends the search, which can go on when it is
+    mended.
+
+    Where KerasTuner's environment variables are set (KERASTUNER_TUNER_ID, KERASTUNER_ORACLE_IP, KERASTUNER_ORACLE_PORT),
+    this process is the chief of a search on many machines, or one of its workers, called with the same arguments. The
+    chief trains no trial, and a worker writes nothing but its trials' folders; both return the same, but for `retrained`.
+
+    Args:
+        recipe: What `load_recipe` gives: the default configuration, and all that is not searched. `training.epochs` is
+            the most that a trial of Hyperband gets; it trains each round's survivors from the beginning.
+        splits: As `train` takes them.
+        out: Folder of the search: `trials.csv`, `best_recipe.toml`, `best/` (the run of that recipe, or runs), `trials/`
+            (a run folder each, or one a seed), `report.md` and its pictures, and the files to go on from.
+        space: What to search: names, or a mapping from names to values (see `Space.narrowed`). Default: everything that
+            `space_of(recipe)` has. Or a `Space` of one's own.
+        fix: Values by name, for parameters that are not to be searched.
+        tuner: `"bayesian"`, `"random"`, `"hyperband"` or `"grid"`.
+        trials: Most trials. By default 20, but no limit to the grid and to Hyperband, which end by themselves.
+        objective: `"accuracy"`, `"f1"`, `"map"`, `"loss"` and so on, of the validation pairs; it also chooses each trial's
+            epoch. Default: the recipe's `training.monitor`.
+        seed: Of the search and of all trials, instead of the recipe's.
+        seeds: With how many seeds to train each configuration; its score is their mean. One that fails with any of them
+            has failed.
+        keep: Of how many of the best trials to keep the models.
+        retrain: With how many further seeds to train the best recipe anew; 0 does not.
+        resume: Whether to go on with the search in `out`, begun with the same arguments; `trials` may be more.
+        workers: How many processes on this machine train trials, side by side; 0 trains them in this one. A script that asks
+            for some does so under `if __name__ == "__main__":`.
+        progress: Whether to show it on standard error.
+        report: Whether to write the report when it ends (`write_report`).
+        build: As for `train`.
+        info: Facts to keep with the matchers.
+
+    Returns:
+        A `SearchResult`.
+
+    Raises:
+        InputError: KerasTuner is missing; a folder that holds another search; a space with nothing in it; a default or
+            largest configuration that can't be trained; no trial that finished, with the first cause; workers that can't
+            start; a worker that is called with other arguments than its chief, or finds none for ten minutes.
+        KeyboardInterrupt: Ctrl-C before a trial ended.
+
+    Example:
+
+    ```python
+    from keras_sentmatch.data import load_pairs
+    from keras_sentmatch.training import load_recipe
+    from keras_sentmatch.tuning import search
+
+    recipe = load_recipe("drr_net", "embedded", overrides=["training.epochs=2"])
+    found = search(
+        recipe, load_pairs("embedded"), "searches/steps", space={"T": [2, 4, 6]}, tuner="grid"
+    )
+    found.best.model["steps"]
+    ```
+    """
+    _check_arguments(tuner, trials, seeds, keep, retrain, workers)
+    here = role()
+    if here == "worker" and workers:
+        raise InputError(
+            f"workers is {workers}, but this process is a worker: KERASTUNER_TUNER_ID is "
+            f"{os.environ['KERASTUNER_TUNER_ID']!r}. Unset it, or leave out --workers (workers=…)."
+        )
+    arguments = {
+        "recipe": recipe,
+        "splits": splits,
+        "out": out,
+        "space": space,
+        "fix": fix,
+        "tuner": tuner,
+        "trials": trials,
+        "objective": objective,
+        "seed": seed,
+        "seeds": seeds,
+        "keep": keep,
+        "build": build,
+        "info": info,
+    }
+    from keras_sentmatch.tuning.study import Plan, Study
+
+    check_splits(splits)
+    if seed is not None:
+        recipe = recipe.with_training(seed=seed)
+    monitor, direction = _objective(objective, recipe, splits)
+    recipe = recipe.with_training(monitor=monitor)
+    searched = narrowed_space(recipe, space, fix)
+    folder = Path(out)
+    identity = _identity(searched, tuner, splits, seeds)
+    if here != "worker":
+        _begin(folder, identity, searched, resume)
+    plan = Plan(folder, searched, tuner, trials, monitor, direction, seeds, keep)
+    study = Study(plan, splits, progress, build, info)
+    if here == "worker":
+        return study.work(identity)
+    local = LocalWorkers(workers, search, arguments, folder)
+    interrupted = study.lead(identity, local) if workers or here else study.run()
+    result = replace(study.result(), interrupted=interrupted)
+    if retrain and not interrupted:
+        result.retrained, result.interrupted = study.retrain(result.best, retrain)
+    if report:
+        write_report(folder)
+    return result
+
+
+def _check_arguments(
+    tuner: str, trials: int | None, seeds: int, keep: int, retrain: int, workers: int
+) -> None:
+    if tuner not in TUNERS:
+        raise InputError(f"There is no tuner {tuner!r}; there is {', '.join(TUNERS)}.")
+    bounds = (
+        ("trials", trials, 1),
+        ("seeds", seeds, 1),
+        ("keep", keep, 1),
+        ("retrain", retrain, 0),
+        ("workers", workers, 0),
+    )
+    for name, number, least in bounds:
+        if number is not None and number < least:
+            raise InputError(f"{name} is {number}; at least {least} is needed.")
+    needed = {"keras_tuner": "keras-tuner"}
+    if tuner == "bayesian":
+        needed |= {"sklearn": "scikit-learn", "scipy": "scipy"}
+    missing = [name for module, name in needed.items() if importlib.util.find_spec(module) is None]
+    if missing:
+        raise InputError(
+            f'{", ".join(missing)} not installed, which the tuner {tuner!r} needs: pip install "keras-sentmatch[tuner]".'
+        )
+
+
+def _objective(
+    objective: str, recipe: Recipe, splits: Mapping[str, PairDataset]
+) -> tuple[str, str]:
+    """The monitored value and its direction; a value that these pairs don't have is refused now."""
+    validation = splits["validation"]
+    wanted = recipe.training.monitor if objective == "auto" else f"val_{objective}"
+    monitor, direction = monitor_of(validation.task, wanted)
+    shape = (len(validation), 1 if validation.task == "regression" else validation.num_classes)
+    guesses = np.random.default_rng(0).dirichlet(np.ones(max(shape[1], 2)), shape[0])
+    figures = evaluate_predictions(validation, guesses[:, : shape[1]])
+    known = [name for name in MONITORS if name == "loss" or name in figures]
+    if monitor.removeprefix("val_") not in known:
+        raise InputError(
+            f"The objective {monitor.removeprefix('val_')!r} does not exist for {validation.task} with "
+            f"{validation.num_classes or 'no'} classes; there is {', '.join(known)}."
+        )
+    return monitor, direction
+
+
+def _identity(
+    space: Space, tuner: str, splits: Mapping[str, PairDataset], seeds: int
+) -> dict[str, Any]:
+    """By what a search is known again."""
+    identity = {"tuner": tuner, **run_identity(space.base, splits), "space": space.description()}
+    del identity["backend"]  # trials may come from several
+    return {**identity, "seeds": seeds}
+
+
+def _begin(folder: Path, identity: Mapping[str, Any], space: Space, resume: bool) -> None:
+    then = read_json(folder / "search.json")
+    if then:
+        then = {"seeds": 1, **then}
+        then.pop("names", None)
+    if then and not resume:
+        raise InputError(
+            f"{folder} already holds a search: go on with --resume (resume=True), name another folder, or delete this one."
+        )
+    if then and (differing := difference(then, identity)):
+        raise InputError(
+            f"{folder} holds another search: {'; '.join(differing)}. Give the same command as then and --resume, or "
+            "name another folder."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    if not then:
+        names = {name: space.short(name) for name in space.parameters}  # for the report
+        write_json(folder / "search.json", {**identity, "names": names})
