@@ -28,6 +28,9 @@ LAZY_OWN = {
     ("keras_sentmatch.inference.ensemble", "keras_sentmatch.export"),
     ("keras_sentmatch.inference.matcher", "keras_sentmatch.explain"),
     ("keras_sentmatch.inference.matcher", "keras_sentmatch.export"),
+    ("keras_sentmatch.analysis.comparing", "keras_sentmatch.inference.run_folder"),
+    ("keras_sentmatch.training.recipe", "keras_sentmatch.applications"),
+    ("keras_sentmatch.training.recipe", "keras_sentmatch.applications.base"),
 }
 # Folders whose modules load without these packages.
 WITHOUT = {

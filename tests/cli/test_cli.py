@@ -93,14 +93,12 @@ def write_pairs(path, rows=60, label=True):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A run folder that `train` wrote, from a file of one's own."""
+    """A run folder that `train` wrote, from a TSV file."""
     home = tmp_path_factory.mktemp("cli")
     data = write_pairs(home / "own.tsv", 120)
     os.environ["KERAS_BACKEND"] = keras.config.backend()
-    assert (
-        run("train", "drcn", "--seed", 3, "--data", data, *COLUMNS, *TINY, "--out", home / "run")
-        == 0
-    )
+    arguments = ["--seed", 3, "--data", data, *COLUMNS, *TINY, "--out", home / "run"]
+    assert run("train", "drcn", *arguments) == 0
     return SimpleNamespace(home=home, data=data, folder=home / "run")
 
 
@@ -119,14 +117,11 @@ def test_help_loads_no_keras_and_no_backend():
         assert "keras-sentmatch" in shown
 
 
-def test_version(capsys):
+def test_version_and_usage_errors(capsys):
     from keras_sentmatch import __version__
 
     assert run("--version") == 0
     assert capsys.readouterr().out == f"keras-sentmatch {__version__}\n"
-
-
-def test_typing_mistakes_are_usage_errors(capsys):
     assert run("train", "--no-such-option") == 2
     assert "Usage" in capsys.readouterr().err
 
@@ -152,15 +147,11 @@ def test_the_backend_is_chosen_in_the_order_promised(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["tensorflow", "jax", "torch"])
-def test_a_backend_that_is_not_installed_is_one_line(monkeypatch, capsys, name):
+def test_a_backend_that_is_not_installed_or_unknown_is_one_line(monkeypatch, capsys, name):
+    assert "tensorflow, jax, torch" in error_of(capsys, "models", "--backend", "theano")
     monkeypatch.setattr(backend_module, "is_installed", lambda other: other != name)
     line = error_of(capsys, "models", "--backend", name)
     assert f'pip install "keras-sentmatch[{name}]"' in line and "or use --backend" in line
-
-
-def test_an_unknown_backend_names_the_known_ones(capsys):
-    line = error_of(capsys, "models", "--backend", "theano")
-    assert "tensorflow, jax, torch" in line
 
 
 def test_a_second_backend_in_one_process_is_refused(capsys):
@@ -310,24 +301,20 @@ def test_train_never_overwrites_a_run(trained, capsys):
     assert json.loads((trained.folder / "matcher.json").read_text())["info"]["source"]["columns"]
 
 
-def test_evaluate_a_file_takes_all_its_rows(trained, capsys):
-    assert run("evaluate", trained.folder, "--data", trained.data, *COLUMNS, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["rows"] == 120
-
-
-def test_evaluate_a_file_of_a_named_format_takes_all_its_rows(trained, capsys):
-    data = f"tsv:{trained.data}"
+@pytest.mark.parametrize("format", ["", "tsv:"])
+def test_evaluate_a_file_takes_all_its_rows(trained, capsys, format):
+    data = f"{format}{trained.data}"
     assert run("evaluate", trained.folder, "--data", data, *COLUMNS, "--json") == 0
     assert json.loads(capsys.readouterr().out)["rows"] == 120
 
 
 def test_evaluate_reads_as_train_did(tmp_path, monkeypatch):
-    """Format and on_error are noted with the run, the path as one that any folder can use."""
+    """Format and on_error are recorded with the run, and the absolute path."""
     monkeypatch.chdir(tmp_path)
     write_pairs(tmp_path / "pairs.tsv", 5)
-    noted = Source("tsv:pairs.tsv", on_error=OnError.SKIP).facts()
-    assert noted["data"] == str(tmp_path / "pairs.tsv")
-    again = Source(**json.loads(json.dumps(noted)))
+    recorded = Source("tsv:pairs.tsv", on_error=OnError.SKIP).facts()
+    assert recorded["data"] == str(tmp_path / "pairs.tsv")
+    again = Source(**json.loads(json.dumps(recorded)))
     assert (again.format, again.on_error) == ("tsv", OnError.SKIP)
 
 
@@ -499,17 +486,7 @@ def test_export(trained, capsys, monkeypatch, tmp_path):
     unlabeled = write_pairs(tmp_path / "more.tsv", 7, label=False)
     text = unlabeled.read_text("utf-8").replace("claim\tanswer", "sentence1\tsentence2")
     unlabeled.write_text(text, "utf-8")
-    options = [
-        "--format",
-        "onnx",
-        "--out",
-        out,
-        "--pairs",
-        unlabeled,
-        "--tolerance",
-        "3e-5",
-        "--json",
-    ]
+    options = f"--format onnx --out {out} --pairs {unlabeled} --tolerance 3e-5 --json".split()
     assert run("export", trained.folder, *options) == 0
     assert json.loads(capsys.readouterr().out)["format"] == "onnx"
     names = asked[0][0]
@@ -530,7 +507,7 @@ def test_robustness(trained, capsys, tmp_path):
     assert sorted(path.name for path in out.iterdir()) == [
         f"robustness.{suffix}" for suffix in ("csv", "json", "md", "png")
     ]
-    # One's own function, one's own suite, nothing else.
+    # Your own function and suite, nothing else.
     suite = tmp_path / "suite.tsv"
     suite.write_text("sentence1\tsentence2\tlabel\nthe dog 1 runs\ta dog 1 runs\tyes\nx\ty\tno\n")
     only = ["--transform", "backtrans", "--translate", "tests.cli.test_cli:upper", "--suite", suite]
