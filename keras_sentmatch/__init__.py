@@ -1,8 +1,8 @@
 """Sentence-pair matching for Keras 3: inference, paraphrase, answer selection.
 
-Importing this package does nothing but define names: no backend is chosen until one of them is used, so
+Importing this package only defines names: no backend is chosen until one of them is used, so
 `KERAS_BACKEND` (or the command line's `--backend`) can still be set after the import.
-`import keras_sentmatch.applications` (or touching any name below) registers every class for `keras.saving`.
+`import keras_sentmatch.applications` registers every class for `keras.saving`.
 """
 
 import importlib

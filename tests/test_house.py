@@ -1,4 +1,4 @@
-"""How the files depend on one another; `.ci/static` checks the layers of the house and that there are no circles."""
+"""What files import. `.ci/static` checks the layers of the packages, and that there are no circles."""
 
 import ast
 import os
@@ -16,12 +16,12 @@ pytestmark = pytest.mark.once
 PACKAGES = {"keras_sentmatch": "keras_sentmatch"} | {
     folder: f"keras_sentmatch.{folder}" for folder in ("applications", "tuning")
 }
-# What a module may import inside a function: what is optional, or too heavy to load before it is needed.
+# What a module may import inside a function: what is optional, or heavy.
 LAZY = set(
     "ai_edge_litert h5py jax keras keras_hub keras_tuner matplotlib nltk onnx onnxruntime pandas regex rich safetensors "
     "scipy sklearn spacy tensorboard tensorflow tensorflow_datasets tensorflow_text tf2onnx torch".split()
 )
-# The same for modules of the library: `Matcher`'s conveniences, and what would load Keras where it may not be needed.
+# The same in the library: `Matcher`'s conveniences, and what loads Keras, needed or not.
 LAZY_OWN = {
     ("keras_sentmatch.applications.backbone", "keras_sentmatch.data.hub"),
     ("keras_sentmatch.inference.ensemble", "keras_sentmatch.explain"),

@@ -14,7 +14,7 @@ BACKENDS = ("tensorflow", "jax", "torch")
 
 
 def use_backend(asked: str | None) -> str:
-    """Sets KERAS_BACKEND to what `--backend` names, or to the default; returns the backend's name."""
+    """Sets KERAS_BACKEND to what `--backend` names, or to the default, and returns it."""
     name, source = choose_backend(asked)
     if name not in BACKENDS:
         raise InputError(f"backend {name!r} (from {source}) is not one of {', '.join(BACKENDS)}.")

@@ -14,7 +14,7 @@ Report = Mapping[str, Any]
 
 
 class StderrHandler(logging.Handler):
-    """Prints messages on stderr: on the one of the moment, which a progress bar replaces by its own."""
+    """Prints messages on the present `sys.stderr`, which a progress bar may have replaced."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print(self.format(record), file=sys.stderr, flush=True)

@@ -97,7 +97,7 @@ def errors(
 def _baselines(
     loaded: Run, labeled: LabeledPairs, pairs: "PairDataset"
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """The metrics of the baselines, trained where the run was or on the training part of `--data`."""
+    """The metrics of baselines trained as the run was, or on the training part of `--data`."""
     from keras_sentmatch import training
 
     source = labeled.given

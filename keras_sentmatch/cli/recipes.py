@@ -53,6 +53,6 @@ def default_folder(parent: str, model: str, data: str) -> Path:
 
 
 def _absolute(name: str) -> str:
-    """The absolute path of what is a folder here, so that the recipe works elsewhere; else the name."""
+    """The absolute path, if this is a path, so that the recipe works in any folder."""
     path = Path(name).expanduser()
     return str(path.resolve()) if path.exists() else name

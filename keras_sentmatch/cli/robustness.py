@@ -1,4 +1,4 @@
-"""`robustness`: the metrics of a run before and after its pairs are transformed, and on test suites."""
+"""`robustness`: the metrics of a run on transformed pairs and on test suites."""
 
 import logging
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""`tune`: from a data source and a model to the best recipe that a search finds, and a run of it."""
+"""`tune`: from data and a model to the best recipe that a search finds, and a run of it."""
 
 import logging
 from enum import StrEnum
