@@ -1,38 +1,50 @@
-"""Functional models, one paper a file. Importing this package registers every class for `keras.saving`."""
+"""Functional models, one paper a file. Importing this package registers every class for `keras.saving`.
 
-from keras_sentmatch.applications.backbone import BackboneModel
-from keras_sentmatch.applications.base import PairModel, build_model, get_model_class, list_models
-from keras_sentmatch.applications.bimpm import BiMPM
-from keras_sentmatch.applications.cafe import CAFE
-from keras_sentmatch.applications.cross_encoder import CrossEncoder
-from keras_sentmatch.applications.dabert import DABERT
-from keras_sentmatch.applications.diin import DIIN
-from keras_sentmatch.applications.din import DIN
-from keras_sentmatch.applications.drcn import DRCN
-from keras_sentmatch.applications.drr_net import DRrNet
-from keras_sentmatch.applications.esim import ESIM
-from keras_sentmatch.applications.hyper_lstm import HyperLSTM
-from keras_sentmatch.applications.ladra_net import LadRaNet
-from keras_sentmatch.applications.re2 import RE2
-from keras_sentmatch.applications.rlstm import RLSTM
+Each file here is imported, and each model in it is known by its name: a new model needs no line in
+another file.
+"""
+
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING
+
+from keras_sentmatch.applications.base import (
+    PairModel,
+    Sentence,
+    build_model,
+    get_model_class,
+    list_models,
+)
+
+if TYPE_CHECKING:
+    from keras_sentmatch.applications.backbone import BackboneModel as BackboneModel
+    from keras_sentmatch.applications.bimpm import BiMPM as BiMPM
+    from keras_sentmatch.applications.cafe import CAFE as CAFE
+    from keras_sentmatch.applications.cross_encoder import CrossEncoder as CrossEncoder
+    from keras_sentmatch.applications.dabert import DABERT as DABERT
+    from keras_sentmatch.applications.diin import DIIN as DIIN
+    from keras_sentmatch.applications.din import DIN as DIN
+    from keras_sentmatch.applications.drcn import DRCN as DRCN
+    from keras_sentmatch.applications.drr_net import DRrNet as DRrNet
+    from keras_sentmatch.applications.esim import ESIM as ESIM
+    from keras_sentmatch.applications.hyper_lstm import HyperLSTM as HyperLSTM
+    from keras_sentmatch.applications.ladra_net import LadRaNet as LadRaNet
+    from keras_sentmatch.applications.re2 import RE2 as RE2
+    from keras_sentmatch.applications.rlstm import RLSTM as RLSTM
+
+for _module in pkgutil.iter_modules(__path__, f"{__name__}."):
+    importlib.import_module(_module.name)
+_models = {cls.__name__: cls for cls in map(get_model_class, list_models())}
+globals().update(
+    _models, BackboneModel=importlib.import_module(f"{__name__}.backbone").BackboneModel
+)
 
 __all__ = [
     "BackboneModel",
-    "BiMPM",
-    "CAFE",
-    "CrossEncoder",
-    "DABERT",
-    "DIIN",
-    "DIN",
-    "DRCN",
-    "DRrNet",
-    "ESIM",
-    "HyperLSTM",
-    "LadRaNet",
     "PairModel",
-    "RE2",
-    "RLSTM",
+    "Sentence",
     "build_model",
     "get_model_class",
     "list_models",
+    *_models,
 ]

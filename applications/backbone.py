@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_sentmatch.applications.base import PairModel
+from keras_sentmatch.applications.base import PairModel, Sentence
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.ops import last_state, zero_padding
 
@@ -17,27 +17,64 @@ FROM_MODEL = ("name", "dtype", "trainable")  # which the model has of its own
 class BackboneModel(PairModel):
     """A model that reads both sentences as one sequence, with the layers of a BERT or RoBERTa.
 
-    Its inputs are `token_ids`, `padding_mask` and, for BERT, `segment_ids`: int32 `[B, L]`, as `SubwordPairEncoder` makes
-    them. `backbone` is kept as a serialised config, so a saved model does not need the preset it was made from.
+    A subclass's `__init__` begins with `self.bert = self.make_encoder()`; the maths stands in `read(pair)`.
+
+    Args:
+        backbone: a KerasHub preset name, or a folder with a KerasHub or Hugging Face BERT or
+            RoBERTa, whose weights are loaded; a KerasHub backbone, whose weights are copied; or the
+            serialized config of one, which has no weights. It is kept as a serialized config, so a
+            saved model does not need the preset it was made from.
+        trainable_backbone: whether the backbone is trained.
+        backbone_dropout: rate within the backbone; `None` keeps its own.
+
+    Inputs:
+        A dict of int32 `[B, L]`: `token_ids`, `padding_mask` (1 = real) and, for BERT,
+        `segment_ids`, as `SubwordPairEncoder` makes them. Right-padded with 0 or the tokenizer's
+        padding id.
+
+    Masking:
+        Padding changes nothing and is never read. A row without tokens gives a finite answer.
+
+    Raises:
+        InputError: for a backbone that is no BERT or RoBERTa or cannot be loaded.
     """
 
-    _undivided = "it reads both sentences as one sequence"
+    def __init__(self, **kwargs: Any):
+        super().__init__(**kwargs)
+        for layer in [] if self.trainable_backbone else self.backbone_layers():
+            layer.trainable = False  # only now: `keras.Model` may make it trainable again
 
-    def _keep_backbone(self, encoder: "Encoder", trainable: bool) -> None:
-        """Call it last in `__init__`: what is frozen before, `keras.Model` may thaw."""
+    def read(self, pair: Sentence) -> Any:
+        """The output from `token_ids`, `padding_mask`, `segment_ids` (BERT) and the boolean `mask` of a pair."""
+        raise NotImplementedError
+
+    def make_encoder(self) -> "Encoder":
+        """The backbone's layers."""
+        encoder = Encoder(self.backbone, self.policy, self.backbone_dropout)
+        self.backbone = self.arguments["backbone"] = encoder.config
         self.max_length = encoder.max_length
-        self._backbone_names = [layer.name for layer in encoder.backbone.layers]
-        self._word_embedding_params = encoder.backbone.token_embedding.count_params()
-        for layer in [] if trainable else self._backbone_layers():
-            layer.trainable = False
+        return encoder
 
-    def _backbone_layers(self) -> list[keras.layers.Layer]:
-        return [layer for layer in self.layers if layer.name in self._backbone_names]
+    def make_inputs(self) -> dict[str, Any]:
+        names = ["token_ids", *["segment_ids"] * self.bert.has_segments, "padding_mask"]
+        return {name: keras.Input((None,), dtype="int32", name=name) for name in names}
+
+    def connect(self, inputs: Mapping[str, Any]) -> Any:
+        return self.read(Sentence(**inputs, mask=ops.not_equal(inputs["padding_mask"], 0)))
+
+    @property
+    def why_not_splittable(self) -> str:
+        return "it reads both sentences as one sequence"
+
+    def backbone_layers(self) -> list[keras.layers.Layer]:
+        """The layers that came from the backbone."""
+        names = {layer.name for layer in self.bert.backbone.layers}
+        return [layer for layer in self.layers if layer.name in names]
 
     @property
     def backbone_variables(self) -> list[Any]:
         """The variables that came from the backbone, e.g. for a lower learning rate; all others are new."""
-        return [v for layer in self._backbone_layers() for v in layer.weights]
+        return [v for layer in self.backbone_layers() for v in layer.weights]
 
     def set_word_vectors(self, matrix: Any) -> None:
         raise InputError(
@@ -46,7 +83,7 @@ class BackboneModel(PairModel):
 
     def count_params_without_word_embeddings(self) -> int:
         """All parameters but the table of the word pieces."""
-        return self.count_params() - self._word_embedding_params
+        return self.count_params() - self.bert.backbone.token_embedding.count_params()
 
 
 class Encoder:
@@ -54,13 +91,13 @@ class Encoder:
 
     Args:
         backbone: a KerasHub preset name, a folder with a KerasHub or Hugging Face model, a KerasHub backbone, or the
-            serialised config of one. A config has no weights: they start at random.
+            serialized config of one. A config has no weights: they start at random.
         dtype: the model's dtype policy.
         dropout: rate in place of the backbone's own. Defaults to `None`, which keeps that.
 
     Attributes:
-        config: the serialised config, without what the model has of its own.
-        blocks: the transformer blocks: `x = block(x, padding_mask=inputs["padding_mask"])`.
+        config: the serialized config, without what the model has of its own.
+        blocks: the transformer blocks: `x = block(x, padding_mask=pair.padding_mask)`.
         width, max_length: of a token's vector; of a sequence, in word pieces.
 
     Raises:
@@ -97,20 +134,15 @@ class Encoder:
         # RoBERTa was not pretrained with a pooler: it gets a new one.
         self._pooler = made.pooled_dense if self.has_segments else None
 
-    def inputs(self) -> dict[str, Any]:
-        """The symbolic inputs, by name."""
-        names = ["token_ids", *["segment_ids"] * self.has_segments, "padding_mask"]
-        return {name: keras.Input((None,), dtype="int32", name=name) for name in names}
-
-    def embed(self, inputs: Mapping[str, Any]) -> Any:
+    def embed(self, pair: Sentence) -> Any:
         """What the first block takes: `[B, L, D]`."""
         layers = self.backbone
         if self.has_segments:
-            tokens = layers.token_embedding(inputs["token_ids"])
-            segments = layers.segment_embedding(inputs["segment_ids"])
+            tokens = layers.token_embedding(pair.token_ids)
+            segments = layers.segment_embedding(pair.segment_ids)
             x = layers.embeddings_add((tokens, layers.position_embedding(tokens), segments))
         else:
-            x = layers.embeddings(inputs["token_ids"])
+            x = layers.embeddings(pair.token_ids)
         return layers.embeddings_dropout(layers.embeddings_layer_norm(x))
 
     def pool(self, x: Any, mask: Any) -> Any:
@@ -131,31 +163,26 @@ def initializer() -> keras.initializers.Initializer:
     return keras.initializers.TruncatedNormal(stddev=0.02)
 
 
-def mask_of(inputs: Mapping[str, Any]) -> Any:
-    """Boolean `[B, L]`, True = real token."""
-    return ops.not_equal(inputs["padding_mask"], 0)
-
-
 def first_state(x: Any, mask: Any) -> Any:
     """The state of the first token, `[CLS]`: `[B, D]`; zeros for a row without tokens."""
     return zero_padding(x[:, :1], mask[:, :1])[:, 0]
 
 
-def special_tokens(inputs: Mapping[str, Any]) -> tuple[Any, Any]:
+def special_tokens(pair: Sentence) -> tuple[Any, Any]:
     """Where the tokens stand that open (`[CLS]`) and that close (`[SEP]`) a sentence: boolean `[B, L]` each.
 
     Every sequence begins with the one and ends with the other, in BERT and in RoBERTa.
     """
-    ids = inputs["token_ids"]
-    last = last_state(ops.expand_dims(ids, -1), mask_of(inputs))
+    ids = pair.token_ids
+    last = last_state(ops.expand_dims(ids, -1), pair.mask)
     return ops.equal(ids, ids[:, :1]), ops.equal(ids, last)
 
 
-def segments_of(inputs: Mapping[str, Any]) -> Any:
+def segments_of(pair: Sentence) -> Any:
     """The sentence of each token, 0 or 1: given, or for RoBERTa from the two separators between the sentences."""
-    if "segment_ids" in inputs:
-        return inputs["segment_ids"]
-    closes = ops.cast(special_tokens(inputs)[1], "int32")
+    if hasattr(pair, "segment_ids"):
+        return pair.segment_ids
+    closes = ops.cast(special_tokens(pair)[1], "int32")
     return ops.cast(ops.cumsum(closes, axis=1) - closes >= 2, "int32")
 
 
@@ -163,5 +190,5 @@ def _refusal(backbone: Any) -> InputError:
     return InputError(
         f"backbone: {type(backbone).__name__} {str(backbone)[:80]!r} is no BERT or RoBERTa. Expected a KerasHub preset "
         "such as 'bert_base_en_uncased', a folder with one, a keras_hub.models.BertBackbone or RobertaBackbone, or the "
-        "serialised config of one."
+        "serialized config of one."
     )

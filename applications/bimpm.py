@@ -6,17 +6,7 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from keras_sentmatch.applications.base import (
-    Encoding,
-    PairModel,
-    _CallWith,
-    apply_to_both,
-    classifier,
-    encode_both,
-    feature_blocks,
-    pair_inputs,
-    register_model,
-)
+from keras_sentmatch.applications.base import CallWith, PairModel, Sentence, register_model
 from keras_sentmatch.applications.pictures import FEATURE_MAP, FEATURE_PICTURES, PictureSpec
 from keras_sentmatch.applications.search_space import (
     FEATURE_ATTENTION,
@@ -25,7 +15,7 @@ from keras_sentmatch.applications.search_space import (
     Choice,
     Parameter,
 )
-from keras_sentmatch.layers import BidirectionalRNN, MultiPerspectiveMatching, WordRepresentation
+from keras_sentmatch.layers import BidirectionalRNN, MultiPerspectiveMatching
 from keras_sentmatch.ops import last_state
 
 
@@ -34,14 +24,7 @@ class BiMPM(PairModel):
     """Bilateral Multi-Perspective Matching: each state of a sentence against the other sentence, from many perspectives.
 
     Args:
-        vocabulary_size: number of word ids; 0 is padding, 1 the unknown word.
-        num_classes: width of the output; 1 gives a score instead of probabilities. Defaults to `3`.
-        embedding_dim: width of a word vector. Defaults to `300`.
-        trainable_embedding: whether the word vectors learn. Defaults to `False`.
-        char_vocabulary_size: number of character ids; 0 leaves the characters out. Defaults to `0`.
-        char_dim: width of a character embedding. Defaults to `20`.
         char_units: width of the LSTM that reads the characters of a word. Defaults to `50`.
-        max_word_length: characters a word is padded to. Defaults to `16`.
         units: width of one direction of the context layer. Defaults to `100`.
         aggregation_units: width of one direction of the aggregation layer. Defaults to `100`.
         hidden_units: width of the hidden layer of the classifier. Defaults to `200`.
@@ -57,14 +40,6 @@ class BiMPM(PairModel):
             layer. Defaults to `0.1`.
         feature_attention: blocks that gate the matching vectors of each sentence: `"fa"`, `"sfa"`, a layer to
             copy, or `None`. Defaults to `None`.
-        feature_attention_config: arguments of the blocks, and `share` for one block for both sentences. Defaults to `None`.
-
-    Inputs:
-        A dict of int32: `word_ids_1` `[B, L1]`, `word_ids_2` `[B, L2]`; with characters `char_ids_1`
-        `[B, L1, max_word_length]`, `char_ids_2`. Right-padded with 0.
-
-    Masking:
-        Padding changes nothing; an empty sentence gives a finite answer.
 
     Example:
         >>> import numpy as np
@@ -142,84 +117,56 @@ class BiMPM(PairModel):
         feature_attention_config: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ):
-        dtype = keras.dtype_policies.get(kwargs.get("dtype"))
-
-        def drop(name: str) -> Any:
-            return keras.layers.Dropout(dropout, dtype=dtype, name=name)
-
-        # === Layers, in the order of the paper ===
-        words = WordRepresentation(
-            vocabulary_size,
-            embedding_dim,
-            trainable_embedding=trainable_embedding,
-            fixed_embedding=not trainable_embedding,
-            char_vocabulary_size=char_vocabulary_size,
-            char_dim=char_dim,
-            char_filters=char_units,
-            char_encoder="lstm",
-            exact_match=False,
-            dropout=0.0,
-            dtype=dtype,
-            name="word_representation",
+        self.word_representation = self.make_word_representation(
+            char_filters=char_units, char_encoder="lstm", dropout=0.0
         )
-        word_dropout = drop("word_dropout")
-        context = BidirectionalRNN(units, cell, dtype=dtype, name="context")  # eq 1
-        context_dropout = drop("context_dropout")
-        matching = MultiPerspectiveMatching(  # eq 2-6
-            perspectives, strategies, attentive, max_attentive, dtype=dtype, name="matching"
+        self.word_dropout = self.drop("word_dropout")
+        self.context = BidirectionalRNN(units, cell, dtype=self.policy, name="context")  # eq 1
+        self.context_dropout = self.drop("context_dropout")
+        self.matching = MultiPerspectiveMatching(  # eq 2-6
+            perspectives, strategies, attentive, max_attentive, dtype=self.policy, name="matching"
         )
-        attend_features = feature_blocks(feature_attention, feature_attention_config, dtype=dtype)
-        matching_dropout = drop("matching_dropout")
-        aggregation = BidirectionalRNN(aggregation_units, cell, dtype=dtype, name="aggregation")
-        dropouts = [drop("dropout_1"), drop("dropout_2")]
-        hidden = keras.layers.Dense(hidden_units, "tanh", dtype=dtype, name="hidden")
-        classify = classifier(num_classes)
+        self.feature_blocks = self.make_feature_attention()
+        self.matching_dropout = self.drop("matching_dropout")
+        self.aggregation = BidirectionalRNN(
+            aggregation_units, cell, dtype=self.policy, name="aggregation"
+        )
+        self.dropout_1, self.dropout_2 = self.drop("dropout_1"), self.drop("dropout_2")
+        self.hidden = keras.layers.Dense(hidden_units, "tanh", dtype=self.policy, name="hidden")
+        self.classify = self.make_classifier()
+        super().__init__(**kwargs)
 
-        # === Functional model ===
-        inputs = pair_inputs(char_vocabulary_size, max_word_length)
+    def drop(self, name: str) -> keras.layers.Layer:
+        return keras.layers.Dropout(self.dropout, dtype=self.policy, name=name)
 
-        def encode(sentence: Encoding, side: str | None = None) -> Encoding:
-            mask = ops.not_equal(sentence["word_ids"], 0)
-            x = words(sentence["word_ids"], char_ids=sentence.get("char_ids"))
-            return {"states": context_dropout(context(word_dropout(x), mask)), "mask": mask}
+    def encode(self, sentence: Sentence) -> Sentence:
+        x = self.word_dropout(self.represent_words(sentence))  # [B, L, d]
+        states = self.context_dropout(self.context(x, sentence.mask))  # [B, L, 2u]
+        return Sentence(states=states, mask=sentence.mask)
 
-        def aggregate(sentence: Encoding) -> Encoding:
-            states = aggregation(matching_dropout(sentence["fused"]), sentence["mask"])
-            forward = last_state(states[..., :aggregation_units], sentence["mask"])
-            return {"pooled": ops.concatenate([forward, states[:, 0, aggregation_units:]], axis=-1)}
+    def interact(self, one: Sentence, two: Sentence) -> Any:
+        given = one.states, two.states, one.mask, two.mask
+        m1, m2 = self.matching(*given)  # [B, L, 2 * perspectives * strategies]
+        self.show(lambda: self.matches(*given))
+        u1, u2 = self.attend_features(self.feature_blocks, m1, one.mask, m2, two.mask)
+        p, q = self.both(
+            self.aggregate, Sentence(fused=u1, mask=one.mask), Sentence(fused=u2, mask=two.mask)
+        )
+        v = ops.concatenate([p.pooled, q.pooled], axis=-1)  # [B, 4u]
+        return self.classify(self.dropout_2(self.hidden(self.dropout_1(v))))
 
-        def interact(one: Encoding, two: Encoding) -> Any:
-            mask_1, mask_2 = one["mask"], two["mask"]
-            m1, m2 = matching(one["states"], two["states"], mask_1, mask_2)
-            m1, m2 = attend_features(m1, mask_1, m2, mask_2)
-            one, two = apply_to_both(
-                aggregate, {"fused": m1, "mask": mask_1}, {"fused": m2, "mask": mask_2}, dtype
-            )
-            v = ops.concatenate([one["pooled"], two["pooled"]], axis=-1)
-            return classify(dropouts[1](hidden(dropouts[0](v))))
+    def aggregate(self, sentence: Sentence) -> Sentence:
+        """The last state of each direction, `[B, 2u]`."""
+        states = self.aggregation(self.matching_dropout(sentence.fused), sentence.mask)
+        forward = last_state(states[..., : self.aggregation_units], sentence.mask)
+        backward = states[:, 0, self.aggregation_units :]
+        return Sentence(pooled=ops.concatenate([forward, backward], axis=-1))
 
-        one, two = encode_both(encode, inputs, dtype)
-        super().__init__(inputs=inputs, outputs=interact(one, two), **kwargs)
+    def matches(self, *given: Any) -> dict[str, Any]:
+        """What matching compares and finds.
 
-        # === Config ===
-        self._keep_config(locals())
-        self._keep_halves(encode, interact)
-        self._explain = (matching, attend_features, one, two)
-
-    def explainer(self) -> keras.Model:
-        """A functional model on the same weights and inputs that shows how the sentences match.
-
-        Returns:
-            A model whose output is a dict: `probabilities` `[B, C]`; `cosines` `[B, 2, L1, L2]`, of forward and of backward
-            states; `matching_1` `[B, L1, N]` and `matching_2` `[B, L2, N]`, for each strategy the perspectives of the
-            forward states, then of the backward ones; what `FeatureBlocks.explain` gives.
+        `cosines` `[B, 2, L1, L2]`, of forward and of backward states; `matching_1` `[B, L1, N]` and `matching_2`
+        `[B, L2, N]`, for each strategy the perspectives of the forward states, then of the backward ones.
         """
-        matching, attend_features, one, two = self._explain
-        matching_1, matching_2, cosines = _CallWith(matching, return_cosines=True)(
-            one["states"], two["states"], one["mask"], two["mask"]
-        )
-        shown = {"cosines": cosines, "matching_1": matching_1, "matching_2": matching_2}
-        shown.update(attend_features.explain())
-        return keras.Model(
-            self.input, {"probabilities": self.output, **shown}, name=f"{self.name}_explainer"
-        )
+        names = "matching_1", "matching_2", "cosines"
+        return dict(zip(names, CallWith(self.matching, return_cosines=True)(*given)))

@@ -6,17 +6,7 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from keras_sentmatch.applications.base import (
-    Encoding,
-    PairModel,
-    _CallWith,
-    apply_to_both,
-    classifier,
-    encode_both,
-    feature_blocks,
-    pair_inputs,
-    register_model,
-)
+from keras_sentmatch.applications.base import PairModel, Sentence, register_model
 from keras_sentmatch.applications.pictures import (
     ATTENTION,
     FEATURE_MAP,
@@ -39,7 +29,6 @@ from keras_sentmatch.layers import (
     FactorizationMachine,
     Highway,
     MatchingVector,
-    WordRepresentation,
 )
 from keras_sentmatch.ops import (
     dot_matrix,
@@ -62,17 +51,7 @@ class CAFE(PairModel):
     """Compare, Compress and Propagate: attention compared with each word, and the comparison compressed to six numbers.
 
     Args:
-        vocabulary_size: number of word ids; 0 is padding, 1 the unknown word.
-        num_classes: width of the output; 1 gives a score instead of probabilities. Defaults to `3`.
-        embedding_dim: width of a word vector. Defaults to `300`.
-        trainable_embedding: whether the word vectors learn. Defaults to `False`.
-        char_vocabulary_size: number of character ids; 0 leaves the characters out. Defaults to `0`.
         char_encoder: `"cnn"` or `"lstm"`. Defaults to `"cnn"`.
-        char_dim: width of a character embedding. Defaults to `20`.
-        char_filters: width of the character feature. Defaults to `64`.
-        char_kernel_size: characters in a window of the CNN. Defaults to `5`.
-        max_word_length: characters a word is padded to. Defaults to `16`.
-        pos_tags: number of part-of-speech ids (`pos_1`, `pos_2`); 0 leaves them out. Defaults to `0`.
         units: width of everything after the word features. Defaults to `300`.
         highway_layers: highway layers before the attention, and before the classification. Defaults to `2`.
         inter_attention: whether to attend to the other sentence. Defaults to `True`.
@@ -89,14 +68,6 @@ class CAFE(PairModel):
         l2: L2 penalty on every kernel; embeddings are left out. Defaults to `1e-8`.
         feature_attention: blocks that gate what the LSTM reads: `"fa"`, `"sfa"`, a layer to
             copy, or `None`. Defaults to `None`.
-        feature_attention_config: arguments of the blocks, and `share` for one block for both sentences. Defaults to `None`.
-
-    Inputs:
-        A dict of int32: `word_ids_1` `[B, L1]`, `word_ids_2` `[B, L2]`; with those features `char_ids_1` `[B, L1,
-        max_word_length]`, `char_ids_2`, `pos_1`, `pos_2`. Right-padded with 0.
-
-    Masking:
-        Padding changes nothing; an empty sentence gives a finite answer.
 
     Raises:
         InputError: for an unknown comparison, or an option of an attention that is off.
@@ -205,175 +176,150 @@ class CAFE(PairModel):
             raise InputError(
                 f"meta_factors={meta_factors} needs features to compress: switch an attention on."
             )
-        dtype = keras.dtype_policies.get(kwargs.get("dtype"))
-
-        def regularizer() -> Any:
-            return keras.regularizers.L2(l2) if l2 else None
-
-        def drop(name: str) -> Any:
-            return keras.layers.Dropout(dropout, dtype=dtype, name=name)
-
-        def dense(activation: str | None, name: str) -> Any:
-            return keras.layers.Dense(
-                units, activation, kernel_regularizer=regularizer(), dtype=dtype, name=name
-            )
-
-        def highway(name: str) -> Any:
-            return Highway(highway_layers, kernel_regularizer=regularizer(), dtype=dtype, name=name)
-
-        def machine(factors: int, name: str) -> Any:
-            return FactorizationMachine(factors, regularizer(), dtype=dtype, name=name)
-
-        # === Layers, in the order of the paper ===
-        words = WordRepresentation(
-            vocabulary_size,
-            embedding_dim,
-            trainable_embedding=trainable_embedding,
-            fixed_embedding=not trainable_embedding,
-            char_vocabulary_size=char_vocabulary_size,
-            char_dim=char_dim,
-            char_filters=char_filters,
-            char_kernel_size=char_kernel_size,
-            exact_match=False,
-            pos_tags=pos_tags,
-            dropout=0.0,
-            kernel_regularizer=regularizer(),
-            char_encoder=char_encoder,
-            dtype=dtype,
-            name="word_representation",
+        self.word_representation = self.make_word_representation(
+            dropout=0.0, kernel_regularizer=self.regularizer()
         )
-        word_dropout = drop("word_dropout")
-        word_projection = dense(None, "word_projection")
-        word_highway = highway("word_highway")
-        inter_keys, intra_keys = (dense("relu", f"{n}_keys") for n in ("inter", "intra"))  # F, G
-        inter = CoAttention("dot", dtype=dtype, name="inter_attention")
-        machines = {
-            kind: {name: machine(factors, f"{kind}_{name}") for name in alignment_features}
+        self.word_dropout = self.drop("word_dropout")
+        self.word_projection = self.dense(None, "word_projection")
+        self.word_highway = self.highway("word_highway")
+        self.inter_keys = self.dense("relu", "inter_keys")  # F
+        self.intra_keys = self.dense("relu", "intra_keys")  # G
+        self.inter = CoAttention("dot", dtype=self.policy, name="inter_attention")
+        self.machines = {
+            kind: {name: self.machine(factors, f"{kind}_{name}") for name in alignment_features}
             for kind in ("inter", "intra")
         }
-        meta = machine(meta_factors, "meta_features") if meta_factors else None
-        attend_features = feature_blocks(
-            feature_attention,
-            feature_attention_config,
-            dtype=dtype,
-            kernel_regularizer=regularizer(),
+        self.meta = self.machine(meta_factors, "meta_features") if meta_factors else None
+        self.feature_blocks = self.make_feature_attention(kernel_regularizer=self.regularizer())
+        self.sequence_dropout = self.drop("sequence_dropout")
+        self.lstm = self.make_lstm()
+        self.matching = MatchingVector(
+            ("first", "second", "difference", "product"), dtype=self.policy, name="matching_vector"
         )
-        sequence_dropout = drop("sequence_dropout")
-        if bidirectional:
-            lstm = BidirectionalRNN(
-                units, kernel_regularizer=regularizer(), dtype=dtype, name="lstm"
-            )
-        else:
-            lstm = keras.layers.LSTM(
-                units,
-                return_sequences=True,
-                kernel_regularizer=regularizer(),
-                recurrent_regularizer=regularizer(),
-                dtype=dtype,
-                name="lstm",
-            )
-        matching = MatchingVector(
-            ("first", "second", "difference", "product"), dtype=dtype, name="matching_vector"
+        self.dropout_1, self.dropout_2 = self.drop("dropout_1"), self.drop("dropout_2")
+        self.projection = self.dense(None, "projection")
+        self.last_highway = self.highway("highway")
+        self.classify = self.make_classifier(kernel_regularizer=self.regularizer())
+        super().__init__(**kwargs)
+
+    def regularizer(self) -> Any:
+        return keras.regularizers.L2(self.l2) if self.l2 else None
+
+    def drop(self, name: str) -> keras.layers.Layer:
+        return keras.layers.Dropout(self.dropout, dtype=self.policy, name=name)
+
+    def dense(self, activation: str | None, name: str) -> keras.layers.Layer:
+        return keras.layers.Dense(
+            self.units,
+            activation,
+            kernel_regularizer=self.regularizer(),
+            dtype=self.policy,
+            name=name,
         )
-        dropouts = [drop("dropout_1"), drop("dropout_2")]
-        projection = dense(None, "projection")
-        last_highway = highway("highway")
-        classify = classifier(num_classes, kernel_regularizer=regularizer())
 
-        # === Functional model ===
-        inputs = pair_inputs(char_vocabulary_size, max_word_length, pos_tags)
+    def highway(self, name: str) -> keras.layers.Layer:
+        return Highway(
+            self.highway_layers, kernel_regularizer=self.regularizer(), dtype=self.policy, name=name
+        )
 
-        def compare(kind: str, x: Any, attended: Any) -> Any:
-            found = [fm(COMPARISONS[name](x, attended)) for name, fm in machines[kind].items()]
-            return ops.concatenate(found, axis=-1)
+    def machine(self, factors: int, name: str) -> keras.layers.Layer:
+        return FactorizationMachine(factors, self.regularizer(), dtype=self.policy, name=name)
 
-        def attend_within(x: Any, mask: Any) -> tuple[Any, Any]:
-            keys = intra_keys(x)
-            weights = masked_softmax(dot_matrix(keys, keys), pair_mask(mask, mask))
-            weights = ops.cast(weights, x.dtype)
-            return ops.matmul(weights, x), weights
+    def make_lstm(self) -> keras.layers.Layer:
+        options = {
+            "kernel_regularizer": self.regularizer(),
+            "dtype": self.policy,
+            "name": "lstm",
+        }
+        if self.bidirectional:
+            return BidirectionalRNN(self.units, **options)
+        return keras.layers.LSTM(
+            self.units, return_sequences=True, recurrent_regularizer=self.regularizer(), **options
+        )
 
-        def encode(sentence: Encoding, side: str | None = None) -> Encoding:
-            mask = ops.not_equal(sentence["word_ids"], 0)
-            x = words(
-                sentence["word_ids"], char_ids=sentence.get("char_ids"), pos=sentence.get("pos")
-            )
-            x = zero_padding(word_highway(word_projection(word_dropout(x))), mask)
-            encoded = {"states": x, "mask": mask}
-            if intra_attention:
-                attended, _ = attend_within(x, mask)
-                encoded["features"] = compare("intra", x, attended)
-                if append_intra:
-                    encoded["intra"] = attended
-            return encoded
+    def encode(self, sentence: Sentence) -> Sentence:
+        mask = sentence.mask
+        x = self.word_dropout(self.represent_words(sentence))
+        x = zero_padding(self.word_highway(self.word_projection(x)), mask)  # [B, L, u]
+        encoded = Sentence(states=x, mask=mask)
+        if self.intra_attention:
+            attended = ops.matmul(self.attend_within(x, mask), x)
+            encoded = encoded.having(features=self.compare("intra", x, attended))  # [B, L, 3]
+            if self.append_intra:
+                encoded = encoded.having(intra=attended)
+        return encoded
 
-        def align(one: Encoding, two: Encoding, attended: tuple[Any, Any] | None) -> list[Any]:
-            """The features of each sentence's words, `[B, L, 6]`; None without attention."""
-            features = []
-            for sentence, other in zip((one, two), attended or (None, None)):
-                found = []
-                if inter_attention:
-                    found.append(compare("inter", sentence["states"], other))
-                if intra_attention:
-                    found.append(sentence["features"])
-                features.append(ops.concatenate(found, axis=-1) if found else None)
-            return features
+    def attend_within(self, x: Any, mask: Any) -> Any:
+        """From each word to those of its own sentence, `[B, L, L]`."""
+        keys = self.intra_keys(x)
+        weights = masked_softmax(dot_matrix(keys, keys), pair_mask(mask, mask))
+        return ops.cast(weights, x.dtype)
 
-        def compose(sentence: Encoding) -> Encoding:
-            x, mask = sequence_dropout(sentence["fused"]), sentence["mask"]
-            states = lstm(x, mask) if bidirectional else lstm(x)
-            pooled = ops.concatenate([masked_mean(states, mask), masked_max(states, mask)], axis=-1)
-            return {"pooled": pooled}
+    def compare(self, kind: str, x: Any, attended: Any) -> Any:
+        """What the factorization machines make of each word with what it attended to, `[B, L, 3]`."""
+        found = [fm(COMPARISONS[name](x, attended)) for name, fm in self.machines[kind].items()]
+        return ops.concatenate(found, axis=-1)
 
-        def attention_inputs(one: Encoding, two: Encoding) -> list[Any]:
-            x1, x2 = one["states"], two["states"]
-            return [x1, x2, one["mask"], two["mask"], inter_keys(x1), inter_keys(x2)]
-
-        def interact(one: Encoding, two: Encoding) -> Any:
-            attended = inter(*attention_inputs(one, two)) if inter_attention else None
-            sides: list[Encoding] = []
-            for sentence, features in zip((one, two), align(one, two, attended)):
-                parts = [sentence["states"]]
-                if features is not None:
-                    parts += [features, meta(features)] if meta else [features]
-                if append_intra:
-                    parts.append(sentence["intra"])
-                fused = ops.concatenate(parts, axis=-1)
-                fused = attend_features.one(str(len(sides) + 1), fused, sentence["mask"])
-                sides.append({"fused": fused, "mask": sentence["mask"]})
-            one, two = apply_to_both(compose, *sides, dtype)
-            v = dropouts[0](matching(one["pooled"], two["pooled"]))
-            return classify(dropouts[1](last_highway(projection(v))))
-
-        one, two = encode_both(encode, inputs, dtype)
-        super().__init__(inputs=inputs, outputs=interact(one, two), **kwargs)
-
-        # === Config ===
-        self._keep_config(locals())
-        self._keep_halves(encode, interact)
-        self._explain = (one, two, inter, attention_inputs, align, attend_within, attend_features)
-
-    def explainer(self) -> keras.Model:
-        """A functional model on the same weights and inputs that shows the alignments and what became of them.
-
-        Returns:
-            A model whose output is a dict: `probabilities` `[B, C]`; `attention_1` `[B, L1, L2]` and `attention_2`
-            `[B, L2, L1]`, from each word to those of the other sentence; `intra_attention_1` `[B, L1, L1]` and
-            `intra_attention_2`, to those of its own; `features_1` `[B, L1, 6]` and `features_2`, what the machines make of
-            concatenation, product and difference with the first, then with the second. What is off is absent; what
-            `FeatureBlocks.explain` gives.
-        """
-        one, two, inter, attention_inputs, align, attend_within, attend_features = self._explain
-        shown, attended = {"probabilities": self.output}, None
+    def interact(self, one: Sentence, two: Sentence) -> Any:
+        x1, x2, mask_1, mask_2 = one.states, two.states, one.mask, two.mask
+        aligned_1 = aligned_2 = None
         if self.inter_attention:
-            *attended, shown["attention_1"], shown["attention_2"] = _CallWith(
-                inter, return_attention=True
-            )(*attention_inputs(one, two))
-        for side, sentence, features in zip("12", (one, two), align(one, two, attended)):
-            if self.intra_attention:
-                _, weights = attend_within(sentence["states"], sentence["mask"])
-                shown[f"intra_attention_{side}"] = weights
-            if features is not None:
-                shown[f"features_{side}"] = zero_padding(features, sentence["mask"])
-        shown.update(attend_features.explain())
-        return keras.Model(self.input, shown, name=f"{self.name}_explainer")
+            keys = self.inter_keys(x1), self.inter_keys(x2)
+            aligned_1, aligned_2, attention_1, attention_2 = self.inter(
+                x1, x2, mask_1, mask_2, *keys, return_attention=True
+            )
+            self.show(attention_1=attention_1, attention_2=attention_2)
+        if self.intra_attention:
+            self.show(
+                lambda: {
+                    "intra_attention_1": self.attend_within(x1, mask_1),
+                    "intra_attention_2": self.attend_within(x2, mask_2),
+                }
+            )
+        features_1, features_2 = self.align(one, aligned_1), self.align(two, aligned_2)
+        if features_1 is not None:
+            self.show(
+                lambda: {
+                    "features_1": zero_padding(features_1, mask_1),
+                    "features_2": zero_padding(features_2, mask_2),
+                }
+            )
+        u1, u2 = self.attend_features(
+            self.feature_blocks,
+            self.propagate(one, features_1),
+            mask_1,
+            self.propagate(two, features_2),
+            mask_2,
+        )
+        p, q = self.both(
+            self.compose, Sentence(fused=u1, mask=mask_1), Sentence(fused=u2, mask=mask_2)
+        )
+        v = self.dropout_1(self.matching(p.pooled, q.pooled))  # [B, 8u]
+        return self.classify(self.dropout_2(self.last_highway(self.projection(v))))
+
+    def align(self, sentence: Sentence, aligned: Any) -> Any:
+        """The features of each word, `[B, L, 6]`: of inter-attention, then of intra-attention; None without attention."""
+        found = []
+        if self.inter_attention:
+            found.append(self.compare("inter", sentence.states, aligned))
+        if self.intra_attention:
+            found.append(sentence.features)
+        return ops.concatenate(found, axis=-1) if found else None
+
+    def propagate(self, sentence: Sentence, features: Any) -> Any:
+        """What the LSTM reads: each word with its features."""
+        parts = [sentence.states]
+        if features is not None:
+            parts.append(features)
+        if self.meta:
+            parts.append(self.meta(features))
+        if self.append_intra:
+            parts.append(sentence.intra)
+        return ops.concatenate(parts, axis=-1)
+
+    def compose(self, sentence: Sentence) -> Sentence:
+        """The mean and the maximum of the LSTM's states, `[B, 2u]`."""
+        x, mask = self.sequence_dropout(sentence.fused), sentence.mask
+        states = self.lstm(x, mask) if self.bidirectional else self.lstm(x)
+        pooled = ops.concatenate([masked_mean(states, mask), masked_max(states, mask)], axis=-1)
+        return Sentence(pooled=pooled)

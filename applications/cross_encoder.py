@@ -1,14 +1,14 @@
 """The cross-encoder: a classifier on the `[CLS]` state of a pretrained encoder (Devlin et al., NAACL 2019)."""
 
+from functools import partial
 from typing import Any, ClassVar
 
 import keras
 
-from keras_sentmatch.applications.backbone import BackboneModel, Encoder, initializer, mask_of
-from keras_sentmatch.applications.base import classifier, register_model
+from keras_sentmatch.applications.backbone import BackboneModel, initializer
+from keras_sentmatch.applications.base import Sentence, check_choice, register_model
 from keras_sentmatch.applications.pictures import ENCODER_ATTENTION
 from keras_sentmatch.applications.search_space import BACKBONES, Choice, Parameter
-from keras_sentmatch.errors import InputError
 from keras_sentmatch.ops import masked_mean
 
 POOLINGS = ("cls", "mean")
@@ -19,21 +19,9 @@ class CrossEncoder(BackboneModel):
     """BERT or RoBERTa over both sentences as one sequence, and a classifier on one vector of it.
 
     Args:
-        backbone: a KerasHub preset name, or a folder with a KerasHub or Hugging Face BERT or RoBERTa, whose weights are
-            loaded; a KerasHub backbone, whose weights are copied; or the serialised config of one, which has no weights.
-        num_classes: width of the output; 1 gives a score instead of probabilities. Defaults to `3`.
-        trainable_backbone: whether the backbone learns. Defaults to `True`.
         pooling: `"cls"`, the state of the first token through a tanh layer (BERT's own; a new one for RoBERTa), or
             `"mean"`, the mean of the states of all tokens. Defaults to `"cls"`.
         dropout: rate before the classifier. Defaults to `0.1`.
-        backbone_dropout: rate within the backbone. Defaults to `None`, its own.
-
-    Inputs:
-        A dict of int32 `[B, L]`: `token_ids`, `padding_mask` (1 = real) and, for BERT, `segment_ids`. Right-padded with 0 or
-        the tokenizer's padding id.
-
-    Masking:
-        Padding changes nothing and is never read. A row without tokens gives a finite answer.
 
     Raises:
         InputError: for an unknown pooling, or a backbone that is no BERT or RoBERTa or cannot be loaded.
@@ -71,47 +59,23 @@ class CrossEncoder(BackboneModel):
         backbone_dropout: float | None = None,
         **kwargs: Any,
     ):
-        if pooling not in POOLINGS:
-            raise InputError(f"pooling must be one of {POOLINGS}. Received: pooling={pooling!r}")
-        dtype = keras.dtype_policies.get(kwargs.get("dtype"))
+        check_choice("pooling", pooling, POOLINGS)
+        self.bert = self.make_encoder()
+        self.drop = keras.layers.Dropout(dropout, dtype=self.policy, name="dropout")
+        self.classify = self.make_classifier(kernel_initializer=initializer())
+        super().__init__(**kwargs)
 
-        # === Layers ===
-        encoder = Encoder(backbone, dtype, backbone_dropout)
-        drop = keras.layers.Dropout(dropout, dtype=dtype, name="dropout")
-        classify = classifier(num_classes, kernel_initializer=initializer())
+    def read(self, pair: Sentence) -> Any:
+        x = self.bert.embed(pair)  # [B, L, D]
+        for i, block in enumerate(self.bert.blocks):
+            self.show(partial(self.attention_of, i, x, pair.padding_mask))
+            x = block(x, padding_mask=pair.padding_mask)
+        v = (self.bert.pool if self.pooling == "cls" else masked_mean)(x, pair.mask)  # [B, D]
+        return self.classify(self.drop(v))
 
-        # === Functional model ===
-        inputs = encoder.inputs()
-        mask = mask_of(inputs)
-        embedded = x = encoder.embed(inputs)
-        for block in encoder.blocks:
-            x = block(x, padding_mask=inputs["padding_mask"])
-
-        def predict(x: Any) -> Any:
-            return classify(drop((encoder.pool if pooling == "cls" else masked_mean)(x, mask)))
-
-        def explain() -> dict[str, Any]:
-            x, shown = embedded, {}
-            for i, block in enumerate(encoder.blocks):
-                x, shown[f"attention_{i}"] = _WithAttention(block)(x, inputs["padding_mask"])
-            return {"probabilities": predict(x), **shown}
-
-        super().__init__(inputs=inputs, outputs=predict(x), **kwargs)
-
-        # === Config ===
-        backbone = encoder.config
-        self._keep_config(locals())
-        self._keep_backbone(encoder, trainable_backbone)
-        self._explain = explain
-
-    def explainer(self) -> keras.Model:
-        """A functional model on the same weights and inputs that shows what attended to what.
-
-        Returns:
-            A model whose output is a dict: `probabilities` `[B, C]`, and for each transformer block i `attention_i`
-            `[B, heads, L, L]`: from each token to the real ones, rows sum to 1.
-        """
-        return keras.Model(self.input, self._explain(), name=f"{self.name}_explainer")
+    def attention_of(self, i: int, x: Any, padding_mask: Any) -> dict[str, Any]:
+        """From each token to the real ones in block `i`, `[B, heads, L, L]`; rows sum to 1."""
+        return {f"attention_{i}": _WithAttention(self.bert.blocks[i])(x, padding_mask)[1]}
 
 
 class _WithAttention(keras.layers.Layer):

@@ -1,18 +1,13 @@
 """DABERT: Dual Attention Enhanced BERT (Wang et al., COLING 2022)."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import keras
 
-from keras_sentmatch.applications.backbone import (
-    BackboneModel,
-    Encoder,
-    initializer,
-    mask_of,
-    segments_of,
-)
-from keras_sentmatch.applications.base import _CallWith, classifier, register_model
+from keras_sentmatch.applications.backbone import BackboneModel, initializer, segments_of
+from keras_sentmatch.applications.base import CallWith, Sentence, register_model
 from keras_sentmatch.applications.pictures import ENCODER_ATTENTION, HEADS, PictureSpec
 from keras_sentmatch.applications.search_space import BACKBONES, FLAG, Choice, Parameter
 from keras_sentmatch.errors import InputError
@@ -27,10 +22,6 @@ class DABERT(BackboneModel):
     zero, so a new model gives what the same `CrossEncoder` would.
 
     Args:
-        backbone: a KerasHub preset name, or a folder with a KerasHub or Hugging Face BERT or RoBERTa, whose weights are
-            loaded; a KerasHub backbone, whose weights are copied; or the serialised config of one, which has no weights.
-        num_classes: width of the output; 1 gives a score instead of probabilities. Defaults to `3`.
-        trainable_backbone: whether the backbone learns. Defaults to `True`.
         dual_layers: the layers to replace, counted from 0. Defaults to `(0,)`.
         channels: what is fused: `"both"`, or `"affinity"` or `"difference"` alone. Defaults to `"both"`.
         distance: between a query and a key, `"l1"`, `"l2"`, `"l2_squared"` or `"sum"` (as printed), see `DualAttention`.
@@ -45,14 +36,6 @@ class DABERT(BackboneModel):
             to `"residual"`.
         regulation: with `False` there is no fusion but the mean of both channels. Defaults to `True`.
         dropout: rate before the classifier. Defaults to `0.1`.
-        backbone_dropout: rate within the backbone. Defaults to `None`, its own.
-
-    Inputs:
-        A dict of int32 `[B, L]`: `token_ids`, `padding_mask` (1 = real) and, for BERT, `segment_ids`. Right-padded with 0 or
-        the tokenizer's padding id. For RoBERTa `cross` takes the sentences from the two separators between them.
-
-    Masking:
-        Padding changes nothing and is never read. A row without tokens gives a finite answer.
 
     Raises:
         InputError: for layers that the backbone lacks, or a backbone that is no BERT or RoBERTa or cannot be loaded.
@@ -140,88 +123,67 @@ class DABERT(BackboneModel):
         backbone_dropout: float | None = None,
         **kwargs: Any,
     ):
-        dtype = keras.dtype_policies.get(kwargs.get("dtype"))
-
-        # === Layers ===
-        encoder = Encoder(backbone, dtype, backbone_dropout)
-        depth = len(encoder.blocks)
+        self.bert = self.make_encoder()
+        depth = len(self.bert.blocks)
         if not dual_layers or not all(i in range(depth) for i in dual_layers):
             raise InputError(
                 f"dual_layers must be some of the {depth} layers of the backbone, 0 to {depth - 1}. "
                 f"Received: dual_layers={dual_layers!r}"
             )
+        self.duals = {i: self.make_dual_layer(i) for i in dual_layers}
+        self.drop = keras.layers.Dropout(dropout, dtype=self.policy, name="dropout")
+        self.classify = self.make_classifier(kernel_initializer=initializer())
+        super().__init__(**kwargs)
+        for i, dual in self.duals.items():
+            _carry_over(self.bert.blocks[i], dual)
 
-        def dual_layer(i: int) -> DualAttentionEncoder:
-            block = encoder.blocks[i]
-            return DualAttentionEncoder(
-                block.intermediate_dim,
-                block.num_heads,
-                block.dropout,
-                block.activation,
-                block.layer_norm_epsilon,
-                channels,
-                distance,
-                cross,
-                attention_units,
-                hidden_units,
-                alignment,
-                gate,
-                filter_gate,
-                output_mode,
-                regulation,
-                dtype=dtype,
-                name=f"dual_attention_{i}",
-            )
+    def make_dual_layer(self, i: int) -> DualAttentionEncoder:
+        """What stands in for block `i` of the backbone."""
+        block = self.bert.blocks[i]
+        return DualAttentionEncoder(
+            block.intermediate_dim,
+            block.num_heads,
+            block.dropout,
+            block.activation,
+            block.layer_norm_epsilon,
+            self.channels,
+            self.distance,
+            self.cross,
+            self.attention_units,
+            self.hidden_units,
+            self.alignment,
+            self.gate,
+            self.filter_gate,
+            self.output_mode,
+            self.regulation,
+            dtype=self.policy,
+            name=f"dual_attention_{i}",
+        )
 
-        duals = {i: dual_layer(i) for i in dual_layers}
-        drop = keras.layers.Dropout(dropout, dtype=dtype, name="dropout")
-        classify = classifier(num_classes, kernel_initializer=initializer())
+    def read(self, pair: Sentence) -> Any:
+        segments = segments_of(pair) if self.cross else None
+        x = self.bert.embed(pair)  # [B, L, D]
+        for i, block in enumerate(self.bert.blocks):
+            if i in self.duals:  # eq 1-7
+                self.show(partial(self.attention_of, i, x, pair.mask, segments))
+                x = self.duals[i](x, pair.mask, segments)
+            else:
+                x = block(x, padding_mask=pair.padding_mask)
+        return self.classify(self.drop(self.bert.pool(x, pair.mask)))
 
-        # === Functional model ===
-        inputs = encoder.inputs()
-        embedded = encoder.embed(inputs)
-        mask, segments = mask_of(inputs), segments_of(inputs) if cross else None
+    def attention_of(self, i: int, *given: Any) -> dict[str, Any]:
+        """What layer `i` attends to (Fig 3).
 
-        def predict(explained: dict[str, Any] | None = None) -> Any:
-            x = embedded
-            for i, block in enumerate(encoder.blocks):
-                if i not in duals:
-                    x = block(x, padding_mask=inputs["padding_mask"])
-                elif explained is None:
-                    x = duals[i](x, mask, segments)
-                else:
-                    x, *found = _CallWith(duals[i], return_attention=True)(x, mask, segments)
-                    names = ("affinity", "difference", "gate", "filter")
-                    explained.update({f"{name}_{i}": value for name, value in zip(names, found)})
-            return classify(drop(encoder.pool(x, mask)))
-
-        def explain() -> dict[str, Any]:
-            shown: dict[str, Any] = {}
-            return {"probabilities": predict(shown), **shown}
-
-        super().__init__(inputs=inputs, outputs=predict(), **kwargs)
-        for i, dual in duals.items():
-            _carry_over(encoder.blocks[i], dual)
-
-        # === Config ===
-        backbone = encoder.config
-        self._keep_config(locals())
-        self._keep_backbone(encoder, trainable_backbone)
-        self._explain = explain
-
-    def _backbone_layers(self) -> list[keras.layers.Layer]:
-        carried = [x for x in self.layers if isinstance(x, DualAttentionEncoder)]
-        return [*super()._backbone_layers(), *(x for dual in carried for x in dual.encoder_layers)]
-
-    def explainer(self) -> keras.Model:
-        """A functional model on the same weights and inputs that shows both kinds of attention.
-
-        Returns:
-            A model whose output is a dict: `probabilities` `[B, C]`, and for each layer i of `dual_layers` `affinity_i` and
-            `difference_i` `[B, heads, L, L]`, from each token to the others; `gate_i` `[B, L]`, how much of the fused vector
-            is affinity; `filter_i` `[B, L]`, how much of it is let through. Paper Fig 3.
+        `affinity_i` and `difference_i` `[B, heads, L, L]`, from each token to the others; `gate_i` `[B, L]`, how much of the
+        fused vector is affinity; `filter_i` `[B, L]`, how much of it is let through.
         """
-        return keras.Model(self.input, self._explain(), name=f"{self.name}_explainer")
+        _, *found = CallWith(self.duals[i], return_attention=True)(*given)
+        names = ("affinity", "difference", "gate", "filter")
+        return {f"{name}_{i}": x for name, x in zip(names, found)}
+
+    def backbone_layers(self) -> list[keras.layers.Layer]:
+        carried = [layer for dual in self.duals.values() for layer in dual.encoder_layers]
+        return [*super().backbone_layers(), *carried]
 
 
 def _carry_over(block: Any, dual: DualAttentionEncoder) -> None:

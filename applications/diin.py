@@ -6,16 +6,7 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from keras_sentmatch.applications.base import (
-    Encoding,
-    PairModel,
-    _CallWith,
-    classifier,
-    encode_both,
-    feature_blocks,
-    pair_inputs,
-    register_model,
-)
+from keras_sentmatch.applications.base import CallWith, PairModel, Sentence, register_model
 from keras_sentmatch.applications.pictures import FEATURE_MAP, FEATURE_PICTURES, WITHIN, PictureSpec
 from keras_sentmatch.applications.search_space import (
     FEATURE_ATTENTION,
@@ -29,7 +20,6 @@ from keras_sentmatch.layers import (
     DenseInteractionCNN,
     Highway,
     SelfAttentiveEncoder,
-    WordRepresentation,
 )
 from keras_sentmatch.ops import at_least_float32
 
@@ -42,17 +32,6 @@ class DIIN(PairModel):
     one size. Give the encoder of the pairs the same `max_length`, so that it counts what is cut.
 
     Args:
-        vocabulary_size: number of word ids; 0 is padding, 1 the unknown word.
-        num_classes: width of the output; 1 gives a score instead of probabilities. Defaults to `3`.
-        embedding_dim: width of a word vector. Defaults to `300`.
-        trainable_embedding: whether the word vectors learn. Defaults to `True`.
-        char_vocabulary_size: number of character ids; 0 leaves the characters out. Defaults to `0`.
-        char_dim: width of a character embedding. Defaults to `8`.
-        char_filters: width of the character feature. Defaults to `100`.
-        char_kernel_size: characters in a window. Defaults to `5`.
-        max_word_length: characters a word is padded to. Defaults to `16`.
-        pos_tags: number of part-of-speech ids (`pos_1`, `pos_2`; the paper has 47); 0 leaves them out. Defaults to `0`.
-        exact_match: whether to flag words of the other sentence. Defaults to `True`.
         max_length: tokens a sentence is padded or cut to, at least `2 ** blocks`. Defaults to `32`.
         highway_layers: highway layers over the word features. Defaults to `2`.
         first_scale: features kept by the first convolution, as a share. Defaults to `0.3`.
@@ -72,14 +51,6 @@ class DIIN(PairModel):
         l2_steps: steps until it is there. Defaults to `100_000`.
         feature_attention: blocks that gate the features of each encoding: `"fa"`, `"sfa"`, a layer to
             copy, or `None`. Defaults to `None`.
-        feature_attention_config: arguments of the blocks, and `share` for one block for both sentences. Defaults to `None`.
-
-    Inputs:
-        A dict of int32: `word_ids_1` `[B, L1]`, `word_ids_2` `[B, L2]`; with those features `char_ids_1`
-        `[B, L1, max_word_length]`, `char_ids_2`, `pos_1`, `pos_2`. Right-padded with 0.
-
-    Masking:
-        Padding changes nothing; an empty sentence gives a finite answer.
 
     Example:
         >>> import numpy as np
@@ -156,120 +127,91 @@ class DIIN(PairModel):
                 f"max_length must be at least 2 ** blocks = {2**blocks}: each block halves the grid. "
                 f"Received: max_length={max_length}, blocks={blocks}"
             )
-        dtype = keras.dtype_policies.get(kwargs.get("dtype"))
-        schedule = (dropout, dropout_decay, dropout_decay_steps)
-
-        def drop(name: str) -> Any:
-            return DecayingDropout(*schedule, dtype=dtype, name=name)
-
-        # === Layers, in the order of the paper ===
-        words = WordRepresentation(
-            vocabulary_size,
-            embedding_dim,
-            trainable_embedding=trainable_embedding,
-            fixed_embedding=not trainable_embedding,
-            char_vocabulary_size=char_vocabulary_size,
-            char_dim=char_dim,
-            char_filters=char_filters,
-            char_kernel_size=char_kernel_size,
-            exact_match=exact_match,
-            pos_tags=pos_tags,
-            dropout=0.0,
-            dtype=dtype,
-            name="word_representation",
-        )
-        word_dropout = drop("word_dropout")
-        highway = Highway(highway_layers, dtype=dtype, name="highway")
-        encoders = {  # eq 1-7
+        self.word_representation = self.make_word_representation(dropout=0.0)
+        self.word_dropout = self.drop("word_dropout")
+        self.highway = Highway(highway_layers, dtype=self.policy, name="highway")
+        self.encoders = {  # eq 1-7
             side: SelfAttentiveEncoder(
-                *schedule, dtype=dtype, name=f"self_attentive_encoder_{side}"
+                dropout,
+                dropout_decay,
+                dropout_decay_steps,
+                dtype=self.policy,
+                name=f"self_attentive_encoder_{side}",
             )
-            for side in ("1", "2")
+            for side in "12"
         }
-        attend_features = feature_blocks(feature_attention, feature_attention_config, dtype=dtype)
-        interaction_dropout = drop("interaction_dropout")
-        dense_net = DenseInteractionCNN(
+        self.penalty_loss = _TrainingLoss(self.penalty, dtype=self.policy, name="penalty")
+        self.feature_blocks = self.make_feature_attention()
+        self.interaction_dropout = self.drop("interaction_dropout")
+        self.dense_net = DenseInteractionCNN(
             first_scale,
             blocks,
             layers_per_block,
             growth_rate,
             kernel_size,
             compression,
-            dtype=dtype,
+            dtype=self.policy,
             name="dense_interaction_cnn",
         )
-        output_dropout = drop("output_dropout")
-        classify = classifier(num_classes)
+        self.output_dropout = self.drop("output_dropout")
+        self.classify = self.make_classifier()
+        super().__init__(**kwargs)
 
-        def penalty(t: Any) -> Any:
-            """L2, and how far the encoders have moved apart."""
-            one, two = (
-                [w for w in encoder.trainable_weights if w.name.endswith("kernel")]
-                for encoder in encoders.values()
-            )
-            apart = sum(_half_squares(ops.subtract(a, b)) for a, b in zip(one, two))
-            everywhere = [w for w in self.trainable_weights if w.name.endswith("kernel")]
-            ramp = ops.sigmoid(8.0 * (2.0 * t / l2_steps - 1.0))
-            return difference_penalty * apart + l2 * ramp * sum(map(_half_squares, everywhere))
-
-        # === Functional model ===
-        inputs = pair_inputs(char_vocabulary_size, max_word_length, pos_tags)
-
-        def embed(sentence: Encoding) -> Encoding:
-            x, mask = words(**sentence), ops.not_equal(sentence["word_ids"], 0)
-            dropped = embedding_dim + (char_filters if char_vocabulary_size else 0)  # never flags
-            x = ops.concatenate([word_dropout(x[:, :, :dropped]), x[:, :, dropped:]], axis=-1)
-            return {"features": highway(x), "mask": mask if mask_padding else ops.ones_like(mask)}
-
-        def self_attend(sentence: Encoding, side: str) -> Encoding:
-            mask = sentence["mask"]
-            states = attend_features.one(side, encoders[side](sentence["features"], mask), mask)
-            return {"states": states, "mask": mask}
-
-        def encode(sentence: Encoding, side: str) -> Encoding:
-            return self_attend(
-                embed({n: _FixedLength(max_length)(x) for n, x in sentence.items()}), side
-            )
-
-        def interact(one: Encoding, two: Encoding) -> Any:
-            p, q = one["states"], two["states"]
-            grid = ops.expand_dims(p, 2) * ops.expand_dims(q, 1)
-            return classify(output_dropout(dense_net(interaction_dropout(grid))))
-
-        fixed = {name: _FixedLength(max_length)(x) for name, x in inputs.items()}
-        embedded = encode_both(embed, fixed, dtype)
-        one, two = (self_attend(x, side) for x, side in zip(embedded, ("1", "2")))
-        if difference_penalty or l2:
-            one["states"] = _TrainingLoss(penalty, dtype=dtype, name="penalty")(one["states"])
-        super().__init__(inputs=inputs, outputs=interact(one, two), **kwargs)
-
-        # === Config ===
-        self._keep_config(locals())
-        self._keep_halves(
-            encode,
-            interact,
-            "it flags exact matches; make it with exact_match=False" if exact_match else "",
+    def drop(self, name: str) -> keras.layers.Layer:
+        return DecayingDropout(
+            self.dropout, self.dropout_decay, self.dropout_decay_steps, dtype=self.policy, name=name
         )
-        self._explain = (encoders, attend_features, embedded)
 
-    def explainer(self) -> keras.Model:
-        """A functional model on the same weights and inputs that shows what meets what.
-
-        Returns:
-            A model whose output is a dict: `probabilities` `[B, C]`; `self_attention_1` and `self_attention_2`
-            `[B, max_length, max_length]`, whose rows sum to 1 at real tokens; what `FeatureBlocks.explain` gives, of which
-            `feature_map_base` (with feature attention `feature_map`) is the mean over the features of the grid of products.
-        """
-        encoders, attend_features, embedded = self._explain
-        shown = {}
-        for side, sentence in zip(("1", "2"), embedded):
-            _, shown[f"self_attention_{side}"] = _CallWith(encoders[side], return_attention=True)(
-                sentence["features"], sentence["mask"]
-            )
-        shown.update(attend_features.explain())
-        return keras.Model(
-            self.input, {"probabilities": self.output, **shown}, name=f"{self.name}_explainer"
+    def penalty(self, t: Any) -> Any:
+        """L2 at step `t`, and how far the encoders have moved apart."""
+        one, two = (
+            [w for w in encoder.trainable_weights if w.name.endswith("kernel")]
+            for encoder in self.encoders.values()
         )
+        apart = sum(_half_squares(ops.subtract(a, b)) for a, b in zip(one, two))
+        everywhere = [w for w in self.trainable_weights if w.name.endswith("kernel")]
+        ramp = ops.sigmoid(8.0 * (2.0 * t / self.l2_steps - 1.0))
+        squares = sum(map(_half_squares, everywhere))
+        return self.difference_penalty * apart + self.l2 * ramp * squares
+
+    def make_sentence(self, side: str, inputs: Mapping[str, Any], other_word_ids: Any) -> Sentence:
+        """A sentence padded or truncated to `max_length` words."""
+        sentence = super().make_sentence(side, inputs, other_word_ids)
+        fixed = {
+            name: _FixedLength(self.max_length)(x)
+            for name, x in vars(sentence).items()
+            if name not in ("side", "mask") and x is not None
+        }
+        return sentence.having(**fixed, mask=ops.not_equal(fixed["word_ids"], 0))
+
+    def encode(self, sentence: Sentence) -> Sentence:
+        mask = sentence.mask if self.mask_padding else ops.ones_like(sentence.mask)
+        return Sentence(features=self.embed(sentence), mask=mask)  # [B, max_length, D]
+
+    def interact(self, one: Sentence, two: Sentence) -> Any:
+        p, q = self.self_attend("1", one), self.self_attend("2", two)  # [B, max_length, D]
+        if self.difference_penalty or self.l2:
+            p = self.penalty_loss(p)
+        p, q = self.attend_features(self.feature_blocks, p, one.mask, q, two.mask)
+        grid = ops.expand_dims(p, 2) * ops.expand_dims(q, 1)  # [B, max_length, max_length, D]
+        return self.classify(self.output_dropout(self.dense_net(self.interaction_dropout(grid))))
+
+    def self_attend(self, side: str, sentence: Sentence) -> Any:
+        """Eq 1-7, of the encoder of sentence `side`."""
+        encoder, given = self.encoders[side], (sentence.features, sentence.mask)
+
+        def show() -> dict[str, Any]:
+            return {f"self_attention_{side}": CallWith(encoder, return_attention=True)(*given)[1]}
+
+        self.show(show)
+        return encoder(*given)
+
+    def embed(self, sentence: Sentence) -> Any:
+        """Words and characters through dropout, flags without it, and all through the highway."""
+        x = self.represent_words(sentence)
+        dropped = self.embedding_dim + self.char_filters * bool(self.char_vocabulary_size)
+        x = ops.concatenate([self.word_dropout(x[:, :, :dropped]), x[:, :, dropped:]], axis=-1)
+        return self.highway(x)
 
 
 def _half_squares(x: Any) -> Any:

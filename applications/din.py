@@ -5,16 +5,7 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from keras_sentmatch.applications.base import (
-    Encoding,
-    PairModel,
-    _CallWith,
-    classifier,
-    encode_both,
-    pair_inputs,
-    register_model,
-    side_inputs,
-)
+from keras_sentmatch.applications.base import CallWith, PairModel, Sentence, register_model
 from keras_sentmatch.applications.pictures import PictureSpec
 from keras_sentmatch.applications.search_space import (
     FLAG,
@@ -23,7 +14,7 @@ from keras_sentmatch.applications.search_space import (
     Choice,
     Parameter,
 )
-from keras_sentmatch.layers import MatrixDynamicGRU, WordRepresentation
+from keras_sentmatch.layers import MatrixDynamicGRU
 from keras_sentmatch.ops import masked_max, masked_mean, pair_mask, zero_padding
 
 _TABLE2 = {"encode_hypothesis": True, "shared_transform": True, "hidden_layers": 0}
@@ -36,10 +27,6 @@ class DIN(PairModel):
     Sentence 1 is the premise, sentence 2 the hypothesis: swapping them changes the answer.
 
     Args:
-        vocabulary_size: number of word ids; 0 is padding, 1 the unknown word.
-        num_classes: width of the output; 1 gives a score instead of probabilities. Defaults to `3`.
-        embedding_dim: width of a word vector. Defaults to `300`.
-        trainable_embedding: whether the word vectors learn. Defaults to `False`.
         units: width of the states, `n * n` for matrices of `n x n`: a perfect square. Defaults to `400`.
         variant: where the GRU's weights come from: `"din1"`, made as matrices; `"din2"`, made as vectors; `"static"`,
             learned as usual, without dynamic weights. Defaults to `"din1"`.
@@ -49,12 +36,6 @@ class DIN(PairModel):
         shared_transform: whether one layer makes the matrices of both sentences. Defaults to `False`.
         hidden_layers: ReLU layers of width `units` before the classifier. Defaults to `2`.
         dropout: rate on word vectors, on the encoder's states and on the states over sentence 2. Defaults to `0.2`.
-
-    Inputs:
-        A dict of int32: `word_ids_1` `[B, L1]`, `word_ids_2` `[B, L2]`, right-padded with 0.
-
-    Masking:
-        Padding changes nothing; an empty sentence gives a finite answer.
 
     Example:
         >>> import numpy as np
@@ -139,80 +120,60 @@ class DIN(PairModel):
         dropout: float = 0.2,
         **kwargs: Any,
     ):
-        dtype = keras.dtype_policies.get(kwargs.get("dtype"))
-
-        # === Layers, in the order of the paper ===
-        words = WordRepresentation(
-            vocabulary_size,
-            embedding_dim,
-            trainable_embedding=trainable_embedding,
-            fixed_embedding=not trainable_embedding,
-            exact_match=False,
-            dropout=dropout,
-            dtype=dtype,
-            name="word_representation",
+        self.word_representation = self.make_word_representation()
+        self.encoding = keras.layers.GRU(
+            units, return_sequences=True, dtype=self.policy, name="encoding"
         )
-        encoding = keras.layers.GRU(units, return_sequences=True, dtype=dtype, name="encoding")
-        encoding_dropout = keras.layers.Dropout(dropout, dtype=dtype, name="encoding_dropout")
-        control = MatrixDynamicGRU(  # eq 7-23
-            units, variant, concat, use_bias, shared_transform, dtype=dtype, name="control"
+        self.encoding_dropout = keras.layers.Dropout(
+            dropout, dtype=self.policy, name="encoding_dropout"
         )
-        control_dropout = keras.layers.Dropout(dropout, dtype=dtype, name="control_dropout")
-        hidden = [
-            keras.layers.Dense(units, "relu", dtype=dtype, name=f"hidden_{i}")
+        self.control = MatrixDynamicGRU(  # eq 7-23
+            units, variant, concat, use_bias, shared_transform, dtype=self.policy, name="control"
+        )
+        self.control_dropout = keras.layers.Dropout(
+            dropout, dtype=self.policy, name="control_dropout"
+        )
+        self.hidden = [
+            keras.layers.Dense(units, "relu", dtype=self.policy, name=f"hidden_{i}")
             for i in range(1, hidden_layers + 1)
         ]
-        classify = classifier(num_classes)  # eq 26
+        self.classify = self.make_classifier()
+        super().__init__(**kwargs)
 
-        # === Functional model ===
-        inputs = pair_inputs()
+    @property
+    def shares_encoder(self) -> bool:
+        return self.encode_hypothesis
 
-        def encode(sentence: Encoding, side: str | None = None) -> Encoding:
-            mask = ops.not_equal(sentence["word_ids"], 0)
-            x = words(sentence["word_ids"])
-            if side == "1" or encode_hypothesis:  # eq 3-6; unmasked: states don't see what follows
-                x = encoding_dropout(zero_padding(encoding(x), mask))
-            return {"states": x, "mask": mask}
+    def encode(self, sentence: Sentence) -> Sentence:
+        x = self.represent_words(sentence)  # [B, L, d]
+        if sentence.side != "2" or self.encode_hypothesis:  # eq 3-6
+            # The GRU needs no mask: a state doesn't see what follows.
+            x = self.encoding_dropout(zero_padding(self.encoding(x), sentence.mask))
+        return Sentence(states=x, mask=sentence.mask)
 
-        def interact(one: Encoding, two: Encoding) -> Any:
-            states = control(one["states"], two["states"], one["mask"], two["mask"])
-            v = masked_mean(control_dropout(states), two["mask"])  # eq 24
-            for layer in hidden:  # eq 25
-                v = layer(v)
-            return classify(v)
+    def interact(self, one: Sentence, two: Sentence) -> Any:
+        given = one.states, two.states, one.mask, two.mask
+        states = self.control(*given)  # [B, L2, u]
+        self.show(lambda: self.sizes(*given))
+        v = masked_mean(self.control_dropout(states), two.mask)  # [B, u], eq 24
+        for layer in self.hidden:  # eq 25
+            v = layer(v)
+        return self.classify(v)  # eq 26
 
-        if encode_hypothesis:
-            one, two = encode_both(encode, inputs, dtype)
-        else:
-            one, two = (encode(side_inputs(inputs, side), side) for side in ("1", "2"))
-        super().__init__(inputs=inputs, outputs=interact(one, two), **kwargs)
+    def sizes(self, x1: Any, x2: Any, mask_1: Any, mask_2: Any) -> dict[str, Any]:
+        """Norms of what is made at each word of sentence 2 (eq 28-31, Fig 2-3).
 
-        # === Config ===
-        self._keep_config(locals())
-        self._keep_halves(encode, interact)
-        self._explain = (control, one, two)
-
-    def explainer(self) -> keras.Model:
-        """A functional model on the same weights and inputs that shows what interacts, and what the GRU makes of it.
-
-        Returns:
-            A model whose output is a dict: `probabilities` `[B, C]`; `interaction_2` `[B, L2, L1]`, for each word of
-            sentence 2 the size of its interaction matrix after each word of sentence 1; and, with dynamic weights,
-            `update_gate_2`, `reset_gate_2` and `candidate_2` `[B, L2]`, the size of the weights made at each word. All are
-            norms, stretched from 0, the least, to 1, the greatest over the real words of the row; 0 where these are equal.
-            Paper eq 28-31, Fig 2-3.
+        `interaction_2` `[B, L2, L1]`, of its interaction matrix after each word of sentence 1; and, with dynamic weights,
+        `update_gate_2`, `reset_gate_2` and `candidate_2` `[B, L2]`, of the weights. They are scaled to [0, 1] over the real
+        words of a row.
         """
-        control, one, two = self._explain
-        _, norms, *gates = _CallWith(control, return_norms=True)(
-            one["states"], two["states"], one["mask"], two["mask"]
-        )
-        outputs = {"interaction_2": _stretch(norms, pair_mask(two["mask"], one["mask"]))}
+        show = CallWith(self.control, return_norms=True)
+        _, norms, *gates = show(x1, x2, mask_1, mask_2)
+        shown = {"interaction_2": _stretch(norms, pair_mask(mask_2, mask_1))}
         if gates:
             for i, name in enumerate(("update_gate_2", "reset_gate_2", "candidate_2")):
-                outputs[name] = _stretch(gates[0][:, :, i], two["mask"])
-        return keras.Model(
-            self.input, {"probabilities": self.output, **outputs}, name=f"{self.name}_explainer"
-        )
+                shown[name] = _stretch(gates[0][:, :, i], mask_2)
+        return shown
 
 
 def _stretch(x: Any, mask: Any) -> Any:

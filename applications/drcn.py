@@ -1,22 +1,12 @@
 """DRCN: Densely-connected Recurrent and Co-attentive neural Network (Kim et al., AAAI 2019)."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import keras
-from keras import ops
 
-from keras_sentmatch.applications.base import (
-    Encoding,
-    FeatureBlocks,
-    PairModel,
-    _CallWith,
-    classifier,
-    feature_blocks,
-    pair_inputs,
-    register_model,
-    side_inputs,
-)
+from keras_sentmatch.applications.base import CallWith, PairModel, Sentence, register_model
 from keras_sentmatch.applications.pictures import (
     ATTENTION,
     FEATURE_MAP,
@@ -33,12 +23,8 @@ from keras_sentmatch.applications.search_space import (
     Parameter,
 )
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.layers import (
-    DenseCoAttentiveRNN,
-    MaskedMaxPooling,
-    MatchingVector,
-    WordRepresentation,
-)
+from keras_sentmatch.layers import DenseCoAttentiveRNN, MaskedMaxPooling, MatchingVector
+from keras_sentmatch.ops import max_pool_rates
 
 _BARE = {"autoencoder_after": ()}
 
@@ -48,19 +34,7 @@ class DRCN(PairModel):
     """Densely-connected Recurrent and Co-attentive neural Network.
 
     Args:
-        vocabulary_size: number of word ids; 0 is padding, 1 the unknown word.
-        num_classes: width of the output; 1 gives a score instead of probabilities. Defaults to `3`.
-        embedding_dim: width of a word vector. Defaults to `300`.
-        trainable_embedding: whether to use word vectors that learn. Defaults to `True`.
         fixed_embedding: whether to use word vectors that don't. Defaults to `True`.
-        char_vocabulary_size: number of character ids; 0 leaves the characters out. Defaults to `0`.
-        char_dim: width of a character embedding. Defaults to `16`.
-        char_filters: width of the character feature. Defaults to `32`.
-        char_kernel_size: characters in a window. Defaults to `5`.
-        max_word_length: characters a word is padded to. Defaults to `16`.
-        exact_match: whether to flag words of the other sentence. Defaults to `True`.
-        pos_tags: number of part-of-speech ids (`pos_1`, `pos_2`); 0 leaves them out. Defaults to `0`.
-        antonym: whether there is an antonym flag (`antonym_1`, `antonym_2`). Defaults to `False`.
         units: width of one direction of a recurrent layer. Defaults to `100`.
         depth: number of recurrent layers. Defaults to `5`.
         cell: `"lstm"`, `"gru"` or `"rnn"`. Defaults to `"lstm"`.
@@ -78,20 +52,12 @@ class DRCN(PairModel):
         temperature: whether the attention learns a temperature. Defaults to `False`.
         feature_attention: what follows each autoencoder, one block a sentence: `"fa"`, `"sfa"`, a layer to copy, or `None`.
             Defaults to `None`.
-        feature_attention_config: arguments of the blocks, and `share` for one block for both sentences. Defaults to `None`.
         hidden_units: width of the two fully connected layers. Defaults to `1000`.
         batch_normalization: whether they are normalised before ReLU, as the paper does for SNLI, MultiNLI, TrecQA and SelQA
             but not for Quora. Defaults to `False`.
         embedding_dropout: rate on word and character embeddings. Defaults to `0.5`.
         dropout: rate before each fully connected layer. Defaults to `0.2`.
         l2: L2 penalty on every kernel; embeddings are left out. Defaults to `1e-6`.
-
-    Inputs:
-        A dict of int32: `word_ids_1` `[B, L1]`, `word_ids_2` `[B, L2]`; with characters `char_ids_1` `[B, L1, 16]` and
-        `char_ids_2`; with those features `pos_1`, `pos_2`, `antonym_1`, `antonym_2`. Right-padded with 0.
-
-    Masking:
-        Padding changes nothing; an empty sentence gives a finite answer.
 
     Example:
         >>> import numpy as np
@@ -216,148 +182,124 @@ class DRCN(PairModel):
                 "DRCN has feature attention after each autoencoder, and autoencoder_after=() leaves none. Give it one or "
                 "set feature_attention=None."
             )
-        dtype = keras.dtype_policies.get(kwargs.get("dtype"))
 
-        def regularizer() -> Any:
-            return keras.regularizers.L2(l2) if l2 else None
-
-        # === Layers, in the order of the paper ===
-        words = WordRepresentation(  # eq 1
-            vocabulary_size,
-            embedding_dim,
-            trainable_embedding,
-            fixed_embedding,
-            char_vocabulary_size,
-            char_dim,
-            char_filters,
-            char_kernel_size,
-            exact_match,
-            pos_tags,
-            antonym,
-            embedding_dropout,
-            regularizer(),
-            dtype=dtype,
-            name="word_representation",
+        self.word_representation = self.make_word_representation(  # eq 1
+            dropout=embedding_dropout, kernel_regularizer=self.regularizer()
         )
-        # After an autoencoder the stack starts anew from its code, so it can be cut there for a block to go in between.
-        bodies, blocks = [], []  # eq 2-6
-        cuts = sorted(autoencoder_after) if feature_attention is not None else []
-        ends = [*(layer for layer in cuts if layer < depth), depth]
-        for i, (start, end) in enumerate(zip([0, *ends], ends), start=1):
-            after = [layer - start for layer in autoencoder_after if start < layer <= end]
-            bodies.append(
-                DenseCoAttentiveRNN(
-                    units,
-                    end - start,
-                    cell,
-                    attention,
-                    recurrent_connection,
-                    attentive_connection,
-                    embedding_connection,
-                    after,
-                    autoencoder_units,
-                    autoencoder_activation,
-                    autoencoder_dropout,
-                    autoencoder_stop_gradient,
-                    reconstruction_weight,
-                    temperature,
-                    regularizer(),
-                    dtype=dtype,
-                    name="dense_co_attentive_rnn" + (f"_{i}" if cuts else ""),
-                )
-            )
-            name = f"feature_attention_{i}"
-            blocks.append(
-                feature_blocks(
-                    feature_attention,
-                    feature_attention_config,
-                    name,
-                    dtype,
-                    kernel_regularizer=regularizer(),
-                )
-                if end in cuts or not cuts
-                else FeatureBlocks(shown=False)
-            )
-        pooling = MaskedMaxPooling(dtype=dtype, name="max_pooling")
-        matching = MatchingVector(dtype=dtype, name="matching_vector")  # eq 7
-        comparison = []
-        for i in ("1", "2"):
-            comparison += [
-                keras.layers.Dropout(dropout, dtype=dtype, name=f"dropout_{i}"),
-                keras.layers.Dense(
-                    hidden_units, kernel_regularizer=regularizer(), dtype=dtype, name=f"hidden_{i}"
-                ),
-                *(
-                    [keras.layers.BatchNormalization(dtype=dtype, name=f"normalization_{i}")]
-                    if batch_normalization
-                    else []
-                ),
-                keras.layers.Activation("relu", dtype=dtype, name=f"relu_{i}"),
-            ]
-        classify = classifier(num_classes, kernel_regularizer=regularizer())
+        self.stacks, self.feature_blocks = self.make_stacks(sorted(autoencoder_after))  # eq 2-6
+        self.pooling = MaskedMaxPooling(dtype=self.policy, name="max_pooling")
+        self.matching = MatchingVector(dtype=self.policy, name="matching_vector")  # eq 7
+        self.comparison = [layer for i in "12" for layer in self.make_comparison(i)]
+        self.classify = self.make_classifier(kernel_regularizer=self.regularizer())
+        super().__init__(**kwargs)
 
-        # === Functional model ===
-        inputs = pair_inputs(char_vocabulary_size, max_word_length, pos_tags, antonym)
+    def regularizer(self) -> Any:
+        return keras.regularizers.L2(self.l2) if self.l2 else None
 
-        def encode(sentence: Encoding, side: str) -> Encoding:  # of a model that can be split
-            x, mask = words(**sentence), ops.not_equal(sentence["word_ids"], 0)
-            for body, block in zip(bodies, blocks):
-                x = block.one(side, body(x, mask_1=mask), mask)
-            return {"pooled": pooling(x, mask)}
+    def make_stacks(self, autoencoder_after: Sequence[int]) -> tuple[list[Any], list[Any]]:
+        """The recurrent layers, and the feature attention after each part of them.
 
-        def interact(one: Encoding, two: Encoding) -> Any:
-            v = matching(one["pooled"], two["pooled"])
-            for layer in comparison:
-                v = layer(v)
-            return classify(v)
-
-        mask_1, mask_2 = (ops.not_equal(inputs[f"word_ids_{side}"], 0) for side in ("1", "2"))
-        x1, x2 = (words(**side_inputs(inputs, side)) for side in ("1", "2"))
-        read = []  # what each part of the stack reads
-        for body, block in zip(bodies, blocks):
-            read.append((x1, x2, mask_1, mask_2))
-            code_1, code_2 = body(*read[-1])
-            x1, x2 = block(code_1, mask_1, code_2, mask_2)
-        one, two = {"pooled": pooling(x1, mask_1)}, {"pooled": pooling(x2, mask_2)}
-        super().__init__(inputs=inputs, outputs=interact(one, two), **kwargs)
-
-        # === Config ===
-        self._keep_config(locals())
-        undivided = {
-            "its layers attend to the other sentence; make it with attention=False": attention,
-            "it flags the words of the other sentence; make it with exact_match=False": exact_match,
-            "it flags antonyms in the other sentence; make it with antonym=False": antonym,
-        }
-        self._keep_halves(
-            encode, interact, "; ".join(why for why, holds in undivided.items() if holds)
-        )
-        self._explain = (bodies, blocks, pooling, read, x1, x2, mask_1, mask_2)
-
-    def explainer(self) -> keras.Model:
-        """A functional model on the same weights and inputs that shows what DRCN looked at.
-
-        Returns:
-            A model whose output is a dict: `probabilities` `[B, C]`; `attention_1` `[B, depth, L1, L2]` and `attention_2`
-            `[B, depth, L2, L1]` (absent without attention); `pool_rates_1` `[B, L1]` and `pool_rates_2` `[B, L2]`, the
-            share of the pooled features that come from each token (sums to 1); what `FeatureBlocks.explain` gives, with an
-            axis more, after the batch, for the autoencoders. Paper Fig 3-5.
+        After an autoencoder the stack starts again from its code, so it can be divided there for a block to go in between.
+        Without feature attention it is one part.
         """
-        bodies, blocks, pooling, read, x1, x2, mask_1, mask_2 = self._explain
-        shown: dict[str, list[Any]] = {}
-        for body, block, pair in zip(bodies, blocks, read):
-            found = block.explain()
-            if self.attention:
-                _, _, *attention = _CallWith(body, return_attention=True)(*pair)
-                found.update({f"attention_{i}": a for i, a in enumerate(attention, start=1)})
-            for name, x in found.items():
-                x = x if name.startswith("attention") else ops.expand_dims(x, 1)
-                shown.setdefault(name, []).append(x)
-        outputs = {
-            name: ops.concatenate(xs, axis=1) if len(xs) > 1 else xs[0]
-            for name, xs in shown.items()
-        }
-        for i, (x, mask) in enumerate(((x1, mask_1), (x2, mask_2)), start=1):
-            _, _, outputs[f"pool_rates_{i}"] = _CallWith(pooling, return_positions=True)(x, mask)
-        return keras.Model(
-            self.input, {"probabilities": self.output, **outputs}, name=f"{self.name}_explainer"
+        divided = self.feature_attention is not None
+        ends = [layer for layer in autoencoder_after if layer < self.depth] if divided else []
+        stacks, blocks = [], []
+        for i, (start, end) in enumerate(zip([0, *ends], [*ends, self.depth]), start=1):
+            stacks.append(
+                DenseCoAttentiveRNN(
+                    self.units,
+                    end - start,
+                    self.cell,
+                    self.attention,
+                    self.recurrent_connection,
+                    self.attentive_connection,
+                    self.embedding_connection,
+                    [layer - start for layer in autoencoder_after if start < layer <= end],
+                    self.autoencoder_units,
+                    self.autoencoder_activation,
+                    self.autoencoder_dropout,
+                    self.autoencoder_stop_gradient,
+                    self.reconstruction_weight / (2 if self.independent else 1),
+                    self.temperature,
+                    self.regularizer(),
+                    dtype=self.policy,
+                    name="dense_co_attentive_rnn" + (f"_{i}" if divided else ""),
+                )
+            )
+            gated = not divided or end in autoencoder_after
+            blocks.append(
+                self.make_feature_attention(
+                    f"feature_attention_{i}", kernel_regularizer=self.regularizer()
+                )
+                if gated
+                else None
+            )
+        return stacks, blocks
+
+    def make_comparison(self, i: str) -> list[keras.layers.Layer]:
+        return [
+            keras.layers.Dropout(self.dropout, dtype=self.policy, name=f"dropout_{i}"),
+            keras.layers.Dense(
+                self.hidden_units,
+                kernel_regularizer=self.regularizer(),
+                dtype=self.policy,
+                name=f"hidden_{i}",
+            ),
+            *[keras.layers.BatchNormalization(dtype=self.policy, name=f"normalization_{i}")]
+            * self.batch_normalization,
+            keras.layers.Activation("relu", dtype=self.policy, name=f"relu_{i}"),
+        ]
+
+    @property
+    def independent(self) -> bool:
+        """Whether each sentence is read to its vector without the other, and so adds half of the reconstruction loss."""
+        return not self.attention and self.feature_attention is None
+
+    @property
+    def shares_encoder(self) -> bool:
+        return False  # the layers of the stack stack both sentences themselves
+
+    @property
+    def why_not_splittable(self) -> str:
+        attends = "its layers attend to the other sentence; make it with attention=False"
+        return "; ".join(filter(None, [attends * self.attention, super().why_not_splittable]))
+
+    def encode(self, sentence: Sentence) -> Sentence:
+        x, mask = self.represent_words(sentence), sentence.mask  # [B, L, d]
+        if not self.independent:
+            return Sentence(x=x, mask=mask)
+        x = self.stacks[0](x, mask_1=mask)  # [B, L, D]
+        self.show(lambda: {f"pool_rates_{sentence.side}": max_pool_rates(x, mask)})
+        return Sentence(pooled=self.pooling(x, mask))
+
+    def interact(self, one: Sentence, two: Sentence) -> Any:
+        p, q = (one.pooled, two.pooled) if self.independent else self.read(one, two)  # [B, D]
+        v = self.matching(p, q)  # [B, 5D]
+        for layer in self.comparison:
+            v = layer(v)
+        return self.classify(v)
+
+    def read(self, one: Sentence, two: Sentence) -> tuple[Any, Any]:
+        """The vectors of two sentences that are read together (eq 2-6)."""
+        x1, x2 = one.x, two.x
+        for stack, blocks in zip(self.stacks, self.feature_blocks):
+            given = x1, x2, one.mask, two.mask
+            x1, x2 = stack(*given)  # [B, L1, D], [B, L2, D]
+            self.show(partial(self.attention_of, stack, *given))
+            if blocks is not None:
+                x1, x2 = self.attend_features(blocks, x1, one.mask, x2, two.mask, each=True)
+        self.show(
+            lambda: {
+                "pool_rates_1": max_pool_rates(x1, one.mask),
+                "pool_rates_2": max_pool_rates(x2, two.mask),
+            }
         )
+        return self.pooling(x1, one.mask), self.pooling(x2, two.mask)
+
+    def attention_of(self, stack: DenseCoAttentiveRNN, *given: Any) -> dict[str, Any]:
+        """The attention of the layers of a stack, `[B, depth, L1, L2]` and `[B, depth, L2, L1]`; of all of them Fig 3-4."""
+        if not self.attention:
+            return {}
+        _, _, attention_1, attention_2 = CallWith(stack, return_attention=True)(*given)
+        return {"attention_1": attention_1, "attention_2": attention_2}

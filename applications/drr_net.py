@@ -1,21 +1,10 @@
 """DRr-Net: Dynamic Re-read Network (Zhang et al., AAAI 2019 and IEEE TNNLS)."""
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import keras
-from keras import ops
 
-from keras_sentmatch.applications.base import (
-    Encoding,
-    PairModel,
-    _CallWith,
-    apply_to_both,
-    classifier,
-    encode_both,
-    pair_inputs,
-    register_model,
-)
+from keras_sentmatch.applications.base import CallWith, PairModel, Sentence, register_model
 from keras_sentmatch.applications.pictures import READ, PictureSpec
 from keras_sentmatch.applications.search_space import (
     BETAS,
@@ -32,7 +21,6 @@ from keras_sentmatch.layers import (
     RerereadAttention,
     SelfAttentionPooling,
     StackRNN,
-    WordRepresentation,
 )
 
 
@@ -41,18 +29,6 @@ class DRrNet(PairModel):
     """Dynamic Re-read Network: a global view of each sentence, and a GRU that reads its most important words again.
 
     Args:
-        vocabulary_size: number of word ids; 0 is padding, 1 the unknown word.
-        num_classes: width of the output; 1 gives a score instead of probabilities. Defaults to `3`.
-        embedding_dim: width of a word vector. Defaults to `300`.
-        trainable_embedding: whether the word vectors learn. Defaults to `False`.
-        char_vocabulary_size: number of character ids; 0 leaves the characters out. Defaults to `0`.
-        char_dim: width of a character embedding. Defaults to `100`.
-        char_filters: width of the character feature. Defaults to `100`.
-        char_kernel_size: characters in a window. Defaults to `5`.
-        max_word_length: characters a word is padded to. Defaults to `16`.
-        exact_match: whether to flag words of the other sentence. Defaults to `True`.
-        pos_tags: number of part-of-speech ids (`pos_1`, `pos_2`); 0 leaves them out. Defaults to `0`.
-        antonym: whether there is an antonym flag (`antonym_1`, `antonym_2`). Defaults to `False`.
         highway_layers: highway layers over the word features. Defaults to `2`.
         units: width of a GRU, and of the hidden layer of the pooling. Defaults to `256`.
         depth: recurrent layers of the stack, l_s; the paper tries 1 to 4. Defaults to `3`.
@@ -72,13 +48,6 @@ class DRrNet(PairModel):
             takes. Defaults to `0.2`.
         aux_loss_weight: weight of the loss of each of the two intermediate predictions, p_h and p_v, in training. It is the
             loss given to `compile`, so `loss` is not comparable with `val_loss`; 0 leaves them out. Defaults to `1.0`.
-
-    Inputs:
-        A dict of int32: `word_ids_1` `[B, L1]`, `word_ids_2` `[B, L2]`; with characters `char_ids_1` `[B, L1, 16]` and
-        `char_ids_2`; with those features `pos_1`, `pos_2`, `antonym_1`, `antonym_2`. Right-padded with 0.
-
-    Masking:
-        Padding changes nothing and is never read; an empty sentence gives a finite answer.
 
     Raises:
         InputError: if `use_global` and `use_dynamic` are both off, or `aux_loss_weight` is negative.
@@ -180,115 +149,118 @@ class DRrNet(PairModel):
             raise InputError("Nothing is left to compare: set use_global or use_dynamic to True.")
         if aux_loss_weight < 0:
             raise InputError(f"aux_loss_weight must be at least 0. Received: {aux_loss_weight!r}")
-        dtype = keras.dtype_policies.get(kwargs.get("dtype"))
-
-        # === Layers, in the order of the paper ===
-        words = WordRepresentation(
-            vocabulary_size,
-            embedding_dim,
-            trainable_embedding,
-            not trainable_embedding,
-            char_vocabulary_size,
-            char_dim,
-            char_filters,
-            char_kernel_size,
-            exact_match,
-            pos_tags,
-            antonym,
-            dropout=0.0,
-            dtype=dtype,
-            name="word_representation",
+        self.word_representation = self.make_word_representation(dropout=0.0)
+        self.highway = Highway(highway_layers, dtype=self.policy, name="highway")
+        self.encoding = StackRNN(units, depth, bidirectional, dtype=self.policy, name="encoding")
+        self.pooling = SelfAttentionPooling(units, dtype=self.policy, name="pooling")  # eq 3
+        if use_dynamic:
+            self.rereading = self.make_rereading()
+        self.matching = MatchingVector(  # eq 7, which the paper leaves out
+            ("first", "second", "product", "difference"), dtype=self.policy, name="matching"
         )
-        highway = Highway(highway_layers, dtype=dtype, name="highway")
-        encoding = StackRNN(units, depth, bidirectional, dtype=dtype, name="encoding")  # eq 2
-        pooling = SelfAttentionPooling(units, dtype=dtype, name="pooling")  # eq 3
-        width = words.width + depth * units * (2 if bidirectional else 1)
-        start = ("projected" if init_projection else "given") if use_initial_vector else "zero"
-        rereading: Any = use_dynamic and RerereadAttention(  # eq 4 and 6 (eq 5 if hard)
-            units if init_projection else width,
-            attention_units,
-            steps,
-            beta,
-            selection,
-            start,
-            use_guide,
-            dtype=dtype,
+        # MLP_1 predicts from the global vectors (h), MLP_2 from the re-read ones (v).
+        self.mlps, self.predictions, self.auxiliary, self.gates = {}, {}, {}, {}
+        for name in [*["h"] * use_global, *["v"] * use_dynamic]:
+            self.mlps[name] = [self.drop(f"mlp_{name}_dropout"), *self.make_mlp(f"mlp_{name}")]
+            self.predictions[name] = keras.layers.Dense(
+                num_classes,
+                "softmax" if num_classes > 1 else "linear",
+                dtype="float32",
+                name=f"p_{name}",
+            )
+            self.auxiliary[name] = _UntilLoss(dtype="float32", name=f"auxiliary_{name}")
+            self.gates[name] = keras.layers.Dense(
+                1, "sigmoid", dtype="float32", name=f"gate_{name}"
+            )
+        self.mlp = self.make_mlp("mlp")
+        self.classify = self.make_classifier()
+        super().__init__(**kwargs)
+
+    def drop(self, name: str) -> keras.layers.Layer:
+        return keras.layers.Dropout(self.dropout, dtype=self.policy, name=name)
+
+    def make_mlp(self, name: str) -> list[keras.layers.Layer]:
+        """Two hidden layers, and the dropout of what follows."""
+        hidden_1, hidden_2 = (
+            keras.layers.Dense(
+                self.hidden_units, "relu", dtype=self.policy, name=f"{name}_hidden_{i}"
+            )
+            for i in "12"
+        )
+        return [
+            hidden_1,
+            self.drop(f"{name}_hidden_2_dropout"),
+            hidden_2,
+            self.drop(f"{name}_last_dropout"),
+        ]
+
+    def make_rereading(self) -> RerereadAttention:
+        """Eq 4 and 6 (eq 5 if hard)."""
+        width = self.word_representation.width
+        width += self.depth * self.units * (2 if self.bidirectional else 1)
+        start = "projected" if self.init_projection else "given"
+        return RerereadAttention(
+            self.units if self.init_projection else width,
+            self.attention_units,
+            self.steps,
+            self.beta,
+            self.selection,
+            start if self.use_initial_vector else "zero",
+            self.use_guide,
+            dtype=self.policy,
             name="rereading",
         )
-        matching = MatchingVector(  # eq 7, which the paper leaves out
-            ("first", "second", "product", "difference"), dtype=dtype, name="matching"
-        )
-        activation = "softmax" if num_classes > 1 else "linear"
 
-        def dropped(layer: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
-            """`layer` after dropout."""
-            drop = keras.layers.Dropout(dropout, dtype=dtype, name=f"{name}_dropout")
-            return lambda v: layer(drop(v))
+    def encode(self, sentence: Sentence) -> Sentence:
+        x = self.highway(self.represent_words(sentence))  # eq 1
+        encoded = Sentence(states=self.encoding(x, sentence.mask), mask=sentence.mask)  # eq 2
+        if self.use_global or self.use_initial_vector or self.use_guide:
+            h = self.pooling(encoded.states, sentence.mask)  # [B, D], eq 3
+            encoded = encoded.having(h=h)
+        return encoded
 
-        def mlp(name: str, predict: Callable[[Any], Any]) -> Callable[[Any], Any]:
-            one, two = (
-                keras.layers.Dense(hidden_units, "relu", dtype=dtype, name=f"{name}_hidden_{i}")
-                for i in ("1", "2")
+    def interact(self, one: Sentence, two: Sentence) -> Any:
+        compared = {"h": (one, two)}
+        if self.use_dynamic:
+            start_1, start_2 = self.reading(one, two), self.reading(two, one)
+            compared["v"] = self.both(self.reread, start_1, start_2)
+            self.show(
+                lambda: {
+                    "selection_1": self.selection_of(start_1),
+                    "selection_2": self.selection_of(start_2),
+                }
             )
-            two, predict = dropped(two, f"{name}_hidden_2"), dropped(predict, f"{name}_last")
-            return lambda v: predict(two(one(v)))
+        gated = []
+        for name in self.predictions:
+            vectors = [getattr(sentence, name) for sentence in compared[name]]  # [B, D] each
+            v = _apply(self.mlps[name], self.matching(*vectors))
+            p = self.auxiliary[name](self.predictions[name](v))  # [B, C], eq 7
+            gate = self.gates[name](p)  # [B, 1]
+            self.show(**{f"p_{name}": p, f"gate_{name}": gate})
+            gated.append(gate * p)
+        return self.classify(_apply(self.mlp, sum(gated[1:], gated[0])))  # eq 8
 
-        def predictor(name: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-            """MLP_1 (h) or MLP_2 (v), and the gate of its prediction."""
-            p = keras.layers.Dense(num_classes, activation, dtype="float32", name=f"p_{name}")
-            keep = _UntilLoss(dtype="float32", name=f"auxiliary_{name}")
-            gate = keras.layers.Dense(1, "sigmoid", dtype="float32", name=f"gate_{name}")
-            return dropped(mlp(f"mlp_{name}", lambda v: keep(p(v))), f"mlp_{name}"), gate
+    def reading(self, sentence: Sentence, other: Sentence) -> Sentence:
+        """What the re-reading of a sentence is given: its states, and the vectors that start and guide it."""
+        given = Sentence(states=sentence.states, mask=sentence.mask)
+        if self.use_guide:
+            given = given.having(guide=other.h)
+        if self.use_initial_vector:
+            given = given.having(initial_state=sentence.h)
+        return given
 
-        compared = {"h": "global"} if use_global else {}
-        compared |= {"v": "reread"} if use_dynamic else {}
-        predictors = {name: predictor(name) for name in compared}
-        classify = mlp("mlp", classifier(num_classes))
-        needs_global = use_global or use_initial_vector or use_guide
+    def reread(self, given: Sentence) -> Sentence:
+        """The state after the last step, `[B, D]` (eq 4-6)."""
+        return Sentence(v=self.rereading(*self._rereading_inputs(given)))
 
-        # === Functional model ===
-        inputs = pair_inputs(char_vocabulary_size, max_word_length, pos_tags, antonym)
+    def selection_of(self, given: Sentence) -> Any:
+        """The weights of the tokens at each step, `[B, T, L]`: the arg-max of a row is the token read (Table VIII)."""
+        select = CallWith(self.rereading, return_selection=True)
+        return select(*self._rereading_inputs(given))[2]
 
-        def encode(sentence: Encoding, side: str | None = None) -> Encoding:
-            mask = ops.not_equal(sentence["word_ids"], 0)
-            states = encoding(highway(words(**sentence)), mask)
-            vector = {"global": pooling(states, mask)} if needs_global else {}
-            return {"states": states, "mask": mask, **vector}
-
-        def reading(sentence: Encoding, other: Encoding) -> Encoding:
-            guide = {"guide": other["global"]} if use_guide else {}
-            start = {"initial_state": sentence["global"]} if use_initial_vector else {}
-            return {"h": sentence["states"], "mask": sentence["mask"], **guide, **start}
-
-        def reread(sentence: Encoding) -> Encoding:
-            return {"reread": rereading(**sentence)}
-
-        def relate(one: Encoding, two: Encoding) -> Encoding:
-            if use_dynamic:
-                v1, v2 = apply_to_both(reread, reading(one, two), reading(two, one), dtype)
-                one, two = {**one, **v1}, {**two, **v2}
-            found, gated = {}, []
-            for name, (predict, gate) in predictors.items():
-                vector = compared[name]
-                p = predict(matching(one[vector], two[vector]))
-                found[f"p_{name}"], found[f"gate_{name}"] = p, gate(p)
-                gated.append(found[f"gate_{name}"] * p)
-            return {"probabilities": classify(sum(gated[1:], gated[0])), **found}  # eq 8
-
-        def interact(one: Encoding, two: Encoding) -> Any:
-            return relate(one, two)["probabilities"]
-
-        one, two = encode_both(encode, inputs, dtype)
-        seen = relate(one, two)
-        super().__init__(inputs=inputs, outputs=seen["probabilities"], **kwargs)
-
-        # === Config ===
-        self._keep_config(locals())
-        flags = {"exact_match": exact_match, "antonym": antonym}
-        off = ", ".join(f"{name}=False" for name, flagged in flags.items() if flagged)
-        undivided = f"it flags words by the other sentence; make it with {off}" if off else ""
-        self._keep_halves(encode, interact, undivided)
-        self._explain = (rereading, reading(one, two), reading(two, one), seen)
+    def _rereading_inputs(self, given: Sentence) -> tuple[Any, ...]:
+        guide, start = (getattr(given, name, None) for name in ("guide", "initial_state"))
+        return given.states, given.mask, guide, start
 
     def compute_loss(
         self,
@@ -306,24 +278,6 @@ class DRrNet(PairModel):
                 if p is not None:
                     loss = loss + self.aux_loss_weight * self._compile_loss(y, p, sample_weight)
         return loss
-
-    def explainer(self) -> keras.Model:
-        """A functional model on the same weights and inputs that shows what was read again.
-
-        Returns:
-            A model whose output is a dict: `probabilities` `[B, C]`; `p_h`, `p_v` `[B, C]`, the predictions from the global
-            and from the re-read vectors, and their gates `gate_h`, `gate_v` `[B, 1]`; `selection_1` `[B, steps, L1]` and
-            `selection_2` `[B, steps, L2]`: the arg-max of a row is the token read in that step, its value how sure that
-            was. What is switched off is absent. Paper Table VIII.
-        """
-        rereading, *sides, seen = self._explain
-        outputs = {**seen, "probabilities": self.output}
-        if self.use_dynamic:
-            for i, side in enumerate(sides, start=1):
-                inputs = [side.get(name) for name in ("h", "mask", "guide", "initial_state")]
-                _, _, weights = _CallWith(rereading, return_selection=True)(*inputs)
-                outputs[f"selection_{i}"] = weights
-        return keras.Model(self.input, outputs, name=f"{self.name}_explainer")
 
 
 class _UntilLoss(keras.layers.Layer):
@@ -343,3 +297,9 @@ class _UntilLoss(keras.layers.Layer):
 
     def compute_output_spec(self, p: Any, training: bool | None = None) -> Any:
         return keras.KerasTensor(p.shape, dtype=p.dtype)
+
+
+def _apply(layers: list[keras.layers.Layer], x: Any) -> Any:
+    for layer in layers:
+        x = layer(x)
+    return x

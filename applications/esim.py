@@ -6,17 +6,7 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from keras_sentmatch.applications.base import (
-    Encoding,
-    PairModel,
-    _CallWith,
-    apply_to_both,
-    classifier,
-    encode_both,
-    feature_blocks,
-    pair_inputs,
-    register_model,
-)
+from keras_sentmatch.applications.base import PairModel, Sentence, check_choice, register_model
 from keras_sentmatch.applications.pictures import ATTENTION, FEATURE_MAP, FEATURE_PICTURES
 from keras_sentmatch.applications.search_space import (
     FEATURE_ATTENTION,
@@ -25,8 +15,7 @@ from keras_sentmatch.applications.search_space import (
     Choice,
     Parameter,
 )
-from keras_sentmatch.errors import InputError
-from keras_sentmatch.layers import BidirectionalRNN, CoAttention, MatchingVector, WordRepresentation
+from keras_sentmatch.layers import BidirectionalRNN, CoAttention, MatchingVector
 from keras_sentmatch.ops import masked_max, masked_mean
 
 PLACEMENTS = ("fused", "attended")  # of feature attention
@@ -37,10 +26,6 @@ class ESIM(PairModel):
     """Enhanced Sequential Inference Model: local inference between two BiLSTMs.
 
     Args:
-        vocabulary_size: number of word ids; 0 is padding, 1 the unknown word.
-        num_classes: width of the output; 1 gives a score instead of probabilities. Defaults to `3`.
-        embedding_dim: width of a word vector. Defaults to `300`.
-        trainable_embedding: whether the word vectors learn. Defaults to `True`.
         units: width of one direction of a recurrent layer, of the projection and of the hidden layer. Defaults to `300`.
         cell: `"lstm"`, `"gru"` or `"rnn"`. Defaults to `"lstm"`.
         dropout: rate on embeddings and on the projection (one mask a sentence, the same for all its tokens), and before
@@ -49,13 +34,6 @@ class ESIM(PairModel):
             Defaults to `None`.
         placement: where they stand: `"fused"`, after the projection; or `"attended"`, on what each word attends to, as in
             the released code of feature attention. Defaults to `"fused"`.
-        feature_attention_config: arguments of the blocks, and `share` for one block for both sentences. Defaults to `None`.
-
-    Inputs:
-        A dict of int32: `word_ids_1` `[B, L1]`, `word_ids_2` `[B, L2]`, right-padded with 0.
-
-    Masking:
-        Padding changes nothing; an empty sentence gives a finite answer.
 
     Example:
         >>> import numpy as np
@@ -102,91 +80,61 @@ class ESIM(PairModel):
         feature_attention_config: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ):
-        if placement not in PLACEMENTS:
-            raise InputError(f"placement must be one of {PLACEMENTS}. Received: {placement!r}")
-        dtype = keras.dtype_policies.get(kwargs.get("dtype"))
+        check_choice("placement", placement, PLACEMENTS)
 
-        # === Layers, in the order of the paper ===
-        words = WordRepresentation(
-            vocabulary_size,
-            embedding_dim,
-            trainable_embedding=trainable_embedding,
-            fixed_embedding=not trainable_embedding,
-            exact_match=False,
-            dropout=0.0,
-            dtype=dtype,
-            name="word_representation",
+        def drop(name: str) -> keras.layers.Layer:  # one mask for all words of a sentence
+            return keras.layers.SpatialDropout1D(dropout, dtype=self.policy, name=name)
+
+        self.word_representation = self.make_word_representation(dropout=0.0)
+        self.word_dropout = drop("word_dropout")
+        self.encoding = BidirectionalRNN(units, cell, dtype=self.policy, name="encoding")  # eq 1-2
+        self.alignment = CoAttention("dot", dtype=self.policy, name="alignment")  # eq 11-13
+        self.enhancement = MatchingVector(  # eq 14-15
+            ("first", "second", "difference", "product"), dtype=self.policy, name="enhancement"
         )
-        word_dropout = keras.layers.SpatialDropout1D(dropout, dtype=dtype, name="word_dropout")
-        encoding = BidirectionalRNN(units, cell, dtype=dtype, name="encoding")  # eq 1-2
-        alignment = CoAttention("dot", dtype=dtype, name="alignment")  # eq 11-13
-        enhancement = MatchingVector(  # eq 14-15
-            ("first", "second", "difference", "product"), dtype=dtype, name="enhancement"
+        self.projection = keras.layers.Dense(units, "relu", dtype=self.policy, name="projection")
+        self.inference_dropout = drop("inference_dropout")
+        self.feature_blocks = self.make_feature_attention()
+        self.composition = BidirectionalRNN(  # eq 16-17
+            units, cell, dtype=self.policy, name="composition"
         )
-        projection = keras.layers.Dense(units, "relu", dtype=dtype, name="projection")
-        inference_dropout = keras.layers.SpatialDropout1D(
-            dropout, dtype=dtype, name="inference_dropout"
+        self.dropout_1, self.dropout_2 = (
+            keras.layers.Dropout(dropout, dtype=self.policy, name=f"dropout_{i}") for i in "12"
         )
-        attend_features = feature_blocks(feature_attention, feature_attention_config, dtype=dtype)
-        composition = BidirectionalRNN(units, cell, dtype=dtype, name="composition")  # eq 16-17
-        dropouts = [
-            keras.layers.Dropout(dropout, dtype=dtype, name=f"dropout_{i}") for i in ("1", "2")
-        ]
-        hidden = keras.layers.Dense(units, "tanh", dtype=dtype, name="hidden")
-        classify = classifier(num_classes)
+        self.hidden = keras.layers.Dense(units, "tanh", dtype=self.policy, name="hidden")
+        self.classify = self.make_classifier()
+        super().__init__(**kwargs)
 
-        # === Functional model ===
-        inputs = pair_inputs()
+    def encode(self, sentence: Sentence) -> Sentence:
+        x = self.word_dropout(self.represent_words(sentence))  # [B, L, d]
+        return Sentence(states=self.encoding(x, sentence.mask), mask=sentence.mask)  # [B, L, 2u]
 
-        def encode(sentence: Encoding, side: str | None = None) -> Encoding:
-            mask = ops.not_equal(sentence["word_ids"], 0)
-            x = word_dropout(words(sentence["word_ids"]))
-            return {"states": encoding(x, mask), "mask": mask}
-
-        def enhance(states: Any, attended: Any) -> Any:
-            return inference_dropout(projection(enhancement(states, attended)))
-
-        def compose(sentence: Encoding) -> Encoding:
-            v, mask = composition(sentence["fused"], sentence["mask"]), sentence["mask"]
-            pooled = ops.concatenate([masked_mean(v, mask), masked_max(v, mask)], axis=-1)
-            return {"pooled": pooled}  # eq 18-19
-
-        def interact(one: Encoding, two: Encoding) -> Any:
-            a, b, mask_1, mask_2 = one["states"], two["states"], one["mask"], two["mask"]
-            x, y = alignment(a, b, mask_1, mask_2)
-            if placement == "attended":
-                x, y = attend_features(x, mask_1, y, mask_2)
-            p, q = enhance(a, x), enhance(b, y)
-            if placement == "fused":
-                p, q = attend_features(p, mask_1, q, mask_2)
-            one, two = apply_to_both(
-                compose, {"fused": p, "mask": mask_1}, {"fused": q, "mask": mask_2}, dtype
+    def interact(self, one: Sentence, two: Sentence) -> Any:
+        a, b = one.states, two.states
+        a_aligned, b_aligned, attention_1, attention_2 = self.alignment(
+            a, b, one.mask, two.mask, return_attention=True
+        )
+        self.show(attention_1=attention_1, attention_2=attention_2)  # [B, L1, L2], [B, L2, L1]
+        if self.placement == "attended":
+            a_aligned, b_aligned = self.attend_features(
+                self.feature_blocks, a_aligned, one.mask, b_aligned, two.mask
             )
-            v = ops.concatenate([one["pooled"], two["pooled"]], axis=-1)
-            return classify(dropouts[1](hidden(dropouts[0](v))))
-
-        one, two = encode_both(encode, inputs, dtype)
-        super().__init__(inputs=inputs, outputs=interact(one, two), **kwargs)
-
-        # === Config ===
-        self._keep_config(locals())
-        self._keep_halves(encode, interact)
-        self._explain = (alignment, one, two, attend_features)
-
-    def explainer(self) -> keras.Model:
-        """A functional model on the same weights and inputs that shows the soft alignment.
-
-        Returns:
-            A model whose output is a dict: `probabilities` `[B, C]`; `attention_1` `[B, L1, L2]` and `attention_2`
-            `[B, L2, L1]`, whose rows sum to 1 at real tokens; what `FeatureBlocks.explain` gives.
-        """
-        alignment, one, two, attend_features = self._explain
-        _, _, attention_1, attention_2 = _CallWith(alignment, return_attention=True)(
-            one["states"], two["states"], one["mask"], two["mask"]
+        p, q = self.enhance(a, a_aligned), self.enhance(b, b_aligned)  # [B, L, u]
+        if self.placement == "fused":
+            p, q = self.attend_features(self.feature_blocks, p, one.mask, q, two.mask)
+        p, q = self.both(
+            self.compose, Sentence(fused=p, mask=one.mask), Sentence(fused=q, mask=two.mask)
         )
-        shown = {"attention_1": attention_1, "attention_2": attention_2}
-        return keras.Model(
-            self.input,
-            {"probabilities": self.output, **shown, **attend_features.explain()},
-            name=f"{self.name}_explainer",
+        v = ops.concatenate([p.pooled, q.pooled], axis=-1)  # [B, 8u]
+        return self.classify(self.dropout_2(self.hidden(self.dropout_1(v))))
+
+    def enhance(self, a: Any, aligned: Any) -> Any:
+        """Local inference of each word, `[a; a~; a - a~; a * a~]`, projected."""
+        return self.inference_dropout(self.projection(self.enhancement(a, aligned)))
+
+    def compose(self, sentence: Sentence) -> Sentence:
+        """The mean and the maximum of the composed states, `[B, 4u]` (eq 18-19)."""
+        v, mask = self.composition(sentence.fused, sentence.mask), sentence.mask
+        return Sentence(
+            pooled=ops.concatenate([masked_mean(v, mask), masked_max(v, mask)], axis=-1)
         )

@@ -5,15 +5,7 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from keras_sentmatch.applications.base import (
-    Encoding,
-    PairModel,
-    classifier,
-    encode_both,
-    pair_inputs,
-    register_model,
-    side_inputs,
-)
+from keras_sentmatch.applications.base import PairModel, Sentence, register_model
 from keras_sentmatch.applications.search_space import (
     FLAG,
     MAX_LENGTH,
@@ -21,7 +13,7 @@ from keras_sentmatch.applications.search_space import (
     Choice,
     Parameter,
 )
-from keras_sentmatch.layers import HyperLSTMCell, MatchingVector, WordRepresentation
+from keras_sentmatch.layers import HyperLSTMCell, MatchingVector
 
 
 @register_model("hyper_lstm")
@@ -31,22 +23,12 @@ class HyperLSTM(PairModel):
     The sentences do not see each other before the end.
 
     Args:
-        vocabulary_size: number of word ids; 0 is padding, 1 the unknown word.
-        num_classes: width of the output; 1 gives a score instead of probabilities. Defaults to `3`.
-        embedding_dim: width of a word vector. Defaults to `300`.
-        trainable_embedding: whether the word vectors learn. Defaults to `False`.
         units: width of a state. Defaults to `300`.
         hyper_units: width of the small LSTM. Defaults to `128`.
         embedding_units: numbers from which a scale of the weights is made. Defaults to `4`.
         layer_norm: whether gates and cell are normalised. Defaults to `False`.
         shared_encoder: whether both sentences go through one encoder instead of one each. Defaults to `False`.
         dropout: rate on word vectors and before the classifier. Defaults to `0.2`.
-
-    Inputs:
-        A dict of int32: `word_ids_1` `[B, L1]`, `word_ids_2` `[B, L2]`, right-padded with 0.
-
-    Masking:
-        Padding changes nothing; an empty sentence gives a finite answer.
 
     Example:
         >>> import numpy as np
@@ -87,54 +69,38 @@ class HyperLSTM(PairModel):
         dropout: float = 0.2,
         **kwargs: Any,
     ):
-        dtype = keras.dtype_policies.get(kwargs.get("dtype"))
-
-        # === Layers, in the order of the paper ===
-        words = WordRepresentation(
-            vocabulary_size,
-            embedding_dim,
-            trainable_embedding=trainable_embedding,
-            fixed_embedding=not trainable_embedding,
-            exact_match=False,
-            dropout=dropout,
-            dtype=dtype,
-            name="word_representation",
-        )
-        encodings = {
+        self.word_representation = self.make_word_representation()
+        self.encodings = {
             side: keras.layers.RNN(
-                HyperLSTMCell(units, hyper_units, embedding_units, layer_norm, dtype=dtype),
+                HyperLSTMCell(units, hyper_units, embedding_units, layer_norm, dtype=self.policy),
                 return_sequences=True,
-                dtype=dtype,
+                dtype=self.policy,
                 name=f"encoding_{side}",
             )
             for side in (("both",) if shared_encoder else ("1", "2"))
         }
-        matching = MatchingVector(
-            ("first", "second", "difference", "product"), dtype=dtype, name="matching_vector"
+        self.matching = MatchingVector(
+            ("first", "second", "difference", "product"), dtype=self.policy, name="matching_vector"
         )
-        output_dropout = keras.layers.Dropout(dropout, dtype=dtype, name="output_dropout")
-        classify = classifier(num_classes)
+        self.output_dropout = keras.layers.Dropout(
+            dropout, dtype=self.policy, name="output_dropout"
+        )
+        self.classify = self.make_classifier()
+        super().__init__(**kwargs)
 
-        # === Functional model ===
-        inputs = pair_inputs()
+    @property
+    def shares_encoder(self) -> bool:
+        return self.shared_encoder
 
-        def encode(sentence: Encoding, side: str | None = None) -> Encoding:
-            encoding = encodings["both" if shared_encoder else str(side)]
-            states = encoding(words(sentence["word_ids"]))  # unmasked: later pads don't matter
-            return {"vector": _last(states, ops.not_equal(sentence["word_ids"], 0))}
+    def encode(self, sentence: Sentence) -> Sentence:
+        encoding = self.encodings["both" if self.shared_encoder else sentence.side]
+        states = encoding(
+            self.represent_words(sentence)
+        )  # unmasked: a state doesn't see later pads
+        return Sentence(vector=_last(states, sentence.mask))  # [B, u]
 
-        def interact(one: Encoding, two: Encoding) -> Any:
-            return classify(output_dropout(matching(one["vector"], two["vector"])))
-
-        if shared_encoder:
-            one, two = encode_both(encode, inputs, dtype)
-        else:
-            one, two = (encode(side_inputs(inputs, side), side) for side in ("1", "2"))
-        super().__init__(inputs=inputs, outputs=interact(one, two), **kwargs)
-
-        # === Config ===
-        self._keep_config(locals())
-        self._keep_halves(encode, interact)
+    def interact(self, one: Sentence, two: Sentence) -> Any:
+        return self.classify(self.output_dropout(self.matching(one.vector, two.vector)))
 
 
 def _last(states: Any, mask: Any) -> Any:

@@ -6,14 +6,8 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from keras_sentmatch.applications.backbone import (
-    BackboneModel,
-    Encoder,
-    first_state,
-    mask_of,
-    special_tokens,
-)
-from keras_sentmatch.applications.base import _CallWith, classifier, register_model
+from keras_sentmatch.applications.backbone import BackboneModel, first_state, special_tokens
+from keras_sentmatch.applications.base import CallWith, Sentence, check_choice, register_model
 from keras_sentmatch.applications.pictures import READ, PictureSpec
 from keras_sentmatch.applications.search_space import (
     BACKBONES,
@@ -41,10 +35,6 @@ class LadRaNet(BackboneModel):
     """Locally Aware Dynamic Re-read Attention Net: BERT, phrases around each token, and a GRU that re-reads both.
 
     Args:
-        backbone: a KerasHub preset name, or a folder with a KerasHub or Hugging Face BERT or RoBERTa, whose weights are
-            loaded; a KerasHub backbone, whose weights are copied; or the serialised config of one, which has no weights.
-        num_classes: width of the output; 1 gives a score instead of probabilities. Defaults to `3`.
-        trainable_backbone: whether the backbone learns. Defaults to `True`.
         encoder: `"transformer"`, the backbone's blocks, or `"stack_gru"`, DRr-Net's encoder in their place: GRUs over the
             backbone's embeddings, and attention that pools their states. Defaults to `"transformer"`.
         units: width of one of those GRUs. Defaults to `256`.
@@ -65,14 +55,6 @@ class LadRaNet(BackboneModel):
         fusion: how h_ab and the states of re-reading become one vector, `"mean"` or `"max"`. Defaults to `"mean"`.
         hidden_units: width of the classifier's hidden layer. Defaults to `None`, the width of a token.
         dropout: rate before both layers of the classifier. Defaults to `0.1`.
-        backbone_dropout: rate within the backbone. Defaults to `None`, its own.
-
-    Inputs:
-        A dict of int32 `[B, L]`: `token_ids`, `padding_mask` (1 = real) and, for BERT, `segment_ids`. Right-padded with 0 or
-        the tokenizer's padding id.
-
-    Masking:
-        Padding changes nothing and is never read. A row without tokens gives a finite answer.
 
     Raises:
         InputError: for an unknown option, `steps` below 0, `use_global` off with no steps, or a backbone that is no BERT or
@@ -181,34 +163,27 @@ class LadRaNet(BackboneModel):
         backbone_dropout: float | None = None,
         **kwargs: Any,
     ):
-        for name, value, allowed in (
-            ("encoder", encoder, ENCODERS),
-            ("layer_weighting", layer_weighting, LAYER_WEIGHTINGS),
-            ("fusion", fusion, FUSIONS),
-        ):
-            if value not in allowed:
-                raise InputError(f"{name} must be one of {allowed}. Received: {name}={value!r}")
+        check_choice("encoder", encoder, ENCODERS)
+        check_choice("layer_weighting", layer_weighting, LAYER_WEIGHTINGS)
+        check_choice("fusion", fusion, FUSIONS)
         if steps < 0:
             raise InputError(f"steps must be at least 0. Received: steps={steps!r}")
         if not (use_global or steps):
             raise InputError(
                 "Nothing is left to classify: set use_global to True or steps above 0."
             )
-        dtype = keras.dtype_policies.get(kwargs.get("dtype"))
 
-        # === Layers, in the order of the paper ===
-        bert = Encoder(backbone, dtype, backbone_dropout)
-        weigh = LayerWeightedSum(layer_weighting == "softmax", dtype=dtype, name="layer_weighting")
-        gru = StackRNN(units, depth, dtype=dtype, name="stack_gru")
-
-        def pooling(name: str) -> SelfAttentionPooling:
-            return SelfAttentionPooling(attention_units, dtype=dtype, name=f"pooling_{name}")
-
-        poolings = [pooling(str(r)) for r in range(1, len(widths) + 1)]
-        phrase_cnn: Any = widths and PhraseCNN(
-            widths, hidden_filters, dtype=dtype, name="phrase_cnn"
+        self.bert = self.make_encoder()
+        self.weigh = LayerWeightedSum(
+            layer_weighting == "softmax", dtype=self.policy, name="layer_weighting"
         )
-        rereading: Any = steps and DynamicSequentialAttention(
+        self.gru = StackRNN(units, depth, dtype=self.policy, name="stack_gru")
+        self.word_pooling = self.make_pooling("words")
+        self.phrase_cnn: Any = widths and PhraseCNN(
+            widths, hidden_filters, dtype=self.policy, name="phrase_cnn"
+        )
+        self.phrase_poolings = [self.make_pooling(str(r)) for r in range(1, len(widths) + 1)]
+        self.rereading: Any = steps and DynamicSequentialAttention(
             steps,
             attention_units,
             beta,
@@ -216,81 +191,73 @@ class LadRaNet(BackboneModel):
             coverage,
             clip_coverage,
             coverage_update,
-            dtype=dtype,
+            dtype=self.policy,
             name="rereading",
         )
-        drops = [keras.layers.Dropout(dropout, dtype=dtype, name=f"dropout_{i}") for i in (1, 2)]
-        classify = classifier(num_classes)
-
-        # === Functional model ===
-        inputs = bert.inputs()
-        mask = mask_of(inputs)
-        x = bert.embed(inputs)
-        if encoder == "stack_gru":
-            words = gru(x, mask)
-            whole = pooling("words")(words, mask)
-        else:
-            states = []
-            for block in bert.blocks:
-                x = block(x, padding_mask=inputs["padding_mask"])
-                states.append(x)
-            words = weigh(states) if widths or steps else None  # eq 9
-            whole = first_state(x, mask)  # [CLS] in the last block
-        of_units, vectors = [words], [whole]
-        if widths:
-            phrases = phrase_cnn(words, mask)  # eq 10
-            of_units += [phrases[:, r] for r in range(len(widths))]
-            vectors += [pool(h, mask) for pool, h in zip(poolings, of_units[1:])]  # eq 11
-        h_ab = ops.mean(ops.stack(vectors, axis=1), axis=1)
-        selectable = None
-        if not select_special:
-            selectable = ops.logical_not(ops.logical_or(*special_tokens(inputs)))
-        hidden = keras.layers.Dense(
-            hidden_units or whole.shape[-1], "relu", dtype=dtype, name="hidden"
+        self.drop_1, self.drop_2 = (
+            keras.layers.Dropout(dropout, dtype=self.policy, name=f"dropout_{i}") for i in "12"
         )
+        width = self.bert.width
+        if encoder == "stack_gru":
+            width = self.gru.compute_output_shape((None, None, width))[-1]
+        self.hidden = keras.layers.Dense(
+            hidden_units or width, "relu", dtype=self.policy, name="hidden"
+        )
+        self.classify = self.make_classifier()
+        super().__init__(**kwargs)
 
-        read: tuple = ()
-        if steps:
-            read = (ops.stack(of_units, axis=1), mask, h_ab, selectable)
+    def make_pooling(self, name: str) -> SelfAttentionPooling:
+        return SelfAttentionPooling(self.attention_units, dtype=self.policy, name=f"pooling_{name}")
 
-        def predict(states: Any) -> Any:
-            """Eq 15."""
-            parts = [ops.expand_dims(h_ab, 1)] if use_global else []
-            parts += [states] if steps else []
-            reduce = ops.mean if fusion == "mean" else ops.max
-            v = reduce(ops.concatenate(parts, axis=1), axis=1)
-            return classify(drops[1](hidden(drops[0](v))))
+    def read(self, pair: Sentence) -> Any:
+        words, whole = self.read_tokens(pair)  # [B, L, D], [B, D]
+        units, vectors = [words], [whole]
+        if self.widths:
+            phrases = self.phrase_cnn(words, pair.mask)  # [B, R, L, D], eq 10
+            for r, pooling in enumerate(self.phrase_poolings):
+                units.append(phrases[:, r])
+                vectors.append(pooling(phrases[:, r], pair.mask))  # eq 11
+        h_ab = ops.mean(ops.stack(vectors, axis=1), axis=1)  # [B, D]
+        parts = [ops.expand_dims(h_ab, 1)] if self.use_global else []
+        if self.steps:
+            parts.append(self.reread(pair, ops.stack(units, axis=1), h_ab))  # eq 12-14
+        if self.weigh.built:
+            self.show(lambda: {"layer_weights": _Weights(self.weigh)(pair.mask)})
+        reduce = ops.mean if self.fusion == "mean" else ops.max
+        v = reduce(ops.concatenate(parts, axis=1), axis=1)  # eq 15
+        return self.classify(self.drop_2(self.hidden(self.drop_1(v))))
 
-        def explain() -> dict[str, Any]:
-            shown, states = {}, None
-            if steps:
-                call = _CallWith(rereading, return_sequences=True, return_selection=True)
-                states, *found = call(*read)
-                shown = dict(zip(("selection", "coverage", "unit_weights"), found))
-            if weigh.built:
-                shown["layer_weights"] = _Weights(weigh)(mask)
-            return {"probabilities": predict(states), **shown}
+    def read_tokens(self, pair: Sentence) -> tuple[Any, Any]:
+        """The states of the tokens, `[B, L, D]` (None if nothing reads them), and the vector of the whole, `[B, D]`."""
+        x = self.bert.embed(pair)
+        if self.encoder == "stack_gru":
+            words = self.gru(x, pair.mask)
+            return words, self.word_pooling(words, pair.mask)
+        states = []
+        for block in self.bert.blocks:
+            x = block(x, padding_mask=pair.padding_mask)
+            states.append(x)
+        words = self.weigh(states) if self.widths or self.steps else None  # eq 9
+        return words, first_state(x, pair.mask)  # [CLS] in the last block
 
-        outputs = predict(rereading(*read, return_sequences=True) if steps else None)  # eq 12-14
-        super().__init__(inputs=inputs, outputs=outputs, **kwargs)
+    def reread(self, pair: Sentence, units: Any, h_ab: Any) -> Any:
+        """The state after each step, `[B, T, D]`, from the tokens and phrases `[B, R+1, L, D]`.
 
-        # === Config ===
-        backbone = bert.config
-        self._keep_config(locals())
-        self._keep_backbone(bert, trainable_backbone)
-        self._explain = explain
-
-    def explainer(self) -> keras.Model:
-        """A functional model on the same weights and inputs that shows what was read again.
-
-        Returns:
-            A model whose output is a dict: `probabilities` `[B, C]`; `selection` `[B, steps, R+1, L]`, what each unit chose
-            at each step, the tokens first, then a unit for each of `widths`: the arg-max of a row is the token read, or
-            the phrase around it; `coverage`, of the same shape, what is left to read after the step; `unit_weights`
-            `[B, steps, R+1]`, how much each unit counts; `layer_weights` `[B, blocks]`, the same for all rows. What is
-            switched off is absent.
+        Shows `selection` `[B, T, R+1, L]`, what each unit chose at each step, the tokens first, then a unit for each of
+        `widths`: the arg-max of a row is the token read, or the phrase around it; `coverage`, of the same shape, what is
+        left to read after the step; `unit_weights` `[B, T, R+1]`, how much each unit counts.
         """
-        return keras.Model(self.input, self._explain(), name=f"{self.name}_explainer")
+        selectable = None
+        if not self.select_special:
+            selectable = ops.logical_not(ops.logical_or(*special_tokens(pair)))
+        given = units, pair.mask, h_ab, selectable
+
+        def show() -> dict[str, Any]:
+            call = CallWith(self.rereading, return_sequences=True, return_selection=True)
+            return dict(zip(("selection", "coverage", "unit_weights"), call(*given)[1:]))
+
+        self.show(show)
+        return self.rereading(*given, return_sequences=True)
 
 
 class _Weights(keras.layers.Layer):

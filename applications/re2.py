@@ -8,16 +8,7 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from keras_sentmatch.applications.base import (
-    Encoding,
-    PairModel,
-    _CallWith,
-    apply_to_both,
-    encode_both,
-    feature_blocks,
-    pair_inputs,
-    register_model,
-)
+from keras_sentmatch.applications.base import PairModel, Sentence, check_choice, register_model
 from keras_sentmatch.applications.pictures import (
     ATTENTION,
     FEATURE_MAP,
@@ -39,8 +30,8 @@ from keras_sentmatch.layers import (
     MaskedMaxPooling,
     MatchingVector,
     WeightNormalizedDense,
-    WordRepresentation,
 )
+from keras_sentmatch.ops import max_pool_rates
 
 ALIGNMENTS = ("linear", "identity")
 CONNECTIONS = ("augmented", "residual", "none")
@@ -62,10 +53,6 @@ class RE2(PairModel):
     """Residual vectors, Embedding vectors and Encoded vectors, aligned block after block.
 
     Args:
-        vocabulary_size: number of word ids; 0 is padding, 1 the unknown word.
-        num_classes: width of the output; 1 gives a score instead of probabilities. Defaults to `3`.
-        embedding_dim: width of a word vector. Defaults to `300`.
-        trainable_embedding: whether the word vectors learn. Defaults to `False`.
         units: width of every convolution and dense layer. Defaults to `150`.
         blocks: number of blocks. Defaults to `3`.
         encoder_layers: convolutions in a block. Defaults to `2`.
@@ -84,13 +71,6 @@ class RE2(PairModel):
             `0.2`.
         feature_attention: blocks that gate the features of each sentence before the pooling: `"fa"`, `"sfa"`, a layer to
             copy, or `None`. Defaults to `None`.
-        feature_attention_config: arguments of the blocks, and `share` for one block for both sentences. Defaults to `None`.
-
-    Inputs:
-        A dict of int32: `word_ids_1` `[B, L1]`, `word_ids_2` `[B, L2]`, right-padded with 0.
-
-    Masking:
-        Padding changes nothing; an empty sentence gives a finite answer.
 
     Example:
         >>> import numpy as np
@@ -160,156 +140,113 @@ class RE2(PairModel):
         feature_attention_config: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ):
-        for name, value, allowed in (
-            ("alignment", alignment, ALIGNMENTS),
-            ("connection", connection, CONNECTIONS),
-            ("prediction", prediction, PREDICTIONS),
-        ):
-            if value not in allowed:
-                raise InputError(f"{name} must be one of {tuple(allowed)}. Received: {value!r}")
+        check_choice("alignment", alignment, ALIGNMENTS)
+        check_choice("connection", connection, CONNECTIONS)
+        check_choice("prediction", prediction, PREDICTIONS)
         if blocks < 1:
-            raise InputError(f"blocks must be at least 1. Received: {blocks}")
-        dtype = keras.dtype_policies.get(kwargs.get("dtype"))
+            raise InputError(f"blocks must be at least 1. Received: blocks={blocks}")
         function = tanh_gelu if activation == "gelu" else keras.activations.get(activation)
-
-        def dense(units: int, activation: Any, name: str, dtype: Any = dtype) -> Any:
-            cls = WeightNormalizedDense if weight_normalization else keras.layers.Dense
-            start = keras.initializers.VarianceScaling(
-                2.0 if activation else 1.0, distribution="untruncated_normal"
-            )
-            return cls(units, activation, kernel_initializer=start, dtype=dtype, name=name)
-
-        def drop(name: str) -> Any:
-            return keras.layers.Dropout(dropout, dtype=dtype, name=name)
-
-        # === Layers, in the order of the paper ===
-        words = WordRepresentation(
-            vocabulary_size,
-            embedding_dim,
-            trainable_embedding=trainable_embedding,
-            fixed_embedding=not trainable_embedding,
-            exact_match=False,
-            dropout=dropout,
-            dtype=dtype,
-            name="word_representation",
-        )
         common = {
             "activation": function,
             "dropout": dropout,
             "weight_normalization": weight_normalization,
-            "dtype": dtype,
+            "dtype": self.policy,
         }
         numbers = range(1, blocks + 1)
-        encoders = [
+
+        self.word_representation = self.make_word_representation()
+        self.encoders = [
             ConvolutionalEncoder(units, encoder_layers, kernel_size, name=f"encoder_{n}", **common)
             for n in numbers
         ]
-        projections = [  # F of eq 1
-            (drop(f"projection_dropout_{n}"), dense(units, function, f"projection_{n}"))
+        self.projections = [  # F of eq 1
+            (self.drop(f"projection_dropout_{n}"), self.dense(units, function, f"projection_{n}"))
             for n in numbers
             if alignment == "linear"
         ]
-        alignments = [  # eq 1-3
-            CoAttention("dot", 1 / math.sqrt(units), dtype=dtype, name=f"alignment_{n}")
+        self.alignments = [  # eq 1-3
+            CoAttention("dot", 1 / math.sqrt(units), dtype=self.policy, name=f"alignment_{n}")
             for n in numbers
         ]
-        fusions = [  # eq 4-7
+        self.fusions = [  # eq 4-7
             AlignmentFusion(units, fusion, name=f"fusion_{n}", **common) for n in numbers
         ]
-        shortcut = dense(units, None, "shortcut")  # for "residual": word vectors to that width
-        attend_features = feature_blocks(feature_attention, feature_attention_config, dtype=dtype)
-        pooling = MaskedMaxPooling(dtype=dtype, name="max_pooling")
-        matching = MatchingVector(PREDICTIONS[prediction], dtype=dtype, name="matching_vector")
-        matching_dropout, hidden_dropout = drop("matching_dropout"), drop("hidden_dropout")
-        hidden = dense(units, function, "hidden")
-        logits = dense(num_classes, None, "logits", "float32")
-        output = keras.layers.Activation(
-            "softmax" if num_classes > 1 else "linear", dtype="float32", name="probabilities"
+        self.shortcut = self.dense(units, None, "shortcut")  # of "residual": words to that width
+        self.feature_blocks = self.make_feature_attention()
+        self.pooling = MaskedMaxPooling(dtype=self.policy, name="max_pooling")
+        self.matching = MatchingVector(
+            PREDICTIONS[prediction], dtype=self.policy, name="matching_vector"
+        )
+        self.matching_dropout = self.drop("matching_dropout")
+        self.hidden = self.dense(units, function, "hidden")
+        self.hidden_dropout = self.drop("hidden_dropout")
+        self.classify = self.make_classifier(self.dense)
+        super().__init__(**kwargs)
+
+    def drop(self, name: str) -> keras.layers.Layer:
+        return keras.layers.Dropout(self.dropout, dtype=self.policy, name=name)
+
+    def dense(
+        self, units: int, activation: Any = None, name: str = "", dtype: Any = None
+    ) -> keras.layers.Layer:
+        start = keras.initializers.VarianceScaling(
+            2.0 if activation else 1.0, distribution="untruncated_normal"
+        )
+        cls = WeightNormalizedDense if self.weight_normalization else keras.layers.Dense
+        return cls(
+            units, activation, kernel_initializer=start, dtype=dtype or self.policy, name=name
         )
 
-        # === Functional model ===
-        inputs = pair_inputs()
+    def encode(self, sentence: Sentence) -> Sentence:
+        return self.enter_block(0, self.represent_words(sentence), sentence.mask)
 
-        def enter(n: int, x: Any, mask: Any) -> Encoding:
-            """What block n (from 0) knows of a sentence alone: `[x; encoded x]`, and the keys of its alignment."""
-            states = ops.concatenate([x, encoders[n](x, mask)], axis=-1)
-            found = {"states": states, "mask": mask}
-            for projection_dropout, projection in projections[n : n + 1]:
-                found["keys"] = projection(projection_dropout(states))
-            return found
-
-        def encode(sentence: Encoding, side: str | None = None) -> Encoding:
-            word_ids = sentence["word_ids"]
-            return enter(0, words(word_ids), ops.not_equal(word_ids, 0))
-
-        def connect(n: int, x: Any, fused: Any) -> Any:
-            """Input of the block after block n from the input `x` and the output of block n."""
-            if connection == "none":
-                return fused
-            if connection == "residual":
-                return (fused + (x if n else shortcut(x))) * math.sqrt(0.5)
-            if n:  # x = [sum of the outputs before; word vectors]
-                fused = (fused + x[:, :, :units]) * math.sqrt(0.5)
-                x = x[:, :, units:]
-            return ops.concatenate([fused, x], axis=-1)
-
-        def leave(n: int, sentence: Encoding) -> Encoding:
-            states, mask = sentence["states"], sentence["mask"]
-            fused = fusions[n](states, sentence["attended"], mask)
-            if n + 1 == blocks:
-                return {"fused": fused}
-            width = states.shape[-1] - units  # of the block's input
-            return enter(n + 1, connect(n, states[:, :, :width], fused), mask)
-
-        def interact(one: Encoding, two: Encoding, seen: list[Any] | None = None) -> Any:
-            mask_1, mask_2 = one["mask"], two["mask"]
-            for n in range(blocks):
-                pair = [s[name] for name in one for s in (one, two)]
-                attended = alignments[n](*pair)
-                if seen is not None:
-                    seen.append(pair)
-                one, two = apply_to_both(
-                    partial(leave, n),
-                    *(
-                        {"states": s["states"], "attended": a, "mask": m}
-                        for s, a, m in zip((one, two), attended, (mask_1, mask_2))
-                    ),
-                    dtype,
-                )
-            p, q = attend_features(one["fused"], mask_1, two["fused"], mask_2)
-            if seen is not None:
-                seen.append((p, q))
-            v = matching(pooling(p, mask_1), pooling(q, mask_2))
-            return output(logits(hidden_dropout(hidden(matching_dropout(v)))))
-
-        seen: list[Any] = []
-        one, two = encode_both(encode, inputs, dtype)
-        super().__init__(inputs=inputs, outputs=interact(one, two, seen), **kwargs)
-
-        # === Config ===
-        self._keep_config(locals())
-        self._keep_halves(encode, interact)
-        self._explain = (alignments, pooling, attend_features, seen)
-
-    def explainer(self) -> keras.Model:
-        """A functional model on the same weights and inputs that shows the alignment of each block.
-
-        Returns:
-            A model whose output is a dict: `probabilities` `[B, C]`; `attention_1` `[B, blocks, L1, L2]` and `attention_2`
-            `[B, blocks, L2, L1]`, whose rows sum to 1 at real tokens; `pool_rates_1` `[B, L1]` and `pool_rates_2` `[B, L2]`,
-            the share of the pooled features that come from each token (sums to 1); what `FeatureBlocks.explain` gives.
-        """
-        alignments, pooling, attend_features, (*pairs, fused) = self._explain
-        weights = [
-            _CallWith(alignment, return_attention=True)(*pair)[2:]
-            for alignment, pair in zip(alignments, pairs)
-        ]
-        shown = {
-            f"attention_{i}": ops.stack(side, axis=1) for i, side in enumerate(zip(*weights), 1)
-        }
-        for i, (x, mask) in enumerate(zip(fused, pairs[0][2:4]), start=1):
-            _, _, shown[f"pool_rates_{i}"] = _CallWith(pooling, return_positions=True)(x, mask)
-        shown.update(attend_features.explain())
-        return keras.Model(
-            self.input, {"probabilities": self.output, **shown}, name=f"{self.name}_explainer"
+    def interact(self, one: Sentence, two: Sentence) -> Any:
+        mask_1, mask_2 = one.mask, two.mask
+        p, q = one, two
+        for n in range(self.blocks):
+            keys = (p.keys, q.keys) if self.projections else ()
+            p_aligned, q_aligned, *weights = self.alignments[n](  # [B, Lp, w + u], [B, Lq, w + u]
+                p.states, q.states, mask_1, mask_2, *keys, return_attention=True
+            )
+            self.show(each=True, attention_1=weights[0], attention_2=weights[1])
+            p, q = self.both(
+                partial(self.fuse, n),
+                Sentence(states=p.states, aligned=p_aligned, mask=mask_1),
+                Sentence(states=q.states, aligned=q_aligned, mask=mask_2),
+            )
+        p, q = self.attend_features(self.feature_blocks, p.fused, mask_1, q.fused, mask_2)
+        self.show(
+            lambda: {
+                "pool_rates_1": max_pool_rates(p, mask_1),
+                "pool_rates_2": max_pool_rates(q, mask_2),
+            }
         )
+        v = self.matching(self.pooling(p, mask_1), self.pooling(q, mask_2))  # [B, 4u]
+        return self.classify(self.hidden_dropout(self.hidden(self.matching_dropout(v))))
+
+    def fuse(self, n: int, sentence: Sentence) -> Sentence:
+        """Block `n` (from 0) after its alignment: the fused words, and the next block's states if there is one."""
+        fused = self.fusions[n](sentence.states, sentence.aligned, sentence.mask)  # [B, L, u]
+        if n + 1 == self.blocks:
+            return Sentence(fused=fused)
+        x = sentence.states[:, :, : -self.units]  # the input of block n
+        return self.enter_block(n + 1, self.connect_blocks(n, x, fused), sentence.mask)
+
+    def connect_blocks(self, n: int, x: Any, fused: Any) -> Any:
+        """The input of block `n + 1`, from the input `x` and the output `fused` of block `n`."""
+        if self.connection == "none":
+            return fused
+        if self.connection == "residual":
+            return (fused + (x if n else self.shortcut(x))) * math.sqrt(0.5)
+        if n:  # x = [sum of the outputs before; words]
+            before, x = x[:, :, : self.units], x[:, :, self.units :]
+            fused = (fused + before) * math.sqrt(0.5)
+        return ops.concatenate([fused, x], axis=-1)
+
+    def enter_block(self, n: int, x: Any, mask: Any) -> Sentence:
+        """A sentence in block `n`, before its alignment, from the block's input `x` `[B, L, w]`."""
+        states = ops.concatenate([x, self.encoders[n](x, mask)], axis=-1)  # [B, L, w + u]
+        if not self.projections:
+            return Sentence(states=states, mask=mask)
+        dropout, projection = self.projections[n]
+        return Sentence(states=states, mask=mask, keys=projection(dropout(states)))

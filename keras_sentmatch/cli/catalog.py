@@ -125,12 +125,16 @@ def _with_bert(cls: "type[PairModel]") -> tuple[list[str], int | None]:
 
 
 def argument_docs(cls: type) -> dict[str, str]:
-    """The `Args:` of a class docstring by name, without the sentence on the default."""
+    """The `Args:` of a class's and its bases' docstrings by name, without the sentence on the default."""
+    if not cls.__module__.startswith("keras_sentmatch"):
+        return {}
+    inherited = {k: v for base in reversed(cls.__bases__) for k, v in argument_docs(base).items()}
     text = inspect.cleandoc(cls.__doc__ or "")
     block = re.search(r"^Args:\n((?:    .*\n|\n)*)", text, re.M)
     entries = re.findall(r"^    (\w+): ((?:.*\n)(?:     +.*\n)*)", block[1] if block else "", re.M)
     joined = {name: " ".join(words.split()) for name, words in entries}
-    return {name: re.sub(r" Defaults to .*?\.$", "", words) for name, words in joined.items()}
+    own = {name: re.sub(r" Defaults to .*?\.$", "", words) for name, words in joined.items()}
+    return inherited | own
 
 
 def datasets(as_json: options.Json = False) -> None:

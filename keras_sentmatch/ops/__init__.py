@@ -6,6 +6,7 @@ from keras_sentmatch.ops.masking import (
     masked_max,
     masked_mean,
     masked_softmax,
+    max_pool_rates,
     pair_mask,
     zero_padding,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "masked_max",
     "masked_mean",
     "masked_softmax",
+    "max_pool_rates",
     "pair_mask",
     "reverse_within_length",
     "scan_sequence",

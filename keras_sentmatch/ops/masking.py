@@ -107,3 +107,30 @@ def _lower_padding(x: Any, mask: Any) -> Any:
     """`x` with the lowest finite number of its dtype where masked."""
     lowest = -65504.0 if keras.backend.standardize_dtype(x.dtype) == "float16" else -3.38e38
     return ops.where(mask, x, ops.cast(lowest, x.dtype))
+
+
+def max_pool_rates(x: Any, mask: Any) -> Any:
+    """The share of the features of `masked_max` that come from each token, float32 `[B, L]`; each row sums to 1.
+
+    Args:
+        x: `[B, L, D]`.
+        mask: boolean `[B, L]`, True = real token.
+
+    Returns:
+        `[B, L]`; zeros at padding.
+
+    Example:
+        >>> from keras_sentmatch.ops import max_pool_rates
+        >>> rates = max_pool_rates([[[1.0, 5.0], [2.0, 4.0], [9.0, 9.0]]], [[True, True, False]])
+        >>> [float(v) for v in rates[0]]
+        [0.5, 0.5, 0.0]
+
+    References:
+        Kim et al., DRCN, Fig 5.
+    """
+    mask = ops.convert_to_tensor(mask)
+    source = ops.expand_dims(masked_argmax(x, mask), 1)  # [B, 1, D]
+    index = ops.cumsum(ops.ones_like(mask, dtype="int32"), axis=1) - 1
+    comes_from = ops.equal(ops.expand_dims(index, 2), source)  # [B, L, D]
+    rates = ops.mean(ops.cast(comes_from, "float32"), axis=-1)
+    return ops.where(mask, rates, 0.0)

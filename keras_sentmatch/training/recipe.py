@@ -221,10 +221,7 @@ def read_recipe(
         packaged = _folder() / f"{model}.toml"
         layers.append(_parse(packaged.read_text("utf-8"), packaged.name, model))
     elif file is None:
-        raise InputError(
-            f"There is no recipe for {model!r}; there are recipes for {', '.join(list_recipes())}."
-            f"{did_you_mean(model, list_recipes())} Or give your own with file=… (--recipe FILE)."
-        )
+        _check_model(model)
     if file is not None:
         try:
             text = read_bytes(Path(file), "JSON_BYTES").decode("utf-8")
@@ -236,6 +233,17 @@ def read_recipe(
         table, key, value = _parse_override(override)
         changes.setdefault(table, {})[key] = value
     return RecipeDraft(model, (*layers, (changes, {})))
+
+
+def _check_model(model: str) -> None:
+    """A model without a recipe has the defaults; what is no model has none."""
+    from keras_sentmatch.applications import list_models
+
+    if model not in list_models():
+        raise InputError(
+            f"There is no model {model!r}; there are {', '.join(list_models())}."
+            f"{did_you_mean(model, list_models())} Or give a recipe with file=… (--recipe FILE)."
+        )
 
 
 def _folder() -> Traversable:

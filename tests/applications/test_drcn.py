@@ -222,7 +222,6 @@ def test_explainer():
         assert not rates[ids == 0].any()
     assert set(built(REST[0]).explainer()(WORDS)) == {
         "probabilities",
-        "feature_map_base",
         "pool_rates_1",
         "pool_rates_2",
     }
@@ -250,7 +249,7 @@ def test_registry_errors():
         (lambda: build_model("drnn", vocabulary_size=9), "no model 'drnn'. Use one of: .*drcn"),
         (
             lambda: build_model("drcn", vocabulary_size=9, deep=3),
-            "no argument 'deep'. It has: .*depth",
+            "no argument 'deep'. Did you mean depth. It has: .*depth",
         ),
         (lambda: DRCN.from_preset("snly", vocabulary_size=9), "no preset 'snly'. Use one of: snli"),
     ):

@@ -125,9 +125,11 @@ def test_the_rest_of_the_options():
         ("connection", "dense"),
         ("prediction", "half"),
     ):
-        with pytest.raises(InputError, match=f"{option} must be one of .* Received: '{wrong}'"):
+        with pytest.raises(
+            InputError, match=f"{option} must be one of .* Received: {option}='{wrong}'"
+        ):
             SMALL(**{option: wrong})
-    with pytest.raises(InputError, match="blocks must be at least 1. Received: 0"):
+    with pytest.raises(InputError, match="blocks must be at least 1. Received: blocks=0"):
         SMALL(blocks=0)
 
 

@@ -12,12 +12,14 @@ import keras
 import pytest
 
 from keras_sentmatch import applications, training
+from keras_sentmatch.applications.base import Sentence
 from keras_sentmatch.cli import backend as backend_module
 from keras_sentmatch.cli import main
 from keras_sentmatch.cli.options import OnError
 from keras_sentmatch.cli.predict import as_text
 from keras_sentmatch.cli.sources import Source
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.ops import masked_mean
 
 TINY = "--set encoder.max_length=8 --set vectors.dim=4 --epochs 1 --batch-size 16".split()
 COLUMNS = ["--columns", "claim,answer,verdict"]
@@ -28,17 +30,15 @@ class Means(applications.PairModel):
     """Means of word vectors, compared by a dense layer: it compiles fast, on every backend."""
 
     def __init__(self, vocabulary_size, num_classes, embedding_dim, **kwargs):
-        names = ("word_ids_1", "word_ids_2")
-        inputs = {name: keras.Input([None], dtype="int32", name=name) for name in names}
-        embed = keras.layers.Embedding(vocabulary_size, embedding_dim)
-        means = []
-        for ids in inputs.values():
-            real = keras.ops.expand_dims(keras.ops.cast(keras.ops.not_equal(ids, 0), "float32"), -1)
-            means.append(keras.ops.sum(embed(ids) * real, 1) / (keras.ops.sum(real, 1) + 1e-6))
-        joined = keras.layers.Concatenate()(means)
-        answer = keras.layers.Dense(num_classes, activation="softmax", name="answer")
-        super().__init__(inputs, answer(joined), **kwargs)
-        self._keep_config(locals())
+        self.embed = keras.layers.Embedding(vocabulary_size, embedding_dim)
+        self.answer = keras.layers.Dense(num_classes, activation="softmax", name="answer")
+        super().__init__(**kwargs)
+
+    def encode(self, sentence):
+        return Sentence(mean=masked_mean(self.embed(sentence.word_ids), sentence.mask))
+
+    def interact(self, one, two):
+        return self.answer(keras.ops.concatenate([one.mean, two.mean]))
 
     def count_params_without_word_embeddings(self):
         return self.layers[-1].count_params()

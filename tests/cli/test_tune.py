@@ -75,7 +75,7 @@ def test_a_grid_of_two_letters(log, tmp_path, capsys):
         (["drr_net", "--resume"], "--resume needs --out"),
         (["drr_net", "--limit", "0"], "--limit 0: at least 1"),
         (["esim", "--backbone", "bert"], "esim has no pretrained encoder"),
-        (["nothing"], "no recipe for 'nothing'"),
+        (["nothing"], "no model 'nothing'"),
     ],
 )
 def test_what_is_refused(arguments, message, capsys):

@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from keras_sentmatch.applications import build_model
-from keras_sentmatch.applications.base import PairModel, classifier, pair_inputs, side_inputs
+from keras_sentmatch.applications.base import PairModel, Sentence
 from keras_sentmatch.cli import main
 from keras_sentmatch.data import PairDataset, PairEncoder, WordEncoder, extract_vectors
 from keras_sentmatch.errors import InputError
@@ -30,24 +30,20 @@ PIECES = ["a", "dog", "cat", "house", "red", "run", "sit", "the", "##s", "##hous
 class Bag(PairModel):
     """Means of word features, side by side."""
 
-    def __init__(self, vocabulary_size, num_classes=3, trainable=True, fixed=True, **kwargs):
-        inputs = pair_inputs()
-        words = WordRepresentation(
-            vocabulary_size, 8, trainable, fixed, exact_match=False, dropout=0.0
+    def __init__(
+        self, vocabulary_size, num_classes=3, trainable_words=True, fixed_words=True, **kwargs
+    ):
+        self.word_representation = WordRepresentation(
+            vocabulary_size, 8, trainable_words, fixed_words, exact_match=False, dropout=0.0
         )
-        classify = classifier(num_classes)
+        self.classify = self.make_classifier()
+        super().__init__(**kwargs)
 
-        def encode(sentence, side=None):
-            ids = sentence["word_ids"]
-            return {"mean": masked_mean(words(ids), ops.not_equal(ids, 0), axis=1)}
+    def encode(self, sentence):
+        return Sentence(mean=masked_mean(self.represent_words(sentence), sentence.mask))
 
-        def interact(one, two):
-            return classify(ops.concatenate([one["mean"], two["mean"]]))
-
-        encoded = [encode(side_inputs(inputs, side), side) for side in "12"]
-        super().__init__(inputs, interact(*encoded), **kwargs)
-        self._keep_config(locals())
-        self._keep_halves(encode, interact)
+    def interact(self, one, two):
+        return self.classify(ops.concatenate([one.mean, two.mean]))
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +81,7 @@ def tables(matcher):
 
 @pytest.mark.parametrize("trainable, fixed", [(True, True), (True, False), (False, True)])
 def test_new_words_get_their_extracted_vectors(vectors, shared, trainable, fixed):
-    matcher = make(vectors, trainable=trainable, fixed=fixed)
+    matcher = make(vectors, trainable_words=trainable, fixed_words=fixed)
     size, before = len(matcher.encoder.vocabulary), tables(matcher)
     known = matcher.predict_proba(sentence1=FIRST, sentence2=SECOND)
     unknown = matcher.predict_proba(sentence1=NEW, sentence2=SECOND)

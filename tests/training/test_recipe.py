@@ -139,7 +139,7 @@ def test_bad_overrides(override, message):
 
 
 def test_unknown_models_and_files(tmp_path):
-    with pytest.raises(InputError, match="no recipe for 'drcm'.*Did you mean drcn"):
+    with pytest.raises(InputError, match="no model .drcm.*Did you mean drcn"):
         load_recipe("drcm")
     with pytest.raises(InputError, match="none.toml cannot be read .No such file"):
         load_recipe("drcn", file=tmp_path / "none.toml")
