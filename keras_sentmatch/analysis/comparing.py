@@ -12,7 +12,8 @@ import numpy as np
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.display.figures import comparison
-from keras_sentmatch.display.tables import markdown_table, write_report
+from keras_sentmatch.display.rendering import render
+from keras_sentmatch.display.tables import data_name, write_report
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import (
     mcnemar,
@@ -84,11 +85,11 @@ def _recipe_key(folder: Path) -> str:
     return json.dumps([re.sub(r"(?m)^seed *=.*$", "", text), facts], sort_keys=True)
 
 
-def values_of(labelled: PairDataset, scores: np.ndarray, threshold: float | None) -> np.ndarray:
+def values_of(labeled: PairDataset, scores: np.ndarray, threshold: float | None) -> np.ndarray:
     """What is compared: for each pair whether it is right, in ranking each question's precision.
 
     Args:
-        labelled: Pairs with the label indices of the matcher.
+        labeled: Pairs with the label indices of the matcher.
         scores: What `Matcher.predict_proba` gives.
         threshold: The matcher's.
 
@@ -98,14 +99,14 @@ def values_of(labelled: PairDataset, scores: np.ndarray, threshold: float | None
     Raises:
         InputError: Scores to be near to, which are neither.
     """
-    labels = np.asarray(labelled.labels)
-    if labelled.task == "ranking" and labelled.groups is not None:
+    labels = np.asarray(labeled.labels)
+    if labeled.task == "ranking" and labeled.groups is not None:
         ranks = scores[:, 1] if scores.ndim == 2 else scores
-        groups = np.asarray(labelled.groups)
-        rows = (np.flatnonzero(groups == group) for group in dict.fromkeys(labelled.groups))
+        groups = np.asarray(labeled.groups)
+        rows = (np.flatnonzero(groups == group) for group in dict.fromkeys(labeled.groups))
         kept = [row for row in rows if labels[row].any()]
         return np.array([mean_average_precision(labels[r], ranks[r], groups[r]) for r in kept])
-    if labelled.task == "regression" or scores.ndim != 2:
+    if labeled.task == "regression" or scores.ndim != 2:
         raise InputError("Runs are compared by the answers they get right; these give scores.")
     return (decide(scores, threshold) == labels).astype(float)
 
@@ -204,22 +205,15 @@ def matcher_columns(report: Mapping[str, Any]) -> list[str]:
 
 
 def to_markdown(report: Mapping[str, Any]) -> str:
-    """The report as a page."""
-    what = " ".join(str(report[key]) for key in ("data", "split") if report.get(key))
-    unit = "pairs" if report["figure"] == "accuracy" else "questions"
-    heads = [name.replace("_", " ") for name in COLUMNS]
-    return "\n".join(
-        [
-            f"# Comparison on {what or 'the same pairs'}",
-            "",
-            f"{report['rows']:,} {unit}; 95% intervals: of one run after Wilson, of differences by "
-            f"paired bootstrap ({report['samples']:,} draws of pairs and of seeds).",
-            "",
-            *markdown_table(matcher_columns(report), matcher_table(report)),
-            "",
-            *markdown_table(heads, table(report)),
-            "",
-        ]
+    """The report as a Markdown page."""
+    return render(
+        "compare.md",
+        report=report,
+        data=data_name(report),
+        matcher_columns=matcher_columns(report),
+        matchers=matcher_table(report),
+        columns=[name.replace("_", " ") for name in COLUMNS],
+        rows=table(report),
     )
 
 

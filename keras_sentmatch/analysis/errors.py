@@ -9,7 +9,8 @@ import numpy as np
 from keras_sentmatch.analysis.categories import categorize
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.display.figures import categories as draw
-from keras_sentmatch.display.tables import markdown_table, write_report
+from keras_sentmatch.display.rendering import render
+from keras_sentmatch.display.tables import data_name, write_report
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import macro_f1, wilson_interval
 from keras_sentmatch.metrics.calibration import decide
@@ -23,7 +24,7 @@ SYMMETRIC = (
 
 
 def error_report(
-    labelled: PairDataset,
+    labeled: PairDataset,
     scores: np.ndarray,
     *,
     threshold: float | None = None,
@@ -34,10 +35,10 @@ def error_report(
     baselines: Mapping[str, Mapping[str, Any]] | None = None,
     top: int = 20,
 ) -> dict[str, Any]:
-    """Looks at a matcher's answers to labelled pairs.
+    """Looks at a matcher's answers to labeled pairs.
 
     Args:
-        labelled: Pairs with the label indices of the matcher (`Matcher.relabel`).
+        labeled: Pairs with the label indices of the matcher (`Matcher.relabel`).
         scores: Class probabilities, [pairs, classes].
         threshold: The matcher's.
         lexicon: For the category of antonyms.
@@ -66,17 +67,17 @@ def error_report(
     >>> report["errors"][0]["sentence1"], report["errors"][0]["probability"]
     ('Yes.', 0.8)
     """
-    names = labelled.label_names
-    if labelled.labels is None or not names or scores.ndim != 2:
-        raise InputError("Errors are looked for among answers of classes to labelled pairs.")
-    if len(scores) != len(labelled):
-        raise InputError(f"{len(scores)} answers came for {len(labelled)} pairs.")
-    labels = np.asarray(labelled.labels)
+    names = labeled.label_names
+    if labeled.labels is None or not names or scores.ndim != 2:
+        raise InputError("Errors are looked for among answers of classes to labeled pairs.")
+    if len(scores) != len(labeled):
+        raise InputError(f"{len(scores)} answers came for {len(labeled)} pairs.")
+    labels = np.asarray(labeled.labels)
     given = decide(scores, threshold)
     right = given == labels
     counts = np.bincount(labels, minlength=len(names))
     known = {"majority": {"accuracy": float(counts.max() / len(labels))}, **(baselines or {})}
-    rows, rules = categorize(labelled, lexicon, annotations)
+    rows, rules = categorize(labeled, lexicon, annotations)
     table = [
         {"name": name, "rule": rules[name], **_share(right[found])}
         for name, found in rows.items()
@@ -90,7 +91,7 @@ def error_report(
         "categories": table,
         "mean": float(np.mean(shares)) if shares else None,
         "sd": float(np.std(shares, ddof=1)) if len(shares) > 1 else None,
-        "errors": _confident(labelled, scores, given, top),
+        "errors": _confident(labeled, scores, given, top),
         "swap": None if swapped is None else _swap(names, scores, swapped, threshold, symmetric),
     }
 
@@ -118,20 +119,20 @@ def _share(right: np.ndarray) -> dict[str, Any]:
 
 
 def _confident(
-    labelled: PairDataset, scores: np.ndarray, given: np.ndarray, top: int
+    labeled: PairDataset, scores: np.ndarray, given: np.ndarray, top: int
 ) -> list[dict[str, Any]]:
-    assert labelled.labels is not None and labelled.label_names is not None
-    wrong = np.flatnonzero(given != labelled.labels)
+    assert labeled.labels is not None and labeled.label_names is not None
+    wrong = np.flatnonzero(given != labeled.labels)
     sure = scores[wrong, given[wrong]]
     order = wrong[np.argsort(-sure, kind="stable")][:top]
     return [
         {
             "row": int(row),
-            **({"id": labelled.ids[row]} if labelled.ids is not None else {}),
-            "sentence1": labelled.sentence1[row],
-            "sentence2": labelled.sentence2[row],
-            "label": labelled.label_names[labelled.labels[row]],
-            "answer": labelled.label_names[given[row]],
+            **({"id": labeled.ids[row]} if labeled.ids is not None else {}),
+            "sentence1": labeled.sentence1[row],
+            "sentence2": labeled.sentence2[row],
+            "label": labeled.label_names[labeled.labels[row]],
+            "answer": labeled.label_names[given[row]],
             "probability": float(scores[row, given[row]]),
         }
         for row in order
@@ -167,33 +168,18 @@ def table(report: Mapping[str, Any]) -> list[list[Any]]:
 
 
 def to_markdown(report: Mapping[str, Any]) -> str:
-    """The report as a page."""
-    what = " ".join(str(report[key]) for key in ("data", "split") if report.get(key))
-    title = f"# Errors{' of ' + str(report['run']) if report.get('run') else ''}"
-    lines = [
-        title + (f" on {what}" if what else ""),
-        "",
-        *markdown_table(COLUMNS, table(report)),
-        "",
-    ]
-    if report["mean"] is not None:
-        spread = "" if report["sd"] is None else f", standard deviation {report['sd']:.4f}"
-        lines += [
-            f"Mean over the categories {report['mean']:.4f}{spread}. 95% intervals after Wilson.",
-            "",
-        ]
-    rows = [[name, found["accuracy"]] for name, found in report["baselines"].items()]
-    lines += ["## Baselines", "", *markdown_table(["baseline", "accuracy"], rows), ""]
-    for name, why in report.get("left_out", {}).items():
-        lines += [f"Left out: {name}: {why}", ""]
-    if swap := report["swap"]:
-        lines += ["## With the sentences swapped", "", swap_text(swap), ""]
-    if report["errors"]:
-        heads = ["row", "sentence 1", "sentence 2", "label", "answer", "probability"]
-        keys = ("row", "sentence1", "sentence2", "label", "answer", "probability")
-        cells = [[row[key] for key in keys] for row in report["errors"]]
-        lines += ["## The most confident errors", "", *markdown_table(heads, cells), ""]
-    return "\n".join(lines)
+    """The report as a Markdown page."""
+    keys = ("row", "sentence1", "sentence2", "label", "answer", "probability")
+    return render(
+        "errors.md",
+        report={"run": "", "left_out": {}, **report},
+        data=data_name(report),
+        columns=COLUMNS,
+        rows=table(report),
+        baselines=[[name, found["accuracy"]] for name, found in report["baselines"].items()],
+        swap=swap_text(report["swap"]) if report["swap"] else "",
+        errors=[[row[key] for key in keys] for row in report["errors"]],
+    )
 
 
 def swap_text(swap: Mapping[str, Any]) -> str:

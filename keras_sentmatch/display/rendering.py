@@ -5,6 +5,8 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
+from keras_sentmatch.display.tables import markdown_table
+
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).with_name("templates")),
     autoescape=select_autoescape(),  # HTML only
@@ -13,6 +15,7 @@ _TEMPLATES = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
+_TEMPLATES.globals["table"] = lambda columns, rows: "\n".join(markdown_table(columns, rows))
 
 
 def render(template: str, **values: Any) -> str:

@@ -43,6 +43,11 @@ def shown(value: Any) -> str:
     return str(value)
 
 
+def data_name(report: Mapping[str, Any]) -> str:
+    """The data and split that a report is about, if it names them."""
+    return " ".join(str(report[key]) for key in ("data", "split") if report.get(key))
+
+
 def write_report(
     folder: Path,
     name: str,
@@ -51,7 +56,7 @@ def write_report(
     columns: Sequence[str],
     rows: Sequence[Sequence[Any]],
 ) -> None:
-    """Writes `NAME.json`, `NAME.md` and `NAME.csv` into a folder, which is made where missing."""
+    """Writes `NAME.json`, `NAME.md` and `NAME.csv` into a folder, which is made if missing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"

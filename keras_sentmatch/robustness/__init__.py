@@ -1,12 +1,20 @@
-"""Robustness: pairs changed by rule with the label that they have then, and how a matcher stands it."""
+"""Robustness: how well a matcher answers pairs that were changed by rule, and test suites."""
 
-from keras_sentmatch.robustness.lexicon import Lexicon as Lexicon
-from keras_sentmatch.robustness.report import robustness_report as robustness_report
-from keras_sentmatch.robustness.report import save_report as save_report
-from keras_sentmatch.robustness.suites import Suite as Suite
-from keras_sentmatch.robustness.suites import read_suite as read_suite
-from keras_sentmatch.robustness.transformations import TRANSFORMATIONS as TRANSFORMATIONS
-from keras_sentmatch.robustness.transformations import Transformation as Transformation
-from keras_sentmatch.robustness.transformations import Transformed as Transformed
-from keras_sentmatch.robustness.transformations import get_transformation as get_transformation
-from keras_sentmatch.robustness.transformations import transform as transform
+from keras_sentmatch.robustness.lexicon import Lexicon
+from keras_sentmatch.robustness.report import robustness_report, save_report
+from keras_sentmatch.robustness.rules import TRANSFORMATIONS, Transformation
+from keras_sentmatch.robustness.suites import Suite, read_suite
+from keras_sentmatch.robustness.transformations import Transformed, get_transformation, transform
+
+__all__ = [
+    "TRANSFORMATIONS",
+    "Lexicon",
+    "Suite",
+    "Transformation",
+    "Transformed",
+    "get_transformation",
+    "read_suite",
+    "robustness_report",
+    "save_report",
+    "transform",
+]

@@ -8,13 +8,14 @@ import numpy as np
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.display.figures import before_and_after
-from keras_sentmatch.display.tables import markdown_table, write_report
+from keras_sentmatch.display.rendering import render
+from keras_sentmatch.display.tables import data_name, write_report
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import accuracy, macro_f1
 from keras_sentmatch.robustness.lexicon import Lexicon
+from keras_sentmatch.robustness.rules import TRANSFORMATIONS
 from keras_sentmatch.robustness.suites import Suite, common_names
 from keras_sentmatch.robustness.transformations import (
-    TRANSFORMATIONS,
     Transformed,
     Translate,
     get_transformation,
@@ -67,7 +68,7 @@ def robustness_report(
         for the pairs whose originals it has.
 
     Raises:
-        InputError: What `transform` raises for a transformation that `names` has; unlabelled pairs;
+        InputError: What `transform` raises for a transformation that `names` has; unlabeled pairs;
             a suite whose labels mean something else.
 
     Example:
@@ -87,7 +88,7 @@ def robustness_report(
     if dataset is not None:
         total = len(dataset)
         if dataset.labels is None or not dataset.label_names or not total:
-            raise InputError("Robustness is measured on pairs labelled with classes; none came.")
+            raise InputError("Robustness is measured on pairs labeled with classes; none came.")
         old = np.asarray(_checked(answers(dataset), dataset), object)
         for name in TRANSFORMATIONS if names is None else names:
             try:
@@ -247,40 +248,29 @@ def table(report: Mapping[str, Any]) -> list[list[Any]]:
 
 
 def to_markdown(report: Mapping[str, Any]) -> str:
-    """The report as a page: the table, what was left out, and example flips."""
-    what = " ".join(str(report[key]) for key in ("data", "split") if report.get(key))
-    title = f"# Robustness{' of ' + str(report['run']) if report.get('run') else ''}"
-    lines = [title + (f" on {what}" if what else ""), ""]
-    heads = [name.replace("_", " ") for name in COLUMNS]
-    lines += [
-        *markdown_table(heads[1:], [row[1:] for row in table(report)]),
-        "",
-        "`pairs` is how many of the pairs (`of`) could be changed; the figures are on these, before "
-        "and after the change. `not positive after`: the share no longer answered with the label "
-        "that the change has made wrong.",
-        "",
-    ]
-    if report["left_out"]:
-        lines += ["Left out:", ""]
-        lines += [f"- {name}: {why}" for name, why in report["left_out"].items()] + [""]
-    for row in [*report["transformations"], *report["suites"]]:
-        if not row.get("flips"):
-            continue
-        lines += [f"## {row['name']}", "", f"{row.get('what', 'Right before, wrong after')}.", ""]
-        heads = ["sentence 1", "sentence 2", "label", "answer"]
-        cells = []
-        for flip in row["flips"]:
-            both = [
-                old if old == new else f"{old} → {new}"
-                for old, new in (
-                    (flip["sentence1"], flip["changed1"]),
-                    (flip["sentence2"], flip["changed2"]),
-                    (flip["label"], flip["new_label"]),
-                )
-            ]
-            cells.append([*both, flip["answer"]])
-        lines += [*markdown_table(heads, cells), ""]
-    return "\n".join(lines)
+    """The report as a Markdown page: the table, what was left out, and examples."""
+    return render(
+        "robustness.md",
+        report={"run": "", **report},
+        data=data_name(report),
+        columns=[name.replace("_", " ") for name in COLUMNS[1:]],
+        rows=[row[1:] for row in table(report)],
+        examples=[
+            (
+                row["name"],
+                row.get("what", "Right before, wrong after"),
+                [_flip_row(flip) for flip in row["flips"]],
+            )
+            for row in [*report["transformations"], *report["suites"]]
+            if row.get("flips")
+        ],
+    )
+
+
+def _flip_row(flip: Mapping[str, str]) -> list[str]:
+    changes = (("sentence1", "changed1"), ("sentence2", "changed2"), ("label", "new_label"))
+    both = [(flip[old], flip[new]) for old, new in changes]
+    return [*(old if old == new else f"{old} → {new}" for old, new in both), flip["answer"]]
 
 
 def save_report(report: Mapping[str, Any], folder: str | Path) -> None:

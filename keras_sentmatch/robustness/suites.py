@@ -34,11 +34,11 @@ class Suite:
 
 
 def read_suite(source: str | Path) -> list[Suite]:
-    """Reads the labelled pairs of a file or folder as a suite.
+    """Reads the labeled pairs of a file or folder as a suite.
 
     PAWS, Breaking NLI, counterfactually revised SNLI and AdvGLUE are known by their files
-    (`list_formats()`); any other labelled pairs will do. Of a folder the test part is taken, or the
-    validation part where there is no labelled test part.
+    (`list_formats()`); any other labeled pairs will do. Of a folder the test part is taken, or the
+    validation part where there is no labeled test part.
 
     Args:
         source: A file or folder, or `"FORMAT:path"`.
@@ -59,7 +59,7 @@ def read_suite(source: str | Path) -> list[Suite]:
     """
     format, path = format_and_path(source)
     folder = Path(path).is_dir()
-    first = _labelled_part(source) if folder else read_pairs(path, format=format)
+    first = _labeled_part(source) if folder else read_pairs(path, format=format)
     parts = [first]
     if format is None and first.name.startswith("advglue-"):
         file = Path(first.report.source) if first.report else Path(path)
@@ -68,17 +68,17 @@ def read_suite(source: str | Path) -> list[Suite]:
     return [_suite(pairs, source) for pairs in parts]
 
 
-def _labelled_part(source: str | Path) -> PairDataset:
+def _labeled_part(source: str | Path) -> PairDataset:
     parts = load_pairs(source)
     for name in ("test", "validation", "train"):
         if name in parts and parts[name].labels is not None:
             return parts[name]
-    raise InputError(f"{source}: no part of this data is labelled, so nothing can be tested on it.")
+    raise InputError(f"{source}: no part of this data is labeled, so nothing can be tested on it.")
 
 
 def _suite(pairs: PairDataset, source: str | Path) -> Suite:
     if pairs.labels is None or not pairs.label_names:
-        raise InputError(f"{source}: a test suite needs pairs labelled with classes.")
+        raise InputError(f"{source}: a test suite needs pairs labeled with classes.")
     columns = [pairs.columns.get(f"original_{side}", ()) for side in "12"]
     rows = [row for row, old in enumerate(zip(*columns)) if any(old)]
     if not rows:

@@ -55,7 +55,7 @@ def test_what_cannot_be_used_is_left_out_with_its_reason(pairs):
     assert len(report["transformations"]) == 8
     with pytest.raises(InputError, match="SwapSyn needs synonyms"):
         robustness_report(believes_all, pairs, names=["SwapSyn"], lexicon=LEXICON)
-    with pytest.raises(InputError, match="labelled with classes"):
+    with pytest.raises(InputError, match="labeled with classes"):
         robustness_report(believes_all, PairDataset(["a"], ["b"]))
     with pytest.raises(InputError, match="1 answers came for 4 pairs"):
         robustness_report(lambda pairs: ["neutral"], pairs)
@@ -212,7 +212,7 @@ def test_breaking_nli_and_counterfactual_and_paws(tmp_path):
     (suite,) = read_suite(folder)
     assert suite.categories == () and suite.pairs.split == "validation"
     (folder / "dev.tsv").write_text("id\tsentence1\tsentence2\n1\ta\tb\n")
-    with pytest.raises(InputError, match="no part of this data is labelled"):
+    with pytest.raises(InputError, match="no part of this data is labeled"):
         read_suite(folder)
-    with pytest.raises(InputError, match="labelled with classes"):
+    with pytest.raises(InputError, match="labeled with classes"):
         read_suite(Path(folder / "dev.tsv"))

@@ -249,7 +249,7 @@ def test_other_label_names_must_be_told():
     with pytest.raises(InputError, match="there is no label 'maybe'"):
         transform(pairs, "NumWord", opposite=("yes", "maybe"))
     for bad in (data(("a", "b"), labels=None), PairDataset(["a"], ["b"], [0.5])):
-        with pytest.raises(InputError, match="needs pairs labelled with classes"):
+        with pytest.raises(InputError, match="needs pairs labeled with classes"):
             transform(bad, "NumWord")
 
 
@@ -274,7 +274,7 @@ def test_clear_errors():
     with pytest.raises(InputError, match="no transformation 'SwapAnts'.* Did you mean SwapAnt"):
         transform(pairs, "SwapAnts")
     assert get_transformation("swapant").name == "SwapAnt"
-    with pytest.raises(InputError, match="SwapAnt needs antonyms, but no lexicon came"):
+    with pytest.raises(InputError, match="SwapAnt needs antonyms, but no lexicon was given"):
         transform(pairs, "SwapAnt")
     with pytest.raises(InputError, match="SwapSyn needs synonyms, but the lexicon has no synonyms"):
         transform(pairs, "SwapSyn", lexicon=Lexicon(antonyms=[]))
