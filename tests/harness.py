@@ -307,6 +307,29 @@ def run_checks(cases: Sequence[Case], *checks: Callable[[Case], None]) -> Callab
     return pytest.mark.once(test) if checks else test
 
 
+def options_act(case: Case, options: Mapping[str, tuple[Any, Any]]) -> Callable[..., None]:
+    """The test of a file that each option acts: `check_option` over option -> two values."""
+
+    @pytest.mark.parametrize("option", options)
+    def test(option: str) -> None:
+        check_option(case, option, *options[option])
+
+    return test
+
+
+def refuses(
+    make: Callable[..., Any], wrong: Sequence[tuple[dict[str, Any], str]]
+) -> Callable[..., None]:
+    """The test of a file that these arguments are refused, each with this message."""
+
+    @pytest.mark.parametrize("arguments, message", wrong)
+    def test(arguments: dict[str, Any], message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            make(**arguments)
+
+    return test
+
+
 def check_layer(
     make: Callable[..., Any],
     inputs: Mapping[str, np.ndarray],

@@ -11,10 +11,11 @@ from tests.harness import (
     Case,
     built,
     check_build,
-    check_option,
     check_oracle,
     lengths_mask,
     noise,
+    options_act,
+    refuses,
     run_checks,
     value,
 )
@@ -104,8 +105,9 @@ test_checks = run_checks(CASES)
 test_variants = run_checks(VARIANTS, check_build, check_oracle)
 
 
-def test_options():
-    for option, pair in {
+test_options = options_act(
+    CASES[0],
+    {
         "attention_units": (5, 2),
         "hidden_units": (3, None),
         "alignment": ("additive", "none"),
@@ -113,8 +115,8 @@ def test_options():
         "filter_gate": (True, False),
         "output_mode": ("residual", "replace"),
         "regulation": (True, False),
-    }.items():
-        check_option(CASES[0], option, *pair)
+    },
+)
 
 
 def test_parameters_of_the_paper():
@@ -178,8 +180,8 @@ def test_the_additive_scores_are_made_unit_by_unit():
     assert max(t.numel() for t in saved) == 400
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
+test_bad_arguments = refuses(
+    AdaptiveFusion,
     [
         ({"attention_units": 0}, "attention_units must be at least 1. Received: attention_units=0"),
         ({"hidden_units": 0}, "hidden_units must be at least 1. Received: hidden_units=0"),
@@ -187,9 +189,6 @@ def test_the_additive_scores_are_made_unit_by_unit():
         ({"output_mode": "sum"}, "output_mode must be one of .*Received: output_mode='sum'"),
     ],
 )
-def test_bad_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        AdaptiveFusion(**arguments)
 
 
 def test_unequal_widths():

@@ -14,8 +14,8 @@ from tests.harness import (
     check_option,
     check_oracle,
     lengths_mask,
-    name_of,
     noise,
+    refuses,
     run_checks,
     value,
 )
@@ -94,9 +94,7 @@ COUNTS = {
     10: lstm(6) + 2 * lstm(8),
     11: lstm(6) + 2 * lstm(4),
 }
-DECODER = (
-    "decoder",
-)  # only the reconstruction loss reaches it, and that is added in training alone
+DECODER = ("decoder",)  # only the reconstruction loss reaches it, in training
 CASES = [
     *(
         Case(partial(SMALL, **ROWS[r]), INPUTS, (COUNTS[r], 0), oracle(r), name=f"row {r}")
@@ -128,16 +126,10 @@ CASES = [
 ]
 
 
+test_checks = run_checks(CASES[-2:])
+
 # The rows differ in what they join, nothing else: counts and oracle tell them apart.
-FULL = [CASES[0], *CASES[-2:]]
-
-test_checks = run_checks(FULL)
-
-
-@pytest.mark.parametrize("check", [check_build, check_oracle], ids=name_of)
-@pytest.mark.parametrize("case", CASES[1:-2], ids=name_of)
-def test_rows_of_table_6(case, check):
-    check(case)
+test_rows_of_table_6 = run_checks(CASES[:-2], check_build, check_oracle)
 
 
 @pytest.mark.each_backend
@@ -187,17 +179,14 @@ def test_options():
     assert len(built(base, kernel_regularizer=keras.regularizers.L2(0.1)).losses) == 3 * 4 + 2
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
+test_errors = refuses(
+    SMALL,
     [
         ({"recurrent_connection": "skip"}, "recurrent_connection must be one of"),
         ({"embedding_connection": "residual"}, "embedding_connection must be one of"),
         ({"autoencoder_after": (4,)}, "from 1 to depth=3"),
     ],
 )
-def test_errors(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        SMALL(**arguments)
 
 
 @pytest.mark.each_backend

@@ -17,6 +17,7 @@ from tests.harness import (
     gradients,
     lengths_mask,
     noise,
+    refuses,
     run_checks,
     value,
 )
@@ -282,8 +283,8 @@ def test_counts_of_the_paper():
     assert found == {"F_r": 1_690_200, "fusion": 153_800, "fertility": 2_304, "gru": 3_543_552}
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
+test_bad_arguments = refuses(
+    DynamicSequentialAttention,
     [
         ({"steps": 0}, "steps must be at least 1. Received: steps=0"),
         ({"attention_units": 0}, "attention_units must be at least 1"),
@@ -292,9 +293,6 @@ def test_counts_of_the_paper():
         ({"coverage_update": "weight"}, "coverage_update must be one of .*'weight'"),
     ],
 )
-def test_bad_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        DynamicSequentialAttention(**arguments)
 
 
 def test_bad_inputs():

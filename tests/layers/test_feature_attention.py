@@ -15,6 +15,7 @@ from tests.harness import (
     check_option,
     lengths_mask,
     noise,
+    refuses,
     run_checks,
     value,
 )
@@ -90,14 +91,11 @@ def test_eq_9_is_a_warning():
         FeatureAttention(reduction=10, max_length=35, raise_widths=True).build((None, None, 25))
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
+test_errors = refuses(
+    FeatureAttention,
     [
         ({"reduction": 0}, "reduction must be above 0. Received: reduction=0"),
         ({"raise_widths": True}, "raise_widths=True needs max_length"),
         ({"max_length": 0}, "max_length must be at least 1"),
     ],
 )
-def test_errors(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        FeatureAttention(**arguments)

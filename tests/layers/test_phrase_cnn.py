@@ -3,16 +3,16 @@
 from functools import partial
 
 import numpy as np
-import pytest
 
 from keras_sentmatch.layers import PhraseCNN
 from tests import oracles_encoders
 from tests.harness import (
     Case,
     built,
-    check_option,
     lengths_mask,
     noise,
+    options_act,
+    refuses,
     run_checks,
     value,
 )
@@ -45,13 +45,14 @@ CASES = [
 test_checks = run_checks(CASES)
 
 
-def test_options():
-    for option, pair in {
+test_options = options_act(
+    CASES[0],
+    {
         "widths": ((2, 3), (3, 2)),
         "hidden_filters": (3, 4),
         "activation": ("relu", "tanh"),
-    }.items():
-        check_option(CASES[0], option, *pair)
+    },
+)
 
 
 def test_windows():
@@ -73,8 +74,8 @@ def test_count_of_the_paper():
     assert sum(int(np.prod(w.shape)) for w in layer.trainable_weights) == 3_842_536
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
+test_bad_arguments = refuses(
+    PhraseCNN,
     [
         ({"widths": ()}, r"widths must be a sequence of numbers .*Received: widths=\(\)"),
         ({"widths": (2, 0)}, r"widths must be a sequence of numbers of at least 1"),
@@ -82,6 +83,3 @@ def test_count_of_the_paper():
         ({"hidden_filters": 0}, "hidden_filters must be at least 1"),
     ],
 )
-def test_bad_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        PhraseCNN(**arguments)

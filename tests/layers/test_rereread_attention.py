@@ -12,11 +12,12 @@ from tests.harness import (
     Case,
     built,
     check_build,
-    check_option,
     check_oracle,
     gradients,
     lengths_mask,
     noise,
+    options_act,
+    refuses,
     run_checks,
     value,
 )
@@ -94,8 +95,9 @@ test_checks = run_checks(CASES)
 test_variants = run_checks(PLAIN, check_build, check_oracle)
 
 
-def test_options():
-    for option, pair in {
+test_options = options_act(
+    CASES[0],
+    {
         "units": (3, 4),
         "attention_units": (2, 3),
         "steps": (3, 4),
@@ -103,8 +105,8 @@ def test_options():
         "selection": ("soft", "hard"),
         "initial_state": ("projected", "zero"),
         "guide": (True, False),
-    }.items():
-        check_option(CASES[0], option, *pair)
+    },
+)
 
 
 def seen(case, **overrides):
@@ -197,8 +199,8 @@ def test_the_guide_and_the_state_steer_the_selection():
     assert abs(one[:, 0] - one[:, 1]).max() > 1e-3  # the second step reads something else
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
+test_bad_arguments = refuses(
+    RerereadAttention,
     [
         ({"units": 0}, "units must be at least 1. Received: units=0"),
         ({"attention_units": 0}, "attention_units must be at least 1"),
@@ -208,9 +210,6 @@ def test_the_guide_and_the_state_steer_the_selection():
         ({"initial_state": None}, "initial_state must be one of .*Received: initial_state=None"),
     ],
 )
-def test_bad_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        RerereadAttention(**arguments)
 
 
 def test_missing_inputs():

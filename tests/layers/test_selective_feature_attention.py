@@ -21,6 +21,7 @@ from tests.harness import (
     lengths_mask,
     noise,
     randomise,
+    refuses,
     run_checks,
     value,
 )
@@ -245,8 +246,8 @@ def test_eq_9_is_a_warning():
         SelectiveFeatureAttention(max_length=122, raise_widths=True).build((None, None, 300))
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
+test_errors = refuses(
+    SelectiveFeatureAttention,
     [
         ({"units": "small"}, "units must be one of"),
         ({"branch_kind": "gru"}, "branch_kind must be one of .*'bigru'.* Received"),
@@ -258,9 +259,6 @@ def test_eq_9_is_a_warning():
         ({"raise_widths": True}, "needs max_length"),
     ],
 )
-def test_errors(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        SelectiveFeatureAttention(**arguments)
 
 
 def test_odd_width_without_bottleneck():
