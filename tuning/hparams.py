@@ -8,7 +8,7 @@ from typing import Any
 from keras_sentmatch.tuning.trials import Row, Trials
 
 METRICS = ("parameters", "pair_seconds", "pairs_per_second", "seconds")  # after the score
-FILE = "events.out.tfevents.0.search"  # written anew each time
+FILE = "events.out.tfevents.0.search"  # rewritten each time
 
 
 def write_hparams(trials: Trials, folder: Path) -> Path | None:
@@ -45,7 +45,7 @@ def write_hparams(trials: Trials, folder: Path) -> Path | None:
         for name in trials.searched:
             if row[name] is not None:
                 key = "string_value" if _is_text(trials, name) else "number_value"
-                setattr(start.hparams[trials.names[name]], key, _as_told(trials, name, row[name]))
+                setattr(start.hparams[trials.names[name]], key, _cast(trials, name, row[name]))
         end = plugin_data_pb2.SessionEndInfo(
             status=states.get(row["status"], api_pb2.STATUS_UNKNOWN)
         )
@@ -69,8 +69,8 @@ def _info(trials: Trials, name: str) -> Any:
         info.domain_interval.min_value, info.domain_interval.max_value = values[0], values[-1]
     else:
         for value in values:
-            told = info.domain_discrete.values.add()
-            setattr(told, "string_value" if text else "number_value", _as_told(trials, name, value))
+            listed = info.domain_discrete.values.add()
+            setattr(listed, "string_value" if text else "number_value", _cast(trials, name, value))
     return info
 
 
@@ -78,7 +78,7 @@ def _is_text(trials: Trials, name: str) -> bool:
     return any(isinstance(value, str) for value in trials.searched[name])
 
 
-def _as_told(trials: Trials, name: str, value: Any) -> Any:
+def _cast(trials: Trials, name: str, value: Any) -> Any:
     return str(value) if _is_text(trials, name) else float(value)
 
 

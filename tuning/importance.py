@@ -51,14 +51,14 @@ def importance_of(trials: Trials) -> tuple[Importance | None, str]:
 
     values = np.nan_to_num(np.stack([trials.places(name) for name in names], axis=1), nan=-1.0)
     scores = np.array([row["score"] for row in trials.completed])
-    scores = np.where(trials.learnt(scores), scores, trials.worst)
+    scores = np.where(trials.learned(scores), scores, trials.worst)
     variance = float(scores.var())
     if not variance:
         return None, "All trials have the same score."
     error = 0.0
     growth = np.zeros(len(names))
-    for learnt, held in KFold(FOLDS, shuffle=True, random_state=0).split(values):
-        forest = RandomForestRegressor(TREES, random_state=0).fit(values[learnt], scores[learnt])
+    for learned, held in KFold(FOLDS, shuffle=True, random_state=0).split(values):
+        forest = RandomForestRegressor(TREES, random_state=0).fit(values[learned], scores[learned])
         error += float(((forest.predict(values[held]) - scores[held]) ** 2).sum())
         found = permutation_importance(
             forest,
@@ -72,8 +72,8 @@ def importance_of(trials: Trials) -> tuple[Importance | None, str]:
     explained = 1 - error / len(scores) / variance
     if explained <= 0:
         return None, (
-            "A random forest does not predict the scores of trials that it did not learn from: what they depend on "
-            "cannot be told from these trials."
+            "A random forest does not predict the scores of trials that it did not learn from: what the scores depend on, "
+            "these trials do not show."
         )
     shares = dict(zip(names, (growth / len(scores) / variance / 2).tolist()))
     return Importance(explained, dict(sorted(shares.items(), key=lambda item: -item[1]))), ""

@@ -64,7 +64,7 @@ def configuration(space: Space, values: dict[str, Any]) -> Configuration:
     return found
 
 
-class SearchOracle(keras_tuner.Oracle):  # type: ignore[misc]  # KerasTuner is untyped
+class SearchOracle(keras_tuner.Oracle):
     """What all four have in common; stands before one of KerasTuner's.
 
     Args:
@@ -178,11 +178,11 @@ class SearchOracle(keras_tuner.Oracle):  # type: ignore[misc]  # KerasTuner is u
         pass  # `save` follows
 
 
-class RandomOracle(SearchOracle, oracles.RandomSearchOracle):  # type: ignore[misc]
+class RandomOracle(SearchOracle, oracles.RandomSearchOracle):
     """Draws each configuration at random."""
 
 
-class BayesianOracle(SearchOracle, oracles.BayesianOptimizationOracle):  # type: ignore[misc]
+class BayesianOracle(SearchOracle, oracles.BayesianOptimizationOracle):
     """Draws the first configurations at random, then those that a Gaussian process finds most promising."""
 
     def _use_seed(self, seed: int) -> None:
@@ -207,7 +207,7 @@ class BayesianOracle(SearchOracle, oracles.BayesianOptimizationOracle):  # type:
         self._random_state.set_state(tuple(state["random_state"]))
 
 
-class HyperbandOracle(SearchOracle, oracles.HyperbandOracle):  # type: ignore[misc]
+class HyperbandOracle(SearchOracle, oracles.HyperbandOracle):
     """Trains many configurations for a few epochs, and the best of them for more."""
 
     def planned(self) -> int:
@@ -219,7 +219,7 @@ class HyperbandOracle(SearchOracle, oracles.HyperbandOracle):  # type: ignore[mi
         )
 
 
-class GridOracle(SearchOracle, oracles.GridSearchOracle):  # type: ignore[misc]
+class GridOracle(SearchOracle, oracles.GridSearchOracle):
     """Tries all configurations."""
 
     def populate_space(self, trial_id: str) -> dict[str, Any]:

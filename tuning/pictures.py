@@ -1,4 +1,4 @@
-"""Pictures of a search, as PNG files. Colours are told apart without colour vision."""
+"""Pictures of a search, as PNG files. The colors differ without color vision too."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -57,31 +57,31 @@ def _sensitivity_panel(
     places, scores = _trainings(trials, name)
     panel.set_xlabel(trials.names[name])
     panel.grid(axis="y", color="lightgray", linewidth=0.6)
-    learnt = trials.learnt(scores)
+    learned = trials.learned(scores)
     if trials.is_range(name):
         places = 10**places
         panel.set_xscale("log")
         _few_ticks(panel, places)
-        order = np.flatnonzero(learnt)[np.argsort(places[learnt], kind="stable")]
+        order = np.flatnonzero(learned)[np.argsort(places[learned], kind="stable")]
         groups = np.array_split(order, max(1, min(GROUPS, len(order) // 3)))
-        centres = [float(np.median(places[group])) for group in groups if len(group)]
+        centers = [float(np.median(places[group])) for group in groups if len(group)]
     else:
         tried = trials.tried(name)
-        groups = [np.flatnonzero((places == place) & learnt) for place in range(len(tried))]
-        centres = [place for place, group in enumerate(groups) if len(group)]
+        groups = [np.flatnonzero((places == place) & learned) for place in range(len(tried))]
+        centers = [place for place, group in enumerate(groups) if len(group)]
         groups = [group for group in groups if len(group)]
         texts = [_broken(str(value)) for value in tried]
         small = len(texts) > MOST_TICKS or max(map(len, texts)) > 8
         panel.set_xticks(range(len(texts)), texts, fontsize="x-small" if small else "small")
         panel.set_xlim(-0.6, max(len(tried) - 0.4, 0.6))
     _dots(panel, places, scores, trials, (low, high), color=DOTS, s=14, alpha=0.8)
-    if not learnt.any():
+    if not learned.any():
         return []
     means = np.array([scores[group].mean() for group in groups])
     spread = np.array([scores[group].std(ddof=1) if len(group) > 1 else 0 for group in groups])
-    panel.errorbar(centres, means, spread, color=LINE, marker="o", markersize=5, capsize=3)
+    panel.errorbar(centers, means, spread, color=LINE, marker="o", markersize=5, capsize=3)
     best = int(means.argmax() if trials.rises else means.argmin())
-    panel.plot(centres[best], means[best], "o", color=BEST, markersize=8, zorder=4)
+    panel.plot(centers[best], means[best], "o", color=BEST, markersize=8, zorder=4)
     return [*(means - spread), *(means + spread)]
 
 
@@ -136,7 +136,7 @@ def cost(trials: Trials, front: Mapping[str, Sequence[str]], png: str | Path) ->
 
 
 def parallel_coordinates(trials: Trials, png: str | Path) -> Path:
-    """A line for each completed trial through its values, coloured by score; the best is on top.
+    """A line for each completed trial through its values, colored by score; the best is on top.
 
     Args:
         trials: Of a search.
@@ -155,7 +155,7 @@ def parallel_coordinates(trials: Trials, png: str | Path) -> Path:
     heights[missing] = BELOW
     scores = np.array([row["score"] for row in trials.completed])
     last = np.clip((scores - low) / (high - low), 0, 1)
-    colours = ScalarMappable(Normalize(low, high), "viridis" if trials.rises else "viridis_r")
+    colors = ScalarMappable(Normalize(low, high), "viridis" if trials.rises else "viridis_r")
     figure = empty_figure(max(6.0, 2.2 + 1.25 * (len(names) + 1)), 4.2)
     panel = figure.subplots()
     for number in range(len(scores))[::-1]:
@@ -163,7 +163,7 @@ def parallel_coordinates(trials: Trials, png: str | Path) -> Path:
         panel.plot(
             range(len(names) + 1),
             [*heights[number], last[number]],
-            color=BEST if best else colours.to_rgba(scores[number]),
+            color=BEST if best else colors.to_rgba(scores[number]),
             linewidth=2.2 if best else 1.1,
             alpha=1.0 if best else 0.75,
             label=f"the best, trial {trials.completed[0]['trial']}" if best else None,
@@ -180,7 +180,7 @@ def parallel_coordinates(trials: Trials, png: str | Path) -> Path:
     panel.set(xlim=(-0.15, len(names) + 0.1), yticks=[], ylim=(-0.2, 1.06))
     for side in ("top", "left", "right", "bottom"):
         panel.spines[side].set_visible(False)
-    figure.colorbar(colours, ax=panel, label=trials.score_name, pad=0.01)
+    figure.colorbar(colors, ax=panel, label=trials.score_name, pad=0.01)
     panel.legend(loc="lower right", bbox_to_anchor=(1, 1), fontsize="small", frameon=False)
     figure.suptitle(_counted(trials), fontsize="small")
     return save_png(figure, png)
@@ -219,7 +219,7 @@ def _counted(trials: Trials) -> str:
     """How many trials there are, and which are not drawn or at the edge."""
     counts = {status: len(trials.with_status(status)) for status in ("failed", "running")}
     left_out = [f"{number} {status}" for status, number in counts.items() if number]
-    worse = sum(not trials.learnt(row["score"]) for row in trials.completed)
+    worse = sum(not trials.learned(row["score"]) for row in trials.completed)
     parts = [
         f"{len(trials.completed)} trials",
         f"not drawn: {', '.join(left_out)}" if left_out else "",
@@ -229,9 +229,9 @@ def _counted(trials: Trials) -> str:
 
 
 def _ends(scores: Sequence[float], trials: Trials) -> tuple[float, float]:
-    """The ends of the axis of scores: of those that learnt."""
+    """The ends of the axis of scores: of those that learned."""
     found = np.array(scores)
-    found = found[trials.learnt(found)]
+    found = found[trials.learned(found)]
     margin = 0.06 * (found.max() - found.min()) or 0.01
     return float(found.min() - margin), float(found.max() + margin)
 
@@ -257,13 +257,13 @@ def _dots(
     **style: Any,
 ) -> None:
     """Dots, and triangles at the edge for what did not learn."""
-    learnt = trials.learnt(scores)
-    panel.scatter(places[learnt], scores[learnt], **style)
-    if not learnt.all():
+    learned = trials.learned(scores)
+    panel.scatter(places[learned], scores[learned], **style)
+    if not learned.all():
         margin = 0.02 * (ends[1] - ends[0])
         edge, marker = (ends[0] + margin, "v") if trials.rises else (ends[1] - margin, "^")
         style["label"] = "far worse" if "label" in style else None
-        panel.scatter(places[~learnt], np.full((~learnt).sum(), edge), marker=marker, **style)
+        panel.scatter(places[~learned], np.full((~learned).sum(), edge), marker=marker, **style)
 
 
 def _broken(text: str) -> str:

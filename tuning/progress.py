@@ -58,7 +58,7 @@ class SearchProgress:
         self.bars.update(self.epochs, visible=False)
 
 
-class _Epochs(keras.callbacks.Callback):  # type: ignore[misc]  # Keras is untyped
+class _Epochs(keras.callbacks.Callback):
     async_safe = True  # only shows
 
     def __init__(self, progress: SearchProgress) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from statistics import NormalDist, mean, median
 from typing import Any
 
+from keras_sentmatch.display.rendering import render
 from keras_sentmatch.display.tables import markdown_table
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.safety import read_object
@@ -21,7 +22,7 @@ COSTS = {"parameters": "parameters", "pair_seconds": "milliseconds a pair"}
 def write_report(folder: str | Path) -> dict[str, Any]:
     """Writes `report.md`, its pictures, and the trials for TensorBoard's HParams tab into the folder of a search.
 
-    The search may be over or still run; it is not disturbed. What was written before is written anew.
+    The search may be over or still run; it is not disturbed. An earlier report is replaced.
 
     Args:
         folder: The `out` of `search`.
@@ -111,58 +112,40 @@ def luck_of(trials: Trials) -> dict[str, Any]:
 
 def to_markdown(trials: Trials, report: Mapping[str, Any], importance: Importance | None) -> str:
     """The report as a page."""
-    seeds = len(trials.scores(trials.completed[0]))
-    said = ", ".join(f"{number} {status}" for status, number in report["status"].items() if number)
-    direction = "more" if trials.rises else "less"
-    each = "" if seeds == 1 else f" Each is the mean of {seeds} seeds."
-    lines = [
-        f"# Search: {trials.model}",
-        "",
-        f"{trials.tuner.capitalize()}, {trials.data}; trials: {said}. Scores are the {trials.score_name}, {direction} is "
-        f"better.{each}",
-        "",
-        "## What was searched",
-        "",
-        *markdown_table(["name", "key", "values", "tried"], _searched(trials)),
-        "",
-        "## The best",
-        "",
-        *_best(trials),
-        "## What is luck",
-        "",
-        *_luck(trials, report["luck"]),
-        "",
-        "## Trials",
-        "",
-        *markdown_table(*trials_table(trials, report["front"])),
-        "",
-        *_failed(trials),
-        "## Score against each parameter",
-        "",
-        "![score against each parameter](sensitivity.png)",
-        "",
-        "Dots are trainings, a trial with each seed; the line joins the means, bars are ± one standard deviation. Triangles "
-        "are far worse than most, and left out of the means. "
-        + (
-            "It is that over seeds."
-            if len(trials.searched) == 1
-            else "It holds the other parameters' effect too, where trials differ in them."
+    best, recipe = trials.completed[0], trials.folder / "best_recipe.toml"
+    chosen = (
+        f"{trials.names[name]} = {in_short(best[name])}"
+        for name in trials.searched
+        if best[name] is not None
+    )
+    shares = importance.shares.items() if importance else ()
+    return render(
+        "search_report.md",
+        trials=trials,
+        seeds=len(trials.scores(best)),
+        counts=", ".join(
+            f"{number} {status}" for status, number in report["status"].items() if number
         ),
-        *_of_hyperband(trials),
-        "",
-        *(_cost() if any(report["front"].values()) else []),
-        "## Trials as lines",
-        "",
-        "![parallel coordinates](parallel.png)",
-        "",
-        "A line a trial, coloured by score; where a parameter did not matter it passes below.",
-        "",
-        "## What the score depends on",
-        "",
-        *_importance(trials, importance, report["no_importance"]),
-        "",
-    ]
-    return "\n".join(lines)
+        searched=_table(["name", "key", "values", "tried"], _searched(trials)),
+        best=best,
+        chosen=", ".join(chosen),
+        retrained=_retrained(trials),
+        recipe=recipe.read_text("utf-8").strip() if recipe.is_file() else "",
+        luck=report["luck"],
+        table=_table(*trials_table(trials, report["front"])),
+        failed=_failed(trials),
+        costs=any(report["front"].values()),
+        importance=importance,
+        no_importance=report["no_importance"],
+        shares=_table(
+            ["parameter", "share of the variance"],
+            [[trials.names[name], share] for name, share in shares],
+        ),
+    )
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    return "\n".join(markdown_table(heads, rows))
 
 
 def trials_table(
@@ -219,31 +202,7 @@ def _searched(trials: Trials) -> list[list[Any]]:
     return rows
 
 
-def _best(trials: Trials) -> list[str]:
-    best = trials.completed[0]
-    chosen = ", ".join(
-        f"{trials.names[name]} = {in_short(best[name])}"
-        for name in trials.searched
-        if best[name] is not None
-    )
-    lines = [f"Trial {best['trial']}, {trials.score_name} {best['score']:.4f}: {chosen}.", ""]
-    if anew := _anew(trials):
-        lines += [anew, ""]
-    recipe = trials.folder / "best_recipe.toml"
-    if recipe.is_file():
-        lines += [
-            "[best_recipe.toml](best_recipe.toml), for `keras-sentmatch train "
-            f"{trials.model} --recipe best_recipe.toml`:",
-            "",
-            "```toml",
-            recipe.read_text("utf-8").strip(),
-            "```",
-            "",
-        ]
-    return lines
-
-
-def _anew(trials: Trials) -> str:
+def _retrained(trials: Trials) -> str:
     """The figures of the best recipe trained with seeds that no trial had."""
     for name, key in (("ensemble.json", "mean"), ("metrics.json", "")):
         path = trials.folder / "best" / name
@@ -260,76 +219,15 @@ def _anew(trials: Trials) -> str:
                 said.append(f"{split} {value:.4f}" + ("" if sd is None else f" ± {sd:.4f}"))
         if said:
             counted = "seed" if len(seeds) == 1 else "seeds"
-            return (
-                f"Trained anew with the {counted} {', '.join(map(str, seeds))}: {', '.join(said)}."
-            )
+            return f"Retrained with the {counted} {', '.join(map(str, seeds))}: {', '.join(said)}."
     return ""
 
 
-def _luck(trials: Trials, luck: Mapping[str, Any]) -> list[str]:
-    count = len(trials.completed)
-    first = f"The best of {count} trials stands {luck['ahead']:.4f} from the middle one. "
-    if count == 1:
-        return ["One trial: there is nothing to choose from."]
-    if "seed_sd" not in luck:
-        return [
-            first
-            + "Each was trained with one seed, so nothing here says how much of that is the seed's: the more trials, the "
-            "more of it. `--seeds 3` measures it."
-        ]
-    seeds = len(trials.scores(trials.completed[0]))
-    return [
-        first
-        + f"Over the {seeds} seeds of a configuration the standard deviation is {luck['seed_sd']:.4f}: were all {count} "
-        f"equally good, the best would be expected {luck['by_luck']:.4f} from it. "
-        f"{luck['alike']} other trials are within two standard errors of the best: these seeds do not tell them apart."
-    ]
-
-
-def _failed(trials: Trials) -> list[str]:
+def _failed(trials: Trials) -> str:
     failed = trials.with_status("failed")
-    if not failed:
-        return []
     heads = ["failed", *(trials.names[name] for name in trials.searched), "error"]
     rows = [
         [row["trial"], *(in_short(row[name]) for name in trials.searched), row["error"]]
         for row in failed
     ]
-    return [*markdown_table(heads, rows), ""]
-
-
-def _of_hyperband(trials: Trials) -> list[str]:
-    if trials.tuner != "hyperband":
-        return []
-    return [
-        "",
-        "Hyperband's trials are trained for different numbers of epochs, which the scores hold too.",
-    ]
-
-
-def _cost() -> list[str]:
-    return [
-        "## Score against size and speed",
-        "",
-        "![score against parameters and milliseconds a pair](cost.png)",
-        "",
-        "The line is the Pareto front: of its trials none is beaten by another in score and cost at once. "
-        "Milliseconds a pair are the median of one pair at a time in the trial's process; they move with whatever else the "
-        "machine does. The table above names the front's members.",
-        "",
-    ]
-
-
-def _importance(trials: Trials, importance: Importance | None, reason: str | None) -> list[str]:
-    if importance is None:
-        return [f"{reason}"]
-    shares = [[trials.names[name], share] for name, share in importance.shares.items()]
-    return [
-        "![importance](importance.png)",
-        "",
-        f"A random forest predicts {importance.explained:.0%} of the variance of the scores of trials that it did not learn "
-        "from. A parameter's share is that of the variance that goes with it, alone or together with others (Sobol's total "
-        "index, by permutation). Of few trials it is rough.",
-        "",
-        *markdown_table(["parameter", "share of the variance"], shares),
-    ]
+    return _table(heads, rows) if failed else ""

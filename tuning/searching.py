@@ -54,43 +54,45 @@ def search(
     build: Build | None = None,
     info: Mapping[str, Any] | None = None,
 ) -> "SearchResult":
-    """Looks for the best configuration of a recipe, and trains it anew.
+    """Searches for the best configuration of a recipe, and retrains it.
 
-    A trial is a recipe, which `train` trains: on the training pairs, judged by the best epoch's value on the validation
-    pairs. It never sees the labels of test pairs. Trials have the seed of the recipe, or that and the ones after it; the
-    best one is trained anew with seeds that no trial had, and measured on the test pairs.
+    Each trial trains a recipe with `train` on the training pairs. Its score is the best epoch's value
+    on the validation pairs; it never sees the labels of test pairs. The best recipe is retrained with
+    seeds that no trial had, and evaluated on the test pairs.
 
-    Before the first trial the recipe's own configuration and the largest one are built and trained on a batch. A trial whose
-    configuration fails (no memory, NaN) is noted and left; any other error ends the search, which can go on when it is
-    mended.
+    Before the first trial the recipe's own configuration and the largest one are trained on a batch.
+    A trial whose configuration fails (no memory, NaN) is recorded and skipped. Any other error ends
+    the search, which can be resumed once it is fixed.
 
-    Where KerasTuner's environment variables are set (KERASTUNER_TUNER_ID, KERASTUNER_ORACLE_IP, KERASTUNER_ORACLE_PORT),
-    this process is the chief of a search on many machines, or one of its workers, called with the same arguments. The
-    chief trains no trial, and a worker writes nothing but its trials' folders; both return the same, but for `retrained`.
+    With KerasTuner's environment variables (KERASTUNER_TUNER_ID, KERASTUNER_ORACLE_IP and
+    KERASTUNER_ORACLE_PORT) this process is the chief of a search on several machines, or one of its
+    workers, called with the same arguments. The chief trains no trials; a worker writes only the
+    folders of its trials. Both return the same result, except for `retrained`.
 
     Args:
-        recipe: What `load_recipe` gives: the default configuration, and all that is not searched. `training.epochs` is
-            the most that a trial of Hyperband gets; it trains each round's survivors from the beginning.
-        splits: As `train` takes them.
-        out: Folder of the search: `trials.csv`, `best_recipe.toml`, `best/` (the run of that recipe, or runs), `trials/`
-            (a run folder each, or one a seed), `report.md` and its pictures, and the files to go on from.
-        space: What to search: names, or a mapping from names to values (see `Space.narrowed`). Default: everything that
-            `space_of(recipe)` has. Or a `Space` of one's own.
+        recipe: What `load_recipe` returns: the default configuration, and all that is not searched.
+            `training.epochs` is the maximum for a trial of Hyperband.
+        splits: As for `train`.
+        out: Folder of the search: `trials.csv`, `best_recipe.toml`, `best/` (its run or runs),
+            `trials/`, `report.md` and its pictures, and the files to resume from.
+        space: What to search: names, or a mapping from names to values (see `Space.narrowed`), or
+            your own `Space`. Default: everything that `space_of(recipe)` has.
         fix: Values by name, for parameters that are not to be searched.
         tuner: `"bayesian"`, `"random"`, `"hyperband"` or `"grid"`.
-        trials: Most trials. By default 20, but no limit to the grid and to Hyperband, which end by themselves.
-        objective: `"accuracy"`, `"f1"`, `"map"`, `"loss"` and so on, of the validation pairs; it also chooses each trial's
-            epoch. Default: the recipe's `training.monitor`.
+        trials: The maximum number of trials. Default: 20 for `"bayesian"` and `"random"`; the other
+            two end by themselves.
+        objective: A metric of the validation pairs, such as `"accuracy"`, `"f1"`, `"map"` or `"loss"`,
+            which also chooses each trial's epoch. Default: the recipe's `training.monitor`.
         seed: Of the search and of all trials, instead of the recipe's.
-        seeds: With how many seeds to train each configuration; its score is their mean. One that fails with any of them
-            has failed.
-        keep: Of how many of the best trials to keep the models.
-        retrain: With how many further seeds to train the best recipe anew; 0 does not.
-        resume: Whether to go on with the search in `out`, begun with the same arguments; `trials` may be more.
-        workers: How many processes on this machine train trials, side by side; 0 trains them in this one. A script that asks
-            for some does so under `if __name__ == "__main__":`.
-        progress: Whether to show it on standard error.
-        report: Whether to write the report when it ends (`write_report`).
+        seeds: The number of seeds of each trial, from `seed` on. The score is their mean; a trial
+            fails if one of them does.
+        keep: The number of best trials whose models are kept.
+        retrain: The number of further seeds to retrain the best recipe with; 0 for none.
+        resume: Whether to continue the search in `out`, with the same arguments; `trials` may be more.
+        workers: The number of processes on this machine that train trials; 0 trains them in this one.
+            Call it under `if __name__ == "__main__":` in a script.
+        progress: Whether to show progress bars.
+        report: Whether to write the report in the end (`write_report`).
         build: As for `train`.
         info: Facts to keep with the matchers.
 
@@ -98,10 +100,10 @@ def search(
         A `SearchResult`.
 
     Raises:
-        InputError: KerasTuner is missing; a folder that holds another search; a space with nothing in it; a default or
-            largest configuration that can't be trained; no trial that finished, with the first cause; workers that can't
-            start; a worker that is called with other arguments than its chief, or finds none for ten minutes.
-        KeyboardInterrupt: Ctrl-C before a trial ended.
+        InputError: KerasTuner is missing; the folder holds another search; there is nothing to search;
+            the default or largest configuration can't be trained; no trial completed; workers can't
+            start; a worker's arguments differ from its chief's, or it finds none for ten minutes.
+        KeyboardInterrupt: Ctrl-C before a trial completed.
 
     Example:
 

@@ -12,7 +12,7 @@ from keras_sentmatch.applications.search_space import Choice, LogUniform, Parame
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.training.recipe import Recipe
 
-MOST_COMBINATIONS = 20_000  # that are looked through for one that is allowed
+MAX_COMBINATIONS = 20_000  # to try in search of one that is allowed
 
 Configuration = dict[str, Any]  # labels by the names of the parameters that matter
 Rule = Callable[[Recipe], str | None]  # says what is wrong with a recipe, if anything is
@@ -218,7 +218,7 @@ class Space:
             others = list(parameter.values)[::-1] if isinstance(parameter, Choice) else []
             lists.append([best, *(value for value in others if value != best)])
         conflict: str | None = None
-        for values in itertools.islice(itertools.product(*lists), MOST_COMBINATIONS):
+        for values in itertools.islice(itertools.product(*lists), MAX_COMBINATIONS):
             chosen: Configuration = {}
             for (name, parameter), value in zip(self.parameters.items(), values):
                 if self.matters(parameter, chosen):

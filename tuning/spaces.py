@@ -24,7 +24,7 @@ ATTENDED: dict[str, Width] = {
 
 def _scalars(model: Mapping[str, Any]) -> int:
     kinds = model["inter_attention"] + model["intra_attention"]
-    return kinds * len(model["alignment_features"]) + (1 if model["meta_factors"] else 0)
+    return int(kinds * len(model["alignment_features"]) + (1 if model["meta_factors"] else 0))
 
 
 def space_of(recipe: Recipe) -> Space:

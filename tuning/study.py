@@ -45,12 +45,12 @@ class SearchResult:
         folder: Of the search.
         space: What was searched.
         best: The recipe of the best trial.
-        configuration: What that chose, as written, by the names of the parameters.
+        configuration: Its choices, by the names of the parameters.
         score: Its validation value.
         objective: The name of that value.
         trials: The rows of `trials.csv`.
-        retrained: `metrics.json` of the best recipe trained anew with one seed, or `ensemble.json` with several; None where
-            it was not.
+        retrained: `metrics.json` of the best recipe retrained with one seed, or `ensemble.json` with several; None if
+            it was not retrained.
         interrupted: Whether Ctrl-C ended it early.
     """
 
@@ -116,7 +116,7 @@ class Plan:
             return min(oracle.max_trials or oracle.planned(), oracle.planned())
         if self.space.size() < (oracle.max_trials or float("inf")):
             return int(self.space.size())
-        return oracle.max_trials  # type: ignore[no-any-return]
+        return oracle.max_trials
 
 
 class Study:
@@ -374,7 +374,7 @@ class Study:
         return report, report["interrupted"]
 
 
-class _Checked(keras.callbacks.Callback):  # type: ignore[misc]  # Keras is untyped
+class _Checked(keras.callbacks.Callback):
     """Calls a function before each batch, which may raise."""
 
     def __init__(self, check: Callable[[], None]) -> None:

@@ -174,7 +174,7 @@ def free_memory() -> None:
     if keras.config.backend() == "jax":
         import jax
 
-        jax.clear_caches()
+        jax.clear_caches()  # type: ignore[no-untyped-call]  # of JAX
 
 
 def _unlabeled(pairs: PairDataset) -> PairDataset:

@@ -73,13 +73,13 @@ class Trials:
 
     @property
     def worst(self) -> float:
-        """The score of a trial that still learnt: one that is far worse than most would flatten pictures and bend means."""
+        """The score of a trial that still learned: one that is far worse than most would flatten pictures and bend means."""
         scores = np.array([row["score"] for row in self.completed])
         first, third = np.quantile(scores, [0.25, 0.75])
         reach = FENCE * (third - first) or math.inf  # where most are alike
         return float(first - reach if self.rises else third + reach)
 
-    def learnt(self, score: Any) -> Any:
+    def learned(self, score: Any) -> Any:
         """Whether a score, or each of an array, is not worse than `worst`."""
         return score >= self.worst if self.rises else score <= self.worst
 

@@ -62,13 +62,13 @@ def tune(
     seeds: Annotated[
         int,
         typer.Option(
-            help="Train each configuration with so many seeds; its score is their mean. With "
+            help="Number of seeds to train each configuration with; its score is their mean. With "
             "hyperband in each of its rounds."
         ),
     ] = 1,
-    keep: Annotated[int, typer.Option(help="Keep the models of so many of the best trials.")] = 1,
+    keep: Annotated[int, typer.Option(help="Number of best trials whose models are kept.")] = 1,
     retrain: Annotated[
-        int, typer.Option(help="Train the best recipe anew with so many further seeds; 0: don't.")
+        int, typer.Option(help="Number of further seeds to retrain the best recipe with; 0: none.")
     ] = 1,
     recipe: options.Recipe = None,
     setting: options.Set = None,
@@ -86,7 +86,10 @@ def tune(
         ),
     ] = False,
     workers: Annotated[
-        int, typer.Option(help="Train trials in so many processes of this machine, side by side.")
+        int,
+        typer.Option(
+            help="Number of worker processes on this machine that train trials in parallel."
+        ),
     ] = 0,
     format: options.Format = None,
     columns: options.Columns = None,
@@ -94,7 +97,7 @@ def tune(
     backend: options.Backend = None,
     as_json: options.Json = False,
 ) -> None:
-    """Searches a model's hyper-parameters with KerasTuner, and trains the best recipe anew."""
+    """Searches a model's hyper-parameters with KerasTuner, and retrains the best recipe."""
     if limit is not None and limit < 1:
         raise InputError(f"--limit {limit}: at least 1 is needed.")
     if resume and out is None:
@@ -191,7 +194,7 @@ def _report(found: Any, model: str, data: str) -> dict[str, Any]:
 
 
 def _show(found: Any, title: str) -> None:
-    """The best trials, and the figures of the best recipe trained anew."""
+    """The best trials, and the metrics of the retrained best recipe."""
     sign = -1 if found.objective == "val_loss" else 1
     over = [row for row in found.trials if row["score"] is not None]
     best = sorted(over, key=lambda row: -sign * row["score"])[:SHOWN]
@@ -218,14 +221,14 @@ def _show(found: Any, title: str) -> None:
     )
     if found.retrained is not None:
         print_table(
-            ["figure", "mean", "sd"], _figures(found.retrained), "the best recipe, trained anew"
+            ["metric", "mean", "sd"], _metrics(found.retrained), "the best recipe, retrained"
         )
         print(f"run folder: {found.folder / 'best'}")
     print(f"recipe: {found.folder / 'best_recipe.toml'}")
     print(f"report: {found.folder / 'report.md'}")
 
 
-def _figures(retrained: dict[str, Any]) -> list[list[Any]]:
+def _metrics(retrained: dict[str, Any]) -> list[list[Any]]:
     rows = []
     for split in ("validation", "test"):
         part = retrained.get(split, {})

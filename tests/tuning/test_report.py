@@ -64,7 +64,7 @@ def test_the_report_of_a_search(tmp_path, drawn):
     assert f"Trial {best['trial']}, validation accuracy {best['score']:.4f}: " in page
     assert "trials: 27 completed, 2 failed, 1 running" in page and "mean of 3 seeds" in page
     assert "```toml\n[model]\nsteps = 5\n```" in page
-    assert "Trained anew with the seeds 3, 4: validation 0.7900 ± 0.0100." in page
+    assert "Retrained with the seeds 3, 4: validation 0.7900 ± 0.0100." in page
     table = [line.split(" | ") for line in page.splitlines() if line.startswith("| 00")]
     scores = [float(cells[1]) for cells in table[:27]]
     assert scores == sorted(scores, reverse=True) and len(table) == 29

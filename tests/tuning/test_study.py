@@ -61,7 +61,7 @@ def test_the_report(found):
     page = (found.folder / "report.md").read_text()
     assert f"validation accuracy {found.score:.4f}: B = " in page
     mean = found.retrained["test"]["mean"]["accuracy"]
-    assert "Trained anew with the seeds 1, 2: validation" in page and f"test {mean:.4f} ±" in page
+    assert "Retrained with the seeds 1, 2: validation" in page and f"test {mean:.4f} ±" in page
     assert (found.folder / "best_recipe.toml").read_text().strip() in page
     for name in ("sensitivity", "cost", "parallel"):
         assert (found.folder / f"{name}.png").exists()
