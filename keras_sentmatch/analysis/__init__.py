@@ -1,1 +1,1 @@
-"""Looking at a matcher's answers: by linguistic category, beside baselines, beside another matcher's."""
+"""Analysis of answers: by linguistic category, and compared with baselines and other matchers."""

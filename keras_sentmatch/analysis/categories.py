@@ -1,8 +1,8 @@
-"""Linguistic categories of pairs: those of the DRCN paper's Table 7, told by rules about words.
+"""Linguistic categories of pairs: those of the DRCN paper's Table 7, by rules about words.
 
-The paper counts on pairs of MultiNLI that people had annotated. The rules here stand in where there
-are no annotations; they are rough, and a pair may fall into several categories or into none.
-Paraphrase can't be told without people: it comes from annotations only.
+The paper counts on annotated pairs of MultiNLI. These rules take their place where there are no
+annotations. They are rough, and a pair may fall into several categories or none. Paraphrase comes
+only from annotations.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,7 +47,7 @@ BE = frozenset("is are was were be been being am".split())
 PAST = frozenset("was were did had".split())
 PRESENT = frozenset("is are am do does has have".split())
 FUTURE = frozenset("will shall won't".split())
-_STEM = 4  # letters by which two forms of a verb are taken for one
+_STEM = 4  # letters that two forms of a verb share
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ class Category:
     """A category and its rule.
 
     Attributes:
-        name: As in the paper's table, where it is one of its.
-        rule: In words.
-        holds: Whether a pair falls into it, given its sentences and a lexicon.
-        needs: What a lexicon must have: `"antonyms"`, or "".
+        name: As in the paper's table, if it is there.
+        rule: The rule in words.
+        holds: Whether two sentences fall into it, given a lexicon.
+        needs: What the lexicon must have: `"antonyms"`, or "".
     """
 
     name: str
@@ -102,7 +102,7 @@ def _quantity(one: str, two: str, lexicon: Lexicon | None) -> bool:
 
 
 def _tense(text: str) -> frozenset[str]:
-    """The tenses that a sentence's words tell."""
+    """The tenses of a sentence, as its words show."""
     known = [word.lower for word in words(text)]
     found = set()
     for place, word in enumerate(known):
@@ -122,7 +122,7 @@ def _tense_difference(one: str, two: str, lexicon: Lexicon | None) -> bool:
 
 
 def _passives(text: str) -> set[str]:
-    """The stems of participles that follow a form of `be`, an adverb between them allowed."""
+    """The stems of participles after a form of `be`, with or without an adverb between."""
     known = [word.lower for word in words(text)]
     return {
         word[:_STEM]
@@ -155,7 +155,7 @@ CATEGORIES = (
         "Long sentence", f"more than {LONG[0]} words in the first or {LONG[1]} in the second", _long
     ),
     Category(
-        "Tense difference", "the words that tell a tense tell other ones in each", _tense_difference
+        "Tense difference", "words show different tenses in the two sentences", _tense_difference
     ),
     Category(
         "Active/Passive", "be and a participle in one sentence, that verb without in the other",
@@ -178,15 +178,15 @@ def categorize(
 
     Args:
         dataset: Pairs.
-        lexicon: For antonyms; without them that category is left out.
-        annotations: Id → names of categories. Where there are any, annotated pairs alone are
-            counted, and no rules are used.
+        lexicon: For antonyms; without them, that category is left out.
+        annotations: Id → names of categories. If given, only annotated pairs are counted, and no rules
+            are used.
 
     Returns:
         Category → its rows, in the order of the paper's table; and category → its rule.
 
     Raises:
-        InputError: Annotations of pairs that the data does not have, or data without ids.
+        InputError: If the data has no ids, or none that are annotated.
 
     Example:
 
@@ -226,15 +226,15 @@ def _annotated(
 
 
 def read_annotations(path: str | Path) -> dict[str, frozenset[str]]:
-    """Reads categories that people gave: a line has a pair's id, a tab, and names between tabs.
+    """Reads annotated categories: each line has a pair's id, a tab, and names between tabs.
 
-    Names may begin with `#` and have `_` for spaces; case makes no difference.
+    Names may start with `#` and have `_` for spaces, in any case.
 
     Args:
-        path: A UTF-8 file. Empty lines are passed over.
+        path: A UTF-8 file. Empty lines are skipped.
 
     Raises:
-        InputError: No such file, or a line without a name.
+        InputError: If the file cannot be read, or a line has no name.
 
     Example:
 
@@ -254,7 +254,7 @@ def read_annotations(path: str | Path) -> dict[str, frozenset[str]]:
             raise InputError(f"{path}:{number}: expected an id, a tab and names of categories.")
         found[name] = frozenset(usual.get(_plain(tag), tag.capitalize()) for tag in tags)
     if not found:
-        raise InputError(f"{path} holds no annotations.")
+        raise InputError(f"{path} has no annotations.")
     return found
 
 

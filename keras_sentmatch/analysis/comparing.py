@@ -1,4 +1,4 @@
-"""Runs beside each other on the same pairs: intervals, paired bootstrap, McNemar's test."""
+"""Runs compared on the same pairs: intervals, paired bootstrap, McNemar's test."""
 
 import json
 import re
@@ -31,25 +31,20 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Entry:
-    """One matcher to compare: a run, or several of the same recipe with different seeds.
-
-    Attributes:
-        name: To show.
-        folders: Its run folders.
-    """
+    """A matcher to compare: the folders of a run, or of several with different seeds."""
 
     name: str
     folders: tuple[Path, ...]
 
 
 def group_runs(folders: Sequence[str | Path]) -> list[Entry]:
-    """Run folders as matchers: those of one recipe but for the seed are one, seeds of an ensemble too.
+    """Groups run folders by matcher: runs whose recipes differ only in the seed are one matcher.
 
     Args:
-        folders: Run folders, and folders of ensembles.
+        folders: Folders of runs and ensembles; the members of an ensemble are one matcher, too.
 
     Raises:
-        InputError: A folder without a run, or the same one twice.
+        InputError: If a folder has no run, or comes twice.
     """
     from keras_sentmatch.inference.run_folder import members_of
 
@@ -57,12 +52,12 @@ def group_runs(folders: Sequence[str | Path]) -> list[Entry]:
     names: dict[str, str] = {}
     given = [Path(folder) for folder in folders]
     if len({folder.resolve() for folder in given}) < len(given):
-        raise InputError(f"The same run came twice in {', '.join(map(str, given))}.")
+        raise InputError(f"The same run appears twice in {', '.join(map(str, given))}.")
     for folder in given:
         members = members_of(folder)
         for member in members:
             if not (member / "matcher.json").is_file():
-                raise InputError(f"{member} is not a run folder: it holds no matcher.json.")
+                raise InputError(f"{member} is not a run folder: it has no matcher.json.")
         key = str(folder.resolve()) if members != [folder] else _recipe_key(folder)
         entries.setdefault(key, []).extend(members)
         names.setdefault(key, str(folder))
@@ -73,12 +68,12 @@ def group_runs(folders: Sequence[str | Path]) -> list[Entry]:
 
 
 def _recipe_key(folder: Path) -> str:
-    """What runs that differ in nothing but their seed have in common."""
+    """A key that is the same for runs that differ only in the seed."""
     from keras_sentmatch.inference.run_folder import read_json
 
     file = folder / "recipe.toml"
     metrics = read_json(folder / "metrics.json")
-    if not metrics or not file.exists():  # not written by `train`: a matcher of its own
+    if not metrics or not file.exists():  # not written by `train`
         return str(folder.resolve())
     text = read_bytes(inside(folder, file.name), "JSON_BYTES").decode("utf-8", "replace")
     facts = [metrics.get(name) for name in ("model", "data", "rows", "backend")]
@@ -86,18 +81,18 @@ def _recipe_key(folder: Path) -> str:
 
 
 def values_of(labeled: PairDataset, scores: np.ndarray, threshold: float | None) -> np.ndarray:
-    """What is compared: for each pair whether it is right, in ranking each question's precision.
+    """What is compared: for each pair whether it is right, or each question's average precision.
 
     Args:
         labeled: Pairs with the label indices of the matcher.
-        scores: What `Matcher.predict_proba` gives.
-        threshold: The matcher's.
+        scores: What `Matcher.predict_proba` returns.
+        threshold: The matcher's threshold.
 
     Returns:
         Ones and zeros, [pairs]; in ranking the average precision, [questions with a right answer].
 
     Raises:
-        InputError: Scores to be near to, which are neither.
+        InputError: If the task is regression.
     """
     labels = np.asarray(labeled.labels)
     if labeled.task == "ranking" and labeled.groups is not None:
@@ -107,28 +102,30 @@ def values_of(labeled: PairDataset, scores: np.ndarray, threshold: float | None)
         kept = [row for row in rows if labels[row].any()]
         return np.array([mean_average_precision(labels[r], ranks[r], groups[r]) for r in kept])
     if labeled.task == "regression" or scores.ndim != 2:
-        raise InputError("Runs are compared by the answers they get right; these give scores.")
+        raise InputError(
+            "Runs are compared by the answers that they get right, but these runs return scores."
+        )
     return (decide(scores, threshold) == labels).astype(float)
 
 
 def comparison_report(
     values: Mapping[str, Sequence[np.ndarray]], *, samples: int = 10_000, seed: int = 0
 ) -> dict[str, Any]:
-    """Compares matchers two by two.
+    """Compares each matcher with each other one.
 
     Args:
-        values: For each matcher, by its name, what `values_of` gives for each of its seeds.
-        samples: Of the bootstrap.
-        seed: Of the bootstrap.
+        values: For each matcher by name, what `values_of` returns for each of its seeds.
+        samples: Number of bootstrap samples.
+        seed: Random seed of the bootstrap.
 
     Returns:
-        `figure` (`"accuracy"`, or `"map"` where values are not all 0 or 1), `rows`, `matchers`
-        (`name`, `seeds` (each one's figure), `mean`, `sd`, and for accuracy the Wilson interval `low`
-        to `high` of one run) and `pairs` (`first`, `second`, `bootstrap`, and `mcnemar`: for the
-        first seeds of both, the second ones, …).
+        `figure` (`"accuracy"`, or `"map"` if values are not all 0 or 1), `rows`, `matchers` (`name`,
+        `seeds` (the figure of each), `mean`, `sd`, and for accuracy the Wilson interval `low` to `high`
+        of a single run) and `pairs` (`first`, `second`, `bootstrap`, and `mcnemar`: for the first seeds
+        of both, the second seeds, …).
 
     Raises:
-        InputError: Fewer than two matchers, or values of different pairs.
+        InputError: If there are fewer than two matchers, or their values are for different pairs.
 
     Example:
 
@@ -139,13 +136,15 @@ def comparison_report(
     """
     if len(values) < 2:
         raise InputError(
-            f"{len(values)} matcher to compare: give runs of at least two recipes (runs that differ "
-            "only in their seed count as one)."
+            f"There is {len(values)} matcher to compare: give runs of at least two recipes (runs that "
+            "differ only in the seed count as one)."
         )
     arrays = {name: np.array(list(seeds), float) for name, seeds in values.items()}
     shapes = {array.shape[1:] for array in arrays.values()}
     if len(shapes) > 1 or any(array.ndim != 2 or not array.size for array in arrays.values()):
-        raise InputError("Matchers are compared on the same pairs; these were measured on others.")
+        raise InputError(
+            "Matchers are compared on the same pairs, but these were measured on different ones."
+        )
     binary = all(np.isin(array, (0, 1)).all() for array in arrays.values())
     matchers = []
     for name, array in arrays.items():
@@ -175,7 +174,7 @@ def comparison_report(
 
 
 def table(report: Mapping[str, Any]) -> list[list[Any]]:
-    """The comparisons as rows of `COLUMNS`: one for each two matchers, and for each two seeds of them."""
+    """The comparisons as rows of `COLUMNS`: of two matchers, and of two seeds of them."""
     rows = []
     for row in report["pairs"]:
         found, tests = row["bootstrap"], row["mcnemar"]

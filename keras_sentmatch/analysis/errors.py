@@ -1,4 +1,4 @@
-"""Where a matcher errs: by category, beside baselines, most surely, and with the sentences swapped."""
+"""A matcher's errors: by category, compared with baselines, and with the sentences swapped."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -35,27 +35,26 @@ def error_report(
     baselines: Mapping[str, Mapping[str, Any]] | None = None,
     top: int = 20,
 ) -> dict[str, Any]:
-    """Looks at a matcher's answers to labeled pairs.
+    """Analyzes a matcher's answers to labeled pairs.
 
     Args:
         labeled: Pairs with the label indices of the matcher (`Matcher.relabel`).
         scores: Class probabilities, [pairs, classes].
-        threshold: The matcher's.
+        threshold: The matcher's threshold.
         lexicon: For the category of antonyms.
-        annotations: What `read_annotations` gives, in place of rules.
+        annotations: What `read_annotations` returns; replaces the rules.
         swapped: The probabilities for the same pairs with their sentences swapped.
-        symmetric: The labels that a pair keeps when its sentences are swapped
-            (`symmetric_labels`).
-        baselines: Name → figures (`accuracy`), to show beside.
-        top: How many of the most confident errors to list.
+        symmetric: The labels that do not depend on the order of the sentences (`symmetric_labels`).
+        baselines: Name → metrics (`accuracy`) to show for comparison.
+        top: Number of most confident errors to list.
 
     Returns:
-        `pairs`, `accuracy` with `low` and `high` (95%, Wilson), `macro_f1`, `baselines` (`majority`
-        among them), `categories` (`name`, `rule`, `pairs`, `right`, `accuracy`, `low`, `high`) and
-        the `mean` and `sd` of their accuracies, `errors` (the most confident first) and `swap`.
+        `pairs`, `accuracy` with `low` and `high` (95%, Wilson), `macro_f1`, `baselines` (including
+        `majority`), `categories` (`name`, `rule`, `pairs`, `right`, `accuracy`, `low`, `high`) and the
+        `mean` and `sd` of their accuracies, `errors` (the most confident first) and `swap`.
 
     Raises:
-        InputError: No classes, or probabilities of other pairs.
+        InputError: If the answers are not classes, or are not for these pairs.
 
     Example:
 
@@ -69,9 +68,9 @@ def error_report(
     """
     names = labeled.label_names
     if labeled.labels is None or not names or scores.ndim != 2:
-        raise InputError("Errors are looked for among answers of classes to labeled pairs.")
+        raise InputError("An error report needs answers of classes to labeled pairs.")
     if len(scores) != len(labeled):
-        raise InputError(f"{len(scores)} answers came for {len(labeled)} pairs.")
+        raise InputError(f"There are {len(scores)} answers for {len(labeled)} pairs.")
     labels = np.asarray(labeled.labels)
     given = decide(scores, threshold)
     right = given == labels
@@ -97,9 +96,9 @@ def error_report(
 
 
 def symmetric_labels(label_names: Sequence[str]) -> tuple[str, ...]:
-    """The labels that hold of a pair whatever the order of its sentences.
+    """The labels that do not depend on the order of the sentences.
 
-    All of paraphrase and of duplicate questions; of inference only contradiction.
+    All labels of paraphrases and duplicate questions; only contradiction in inference.
 
     Example:
 
@@ -146,7 +145,7 @@ def _swap(
     threshold: float | None,
     symmetric: Sequence[str],
 ) -> dict[str, Any] | None:
-    """How often an answer that should not depend on the order does not."""
+    """How often an answer that should not depend on the order of the sentences stays the same."""
     if not symmetric:
         return None
     first, second = decide(scores, threshold), decide(swapped, threshold)
@@ -183,14 +182,13 @@ def to_markdown(report: Mapping[str, Any]) -> str:
 
 
 def swap_text(swap: Mapping[str, Any]) -> str:
-    """What `swap` of the report says, as a sentence."""
+    """The `swap` part of a report as a sentence."""
     if not swap["pairs"]:
         return f"No pair was answered {', '.join(swap['labels'])}."
     return (
         f"Of {swap['pairs']:,} pairs answered {' or '.join(swap['labels'])}, {swap['right']:,} "
-        f"({swap['accuracy']:.1%}; {swap['low']:.1%} to {swap['high']:.1%}) are answered the same when "
-        f"their sentences are swapped; the probability moves by {swap['mean_difference']:.3f} on the "
-        "mean."
+        f"({swap['accuracy']:.1%}; {swap['low']:.1%} to {swap['high']:.1%}) get the same answer with "
+        f"their sentences swapped; the probability changes by {swap['mean_difference']:.3f} on average."
     )
 
 

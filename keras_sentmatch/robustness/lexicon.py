@@ -10,7 +10,7 @@ from keras_sentmatch.errors import InputError
 
 KINDS = ("antonyms", "synonyms")
 HOW = (
-    "give files of word pairs, two words a line (antonyms=FILE, synonyms=FILE, or a folder with such "
+    "give files of word pairs, two words per line (antonyms=FILE, synonyms=FILE, or a folder with such "
     "files), or install WordNet: pip install nltk && python -m nltk.downloader wordnet"
 )
 WordPairs = Iterable[tuple[str, str]]
@@ -18,14 +18,12 @@ Lookup = Callable[[str], Sequence[str]]
 
 
 class Lexicon:
-    """What to write in place of a word.
-
-    Pairs hold in both directions. All words are in lower case.
+    """Antonyms and synonyms of words in lower case. Pairs hold in both directions.
 
     Args:
-        antonyms: Pairs of words of opposite meaning, or a function from a word to its antonyms;
-            `None` if there are none to be had.
-        synonyms: The same for words of like meaning.
+        antonyms: Pairs of words with opposite meanings, or a function from a word to its antonyms.
+            `None` if there are none.
+        synonyms: The same for words with similar meanings.
 
     Example:
 
@@ -45,7 +43,7 @@ class Lexicon:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Which of `"antonyms"` and `"synonyms"` it has."""
+        """Those of `"antonyms"` and `"synonyms"` that the lexicon has."""
         return tuple(self._lookups)
 
     def antonyms(self, word: str) -> tuple[str, ...]:
@@ -63,14 +61,14 @@ class Lexicon:
 
     @classmethod
     def read(cls, *sources: str | Path) -> "Lexicon":
-        """Reads files of word pairs, two words a line.
+        """Reads files of word pairs, two words per line.
 
         Args:
             *sources: `antonyms=FILE` and `synonyms=FILE`; a file with one of these words in its name;
                 or a folder with such files. `"wordnet"` is NLTK's WordNet.
 
         Raises:
-            InputError: A missing or damaged file, or one that does not say what it holds.
+            InputError: If a file is missing or damaged, or its kind is unclear.
 
         Example:
 
@@ -81,7 +79,7 @@ class Lexicon:
         ```
         """
         if not sources:
-            raise InputError(f"No lexicon is named: {HOW}.")
+            raise InputError(f"No lexicon was given: {HOW}.")
         if [str(source) for source in sources] == ["wordnet"]:
             return cls.wordnet()
         pairs: dict[str, list[tuple[str, str]]] = {}
@@ -92,12 +90,12 @@ class Lexicon:
 
     @classmethod
     def wordnet(cls) -> "Lexicon":
-        """NLTK's WordNet: single words in the form in which they stand there (no inflected ones).
+        """NLTK's WordNet: single words in their base form.
 
-        Antonyms are those of any sense, synonyms those of a word's most frequent sense.
+        Antonyms come from any sense of a word, synonyms from its most frequent one.
 
         Raises:
-            InputError: NLTK or its WordNet is not installed.
+            InputError: If NLTK or its WordNet is not installed.
         """
         try:
             from nltk.corpus import wordnet
@@ -105,7 +103,7 @@ class Lexicon:
             wordnet.ensure_loaded()
         except (ImportError, LookupError) as error:
             first = next(line for line in str(error).splitlines() if line.strip(" *"))
-            raise InputError(f"WordNet can't be loaded ({first.strip()}): {HOW}.") from error
+            raise InputError(f"WordNet cannot be loaded ({first.strip()}): {HOW}.") from error
 
         def lemmas(synsets: Iterable[Any]) -> list[Any]:
             return [lemma for synset in synsets for lemma in synset.lemmas()]
@@ -126,7 +124,7 @@ def _name(lemma: Any) -> str:
 
 
 def _single(word: str, lemmas: Iterable[Any]) -> list[str]:
-    """The names of the lemmas that are one word, another one, each once."""
+    """The names of the lemmas that are single words other than `word`, each once."""
     names = dict.fromkeys(_name(lemma) for lemma in lemmas)
     return [name for name in names if name.isalpha() and name != word]
 
@@ -141,7 +139,7 @@ def _by_word(pairs: WordPairs) -> Lookup:
 
 
 def _files(source: str) -> list[tuple[str, Path]]:
-    """What a source of `Lexicon.read` holds: kinds and files."""
+    """The kinds and files in a source of `Lexicon.read`."""
     kind, _, rest = source.partition("=")
     if rest and kind in KINDS:
         return [(kind, Path(rest))]

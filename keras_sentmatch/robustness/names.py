@@ -1,6 +1,6 @@
-"""Names of people and places to swap: only such as mean one thing, each with others of its kind."""
+"""Unambiguous names of people and places to swap, by kind."""
 
-# Within a kind any name may stand for any other.
+# Within a kind, any name may replace any other.
 KINDS = {
     "woman": (
         "Alice Amanda Anna Barbara Betty Catherine Claire Diana Elizabeth Emily Emma Helen Jane Jennifer Jessica "

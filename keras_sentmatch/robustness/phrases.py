@@ -1,17 +1,17 @@
-"""What the transformations write and look for: lists of English words and phrases."""
+"""English words and phrases that the transformations write or look for."""
 
 NUMBERS = (
     "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
     "seventeen eighteen nineteen twenty"
 ).split()
-# Words before a number after which a greater one need not contradict.
+# Words before a number that keep a greater one from contradicting.
 BOUNDS = frozenset(
     "least most more less fewer than over under above below up about around nearly almost approximately some "
     "between or maybe minimum maximum minus plus every any per top".split()
 )
-# Words with which the opposite of a word need not turn the meaning.
+# Words beside which the opposite of a word may not change the meaning.
 NO_OPPOSITE = frozenset("or if whether unless versus vs between than either difference".split())
-# Words whose opposite in a lexicon is mostly that of another sense.
+# Words whose antonyms in a lexicon mostly belong to another sense.
 NEVER_OPPOSED = frozenset(
     "age back background bank block button capital catch chain change charge check content cover cut day "
     "diamond doctor draft end experience face fat find first found free front full function gravity ground "
@@ -20,15 +20,15 @@ NEVER_OPPOSED = frozenset(
     "say second service set shop side software sort source strip support thing things think time top turkey "
     "turn used using wake want way wear weight work working worth".split()
 )
-# Words whose synonym in a lexicon is mostly that of another sense or another part of speech.
+# Words whose synonyms in a lexicon mostly belong to another sense or part of speech.
 NEVER_RENAMED = frozenset(
     "bank case child compare due end first free group language last lead light lost lying man men million "
     "millions new paid piece pieces second social sound state taken use used using want while woman women "
     "work worked working works".split()
 )
-# Words that make one meaning with the verb before them: neither is replaced then.
+# Words that form a unit with the verb before them: neither is replaced.
 PARTICLES = frozenset("up out off away down over back through".split())
-# What is never written, though lexicons have it.
+# Words in lexicons that are never written.
 UNWANTED = frozenset(
     "annum banque behold bestest blacken bleu civilian daughter daughters default economic enfant eveything "
     "freund frst goss goverment idle kip lain lbs lowercase malady mature middle minify minuscule negro "
@@ -49,7 +49,7 @@ QUESTION_WORDS = frozenset(
 SUBJECT_QUESTIONS = frozenset("what who which where".split())
 SUBJECTS = frozenset("i you we they he she it there someone anyone people".split())
 DETERMINERS = frozenset("the a an your my their his her its our some this that these those".split())
-# What no adverb is put before.
+# Words that no adverb is put before.
 NO_ADVERB_BEFORE = frozenset(
     "not n't no to and or but of in on at by for from with as than that so very too there be been nothing".split()
 ) | {"n't"}

@@ -1,4 +1,4 @@
-"""How a matcher stands transformed pairs and test suites."""
+"""How well a matcher answers transformed pairs and test suites."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -45,31 +45,30 @@ def robustness_report(
     """Measures answers on the pairs that each transformation can change, before and after.
 
     Args:
-        answers: Label names for the pairs of a data set, in their order: for a matcher
+        answers: A function from a data set to the label of each pair: for a matcher
             `lambda pairs: [answer.label for answer in matcher.predict(pairs)]`.
-        dataset: Labelled pairs to transform, with the label names that are answered; `None` for
-            suites only.
-        names: Transformations. By default all that can be used with what is given; why others can't
-            is in the report (`left_out`).
-        suites: What `read_suite` gives.
-        label_names: All names that may be answered; by default those of the data set.
+        dataset: Labeled pairs to transform; `None` for suites only.
+        names: Transformations. Defaults to all that can be used with the arguments; the report says why
+            others cannot (`left_out`).
+        suites: What `read_suite` returns.
+        label_names: All possible answers. Defaults to the label names of the data set.
         seed: As for `transform`, like `lexicon`, `translate` and `opposite`.
         lexicon: For `SwapAnt` and `SwapSyn`.
         translate: For `BackTrans`.
-        opposite: Positive and negative label name, where they are unusual.
-        examples: At most so many pairs that were answered rightly before and wrongly after.
+        opposite: The positive and the negative label name, if they are uncommon.
+        examples: Number of examples per transformation or suite.
 
     Returns:
         `{"pairs", "seed", "transformations", "left_out", "suites"}`. Each transformation has `name`,
-        `what`, `keeps_label`, `of` (pairs looked at), `pairs` (changed), `before` and `after`
-        (`accuracy`, `macro_f1`; `None` for no pairs), `drop` of accuracy and `flips`; where the label
-        changes, `after` has `not_positive` too, the share not answered with the old label. Each suite has
-        `name`, `pairs`, `after`, `categories`, and `before`, `after_of_these`, `drop` and `flips`
-        for the pairs whose originals it has.
+        `what`, `keeps_label`, `of` (all pairs), `pairs` (changed pairs), `before` and `after`
+        (`accuracy`, `macro_f1`; `None` without pairs), `drop` of accuracy, and `flips`: examples that
+        were right before and wrong after. If the label changes, `after` also has `not_positive`, the
+        share no longer answered with the old label. Each suite has `name`, `pairs`, `after`,
+        `categories`, and `before`, `after_of_these`, `drop` and `flips` for pairs with an original.
 
     Raises:
-        InputError: What `transform` raises for a transformation that `names` has; unlabeled pairs;
-            a suite whose labels mean something else.
+        InputError: If a transformation in `names` cannot be used, the pairs are unlabeled, or a suite's
+            labels mean something else.
 
     Example:
 
@@ -83,13 +82,14 @@ def robustness_report(
     >>> row["before"]["accuracy"], row["after"]["accuracy"]
     (1.0, 0.5)
     """
-    rows, left_out = [], {}
-    total = 0
+    transformations, left_out = [], {}
+    total = 0 if dataset is None else len(dataset)
     if dataset is not None:
-        total = len(dataset)
         if dataset.labels is None or not dataset.label_names or not total:
-            raise InputError("Robustness is measured on pairs labeled with classes; none came.")
-        old = np.asarray(_checked(answers(dataset), dataset), object)
+            raise InputError(
+                "Robustness is measured on pairs labeled with classes; none were given."
+            )
+        old = np.asarray(_answers(answers, dataset), object)
         for name in TRANSFORMATIONS if names is None else names:
             try:
                 changed = transform(
@@ -104,47 +104,49 @@ def robustness_report(
                 if names is not None:
                     raise
                 left_out[name] = str(error)
-                continue
-            rows.append(_row(changed, list(old[changed.rows]), answers, examples))
+            else:
+                row = _measure_transformed(changed, list(old[changed.rows]), answers, examples)
+                transformations.append(row)
     known = label_names or (dataset.label_names if dataset is not None else None) or ()
-    measured = [_suite(suite, known, answers, examples) for suite in suites]
     return {
         "pairs": total,
         "seed": seed,
-        "transformations": rows,
+        "transformations": transformations,
         "left_out": left_out,
-        "suites": measured,
+        "suites": [_measure_suite(suite, known, answers, examples) for suite in suites],
     }
 
 
-def _row(changed: Transformed, old: list[str], answers: Answers, examples: int) -> dict[str, Any]:
-    known = get_transformation(changed.name)
+def _measure_transformed(
+    changed: Transformed, old: list[str], answers: Answers, examples: int
+) -> dict[str, Any]:
+    transformation = get_transformation(changed.name)
     row: dict[str, Any] = {
         "name": changed.name,
-        "what": known.what,
-        "keeps_label": known.keeps_label,
+        "what": transformation.what,
+        "keeps_label": transformation.keeps_label,
         "of": changed.total,
         "pairs": changed.count,
     }
     if not changed.count:
         return {**row, "before": None, "after": None, "drop": None, "flips": []}
-    new = _checked(answers(changed.after), changed.after)
-    labels = [_gold(changed.before), _gold(changed.after)]
-    row |= _compared(changed.before, changed.after, labels, [old, new], examples)
-    if not known.keeps_label:
+    new = _answers(answers, changed.after)
+    labels = _labels(changed.before), _labels(changed.after)
+    row |= _compare(changed.before, changed.after, labels, (old, new), examples)
+    if not transformation.keeps_label:
         row["after"]["not_positive"] = float(np.mean([a != b for a, b in zip(new, labels[0])]))
     return row
 
 
-def _compared(
+def _compare(
     before: PairDataset,
     after: PairDataset,
-    labels: list[list[str]],
-    given: list[list[str]],
+    labels: tuple[list[str], list[str]],
+    given: tuple[list[str], list[str]],
     examples: int,
 ) -> dict[str, Any]:
-    """Figures of the same pairs before and after, and pairs that were right and are wrong."""
-    figures = [_figures(*both) for both in zip(labels, given)]
+    """Metrics of the same pairs before and after, and pairs that were right and are wrong."""
+    metrics = [_metrics(*both) for both in zip(labels, given)]
     flips = [
         {
             "sentence1": before.sentence1[i],
@@ -160,68 +162,68 @@ def _compared(
     ]
     chosen = np.linspace(0, len(flips) - 1, min(examples, len(flips))).round().astype(int)
     return {
-        "before": figures[0],
-        "after": figures[1],
-        "drop": figures[0]["accuracy"] - figures[1]["accuracy"],
+        "before": metrics[0],
+        "after": metrics[1],
+        "drop": metrics[0]["accuracy"] - metrics[1]["accuracy"],
         "flips": [flips[i] for i in chosen],
     }
 
 
-def _suite(suite: Suite, known: Sequence[str], answers: Answers, examples: int) -> dict[str, Any]:
+def _measure_suite(
+    suite: Suite, known: Sequence[str], answers: Answers, examples: int
+) -> dict[str, Any]:
     names = common_names(known, suite.pairs.label_names or ())
     if names is None:
         raise InputError(
             f"{suite.name} has the labels {', '.join(suite.pairs.label_names or ())}, but the answers "
-            f"are {', '.join(known)}: they mean different things, leave the suite out."
+            f"are {', '.join(known)}: they mean different things. Leave the suite out."
         )
     of_answer, of_label = names
-    gold = [of_label[name] for name in _gold(suite.pairs)]
-    new = [of_answer[name] for name in _checked(answers(suite.pairs), suite.pairs)]
-    row: dict[str, Any] = {"name": suite.name, "pairs": len(gold), "after": _figures(gold, new)}
-    categories = {}
+    labels = [of_label[name] for name in _labels(suite.pairs)]
+    given = [of_answer[name] for name in _answers(answers, suite.pairs)]
+    row: dict[str, Any] = {
+        "name": suite.name,
+        "pairs": len(labels),
+        "after": _metrics(labels, given),
+        "categories": {},
+    }
     for category in sorted(set(suite.categories)):
         rows = [i for i, name in enumerate(suite.categories) if name == category]
-        figures = _figures([gold[i] for i in rows], [new[i] for i in rows])
-        categories[category or "others"] = {"pairs": len(rows), **figures}
-    row["categories"] = categories
+        metrics = _metrics([labels[i] for i in rows], [given[i] for i in rows])
+        row["categories"][category or "others"] = {"pairs": len(rows), **metrics}
     if suite.originals is not None:
-        old = [of_answer[name] for name in _checked(answers(suite.originals), suite.originals)]
-        chosen = suite.pairs.select(list(suite.rows))
-        labels = [[gold[i] for i in suite.rows]] * 2
-        both = [old, [new[i] for i in suite.rows]]
-        compared = _compared(suite.originals, chosen, labels, both, examples)
-        row |= {
-            "pairs_with_original": len(old),
-            "before": compared["before"],
-            "after_of_these": compared["after"],
-            "drop": compared["drop"],
-            "flips": compared["flips"],
-        }
+        old = [of_answer[name] for name in _answers(answers, suite.originals)]
+        chosen, new = [labels[i] for i in suite.rows], [given[i] for i in suite.rows]
+        changed = suite.pairs.select(list(suite.rows))
+        found = _compare(suite.originals, changed, (chosen, chosen), (old, new), examples)
+        row |= {"pairs_with_original": len(old), "after_of_these": found.pop("after"), **found}
     return row
 
 
-def _gold(pairs: PairDataset) -> list[str]:
+def _labels(pairs: PairDataset) -> list[str]:
     assert pairs.labels is not None and pairs.label_names is not None
     return [pairs.label_names[label] for label in pairs.labels]
 
 
-def _checked(given: Sequence[str], pairs: PairDataset) -> list[str]:
-    given = [str(name) for name in given]
+def _answers(answers: Answers, pairs: PairDataset) -> list[str]:
+    given = [str(name) for name in answers(pairs)]
     if len(given) != len(pairs):
-        raise InputError(f"{len(given)} answers came for {len(pairs)} pairs; expected one each.")
+        raise InputError(
+            f"There are {len(given)} answers for {len(pairs)} pairs; expected one for each."
+        )
     return given
 
 
-def _figures(labels: Sequence[str], given: Sequence[str]) -> dict[str, float]:
+def _metrics(labels: Sequence[str], given: Sequence[str]) -> dict[str, float]:
     names = {name: i for i, name in enumerate(sorted({*labels, *given}))}
     y, pred = (np.array([names[name] for name in side]) for side in (labels, given))
     return {"accuracy": accuracy(y, pred), "macro_f1": macro_f1(y, pred)}
 
 
 def table(report: Mapping[str, Any]) -> list[list[Any]]:
-    """The report as rows of `COLUMNS`: transformations, suites, and the categories of suites."""
+    """The report as rows of `COLUMNS`: transformations, suites and their categories."""
 
-    def figures(row: Mapping[str, Any], after: str = "after") -> list[Any]:
+    def metrics(row: Mapping[str, Any], after: str = "after") -> list[Any]:
         before, later = row.get("before") or {}, row.get(after) or {}
         return [
             *(before.get("accuracy"), later.get("accuracy"), row.get("drop")),
@@ -229,18 +231,18 @@ def table(report: Mapping[str, Any]) -> list[list[Any]]:
         ]
 
     rows: list[list[Any]] = [
-        ["transformation", row["name"], row["of"], row["pairs"], *figures(row)]
+        ["transformation", row["name"], row["of"], row["pairs"], *metrics(row)]
         for row in report["transformations"]
     ]
     for row in report["suites"]:
         plain = {"after": row["after"]}
-        rows.append(["suite", row["name"], row["pairs"], row["pairs"], *figures(plain)])
+        rows.append(["suite", row["name"], row["pairs"], row["pairs"], *metrics(plain)])
         if "before" in row:
             name = f"{row['name']}, with original"
             count = row["pairs_with_original"]
-            rows.append(["suite", name, row["pairs"], count, *figures(row, "after_of_these")])
+            rows.append(["suite", name, row["pairs"], count, *metrics(row, "after_of_these")])
         for name, found in row["categories"].items():
-            cells = figures({"after": found})
+            cells = metrics({"after": found})
             rows.append(
                 ["category", f"{row['name']}: {name}", row["pairs"], found["pairs"], *cells]
             )

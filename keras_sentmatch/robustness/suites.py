@@ -1,4 +1,4 @@
-"""Test suites: pairs made to find a matcher's weak places, read from their files."""
+"""Test suites: pairs made to find a matcher's weaknesses, read from their files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ class Suite:
     """Pairs to test on.
 
     Attributes:
-        name: Of the data.
+        name: Name of the data.
         pairs: Labelled pairs.
-        rows: Which of them have an original, where the suite was made by changing pairs.
-        originals: These originals.
+        rows: The rows that have an original, if the suite was made by changing pairs.
+        originals: The originals.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Suite:
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """The category of each pair (empty: none), where the file has any."""
+        """The category of each pair (empty if it has none), if the file has categories."""
         found = self.pairs.columns.get("category", ())
         return found if any(found) else ()
 
@@ -36,18 +36,18 @@ class Suite:
 def read_suite(source: str | Path) -> list[Suite]:
     """Reads the labeled pairs of a file or folder as a suite.
 
-    PAWS, Breaking NLI, counterfactually revised SNLI and AdvGLUE are known by their files
-    (`list_formats()`); any other labeled pairs will do. Of a folder the test part is taken, or the
-    validation part where there is no labeled test part.
+    PAWS, Breaking NLI, counterfactually revised SNLI and AdvGLUE are recognized by their files
+    (`list_formats()`); any other labeled pairs will do. Of a folder, the test part is read, or the
+    validation part if there is no labeled test part.
 
     Args:
         source: A file or folder, or `"FORMAT:path"`.
 
     Returns:
-        One suite; of an AdvGLUE file one for each of its tasks on pairs.
+        One suite; for an AdvGLUE file, one for each of its tasks on pairs.
 
     Raises:
-        InputError: What `read_pairs` raises, or pairs without class labels.
+        InputError: If the pairs cannot be read or have no class labels.
 
     Example:
 
@@ -73,7 +73,7 @@ def _labeled_part(source: str | Path) -> PairDataset:
     for name in ("test", "validation", "train"):
         if name in parts and parts[name].labels is not None:
             return parts[name]
-    raise InputError(f"{source}: no part of this data is labeled, so nothing can be tested on it.")
+    raise InputError(f"{source}: no part of this data is labeled, so there is nothing to test on.")
 
 
 def _suite(pairs: PairDataset, source: str | Path) -> Suite:
@@ -94,24 +94,10 @@ def _suite(pairs: PairDataset, source: str | Path) -> Suite:
 def common_names(
     answers: Sequence[str], labels: Sequence[str]
 ) -> tuple[dict[str, str], dict[str, str]] | None:
-    """Names in which a matcher's answers and a suite's labels can be compared.
+    """What each of a matcher's answers and a suite's labels counts as, to compare them.
 
-    The same names; `paraphrase` for `duplicate`; or, where only one side tells neutral from
-    contradiction, `not_entailment` for both of them.
-
-    Args:
-        answers: The matcher's label names.
-        labels: The suite's label names.
-
-    Returns:
-        What each answer and each label counts as; `None` if they mean different things.
-
-    Example:
-
-    >>> common_names(("entailment", "neutral", "contradiction"), ("entailment", "not_entailment"))[
-    ...     0
-    ... ]
-    {'entailment': 'entailment', 'neutral': 'not_entailment', 'contradiction': 'not_entailment'}
+    The name itself; `paraphrase` for `duplicate`; or, if only one side distinguishes neutral from
+    contradiction, `not_entailment` for both. `None` if the names mean different things.
     """
     one, other = set(answers), set(labels)
     if one == other:

@@ -1,4 +1,4 @@
-"""Words of a sentence by their place, and edits that leave everything else as it was."""
+"""The words of a sentence with their positions, and edits that keep everything else."""
 
 import re
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ NEGATIONS = frozenset(
     "werent wont wouldnt couldnt shouldnt didnt hasnt havent hardly scarcely barely lack lacks lacking "
     "unless".split()
 )
-# Words that carry grammar rather than meaning: no transformation replaces them.
+# Grammatical words: no transformation replaces them.
 FUNCTION_WORDS = frozenset(
     "a an the this that these those some any each every all both either neither no not none nor and or but "
     "if then than so as of at by for from in into on onto off out over under up down to with within without "
@@ -36,13 +36,7 @@ _AFTER = re.compile(r"$|[\s)\]}\"”’';!?]|[.,:](?:$|[\s)\"”’'])")
 
 
 class Word(NamedTuple):
-    """A word and where it stands.
-
-    Attributes:
-        text: As it is written.
-        start: Of its first character.
-        end: After its last character.
-    """
+    """A word as written, and its first and end positions in the text."""
 
     text: str
     start: int
@@ -50,12 +44,12 @@ class Word(NamedTuple):
 
     @property
     def lower(self) -> str:
-        """In lower case, with a straight apostrophe."""
+        """The word in lower case, with straight apostrophes."""
         return self.text.lower().replace("’", "'")
 
 
 class Edit(NamedTuple):
-    """What to write in place of the characters from `start` to `end`."""
+    """The text that replaces the characters from `start` to `end`."""
 
     start: int
     end: int
@@ -76,7 +70,7 @@ def words(text: str) -> tuple[Word, ...]:
 
 
 def stands_alone(text: str, word: Word) -> bool:
-    """Whether a word is no part of something larger: a hyphenated word, a URL, `@name`, `3.5`."""
+    """Whether a word is not part of a hyphenated word, a URL, `@name`, `3.5` or the like."""
     before, after = text[max(0, word.start - 1) : word.start], text[word.end : word.end + 2]
     return bool(_BEFORE.fullmatch(before) and _AFTER.match(after))
 
@@ -87,20 +81,20 @@ def lower_words(text: str) -> set[str]:
 
 
 def is_negated(text: str) -> bool:
-    """Whether a sentence holds a negation, `n't` included."""
+    """Whether a sentence contains a negation such as `not` or `n't`."""
     found = lower_words(text)
     return bool(NEGATIONS & found) or any(word.endswith(("n't", "'t")) for word in found)
 
 
 def apply(text: str, edits: Iterable[Edit]) -> str:
-    """The text with the edits made, from the last to the first."""
+    """Applies edits to a text, from the last to the first."""
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
     return text
 
 
 def replace(text: str, word: Word, new: str) -> list[Edit]:
-    """The edits that write `new` for a word, cased like it, with `a` or `an` before it put right."""
+    """The edits that replace a word with `new` in the same case and correct `a` or `an` before it."""
     edits = [Edit(word.start, word.end, match_case(word.text, new))]
     before = re.search(r"(?:^|\s)(an?)\s+$", text[: word.start], re.IGNORECASE)
     if before:
@@ -112,7 +106,7 @@ def replace(text: str, word: Word, new: str) -> list[Edit]:
 
 
 def match_case(old: str, new: str) -> str:
-    """`new` in capitals, with a capital, or as it is, like `old`."""
+    """`new` in upper case, capitalized or unchanged, like `old`."""
     if len(old) > 1 and old.isupper():
         return new.upper()
     return new[:1].upper() + new[1:] if old[:1].isupper() else new

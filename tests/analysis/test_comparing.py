@@ -84,7 +84,7 @@ def test_values_of_classes_and_of_questions():
     assert values_of(ranking, scores, None).tolist() == [0.5], "q has no right answer"
     report = comparison_report({"a": [np.array([0.5, 1])], "b": [np.array([0.5, 0.2])]})
     assert report["figure"] == "map" and report["pairs"][0]["mcnemar"] == []
-    with pytest.raises(InputError, match="these give scores"):
+    with pytest.raises(InputError, match="return scores"):
         values_of(PairDataset(["a"], ["b"], [0.5]), np.array([0.5]), None)
 
 
@@ -110,7 +110,7 @@ def test_runs_of_one_recipe_are_its_seeds(tmp_path):
     entries = group_runs([one, other, two, bare, many])
     assert [entry.folders for entry in entries] == [(one, two), (other,), (bare,), tuple(members)]
     assert entries[0].name == f"{one} … (2 seeds)" and entries[1].name == str(other)
-    with pytest.raises(InputError, match="came twice"):
+    with pytest.raises(InputError, match="appears twice"):
         group_runs([one, one])
     with pytest.raises(InputError, match="is not a run folder"):
         group_runs([tmp_path])

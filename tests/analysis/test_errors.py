@@ -173,5 +173,5 @@ def test_the_report_is_written(tmp_path):
 def test_bad_input():
     with pytest.raises(InputError, match="answers of classes"):
         error_report(PairDataset(["a"], ["b"]), SCORES[:1])
-    with pytest.raises(InputError, match="4 answers came for 1 pairs"):
+    with pytest.raises(InputError, match="4 answers for 1 pairs"):
         error_report(PAIRS.select([0]), SCORES)

@@ -57,7 +57,7 @@ def test_what_cannot_be_used_is_left_out_with_its_reason(pairs):
         robustness_report(believes_all, pairs, names=["SwapSyn"], lexicon=LEXICON)
     with pytest.raises(InputError, match="labeled with classes"):
         robustness_report(believes_all, PairDataset(["a"], ["b"]))
-    with pytest.raises(InputError, match="1 answers came for 4 pairs"):
+    with pytest.raises(InputError, match="1 answers for 4 pairs"):
         robustness_report(lambda pairs: ["neutral"], pairs)
 
 

@@ -404,7 +404,7 @@ def test_lexicon_files(tmp_path):
         Lexicon.read(tmp_path / "other.txt")
     with pytest.raises(InputError, match="no such file"):
         Lexicon.read(tmp_path / "none.txt")
-    with pytest.raises(InputError, match="No lexicon is named"):
+    with pytest.raises(InputError, match="No lexicon was given"):
         Lexicon.read()
     antonyms.write_text("one two three\n")
     with pytest.raises(InputError, match="my_antonyms.txt:1: expected two words, got 3"):
@@ -447,5 +447,5 @@ def test_wordnet(monkeypatch):
     assert lexicon.synonyms("dogs") == lexicon.antonyms("dogs") == ()
     monkeypatch.setitem(sys.modules, "nltk", None)
     monkeypatch.setitem(sys.modules, "nltk.corpus", None)
-    with pytest.raises(InputError, match="WordNet can't be loaded .*word pairs"):
+    with pytest.raises(InputError, match="WordNet cannot be loaded .*word pairs"):
         Lexicon.wordnet()
