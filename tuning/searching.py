@@ -222,12 +222,11 @@ def _identity(
 
 def _begin(folder: Path, identity: Mapping[str, Any], space: Space, resume: bool) -> None:
     then = read_json(folder / "search.json")
-    if then:
-        then = {"seeds": 1, **then}
-        then.pop("names", None)
+    then.pop("names", None)
     if then and not resume:
         raise InputError(
-            f"{folder} already holds a search: go on with --resume (resume=True), name another folder, or delete this one."
+            f"{folder} already holds a search: continue it with --resume (resume=True), name another "
+            "folder, or delete this one."
         )
     if then and (differing := difference(then, identity)):
         raise InputError(

@@ -189,7 +189,7 @@ def test_going_on_with_more_trials(tmp_path):
     out, log = tmp_path / "a", tmp_path / "log"
     fake = FakeTrain(log)
     first = fake_search(out, fake, trials=2, retrain=1, keep=2)
-    with pytest.raises(InputError, match="already holds a search: go on with --resume"):
+    with pytest.raises(InputError, match="already holds a search: continue it with --resume"):
         fake_search(out, fake, trials=3)
     with pytest.raises(InputError, match="another search: tuner was grid, now random"):
         fake_search(out, fake, trials=3, resume=True, tuner="random")

@@ -73,13 +73,3 @@ def test_other_seeds_are_another_search(tmp_path):
         fake_search(tmp_path / "a", fake, trials=1, resume=True)
     with pytest.raises(InputError, match="seeds is 0; at least 1"):
         fake_search(tmp_path / "b", fake, seeds=0)
-
-
-def test_a_search_begun_before_seeds_goes_on(tmp_path):
-    fake = FakeTrain(tmp_path / "log")
-    fake_search(tmp_path / "a", fake, trials=1)
-    path = tmp_path / "a/search.json"
-    then = json.loads(path.read_text())
-    del then["seeds"], then["names"]
-    path.write_text(json.dumps(then))
-    assert len(fake_search(tmp_path / "a", fake, trials=2, resume=True).trials) == 2
