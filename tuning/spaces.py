@@ -6,7 +6,10 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from keras_sentmatch.applications import get_model_class, list_models
+from keras_sentmatch.applications.base import FEATURE_ATTENTION
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.layers.feature_attention import LEAST
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.tuning.space import Space
 
@@ -49,8 +52,6 @@ def space_of(recipe: Recipe) -> Space:
     space.recipe({"model.steps": 8}).model["steps"]  # 8
     ```
     """
-    from keras_sentmatch.applications import get_model_class, list_models
-
     found = get_model_class(recipe.name).search_space if recipe.name in list_models() else []
     if not found:
         known = (name for name in list_models() if get_model_class(name).search_space)
@@ -90,15 +91,11 @@ def narrowed_space(recipe: Recipe, space: Any, fix: Mapping[str, Any] | None) ->
 
 def arguments_of(recipe: Recipe) -> dict[str, Any]:
     """All arguments of the recipe's model: what the recipe says, else their defaults."""
-    from keras_sentmatch.applications import get_model_class
-
     return {**_defaults(get_model_class(recipe.name)), **recipe.model}
 
 
 def _block_arguments(kind: str) -> dict[str, Any]:
-    from keras_sentmatch.applications.base import FEATURE_ATTENTION as BLOCKS
-
-    return _defaults(BLOCKS[kind])
+    return _defaults(FEATURE_ATTENTION[kind])
 
 
 def _defaults(cls: type) -> dict[str, Any]:
@@ -111,8 +108,6 @@ def width_rule(recipe: Recipe) -> str | None:
     kind = recipe.model.get("feature_attention")
     if not isinstance(kind, str) or recipe.name not in ATTENDED:
         return None
-    from keras_sentmatch.layers.feature_attention import LEAST
-
     model = arguments_of(recipe)
     config = {**_block_arguments(kind), **(model["feature_attention_config"] or {})}
     if config["raise_widths"]:

@@ -12,6 +12,7 @@ from keras_sentmatch.data.reading import Columns, OnError, read_file
 from keras_sentmatch.data.recognize import SPLITS, existing_path, recognize_file, recognize_folder
 from keras_sentmatch.data.splits import split_pairs
 from keras_sentmatch.data.synthetic import natural_logic_pairs
+from keras_sentmatch.data.tfds import load_tfds
 from keras_sentmatch.errors import InputError
 
 _Split = Literal["train", "validation", "test"]
@@ -144,8 +145,6 @@ def load_pairs(
         }
     format, rest = format_and_path(source)
     if str(source).startswith("tfds:") and source != "tfds:":
-        from keras_sentmatch.data.tfds import load_tfds
-
         parts = load_tfds(str(source).removeprefix("tfds:"))
     else:
         path = existing_path(rest)

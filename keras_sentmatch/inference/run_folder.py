@@ -9,6 +9,7 @@ from typing import Any
 
 import keras
 
+import keras_sentmatch.applications  # noqa: F401  (registers the models for safe loading)
 from keras_sentmatch import __version__
 from keras_sentmatch.data import Encoder, PairEncoder, load_encoder
 from keras_sentmatch.errors import InputError
@@ -123,8 +124,6 @@ def load_run_encoder(folder: Path) -> Encoder:
 
 def load_model(path: Path, card: Mapping[str, Any]) -> keras.Model:
     """The model of a run folder, in Keras's safe mode; what is in the file is looked through first."""
-    import keras_sentmatch.applications  # noqa: F401  (registers the models for safe loading)
-
     if not path.is_file():
         raise InputError(
             f"{path} is missing: copy the whole run folder (model.keras, encoder/, matcher.json)."

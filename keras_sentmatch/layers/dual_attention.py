@@ -5,8 +5,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_sentmatch.layers._pairwise import pairwise_sum
 from keras_sentmatch.ops import at_least_float32, masked_softmax, pair_mask
+from keras_sentmatch.ops.pairwise import pairwise_sum
 
 DISTANCES = ("l1", "l2", "l2_squared", "sum")
 

@@ -5,7 +5,6 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_sentmatch.layers._transformer_block import _TransformerBlock
 from keras_sentmatch.layers.bidirectional_rnn import BidirectionalRNN
 from keras_sentmatch.layers.feature_attention import (
     check_reductions,
@@ -13,6 +12,7 @@ from keras_sentmatch.layers.feature_attention import (
     reduced,
     warn_of_narrow,
 )
+from keras_sentmatch.layers.transformer_block import TransformerBlock
 from keras_sentmatch.ops import at_least_float32, masked_max, masked_mean, zero_padding
 
 CNNS = ("cnn", "dilated_cnn3", "dilated_cnn5")
@@ -159,7 +159,7 @@ class SelectiveFeatureAttention(keras.layers.Layer):
         if self.branch_kind in RNNS:
             return BidirectionalRNN(width // 2, RNNS[self.branch_kind], **options)
         if self.branch_kind == "transformer":
-            return _TransformerBlock(self.heads, **options)
+            return TransformerBlock(self.heads, **options)
         kernel, step = {"cnn": (2 * n + 1, 1), "dilated_cnn3": (3, n), "dilated_cnn5": (5, n)}[
             self.branch_kind
         ]

@@ -1,27 +1,25 @@
 """The baseline that a matcher must beat: logistic regression on a bag of words."""
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_sentmatch.data import PairDataset, Tokenizer
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.training.seeds import set_seed
-
-if TYPE_CHECKING:
-    from keras_sentmatch.data import PairDataset
 
 MAX_TOKENS = 256  # of a sentence; the baseline reads no further
 Tokens = list[list[str]]
 
 
 def bag_of_words_baseline(
-    train: "PairDataset",
-    validation: "PairDataset",
-    test: "PairDataset | None" = None,
+    train: PairDataset,
+    validation: PairDataset,
+    test: PairDataset | None = None,
     *,
     max_words: int = 20_000,
     epochs: int = 30,
@@ -82,10 +80,12 @@ def bag_of_words_baseline(
     if sees == "overlap":
         ids = {}
     labels = np.asarray(train.labels)
-    inputs = {role: _features(_tokens(dataset, sees), ids) for role, dataset in measured.items()}
+    inputs = {
+        role: make_features(_tokens(dataset, sees), ids) for role, dataset in measured.items()
+    }
     model = _linear_model(len(ids), train, labels)
     model.fit(
-        _features(tokens, ids),
+        make_features(tokens, ids),
         labels,
         validation_data=(inputs["validation"], np.asarray(validation.labels)),
         batch_size=256,
@@ -99,9 +99,7 @@ def bag_of_words_baseline(
     }
 
 
-def _tokens(dataset: "PairDataset", sees: str) -> tuple[Tokens, Tokens]:
-    from keras_sentmatch.data import Tokenizer
-
+def _tokens(dataset: PairDataset, sees: str) -> tuple[Tokens, Tokens]:
     tokenize = Tokenizer()
     first, second = (
         [tokenize(sentence)[:MAX_TOKENS] for sentence in side]
@@ -110,7 +108,7 @@ def _tokens(dataset: "PairDataset", sees: str) -> tuple[Tokens, Tokens]:
     return [[] for _ in first] if sees == "sentence2" else first, second
 
 
-def _features(tokens: tuple[Tokens, Tokens], ids: dict[str, int]) -> dict[str, np.ndarray]:
+def make_features(tokens: tuple[Tokens, Tokens], ids: dict[str, int]) -> dict[str, np.ndarray]:
     """`bag`: rows of the weights, 0 for padding; `shares`: of each sentence's words in the
     other."""
     bags: list[list[int]] = []
@@ -134,7 +132,7 @@ def _features(tokens: tuple[Tokens, Tokens], ids: dict[str, int]) -> dict[str, n
     return {"bag": bag, "shares": shares}
 
 
-def _linear_model(words: int, train: "PairDataset", labels: np.ndarray) -> keras.Model:
+def _linear_model(words: int, train: PairDataset, labels: np.ndarray) -> keras.Model:
     regression = train.task == "regression"
     outputs = 1 if regression else train.num_classes
     bag = keras.Input((None,), dtype="int32", name="bag")

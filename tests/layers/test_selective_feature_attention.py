@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.layers import SelectiveFeatureAttention
-from keras_sentmatch.layers._transformer_block import _TransformerBlock
 from keras_sentmatch.layers.selective_feature_attention import BRANCHES, CNNS, RNNS
+from keras_sentmatch.layers.transformer_block import TransformerBlock
 from tests import oracles_blocks
 from tests.harness import (
     Case,
@@ -190,7 +190,7 @@ def test_branches_are_stacked_but_for_convolutions():
 def test_transformer_block_is_the_textbook_one():
     """Keras's own attention and normalisation, with its weights, on the real tokens of each row."""
     x, mask = noise(3, 7, 8), INPUTS["mask"]
-    block = _TransformerBlock(3)
+    block = TransformerBlock(3)
     block.build(x.shape)
     randomise(block)
     theirs = keras.layers.MultiHeadAttention(3, 3)

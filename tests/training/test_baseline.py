@@ -4,7 +4,7 @@ import pytest
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.training import bag_of_words_baseline
-from keras_sentmatch.training.baseline import _features
+from keras_sentmatch.training.baseline import make_features
 from tests.toys.training import tiny_pairs, tiny_splits
 
 pytestmark = pytest.mark.once
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.once
 def test_counts_overlap_and_shares():
     ids = {"a": 1, "b": 2, "c": 3}
     tokens = ([["a", "a", "b", "z"], []], [["b", "c", "z"], ["z"]])
-    features = _features(tokens, ids)
+    features = make_features(tokens, ids)
     # rows 1-3 for sentence 1, 4-6 for sentence 2, 7-9 for words in both; z has no row
     assert features["bag"].tolist() == [[1, 1, 2, 5, 6, 8], [0] * 6]
     np.testing.assert_allclose(features["shares"], [[2 / 3, 2 / 3], [0, 0]])

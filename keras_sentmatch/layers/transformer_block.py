@@ -8,7 +8,7 @@ from keras import ops
 from keras_sentmatch.ops import at_least_float32, masked_softmax
 
 
-class _TransformerBlock(keras.layers.Layer):
+class TransformerBlock(keras.layers.Layer):
     """`y = norm(x + attention(x))`, `norm(y + feed_forward(y))`, with as many features as `x`.
 
     A head is `ceil(D / heads)` wide, so any number of heads goes with any width. The feed-forward layer is `4 D` wide. Keys
