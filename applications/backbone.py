@@ -39,6 +39,10 @@ class BackboneModel(PairModel):
         InputError: for a backbone that is no BERT or RoBERTa or cannot be loaded.
     """
 
+    backbone: Any
+    trainable_backbone: bool
+    backbone_dropout: float | None
+
     def __init__(self, **kwargs: Any):
         super().__init__(**kwargs)
         for layer in [] if self.trainable_backbone else self.backbone_layers():

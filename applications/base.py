@@ -222,7 +222,8 @@ class PairModel(keras.Model):
             name: _SplitPair()(x, one.mask, two.mask)
             for name, x in vars(function(Sentence(**given))).items()
         }
-        return tuple(Sentence(**{name: x[i] for name, x in halves.items()}) for i in (0, 1))
+        first, second = ({name: x[i] for name, x in halves.items()} for i in (0, 1))
+        return Sentence(**first), Sentence(**second)
 
     @property
     def input_names(self) -> list[str]:
@@ -370,7 +371,8 @@ class PairModel(keras.Model):
             raise InputError(
                 f"This {type(self).__name__} can't encode a sentence alone: {self.why_not_splittable}."
             )
-        encoders, inputs, sides = [], {}, []
+        encoders, sides = [], []
+        inputs: dict[str, keras.KerasTensor] = {}
         for side in "12":
             of_side = {
                 name.removesuffix(f"_{side}"): keras.Input(

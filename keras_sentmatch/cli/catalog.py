@@ -12,7 +12,7 @@ from keras_sentmatch.cli.backend import use_backend
 from keras_sentmatch.cli.console import print_json, print_table
 
 if TYPE_CHECKING:
-    from keras_sentmatch.applications import PairModel
+    from keras_sentmatch.applications import BackboneModel, PairModel
 
 FIELDS = ("name", "description", "files", "labels", "metric")
 BUILT_IN = (
@@ -105,7 +105,7 @@ def describe(cls: "type[PairModel]", name: str) -> dict[str, Any]:
     }
 
 
-def _with_bert(cls: "type[PairModel]") -> tuple[list[str], int | None]:
+def _with_bert(cls: "type[BackboneModel]") -> tuple[list[str], int | None]:
     """Inputs and parameters with a BERT-base; no parameters where KerasHub is not installed."""
     try:
         import keras_hub
@@ -119,13 +119,15 @@ def _with_bert(cls: "type[PairModel]") -> tuple[list[str], int | None]:
     saved = keras.saving.serialize_keras_object(base)
     # Twelve layers take long to make, and each counts the same: calculated from one and two.
     configs = [{**saved, "config": {**saved["config"], **sizes, "num_layers": n}} for n in (1, 2)]
-    models = [cls(config) for config in configs]
+    models = [cls(backbone=config) for config in configs]
     one, two = (model.count_params_without_word_embeddings() for model in models)
     return models[0].input_names, one + 11 * (two - one)
 
 
 def argument_docs(cls: type) -> dict[str, str]:
-    """The `Args:` of a class's and its bases' docstrings by name, without the sentence on the default."""
+    """The `Args:` of a class's and its bases' docstrings by name, without the sentence on the
+    default.
+    """
     if not cls.__module__.startswith("keras_sentmatch"):
         return {}
     inherited = {k: v for base in reversed(cls.__bases__) for k, v in argument_docs(base).items()}

@@ -11,8 +11,9 @@ from keras_sentmatch.ops import at_least_float32, masked_softmax
 class TransformerBlock(keras.layers.Layer):
     """`y = norm(x + attention(x))`, `norm(y + feed_forward(y))`, with as many features as `x`.
 
-    A head is `ceil(D / heads)` wide, so any number of heads goes with any width. The feed-forward layer is `4 D` wide. Keys
-    have no bias, which the softmax would cancel. There are no positions: what comes in has them.
+    A head is `ceil(D / heads)` wide, so any number of heads goes with any width. The feed-forward
+    layer is `4 D` wide. Keys have no bias, which the softmax would cancel. There are no positions:
+    what comes in has them.
     """
 
     def __init__(self, heads: int, kernel_regularizer: Any = None, **kwargs: Any):

@@ -8,9 +8,9 @@ from keras import ops
 def pairwise_sum(x: Any, y: Any, weights: Any = None) -> Any:
     """`s_ij = sum_c |x_ci + y_cj|`, or with weights `sum_c w_c tanh(x_ci + y_cj)`.
 
-    A loop takes one feature at a time, so that no more than a few tensors of the size of the result exist at once; larger
-    steps were no faster. The gradient is written out, for a backward pass through the loop would keep the tensors of all
-    its steps.
+    A loop takes one feature at a time, so that no more than a few tensors of the size of the result
+    exist at once; larger steps were no faster. The gradient is written out, for a backward pass
+    through the loop would keep the tensors of all its steps.
 
     Args:
         x, y: `[F, ..., L]`; F must be known.
@@ -38,7 +38,6 @@ def pairwise_sum(x: Any, y: Any, weights: Any = None) -> Any:
             ops.sum(values * upstream),
         )
 
-    @ops.custom_gradient
     def total(*operands: Any) -> Any:
         def step(i: Any, so_far: Any) -> Any:
             return so_far + forward(*(t[i] for t in operands))
@@ -50,8 +49,11 @@ def pairwise_sum(x: Any, y: Any, weights: Any = None) -> Any:
         first = forward(*(t[0] for t in operands))
         return ops.fori_loop(1, x.shape[0], step, first), gradient
 
-    # Flat: PyTorch's transposed views, of which each step would be slow, become arrays in this order.
+    total_with_gradient = ops.custom_gradient(total)
+
+    # Flat: PyTorch's transposed views, of which each step would be slow, become arrays in this
+    # order.
     length = ops.shape(x)[-1]
     shape = (*ops.shape(x)[1:], length)
     x, y = (ops.reshape(t, (t.shape[0], -1, length)) for t in (x, y))
-    return ops.reshape(total(*(t for t in (x, y, weights) if t is not None)), shape)
+    return ops.reshape(total_with_gradient(*(t for t in (x, y, weights) if t is not None)), shape)
