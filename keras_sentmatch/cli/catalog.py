@@ -125,9 +125,7 @@ def _with_bert(cls: "type[BackboneModel]") -> tuple[list[str], int | None]:
 
 
 def argument_docs(cls: type) -> dict[str, str]:
-    """The `Args:` of a class's and its bases' docstrings by name, without the sentence on the
-    default.
-    """
+    """The `Args:` of the docstrings of a class and its bases, by name, without the default."""
     if not cls.__module__.startswith("keras_sentmatch"):
         return {}
     inherited = {k: v for base in reversed(cls.__bases__) for k, v in argument_docs(base).items()}
