@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 
+from keras_sentmatch import applications
 from keras_sentmatch.data import (
     PairDataset,
     PairEncoder,
@@ -224,9 +225,7 @@ def make_model(
 ) -> keras.Model:
     """The model of a recipe, under its dtype policy, with the word vectors in place, compiled."""
     if build is None:
-        from keras_sentmatch.applications import build_model
-
-        build = build_model
+        build = applications.build_model
     settings = recipe.training
     config: dict[str, Any] = {"num_classes": 1 if train.task == "regression" else train.num_classes}
     if isinstance(encoder, PairEncoder):
