@@ -97,7 +97,7 @@ def values(tensors: Any) -> list[np.ndarray]:
     return [value(t) for t in keras.tree.flatten(tensors)]
 
 
-def randomise(layer: keras.layers.Layer, seed: int = 0) -> keras.layers.Layer:
+def randomize(layer: keras.layers.Layer, seed: int = 0) -> keras.layers.Layer:
     """Give every weight random values, so that no zero bias or unit scale hides a mistake."""
     rng = np.random.default_rng(seed)
     for v in layer.weights:
@@ -122,7 +122,7 @@ def built(case: Case, **overrides: Any) -> Any:
     layer = case.make(**overrides)
     if not layer.built:
         symbolic_outputs(case, layer)
-    return randomise(layer)
+    return randomize(layer)
 
 
 def symbolic_outputs(case: Case, layer: Any, dynamic: bool = False) -> list[Any]:

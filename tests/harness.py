@@ -28,7 +28,7 @@ from tests.case import (
     expected,
     float_outputs,
     padded,
-    randomise,
+    randomize,
     shapes,
     shared,
     symbolic_outputs,
@@ -144,7 +144,7 @@ def check_dtypes(case: Case) -> None:
         layer = make_with_policy(case, policy)
         if not layer.built:
             symbolic_outputs(case, layer)
-        outputs = Runner(case, randomise(layer))(case.inputs)
+        outputs = Runner(case, randomize(layer))(case.inputs)
         check_policy(case, policy, layer, outputs)
         close(float_outputs(outputs), want, policy, case.half_tolerance)
 

@@ -27,7 +27,7 @@ class Space:
         recipe: What holds where the search has no say. Its values are the default configuration; those that a parameter
             does not list join it.
         parameters: Each after those it depends on. One of which neither recipe nor `defaults` say anything is left out.
-        rules: What configurations must fulfil beside being recipes: functions of a `Recipe` that say what is wrong, or None.
+        rules: What configurations must fulfill besides: functions of a `Recipe` that return a problem, or None.
         defaults: What the model does, by key, where the recipe does not say.
 
     Attributes:

@@ -131,8 +131,8 @@ def test_training_options():
     assert not SMALL(l2=0.0).losses
     model = SMALL(trainable_embedding=True, **FEATURES)
     assert model.trainable_weights[0].path.endswith("trainable_embedding/embeddings")
-    penalised = [v for v in SMALL(**FEATURES).trainable_weights if "kernel" in v.path]
-    assert len(SMALL(**FEATURES).losses) == len(penalised)
+    penalized = [v for v in SMALL(**FEATURES).trainable_weights if "kernel" in v.path]
+    assert len(SMALL(**FEATURES).losses) == len(penalized)
 
 
 @pytest.mark.once

@@ -53,7 +53,7 @@ COUNTS = [
     # And 8 numbers for each of 100 characters, and 8 counters of training steps.
     ("diin", {"char_vocabulary_size": 100, "pos_tags": 47}, 4_360_190 + 808),
     ("diin", {"char_vocabulary_size": 100, "pos_tags": 47, "max_length": 48}, 4_369_550 + 808),
-    # SPEC 7.5: two branches of FA as its equations have it, and of SFA as the released code normalises it.
+    # SPEC 7.5: two branches of FA as its equations have it, and of SFA as the released code normalizes it.
     (
         "esim",
         {"feature_attention": "fa", "feature_attention_config": {"use_bias": False}},

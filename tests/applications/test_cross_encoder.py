@@ -22,7 +22,7 @@ from tests.applications.encoders import (
     keras_hub,
     oracle_inputs,
 )
-from tests.case import randomise
+from tests.case import randomize
 from tests.harness import (
     CHECKS,
     built,
@@ -94,7 +94,7 @@ def test_explainer():
 
 @pytest.mark.backend("torch")  # the others take long to compile it
 def test_it_trains_as_the_classifier_of_keras_hub():
-    theirs = randomise(backbone(dropout=0.0))
+    theirs = randomize(backbone(dropout=0.0))
     ours = CrossEncoder(theirs, dropout=0.0)
     classifier = keras_hub.models.BertTextClassifier(theirs, 3, activation="softmax", dropout=0.0)
     classifier.output_dense.set_weights(ours.get_layer("logits").get_weights())
@@ -116,7 +116,7 @@ def test_an_unknown_pooling():
 
 
 def test_the_weights_of_a_backbone_are_copied():
-    theirs = randomise(backbone())
+    theirs = randomize(backbone())
     model = CrossEncoder(theirs)
     kernel, bias = (value(w) for w in model.get_layer("logits").weights)
     logits = value(theirs(PAIRS)["pooled_output"]) @ kernel + bias
@@ -128,7 +128,7 @@ def test_the_weights_of_a_backbone_are_copied():
 
 
 def test_the_weights_of_a_folder_are_loaded(tmp_path):
-    theirs = randomise(backbone())
+    theirs = randomize(backbone())
     theirs.save_to_preset(str(tmp_path))
     model, copy = CrossEncoder(str(tmp_path)), CrossEncoder(theirs)
     mine, copied = (

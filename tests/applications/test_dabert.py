@@ -24,7 +24,7 @@ from tests.applications.encoders import (
     backbone,
     oracle_inputs,
 )
-from tests.case import randomise
+from tests.case import randomize
 from tests.harness import CHECKS, built, check_oracle, close, name_of, value
 
 
@@ -105,7 +105,7 @@ def same_at_first(cross, dabert, inputs):
     """A new DABERT gives what the cross-encoder gives, if the layers that both made anew are alike."""
     for layer in cross.layers:
         if layer.name in ("logits", "pooler"):
-            randomise(layer)
+            randomize(layer)
             dabert.get_layer(layer.name).set_weights(layer.get_weights())
     got, want = (value(m.predict_on_batch(inputs)) for m in (dabert, cross))
     assert np.ptp(want, axis=0).max() > 0.01  # the pairs are told apart at all
@@ -114,7 +114,7 @@ def same_at_first(cross, dabert, inputs):
 
 @pytest.mark.parametrize("kind, inputs", [("Bert", PAIRS), ("Roberta", ROBERTA_PAIRS)])
 def test_at_first_it_is_its_backbone(kind, inputs):
-    theirs = randomise(backbone(kind))
+    theirs = randomize(backbone(kind))
     dabert = DABERT(theirs, attention_units=3, dual_layers=(0, 1), num_classes=1)
     same_at_first(CrossEncoder(theirs, num_classes=1), dabert, inputs)
 

@@ -12,7 +12,7 @@ from keras_sentmatch.data import PairDataset, PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
-from tests.harness import randomise
+from tests.harness import randomize
 
 CANDIDATES = [
     "a dog runs",
@@ -29,7 +29,7 @@ def make_matcher(cls=ESIM, names=("no", "yes"), **config):
     size = len(encoder.vocabulary)
     model = cls(vocabulary_size=size, num_classes=len(names), embedding_dim=4, units=3, **config)
     model.jit_compile = False
-    return Matcher(randomise(model), encoder, names, task="classification")
+    return Matcher(randomize(model), encoder, names, task="classification")
 
 
 @pytest.fixture(scope="module")

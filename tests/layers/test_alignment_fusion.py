@@ -7,7 +7,7 @@ import pytest
 
 from keras_sentmatch.layers import AlignmentFusion
 from tests import oracles_hosts
-from tests.case import randomise
+from tests.case import randomize
 from tests.harness import (
     Case,
     check_option,
@@ -60,7 +60,7 @@ def test_nothing_to_compare_with():
     x, mask = INPUTS["x"], INPUTS["mask"]
     zeros = np.zeros_like(x)
     layer(x, zeros, mask)
-    y = randomise(layer)(x, zeros, mask)
+    y = randomize(layer)(x, zeros, mask)
     views = [kernel_and_bias(view) for view in layer.views]
     made = [
         oracles_hosts.gelu(np.concatenate([x, z], -1) @ w + b)

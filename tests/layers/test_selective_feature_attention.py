@@ -20,7 +20,7 @@ from tests.harness import (
     check_padding,
     lengths_mask,
     noise,
-    randomise,
+    randomize,
     refuses,
     run_checks,
     value,
@@ -192,7 +192,7 @@ def test_transformer_block_is_the_textbook_one():
     x, mask = noise(3, 7, 8), INPUTS["mask"]
     block = TransformerBlock(3)
     block.build(x.shape)
-    randomise(block)
+    randomize(block)
     theirs = keras.layers.MultiHeadAttention(3, 3)
     theirs.build(x.shape, x.shape)
     theirs.set_weights(
