@@ -19,9 +19,6 @@ from pathlib import Path
 
 import pytest
 
-os.environ["KERAS_BACKEND"] = "torch"
-import keras  # noqa: E402, F401  loaded before the forks
-
 ROOT = Path(__file__).resolve().parents[1]
 COPIED = ("keras_sentmatch", "applications", "tuning", "tests", "docs")
 
@@ -188,7 +185,7 @@ resume: the optimizer's variables are forgotten
 resume: callbacks forget
 - vars(callback).update(self.state.callbacks.get(name, {}))
 + pass
-@ keras_sentmatch/training/seeds.py | tests/training
+@ keras_sentmatch/training/seeds.py | tests/training/test_run.py
 training: seed ignored
 - keras.utils.set_random_seed(seed)
 + keras.utils.set_random_seed(0)
@@ -207,7 +204,7 @@ linear schedule: off by one
 AdamW: biases decay too
 - return "bias" in name or name in ("gamma", "beta")
 + return False
-@ keras_sentmatch/training/callbacks.py | tests/training
+@ keras_sentmatch/training/callbacks.py | tests/training/test_callbacks.py
 monitor: the highest loss is the best
 - LOWER_IS_BETTER = ("val_loss", "loss")
 + LOWER_IS_BETTER = ("loss",)
@@ -289,7 +286,19 @@ def planted(fault: Fault, copy: Path) -> Iterator[None]:
         path.write_text(text, "utf-8")
 
 
-def run_tests(copy: Path, output: Path, arguments: Sequence[str]) -> None:
+class FirstFailure:
+    """A plugin of pytest that writes down the first test that fails."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        path.unlink(missing_ok=True)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and not self.path.exists():
+            self.path.write_text(report.nodeid, "utf-8")
+
+
+def run_tests(copy: Path, arguments: Sequence[str]) -> None:
     """In a process of its own: pytest on the copy, in place of what `tests` is here."""
     for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
         del sys.modules[name]
@@ -297,37 +306,46 @@ def run_tests(copy: Path, output: Path, arguments: Sequence[str]) -> None:
     sys.dont_write_bytecode = True
     os.environ.update(PYTHONPATH=str(copy), PYTHONDONTWRITEBYTECODE="1")
     os.chdir(copy)
-    with open(output, "wb") as file:
+    with open(copy.with_suffix(".txt"), "wb") as file:
         for descriptor in (1, 2):
             os.dup2(file.fileno(), descriptor)
         flags = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--disable-warnings"]
-        code = int(pytest.main([*flags, *arguments]))
-        sys.stdout.flush()
-        os._exit(code)
+        code = pytest.main([*flags, *arguments], [FirstFailure(copy.with_suffix(".failed"))])
+        os._exit(int(code))
+
+
+def first_failure(copy: Path, *arguments: str) -> str:
+    """The first test that fails; "" where all pass. A fork: Keras is loaded once for all faults."""
+    process = get_context("fork").Process(target=run_tests, args=(copy, arguments))
+    process.start()
+    process.join()
+    failed = copy.with_suffix(".failed")
+    if process.exitcode == 0:
+        return ""
+    if process.exitcode == 1 and failed.exists():
+        return failed.read_text("utf-8")
+    output = copy.with_suffix(".txt").read_text("utf-8", "replace")
+    raise LookupError(f"pytest ended with status {process.exitcode}: {output[-500:]}")
 
 
 def verdict(fault: Fault, copy: Path) -> tuple[bool, str]:
-    """Whether the tests catch the fault, and the first test that failed (or what went wrong)."""
-    output = copy.with_suffix(".txt")
+    """Whether the tests catch the fault, and the test that does (or what went wrong)."""
     try:
         with planted(fault, copy):
-            # A fork: Keras and PyTorch are loaded once for all faults.
-            arguments = copy, output, fault.tests.split()
-            process = get_context("fork").Process(target=run_tests, args=arguments)
-            process.start()
-            process.join()
+            failed = first_failure(copy, *fault.tests.split())
+        if not failed:
+            return False, "every test passed"
+        if first_failure(copy, failed):
+            return False, f"{failed} fails without the fault too"
     except LookupError as error:
         return False, str(error)
-    text = output.read_text("utf-8", "replace")
-    failed = [line for line in text.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    if process.exitcode == 0:
-        return False, "every test passed"
-    if process.exitcode != 1 or not failed:
-        return False, f"pytest ended with status {process.exitcode}: {text[-300:]}"
-    return failed[0].startswith("FAILED"), failed[0].partition(" - ")[0]
+    return True, failed
 
 
 def main() -> int:
+    os.environ["KERAS_BACKEND"] = "torch"
+    import keras  # noqa: F401  loaded before the forks
+
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("words", nargs="*", help="plant the faults with one of these in their name")
     words = parser.parse_args().words
