@@ -252,6 +252,10 @@ class PairModel(keras.Model):
             sentence.antonym,
         )
 
+    def make_dropout(self, name: str) -> keras.layers.Layer:
+        """Dropout at the model's rate."""
+        return keras.layers.Dropout(self.dropout, dtype=self.policy, name=name)
+
     def make_classifier(
         self, dense: Callable[..., Any] = keras.layers.Dense, **options: Any
     ) -> Callable[[Any], Any]:

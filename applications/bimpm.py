@@ -120,24 +120,24 @@ class BiMPM(PairModel):
         self.word_representation = self.make_word_representation(
             char_filters=char_units, char_encoder="lstm", dropout=0.0
         )
-        self.word_dropout = self.drop("word_dropout")
+        self.word_dropout = self.make_dropout("word_dropout")
         self.context = BidirectionalRNN(units, cell, dtype=self.policy, name="context")  # eq 1
-        self.context_dropout = self.drop("context_dropout")
+        self.context_dropout = self.make_dropout("context_dropout")
         self.matching = MultiPerspectiveMatching(  # eq 2-6
             perspectives, strategies, attentive, max_attentive, dtype=self.policy, name="matching"
         )
         self.feature_blocks = self.make_feature_attention()
-        self.matching_dropout = self.drop("matching_dropout")
+        self.matching_dropout = self.make_dropout("matching_dropout")
         self.aggregation = BidirectionalRNN(
             aggregation_units, cell, dtype=self.policy, name="aggregation"
         )
-        self.dropout_1, self.dropout_2 = self.drop("dropout_1"), self.drop("dropout_2")
+        self.dropout_1, self.dropout_2 = (
+            self.make_dropout("dropout_1"),
+            self.make_dropout("dropout_2"),
+        )
         self.hidden = keras.layers.Dense(hidden_units, "tanh", dtype=self.policy, name="hidden")
         self.classify = self.make_classifier()
         super().__init__(**kwargs)
-
-    def drop(self, name: str) -> keras.layers.Layer:
-        return keras.layers.Dropout(self.dropout, dtype=self.policy, name=name)
 
     def encode(self, sentence: Sentence) -> Sentence:
         x = self.word_dropout(self.represent_words(sentence))  # [B, L, d]

@@ -179,7 +179,7 @@ class CAFE(PairModel):
         self.word_representation = self.make_word_representation(
             dropout=0.0, kernel_regularizer=self.regularizer()
         )
-        self.word_dropout = self.drop("word_dropout")
+        self.word_dropout = self.make_dropout("word_dropout")
         self.word_projection = self.dense(None, "word_projection")
         self.word_highway = self.highway("word_highway")
         self.inter_keys = self.dense("relu", "inter_keys")  # F
@@ -191,12 +191,15 @@ class CAFE(PairModel):
         }
         self.meta = self.machine(meta_factors, "meta_features") if meta_factors else None
         self.feature_blocks = self.make_feature_attention(kernel_regularizer=self.regularizer())
-        self.sequence_dropout = self.drop("sequence_dropout")
+        self.sequence_dropout = self.make_dropout("sequence_dropout")
         self.lstm = self.make_lstm()
         self.matching = MatchingVector(
             ("first", "second", "difference", "product"), dtype=self.policy, name="matching_vector"
         )
-        self.dropout_1, self.dropout_2 = self.drop("dropout_1"), self.drop("dropout_2")
+        self.dropout_1, self.dropout_2 = (
+            self.make_dropout("dropout_1"),
+            self.make_dropout("dropout_2"),
+        )
         self.projection = self.dense(None, "projection")
         self.last_highway = self.highway("highway")
         self.classify = self.make_classifier(kernel_regularizer=self.regularizer())
@@ -204,9 +207,6 @@ class CAFE(PairModel):
 
     def regularizer(self) -> Any:
         return keras.regularizers.L2(self.l2) if self.l2 else None
-
-    def drop(self, name: str) -> keras.layers.Layer:
-        return keras.layers.Dropout(self.dropout, dtype=self.policy, name=name)
 
     def dense(self, activation: str | None, name: str) -> keras.layers.Layer:
         return keras.layers.Dense(

@@ -61,7 +61,7 @@ class CrossEncoder(BackboneModel):
     ):
         check_choice("pooling", pooling, POOLINGS)
         self.bert = self.make_encoder()
-        self.drop = keras.layers.Dropout(dropout, dtype=self.policy, name="dropout")
+        self.drop = self.make_dropout("dropout")
         self.classify = self.make_classifier(kernel_initializer=initializer())
         super().__init__(**kwargs)
 

@@ -131,7 +131,7 @@ class DABERT(BackboneModel):
                 f"Received: dual_layers={dual_layers!r}"
             )
         self.duals = {i: self.make_dual_layer(i) for i in dual_layers}
-        self.drop = keras.layers.Dropout(dropout, dtype=self.policy, name="dropout")
+        self.drop = self.make_dropout("dropout")
         self.classify = self.make_classifier(kernel_initializer=initializer())
         super().__init__(**kwargs)
         for i, dual in self.duals.items():

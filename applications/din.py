@@ -124,15 +124,11 @@ class DIN(PairModel):
         self.encoding = keras.layers.GRU(
             units, return_sequences=True, dtype=self.policy, name="encoding"
         )
-        self.encoding_dropout = keras.layers.Dropout(
-            dropout, dtype=self.policy, name="encoding_dropout"
-        )
+        self.encoding_dropout = self.make_dropout("encoding_dropout")
         self.control = MatrixDynamicGRU(  # eq 7-23
             units, variant, concat, use_bias, shared_transform, dtype=self.policy, name="control"
         )
-        self.control_dropout = keras.layers.Dropout(
-            dropout, dtype=self.policy, name="control_dropout"
-        )
+        self.control_dropout = self.make_dropout("control_dropout")
         self.hidden = [
             keras.layers.Dense(units, "relu", dtype=self.policy, name=f"hidden_{i}")
             for i in range(1, hidden_layers + 1)

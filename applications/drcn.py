@@ -239,7 +239,7 @@ class DRCN(PairModel):
 
     def make_comparison(self, i: str) -> list[keras.layers.Layer]:
         return [
-            keras.layers.Dropout(self.dropout, dtype=self.policy, name=f"dropout_{i}"),
+            self.make_dropout(f"dropout_{i}"),
             keras.layers.Dense(
                 self.hidden_units,
                 kernel_regularizer=self.regularizer(),

@@ -161,7 +161,10 @@ class DRrNet(PairModel):
         # MLP_1 predicts from the global vectors (h), MLP_2 from the re-read ones (v).
         self.mlps, self.predictions, self.auxiliary, self.gates = {}, {}, {}, {}
         for name in [*["h"] * use_global, *["v"] * use_dynamic]:
-            self.mlps[name] = [self.drop(f"mlp_{name}_dropout"), *self.make_mlp(f"mlp_{name}")]
+            self.mlps[name] = [
+                self.make_dropout(f"mlp_{name}_dropout"),
+                *self.make_mlp(f"mlp_{name}"),
+            ]
             self.predictions[name] = keras.layers.Dense(
                 num_classes,
                 "softmax" if num_classes > 1 else "linear",
@@ -176,9 +179,6 @@ class DRrNet(PairModel):
         self.classify = self.make_classifier()
         super().__init__(**kwargs)
 
-    def drop(self, name: str) -> keras.layers.Layer:
-        return keras.layers.Dropout(self.dropout, dtype=self.policy, name=name)
-
     def make_mlp(self, name: str) -> list[keras.layers.Layer]:
         """Two hidden layers, and the dropout of what follows."""
         hidden_1, hidden_2 = (
@@ -189,9 +189,9 @@ class DRrNet(PairModel):
         )
         return [
             hidden_1,
-            self.drop(f"{name}_hidden_2_dropout"),
+            self.make_dropout(f"{name}_hidden_2_dropout"),
             hidden_2,
-            self.drop(f"{name}_last_dropout"),
+            self.make_dropout(f"{name}_last_dropout"),
         ]
 
     def make_rereading(self) -> RerereadAttention:

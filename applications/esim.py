@@ -98,9 +98,7 @@ class ESIM(PairModel):
         self.composition = BidirectionalRNN(  # eq 16-17
             units, cell, dtype=self.policy, name="composition"
         )
-        self.dropout_1, self.dropout_2 = (
-            keras.layers.Dropout(dropout, dtype=self.policy, name=f"dropout_{i}") for i in "12"
-        )
+        self.dropout_1, self.dropout_2 = (self.make_dropout(f"dropout_{i}") for i in "12")
         self.hidden = keras.layers.Dense(units, "tanh", dtype=self.policy, name="hidden")
         self.classify = self.make_classifier()
         super().__init__(**kwargs)

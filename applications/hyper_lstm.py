@@ -82,9 +82,7 @@ class HyperLSTM(PairModel):
         self.matching = MatchingVector(
             ("first", "second", "difference", "product"), dtype=self.policy, name="matching_vector"
         )
-        self.output_dropout = keras.layers.Dropout(
-            dropout, dtype=self.policy, name="output_dropout"
-        )
+        self.output_dropout = self.make_dropout("output_dropout")
         self.classify = self.make_classifier()
         super().__init__(**kwargs)
 

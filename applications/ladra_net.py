@@ -194,9 +194,7 @@ class LadRaNet(BackboneModel):
             dtype=self.policy,
             name="rereading",
         )
-        self.drop_1, self.drop_2 = (
-            keras.layers.Dropout(dropout, dtype=self.policy, name=f"dropout_{i}") for i in "12"
-        )
+        self.drop_1, self.drop_2 = (self.make_dropout(f"dropout_{i}") for i in "12")
         width = self.bert.width
         if encoder == "stack_gru":
             width = self.gru.compute_output_shape((None, None, width))[-1]

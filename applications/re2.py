@@ -160,7 +160,10 @@ class RE2(PairModel):
             for n in numbers
         ]
         self.projections = [  # F of eq 1
-            (self.drop(f"projection_dropout_{n}"), self.dense(units, function, f"projection_{n}"))
+            (
+                self.make_dropout(f"projection_dropout_{n}"),
+                self.dense(units, function, f"projection_{n}"),
+            )
             for n in numbers
             if alignment == "linear"
         ]
@@ -177,14 +180,11 @@ class RE2(PairModel):
         self.matching = MatchingVector(
             PREDICTIONS[prediction], dtype=self.policy, name="matching_vector"
         )
-        self.matching_dropout = self.drop("matching_dropout")
+        self.matching_dropout = self.make_dropout("matching_dropout")
         self.hidden = self.dense(units, function, "hidden")
-        self.hidden_dropout = self.drop("hidden_dropout")
+        self.hidden_dropout = self.make_dropout("hidden_dropout")
         self.classify = self.make_classifier(self.dense)
         super().__init__(**kwargs)
-
-    def drop(self, name: str) -> keras.layers.Layer:
-        return keras.layers.Dropout(self.dropout, dtype=self.policy, name=name)
 
     def dense(
         self, units: int, activation: Any = None, name: str = "", dtype: Any = None

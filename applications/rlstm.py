@@ -2,7 +2,6 @@
 
 from typing import Any, ClassVar
 
-import keras
 from keras import ops
 
 from keras_sentmatch.applications.base import CallWith, PairModel, Sentence, register_model
@@ -96,9 +95,7 @@ class RLSTM(PairModel):
             )
             for way in ("forward", "backward")
         }
-        self.output_dropout = keras.layers.Dropout(
-            dropout, dtype=self.policy, name="output_dropout"
-        )
+        self.output_dropout = self.make_dropout("output_dropout")
         self.classify = self.make_classifier()
         super().__init__(**kwargs)
 
