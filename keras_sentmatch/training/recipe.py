@@ -221,7 +221,7 @@ def read_recipe(
         packaged = _folder() / f"{model}.toml"
         layers.append(_parse(packaged.read_text("utf-8"), packaged.name, model))
     elif file is None:
-        _check_model(model)
+        layers.append(_parse(_default_recipe(model), "the default recipe", model))
     if file is not None:
         try:
             text = read_bytes(Path(file), "JSON_BYTES").decode("utf-8")
@@ -235,15 +235,21 @@ def read_recipe(
     return RecipeDraft(model, (*layers, (changes, {})))
 
 
-def _check_model(model: str) -> None:
-    """A model without a recipe has the defaults; what is no model has none."""
-    from keras_sentmatch.applications import list_models
+def _default_recipe(model: str) -> str:
+    """The recipe of a model that has none of its own: it reads characters if it takes them."""
+    from keras_sentmatch.applications import get_model_class, list_models
+    from keras_sentmatch.applications.base import model_arguments
 
     if model not in list_models():
         raise InputError(
             f"There is no model {model!r}; there are {', '.join(list_models())}."
             f"{did_you_mean(model, list_models())} Or give a recipe with file=… (--recipe FILE)."
         )
+    arguments = model_arguments(get_model_class(model))
+    if "backbone" in arguments:
+        return ""
+    features = ["word", *["char"] * ("char_vocabulary_size" in arguments)]
+    return f"[encoder]\nfeatures = {features}\n"
 
 
 def _folder() -> Traversable:
