@@ -125,16 +125,18 @@ def _with_bert(cls: "type[BackboneModel]") -> tuple[list[str], int | None]:
 
 
 def argument_docs(cls: type) -> dict[str, str]:
-    """The `Args:` of the docstrings of a class and its bases, by name, without the default."""
-    if not cls.__module__.startswith("keras_sentmatch"):
-        return {}
-    inherited = {k: v for base in reversed(cls.__bases__) for k, v in argument_docs(base).items()}
-    text = inspect.cleandoc(cls.__doc__ or "")
-    block = re.search(r"^Args:\n((?:    .*\n|\n)*)", text, re.M)
-    entries = re.findall(r"^    (\w+): ((?:.*\n)(?:     +.*\n)*)", block[1] if block else "", re.M)
-    joined = {name: " ".join(words.split()) for name, words in entries}
-    own = {name: re.sub(r" Defaults to .*?\.$", "", words) for name, words in joined.items()}
-    return inherited | own
+    """The `Args:` of a class and its bases by name, without the sentence on the default."""
+    found = {}
+    for base in reversed(cls.__mro__):
+        if base.__module__.partition(".")[0] in ("builtins", "keras", "torch"):
+            continue
+        text = inspect.cleandoc(base.__doc__ or "")
+        block = re.search(r"^Args:\n((?:    .*\n|\n)*)", text, re.M)
+        for name, words in re.findall(
+            r"^    (\w+): ((?:.*\n)(?:     +.*\n)*)", block[1] if block else "", re.M
+        ):
+            found[name] = re.sub(r" Defaults to .*?\.$", "", " ".join(words.split()))
+    return found
 
 
 def datasets(as_json: options.Json = False) -> None:

@@ -38,7 +38,7 @@ class Means(applications.PairModel):
         return Sentence(mean=masked_mean(self.embed(sentence.word_ids), sentence.mask))
 
     def interact(self, one, two):
-        return self.answer(keras.ops.concatenate([one.mean, two.mean]))
+        return self.answer(keras.ops.concatenate([one.mean, two.mean], axis=-1))
 
     def count_params_without_word_embeddings(self):
         return self.layers[-1].count_params()

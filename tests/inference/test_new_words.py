@@ -43,7 +43,7 @@ class Bag(PairModel):
         return Sentence(mean=masked_mean(self.represent_words(sentence), sentence.mask))
 
     def interact(self, one, two):
-        return self.classify(ops.concatenate([one.mean, two.mean]))
+        return self.classify(ops.concatenate([one.mean, two.mean], axis=-1))
 
 
 @pytest.fixture(scope="module")
