@@ -120,12 +120,12 @@ def parse_json(text: str | bytes, place: Any, fix: str = COPY) -> Any:
 
 
 def check_depth(value: Any, place: Any) -> None:
-    """Refuses lists and dicts that lie too deep inside each other."""
+    """Refuses lists and dicts that are nested too deeply."""
     level, depth, most = [value], 0, limit("JSON_DEPTH")
     while level:
         if depth > most:
             raise InputError(
-                f"{place} is damaged: lists and objects lie more than {most} deep in each other. "
+                f"{place} is damaged: lists and objects are nested more than {most} deep. "
                 f"{raise_limit_hint('JSON_DEPTH')}"
             )
         inner = (v for v in level if isinstance(v, dict | list))

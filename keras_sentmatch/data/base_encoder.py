@@ -1,4 +1,4 @@
-"""What every encoder of sentence pairs shares: counts, padding, and how it lies in a folder."""
+"""What every encoder of sentence pairs shares: counts, padding, and the description in its folder."""
 
 import json
 import warnings

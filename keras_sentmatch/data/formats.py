@@ -32,7 +32,7 @@ ANSWER = ("not_answer", "answer")
 
 @dataclass(frozen=True)
 class Layout:
-    """How the files of a data set lie and read.
+    """How the files of a data set are named and read.
 
     Attributes:
         files: Split -> file name patterns below the folder; case and `.gz` make no difference.
@@ -366,7 +366,7 @@ _FORMATS = (
 
 FORMATS = {known.name: known for known in _FORMATS}
 OWN = ("tsv", "tsv-quoted", "csv", "jsonl")
-# Names that stand for several formats, told apart by the columns.
+# Names for several formats, distinguished by their columns.
 FAMILIES = {
     "glue": ("multinli", "msrp", "stsb", "qnli", "qqp", "rte"),
     "mnli": ("multinli",),

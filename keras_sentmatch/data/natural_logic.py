@@ -329,7 +329,7 @@ def _overlaps(universe: int, masks: tuple[int, ...]) -> frozenset[int]:
 
 
 def _sorts(sets: Iterable[tuple[Phrase, ...]]) -> frozenset[int]:
-    """The sorts of individuals there can be, told apart by their membership in four sets.
+    """The sorts of individuals there can be, distinguished by their membership in four sets.
 
     A set is the meeting of its phrases; an attribute that no phrase names leaves all open.
     """

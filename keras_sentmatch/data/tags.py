@@ -31,7 +31,7 @@ def tags_of_parse(parse: str) -> str:
 
 
 def align_tags(tokens: Sequence[str], tagged: str) -> list[str]:
-    """A tag for each token: that of the tagged word in which the token's first letter stands.
+    """A tag for each token: that of the tagged word that holds the token's first letter.
 
     The two tokenizations may differ; case does not count. A token whose letters are not among the
     tagged words gets an empty tag, which encodes as unknown.

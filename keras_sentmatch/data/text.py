@@ -23,7 +23,7 @@ TAGS = (0xE0000, 0xE0FFF)  # the plane of invisible tags and variation selectors
 _BOUND = 0x20000  # no code point from here on changes when cleaned, but for TAGS
 _CLITICS = "[sS]|[rR][eE]|[vV][eE]|[lL][lL]|[dD]|[mM]"
 
-# Rewriting rules, applied in turn to text whose tokens stand between single spaces of their own
+# Rewriting rules, applied in turn to text with single spaces around each token
 # ("isn't" and "dog's" -> "is n't", "dog 's", as the corpora behind GloVe were split). Both engines
 # run these very patterns: no look-around, which RE2 lacks. Two spaces between tokens mean that
 # nothing stood between them.
@@ -197,7 +197,7 @@ class Vocabulary:
 
     def __init__(self, words: Iterable[str] = ()):
         self.words = [PAD, UNK, *words]
-        # The special entries have no place here: a token spelt "[PAD]" is a word that nobody knows.
+        # Without the special entries: a token spelled "[PAD]" is an unknown word.
         self.ids = {word: i for i, word in enumerate(self.words) if i > 1}
         if len(self.ids) < len(self.words) - 2 or not self.ids.keys().isdisjoint((PAD, UNK, "")):
             for i, word in enumerate(self.words):

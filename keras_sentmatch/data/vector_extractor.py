@@ -32,7 +32,7 @@ class VectorExtractor:
     """The projection of an encoder's states of words to word vectors.
 
     `extract_vectors` makes it, `WordVectors.extractor` holds it, and a run folder keeps it: with the
-    encoder at hand, words that training never met get vectors like those that it met.
+    encoder, words that training never saw get vectors like those that it saw.
 
     Attributes:
         encoder: Preset or folder of the encoder.

@@ -29,8 +29,8 @@ def read_vectors(
 
     Text files with or without a first line `N D`, `.gz`, `.zip` (`archive.zip:member` where it has
     several members) and word2vec's binary `.bin` are read; memory stays near the size of the kept
-    matrix. A word takes the vector of its own spelling, wherever in the file that stands, else of
-    its lower-case, Capitalised or UPPER-case form. Of a spelling given twice the first wins.
+    matrix. A word takes the vector of its own spelling, wherever in the file that is, or else of
+    its lower-case, Capitalized or UPPER-case form. Of a spelling given twice the first wins.
     Dimensions are checked on every line, the numbers only on the kept ones.
 
     Args:
@@ -112,7 +112,7 @@ def _warn(source: str, text: str) -> None:
 def _kept(
     stream: VectorStream, wanted: list[str] | None, update: Callable[[int], None], most: int
 ) -> tuple[dict[str, int], np.ndarray, Counter[str]]:
-    """One pass over the records; the rows stand in the order in which their words are met."""
+    """One pass over the records; rows are in the order in which their words occur."""
     slots: dict[bytes, list[str]] = {}  # lower-cased word -> the wanted words of that spelling
     for word in wanted or ():
         slots.setdefault(word.lower().encode("utf-8", "surrogatepass"), []).append(word)

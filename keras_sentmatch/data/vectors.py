@@ -27,7 +27,7 @@ def case_forms(word: str) -> list[str]:
 class WordVectors:
     """Words and their vectors.
 
-    A word is looked up as it stands, then in lower case, Capitalised and in UPPER case, so that a
+    A word is looked up as spelled, then in lower case, Capitalized and in UPPER case, so that a
     lower-case vocabulary finds `Paris` and `USA` in a cased file.
 
     Args:

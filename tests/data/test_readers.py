@@ -276,23 +276,13 @@ def test_a_bad_row_is_an_error_or_counted(case, tmp_path):
         ("x.tsv", TSV, {"format": "snil"}, r"did you mean 'snli'\?"),
         ("x.tsv", TSV, {"format": "snli"}, r"not a file of the format 'snli', which has snli_1\.0"),
         ("x.tsv", TSV.encode("utf-16"), {}, "the file is UTF-16.*iconv"),
-        (
-            "x.tsv",
-            TSV.replace("neutral", "x"),
-            {"label_names": NLI, "on_error": "skip"},
-            "no row has",
-        ),
+        ("x.tsv", TSV.replace("neutral", "x"), {"label_names": NLI, "on_error": "skip"}, "no row has"),
         ("x.pdf", "%PDF\n", {}, "not a known kind of file"),
         ("x.tsv.gz", None, {}, "not a whole gzip file"),
         ("x.json", "[1", {}, r"x\.json:1: not valid JSON"),
-        (
-            "x.tsv",
-            "s1\ts2\tlabel\n" + "".join(f"a\tb\tt{i}\n" for i in range(101)),
-            {},
-            "101 different",
-        ),
+        ("x.tsv", "s1\ts2\tlabel\n" + "".join(f"a\tb\tt{i}\n" for i in range(101)), {}, "101 diff"),
     ],
-)
+)  # fmt: skip
 def test_bad_files(name, text, kwargs, message, tmp_path):
     path = tmp_path / name
     if text is None:
@@ -474,11 +464,10 @@ REAL = {
 }
 
 
-def test_a_table_of_ones_own_in_a_folder_with_a_known_name(tmp_path):
+def test_your_own_table_in_a_folder_with_a_known_name(tmp_path):
+    text = "sentence1\tsentence2\tlabel\na\tb\tyes\nc\td\tno\n"
     for part in ("train", "dev"):
-        write(
-            tmp_path / "quora" / f"{part}.tsv", "sentence1\tsentence2\tlabel\na\tb\tyes\nc\td\tno\n"
-        )
+        write(tmp_path / "quora" / f"{part}.tsv", text)
     assert rows(load_pairs(tmp_path / "quora")["train"]) == [("a", "b", 1), ("c", "d", 0)]
 
 

@@ -2,6 +2,8 @@
 
 import itertools
 import os
+import random
+import re
 import subprocess
 import sys
 import time
@@ -48,25 +50,18 @@ def _phrases(words: list[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
+SENTENCE = re.compile(
+    "(at least|more than|exactly|fewer than|at most|not all|all|every|some|no|most) "
+    "(?:(two|three|four) )?(.*) (?:are|is) (not )?(.*)"
+)
+
+
 def _parse(text: str):
     """(test of x and y, phrases of the subject, negated, phrases of the predicate)."""
-    words = text.split()
-    if words[0] == "every":
-        at = words.index("is")
-        noun = words[at - 1]
-        words[at - 1 : at + 1] = [SINGULAR.get(noun, noun + "s"), "are"]
-    head = words[: words.index("are")]
-    tail = words[words.index("are") + 1 :]
-    negated = tail[0] == "not"
-    two = " ".join(head[:2])
-    if two in ("at least", "more than", "exactly", "fewer than", "at most"):
-        n, rest = NUMBERS[head[2]], head[3:]
-    elif head[0] == "exactly":
-        n, rest, two = NUMBERS[head[1]], head[2:], "exactly"
-    elif two == "not all":
-        n, rest = 0, head[2:]
-    else:
-        n, rest, two = 0, head[1:], head[0]
+    quantifier, number, subject, negated, predicate = SENTENCE.fullmatch(text).groups()
+    rest, n = subject.split(), NUMBERS.get(number, 0)
+    if quantifier == "every":
+        rest[-1] = SINGULAR.get(rest[-1], rest[-1] + "s")
     truth = {
         "all": lambda x, y: (y == 0) & (x > 0),
         "every": lambda x, y: (y == 0) & (x > 0),
@@ -79,8 +74,8 @@ def _parse(text: str):
         "exactly": lambda x, y: x == n,
         "fewer than": lambda x, y: x <= n - 1,
         "at most": lambda x, y: x <= n,
-    }[two]
-    return truth, _phrases(rest), negated, _phrases(tail[negated:])
+    }[quantifier]
+    return truth, _phrases(rest), bool(negated), _phrases(predicate.split())
 
 
 def _worlds_of(first: str, second: str, rng: np.random.Generator, worlds: int = 4000):
@@ -110,35 +105,35 @@ def _worlds_of(first: str, second: str, rng: np.random.Generator, worlds: int = 
     return p[spoken_of], h[spoken_of]
 
 
+RELATION = re.compile(
+    r"the (\w+) is (not )?"
+    r"(?:(\w+) than the (\w+)|being (\w+) by the (\w+)(?: (.*))?|(\w+) the (\w+)(?: (.*))?)"
+)
+KIND = {form: kind for words, kind in ATTRIBUTE.items() for form in words.split("/")}
+
+
 def _relation(text: str):
     """((one, other), kind, test of the world) where the test takes what one does to the other."""
-    words = text.split()
-    negated = "not" in words
-    words = [word for word in words if word != "not"]
-    for which, pair in enumerate(COMPARATIVES):
-        if words[3] in pair:
-            one, other, ahead = words[1], words[6], words[3] == pair[0]
-            if one > other:
-                one, other, ahead = other, one, not ahead
-            sign = 1 if ahead else -1
-            return (one, other), which, lambda order, sign=sign: (order == sign) != negated
-    if words[3] == "being":
-        one, other, form, rest = words[7], words[1], words[4], words[8:]
+    found = RELATION.fullmatch(text).groups()
+    one, negated, than, other, passive, agent, where, active, patient, active_where = found
+    if than:
+        which = next(i for i, pair in enumerate(COMPARATIVES) if than in pair)
+        sign = 1 if than == COMPARATIVES[which][0] else -1
+        if one > other:
+            one, other, sign = other, one, -sign
+        return (one, other), which, lambda order: (order == sign) != bool(negated)
+    if passive:
+        about, form = (agent, one), passive
     else:
-        one, other, form, rest = words[1], words[5], words[3], words[6:]
-    kinds = [k for k in ("contact", "pursuit", "talk") if any(form in f for f in _verb_forms(k))]
-    place = _phrases(rest)
+        about, form, where = (one, patient), active, active_where
+    place = set(_phrases((where or "").split()))
 
     def holds(world) -> bool:
-        verbs, where = world
+        verbs, there = world
         done = any(form in verb.split("/") for verb in verbs)
-        return (done and set(place) <= set(where)) != negated
+        return (done and place <= set(there)) != bool(negated)
 
-    return (one, other), kinds[0], holds
-
-
-def _verb_forms(kind: str) -> list[list[str]]:
-    return [word.split("/") for path in PATHS[kind] for word in path]
+    return about, KIND[form], holds
 
 
 def _relational_label(first: str, second: str) -> str:
@@ -225,8 +220,6 @@ def test_the_checker_itself_reads_these_as_people_do(premise, hypothesis, label)
 
 
 def test_a_pair_that_says_nothing_has_no_label():
-    import random
-
     rng = random.Random(0)
     sentence = Quantified.sample(rng)
     while sentence.adjective is None:

@@ -35,14 +35,8 @@ def test_other_rules():
     assert Tokenizer("characters")("我 ist\u2003是") == ["我", "i", "s", "t", "是"]
     assert Tokenizer(lowercase=False)("It DOESN'T") == ["It", "DOES", "N'T"]
 
-
-def test_own_rule():
     tokenizer = Tokenizer(lambda text: text.split("-"))
-    assert tokenizer.name == "own"
-    assert tokenizer("A-B") == ["a", "b"]
-
-
-def test_unknown_rule():
+    assert tokenizer.name == "own" and tokenizer("A-B") == ["a", "b"]
     with pytest.raises(InputError, match="no tokenizer 'word'.*'words'"):
         Tokenizer("word")
 
@@ -63,7 +57,7 @@ def test_vocabulary(tmp_path):
     vocabulary = Vocabulary(odd)
     assert (vocabulary["dog"], vocabulary["gnu"], len(vocabulary)) == (2, 1, 9)
     assert "dog" in vocabulary and "[PAD]" not in vocabulary
-    assert vocabulary["[PAD]"] == 1  # a token that is spelt so is no padding
+    assert vocabulary["[PAD]"] == 1  # a token that is spelled so is no padding
     vocabulary.save(tmp_path / "v.txt")
     assert Vocabulary.load(tmp_path / "v.txt").words == ["[PAD]", "[UNK]", *odd]
     Vocabulary([]).save(tmp_path / "empty.txt")
