@@ -125,7 +125,7 @@ def table() -> tuple[list[str], list[list[str]]]:
                 cells.append("")
             else:
                 exact, error = found["largest_difference"], found["error"]
-                too_far = re.search(r"difference of ([^,]+)", error)
+                too_far = re.search(r"difference of ([^,;]+)", error)
                 why = f"refused: {too_far[1]}" if too_far else f"no: {error[:80]}"
                 cells.append(f"{float(exact):.1e}" if exact else why)
         counts = sorted({row["pairs"] for row in mine.values() if row["pairs"]})

@@ -2,23 +2,18 @@
 
     python benchmarks/vectors.py [--words 400000] [--dim 300] [--keep 30000] [--seed 0]
 
-Writes a GloVe-like text file into a temporary folder (distinct words; the numbers of 4096 seeded
-rows, repeated) and reads it in a fresh process for each row of the table, so each peak is its own.
+Writes a GloVe-like text file into a temporary folder (distinct words; the numbers of 4096 random
+rows, repeated) and reads it in a fresh process for each row of the table.
 """
 
 import argparse
 import json
-import os
-import platform
-import re
-import resource
-import subprocess
 import sys
 import tempfile
 import time
-from importlib.metadata import version
 from pathlib import Path
 
+import measuring
 import numpy as np
 
 WAYS = {
@@ -43,7 +38,7 @@ def subset(words: int, keep: int, seed: int) -> list[str]:
 
 
 def naive(path: Path, wanted: list[str]) -> np.ndarray:
-    """What tutorials do: the whole file into a dict, then the rows of the vocabulary."""
+    """As in tutorials: reads the whole file into a dict, then takes the rows of the vocabulary."""
     table = {}
     with open(path, encoding="utf-8") as lines:
         for line in lines:
@@ -52,29 +47,20 @@ def naive(path: Path, wanted: list[str]) -> np.ndarray:
     return np.stack([table[word] for word in wanted])
 
 
-def peak_memory() -> int:
-    """KiB. Linux hands the parent's ru_maxrss down to a new process; VmHWM starts anew."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        return int(re.search(r"VmHWM:\s+(\d+)", status.read_text())[1])
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
 def measure(way: str, path: Path, wanted: list[str]) -> None:
     """Runs in the fresh process; prints one line of JSON."""
     from keras_sentmatch.data import read_vectors
 
-    before = peak_memory()
+    before = measuring.peak_mib()
     start, busy = time.perf_counter(), time.process_time()
     if way == "naive":
         matrix = naive(path, wanted)
     else:
         words = wanted if way == "some" else None
         matrix = read_vectors(path, words, cache_dir=path.parent, progress=False).matrix
-    seconds = time.perf_counter() - start
-    busy, peak = time.process_time() - busy, peak_memory()
-    numbers = (seconds, busy, peak / 1024, (peak - before) / 1024, matrix.nbytes / 2**20)
-    print(json.dumps(numbers))
+    seconds, busy = time.perf_counter() - start, time.process_time() - busy
+    peak = measuring.peak_mib()
+    print(json.dumps((seconds, busy, peak, peak - before, matrix.nbytes / 2**20)))
 
 
 def main() -> None:
@@ -90,37 +76,20 @@ def main() -> None:
         measure(args.measure[0], Path(args.measure[1]), wanted)
         return
 
-    from rich.console import Console
-    from rich.table import Table
-
+    head = ["way", "seconds", "CPU seconds", "peak MiB", "grown by MiB", "matrix MiB"]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "vectors.txt"
         write_file(path, args.words, args.dim, args.seed)
-        size = path.stat().st_size / 2**20
-        table = Table(title=f"{args.words:,} words × {args.dim}, file of {size:,.0f} MiB")
-        for heading in (
-            "way",
-            "seconds",
-            "CPU seconds",
-            "peak MiB",
-            "grown by MiB",
-            "kept matrix MiB",
-        ):
-            table.add_column(heading, justify="left" if heading == "way" else "right")
+        lines = []
         for way, title in WAYS.items():
-            command = [sys.executable, __file__, *sys.argv[1:], "--measure", way.strip(), str(path)]
-            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-            numbers = json.loads(done.stdout)
-            table.add_row(title.format(keep=args.keep), *(f"{number:,.1f}" for number in numbers))
-    console = Console()
-    console.print(table)
-    console.print(
-        f"python {' '.join(sys.argv)}; Python {platform.python_version()}, NumPy "
-        f"{np.__version__}, keras-sentmatch {version('keras-sentmatch')}, "
-        f"{platform.machine()}, {os.cpu_count()} cores",
-        soft_wrap=True,
-        highlight=False,
+            options = [*sys.argv[1:], "--measure", way.strip(), path]
+            numbers = measuring.run_child("", *options)
+            lines.append([title.format(keep=args.keep), *(f"{n:,.1f}" for n in numbers)])
+        size = path.stat().st_size / 2**20
+    measuring.print_table(
+        head, lines, f"{args.words:,} words × {args.dim}, file of {size:,.0f} MiB"
     )
+    print(f"python {' '.join(sys.argv)}; {measuring.versions()}, {measuring.cpus()} CPUs")
 
 
 if __name__ == "__main__":

@@ -99,12 +99,13 @@ class Examples:
                 raise InputError(
                     f"{signature} gives arrays {got.shape}, expected {self.scores.shape}."
                 )
-            rows = (np.abs(got - self.scores) / np.maximum(1.0, np.abs(self.scores))).reshape(
-                len(self.scores), -1
+            differences = np.abs(got - self.scores) / np.maximum(1.0, np.abs(self.scores))
+            differences = (
+                np.nan_to_num(differences, nan=np.inf, posinf=np.inf).reshape(len(got), -1).max(1)
             )
-            worst = int(np.argmax(np.where(np.isnan(rows), np.inf, rows).max(1)))
-            difference = float(rows[worst].max())
-            if not difference <= tolerance:
+            worst = int(differences.argmax())
+            difference = float(differences[worst])
+            if difference > tolerance:
                 raise InputError(
                     f"Nothing was exported: for the pair {self._pair(worst)}, {signature} gives "
                     f"{got[worst]} and the matcher {self.scores[worst]}, a difference of "

@@ -9,8 +9,7 @@ from typing import Any
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.export.encoder_rules import write_encoder
-from keras_sentmatch.export.examples import inputs_of
-from keras_sentmatch.export.saved_model import Served, described, quiet, specs_of
+from keras_sentmatch.export.saved_model import ServingFunctions, describe_specs, quiet
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
 
 OPSET = 18
@@ -32,9 +31,9 @@ def write_litert(ensemble: EnsembleMatcher, folder: Path) -> dict[str, Any]:
 
 
 def _write(
-    ensemble: EnsembleMatcher, folder: Path, convert: Callable[[Served, Path], Any]
+    ensemble: EnsembleMatcher, folder: Path, convert: Callable[[ServingFunctions, Path], Any]
 ) -> dict[str, Any]:
-    served = Served(ensemble)
+    served = ServingFunctions(ensemble)
     if len(served.groups) > 1:
         raise InputError(
             "The members of this ensemble have different encoders, so no ids fit all of them: "
@@ -45,17 +44,17 @@ def _write(
     shape = next(iter(inputs.values())).shape[:2].as_list()
     reason = write_encoder(ensemble, folder, list(inputs), shape)
     left_out = {"score.py": reason} if reason else {}
-    return {"signatures": {"ids": described(inputs, outputs)}, "left_out": left_out}
+    return {"signatures": {"ids": describe_specs(inputs, outputs)}, "left_out": left_out}
 
 
-def _convert_to_onnx(served: Served, folder: Path) -> tuple[Any, Any]:
+def _convert_to_onnx(served: ServingFunctions, folder: Path) -> tuple[Any, Any]:
     """The specs of inputs and outputs."""
     import onnx
     import tensorflow as tf
     import tf2onnx
 
-    specs = specs_of(inputs_of(served.ensemble.members))
-    named = [tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in specs.items()]
+    specs = served.input_specs
+    named = list(specs.values())
     function = tf.function(
         lambda *arrays: served.scores_of_ids(**dict(zip(specs, arrays))),
         input_signature=named,
@@ -82,7 +81,7 @@ def _convert_to_onnx(served: Served, folder: Path) -> tuple[Any, Any]:
     return specs, traced.structured_outputs
 
 
-def _convert_to_litert(served: Served, folder: Path) -> tuple[Any, Any]:
+def _convert_to_litert(served: ServingFunctions, folder: Path) -> tuple[Any, Any]:
     """Tries any shape, then one pair of any length, then one pair of the full length."""
     reasons = []
     for shape in ((None, None), (1, None), (1, served.first.encoder.max_length)):
@@ -93,12 +92,14 @@ def _convert_to_litert(served: Served, folder: Path) -> tuple[Any, Any]:
     raise _refused("LiteRT", served, reasons)
 
 
-def _litert(served: Served, path: Path, shape: tuple[int | None, int | None]) -> tuple[Any, Any]:
+def _litert(
+    served: ServingFunctions, path: Path, shape: tuple[int | None, int | None]
+) -> tuple[Any, Any]:
     import tensorflow as tf
 
     specs = {
         name: tf.TensorSpec([*shape, *spec.shape[2:]], spec.dtype, name)
-        for name, spec in specs_of(inputs_of(served.ensemble.members)).items()
+        for name, spec in served.input_specs.items()
     }
     function = tf.function(served.scores_of_ids, autograph=False).get_concrete_function(**specs)
     module = tf.Module()
@@ -112,7 +113,7 @@ def _litert(served: Served, path: Path, shape: tuple[int | None, int | None]) ->
     return specs, function.structured_outputs
 
 
-def _refused(format: str, served: Served, reasons: list[str]) -> InputError:
+def _refused(format: str, served: ServingFunctions, reasons: list[str]) -> InputError:
     return InputError(
         f"{format} cannot express this {type(served.first.model).__name__}: "
         f"{'; '.join(dict.fromkeys(reasons))}. Export it as a SavedModel."

@@ -31,7 +31,7 @@ def write_saved_model(ensemble: EnsembleMatcher, folder: Path) -> dict[str, Any]
     """
     import tensorflow as tf
 
-    served = Served(ensemble)
+    served = ServingFunctions(ensemble)
     signatures, left_out = served.signatures()
     module = tf.Module(name="matcher")
     module.weights = served.variables()
@@ -40,7 +40,9 @@ def write_saved_model(ensemble: EnsembleMatcher, folder: Path) -> dict[str, Any]
         tf.saved_model.save(module, str(folder), signatures=signatures)
     return {
         "signatures": {
-            name: described(function.structured_input_signature[1], function.structured_outputs)
+            name: describe_specs(
+                function.structured_input_signature[1], function.structured_outputs
+            )
             for name, function in signatures.items()
         },
         "left_out": left_out,
@@ -59,13 +61,14 @@ def quiet(name: str, level: int = logging.ERROR) -> Iterator[None]:
         log.setLevel(before)
 
 
-class Served:
+class ServingFunctions:
     """The functions of an artifact, as TensorFlow traces them."""
 
     def __init__(self, ensemble: EnsembleMatcher) -> None:
         self.ensemble = ensemble
         self.first = ensemble.members[0]
         self.groups = group_by_encoder(ensemble.members)
+        self.input_specs = _specs(inputs_of(ensemble.members))
 
     def variables(self) -> list[Any]:
         """The models' variables; the saved object must hold them."""
@@ -91,7 +94,7 @@ class Served:
         else:
             traced["serving_default"] = _trace(self._answer_sentences, first | second)
         if len(self.groups) == 1:
-            traced["ids"] = _trace(self._answer_ids, specs_of(inputs_of(self.ensemble.members)))
+            traced["ids"] = _trace(self._answer_ids, self.input_specs)
         else:
             left_out["ids"] = "the members of this ensemble have different encoders"
         if len(self.ensemble.members) > 1:
@@ -107,7 +110,7 @@ class Served:
                 outputs = interaction(_with_equal_rows(encoded))
                 return self._answers(_with_temperature(self.first, outputs))
 
-            traced["score_encoded"] = _trace(score, specs_of(interaction.input))
+            traced["score_encoded"] = _trace(score, _specs(interaction.input))
         return traced, left_out
 
     def scores_of_ids(self, **arrays: Any) -> Tensors:
@@ -163,14 +166,7 @@ class Served:
         return {**answers, "label_names": names, "label": tf.gather(names, chosen)}
 
 
-def specs_of(inputs: Mapping[str, Any]) -> Tensors:
-    """The specs of tensors by name."""
-    import tensorflow as tf
-
-    return {name: tf.TensorSpec(x.shape, x.dtype, name) for name, x in inputs.items()}
-
-
-def described(
+def describe_specs(
     inputs: Mapping[str, Any], outputs: Mapping[str, Any]
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """The dtypes and shapes of tensors (or their specs) by name, for JSON."""
@@ -178,6 +174,13 @@ def described(
         side: {name: {"dtype": x.dtype.name, "shape": x.shape.as_list()} for name, x in xs.items()}
         for side, xs in (("inputs", inputs), ("outputs", outputs))
     }
+
+
+def _specs(inputs: Mapping[str, Any]) -> Tensors:
+    """The specs of tensors by name."""
+    import tensorflow as tf
+
+    return {name: tf.TensorSpec(x.shape, x.dtype, name) for name, x in inputs.items()}
 
 
 def _outputs(member: Matcher, arrays: Mapping[str, Any]) -> Any:

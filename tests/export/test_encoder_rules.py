@@ -6,10 +6,11 @@ import warnings
 import numpy as np
 import pytest
 
-from keras_sentmatch.data import PairEncoder, SubwordPairEncoder
+from keras_sentmatch.data import PairEncoder
+from keras_sentmatch.errors import InputError
 from keras_sentmatch.export.encoder_rules import SCORE, rules_of
 from tests.data.test_encoder import ANTONYMS, HARD, WORDS
-from tests.data.test_subword_encoder import TEXTS, bert
+from tests.data.test_subword_encoder import TEXTS, bert, roberta
 
 pytestmark = pytest.mark.once
 
@@ -63,22 +64,15 @@ def test_word_pieces(tmp_path):
         check(bert(max_length=limit), tmp_path, [*TEXTS, "a" * 100, "a" * 101, "\U00100000a"])
 
 
-def test_what_rules_cannot_say(tmp_path):
-    from keras_sentmatch.errors import InputError
-
-    own = PairEncoder(WORDS, tokenizer=str.split)
-    tagged = PairEncoder(WORDS, features=("word", "pos"), tags=["N"])
-    for encoder, message in ((own, "tokenizer of your own"), (tagged, "'pos'")):
-        with pytest.raises(InputError, match=message):
-            rules_of(encoder, tmp_path)
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: PairEncoder(WORDS, tokenizer=str.split), "tokenizer of your own"),
+        (lambda: PairEncoder(WORDS, features=("word", "pos"), tags=["N"]), "'pos'"),
+        (roberta, "RobertaTokenizer are not made by TensorFlow's own"),
+    ],
+)
+def test_what_rules_cannot_express(tmp_path, make, message):
+    with pytest.raises(InputError, match=message):
+        rules_of(make(), tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_byte_pairs_have_no_rules(tmp_path):
-    from keras_sentmatch.errors import InputError
-    from tests.data.test_subword_encoder import roberta
-
-    encoder = roberta()
-    assert isinstance(encoder, SubwordPairEncoder)
-    with pytest.raises(InputError, match="RobertaTokenizer are not made by TensorFlow's own"):
-        rules_of(encoder, tmp_path)

@@ -12,7 +12,7 @@ from keras_sentmatch.applications import ESIM
 from keras_sentmatch.data import PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.export import export, exporting, worker
-from keras_sentmatch.export.examples import DIFFICULT, TOLERANCE
+from keras_sentmatch.export.examples import DIFFICULT, TOLERANCE, Examples, own_words
 from keras_sentmatch.inference import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
 from tests.inference.test_matcher import make_model
@@ -63,13 +63,8 @@ def exported(tmp_path_factory):
 @on_tensorflow
 def test_the_report_and_the_folder(exported):
     matcher, folder, report = exported
-    assert set(report["signatures"]) == {
-        "serving_default",
-        "ids",
-        "encode_sentence1",
-        "encode_sentence2",
-        "score_encoded",
-    }
+    names = "serving_default ids encode_sentence1 encode_sentence2 score_encoded"
+    assert list(report["signatures"]) == names.split()
     assert report["left_out"] == {}
     assert report["signatures"]["serving_default"]["outputs"]["label"]["dtype"] == "string"
     assert report["signatures"]["ids"]["inputs"]["word_ids_1"]["shape"] == [None, None]
@@ -215,12 +210,7 @@ def test_bad_arguments(tmp_path, arguments, message):
             export(tiny(), taken)
 
 
-# --- the comparison can fail ---
-
-
 def test_differences_and_labels_are_seen():
-    from keras_sentmatch.export.examples import Examples
-
     scores = np.array([[0.2, 0.8], [0.5, 0.5]], "float32")
     examples = Examples(["a", "b"], ["c", "d"], {}, scores, ["yes", "no"], None)
     right = {"probabilities": scores + 4e-6, "label": np.array(["yes", "yes"])}  # a tie
@@ -240,8 +230,6 @@ def test_differences_and_labels_are_seen():
 
 
 def test_words_of_the_vocabulary_are_among_the_examples():
-    from keras_sentmatch.export.examples import own_words
-
-    said = " ".join(a + " " + b for a, b in own_words(word_encoder())).split()
-    assert set(said) == set(WORDS)
+    pairs = own_words(word_encoder())
+    assert {word for pair in pairs for word in " ".join(pair).split()} == set(WORDS)
     assert own_words(word_encoder([])) == [("", "")] * 6

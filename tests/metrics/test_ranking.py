@@ -61,14 +61,6 @@ def test_the_order_of_rows_never_matters():
             )
 
 
-def test_a_constant_scorer_is_not_flattered():
-    y, groups = [1, 0, 0, 0], ["q"] * 4  # the answer stands first in the file
-    assert mean_reciprocal_rank(y, [0.5] * 4, groups) == pytest.approx(
-        (1 + 1 / 2 + 1 / 3 + 1 / 4) / 4
-    )
-    assert mean_reciprocal_rank(y, [0.5] * 4, groups, ties="worst") == 0.25
-
-
 def test_questions_without_a_positive():
     y, scores, groups = [1, 0, 0, 0], [2.0, 1.0, 2.0, 1.0], ["a", "a", "b", "b"]
     assert mean_average_precision(y, scores, groups) == 1.0
