@@ -3,6 +3,7 @@
 import argparse
 import csv
 import importlib.metadata
+import importlib.resources
 import json
 import os
 import platform
@@ -12,6 +13,7 @@ import shlex
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -61,6 +63,12 @@ def make_pairs(count: int, longest: int, kind: str, seed: int) -> tuple[PairData
         raise RuntimeError(f"The vocabularies have {sizes} entries.")
     labels = rng.integers(0, CLASSES, count)
     return PairDataset(*sides, labels, label_names=LABELS), encoder
+
+
+def training_settings(model: str) -> dict[str, Any]:
+    """The `[training]` table of the recipe of a model."""
+    recipes = importlib.resources.files("keras_sentmatch") / "training" / "recipes"
+    return tomllib.loads((recipes / f"{model}.toml").read_text(encoding="utf-8"))["training"]
 
 
 # === Processes ===

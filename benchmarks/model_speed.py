@@ -39,7 +39,6 @@ import shlex
 import statistics
 import subprocess
 import sys
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,12 +48,7 @@ import numpy as np
 from measuring import CHARACTERS, CLASSES, LABELS, VOCABULARY, make_pairs, timed
 
 BACKENDS = (*measuring.BACKENDS, "plain")  # plain PyTorch never imports Keras
-PLAIN = {  # module and class, and whether it reads characters
-    "bimpm": ("plain_hosts", "PlainBiMPM", True),
-    "drcn": ("plain_drcn", "PlainDRCN", True),
-    "esim": ("plain_hosts", "PlainESIM", False),
-    "re2": ("plain_hosts", "PlainRE2", False),
-}
+PLAIN = ("bimpm", "drcn", "esim", "re2")
 SPLIT: dict[str, dict[str, Any]] = {  # what lets a model encode a sentence alone
     "diin": {"exact_match": False},
     "drcn": {"preset": "encoder_only", "batch_normalization": True},
@@ -98,11 +92,6 @@ def backbone_name(folder: str) -> str:
     return path.parent.name if path.name == "model" else path.name
 
 
-def training_settings(model: str) -> dict[str, Any]:
-    recipes = importlib.resources.files("keras_sentmatch") / "training" / "recipes"
-    return tomllib.loads((recipes / f"{model}.toml").read_text(encoding="utf-8"))["training"]
-
-
 def batches(args: argparse.Namespace) -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
     data, encoder = make_pairs(args.batch_size * args.steps, args.length, "full", args.seed)
     for start in range(0, len(data), args.batch_size):
@@ -131,7 +120,7 @@ def keras_steps(args: argparse.Namespace) -> tuple[Steps, Steps, dict[str, Any]]
     import keras
 
     model, config = build(args)
-    settings = training_settings(args.model)
+    settings = measuring.training_settings(args.model)
     optimizer = {"learning_rate": settings["learning_rate"], "clipnorm": settings.get("clipnorm")}
     model.compile(
         keras.optimizers.get({"class_name": settings["optimizer"], "config": optimizer}),
@@ -155,54 +144,15 @@ def keras_steps(args: argparse.Namespace) -> tuple[Steps, Steps, dict[str, Any]]
 
 
 def plain_steps(args: argparse.Namespace) -> tuple[Steps, Steps, dict[str, Any]]:
-    import torch
-    from plain_drcn import count
-    from torch.nn.functional import cross_entropy
+    from plain_training import PlainTrainer
 
-    torch.manual_seed(args.seed)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    module, cls, chars = PLAIN[args.model]
-    sizes = [VOCABULARY, CHARACTERS] if chars else [VOCABULARY]
-    model = getattr(importlib.import_module(module), cls)(*sizes, CLASSES).to(device)
-    learned = [p for p in model.parameters() if p.requires_grad]
-    settings = training_settings(args.model)
-    make, more = {
-        "adam": (torch.optim.Adam, {}),
-        "rmsprop": (torch.optim.RMSprop, {"alpha": 0.9}),
-    }[settings["optimizer"]]
-    optimizer = make(learned, settings["learning_rate"], eps=1e-7, **more)
-
-    def run(inputs: list[np.ndarray]) -> tuple[Any, Any]:
-        out = model(*(torch.tensor(x, device=device) for x in inputs))
-        return out if isinstance(out, tuple) else (out, 0.0)
-
-    def step(inputs: list[np.ndarray], labels: np.ndarray) -> float:
-        model.train()
-        logits, loss = run(inputs)
-        if args.model == "drcn":
-            loss = loss + 1e-6 * model.l2()
-        loss = loss + cross_entropy(logits, torch.tensor(labels, dtype=torch.long, device=device))
-        optimizer.zero_grad()
-        loss.backward()
-        if settings.get("clipnorm"):
-            torch.nn.utils.clip_grad_norm_(learned, settings["clipnorm"])
-        optimizer.step()
-        return loss.item()
-
-    def predict(inputs: list[np.ndarray]) -> np.ndarray:
-        model.eval()
-        with torch.inference_mode():
-            return run(inputs)[0].softmax(-1).cpu().numpy()
-
-    names = ("word_ids", "char_ids") if chars else ("word_ids",)
+    plain = PlainTrainer(args.model, args.seed)
     train, infer = [], []
     for arrays, labels in batches(args):
-        inputs = [arrays[f"{name}_{side}"] for side in "12" for name in names]
-        train.append(lambda x=inputs, y=labels: step(x, y))
-        infer.append(lambda x=inputs: predict(x))
-    parameters, second = count(model)
-    note = f"{second:,} parameters are second LSTM biases; {torch.get_num_threads()} threads"
-    return train, infer, {"parameters": parameters, "config": "", "note": note}
+        inputs = [arrays[f"{name}_{side}"] for side in "12" for name in plain.inputs]
+        train.append(lambda x=inputs, y=labels: plain.step(x, y))
+        infer.append(lambda x=inputs: plain.predict(x))
+    return train, infer, {"parameters": plain.parameters, "config": "", "note": plain.note}
 
 
 def busy_timed(steps: Steps) -> tuple[list[float], float]:
@@ -284,7 +234,7 @@ def work(args: argparse.Namespace) -> None:
     if args.model:
         done = measure_ranking(args) if args.rank else measure(args)
     else:
-        plain = [] if args.backbone else sorted(PLAIN)
+        plain = [] if args.backbone else PLAIN
         done = {"device": measuring.device_name(args.backend), "models": plain}
         if args.backend != "plain":
             from keras_sentmatch.applications import BackboneModel, get_model_class, list_models

@@ -103,30 +103,11 @@ def train_keras(args: argparse.Namespace) -> list[Work]:
 
 
 def train_plain(args: argparse.Namespace) -> list[Work]:
-    import torch
-    from plain_drcn import PlainDRCN, count
-    from torch.nn.functional import cross_entropy
+    from plain_training import PlainTrainer
 
-    torch.manual_seed(args.seed)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = PlainDRCN(VOCABULARY, CHARACTERS, CLASSES).to(device)
-    learned = [p for p in model.parameters() if p.requires_grad]
-    optimizer = torch.optim.RMSprop(learned, 1e-3, alpha=0.9, eps=1e-7)
-
-    def step(inputs: list[np.ndarray], labels: np.ndarray) -> float:
-        logits, reconstruction = model(*(torch.tensor(x, device=device) for x in inputs))
-        target = torch.tensor(labels, dtype=torch.long, device=device)
-        loss = cross_entropy(logits, target) + reconstruction + 1e-6 * model.l2()
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(learned, 5.0)
-        optimizer.step()
-        return loss.item()
-
-    steps = [lambda x=inputs, y=labels: step(x, y) for inputs, labels in plain_batches(args)]
-    parameters, second = count(model)
-    note = f"{second:,} parameters are second LSTM biases; {torch.get_num_threads()} threads"
-    return [Work("DRCN", parameters, steps, steps[:1], note)]
+    plain = PlainTrainer("drcn", args.seed)
+    steps = [lambda x=inputs, y=labels: plain.step(x, y) for inputs, labels in plain_batches(args)]
+    return [Work("DRCN", plain.parameters, steps, steps[:1], plain.note)]
 
 
 # === One recurrent layer ===
