@@ -282,12 +282,9 @@ class Results:
             self.write(page, markdown(head, lines))
 
     def write(self, page: Path, lines: Sequence[str]) -> None:
-        """Replaces what stands in the page between this script's comment and the end comment."""
-        text, mark, end = (
-            page.read_text("utf-8"),
-            f"<!-- made by benchmarks/{self.maker} -->",
-            "<!-- end -->",
-        )
+        """Replaces the text of the page between this script's comment and the end comment."""
+        mark, end = f"<!-- made by benchmarks/{self.maker} -->", "<!-- end -->"
+        text = page.read_text("utf-8")
         if mark not in text:
             text += f"\n{mark}\n{end}\n"
         before, _, rest = text.partition(mark)
