@@ -78,14 +78,14 @@ co-attention: both softmaxes over one axis
 bidirectional RNN: backward states not turned round
 - backward = reverse_within_length(self.backward_rnn(reverse_within_length(x, mask)), mask)
 + backward = self.backward_rnn(reverse_within_length(x, mask))
-@ keras_sentmatch/layers/rereread_attention.py | tests/layers/test_rereread_attention.py
+@ keras_sentmatch/layers/drr_net.py | tests/layers/test_rereread_attention.py
 re-reading: a step too few
 - for _ in range(self.steps):
 + for _ in range(self.steps - 1):
 re-reading: beta ignored
 - masked_softmax(self.beta * (scores - top), mask)
 + masked_softmax(scores - top, mask)
-@ keras_sentmatch/layers/char_cnn.py | tests/layers/test_char_cnn.py
+@ keras_sentmatch/layers/word_representation.py | tests/layers/test_char_cnn.py
 character CNN: windows of padding count
 - masked_max(windows, real[:, : width - self.kernel_size + 1])
 + ops.max(windows, axis=1)
@@ -93,11 +93,11 @@ character CNN: windows of padding count
 matching vector: difference without its absolute value
 - "absolute_difference": lambda p, q: ops.abs(p - q)
 + "absolute_difference": lambda p, q: p - q
-@ keras_sentmatch/layers/factorization_machine.py | tests/layers/test_factorization_machine.py
+@ keras_sentmatch/layers/cafe.py | tests/layers/test_factorization_machine.py
 factorization machine: each pair counted twice
 - y = y + 0.5 * ops.sum
 + y = y + ops.sum
-@ keras_sentmatch/layers/autoencoder_bottleneck.py | tests/layers/test_autoencoder_bottleneck.py
+@ keras_sentmatch/layers/drcn.py | tests/layers/test_autoencoder_bottleneck.py
 auto-encoder: padding counts in the loss
 - return ops.mean(masked_mean(*per_group))
 + return ops.mean(per_group[0])
@@ -105,41 +105,41 @@ auto-encoder: padding counts in the loss
 feature attention: gates without sigmoid
 - gates = ops.sigmoid(e)
 + gates = ops.tanh(e)
-@ keras_sentmatch/layers/selective_feature_attention.py | tests/layers/test_selective_feature_attention.py
+@ keras_sentmatch/layers/feature_attention.py | tests/layers/test_selective_feature_attention.py
 selective feature attention: softmax over the features
 - gates, axis=1)
 -             factors
 + gates, axis=2)
 +             factors
-@ keras_sentmatch/layers/matrix_dynamic_gru.py | tests/layers/test_matrix_dynamic_gru.py
+@ keras_sentmatch/layers/din.py | tests/layers/test_matrix_dynamic_gru.py
 matrix GRU: update gate inverted
 - h = (1 - z) * h + z * new
 + h = z * h + (1 - z) * new
-@ keras_sentmatch/layers/matrix_interaction.py | tests/layers/test_matrix_interaction.py
+@ keras_sentmatch/layers/din.py | tests/layers/test_matrix_interaction.py
 matrix interaction: padding moves the state
 - w = ops.where(real, new, w)
 + w = new
-@ keras_sentmatch/layers/dual_attention.py | tests/layers/test_dual_attention.py
+@ keras_sentmatch/layers/dabert.py | tests/layers/test_dual_attention.py
 dual attention: scores not scaled
 - masked_softmax(distances * self.key_dim**-0.5, visible)
 + masked_softmax(distances, visible)
-@ keras_sentmatch/layers/adaptive_fusion.py | tests/layers/test_adaptive_fusion.py
+@ keras_sentmatch/layers/dabert.py | tests/layers/test_adaptive_fusion.py
 adaptive fusion: gate inverted
 - v = ops.cast(gate, a.dtype) * new_a + ops.cast(1.0 - gate, a.dtype) * new_d
 + v = ops.cast(gate, a.dtype) * new_d + ops.cast(1.0 - gate, a.dtype) * new_a
-@ keras_sentmatch/layers/decaying_dropout.py | tests/layers/test_decaying_dropout.py
+@ keras_sentmatch/layers/diin.py | tests/layers/test_decaying_dropout.py
 decaying dropout: steps not counted
 - self.steps.assign(self.steps + 1)
 + pass
-@ keras_sentmatch/layers/dynamic_sequential_attention.py | tests/layers/test_dynamic_sequential_attention.py
+@ keras_sentmatch/layers/ladra_net.py | tests/layers/test_dynamic_sequential_attention.py
 dynamic attention: coverage not spent
 - coverage[r] = coverage[r] - spent
 + pass
-@ keras_sentmatch/layers/hyper_lstm_cell.py | tests/layers/test_hyper_lstm_cell.py
+@ keras_sentmatch/layers/hyper_lstm.py | tests/layers/test_hyper_lstm_cell.py
 HyperLSTM: forget bias missing
 - ops.sigmoid(f + 1) * c
 + ops.sigmoid(f) * c
-@ keras_sentmatch/layers/dense_co_attentive_rnn.py | tests/layers/test_dense_co_attentive_rnn.py
+@ keras_sentmatch/layers/drcn.py | tests/layers/test_dense_co_attentive_rnn.py
 dense RNN: earlier features in the wrong order
 - return [new, *earlier]
 + return [*earlier, new]

@@ -16,11 +16,12 @@ import keras_sentmatch
 import keras_sentmatch.applications
 import keras_sentmatch.layers
 from keras_sentmatch.applications.base import CallWith
+from keras_sentmatch.layers.base import Layer
 from keras_sentmatch.layers.transformer_block import TransformerBlock
 from tests.cross_backend import ROOT
 from tests.harness import Case, signature_arguments
 
-INTERNAL = (CallWith, TransformerBlock)  # layers that others are made of
+INTERNAL = (CallWith, Layer, TransformerBlock)  # layers that others are made of
 LAYERS, APPLICATIONS = keras_sentmatch.layers, keras_sentmatch.applications
 
 
@@ -114,10 +115,11 @@ def test_arguments_are_documented_with_their_defaults(cls: type) -> None:
 
 @by_name
 def test_tested_by_the_harness(cls: type) -> None:
-    """`tests/<tree>/test_<file>.py` has `CASES` with the class: these check its config."""
-    path = ROOT / "tests" / folder(cls) / f"test_{stem(cls)}.py"
-    assert path.is_file(), f"no {path.relative_to(ROOT)}"
-    module = importlib.import_module(f"tests.{folder(cls)}.test_{stem(cls)}")
+    """`tests/<folder>/test_<class>.py` has `CASES` with the class: these check its config."""
+    files = (ROOT / "tests" / folder(cls)).glob("test_*.py")
+    path = next((p for p in files if flat(p.stem[5:]) == flat(cls.__name__)), None)
+    assert path, f"no tests/{folder(cls)}/test_….py for {cls.__name__}"
+    module = importlib.import_module(f"tests.{folder(cls)}.{path.stem}")
     cases: list[Case] = [c for c in getattr(module, "CASES", []) if c.cls is cls]
     assert cases, f"no harness Case of {cls.__name__} in CASES of {path.name}"
     layer = cases[0].make()
@@ -127,11 +129,11 @@ def test_tested_by_the_harness(cls: type) -> None:
 
 
 @pytest.mark.parametrize("cls", classes(LAYERS), ids=lambda c: c.__name__)
-def test_layer_stands_in_a_file_of_its_name(cls: type) -> None:
-    assert flat(stem(cls)) == flat(cls.__name__)
+def test_layer_stands_in_a_file_that_is_named_after_it_or_its_model(cls: type) -> None:
+    """A file of one paper has the model's name; any other that of a layer in it."""
     tree = ast.parse(Path(inspect.getfile(cls)).read_text())
-    public = [n.name for n in tree.body if isinstance(n, ast.ClassDef) and n.name[0] != "_"]
-    assert public == [cls.__name__]
+    names = {flat(n.name) for n in tree.body if isinstance(n, ast.ClassDef)}
+    assert flat(stem(cls)) in names | {flat(model.__name__) for model in classes(APPLICATIONS)}
 
 
 @pytest.mark.parametrize("package", [LAYERS, APPLICATIONS], ids=lambda p: p.__name__)

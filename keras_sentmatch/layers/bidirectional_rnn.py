@@ -5,18 +5,20 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_sentmatch.layers.base import Layer, require_choice
 from keras_sentmatch.ops import reverse_within_length, zero_padding
 
 CELLS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU, "rnn": keras.layers.SimpleRNN}
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class BidirectionalRNN(keras.layers.Layer):
-    """Bidirectional LSTM, GRU or simple RNN over right-padded sequences: `[B, L, D]` to `[B, L, 2 units]`.
+class BidirectionalRNN(Layer):
+    """Bidirectional LSTM, GRU or simple RNN over right-padded sequences.
 
-    A mask makes Keras leave cuDNN on JAX and PyTorch. It isn't needed: with padding on the right the forward states at the
-    real tokens don't depend on it, and the backward direction becomes a forward one once each row is reversed within its
-    own length. Values and gradients equal those of a masked `keras.layers.Bidirectional`.
+    A mask makes Keras leave cuDNN on JAX and PyTorch. It isn't needed: with padding on the right
+    the forward states at the real tokens don't depend on it, and the backward direction becomes a
+    forward one once each row is reversed within its own length. Values and gradients equal those of
+    a masked `keras.layers.Bidirectional`.
 
     Args:
         units: width of each direction.
@@ -46,8 +48,7 @@ class BidirectionalRNN(keras.layers.Layer):
         self, units: int, cell: str = "lstm", kernel_regularizer: Any = None, **kwargs: Any
     ):
         super().__init__(**kwargs)
-        if cell not in CELLS:
-            raise ValueError(f"cell must be one of {sorted(CELLS)}. Received: cell={cell!r}")
+        require_choice(CELLS, cell=cell)
         self.units = units
         self.cell = cell
         self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
@@ -74,14 +75,3 @@ class BidirectionalRNN(keras.layers.Layer):
 
     def compute_output_shape(self, x_shape: Any, mask_shape: Any = None) -> Any:
         return (*x_shape[:-1], 2 * self.units)
-
-    def compute_mask(self, *args: Any, **kwargs: Any) -> None:
-        return None  # masks are explicit arguments; Keras is given none to pass on
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "cell": self.cell,
-            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
-        }

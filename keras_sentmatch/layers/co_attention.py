@@ -5,21 +5,24 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_sentmatch.layers.base import Layer, require_choice
 from keras_sentmatch.ops import cosine_matrix, dot_matrix, masked_softmax, pair_mask
 
 SIMILARITIES = ("cosine", "dot")
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class CoAttention(keras.layers.Layer):
+class CoAttention(Layer):
     """Attends from each sentence to the other, both ways from one similarity matrix.
 
-    `e_ij = cos(p_i, q_j)` or `p_i . q_j`, `a_p_i = sum_j softmax_j(e_ij) q_j`, `a_q_j = sum_i softmax_i(e_ij) p_i`. Cosines
-    lie in [-1, 1], so their weights are flat; a `temperature` learns a factor on `e`.
+    `e_ij = cos(p_i, q_j)` or `p_i . q_j`, `a_p_i = sum_j softmax_j(e_ij) q_j`,
+    `a_q_j = sum_i softmax_i(e_ij) p_i`. Cosines lie in [-1, 1], so their weights are flat; a
+    `temperature` learns a factor on `e`.
 
     Args:
         similarity: `"cosine"` or `"dot"`. Defaults to `"cosine"`.
-        temperature: whether to learn a factor, which starts at 1; or the number it starts at. Defaults to `False`.
+        temperature: whether to learn a factor, which starts at 1; or the number it starts at.
+            Defaults to `False`.
 
     Call arguments:
         x1: `[B, L1, D]`.
@@ -31,11 +34,12 @@ class CoAttention(keras.layers.Layer):
         return_attention: whether to return the weights as well. Defaults to `False`.
 
     Output shape:
-        `[B, L1, D]` and `[B, L2, D]`; with `return_attention` also the weights `[B, L1, L2]` (rows sum to 1) and
-        `[B, L2, L1]`.
+        `[B, L1, D]` and `[B, L2, D]`; with `return_attention` also the weights `[B, L1, L2]` (rows
+        sum to 1) and `[B, L2, L1]`.
 
     Masking:
-        Padding gets no weight and padded rows are zeros; an empty sentence gives zeros to the other.
+        Padding gets no weight and padded rows are zeros; an empty sentence gives zeros to the
+        other.
 
     Example:
         >>> import numpy as np
@@ -54,10 +58,7 @@ class CoAttention(keras.layers.Layer):
         self, similarity: str = "cosine", temperature: bool | float = False, **kwargs: Any
     ):
         super().__init__(**kwargs)
-        if similarity not in SIMILARITIES:
-            raise ValueError(
-                f"similarity must be one of {SIMILARITIES}. Received: similarity={similarity!r}"
-            )
+        require_choice(SIMILARITIES, similarity=similarity)
         self.similarity = similarity
         self.temperature = temperature
 
@@ -85,6 +86,7 @@ class CoAttention(keras.layers.Layer):
         return_attention: bool = False,
     ) -> Any:
         matrix = cosine_matrix if self.similarity == "cosine" else dot_matrix
+        # [B, L1, L2]
         scores = matrix(x1 if keys_1 is None else keys_1, x2 if keys_2 is None else keys_2)
         if self.temperature:
             scores = scores * ops.cast(self.scale, scores.dtype)
@@ -106,17 +108,7 @@ class CoAttention(keras.layers.Layer):
         keys_2: Any = None,
         return_attention: bool = False,
     ) -> Any:
-        def spec(*shape: Any) -> keras.KerasTensor:
-            return keras.KerasTensor(shape, dtype=self.compute_dtype)
-
         batch, length_1, length_2 = x1.shape[0], x1.shape[1], x2.shape[1]
-        attended = spec(*x1.shape), spec(*x2.shape)
-        weights = spec(batch, length_1, length_2), spec(batch, length_2, length_1)
+        attended = self.spec(*x1.shape), self.spec(*x2.shape)
+        weights = self.spec(batch, length_1, length_2), self.spec(batch, length_2, length_1)
         return (*attended, *weights) if return_attention else attended
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "similarity": self.similarity,
-            "temperature": self.temperature,
-        }

@@ -4,10 +4,12 @@ from typing import Any
 
 import keras
 
+from keras_sentmatch.layers.base import Layer
+
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class Highway(keras.layers.Layer):
-    """Highway layers, `y = g * f(x W_t + b_t) + (1 - g) * x` with the gate `g = sigmoid(x W_g + b_g)`.
+class Highway(Layer):
+    """Highway layers: `y = g * f(x W_t + b_t) + (1 - g) * x` with `g = sigmoid(x W_g + b_g)`.
 
     Args:
         num_layers: how many are stacked. Defaults to `2`.
@@ -68,11 +70,3 @@ class Highway(keras.layers.Layer):
 
     def compute_output_shape(self, x_shape: Any) -> Any:
         return x_shape
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "num_layers": self.num_layers,
-            "activation": keras.activations.serialize(self.activation),
-            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
-        }

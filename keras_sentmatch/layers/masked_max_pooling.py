@@ -1,68 +1,45 @@
-"""Max-pooling over the real tokens that remembers where each maximum came from."""
+"""Max-pooling over the real tokens."""
 
 from typing import Any
 
 import keras
-from keras import ops
 
-from keras_sentmatch.ops import masked_argmax, masked_max
+from keras_sentmatch.layers.base import Layer
+from keras_sentmatch.ops import masked_max
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class MaskedMaxPooling(keras.layers.Layer):
-    """Step-wise max-pooling, `[B, L, D]` to `[B, D]`.
+class MaskedMaxPooling(Layer):
+    """The maximum of each feature over the real tokens, `[B, L, D]` to `[B, D]`.
+
+    `keras_sentmatch.ops.max_pool_rates` gives the share of the maxima that came from each token.
 
     Call arguments:
         x: `[B, L, D]`.
         mask: boolean `[B, L]`, True = real token.
-        return_positions: whether to return where the maxima were. Defaults to `False`.
 
     Output shape:
-        `[B, D]`; with `return_positions` also the positions, int32 `[B, D]`, and each token's rate, `[B, L]` float32: the
-        share of the D features whose maximum is that token. Rates sum to 1 over the real tokens.
+        `[B, D]`.
 
     Masking:
-        Padding never wins. An empty sentence gives zeros, positions 0 and rates 0.
+        Padding never wins. An empty sentence gives zeros.
 
     Example:
         >>> import numpy as np
         >>> from keras_sentmatch.layers import MaskedMaxPooling
         >>> x = np.array([[[1.0, 5.0], [2.0, 4.0], [9.0, 9.0]]], "float32")
-        >>> pooled, positions, rates = MaskedMaxPooling()(
-        ...     x, np.array([[True, True, False]]), return_positions=True
-        ... )
-        >>> (
-        ...     [float(v) for v in pooled[0]],
-        ...     [int(v) for v in positions[0]],
-        ...     [float(v) for v in rates[0]],
-        ... )
-        ([2.0, 5.0], [1, 0], [0.5, 0.5, 0.0])
+        >>> [float(v) for v in MaskedMaxPooling()(x, np.array([[True, True, False]]))[0]]
+        [2.0, 5.0]
 
     References:
-        Kim et al., DRCN, "Interaction and prediction layer" and Fig 5.
+        Kim et al., DRCN, "Interaction and prediction layer".
     """
 
     def build(self, x_shape: Any, mask_shape: Any = None) -> None:
         pass
 
-    def call(self, x: Any, mask: Any, return_positions: bool = False) -> Any:
-        pooled = masked_max(x, mask)
-        if not return_positions:
-            return pooled
-        positions = masked_argmax(x, mask)
-        rates = ops.mean(ops.one_hot(positions, ops.shape(x)[1], dtype="float32"), axis=1)
-        return pooled, positions, rates * ops.cast(mask, "float32")
+    def call(self, x: Any, mask: Any) -> Any:
+        return masked_max(x, mask)
 
-    def compute_output_spec(self, x: Any, mask: Any, return_positions: bool = False) -> Any:
-        batch, length, width = x.shape
-        pooled = keras.KerasTensor((batch, width), dtype=self.compute_dtype)
-        if not return_positions:
-            return pooled
-        return (
-            pooled,
-            keras.KerasTensor((batch, width), dtype="int32"),
-            keras.KerasTensor((batch, length), dtype="float32"),
-        )
-
-    def compute_mask(self, *args: Any, **kwargs: Any) -> None:
-        return None  # masks are explicit arguments; Keras is given none to pass on
+    def compute_output_shape(self, x_shape: Any, mask_shape: Any = None) -> Any:
+        return (x_shape[0], x_shape[-1])

@@ -6,6 +6,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_sentmatch.layers.base import Layer
+
 PARTS = {
     "first": lambda p, q: p,
     "second": lambda p, q: q,
@@ -17,12 +19,12 @@ PARTS = {
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class MatchingVector(keras.layers.Layer):
+class MatchingVector(Layer):
     """Joins two sentence vectors: by default `[p; q; p + q; p - q; |p - q|]`, element by element.
 
     Args:
-        parts: what to join, in order, of `"first"`, `"second"`, `"sum"`, `"difference"`, `"absolute_difference"` and
-            `"product"`. Defaults to the five of DRCN's eq 7.
+        parts: what to join, in order, of `"first"`, `"second"`, `"sum"`, `"difference"`,
+            `"absolute_difference"` and `"product"`. Defaults to the five of DRCN's eq 7.
 
     Call arguments:
         p: `[B, D]`.
@@ -62,6 +64,3 @@ class MatchingVector(keras.layers.Layer):
 
     def compute_output_shape(self, p_shape: Any, q_shape: Any = None) -> Any:
         return (*p_shape[:-1], p_shape[-1] * len(self.parts))
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "parts": self.parts}

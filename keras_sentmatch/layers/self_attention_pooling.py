@@ -5,11 +5,12 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_sentmatch.layers.base import Layer, require_positive
 from keras_sentmatch.ops import at_least_float32, masked_softmax
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class SelfAttentionPooling(keras.layers.Layer):
+class SelfAttentionPooling(Layer):
     """Weighted sum of the tokens, `[B, L, D]` to `[B, D]`, by scores `w . tanh(x_i W + b)`.
 
     Args:
@@ -21,10 +22,12 @@ class SelfAttentionPooling(keras.layers.Layer):
         return_attention: whether to return the weights as well. Defaults to `False`.
 
     Output shape:
-        `[B, D]`; with `return_attention` also the weights, `[B, L]` float32, which sum to 1 over the real tokens.
+        `[B, D]`; with `return_attention` also the weights, `[B, L]` float32, which sum to 1 over
+        the real tokens.
 
     Masking:
-        Padding gets no weight; an empty sentence gives zeros. Scores and softmax are float32 under every policy.
+        Padding gets no weight; an empty sentence gives zeros. Scores and softmax are float32 under
+        every policy.
 
     Raises:
         ValueError: if `units` is not positive.
@@ -43,8 +46,7 @@ class SelfAttentionPooling(keras.layers.Layer):
 
     def __init__(self, units: int = 256, **kwargs: Any):
         super().__init__(**kwargs)
-        if units < 1:
-            raise ValueError(f"units must be at least 1. Received: units={units!r}")
+        require_positive(units=units)
         self.units = units
 
     def build(self, x_shape: Any, mask_shape: Any = None) -> None:
@@ -54,21 +56,15 @@ class SelfAttentionPooling(keras.layers.Layer):
         self.context = self.add_weight(shape=(self.units, 1), name="context", autocast=False)
 
     def call(self, x: Any, mask: Any, return_attention: bool = False) -> Any:
-        hidden = ops.tanh(ops.matmul(x, self.kernel) + self.bias)
-        scores = ops.squeeze(ops.matmul(at_least_float32(hidden), self.context), -1)
+        hidden = ops.tanh(ops.matmul(x, self.kernel) + self.bias)  # [B, L, units]
+        scores = ops.squeeze(ops.matmul(at_least_float32(hidden), self.context), -1)  # [B, L]
         weights = masked_softmax(scores, mask)
         pooled = ops.squeeze(ops.matmul(ops.expand_dims(ops.cast(weights, x.dtype), 1), x), 1)
         return (pooled, weights) if return_attention else pooled
 
     def compute_output_spec(self, x: Any, mask: Any, return_attention: bool = False) -> Any:
         batch, length, width = x.shape
-        pooled = keras.KerasTensor((batch, width), dtype=self.compute_dtype)
+        pooled = self.spec(batch, width)
         if not return_attention:
             return pooled
-        return pooled, keras.KerasTensor((batch, length), dtype="float32")
-
-    def compute_mask(self, *args: Any, **kwargs: Any) -> None:
-        return None  # masks are explicit arguments; Keras is given none to pass on
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "units": self.units}
+        return pooled, self.spec(batch, length, dtype="float32")

@@ -6,27 +6,31 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_sentmatch.layers.base import Layer, require_positive
 from keras_sentmatch.ops import reverse_within_length, zero_padding
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class StackRNN(keras.layers.Layer):
-    """GRUs on top of each other: `h^l = GRU_l(x^l)`, `x^{l+1} = [h^l; x^l]`, so nothing learned below is lost.
+class StackRNN(Layer):
+    """Stacked GRUs, each of which sees all below it: `h^l = GRU_l(x^l)`, `x^{l+1} = [h^l; x^l]`.
 
-    It runs without a Keras mask, as `BidirectionalRNN` does: with padding on the right, states at the real tokens don't
-    depend on it. Kernels and recurrent kernels start from Glorot's uniform distribution, biases from zero.
+    It runs without a Keras mask, as `BidirectionalRNN` does: with padding on the right, states at
+    the real tokens don't depend on it. Kernels and recurrent kernels start from Glorot's uniform
+    distribution, biases from zero.
 
     Args:
         units: width of a GRU (`reset_after=True`). Defaults to `256`.
         depth: number of layers. Defaults to `3`.
-        bidirectional: whether each layer has a backward GRU too, which doubles its width. Defaults to `False`.
+        bidirectional: whether each layer has a backward GRU too, which doubles its width. Defaults
+            to `False`.
 
     Call arguments:
         x: `[B, L, D]`.
         mask: boolean `[B, L]`, True = real token, right-padded.
 
     Output shape:
-        `[B, L, depth * units + D]` (`2 * depth * units + D` if bidirectional): the newest states first, the input last.
+        `[B, L, depth * units + D]` (`2 * depth * units + D` if bidirectional): the newest states
+        first, the input last.
 
     Masking:
         Padded positions of the output are zero; an empty row is all zeros.
@@ -50,9 +54,7 @@ class StackRNN(keras.layers.Layer):
         self, units: int = 256, depth: int = 3, bidirectional: bool = False, **kwargs: Any
     ):
         super().__init__(**kwargs)
-        for name, value in (("units", units), ("depth", depth)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1. Received: {name}={value!r}")
+        require_positive(units=units, depth=depth)
         self.units = units
         self.depth = depth
         self.bidirectional = bidirectional
@@ -90,14 +92,3 @@ class StackRNN(keras.layers.Layer):
     def compute_output_shape(self, x_shape: Any, mask_shape: Any = None) -> Any:
         directions = 2 if self.bidirectional else 1
         return (*x_shape[:-1], x_shape[-1] + directions * self.depth * self.units)
-
-    def compute_mask(self, *args: Any, **kwargs: Any) -> None:
-        return None  # masks are explicit arguments; Keras is given none to pass on
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "depth": self.depth,
-            "bidirectional": self.bidirectional,
-        }

@@ -5,10 +5,11 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_sentmatch.layers.base import Layer
 from keras_sentmatch.ops import at_least_float32, masked_softmax
 
 
-class TransformerBlock(keras.layers.Layer):
+class TransformerBlock(Layer):
     """`y = norm(x + attention(x))`, `norm(y + feed_forward(y))`, with as many features as `x`.
 
     A head is `ceil(D / heads)` wide, so any number of heads goes with any width. The feed-forward
@@ -58,6 +59,3 @@ class TransformerBlock(keras.layers.Layer):
 
     def compute_output_shape(self, x_shape: Any, mask_shape: Any = None) -> Any:
         return x_shape
-
-    def compute_mask(self, *args: Any, **kwargs: Any) -> None:
-        return None  # masks are explicit arguments; Keras is given none to pass on

@@ -1,20 +1,194 @@
-"""What a word-level model knows of each word: embeddings, characters, and its relation to the other sentence."""
+"""What a word-level model knows of each word: embeddings, characters, exact matches."""
 
 from typing import Any
 
 import keras
 from keras import ops
 
-from keras_sentmatch.layers.char_cnn import CharCNN
-from keras_sentmatch.layers.char_lstm import CharLSTM
-from keras_sentmatch.ops import zero_padding
+from keras_sentmatch.layers.base import Layer
+from keras_sentmatch.ops import last_state, masked_max, zero_padding
+
+
+class _CharEncoder(Layer):
+    """Embeds the characters of each word; a subclass makes one vector of them."""
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        embedding_dim: int,
+        dropout: float,
+        kernel_regularizer: Any,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        self.vocabulary_size = vocabulary_size
+        self.embedding_dim = embedding_dim
+        self.dropout = dropout
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        self.embedding = keras.layers.Embedding(
+            vocabulary_size, embedding_dim, dtype=self.dtype_policy, name="char_embedding"
+        )
+        self.embedding_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+
+    def embed(self, char_ids: Any, training: bool | None) -> tuple[Any, Any]:
+        """Embeddings `[B * L, W, E]` and the mask of real characters `[B * L, W]`."""
+        char_ids = ops.reshape(char_ids, (-1, ops.shape(char_ids)[-1]))
+        real = ops.not_equal(char_ids, 0)
+        chars = self.embedding_dropout(self.embedding(char_ids), training=training)
+        return zero_padding(chars, real), real
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class WordRepresentation(keras.layers.Layer):
+class CharCNN(_CharEncoder):
+    """One vector per word: character embeddings, valid convolution, ReLU, maximum over positions.
+
+    Args:
+        vocabulary_size: number of character ids; id 0 is padding.
+        embedding_dim: width of a character embedding. Defaults to `16`.
+        filters: width of the result. Defaults to `32`.
+        kernel_size: characters in a window. Defaults to `5`.
+        dropout: rate on the character embeddings. Defaults to `0.0`.
+        kernel_regularizer: applied to the convolution's kernel, not to the embeddings. Defaults to
+            `None`.
+
+    Call arguments:
+        char_ids: int `[B, L, W]`, the characters of each word, right-padded with 0,
+            `W >= kernel_size`.
+
+    Output shape:
+        `[B, L, filters]`.
+
+    Masking:
+        Windows that start beyond a word's last character never win the maximum; padded characters
+        count as zeros inside a window. A padded word (no characters) gives zeros.
+
+    Raises:
+        ValueError: if words are narrower than a window.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.layers import CharCNN
+        >>> tuple(CharCNN(50)(np.array([[[4, 7, 2, 0, 0, 0], [0] * 6]])).shape)
+        (1, 2, 32)
+
+    References:
+        Kim et al., DRCN, "Char-Conv" of eq 1.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        embedding_dim: int = 16,
+        filters: int = 32,
+        kernel_size: int = 5,
+        dropout: float = 0.0,
+        kernel_regularizer: Any = None,
+        **kwargs: Any,
+    ):
+        super().__init__(vocabulary_size, embedding_dim, dropout, kernel_regularizer, **kwargs)
+        self.filters = filters
+        self.kernel_size = kernel_size
+        self.convolution = keras.layers.Conv1D(
+            filters,
+            kernel_size,
+            activation="relu",
+            kernel_regularizer=self.kernel_regularizer,
+            dtype=self.dtype_policy,
+            name="convolution",
+        )
+
+    def build(self, char_ids_shape: Any) -> None:
+        width = char_ids_shape[-1]
+        if width is not None and width < self.kernel_size:
+            raise ValueError(
+                f"Words must be padded to at least kernel_size={self.kernel_size} characters. "
+                f"Received char_ids of shape {char_ids_shape}: pad them or lower kernel_size."
+            )
+        self.embedding.build()
+        self.convolution.build((None, width, self.embedding_dim))
+
+    def call(self, char_ids: Any, training: bool | None = None) -> Any:
+        batch, length, width = ops.shape(char_ids)
+        chars, real = self.embed(char_ids, training)  # [B * L, W, E] and [B * L, W]
+        windows = self.convolution(chars)
+        word = masked_max(windows, real[:, : width - self.kernel_size + 1])
+        return ops.reshape(word, (batch, length, self.filters))
+
+    def compute_output_shape(self, char_ids_shape: Any) -> Any:
+        return (*char_ids_shape[:-1], self.filters)
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class CharLSTM(_CharEncoder):
+    """One vector per word: character embeddings, an LSTM, its state at the last character.
+
+    Args:
+        vocabulary_size: number of character ids; id 0 is padding.
+        embedding_dim: width of a character embedding. Defaults to `20`.
+        units: width of the result. Defaults to `50`.
+        dropout: rate on the character embeddings. Defaults to `0.0`.
+        kernel_regularizer: applied to the input and the recurrent kernel, not to the embeddings.
+            Defaults to `None`.
+
+    Call arguments:
+        char_ids: int `[B, L, W]`, the characters of each word, right-padded with 0.
+
+    Output shape:
+        `[B, L, units]`.
+
+    Masking:
+        The LSTM runs unmasked: padding on the right can't reach the state at the last character. A
+        padded word (no characters) gives zeros.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.layers import CharLSTM
+        >>> tuple(CharLSTM(50)(np.array([[[4, 7, 2, 0, 0, 0], [0] * 6]])).shape)
+        (1, 2, 50)
+
+    References:
+        Wang, Hamza, Florian, BiMPM, "Word Representation Layer".
+    """
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        embedding_dim: int = 20,
+        units: int = 50,
+        dropout: float = 0.0,
+        kernel_regularizer: Any = None,
+        **kwargs: Any,
+    ):
+        super().__init__(vocabulary_size, embedding_dim, dropout, kernel_regularizer, **kwargs)
+        self.units = units
+        self.lstm = keras.layers.LSTM(
+            units,
+            return_sequences=True,
+            kernel_regularizer=self.kernel_regularizer,
+            recurrent_regularizer=self.kernel_regularizer,
+            dtype=self.dtype_policy,
+            name="lstm",
+        )
+
+    def build(self, char_ids_shape: Any) -> None:
+        self.embedding.build()
+        self.lstm.build((None, char_ids_shape[-1], self.embedding_dim))
+
+    def call(self, char_ids: Any, training: bool | None = None) -> Any:
+        batch, length, _ = ops.shape(char_ids)
+        chars, real = self.embed(char_ids, training)  # [B * L, W, E] and [B * L, W]
+        return ops.reshape(last_state(self.lstm(chars), real), (batch, length, self.units))
+
+    def compute_output_shape(self, char_ids_shape: Any) -> Any:
+        return (*char_ids_shape[:-1], self.units)
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class WordRepresentation(Layer):
     """Word features side by side: `[E_tr(w); E_fix(w); characters(w); exact match; POS; antonym]`.
 
-    Word id 0 is padding and id 1 the unknown word. `set_word_vectors` puts one matrix into both embeddings.
+    Word id 0 is padding and id 1 the unknown word. `set_word_vectors` puts one matrix into both
+    embeddings.
 
     Args:
         vocabulary_size: number of word ids.
@@ -28,7 +202,8 @@ class WordRepresentation(keras.layers.Layer):
         exact_match: whether to flag words that stand in the other sentence too. Defaults to `True`.
         pos_tags: number of part-of-speech ids, one-hot; 0 leaves them out. Defaults to `0`.
         antonym: whether to take the antonym flag. Defaults to `False`.
-        dropout: rate on word and character embeddings; the flags are never dropped. Defaults to `0.5`.
+        dropout: rate on word and character embeddings; the flags are never dropped. Defaults to
+            `0.5`.
         kernel_regularizer: for the character encoder's kernels. Defaults to `None`.
         char_encoder: `"cnn"` or `"lstm"`, see `CharCNN` and `CharLSTM`. Defaults to `"cnn"`.
 
@@ -43,7 +218,8 @@ class WordRepresentation(keras.layers.Layer):
         `[B, L, width]`, see `width`.
 
     Masking:
-        The mask is `word_ids != 0`. Padded positions are zero, so row 0 of the embeddings gets no gradient.
+        The mask is `word_ids != 0`. Padded positions are zero, so row 0 of the embeddings gets no
+        gradient.
 
     Raises:
         ValueError: if every feature is off, or for another `char_encoder`.
@@ -124,33 +300,17 @@ class WordRepresentation(keras.layers.Layer):
             )
             if wanted
         ]
-        self.char_cnn = (
-            CharCNN(
-                char_vocabulary_size,
-                char_dim,
-                char_filters,
-                char_kernel_size,
-                dropout,
-                self.kernel_regularizer,
-                dtype=self.dtype_policy,
-                name="char_cnn",
-            )
-            if char_vocabulary_size and char_encoder == "cnn"
-            else None
-        )
-        self.char_lstm = (
-            CharLSTM(
-                char_vocabulary_size,
-                char_dim,
-                char_filters,
-                dropout,
-                self.kernel_regularizer,
-                dtype=self.dtype_policy,
-                name="char_lstm",
-            )
-            if char_vocabulary_size and char_encoder == "lstm"
-            else None
-        )
+        self.char_cnn = self.char_lstm = None
+        sizes = (char_vocabulary_size, char_dim, char_filters)
+        options = {
+            "dropout": dropout,
+            "kernel_regularizer": self.kernel_regularizer,
+            "dtype": self.dtype_policy,
+        }
+        if char_vocabulary_size and char_encoder == "cnn":
+            self.char_cnn = CharCNN(*sizes, char_kernel_size, name="char_cnn", **options)
+        elif char_vocabulary_size:
+            self.char_lstm = CharLSTM(*sizes, name="char_lstm", **options)
         self.embedding_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
     def build(
@@ -171,7 +331,8 @@ class WordRepresentation(keras.layers.Layer):
         shape = (self.vocabulary_size, self.embedding_dim)
         if tuple(matrix.shape) != shape:
             raise ValueError(
-                f"Word vectors must have shape {shape}, one row per word id. Received: {tuple(matrix.shape)}"
+                f"Word vectors must have shape {shape}, one row per word id. "
+                f"Received: {tuple(matrix.shape)}"
             )
         for embedding in self.word_embeddings:
             embedding.embeddings.assign(matrix)
@@ -223,22 +384,3 @@ class WordRepresentation(keras.layers.Layer):
         antonym_shape: Any = None,
     ) -> Any:
         return (*word_ids_shape, self.width)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "vocabulary_size": self.vocabulary_size,
-            "embedding_dim": self.embedding_dim,
-            "trainable_embedding": self.trainable_embedding,
-            "fixed_embedding": self.fixed_embedding,
-            "char_vocabulary_size": self.char_vocabulary_size,
-            "char_dim": self.char_dim,
-            "char_filters": self.char_filters,
-            "char_kernel_size": self.char_kernel_size,
-            "exact_match": self.exact_match,
-            "pos_tags": self.pos_tags,
-            "antonym": self.antonym,
-            "dropout": self.dropout,
-            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
-            "char_encoder": self.char_encoder,
-        }

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.layers import SelectiveFeatureAttention
-from keras_sentmatch.layers.selective_feature_attention import BRANCHES, CNNS, RNNS
+from keras_sentmatch.layers.feature_attention import BRANCHES, CNNS, RNNS
 from keras_sentmatch.layers.transformer_block import TransformerBlock
 from tests import oracles_blocks
 from tests.harness import (

@@ -1,4 +1,4 @@
-"""The densely connected, co-attentive stack of recurrent layers: the body of DRCN."""
+"""The layers of DRCN (Kim et al. 2019)."""
 
 from collections.abc import Sequence
 from itertools import zip_longest
@@ -7,58 +7,167 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_sentmatch.layers.autoencoder_bottleneck import AutoencoderBottleneck
+from keras_sentmatch.layers.base import Layer, require_choice
 from keras_sentmatch.layers.bidirectional_rnn import BidirectionalRNN
 from keras_sentmatch.layers.co_attention import CoAttention
-from keras_sentmatch.ops import split_pair, stack_pair, zero_padding
+from keras_sentmatch.ops import at_least_float32, masked_mean, split_pair, stack_pair, zero_padding
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class AutoencoderBottleneck(Layer):
+    """Narrows `x` to a code from which it learns to rebuild `x`.
+
+    `z = f(x W_e + b_e)`, `x' = dropout(z) W_r + b_r`.
+
+    In training the layer adds the loss `loss_weight * mean_g MSE_g(x, x')`, where MSE is taken over
+    the real tokens and the features, and g runs over `groups` equal parts of the batch (2 for two
+    stacked sentences: `1/2 (MSE_P + MSE_Q)`). Outside training nothing is rebuilt and no loss is
+    added.
+
+    Args:
+        units: width of the code. Defaults to `200`.
+        activation: `f`. Defaults to `"tanh"`.
+        dropout: rate on the code. Defaults to `0.2`.
+        loss_weight: weight of the reconstruction loss; 0 switches it off. Defaults to `1.0`.
+        groups: equal parts of the batch that count alike in the loss. Defaults to `1`.
+        stop_gradient: whether to keep the loss from changing the features themselves. Defaults to
+            `False`.
+        kernel_regularizer: for both kernels. Defaults to `None`.
+
+    Call arguments:
+        x: `[B, L, D]`.
+        mask: boolean `[B, L]`, True = real token.
+        groups: another number of groups for this call. Defaults to `None`.
+
+    Output shape:
+        `[B, L, units]`, the code after dropout.
+
+    Masking:
+        Padding doesn't count in the loss. The code of a padded token is not zeroed.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.layers import AutoencoderBottleneck
+        >>> layer = AutoencoderBottleneck(2)
+        >>> z = layer(np.ones((1, 3, 8), "float32"), np.ones((1, 3), bool), training=True)
+        >>> tuple(z.shape), len(layer.losses)
+        ((1, 3, 2), 1)
+
+    References:
+        Kim et al., DRCN, "Bottleneck component".
+    """
+
+    def __init__(
+        self,
+        units: int = 200,
+        activation: Any = "tanh",
+        dropout: float = 0.2,
+        loss_weight: float = 1.0,
+        groups: int = 1,
+        stop_gradient: bool = False,
+        kernel_regularizer: Any = None,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        self.units = units
+        self.activation = keras.activations.get(activation)
+        self.dropout = dropout
+        self.loss_weight = loss_weight
+        self.groups = groups
+        self.stop_gradient = stop_gradient
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+
+    def build(self, x_shape: Any, mask_shape: Any = None) -> None:
+        def dense(units: int, activation: Any, name: str) -> keras.layers.Dense:
+            return keras.layers.Dense(
+                units,
+                activation,
+                kernel_regularizer=self.kernel_regularizer,
+                dtype=self.dtype_policy,
+                name=name,
+            )
+
+        self.encoder = dense(self.units, self.activation, "encoder")
+        self.decoder = dense(x_shape[-1], None, "decoder")
+        self.code_dropout = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
+        self.encoder.build(x_shape)
+        self.decoder.build((*x_shape[:-1], self.units))
+
+    def call(
+        self, x: Any, mask: Any, groups: int | None = None, training: bool | None = None
+    ) -> Any:
+        code = self.code_dropout(self.encoder(x), training=training)
+        if training and self.loss_weight:
+            error = self._reconstruction_error(x, code, mask, groups or self.groups)
+            self.add_loss(self.loss_weight * error)
+        return code
+
+    def _reconstruction_error(self, x: Any, code: Any, mask: Any, groups: int) -> Any:
+        target = ops.stop_gradient(x) if self.stop_gradient else x
+        error = at_least_float32(self.decoder(code)) - at_least_float32(target)
+        per_token = ops.mean(ops.square(error), axis=-1)
+        # One row per group, so that a group with few tokens counts as much as one with many.
+        per_group = ops.reshape(per_token, (groups, -1)), ops.reshape(mask, (groups, -1))
+        return ops.mean(masked_mean(*per_group))
+
+    def compute_output_shape(self, x_shape: Any, mask_shape: Any = None) -> Any:
+        return (*x_shape[:-1], self.units)
+
 
 CONNECTIONS = ("dense", "residual", "none")
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class DenseCoAttentiveRNN(keras.layers.Layer):
-    """Recurrent layers over two sentences that keep all they found: hidden states `h`, attended states `a`, and the input.
+class DenseCoAttentiveRNN(Layer):
+    """Densely connected recurrent layers with co-attention over two sentences.
 
-    Layer l computes `h^l = BiRNN_l(x^l)`, `a^l` = co-attention over the two `h^l`, and `x^{l+1} = [h^l; a^l; x^l]`.
-    After some layers an autoencoder narrows x and the count starts anew from its code. All weights serve both sentences,
-    which run through each recurrent layer in one call. The connections can be changed one by one; the next input holds,
-    newest first, `h` and `a` of each layer and at last the input features.
+    Layer l computes `h^l = BiRNN_l(x^l)`, `a^l` = co-attention over the two `h^l`, and
+    `x^{l+1} = [h^l; a^l; x^l]`. After some layers an autoencoder narrows x and the count starts
+    again from its code. All weights serve both sentences, which run through each recurrent layer in
+    one call. The connections can be changed one by one; the next input holds, newest first, `h` and
+    `a` of each layer and at last the input features.
 
     Args:
         units: width of one direction. Defaults to `100`.
         depth: number of recurrent layers. Defaults to `5`.
         cell: `"lstm"`, `"gru"` or `"rnn"`. Defaults to `"lstm"`.
         attention: whether there is co-attention at all. Defaults to `True`.
-        recurrent_connection: what becomes of the earlier `h`: `"dense"` keeps each, `"residual"` adds them to the newest,
-            `"none"` drops them. Defaults to `"dense"`.
+        recurrent_connection: what becomes of the earlier `h`: `"dense"` keeps each, `"residual"`
+            adds them to the newest, `"none"` drops them. Defaults to `"dense"`.
         attentive_connection: the same for the earlier `a`. Defaults to `"dense"`.
-        embedding_connection: `"dense"` passes the input (or the latest code) on to every layer, `"none"` to the next layer
-            alone. (It can't be added to states of another width.) Defaults to `"dense"`.
-        autoencoder_after: the layers, counted from 1, after which x is narrowed. Defaults to `(3, 5)`.
+        embedding_connection: `"dense"` passes the input (or the latest code) on to every layer,
+            `"none"` to the next layer alone. (It can't be added to states of another width.)
+            Defaults to `"dense"`.
+        autoencoder_after: the layers, counted from 1, after which x is narrowed. Defaults to
+            `(3, 5)`.
         autoencoder_units: width of the code. Defaults to `200`.
         autoencoder_activation: of the code. Defaults to `"tanh"`.
         autoencoder_dropout: rate on the code. Defaults to `0.2`.
         autoencoder_stop_gradient: see `AutoencoderBottleneck`. Defaults to `False`.
-        reconstruction_weight: weight of the reconstruction loss `1/2 (MSE_1 + MSE_2)`. Defaults to `1.0`.
+        reconstruction_weight: weight of the reconstruction loss `1/2 (MSE_1 + MSE_2)`. Defaults to
+            `1.0`.
         temperature: whether the attention learns a temperature. Defaults to `False`.
         kernel_regularizer: for every kernel. Defaults to `None`.
 
     Call arguments:
         x1: `[B, L1, D]`.
-        x2: `[B, L2, D]`; `None`, with `mask_2`, for one sentence alone, which needs `attention=False`. Defaults to `None`.
+        x2: `[B, L2, D]`; `None`, with `mask_2`, for one sentence alone, which needs
+            `attention=False`. Defaults to `None`.
         mask_1: boolean `[B, L1]`, True = real token, right-padded.
         mask_2: boolean `[B, L2]`.
         return_attention: whether to return the attention of each layer too. Defaults to `False`.
 
     Output shape:
-        `[B, L1, width]` and `[B, L2, width]`, where `width` follows from the connections (200 by default); with
-        `return_attention` also `[B, depth, L1, L2]` and `[B, depth, L2, L1]`. For one sentence `[B, L1, width]`.
+        `[B, L1, width]` and `[B, L2, width]`, where `width` follows from the connections (200 by
+        default); with `return_attention` also `[B, depth, L1, L2]` and `[B, depth, L2, L1]`. For
+        one sentence `[B, L1, width]`.
 
     Masking:
         Padding changes nothing at the real tokens; padded positions of the output are zero.
 
     Raises:
-        ValueError: for an unknown connection, a layer number outside 1..depth, attention asked of a stack without it, or one
+        ValueError: for an unknown connection, a layer number outside 1..depth, attention asked of a
+        stack without it, or one
             sentence alone given to a stack with it.
 
     Example:
@@ -70,8 +179,8 @@ class DenseCoAttentiveRNN(keras.layers.Layer):
         (2, 3, 38)
 
     References:
-        Kim et al., "Semantic Sentence Matching with Densely-connected Recurrent and Co-attentive Information", eq 2-6 and
-        Table 6.
+        Kim et al., "Semantic Sentence Matching with Densely-connected Recurrent and Co-attentive
+        Information", eq 2-6 and Table 6.
     """
 
     def __init__(
@@ -94,16 +203,13 @@ class DenseCoAttentiveRNN(keras.layers.Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        for name, value, allowed in (
-            ("recurrent_connection", recurrent_connection, CONNECTIONS),
-            ("attentive_connection", attentive_connection, CONNECTIONS),
-            ("embedding_connection", embedding_connection, ("dense", "none")),
-        ):
-            if value not in allowed:
-                raise ValueError(f"{name} must be one of {allowed}. Received: {name}={value!r}")
+        require_choice(CONNECTIONS, recurrent_connection=recurrent_connection)
+        require_choice(CONNECTIONS, attentive_connection=attentive_connection)
+        require_choice(("dense", "none"), embedding_connection=embedding_connection)
         if depth < 1 or any(not 1 <= layer <= depth for layer in autoencoder_after):
             raise ValueError(
-                f"autoencoder_after counts recurrent layers from 1 to depth={depth}. Received: {autoencoder_after!r}"
+                f"autoencoder_after counts recurrent layers from 1 to depth={depth}. "
+                f"Received: {autoencoder_after!r}"
             )
         self.units = units
         self.depth = depth
@@ -144,7 +250,7 @@ class DenseCoAttentiveRNN(keras.layers.Layer):
         ]
 
     def input_width(self, layer: int, width: int) -> int:
-        """Width of x^layer when x^1 is `width` wide; `layer = depth + 1` is the width of the output."""
+        """Width of x^layer when x^1 is `width` wide; the output is x^(depth + 1)."""
         if layer == 1:
             return width
         return (
@@ -225,7 +331,8 @@ class DenseCoAttentiveRNN(keras.layers.Layer):
     def _is_alone(self, x2: Any) -> bool:
         if x2 is None and self.attention:
             raise ValueError(
-                "A stack with attention=True reads two sentences. Received: x2=None. Make it with attention=False."
+                "A stack with attention=True reads two sentences. Received: x2=None. "
+                "Make it with attention=False."
             )
         return x2 is None
 
@@ -243,42 +350,19 @@ class DenseCoAttentiveRNN(keras.layers.Layer):
                 "There is no attention to return: the layer was made with attention=False."
             )
 
-        def spec(*shape: Any) -> keras.KerasTensor:
-            return keras.KerasTensor(shape, dtype=self.compute_dtype)
-
         batch, length_1 = x1.shape[:2]
         width = self.input_width(self.depth + 1, x1.shape[-1])
         if self._is_alone(x2):
-            return spec(batch, length_1, width)
+            return self.spec(batch, length_1, width)
         length_2 = x2.shape[1]
-        outputs = spec(batch, length_1, width), spec(batch, length_2, width)
+        outputs = self.spec(batch, length_1, width), self.spec(batch, length_2, width)
         if not return_attention:
             return outputs
         return (
             *outputs,
-            spec(batch, self.depth, length_1, length_2),
-            spec(batch, self.depth, length_2, length_1),
+            self.spec(batch, self.depth, length_1, length_2),
+            self.spec(batch, self.depth, length_2, length_1),
         )
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "depth": self.depth,
-            "cell": self.cell,
-            "attention": self.attention,
-            "recurrent_connection": self.recurrent_connection,
-            "attentive_connection": self.attentive_connection,
-            "embedding_connection": self.embedding_connection,
-            "autoencoder_after": self.autoencoder_after,
-            "autoencoder_units": self.autoencoder_units,
-            "autoencoder_activation": keras.activations.serialize(self.autoencoder_activation),
-            "autoencoder_dropout": self.autoencoder_dropout,
-            "autoencoder_stop_gradient": self.autoencoder_stop_gradient,
-            "reconstruction_weight": self.reconstruction_weight,
-            "temperature": self.temperature,
-            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
-        }
 
 
 def _connect(new: Any, earlier: list[Any], connection: str) -> list[Any]:

@@ -1,10 +1,11 @@
-"""The dynamic re-read unit: a GRU that reads a sentence again, one chosen token a step."""
+"""The layer of DRr-Net (Zhang et al. 2019)."""
 
 from typing import Any
 
 import keras
 from keras import ops
 
+from keras_sentmatch.layers.base import Layer, require_choice, require_positive
 from keras_sentmatch.ops import at_least_float32, masked_argmax, masked_max, masked_softmax
 
 SELECTIONS = ("soft", "straight_through", "hard")
@@ -12,23 +13,25 @@ INITIAL_STATES = ("projected", "given", "zero")
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class RerereadAttention(keras.layers.Layer):
+class RerereadAttention(Layer):
     """Reads the token that matters most, `steps` times, and keeps what it read in a GRU.
 
-    At each step t every token gets a score `m_i = w . tanh(h_i W + s_{t-1} U + g M)` from itself, from what was read so far
-    and from a guide g (the other sentence). `p = softmax(beta m)` selects, `s_t = GRU(sum_i p_i h_i, s_{t-1})` reads, and
-    the last state is the result. The paper wants beta "arbitrarily big", which makes the selection hard and its gradient 0.
+    At each step t every token gets a score `m_i = w . tanh(h_i W + s_{t-1} U + g M)` from itself,
+    from what was read so far and from a guide g (the other sentence). `p = softmax(beta m)`
+    selects, `s_t = GRU(sum_i p_i h_i, s_{t-1})` reads, and the last state is the result. The paper
+    wants beta "arbitrarily big", which makes the selection hard and its gradient 0.
 
     Args:
         units: width of the GRU (`reset_after=True`). Defaults to `256`.
         attention_units: width of the hidden layer that scores a token. Defaults to `200`.
         steps: how many tokens are read, T. Defaults to `6`.
         beta: sharpness of the selection. Defaults to `10.0`.
-        selection: `"soft"` reads the weighted sum. `"hard"` reads the token with the highest score (eq 5): no gradient
-            reaches the scores, only the chosen tokens and the GRU, so it is for inference. `"straight_through"` reads as
-            `"hard"` does and has the gradient of `"soft"` weights. Defaults to `"soft"`.
-        initial_state: s_0: `"projected"`, a dense tanh layer of the call's `initial_state`; `"given"`, that vector itself,
-            `units` wide; or `"zero"`. Defaults to `"projected"`.
+        selection: `"soft"` reads the weighted sum. `"hard"` reads the token with the highest score
+            (eq 5): no gradient reaches the scores, only the chosen tokens and the GRU, so it is for
+            inference. `"straight_through"` reads as `"hard"` does and has the gradient of `"soft"`
+            weights. Defaults to `"soft"`.
+        initial_state: s_0: `"projected"`, a dense tanh layer of the call's `initial_state`;
+            `"given"`, that vector itself, `units` wide; or `"zero"`. Defaults to `"projected"`.
         guide: whether there is a guide vector. Defaults to `True`.
 
     Call arguments:
@@ -39,14 +42,16 @@ class RerereadAttention(keras.layers.Layer):
         return_selection: whether to return what was read as well. Defaults to `False`.
 
     Output shape:
-        `[B, units]`; with `return_selection` also the states of all steps, `[B, steps, units]`, and the selection weights,
-        `[B, steps, L]` float32, which sum to 1 over the real tokens.
+        `[B, units]`; with `return_selection` also the states of all steps, `[B, steps, units]`, and
+        the selection weights, `[B, steps, L]` float32, which sum to 1 over the real tokens.
 
     Masking:
-        Padding is never selected. From an empty sentence zeros are read. Scores and softmax are float32 under every policy.
+        Padding is never selected. From an empty sentence zeros are read. Scores and softmax are
+        float32 under every policy.
 
     Raises:
-        ValueError: for an unknown option, a number that is not positive, a missing input, or a given initial state of
+        ValueError: for an unknown option, a number that is not positive, a missing input, or a
+        given initial state of
             another width.
 
     Example:
@@ -75,21 +80,11 @@ class RerereadAttention(keras.layers.Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        for name, number in (
-            ("units", units),
-            ("attention_units", attention_units),
-            ("steps", steps),
-        ):
-            if number < 1:
-                raise ValueError(f"{name} must be at least 1. Received: {name}={number!r}")
+        require_positive(units=units, attention_units=attention_units, steps=steps)
         if not beta > 0:
             raise ValueError(f"beta must be positive. Received: beta={beta!r}")
-        for name, value, allowed in (
-            ("selection", selection, SELECTIONS),
-            ("initial_state", initial_state, INITIAL_STATES),
-        ):
-            if value not in allowed:
-                raise ValueError(f"{name} must be one of {allowed}. Received: {name}={value!r}")
+        require_choice(SELECTIONS, selection=selection)
+        require_choice(INITIAL_STATES, initial_state=initial_state)
         self.units = units
         self.attention_units = attention_units
         self.steps = steps
@@ -119,7 +114,8 @@ class RerereadAttention(keras.layers.Layer):
             )
         if start == "given" and initial_state_shape[-1] != self.units:
             raise ValueError(
-                f"initial_state='given' needs a vector of units={self.units}. Received: shape={initial_state_shape}"
+                f"initial_state='given' needs a vector of units={self.units}. "
+                f"Received: shape={initial_state_shape}"
             )
         self.token_kernel = self.add_weight(shape=(h_shape[-1], attention), name="token_kernel")
         self.state_kernel = self.add_weight(shape=(self.units, attention), name="state_kernel")
@@ -146,7 +142,7 @@ class RerereadAttention(keras.layers.Layer):
         initial_state: Any = None,
         return_selection: bool = False,
     ) -> Any:
-        fixed = ops.matmul(h, self.token_kernel)  # what doesn't change from step to step
+        fixed = ops.matmul(h, self.token_kernel)  # [B, L, A]: the same at every step
         if self.guide:
             fixed = fixed + ops.expand_dims(ops.matmul(guide, self.guide_kernel), 1)
         if self.initial_state == "given":
@@ -157,11 +153,12 @@ class RerereadAttention(keras.layers.Layer):
             state = ops.zeros((ops.shape(h)[0], self.units), dtype=h.dtype)
         states, selected = [], []
         for _ in range(self.steps):
-            hidden = ops.tanh(fixed + ops.expand_dims(ops.matmul(state, self.state_kernel), 1))
-            scores = ops.squeeze(ops.matmul(at_least_float32(hidden), self.context), -1)
+            query = ops.expand_dims(ops.matmul(state, self.state_kernel), 1)  # [B, 1, A]
+            hidden = ops.tanh(fixed + query)  # eq 4
+            scores = ops.squeeze(ops.matmul(at_least_float32(hidden), self.context), -1)  # [B, L]
             weights = self._select(scores, mask)
-            token = ops.matmul(ops.expand_dims(ops.cast(weights, h.dtype), 1), h)
-            state, _ = self.cell(ops.squeeze(token, 1), state)
+            token = ops.matmul(ops.expand_dims(ops.cast(weights, h.dtype), 1), h)  # [B, 1, D]
+            state, _ = self.cell(ops.squeeze(token, 1), state)  # eq 6
             states.append(state)
             selected.append(weights)
         if not return_selection:
@@ -188,29 +185,11 @@ class RerereadAttention(keras.layers.Layer):
         initial_state: Any = None,
         return_selection: bool = False,
     ) -> Any:
-        def spec(*shape: Any, dtype: str = self.compute_dtype) -> keras.KerasTensor:
-            return keras.KerasTensor(shape, dtype=dtype)
-
         batch, length = h.shape[:2]
         if not return_selection:
-            return spec(batch, self.units)
+            return self.spec(batch, self.units)
         return (
-            spec(batch, self.units),
-            spec(batch, self.steps, self.units),
-            spec(batch, self.steps, length, dtype="float32"),
+            self.spec(batch, self.units),
+            self.spec(batch, self.steps, self.units),
+            self.spec(batch, self.steps, length, dtype="float32"),
         )
-
-    def compute_mask(self, *args: Any, **kwargs: Any) -> None:
-        return None  # masks are explicit arguments; Keras is given none to pass on
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "attention_units": self.attention_units,
-            "steps": self.steps,
-            "beta": self.beta,
-            "selection": self.selection,
-            "initial_state": self.initial_state,
-            "guide": self.guide,
-        }

@@ -1,4 +1,4 @@
-"""Multi-perspective matching: every token against the other sentence, by weighted cosines."""
+"""The layer of BiMPM (Wang, Hamza, Florian 2017)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_sentmatch.layers.base import Layer, require_choice
 from keras_sentmatch.ops import (
     at_least_float32,
     cosine_matrix,
@@ -18,33 +19,36 @@ from keras_sentmatch.ops import (
 )
 
 STRATEGIES = ("full", "max", "attentive", "max_attentive")
-CHOICES = {"attentive": ("mean", "sum"), "max_attentive": ("argmax", "elementwise")}
+ATTENTIVE = ("mean", "sum")
+MAX_ATTENTIVE = ("argmax", "elementwise")
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class MultiPerspectiveMatching(keras.layers.Layer):
-    """Matches the forward states of two sentences, and their backward states, from several perspectives.
+class MultiPerspectiveMatching(Layer):
+    """Matches the states of two sentences from several perspectives, in both directions.
 
-    A perspective k weights the features and takes a cosine, `m_k(u, v) = cos(W_k * u, W_k * v)`. With `a_ij = cos(h_i, h_j)`
-    a state `h_i` is matched with
+    A perspective k weights the features and takes a cosine, `m_k(u, v) = cos(W_k * u, W_k * v)`.
+    With `a_ij = cos(h_i, h_j)` a state `h_i` is matched with
 
     - `"full"`: the last forward state of the other sentence, or its first backward one;
     - `"max"`: each of its states `h_j`, and the greatest `m_k` is taken;
     - `"attentive"`: `sum_j a_ij h_j / sum_j a_ij`;
     - `"max_attentive"`: the `h_j` of the greatest `a_ij`.
 
-    Each strategy has its own W for either direction; both sentences share them. No tensor is `[B, L1, L2, D]` but for
-    `max_attentive="elementwise"`.
+    Each strategy has its own W for either direction; both sentences share them. No tensor is
+    `[B, L1, L2, D]` but for `max_attentive="elementwise"`.
 
     Args:
         perspectives: number of rows of each W. Defaults to `20`.
-        strategies: what a state is matched with, in the order of the output. Defaults to `("full", "max", "attentive",
-            "max_attentive")`.
-        attentive: `"mean"` is the paper's and divides by the sum of the `a_ij`; `"sum"` doesn't. The scale doesn't reach a
-            cosine, but the sign does: with `"mean"` a negative sum turns the match round. Public PyTorch code divides by
-            no negative number, which comes to `"sum"`. Defaults to `"mean"`.
-        max_attentive: `"argmax"` is the paper's; `"elementwise"` takes the greatest `a_ij h_j` of each feature, as public
-            PyTorch code does, in `[B, L1, L2, D]` memory. Defaults to `"argmax"`.
+        strategies: what a state is matched with, in the order of the output. Defaults to
+            `("full", "max", "attentive", "max_attentive")`.
+        attentive: `"mean"` is the paper's and divides by the sum of the `a_ij`; `"sum"` doesn't.
+            The scale doesn't reach a cosine, but the sign does: with `"mean"` a negative sum turns
+            the match round. Public PyTorch code divides by no negative number, which comes to
+            `"sum"`. Defaults to `"mean"`.
+        max_attentive: `"argmax"` is the paper's; `"elementwise"` takes the greatest `a_ij h_j` of
+            each feature, as public PyTorch code does, in `[B, L1, L2, D]` memory. Defaults to
+            `"argmax"`.
 
     Call arguments:
         x1: `[B, L1, 2D]`, forward states, then backward states, as `BidirectionalRNN` gives them.
@@ -54,12 +58,13 @@ class MultiPerspectiveMatching(keras.layers.Layer):
         return_cosines: whether to return `a` as well. Defaults to `False`.
 
     Output shape:
-        `[B, L1, N]` and `[B, L2, N]` with `N = 2 * len(strategies) * perspectives`: for each strategy the perspectives of
-        the forward states, then of the backward ones. With `return_cosines` also `a` as `[B, 2, L1, L2]`, forward and
-        backward, in float32.
+        `[B, L1, N]` and `[B, L2, N]` with `N = 2 * len(strategies) * perspectives`: for each
+        strategy the perspectives of the forward states, then of the backward ones. With
+        `return_cosines` also `a` as `[B, 2, L1, L2]`, forward and backward, in float32.
 
     Masking:
-        Padding is matched with nothing and padded rows are zeros. A match with an empty sentence is 0.
+        Padding is matched with nothing and padded rows are zeros. A match with an empty sentence is
+        0.
 
     Raises:
         ValueError: for a strategy that does not exist or is named twice, or an odd width.
@@ -88,13 +93,11 @@ class MultiPerspectiveMatching(keras.layers.Layer):
         super().__init__(**kwargs)
         if not strategies or sorted(set(strategies) & set(STRATEGIES)) != sorted(strategies):
             raise ValueError(
-                f"strategies must be some of {STRATEGIES}, each once. Received: strategies={strategies!r}"
+                f"strategies must be some of {STRATEGIES}, each once. "
+                f"Received: strategies={strategies!r}"
             )
-        for name, choice in (("attentive", attentive), ("max_attentive", max_attentive)):
-            if choice not in CHOICES[name]:
-                raise ValueError(
-                    f"{name} must be one of {CHOICES[name]}. Received: {name}={choice!r}"
-                )
+        require_choice(ATTENTIVE, attentive=attentive)
+        require_choice(MAX_ATTENTIVE, max_attentive=max_attentive)
         self.perspectives = perspectives
         self.strategies = tuple(strategies)
         self.attentive = attentive
@@ -109,7 +112,8 @@ class MultiPerspectiveMatching(keras.layers.Layer):
     ) -> None:
         if x1_shape[-1] % 2:
             raise ValueError(
-                f"x1 must be forward and backward states of one width. Received: x1 of shape {x1_shape}"
+                "x1 must be forward and backward states of one width. "
+                f"Received: x1 of shape {x1_shape}"
             )
         self.kernels = [
             [
@@ -154,7 +158,7 @@ class MultiPerspectiveMatching(keras.layers.Layer):
         return (*matches, ops.stack(cosines, axis=1)) if return_cosines else matches
 
     def _partner(self, strategy: str, h: Any, mask: Any, a: Any, both: Any, forward: bool) -> Any:
-        """What each state of the other sentence is matched with: `[B, 1 or L, D]` made of `h`, the states of this one."""
+        """What each state of the other sentence is matched with: `[B, 1 or L, D]` from `h`."""
         if strategy == "full":
             return ops.expand_dims(last_state(h, mask) if forward else h[:, 0], 1)
         if strategy == "attentive":
@@ -174,29 +178,15 @@ class MultiPerspectiveMatching(keras.layers.Layer):
         self, x1: Any, x2: Any, mask_1: Any, mask_2: Any, return_cosines: bool = False
     ) -> Any:
         width = 2 * len(self.strategies) * self.perspectives
-        matches = tuple(
-            keras.KerasTensor((*x.shape[:2], width), dtype=self.compute_dtype) for x in (x1, x2)
-        )
+        matches = tuple(self.spec(*x.shape[:2], width) for x in (x1, x2))
         if not return_cosines:
             return matches
         shape = (x1.shape[0], 2, x1.shape[1], x2.shape[1])
-        return (*matches, keras.KerasTensor(shape, dtype="float32"))
-
-    def compute_mask(self, *args: Any, **kwargs: Any) -> None:
-        return None  # masks are explicit arguments; Keras is given none to pass on
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "perspectives": self.perspectives,
-            "strategies": self.strategies,
-            "attentive": self.attentive,
-            "max_attentive": self.max_attentive,
-        }
+        return (*matches, self.spec(*shape, dtype="float32"))
 
 
 def _match(u: Any, v: Any, w: Any) -> Any:
-    """`cos(w_k * u, w_k * v)` of `[B, L, D]` and `[B, 1 or L, D]` as `[B, L, K]`, without the weighted vectors."""
+    """`cos(w_k * u, w_k * v)`: `[B, L, D]` and `[B, 1 or L, D]` to `[B, L, K]`."""
     squares = ops.transpose(ops.square(w))
 
     def inverse_norm(x: Any) -> Any:
@@ -206,7 +196,7 @@ def _match(u: Any, v: Any, w: Any) -> Any:
 
 
 def _best_matches(h1: Any, h2: Any, w: Any, both: Any) -> tuple[Any, Any]:
-    """The greatest match of each state with any of the other sentence: `[B, L1, K]` and `[B, L2, K]`."""
+    """The greatest match of each state with any other: `[B, L1, K]` and `[B, L2, K]`."""
 
     def weighted(h: Any) -> Any:  # [B, K, L, D]
         return unit_length(ops.expand_dims(h, 1) * ops.expand_dims(w, 1))

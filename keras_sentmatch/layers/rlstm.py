@@ -1,29 +1,33 @@
-"""The LSTM of rLSTM, which reads one sentence over again while it goes through the other."""
+"""The layer of rLSTM (Sha, Chang, Sui, Li 2016)."""
 
 from typing import Any
 
 import keras
 from keras import ops
 
+from keras_sentmatch.layers.base import Layer, require_choice
 from keras_sentmatch.ops import masked_softmax, reverse_within_length, scan_sequence, zero_padding
 
 FIRST = ("uniform", "learned")
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class RereadingLSTM(keras.layers.Layer):
-    """An LSTM over sentence 2 with a second memory: what it reads, at each step, in the states `Y` of sentence 1.
+class RereadingLSTM(Layer):
+    """An LSTM over sentence 2 that reads at each step in the states `Y` of sentence 1.
 
-    `m_t = sum_j a_t,j Y_j`; `c_t` as in an LSTM; `h_t = o_t * tanh(c_t) + o_t * tanh(m_t)`. What it has read and
-    remembers says where it reads next: `a_t+1 = softmax_j(w . tanh(Y_j W_p + m_t W_m + c_t-1 W_c))`.
+    `m_t = sum_j a_t,j Y_j`; `c_t` as in an LSTM; `h_t = o_t * tanh(c_t) + o_t * tanh(m_t)`. What it
+    has read and remembers says where it reads next:
+    `a_t+1 = softmax_j(w . tanh(Y_j W_p + m_t W_m + c_t-1 W_c))`.
 
     Args:
         units: width of a state; also that of the states of sentence 1.
-        tanh: whether the score has its tanh. Without it, as printed, the terms of `m` and `c` add the same number to the
-            scores of all words, so the softmax drops them: the attention is the same at every step. Defaults to `True`.
-        first_attention: where the first step reads: `"uniform"`, everywhere alike; `"learned"`, with a learned vector in
-            place of `m W_m + c W_c`. Defaults to `"uniform"`.
-        go_backwards: whether to go through sentence 2 from its last word to its first. Defaults to `False`.
+        tanh: whether the score has its tanh. Without it, as printed, the terms of `m` and `c` add
+            the same number to the scores of all words, so the softmax drops them: the attention is
+            the same at every step. Defaults to `True`.
+        first_attention: where the first step reads: `"uniform"`, everywhere alike; `"learned"`,
+            with a learned vector in place of `m W_m + c W_c`. Defaults to `"uniform"`.
+        go_backwards: whether to go through sentence 2 from its last word to its first. Defaults to
+            `False`.
 
     Call arguments:
         x1: `[B, L1, units]`, states of sentence 1.
@@ -33,8 +37,8 @@ class RereadingLSTM(keras.layers.Layer):
         return_attention: whether to return `a` as well. Defaults to `False`.
 
     Output shape:
-        `[B, L2, units]`, in the order of the words also with `go_backwards`; with `return_attention` also `[B, L2, L1]`,
-        whose rows sum to 1.
+        `[B, L2, units]`, in the order of the words also with `go_backwards`; with
+        `return_attention` also `[B, L2, L1]`, whose rows sum to 1.
 
     Masking:
         Padding gets no weight, and padded rows are zeros. From an empty sentence 1 zeros are read.
@@ -52,7 +56,8 @@ class RereadingLSTM(keras.layers.Layer):
         [[0.5, 0.5], [0.5, 0.5], [0.0, 0.0]]
 
     References:
-        Sha, Chang, Sui, Li: "Reading and Thinking: Re-read LSTM Unit for Textual Entailment Recognition", COLING 2016.
+        Sha, Chang, Sui, Li: "Reading and Thinking: Re-read LSTM Unit for Textual Entailment
+        Recognition", COLING 2016.
     """
 
     def __init__(
@@ -64,10 +69,7 @@ class RereadingLSTM(keras.layers.Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        if first_attention not in FIRST:
-            raise ValueError(
-                f"first_attention must be one of {FIRST}. Received: first_attention={first_attention!r}"
-            )
+        require_choice(FIRST, first_attention=first_attention)
         self.units = units
         self.tanh = tanh
         self.first_attention = first_attention
@@ -82,7 +84,7 @@ class RereadingLSTM(keras.layers.Layer):
     ) -> None:
         if x1_shape[-1] != self.units:
             raise ValueError(
-                "x1 must be as wide as the state, because what is read in it is added to the state. "
+                "x1 must be as wide as the state, to which what is read in it is added. "
                 f"Received: x1.shape={tuple(x1_shape)}, units={self.units}"
             )
         units = self.units
@@ -147,18 +149,9 @@ class RereadingLSTM(keras.layers.Layer):
     def compute_output_spec(
         self, x1: Any, x2: Any, mask_1: Any, mask_2: Any, return_attention: bool = False
     ) -> Any:
-        states = keras.KerasTensor((*x2.shape[:2], self.units), dtype=self.compute_dtype)
-        attention = keras.KerasTensor((*x2.shape[:2], x1.shape[1]), dtype=self.compute_dtype)
+        states = self.spec(*x2.shape[:2], self.units)
+        attention = self.spec(*x2.shape[:2], x1.shape[1])
         return (states, attention) if return_attention else states
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "tanh": self.tanh,
-            "first_attention": self.first_attention,
-            "go_backwards": self.go_backwards,
-        }
 
 
 def _forget_one(shape: tuple[int, ...], dtype: Any = None) -> Any:

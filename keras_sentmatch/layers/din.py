@@ -1,4 +1,4 @@
-"""The body of DIN: matrices of words, their interaction, and a GRU whose weights it makes anew at every word."""
+"""The layers of DIN (Huo, Liu): word matrices, their interaction, a GRU with dynamic weights."""
 
 import math
 from typing import Any
@@ -6,8 +6,104 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_sentmatch.layers.matrix_interaction import MatrixInteraction
-from keras_sentmatch.ops import at_least_float32, scan_sequence, zero_padding
+from keras_sentmatch.layers.base import Layer, require_choice
+from keras_sentmatch.ops import at_least_float32, pair_mask, scan_sequence, zero_padding
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class MatrixInteraction(Layer):
+    """Reads sentence 1 once for every word of sentence 2, in matrices: `[B, L2, d]`.
+
+    Words are matrices `n x n`, written as vectors of `d = n * n` numbers, row by row. For each word
+    `t` of sentence 2 a recurrence runs over the words `s` of sentence 1, with matrix products:
+
+    `W_t,s = tanh(P_s H_t + W_inter W_t,s-1 + b_inter)`, `W_t,0 = 0`
+
+    The result is `W_t` after the last word of sentence 1. It takes `L1` steps, each for all `t` at
+    once. The products of all pairs of words are never held together: the state is `B * L2 * d`
+    numbers, and only training keeps it from every step.
+
+    Call arguments:
+        x1: `[B, L1, d]`, the matrices `P`; `d` a perfect square.
+        x2: `[B, L2, d]`, the matrices `H`.
+        mask_1: boolean `[B, L1]`, True = real token.
+        mask_2: boolean `[B, L2]`.
+        return_norms: whether to return the norms of all `W_t,s` as well. Defaults to `False`.
+
+    Output shape:
+        `[B, L2, d]`; with `return_norms` also `[B, L2, L1]`, the Frobenius norms, up to `n`.
+
+    Masking:
+        The state passes over padding of sentence 1 unchanged; padded rows, and norms at padding,
+        are zeros. An empty sentence 1 gives zeros.
+
+    Raises:
+        ValueError: if `d` is not a perfect square, or differs between the sentences.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.layers import MatrixInteraction
+        >>> p, h = np.ones((1, 2, 4), "float32"), np.ones((1, 3, 4), "float32")
+        >>> mask_p, mask_h = np.array([[True, True]]), np.array([[True, True, False]])
+        >>> _, norms = MatrixInteraction()(p, h, mask_p, mask_h, return_norms=True)
+        >>> tuple(norms.shape), round(float(norms[0, 0, 0]), 3), float(norms[0, 2, 0])
+        ((1, 3, 2), 1.928, 0.0)
+
+    References:
+        Huo, Liu: DIN, eq 8, and 28-29 for the norms.
+    """
+
+    def build(
+        self,
+        x1_shape: Any,
+        x2_shape: Any = None,
+        mask_1_shape: Any = None,
+        mask_2_shape: Any = None,
+    ) -> None:
+        width = x1_shape[-1]
+        self.side = math.isqrt(width)
+        if self.side**2 != width or (x2_shape is not None and x2_shape[-1] != width):
+            raise ValueError(
+                "x1 and x2 must have the same last dimension, a perfect square such as 256. "
+                f"Received: x1.shape={tuple(x1_shape)}, x2.shape={x2_shape and tuple(x2_shape)}"
+            )
+        square = (self.side, self.side)
+        self.kernel = self.add_weight(shape=square, initializer="orthogonal", name="kernel")
+        self.bias = self.add_weight(shape=square, initializer="zeros", name="bias")
+
+    def call(self, x1: Any, x2: Any, mask_1: Any, mask_2: Any, return_norms: bool = False) -> Any:
+        n, batch, length = self.side, ops.shape(x2)[0], ops.shape(x2)[1]
+        # The words of sentence 2 side by side, [B, n, L2 * n]: one product a step for all.
+        h = ops.transpose(ops.reshape(x2, (batch, length, n, n)), (0, 2, 1, 3))
+        h = ops.reshape(h, (batch, n, length * n))
+        kernel = ops.cast(self.kernel, x1.dtype)
+        bias = ops.cast(ops.tile(self.bias, (1, length)), x1.dtype)
+
+        def step(x: Any, states: Any) -> tuple[Any, list[Any]]:
+            p, real, w = ops.reshape(x[:, :-1], (batch, n, n)), x[:, -1:, None] > 0, states[0]
+            new = ops.tanh(ops.matmul(p, h) + ops.matmul(kernel, w) + bias)
+            w = ops.where(real, new, w)
+            if not return_norms:
+                return w[:, 0, :1], [w]  # an output is needed, its value isn't
+            squares = ops.square(at_least_float32(ops.reshape(w, (batch, n, length, n))))
+            return ops.sqrt(ops.maximum(ops.sum(squares, axis=(1, 3)), 1e-12)), [w]
+
+        real = ops.expand_dims(ops.cast(mask_1, x1.dtype), -1)
+        norms, (w,) = scan_sequence(step, ops.concatenate([x1, real], axis=-1), [ops.zeros_like(h)])
+        w = ops.transpose(ops.reshape(w, (batch, n, length, n)), (0, 2, 1, 3))
+        w = zero_padding(ops.reshape(w, (batch, length, n * n)), mask_2)
+        if not return_norms:
+            return w
+        norms = ops.transpose(norms, (0, 2, 1))
+        return w, ops.where(pair_mask(mask_2, mask_1), norms, ops.cast(0, norms.dtype))
+
+    def compute_output_spec(
+        self, x1: Any, x2: Any, mask_1: Any, mask_2: Any, return_norms: bool = False
+    ) -> Any:
+        w = self.spec(*x2.shape)
+        norms = self.spec(*x2.shape[:2], x1.shape[1])
+        return (w, norms) if return_norms else w
+
 
 VARIANTS = ("din1", "din2", "static")
 CONCATS = ("sum", "split")
@@ -15,36 +111,42 @@ GATES = ("update", "reset", "candidate")
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class MatrixDynamicGRU(keras.layers.Layer):
-    """A GRU over sentence 2 whose weights come, at each word, from how that word interacts with sentence 1.
+class MatrixDynamicGRU(Layer):
+    """A GRU over sentence 2 whose weights come from how each word interacts with sentence 1.
 
-    Words of both sentences become `n x n` matrices, `tanh(x W + b)`; `MatrixInteraction` gives a matrix `W_t` for each word
-    of sentence 2. From it come the weights of the GRU's step `t`, and these control what the step lets through:
+    Words of both sentences become `n x n` matrices, `tanh(x W + b)`; `MatrixInteraction` gives a
+    matrix `W_t` for each word of sentence 2. From it come the weights of the GRU's step `t`, and
+    these control what the step lets through:
 
-    - `"din1"`: all in matrices. Weight `tanh(W_con W_t + b_con)`, bias `tanh(B_con W_t)`, for each of the gates `z`, `r` and
-      the candidate `h`; `Z = sigmoid(W_z [H, X] + b_z)`, and so on, with matrix products.
-    - `"din2"`: all in vectors of `d` numbers, made by `d x d` matrices from the flattened `W_t`; they scale element by
-      element.
+    - `"din1"`: all in matrices. Weight `tanh(W_con W_t + b_con)`, bias `tanh(B_con W_t)`, for each
+      of the gates `z`, `r` and the candidate `h`; `Z = sigmoid(W_z [H, X] + b_z)`, and so on, with
+      matrix products.
+    - `"din2"`: all in vectors of `d` numbers, made by `d x d` matrices from the flattened `W_t`;
+      they scale element by element.
     - `"static"`: an ordinary GRU fed the flattened `W_t`, without dynamic weights.
 
     Args:
         units: width `d = n * n` of a state; a perfect square.
         variant: `"din1"`, `"din2"` or `"static"`. Defaults to `"din1"`.
-        concat: how `"din1"` multiplies the bracket `[H, X]`: `"sum"`, one weight for `H + X`, which is what the paper's
-            shapes and counts allow; `"split"`, one weight made for each. Defaults to `"sum"`.
+        concat: how `"din1"` multiplies the bracket `[H, X]`: `"sum"`, one weight for `H + X`, which
+            is what the paper's shapes and counts allow; `"split"`, one weight made for each.
+            Defaults to `"sum"`.
         use_bias: whether `b_con` (in `"static"`: the GRU's bias) is there. Defaults to `True`.
-        shared_transform: whether one layer makes the matrices of both sentences. Defaults to `False`.
+        shared_transform: whether one layer makes the matrices of both sentences. Defaults to
+            `False`.
 
     Call arguments:
         x1: `[B, L1, D1]`, states of sentence 1 (the premise).
-        x2: `[B, L2, D2]`, words or states of sentence 2 (the hypothesis); with `shared_transform`, `D2 = D1`.
+        x2: `[B, L2, D2]`, words or states of sentence 2 (the hypothesis); with `shared_transform`,
+            `D2 = D1`.
         mask_1: boolean `[B, L1]`, True = real token, right-padded.
         mask_2: boolean `[B, L2]`.
         return_norms: whether to return what the explainer shows. Defaults to `False`.
 
     Output shape:
-        `[B, L2, units]`. With `return_norms` also `[B, L2, L1]`, the norms of all interaction matrices, and, unless
-        `"static"`, `[B, L2, 3]`, those of the weights made for `z`, `r` and `h`.
+        `[B, L2, units]`. With `return_norms` also `[B, L2, L1]`, the norms of all interaction
+        matrices, and, unless `"static"`, `[B, L2, 3]`, those of the weights made for `z`, `r` and
+        `h`.
 
     Masking:
         Padding changes nothing, and padded rows are zeros. An empty sentence 1 gives `W_t = 0`.
@@ -79,8 +181,7 @@ class MatrixDynamicGRU(keras.layers.Layer):
             raise ValueError(
                 f"units must be a perfect square, such as 256, 324 or 400. Received: units={units}"
             )
-        if variant not in VARIANTS:
-            raise ValueError(f"variant must be one of {VARIANTS}. Received: variant={variant!r}")
+        require_choice(VARIANTS, variant=variant)
         if concat not in CONCATS or (concat == "split" and variant != "din1"):
             raise ValueError(
                 f"concat must be one of {CONCATS}, and 'split' needs variant='din1'. "
@@ -158,10 +259,10 @@ class MatrixDynamicGRU(keras.layers.Layer):
         return (states, *norms) if return_norms else states
 
     def _dynamic_weights(self, w: Any, words: Any) -> tuple[Any, Any]:
-        """All that the GRU's steps need beside its state: the factors of the state, and what is added to the products.
+        """What the GRU's steps need: the factors of the state, and what is added to the products.
 
-        Both are `[B, L2, 3 r, c]`, the gates one above the other; `r = c = n` in matrices, `r = 1` and `c = d` in vectors.
-        """
+        Both are `[B, L2, 3 r, c]`, the gates one above the other; `r = c = n` in matrices, `r = 1`
+        and `c = d` in vectors."""
         batch, length = ops.shape(w)[0], ops.shape(w)[1]
         matrices = self.variant == "din1"
         rows, columns = self._shape
@@ -212,20 +313,8 @@ class MatrixDynamicGRU(keras.layers.Layer):
     def compute_output_spec(
         self, x1: Any, x2: Any, mask_1: Any, mask_2: Any, return_norms: bool = False
     ) -> Any:
-        def spec(*shape: Any) -> keras.KerasTensor:
-            return keras.KerasTensor((*x2.shape[:2], *shape), dtype=self.compute_dtype)
-
+        states = self.spec(*x2.shape[:2], self.units)
         if not return_norms:
-            return spec(self.units)
-        gates = () if self.variant == "static" else (spec(3),)
-        return (spec(self.units), spec(x1.shape[1]), *gates)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "variant": self.variant,
-            "concat": self.concat,
-            "use_bias": self.use_bias,
-            "shared_transform": self.shared_transform,
-        }
+            return states
+        gates = () if self.variant == "static" else (self.spec(*x2.shape[:2], 3),)
+        return (states, self.spec(*x2.shape[:2], x1.shape[1]), *gates)

@@ -1,19 +1,20 @@
-"""Factorization machine: a vector compressed to one number."""
+"""The layer of CAFE (Tay, Tuan, Hui 2018)."""
 
 from typing import Any
 
 import keras
 from keras import ops
 
+from keras_sentmatch.layers.base import Layer
 from keras_sentmatch.ops import at_least_float32
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class FactorizationMachine(keras.layers.Layer):
+class FactorizationMachine(Layer):
     """One number from a vector: its linear part and the products of all pairs of its features.
 
-    `fm(z) = w_0 + w . z + 1/2 sum_f [(v_f . z)^2 - v_f^2 . z^2]`, which is `w_0 + w . z + sum_{i<j} <v_i, v_j> z_i z_j` in
-    time linear in D.
+    `fm(z) = w_0 + w . z + 1/2 sum_f [(v_f . z)^2 - v_f^2 . z^2]`, which is
+    `w_0 + w . z + sum_{i<j} <v_i, v_j> z_i z_j` in time linear in D.
 
     Args:
         factors: how many `v_f`; 0 leaves the linear part. Defaults to `10`.
@@ -68,16 +69,10 @@ class FactorizationMachine(keras.layers.Layer):
         y = ops.matmul(wide, ops.cast(self.kernel, wide.dtype)) + ops.cast(self.bias, wide.dtype)
         if self.factors:
             v = ops.cast(self.factor_kernel, wide.dtype)
+            # [..., factors]
             pairs = ops.square(ops.matmul(wide, v)) - ops.matmul(ops.square(wide), ops.square(v))
             y = y + 0.5 * ops.sum(pairs, axis=-1, keepdims=True)
         return ops.cast(y, z.dtype)
 
     def compute_output_shape(self, z_shape: Any) -> Any:
         return (*z_shape[:-1], 1)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "factors": self.factors,
-            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
-        }

@@ -1,4 +1,4 @@
-"""The cell of HyperLSTM: an LSTM whose weights a smaller LSTM re-scales at every step."""
+"""The cell of HyperLSTM (Ha, Dai, Le 2017)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,23 +6,27 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_sentmatch.layers.base import Layer
+
 GATES = 4  # i, f, g, o
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class HyperLSTMCell(keras.layers.Layer):
+class HyperLSTMCell(Layer):
     """A step of an LSTM with dynamic weights, for `keras.layers.RNN`.
 
-    A small LSTM reads `[x_t; h_t-1]`. From its state `s` come, for each gate, three vectors that scale the input's part,
-    scale the state's part, and shift: `d = (s W + c) D`, through few numbers, so that they cost little.
-    `gate = d_x * (x W_x) + d_h * (h W_h) + b + d_b`; then `c' = sigmoid(f + 1) c + sigmoid(i) tanh(g)` and
-    `h' = sigmoid(o) tanh(c')`. At the start all scales are 0.1 and all shifts 0.
+    A small LSTM reads `[x_t; h_t-1]`. From its state `s` come, for each gate, three vectors that
+    scale the input's part, scale the state's part, and shift: `d = (s W + c) D`, through few
+    numbers, so that they cost little. `gate = d_x * (x W_x) + d_h * (h W_h) + b + d_b`; then
+    `c' = sigmoid(f + 1) c + sigmoid(i) tanh(g)` and `h' = sigmoid(o) tanh(c')`. At the start all
+    scales are 0.1 and all shifts 0.
 
     Args:
         units: width of the state.
         hyper_units: width of the small LSTM. Defaults to `128`.
         embedding_units: numbers from which a scale or shift is made, `N_z`. Defaults to `4`.
-        layer_norm: whether gates, and the cell before its tanh, are normalised. Defaults to `False`.
+        layer_norm: whether gates, and the cell before its tanh, are normalized. Defaults to
+            `False`.
 
     Call arguments:
         inputs: `[B, D]`.
@@ -32,8 +36,8 @@ class HyperLSTMCell(keras.layers.Layer):
         `[B, units]`, and the list of the four new states.
 
     Masking:
-        None: a step has no padding. `keras.layers.RNN` needs no mask on right-padded sequences either, as long as nothing
-        behind the last real token is used.
+        None: a step has no padding. `keras.layers.RNN` needs no mask on right-padded sequences
+        either, as long as nothing behind the last real token is used.
 
     Example:
         >>> import keras, numpy as np
@@ -79,7 +83,7 @@ class HyperLSTMCell(keras.layers.Layer):
         self.kernel = weight("kernel", (width, GATES * units))
         self.recurrent_kernel = weight("recurrent_kernel", (units, GATES * units), "orthogonal")
         self.bias = weight("bias", (GATES * units,), "zeros")
-        # By role: scale of x, scale of h, shift. At the start z = c = 1, so that d = N_z * 0.1 / N_z.
+        # By role: scale of x, scale of h, shift. At first z = c = 1, so d = N_z * 0.1 / N_z.
         tenth, noise = 0.1 / few, keras.initializers.RandomNormal(stddev=0.01)
         self.embedding_kernels = [
             weight(f"{role}_embedding_kernel", (small, GATES * few), start)
@@ -128,12 +132,3 @@ class HyperLSTMCell(keras.layers.Layer):
             z = ops.reshape(z, (-1, GATES, self.embedding_units))
             found.append(ops.einsum("bgz,gzu->bgu", z, scale))
         return found
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "hyper_units": self.hyper_units,
-            "embedding_units": self.embedding_units,
-            "layer_norm": self.layer_norm,
-        }

@@ -1,0 +1,606 @@
+"""The layers of DABERT (Wang et al. 2022)."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_sentmatch.layers.base import Layer, require_choice, require_positive
+from keras_sentmatch.ops import at_least_float32, masked_softmax, pair_mask, zero_padding
+from keras_sentmatch.ops.pairwise import pairwise_sum
+
+DISTANCES = ("l1", "l2", "l2_squared", "sum")
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class DualAttention(Layer):
+    """Self-attention twice over the same queries, keys and values: by affinity and by difference.
+
+    `A = softmax(Q K^T / sqrt(k)) V` and `D = softmax(dist(Q, K) / sqrt(k)) V` for each head: the
+    farther a key is from the query, the more it weighs in D. A is what
+    `keras.layers.MultiHeadAttention` has before its output projection. The sublayers `query`, `key`
+    and `value` have kernels `[D, heads, key_dim]` and biases `[heads, key_dim]`, as its own:
+    `dual.query.set_weights(attention.query_dense.get_weights())` and so on.
+
+    Args:
+        num_heads: number of heads.
+        key_dim: width of a head, of queries, keys and values alike.
+        distance: between a query and a key. `"l1"` is the sum of absolute differences. `"l2"` is
+            Euclidean: its scores are nearly equal, so the softmax is nearly flat. `"l2_squared"` is
+            its square. `"sum"` is the plain sum of the differences as eq 4 prints it: all queries
+            of a sentence pair then get the same D. Defaults to `"l1"`.
+        cross: whether a token's difference channel sees the other sentence only. Defaults to
+            `False`.
+        dropout: rate on the weights of both channels. Defaults to `0.1`.
+
+    Call arguments:
+        x: `[B, L, D]`, both sentences in one sequence.
+        mask: boolean `[B, L]`, True = real token.
+        segment_ids: integers `[B, L]`, which sentence a token belongs to; needed with `cross=True`,
+            else not used.
+        return_attention: whether to return the weights as well. Defaults to `False`.
+
+    Output shape:
+        Affinity and difference, each `[B, L, num_heads * key_dim]`, the heads side by side; with
+        `return_attention` also the weights of both, `[B, num_heads, L, L]` float32 before dropout:
+        rows sum to 1.
+
+    Masking:
+        Padding gets no weight and padded rows are zeros. With `cross`, a token with nobody in the
+        other sentence has a difference of zeros. Scores and softmax are float32 under every policy.
+
+    Memory:
+        `"l1"` needs the differences of all features of all pairs, `[B, num_heads, L, L, key_dim]`,
+        but never holds them: it goes feature by feature, and beside the weights,
+        `[B, num_heads, L, L]`, there are a few tensors as large as those, which are let go at once
+        and computed again in the backward pass. TensorFlow without XLA may work on ten features
+        side by side. The other distances need none of this.
+
+    Raises:
+        ValueError: for an unknown distance, a number that is not positive, or `cross` without
+        `segment_ids`.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.layers import DualAttention
+        >>> x, mask = np.ones((1, 4, 6), "float32"), np.array([[True, True, True, False]])
+        >>> layer = DualAttention(num_heads=2, key_dim=3, cross=True)
+        >>> a, d, _, weights = layer(x, mask, np.array([[0, 1, 1, 1]]), return_attention=True)
+        >>> tuple(a.shape), tuple(d.shape), [float(w) for w in weights[0, 0, 0]]
+        ((1, 4, 6), (1, 4, 6), [0.0, 0.5, 0.5, 0.0])
+
+    References:
+        Wang et al., DABERT, eq 1-4.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        key_dim: int,
+        distance: str = "l1",
+        cross: bool = False,
+        dropout: float = 0.1,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        require_positive(num_heads=num_heads, key_dim=key_dim)
+        require_choice(DISTANCES, distance=distance)
+        self.num_heads = num_heads
+        self.key_dim = key_dim
+        self.distance = distance
+        self.cross = cross
+        self.dropout = dropout
+        self.query, self.key, self.value = (
+            keras.layers.EinsumDense(
+                "bld,dhk->blhk",
+                (None, num_heads, key_dim),
+                bias_axes="hk",
+                dtype=self.dtype_policy,
+                name=name,
+            )
+            for name in ("query", "key", "value")
+        )
+        self.drop = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="drop")
+
+    def build(self, x_shape: Any, mask_shape: Any = None, segment_ids_shape: Any = None) -> None:
+        for layer in (self.query, self.key, self.value):
+            layer.build(x_shape)
+
+    def call(
+        self,
+        x: Any,
+        mask: Any,
+        segment_ids: Any = None,
+        return_attention: bool = False,
+        training: bool | None = None,
+    ) -> Any:
+        self._check(segment_ids)
+        query, key = (ops.transpose(f(x), (0, 2, 1, 3)) for f in (self.query, self.key))
+        query, key, value = at_least_float32(query), at_least_float32(key), self.value(x)
+        products = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
+        visible = ops.expand_dims(pair_mask(mask, mask), 1)
+        weights = [masked_softmax(products * self.key_dim**-0.5, visible)]
+        if self.cross:
+            one, two = ops.expand_dims(segment_ids, (1, 3)), ops.expand_dims(segment_ids, (1, 2))
+            visible = ops.logical_and(visible, ops.not_equal(one, two))
+        distances = self._distances(query, key, products)
+        weights.append(masked_softmax(distances * self.key_dim**-0.5, visible))
+        shape = (*ops.shape(x)[:2], self.num_heads * self.key_dim)
+        outputs = []
+        for w in weights:
+            w = self.drop(ops.cast(w, value.dtype), training=training)
+            outputs.append(ops.reshape(ops.einsum("bhij,bjhk->bihk", w, value), shape))
+        return (*outputs, *weights) if return_attention else tuple(outputs)
+
+    def _distances(self, query: Any, key: Any, products: Any) -> Any:
+        """`[B, heads, L, k]` twice, and their products, to `[B, heads, L, L]`."""
+        if self.distance == "l1":
+            first = (3, 0, 1, 2)  # the features, which are summed over
+            one, two = ops.transpose(query, first), -ops.transpose(key, first)
+            return pairwise_sum(one, two)
+        one, two = query, key
+        if self.distance != "sum":
+            one, two = ops.square(query), ops.square(key)
+        one = ops.sum(one, axis=-1, keepdims=True)
+        two = ops.expand_dims(ops.sum(two, axis=-1), -2)
+        if self.distance == "sum":
+            return one - two
+        squared = one + two - 2.0 * products
+        if self.distance == "l2_squared":
+            return squared
+        # Below the rounding error of the products the root has no gradient, not an infinite one.
+        return ops.sqrt(ops.maximum(squared, 1e-6))
+
+    def _check(self, segment_ids: Any) -> None:
+        if self.cross and segment_ids is None:
+            raise ValueError(
+                "cross=True needs the call argument `segment_ids`, the sentence of each token. "
+                "Received: None"
+            )
+
+    def compute_output_spec(
+        self,
+        x: Any,
+        mask: Any,
+        segment_ids: Any = None,
+        return_attention: bool = False,
+        training: bool | None = None,
+    ) -> Any:
+        self._check(segment_ids)
+        batch, length = x.shape[:2]
+        out = (batch, length, self.num_heads * self.key_dim)
+        outputs = tuple(self.spec(*out) for _ in range(2))
+        if not return_attention:
+            return outputs
+        pairs = (batch, self.num_heads, length, length)
+        return (*outputs, *(self.spec(*pairs, dtype="float32") for _ in range(2)))
+
+
+ALIGNMENTS = ("additive", "literal", "none")
+OUTPUT_MODES = ("residual", "replace")
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class AdaptiveFusion(Layer):
+    """Adds to the affinity of each token as much of its difference as two gates let through.
+
+    1. Alignment: each token's affinity `a_i` attends to the differences of all tokens, which gives
+       `d'_i`; that attends to all affinities, which gives `a'_i`; `d*_i = tanh([d_i; d'_i] W + b)`,
+       and `a*_i` in the same way.
+    2. Gate: `d^_i = tanh(d*_i W + b)`, `a^_i` in the same way; `g_i = sigmoid([d^_i; a^_i] w)`;
+       `v_i = g_i a^_i + (1 - g_i) d^_i`.
+    3. Filter: `f_i = sigmoid([a_i; v_i W_v + b_v] w)`, `l_i = f_i tanh(v_i W_l + b_l)`. The output
+       is `a_i + l_i`.
+
+    `W_l` and `b_l` start at zero, so a new layer returns the affinity: put into a trained network,
+    it changes nothing yet.
+
+    Args:
+        attention_units: width of the hidden layer that scores a token in the alignment. Defaults to
+            `128`.
+        hidden_units: width of `v_i`. Defaults to `None`, the width of the affinity.
+        alignment: the scores `u_ij` of token j for token i, of their vectors times a matrix each.
+            `"additive"` is `w . tanh(x_j + y_i)`. `"literal"` is eq 5 as printed,
+            `w . tanh([x_j; y_i])`, where y_i adds the same to the score of every j: it guides
+            nothing. `"none"` leaves alignment out: `d* = d`, `a* = a`. Defaults to `"additive"`.
+        gate: whether to compute `g_i`; otherwise it is 1/2. Defaults to `True`.
+        filter_gate: whether to compute `f_i`; otherwise it is 1. Defaults to `True`.
+        output_mode: `"residual"` returns `a_i + l_i`, `"replace"` `l_i` as eq 7 prints it, so zeros
+            at first. Defaults to `"residual"`.
+        regulation: with `False` all of the above is left out and the output is `(a_i + d_i) / 2`.
+            Defaults to `True`.
+
+    Call arguments:
+        affinity: `[B, L, D]`.
+        difference: `[B, L, D]`.
+        mask: boolean `[B, L]`, True = real token.
+        return_gates: whether to return both gates as well. Defaults to `False`.
+
+    Output shape:
+        `[B, L, D]`; with `return_gates` also `g` and `f`, `[B, L]` float32.
+
+    Masking:
+        Padding is never attended to; outputs and gates are zero there. Scores, softmax and gates
+        are float32 under every policy.
+
+    Memory:
+        The additive scores need a tanh for each pair of tokens and attention unit,
+        `[B, L, L, attention_units]`, but one unit's is held at a time, in the backward pass too.
+
+    Raises:
+        ValueError: for an unknown option, a number that is not positive, or inputs of unequal
+        widths.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.layers import AdaptiveFusion
+        >>> a, d = np.ones((1, 2, 4), "float32"), np.zeros((1, 2, 4), "float32")
+        >>> mask = np.array([[True, False]])
+        >>> fused, g, f = AdaptiveFusion(attention_units=3)(a, d, mask, return_gates=True)
+        >>> [float(v) for v in fused[0, 0]], [float(v) for v in fused[0, 1]], tuple(g.shape)
+        ([1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0], (1, 2))
+
+    References:
+        Wang et al., DABERT, eq 5-7.
+    """
+
+    def __init__(
+        self,
+        attention_units: int = 128,
+        hidden_units: int | None = None,
+        alignment: str = "additive",
+        gate: bool = True,
+        filter_gate: bool = True,
+        output_mode: str = "residual",
+        regulation: bool = True,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        require_positive(
+            attention_units=attention_units,
+            hidden_units=1 if hidden_units is None else hidden_units,
+        )
+        require_choice(ALIGNMENTS, alignment=alignment)
+        require_choice(OUTPUT_MODES, output_mode=output_mode)
+        self.attention_units = attention_units
+        self.hidden_units = hidden_units
+        self.alignment = alignment
+        self.gate = gate
+        self.filter_gate = filter_gate
+        self.output_mode = output_mode
+        self.regulation = regulation
+
+    def build(
+        self, affinity_shape: Any, difference_shape: Any = None, mask_shape: Any = None
+    ) -> None:
+        width = affinity_shape[-1]
+        if difference_shape is not None and difference_shape[-1] != width:
+            raise ValueError(
+                "affinity and difference must have the same width. "
+                f"Received: shapes {affinity_shape} and {difference_shape}"
+            )
+        if not self.regulation:
+            return
+        hidden = self.hidden_units or width
+
+        def dense(
+            inputs: int, units: int, name: str, activation: str | None = "tanh", **options: Any
+        ) -> keras.layers.Dense:
+            layer = keras.layers.Dense(
+                units, activation, dtype=self.dtype_policy, name=name, **options
+            )
+            layer.build((None, None, inputs))
+            return layer
+
+        def column(inputs: int, name: str) -> Any:
+            return self.add_weight(shape=(inputs, 1), name=name, autocast=False)
+
+        if self.alignment != "none":
+            self.align_difference, self.align_affinity = (
+                _GuidedAlignment(
+                    self.attention_units,
+                    self.alignment == "additive",
+                    dtype=self.dtype_policy,
+                    name=name,
+                )
+                for name in ("align_difference", "align_affinity")
+            )
+            for layer in (self.align_difference, self.align_affinity):
+                layer.build(affinity_shape)
+            self.join_difference = dense(2 * width, width, "join_difference")
+            self.join_affinity = dense(2 * width, width, "join_affinity")
+        self.hidden_difference = dense(width, hidden, "hidden_difference")
+        self.hidden_affinity = dense(width, hidden, "hidden_affinity")
+        if self.gate:
+            self.gate_kernel = column(2 * hidden, "gate_kernel")
+        if self.filter_gate:
+            self.filter_value = dense(hidden, width, "filter_value", None)
+            self.filter_kernel = column(2 * width, "filter_kernel")
+        self.fused = dense(hidden, width, "fused", kernel_initializer="zeros")
+
+    def call(self, affinity: Any, difference: Any, mask: Any, return_gates: bool = False) -> Any:
+        if self.regulation:
+            fused, gate, kept = self._regulated(affinity, difference, mask)
+        else:
+            fused, gate, kept = (affinity + difference) * 0.5, *_constants(mask)
+        fused = zero_padding(fused, mask)
+        if not return_gates:
+            return fused
+        return fused, *(ops.squeeze(zero_padding(x, mask), -1) for x in (gate, kept))
+
+    def _regulated(self, a: Any, d: Any, mask: Any) -> tuple[Any, Any, Any]:
+        new_a, new_d = a, d
+        if self.alignment != "none":
+            guided = self.align_difference(d, a, mask)
+            new_d = self.join_difference(ops.concatenate([d, guided], axis=-1))
+            guided = self.align_affinity(a, guided, mask)
+            new_a = self.join_affinity(ops.concatenate([a, guided], axis=-1))
+        new_a, new_d = self.hidden_affinity(new_a), self.hidden_difference(new_d)
+        gate, kept = _constants(mask)
+        if self.gate:
+            gate = _share(self.gate_kernel, new_d, new_a)
+        v = ops.cast(gate, a.dtype) * new_a + ops.cast(1.0 - gate, a.dtype) * new_d
+        if self.filter_gate:
+            kept = _share(self.filter_kernel, a, self.filter_value(v))
+        fused = ops.cast(kept, a.dtype) * self.fused(v)
+        return (a + fused if self.output_mode == "residual" else fused), gate, kept
+
+    def compute_output_spec(
+        self, affinity: Any, difference: Any, mask: Any, return_gates: bool = False
+    ) -> Any:
+        fused = self.spec(*affinity.shape)
+        if not return_gates:
+            return fused
+        gates = (self.spec(*affinity.shape[:2], dtype="float32") for _ in range(2))
+        return fused, *gates
+
+
+class _GuidedAlignment(Layer):
+    """For each guide vector the weighted sum of all values: `[B, L, D]` twice to `[B, L, D]`."""
+
+    def __init__(self, units: int, additive: bool, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.units = units
+        self.additive = additive
+        self.key = keras.layers.Dense(units, use_bias=False, dtype=self.dtype_policy, name="key")
+        self.guide = keras.layers.Dense(units, dtype=self.dtype_policy, name="guide")
+
+    def build(self, values_shape: Any, guides_shape: Any = None, mask_shape: Any = None) -> None:
+        for layer in (self.key, self.guide):
+            layer.build(values_shape)
+        size = self.units if self.additive else 2 * self.units
+        self.context = self.add_weight(shape=(size, 1), name="context", autocast=False)
+        # In eq 5, and in the count of parameters; a constant on all scores, it changes no softmax.
+        self.bias = self.add_weight(
+            shape=(1,), initializer="zeros", name="context_bias", autocast=False
+        )
+
+    def call(self, values: Any, guides: Any, mask: Any) -> Any:
+        keys = at_least_float32(self.key(values))
+        guides = at_least_float32(self.guide(guides))
+        if self.additive:
+            first = (2, 0, 1)  # the attention units, which are summed over
+            guides, keys = ops.transpose(guides, first), ops.transpose(keys, first)
+            weights = ops.squeeze(ops.convert_to_tensor(self.context), -1)
+            scores = pairwise_sum(guides, keys, weights)
+        else:
+            own = ops.matmul(ops.tanh(keys), self.context[: self.units])
+            scores = ops.matmul(ops.tanh(guides), self.context[self.units :])
+            scores = scores + ops.transpose(own, (0, 2, 1))
+        weights = masked_softmax(scores + self.bias, ops.expand_dims(mask, 1))
+        return ops.matmul(ops.cast(weights, values.dtype), values)
+
+    def compute_output_shape(
+        self, values_shape: Any, guides_shape: Any = None, mask_shape: Any = None
+    ) -> Any:
+        return values_shape
+
+
+def _share(kernel: Any, *parts: Any) -> Any:
+    """One sigmoid for each token, `[B, L, 1]`, of its vectors side by side."""
+    return ops.sigmoid(ops.matmul(at_least_float32(ops.concatenate(parts, axis=-1)), kernel))
+
+
+def _constants(mask: Any) -> tuple[Any, Any]:
+    """The gates that are not computed: one half, and one."""
+    ones = ops.ones_like(ops.expand_dims(mask, -1), dtype="float32")
+    return ones * 0.5, ones
+
+
+CHANNELS = ("both", "affinity", "difference")
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class DualAttentionEncoder(Layer):
+    """BERT's transformer block with `DualAttention` and `AdaptiveFusion` in place of its attention.
+
+    `y = norm(x + join(fusion(A, D)))`, `norm(y + narrow(activation(wide(y))))`. Beside the fusion
+    it has the weights of BERT's block, in the shapes of `keras_hub.layers.TransformerEncoder`;
+    `encoder_layers` are the sublayers that hold them. With the weights of such a block a new layer
+    gives what the block gives: the fusion starts by returning the affinity.
+
+    Args:
+        intermediate_dim: width of the feed-forward layer.
+        num_heads: number of heads; the width of `x` must be a multiple of it.
+        dropout: rate on the attention weights and after either half of the block. Defaults to
+            `0.1`.
+        activation: of the feed-forward layer. Defaults to `"gelu"`.
+        layer_norm_epsilon: of both layer normalizations. Defaults to `1e-12`.
+        channels: what is fused: `"both"`, or `"affinity"` or `"difference"` twice, which leaves the
+            other out. Defaults to `"both"`.
+        distance: `"l1"`, `"l2"`, `"l2_squared"` or `"sum"`, see `DualAttention`. Defaults to
+            `"l1"`.
+        cross: whether a token's difference channel sees the other sentence only. Defaults to
+            `False`.
+        attention_units: width of the alignment's hidden layer, see `AdaptiveFusion`. Defaults to
+            `128`.
+        hidden_units: width of the fused vector. Defaults to `None`, the width of `x`.
+        alignment: `"additive"`, `"literal"` or `"none"`. Defaults to `"additive"`.
+        gate: whether the fusion computes the gate between both channels. Defaults to `True`.
+        filter_gate: whether it computes the gate on what is added. Defaults to `True`.
+        output_mode: `"residual"` or `"replace"`. Defaults to `"residual"`.
+        regulation: with `False` the fusion is the mean of both channels. Defaults to `True`.
+
+    Call arguments:
+        x: `[B, L, D]`, both sentences in one sequence.
+        mask: boolean `[B, L]`, True = real token.
+        segment_ids: integers `[B, L]`, which sentence a token belongs to; needed with `cross=True`,
+            else not used.
+        return_attention: whether to return what the layer did as well. Defaults to `False`.
+
+    Output shape:
+        `[B, L, D]`; with `return_attention` also the weights of affinity and of difference,
+        `[B, num_heads, L, L]`, and the gate and the filter of the fusion, `[B, L]`, all float32.
+
+    Masking:
+        Padding is never attended to; padded rows are zeros.
+
+    Memory:
+        See `DualAttention` and `AdaptiveFusion`.
+
+    Raises:
+        ValueError: for an unknown option, a number that is not positive, or a width that the heads
+        cannot share.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.layers import DualAttentionEncoder
+        >>> x, mask = np.ones((1, 4, 6), "float32"), np.array([[True, True, True, False]])
+        >>> layer = DualAttentionEncoder(intermediate_dim=8, num_heads=2)
+        >>> y, affinity, difference, gate, kept = layer(x, mask, return_attention=True)
+        >>> tuple(y.shape), tuple(difference.shape), tuple(gate.shape)
+        ((1, 4, 6), (1, 2, 4, 4), (1, 4))
+
+    References:
+        Wang et al., DABERT, eq 1-7.
+    """
+
+    def __init__(
+        self,
+        intermediate_dim: int,
+        num_heads: int,
+        dropout: float = 0.1,
+        activation: Any = "gelu",
+        layer_norm_epsilon: float = 1e-12,
+        channels: str = "both",
+        distance: str = "l1",
+        cross: bool = False,
+        attention_units: int = 128,
+        hidden_units: int | None = None,
+        alignment: str = "additive",
+        gate: bool = True,
+        filter_gate: bool = True,
+        output_mode: str = "residual",
+        regulation: bool = True,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        require_positive(intermediate_dim=intermediate_dim, num_heads=num_heads)
+        require_choice(CHANNELS, channels=channels)
+        self.intermediate_dim = intermediate_dim
+        self.num_heads = num_heads
+        self.dropout = dropout
+        self.activation = keras.activations.get(activation)
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.channels = channels
+        self.distance = distance
+        self.cross = cross
+        self.attention_units = attention_units
+        self.hidden_units = hidden_units
+        self.alignment = alignment
+        self.gate = gate
+        self.filter_gate = filter_gate
+        self.output_mode = output_mode
+        self.regulation = regulation
+        self.fusion = AdaptiveFusion(
+            attention_units,
+            hidden_units,
+            alignment,
+            gate,
+            filter_gate,
+            output_mode,
+            regulation,
+            dtype=self.dtype_policy,
+            name="fusion",
+        )
+
+    def build(self, x_shape: Any, mask_shape: Any = None, segment_ids_shape: Any = None) -> None:
+        width, heads = x_shape[-1], self.num_heads
+        if width % heads:
+            raise ValueError(
+                f"The width of x must be a multiple of num_heads={heads}. Received: shape={x_shape}"
+            )
+        policy = {"dtype": self.dtype_policy}
+        self.attention = DualAttention(
+            heads,
+            width // heads,
+            self.distance,
+            self.cross,
+            self.dropout,
+            name="attention",
+            **policy,
+        )
+        self.join = keras.layers.EinsumDense(
+            "blhk,hkd->bld", (None, width), bias_axes="d", name="join", **policy
+        )
+        self.attention_norm, self.feedforward_norm = (
+            keras.layers.LayerNormalization(epsilon=self.layer_norm_epsilon, name=name, **policy)
+            for name in ("attention_norm", "feedforward_norm")
+        )
+        self.wide = keras.layers.Dense(
+            self.intermediate_dim, self.activation, name="wide", **policy
+        )
+        self.narrow = keras.layers.Dense(width, name="narrow", **policy)
+        self.drop = keras.layers.Dropout(self.dropout, name="drop", **policy)
+        for layer in (
+            self.attention,
+            self.attention_norm,
+            self.feedforward_norm,
+            self.wide,
+            self.drop,
+        ):
+            layer.build(x_shape)
+        self.fusion.build(x_shape, x_shape)
+        self.join.build((*x_shape[:-1], heads, width // heads))
+        self.narrow.build((*x_shape[:-1], self.intermediate_dim))
+
+    @property
+    def encoder_layers(self) -> list[keras.layers.Layer]:
+        """The sublayers with the weights of a plain transformer block, so without the fusion."""
+        norms = [self.attention_norm, self.feedforward_norm]
+        return [self.attention, self.join, *norms, self.wide, self.narrow]
+
+    def call(
+        self,
+        x: Any,
+        mask: Any,
+        segment_ids: Any = None,
+        return_attention: bool = False,
+        training: bool | None = None,
+    ) -> Any:
+        a, d, *maps = self.attention(x, mask, segment_ids, return_attention=True, training=training)
+        pair = {"both": (a, d), "affinity": (a, a), "difference": (d, d)}[self.channels]
+        fused, *gates = self.fusion(*pair, mask, return_gates=True)
+        by_head = (*ops.shape(x)[:2], self.num_heads, x.shape[-1] // self.num_heads)
+        attended = self.join(ops.reshape(fused, by_head))
+        y = self.attention_norm(x + self.drop(attended, training=training))
+        change = self.narrow(self.wide(y))
+        y = self.feedforward_norm(y + self.drop(change, training=training))
+        y = zero_padding(y, mask)
+        return (y, *maps, *gates) if return_attention else y
+
+    def compute_output_spec(
+        self,
+        x: Any,
+        mask: Any,
+        segment_ids: Any = None,
+        return_attention: bool = False,
+        training: bool | None = None,
+    ) -> Any:
+        batch, length, _ = x.shape
+        y = self.spec(*x.shape)
+        if not return_attention:
+            return y
+        maps, gates = (batch, self.num_heads, length, length), (batch, length)
+        shapes = (maps, maps, gates, gates)
+        return (y, *(self.spec(*shape, dtype="float32") for shape in shapes))

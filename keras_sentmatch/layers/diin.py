@@ -1,0 +1,331 @@
+"""The layers of DIIN (Gong, Luo, Zhang 2018)."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_sentmatch.layers.base import Layer
+from keras_sentmatch.ops import (
+    at_least_float32,
+    dot_matrix,
+    masked_softmax,
+    pair_mask,
+    zero_padding,
+)
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class DecayingDropout(Layer):
+    """Dropout whose share of kept values decays with the steps of training.
+
+    At training step t, `keep = (1 - rate) * decay ** (t / decay_steps)`. The layer counts the steps
+    itself, in a weight that is saved with it, so that training can go on where it stopped. It must
+    be called once a step. With `decay=1.0` it is plain dropout.
+
+    Args:
+        rate: share of values dropped at the first step. Defaults to `0.0`.
+        decay: what `keep` is multiplied by every `decay_steps` steps, without jumps. Defaults to
+            `0.977`.
+        decay_steps: see `decay`. Defaults to `10_000`.
+        seed: of the random numbers. Defaults to `None`.
+
+    Call arguments:
+        x: of any shape.
+        training: whether to drop anything, and to count the step. Defaults to `None`, no.
+
+    Output shape:
+        Same as `x`.
+
+    Masking:
+        Works on each value alone: a zero stays zero.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.layers import DecayingDropout
+        >>> layer = DecayingDropout(decay=0.5, decay_steps=1)
+        >>> _ = [layer(np.ones((1, 4), "float32"), training=True) for _ in range(3)]
+        >>> round(float(layer.keep()), 4)
+        0.125
+
+    References:
+        Gong, Luo, Zhang, DIIN, section 4.2 (keep rate 1, decay 0.977 every 10,000 steps).
+    """
+
+    def __init__(
+        self,
+        rate: float = 0.0,
+        decay: float = 0.977,
+        decay_steps: int = 10_000,
+        seed: int | None = None,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        if not (0 <= rate < 1 and 0 < decay <= 1 and decay_steps >= 1):
+            raise ValueError(
+                "rate must be in [0, 1), decay in (0, 1], decay_steps at least 1. "
+                f"Received: rate={rate}, decay={decay}, decay_steps={decay_steps}"
+            )
+        self.rate = rate
+        self.decay = decay
+        self.decay_steps = decay_steps
+        self.seed = seed
+        self.seed_generator = keras.random.SeedGenerator(seed)
+
+    def build(self, x_shape: Any) -> None:
+        self.steps = self.add_weight(
+            shape=(), initializer="zeros", dtype="int32", trainable=False, name="steps"
+        )
+
+    def keep(self) -> Any:
+        """The share of values kept at the step that comes next, float32."""
+        t = ops.cast(self.steps, "float32") / self.decay_steps
+        return (1.0 - self.rate) * ops.power(ops.cast(self.decay, "float32"), t)
+
+    def call(self, x: Any, training: bool | None = None) -> Any:
+        if not training:
+            return x
+        keep = self.keep()
+        self.steps.assign(self.steps + 1)
+        kept = keras.random.uniform(ops.shape(x), dtype="float32", seed=self.seed_generator) < keep
+        return ops.where(kept, x / ops.cast(keep, x.dtype), ops.cast(0, x.dtype))
+
+    def compute_output_shape(self, x_shape: Any) -> Any:
+        return x_shape
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class SelfAttentiveEncoder(Layer):
+    """Attends from each token to its own sentence and lets gates fuse what it finds.
+
+    `s_ij = w . [x_i; x_j; x_i * x_j]`, `a_i = sum_j softmax_j(s_ij) x_j`, and with `z, r, f` made
+    of `[x_i; a_i]` by a dense layer each (tanh, sigmoid, sigmoid) `y_i = r_i * x_i + f_i * z_i`.
+    The scores are computed as `w_1 . x_i + w_2 . x_j + (w_3 * x_i) . x_j`, without a tensor
+    `[B, L, L, 3D]`. (`w_1 . x_i` is the same for every j, so the softmax drops it: the first third
+    of `w` never learns. The paper has it.)
+
+    Args:
+        dropout: rate on what the gates see at the first training step, see `DecayingDropout`.
+            Defaults to `0.0`.
+        dropout_decay: its `decay`. Defaults to `1.0`.
+        dropout_decay_steps: its `decay_steps`. Defaults to `10_000`.
+
+    Call arguments:
+        x: `[B, L, D]`.
+        mask: boolean `[B, L]`, True = real token.
+        return_attention: whether to return the attention as well. Defaults to `False`.
+
+    Output shape:
+        `[B, L, D]`; with `return_attention` also the weights `[B, L, L]`, whose rows sum to 1.
+
+    Masking:
+        Padding gets no weight; padded positions of the output, and their rows of the attention, are
+        zero.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.layers import SelfAttentiveEncoder
+        >>> x, mask = np.ones((1, 3, 4), "float32"), np.array([[True, True, False]])
+        >>> y, weights = SelfAttentiveEncoder()(x, mask, return_attention=True)
+        >>> tuple(y.shape), [float(w) for w in weights[0, 0]]
+        ((1, 3, 4), [0.5, 0.5, 0.0])
+
+    References:
+        Gong, Luo, Zhang, DIIN, eq 1-7.
+    """
+
+    def __init__(
+        self,
+        dropout: float = 0.0,
+        dropout_decay: float = 1.0,
+        dropout_decay_steps: int = 10_000,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        self.dropout = dropout
+        self.dropout_decay = dropout_decay
+        self.dropout_decay_steps = dropout_decay_steps
+        self.token_dropout, self.attended_dropout = (
+            DecayingDropout(
+                dropout, dropout_decay, dropout_decay_steps, dtype=self.dtype_policy, name=name
+            )
+            for name in ("token_dropout", "attended_dropout")
+        )
+
+    def build(self, x_shape: Any, mask_shape: Any = None) -> None:
+        width = x_shape[-1]
+        self.attention_kernel = self.add_weight(
+            shape=(3 * width, 1), initializer="glorot_uniform", name="attention_kernel"
+        )
+        # The gates z, r, f side by side: one layer for the token, one for what it attended to.
+        self.token_gates, self.attended_gates = (
+            keras.layers.Dense(
+                3 * width,
+                kernel_initializer=keras.initializers.VarianceScaling(  # Glorot uniform, by gate
+                    1.0, "fan_in", "uniform"
+                ),
+                dtype=self.dtype_policy,
+                name=name,
+            )
+            for name in ("token_gates", "attended_gates")
+        )
+        for layer in (self.token_gates, self.attended_gates):
+            layer.build(x_shape)
+        for dropout in (self.token_dropout, self.attended_dropout):
+            dropout.build(x_shape)
+
+    def call(
+        self,
+        x: Any,
+        mask: Any,
+        return_attention: bool = False,
+        training: bool | None = None,
+    ) -> Any:
+        x = ops.convert_to_tensor(x)
+        wide = at_least_float32(x)
+        w_1, w_2, w_3 = ops.split(ops.cast(self.attention_kernel, wide.dtype), 3, axis=0)
+        scores = (  # [B, L, L]
+            ops.matmul(wide, w_1)
+            + ops.transpose(ops.matmul(wide, w_2), (0, 2, 1))
+            + dot_matrix(wide * w_3[:, 0], wide)
+        )
+        weights = ops.cast(masked_softmax(scores, pair_mask(mask, mask)), x.dtype)
+        attended = ops.matmul(weights, x)
+        gates = self.token_gates(self.token_dropout(x, training=training)) + self.attended_gates(
+            self.attended_dropout(attended, training=training)
+        )
+        z, r, f = ops.split(gates, 3, axis=-1)  # [B, L, D] each
+        y = zero_padding(ops.sigmoid(r) * x + ops.sigmoid(f) * ops.tanh(z), mask)
+        return (y, weights) if return_attention else y
+
+    def compute_output_spec(
+        self,
+        x: Any,
+        mask: Any,
+        return_attention: bool = False,
+        training: bool | None = None,
+    ) -> Any:
+        y = self.spec(*x.shape)
+        if not return_attention:
+            return y
+        return y, self.spec(*x.shape[:2], x.shape[1])
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class DenseInteractionCNN(Layer):
+    """A DenseNet over the grid of token pairs, `[B, L1, L2, D]` to one vector `[B, F]`.
+
+    A 1x1 convolution without activation scales the D features down. Then come blocks: in each,
+    `layers_per_block` 3x3 convolutions with ReLU see all that the block has found so far and add
+    `growth_rate` features; a 1x1 convolution without activation compresses them, and the maximum
+    over 2x2 cells halves the grid. What is left of the grid is laid out flat.
+
+    Args:
+        first_scale: features kept by the first convolution, as a share of D (rounded down).
+            Defaults to `0.3`.
+        blocks: number of dense blocks. Defaults to `3`.
+        layers_per_block: convolutions in each. Defaults to `8`.
+        growth_rate: features that each of them adds. Defaults to `20`.
+        kernel_size: cells in a row of their windows. Defaults to `3`.
+        compression: features kept after a block, as a share (rounded down). Defaults to `0.5`.
+
+    Call arguments:
+        x: `[B, L1, L2, D]`, with known L1 and L2 of at least `2 ** blocks`.
+
+    Output shape:
+        `[B, (L1 // 2 ** blocks) * (L2 // 2 ** blocks) * features]`.
+
+    Masking:
+        None: the grid has one size. Cells of padding should be zero, which is what `x_i * y_j` of
+        two padded zeros is.
+
+    Raises:
+        ValueError: if the lengths aren't known or are too small to be halved so often.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.layers import DenseInteractionCNN
+        >>> layer = DenseInteractionCNN(blocks=2, layers_per_block=2, growth_rate=4)
+        >>> tuple(layer(np.ones((1, 8, 12, 20), "float32")).shape)
+        (1, 42)
+
+    References:
+        Gong, Luo, Zhang, DIIN, "Feature extraction layer".
+    """
+
+    def __init__(
+        self,
+        first_scale: float = 0.3,
+        blocks: int = 3,
+        layers_per_block: int = 8,
+        growth_rate: int = 20,
+        kernel_size: int = 3,
+        compression: float = 0.5,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        self.first_scale = first_scale
+        self.blocks = blocks
+        self.layers_per_block = layers_per_block
+        self.growth_rate = growth_rate
+        self.kernel_size = kernel_size
+        self.compression = compression
+        self.pooling = keras.layers.MaxPooling2D(
+            2, data_format="channels_last", dtype=self.dtype_policy
+        )
+
+    def _features(self, width: int) -> list[int]:
+        """Features that go into each block, and at last those that come out."""
+        features = [int(width * self.first_scale)]
+        for _ in range(self.blocks):
+            found = features[-1] + self.layers_per_block * self.growth_rate
+            features.append(int(found * self.compression))
+        return features
+
+    def build(self, x_shape: Any) -> None:
+        self._flat_width = self.compute_output_shape(x_shape)[-1]  # a graph may forget the lengths
+        features = self._features(x_shape[-1])
+
+        def convolution(inputs: int, filters: int, size: int, activation: Any, name: str) -> Any:
+            layer = keras.layers.Conv2D(
+                filters,
+                size,
+                padding="same",
+                data_format="channels_last",
+                activation=activation,
+                dtype=self.dtype_policy,
+                name=name,
+            )
+            layer.build((None, None, None, inputs))
+            return layer
+
+        self.scale_down = convolution(x_shape[-1], features[0], 1, None, "scale_down")
+        self.dense_blocks, self.transitions = [], []
+        for b, width in enumerate(features[:-1], start=1):
+            block = []
+            for i in range(self.layers_per_block):
+                name = f"block_{b}_{i + 1}"
+                block.append(convolution(width, self.growth_rate, self.kernel_size, "relu", name))
+                width += self.growth_rate
+            self.dense_blocks.append(block)
+            self.transitions.append(convolution(width, features[b], 1, None, f"transition_{b}"))
+
+    def call(self, x: Any) -> Any:
+        x = self.scale_down(x)  # [B, L1, L2, D * first_scale]
+        for block, transition in zip(self.dense_blocks, self.transitions):
+            for convolution in block:
+                x = ops.concatenate([x, convolution(x)], axis=-1)
+            x = self.pooling(transition(x))  # half of both lengths
+        return ops.reshape(x, (-1, self._flat_width))
+
+    def compute_output_shape(self, x_shape: Any) -> Any:
+        self._check(x_shape)
+        height, width = (length // 2**self.blocks for length in x_shape[1:3])
+        return (x_shape[0], height * width * self._features(x_shape[-1])[-1])
+
+    def _check(self, x_shape: Any) -> None:
+        if any(length is None or length < 2**self.blocks for length in x_shape[1:3]):
+            raise ValueError(
+                f"The grid is halved blocks={self.blocks} times, so both lengths must be known and "
+                f"at least {2**self.blocks}. Received x of shape {tuple(x_shape)}"
+            )

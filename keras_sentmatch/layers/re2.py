@@ -1,0 +1,333 @@
+"""The layers of RE2 (Yang et al. 2019)."""
+
+from functools import partial
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_sentmatch.layers.base import Layer, require_choice, require_positive
+from keras_sentmatch.ops import at_least_float32, zero_padding
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class WeightNormalizedDense(Layer):
+    """A dense layer with weight normalization: column k of its kernel is `g_k v_k / ||v_k||`.
+
+    `v` is the weight `kernel`, `g` the weight `scale`. `g` starts at `||v||`, so the first output
+    is that of a plain dense layer with the kernel `v`.
+
+    Args:
+        units: width of the output.
+        activation: of the output. Defaults to `None`.
+        kernel_initializer: of `v`. Defaults to `"glorot_uniform"`.
+
+    Call arguments:
+        x: `[..., D]`.
+
+    Output shape:
+        `[..., units]`.
+
+    Masking:
+        Works on each position alone; a padded position stays what its own input makes it.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.layers import WeightNormalizedDense
+        >>> layer = WeightNormalizedDense(1, kernel_initializer="ones")
+        >>> float(layer(np.array([[3.0, 4.0]]))[0, 0])
+        7.0
+        >>> [w.name for w in layer.weights]
+        ['kernel', 'scale', 'bias']
+
+    References:
+        Salimans, Kingma: "Weight Normalization", NeurIPS 2016, eq 2.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        activation: Any = None,
+        kernel_initializer: Any = "glorot_uniform",
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        self.units = units
+        self.activation = keras.activations.get(activation)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build(self, x_shape: Any) -> None:
+        self.kernel, self.scale = add_normalized_kernel(self, (x_shape[-1], self.units))
+        self.bias = self.add_weight(shape=(self.units,), initializer="zeros", name="bias")
+
+    def call(self, x: Any) -> Any:
+        return self.activation(ops.matmul(x, normalized(self.kernel, self.scale)) + self.bias)
+
+    def compute_output_shape(self, x_shape: Any) -> Any:
+        return (*x_shape[:-1], self.units)
+
+
+def add_normalized_kernel(layer: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """The weights `v`, of `shape`, and `g`, one number for each output: at first `||v||`."""
+    kernel = layer.add_weight(shape=shape, initializer=layer.kernel_initializer, name="kernel")
+    scale = layer.add_weight(
+        shape=shape[-1:],
+        initializer=lambda shape, dtype=None: ops.cast(_lengths(kernel), dtype),
+        name="scale",
+    )
+    return kernel, scale
+
+
+def normalized(kernel: Any, scale: Any) -> Any:
+    """`g v / ||v||`, in the dtype of the kernel."""
+    wide = at_least_float32(kernel)
+    return ops.cast(wide * (ops.cast(scale, wide.dtype) / _lengths(wide)), kernel.dtype)
+
+
+def _lengths(kernel: Any) -> Any:
+    kernel = at_least_float32(kernel)
+    squares = ops.sum(ops.square(kernel), axis=tuple(range(len(kernel.shape) - 1)))
+    return ops.sqrt(ops.maximum(squares, 1e-16))
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class WeightNormalizedConv1D(Layer):
+    """A convolution over tokens, of the same length, with weight normalization.
+
+    Filter k is `g_k v_k / ||v_k||`. The norm is that of the whole filter. `v` is the weight
+    `kernel`, `g` the weight `scale`. `g` starts at `||v||`, so the first output is that of
+    `keras.layers.Conv1D(filters, kernel_size, padding="same")` with the kernel `v`.
+
+    Args:
+        filters: width of the output.
+        kernel_size: tokens in a window.
+        activation: of the output. Defaults to `None`.
+        kernel_initializer: of `v`. Defaults to `"glorot_uniform"`.
+
+    Call arguments:
+        x: `[B, L, D]`.
+
+    Output shape:
+        `[B, L, filters]`.
+
+    Masking:
+        None: set padded positions to zero before (see `zero_padding`) and after.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.layers import WeightNormalizedConv1D
+        >>> tuple(WeightNormalizedConv1D(4, 3)(np.ones((2, 5, 8), "float32")).shape)
+        (2, 5, 4)
+
+    References:
+        Salimans, Kingma: "Weight Normalization", NeurIPS 2016, eq 2.
+    """
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: int,
+        activation: Any = None,
+        kernel_initializer: Any = "glorot_uniform",
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        self.filters = filters
+        self.kernel_size = kernel_size
+        self.activation = keras.activations.get(activation)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build(self, x_shape: Any) -> None:
+        shape = (self.kernel_size, x_shape[-1], self.filters)
+        self.kernel, self.scale = add_normalized_kernel(self, shape)
+        self.bias = self.add_weight(shape=(self.filters,), initializer="zeros", name="bias")
+
+    def call(self, x: Any) -> Any:
+        kernel = normalized(self.kernel, self.scale)
+        y = ops.conv(x, kernel, padding="same", data_format="channels_last")
+        return self.activation(y + self.bias)
+
+    def compute_output_shape(self, x_shape: Any) -> Any:
+        return (*x_shape[:-1], self.filters)
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class ConvolutionalEncoder(Layer):
+    """Stacked convolutions over words, of the same length as the sentence.
+
+    Padding is set to zero before each convolution and after the last one, so it looks like the end
+    of the sentence.
+
+    Args:
+        units: filters of each convolution.
+        num_layers: how many are stacked. Defaults to `2`.
+        kernel_size: words in a window. Defaults to `3`.
+        activation: of each. Defaults to `"gelu"`.
+        dropout: rate between the convolutions and after the last one. Defaults to `0.2`.
+        weight_normalization: whether the kernels are normalized. Defaults to `True`.
+
+    Call arguments:
+        x: `[B, L, D]`.
+        mask: boolean `[B, L]`, True = real token.
+
+    Output shape:
+        `[B, L, units]`.
+
+    Masking:
+        Padding changes nothing at the real tokens; padded positions of the output are zero.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.layers import ConvolutionalEncoder
+        >>> x, mask = np.ones((1, 3, 6), "float32"), np.array([[True, True, False]])
+        >>> tuple(ConvolutionalEncoder(4)(x, mask).shape)
+        (1, 3, 4)
+
+    References:
+        Yang et al., RE2, section 2.1 (encoder).
+    """
+
+    def __init__(
+        self,
+        units: int,
+        num_layers: int = 2,
+        kernel_size: int = 3,
+        activation: Any = "gelu",
+        dropout: float = 0.2,
+        weight_normalization: bool = True,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        require_positive(num_layers=num_layers)
+        self.units = units
+        self.num_layers = num_layers
+        self.kernel_size = kernel_size
+        self.activation = keras.activations.get(activation)
+        self.dropout = dropout
+        self.weight_normalization = weight_normalization
+        plain = partial(keras.layers.Conv1D, padding="same", data_format="channels_last")
+        convolution = WeightNormalizedConv1D if weight_normalization else plain
+        self.convolutions = [
+            convolution(
+                units,
+                kernel_size,
+                activation=self.activation,
+                kernel_initializer=keras.initializers.VarianceScaling(
+                    2.0, distribution="untruncated_normal"
+                ),
+                dtype=self.dtype_policy,
+                name=f"convolution_{i + 1}",
+            )
+            for i in range(num_layers)
+        ]
+        self.dropouts = [
+            keras.layers.Dropout(dropout, dtype=self.dtype_policy) for _ in range(num_layers)
+        ]
+
+    def build(self, x_shape: Any, mask_shape: Any = None) -> None:
+        for i, convolution in enumerate(self.convolutions):
+            convolution.build((None, None, self.units if i else x_shape[-1]))
+
+    def call(self, x: Any, mask: Any, training: bool | None = None) -> Any:
+        x = zero_padding(ops.convert_to_tensor(x), mask)
+        for convolution, dropout in zip(self.convolutions, self.dropouts):
+            x = zero_padding(dropout(convolution(x), training=training), mask)
+        return x
+
+    def compute_output_shape(self, x_shape: Any, mask_shape: Any = None) -> Any:
+        return (*x_shape[:-1], self.units)
+
+
+MODES = ("full", "simple")
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class AlignmentFusion(Layer):
+    """Compares each token with what it attended to in the other sentence, in three ways.
+
+    `G([G_1([x; a]); G_2([x; x - a]); G_3([x; x * a])])`, or with `mode="simple"` just
+    `G_1([x; a])`; each `G` is a dense layer with activation.
+
+    Args:
+        units: width of every dense layer.
+        mode: `"full"` or `"simple"`. Defaults to `"full"`.
+        activation: of every dense layer. Defaults to `"gelu"`.
+        dropout: rate before the last dense layer of `"full"`. Defaults to `0.2`.
+        weight_normalization: whether the kernels are normalized. Defaults to `True`.
+
+    Call arguments:
+        x: `[B, L, D]`, the tokens.
+        attended: `[B, L, D]`, what each attended to.
+        mask: boolean `[B, L]`, True = real token.
+
+    Output shape:
+        `[B, L, units]`.
+
+    Masking:
+        Works on each position alone; padded positions of the output are zero.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.layers import AlignmentFusion
+        >>> x, mask = np.ones((1, 3, 6), "float32"), np.array([[True, True, False]])
+        >>> tuple(AlignmentFusion(4)(x, x, mask).shape)
+        (1, 3, 4)
+
+    References:
+        Yang et al., RE2, eq 4-7.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        mode: str = "full",
+        activation: Any = "gelu",
+        dropout: float = 0.2,
+        weight_normalization: bool = True,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        require_choice(MODES, mode=mode)
+        self.units = units
+        self.mode = mode
+        self.activation = keras.activations.get(activation)
+        self.dropout = dropout
+        self.weight_normalization = weight_normalization
+        cls = WeightNormalizedDense if weight_normalization else keras.layers.Dense
+
+        def dense(name: str) -> keras.layers.Layer:
+            return cls(
+                units,
+                self.activation,
+                kernel_initializer=keras.initializers.VarianceScaling(
+                    2.0, distribution="untruncated_normal"
+                ),
+                dtype=self.dtype_policy,
+                name=name,
+            )
+
+        views = ("concatenation", "difference", "product")
+        self.views = [dense(name) for name in (views if mode == "full" else views[:1])]
+        self.output_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.output_dense = dense("fusion") if mode == "full" else None
+
+    def build(self, x_shape: Any, attended_shape: Any = None, mask_shape: Any = None) -> None:
+        for view in self.views:
+            view.build((None, None, 2 * x_shape[-1]))
+        if self.output_dense:
+            self.output_dense.build((None, None, 3 * self.units))
+
+    def call(self, x: Any, attended: Any, mask: Any, training: bool | None = None) -> Any:
+        compared = (attended, x - attended, x * attended)
+        fused = [
+            view(ops.concatenate([x, other], axis=-1)) for view, other in zip(self.views, compared)
+        ]
+        if not self.output_dense:
+            return zero_padding(fused[0], mask)
+        y = self.output_dropout(ops.concatenate(fused, axis=-1), training=training)
+        return zero_padding(self.output_dense(y), mask)
+
+    def compute_output_shape(
+        self, x_shape: Any, attended_shape: Any = None, mask_shape: Any = None
+    ) -> Any:
+        return (*x_shape[:-1], self.units)
