@@ -1,4 +1,4 @@
-"""What a search may choose: recipe keys, the values of each, and what depends on what. Plain Python, no KerasTuner."""
+"""A search space: the configurations of a recipe that a search may try. Plain Python, no KerasTuner."""
 
 import copy
 import difflib
@@ -15,20 +15,22 @@ from keras_sentmatch.training.recipe import Recipe
 MAX_COMBINATIONS = 20_000  # to try in search of one that is allowed
 
 Configuration = dict[str, Any]  # labels by the names of the parameters that matter
-Rule = Callable[[Recipe], str | None]  # says what is wrong with a recipe, if anything is
+Rule = Callable[[Recipe], str | None]  # returns what is wrong with a recipe, or None
 
 
 class Space:
     """The configurations of one recipe that a search may try.
 
-    A configuration is a dict of what is chosen by the names of the parameters, without those that don't matter in it.
+    A configuration is a dict of labels by the names of the parameters, without those that don't
+    matter in it.
 
     Args:
-        recipe: What holds where the search has no say. Its values are the default configuration; those that a parameter
-            does not list join it.
-        parameters: Each after those it depends on. One of which neither recipe nor `defaults` say anything is left out.
-        rules: What configurations must fulfill besides: functions of a `Recipe` that return a problem, or None.
-        defaults: What the model does, by key, where the recipe does not say.
+        recipe: Everything that is not searched, and the default configuration. Its values are added to
+            parameters that don't list them.
+        parameters: Each after those that it depends on. One for which neither the recipe nor `defaults`
+            has a value is left out.
+        rules: Functions of a `Recipe` that return what is wrong with it, or None.
+        defaults: The model's own defaults by key, for what the recipe leaves out.
 
     Attributes:
         parameters: Those that are searched, by name.
@@ -45,7 +47,7 @@ class Space:
         self.rules = tuple(rules)
         self.defaults = dict(defaults or {})
         self.declared: dict[str, Parameter] = {}
-        self._here: Configuration = {}  # what the recipe says
+        self._here: Configuration = {}  # the recipe's own
         for parameter in parameters:
             self._declare(parameter)
         self.parameters = {n: p for n, p in self.declared.items() if self._possible(p)}

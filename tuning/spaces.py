@@ -31,13 +31,13 @@ def _scalars(model: Mapping[str, Any]) -> int:
 
 
 def space_of(recipe: Recipe) -> Space:
-    """What of a recipe may be searched: its model's space, with the recipe's own values as the default.
+    """The search space of a recipe's model, with the recipe's own values as the default.
 
     Args:
-        recipe: What `load_recipe` gives.
+        recipe: What `load_recipe` returns.
 
     Returns:
-        A `Space`; `fixed` and `narrowed` make smaller ones of it.
+        A `Space`, which `fixed` and `narrowed` make smaller.
 
     Raises:
         InputError: The model has no space.
