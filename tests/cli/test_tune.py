@@ -97,4 +97,4 @@ def test_a_search_without_a_trained_trial_fails(tmp_path, capsys, monkeypatch):
     fake = FakeTrain(tmp_path / "log", fail=range(9), error=ValueError("the cause"))
     without_cost(monkeypatch, fake)
     error = error_of(capsys, *GRID, "--space", "T", "--out", tmp_path / "b")
-    assert "None of 3 trials finished" in error and "ValueError: the cause" in error
+    assert "None of 3 trials completed" in error and "ValueError: the cause" in error
