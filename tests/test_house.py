@@ -23,7 +23,6 @@ LAZY = set(
 )
 # The same in the library: `Matcher`'s conveniences, and what loads Keras, needed or not.
 LAZY_OWN = {
-    ("keras_sentmatch.tuning.searching", "keras_sentmatch.tuning.study"),  # imports KerasTuner
     ("keras_sentmatch.applications.backbone", "keras_sentmatch.data.hub"),
     ("keras_sentmatch.inference.ensemble", "keras_sentmatch.explain"),
     ("keras_sentmatch.inference.ensemble", "keras_sentmatch.export"),
