@@ -105,7 +105,7 @@ def values_of(labeled: PairDataset, scores: np.ndarray, threshold: float | None)
         raise InputError(
             "Runs are compared by the answers that they get right, but these runs return scores."
         )
-    return (decide(scores, threshold) == labels).astype(float)
+    return np.asarray(decide(scores, threshold) == labels, dtype=float)
 
 
 def comparison_report(

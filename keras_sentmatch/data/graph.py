@@ -44,7 +44,7 @@ def lookup_tables(
     """
     import tensorflow as tf
 
-    def table(keys: list, values: list, default: int, key_type: Any) -> Any:
+    def table(keys: list[Any], values: list[Any], default: int, key_type: Any) -> Any:
         pairs = tf.lookup.KeyValueTensorInitializer(
             tf.constant(keys, key_type), tf.constant(values, tf.int64)
         )
@@ -97,7 +97,8 @@ def tf_encode_pairs(
     def padded(flat: Any) -> list[Any]:
         shape = tf.concat([[-1, length], tf.shape(flat, tf.int64)[1:]], 0)
         dense = tokens.with_flat_values(flat).to_tensor(0, shape=shape)
-        return tf.split(tf.cast(dense, tf.int32), len(given))
+        parts: list[Any] = tf.split(tf.cast(dense, tf.int32), len(given))
+        return parts
 
     columns: dict[str, list[Any]] = {}
     if "word" in features:

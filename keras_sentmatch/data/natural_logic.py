@@ -110,7 +110,7 @@ def _phrases() -> tuple[dict[str, tuple[Phrase, ...]], dict[str, int]]:
     for name, tree in TREES.items():
         count = 0
 
-        def fill(tree: dict, name: str = name) -> int:
+        def fill(tree: dict[str, Any], name: str = name) -> int:
             nonlocal count
             count += 1  # besides the parts that have a name there is always another
             values = 1 << (count - 1)
@@ -370,7 +370,8 @@ def _worlds(sorts: frozenset[int]) -> np.ndarray:
 @cache
 def _holds(quantifier: str, number: int) -> np.ndarray:
     x, y = np.indices([_LARGEST + 1] * 2)
-    return _QUANTIFIERS[quantifier](x, y, number)
+    worlds: np.ndarray = _QUANTIFIERS[quantifier](x, y, number)
+    return worlds
 
 
 @cache

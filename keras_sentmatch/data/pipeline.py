@@ -226,7 +226,7 @@ def encode_dataset(dataset: PairDataset, encoder: Encoder) -> EncodedPairs:
 def _pydataset_class() -> Any:
     import keras
 
-    class PairPyDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras is untyped
+    class PairPyDataset(keras.utils.PyDataset):
         """See `PairBatches.pydataset`."""
 
         def __init__(self, batches: PairBatches, epoch: int):

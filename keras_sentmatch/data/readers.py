@@ -187,7 +187,8 @@ def load_pairs(
 def _checked(on_error: Any) -> OnError:
     if on_error not in ("raise", "skip"):
         raise InputError(f'on_error={on_error!r} is neither "raise" nor "skip".')
-    return on_error
+    checked: OnError = on_error
+    return checked
 
 
 def _without(parts: dict[str, PairDataset]) -> PairDataset:

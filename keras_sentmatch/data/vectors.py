@@ -68,7 +68,7 @@ class WordVectors:
 
     @property
     def dim(self) -> int:
-        return self.matrix.shape[1]
+        return int(self.matrix.shape[1])
 
     def __len__(self) -> int:
         return len(self.words)
@@ -83,7 +83,8 @@ class WordVectors:
         row = self._row(word)
         if row is None:
             raise KeyError(word)
-        return self.matrix[row]
+        vector: np.ndarray = self.matrix[row]
+        return vector
 
     def __repr__(self) -> str:
         return f"WordVectors({len(self)} words × {self.dim}, source={self.source!r})"

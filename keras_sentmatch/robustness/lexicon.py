@@ -120,7 +120,7 @@ class Lexicon:
 
 
 def _name(lemma: Any) -> str:
-    return lemma.name().lower()
+    return str(lemma.name()).lower()
 
 
 def _single(word: str, lemmas: Iterable[Any]) -> list[str]:
