@@ -108,10 +108,10 @@ def confusion_matrix(y: ArrayLike, pred: ArrayLike, names: Sequence[str], png: s
 
 
 def reliability_diagram(report: Mapping[str, Any], png: str | Path) -> Path:
-    """Plots how often answers are right against how sure they are, before and after calibration.
+    """Plots how often answers are right by their probability, before and after calibration.
 
-    Each bar is an interval of probability; calibrated ones end on the diagonal. Under them: how many
-    answers fall into each.
+    Each bar is an interval of probability; bars of calibrated answers end on the diagonal. Below: the
+    number of answers in each.
 
     Args:
         report: What `keras_sentmatch.metrics.calibrate_predictions` or `Matcher.calibrate` gives.
@@ -145,7 +145,7 @@ def reliability_diagram(report: Mapping[str, Any], png: str | Path) -> Path:
 
 
 def empty_figure(width: float, height: float) -> "Figure":
-    """A figure of its own canvas: no window and no global state."""
+    """A figure with its own canvas: no window and no global state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -176,14 +176,14 @@ def before_and_after(
     png: str | Path,
     title: str = "",
 ) -> Path:
-    """A row for each name: accuracy before (a ring) and after (a disc), and the way between.
+    """Plots the accuracy of each name before (a ring) and after (a disc).
 
     Args:
         names: The rows, from top to bottom.
-        before: Shares in [0, 1]; `None` where there was no before.
+        before: Shares in [0, 1]; `None` if not measured.
         after: Shares in [0, 1].
         png: File to write.
-        title: Above the picture.
+        title: Title of the picture.
 
     Returns:
         Path of the file.
@@ -216,7 +216,7 @@ def before_and_after(
 def categories(
     rows: Sequence[Mapping[str, Any]], lines: Mapping[str, float], png: str | Path
 ) -> Path:
-    """The accuracy of each category with its interval, and lines for what holds of all pairs.
+    """Plots the accuracy of each category with its interval, and that of all pairs and baselines.
 
     Args:
         rows: `name`, `pairs`, `accuracy`, `low` and `high` each.
@@ -241,10 +241,10 @@ def categories(
 
 
 def comparison(report: Mapping[str, Any], png: str | Path) -> Path:
-    """The figure of each matcher with its seeds, and under it the differences with their intervals.
+    """Plots each matcher with its seeds, and below it the differences with their intervals.
 
     Args:
-        report: What `comparison_report` gives.
+        report: What `comparison_report` returns.
         png: File to write.
 
     Returns:
@@ -274,6 +274,6 @@ def comparison(report: Mapping[str, Any], png: str | Path) -> Path:
 
 
 def _short(name: str) -> str:
-    """The end of a path, cut where it is long."""
+    """The end of a path, shortened if it is long."""
     name = name.rstrip("/").rpartition("/")[2]
     return name if len(name) <= 44 else f"{name[:28]}…{name[-15:]}"

@@ -1,5 +1,6 @@
 """Word erasure: how much an answer changes when one word is left out, whatever the model."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,18 +16,18 @@ from keras_sentmatch.robustness.words import Word, words
 class Erasure:
     """What each word does for the answer.
 
-    The importance of a word is the probability of the answer (or the score) for the pair, less that for
-    the pair without the word: above 0 the word speaks for the answer, below 0 against it.
+    The importance of a word is the probability of the answer (or the score) minus the one without the
+    word: above 0 the word speaks for the answer, below 0 against it.
 
     Attributes:
         of: The answer: a label, or `"score"`.
         full: Its probability (or the score) with all words.
         words_1: The words of the first sentence.
-        words_2: Those of the second.
+        words_2: The words of the second sentence.
         importance_1: float `[len(words_1)]`.
         importance_2: float `[len(words_2)]`.
         answers_1: The label answered without each word; empty for scores.
-        answers_2: The same of the second sentence.
+        answers_2: The same for the second sentence.
 
     References:
         Li, Monroe, Jurafsky: "Understanding Neural Networks through Representation Erasure", 2016.
@@ -49,7 +50,7 @@ class Erasure:
 
 
 def erasable(text: str) -> list[Word]:
-    """What is left out in turn: words; each ideograph; and what stands alone without letters, such as an emoji."""
+    """What is left out in turn: words, single ideographs, and tokens such as an emoji."""
     found: list[Word] = []
     for word in words(text):
         if any(_is_ideograph(char) for char in word.text):
@@ -57,18 +58,14 @@ def erasable(text: str) -> list[Word]:
             found.extend(Word(text[place], place, place + 1) for place in places)
         else:
             found.append(word)
-    taken = {place for word in found for place in range(word.start, word.end)}
-    start = 0
-    for chunk in text.split():
-        start = text.index(chunk, start)
-        if not taken & set(range(start, start + len(chunk))):
-            found.append(Word(chunk, start, start + len(chunk)))
-        start += len(chunk)
+    for chunk in re.finditer(r"\S+", text):
+        if not words(chunk.group()):
+            found.append(Word(chunk.group(), *chunk.span()))
     return sorted(found, key=lambda word: word.start)
 
 
 def erase(text: str, word: Word) -> str:
-    """The text without a word and without the space that it leaves over.
+    """The text without a word and without the extra space beside it.
 
     Example:
 
@@ -85,14 +82,14 @@ def erase(text: str, word: Word) -> str:
 def erase_words(
     matcher: Any, sentence1: str, sentence2: str, scores: np.ndarray, *, batch_size: int = 64
 ) -> Erasure:
-    """Answers the pair without each of its words, all in one `predict_proba`.
+    """Answers the pair without each of its words, in one call of `predict_proba`.
 
     Args:
         matcher: A `Matcher` or an `EnsembleMatcher`.
         sentence1: The first sentence.
         sentence2: The second sentence.
-        scores: What `predict_proba` gives for the pair: `[classes]`, or one score.
-        batch_size: Most pairs scored at once.
+        scores: What `predict_proba` returns for the pair: `[classes]`, or one score.
+        batch_size: Number of pairs scored at once.
     """
     sides = erasable(sentence1), erasable(sentence2)
     first = [erase(sentence1, word) for word in sides[0]] + [sentence1] * len(sides[1])
@@ -108,17 +105,11 @@ def erase_words(
         full, left = float(scores[column]), without[:, column]
         labels = [found["label"] for found in matcher.answers(without)]
     change = full - np.asarray(left, "float64")
-    cut = len(sides[0])
-    return Erasure(
-        of,
-        full,
-        tuple(word.text for word in sides[0]),
-        tuple(word.text for word in sides[1]),
-        change[:cut],
-        change[cut:],
-        tuple(labels[:cut]),
-        tuple(labels[cut:]),
-    )
+    count = len(sides[0])
+    first_words, second_words = (tuple(word.text for word in side) for side in sides)
+    importance = change[:count], change[count:]
+    answers = tuple(labels[:count]), tuple(labels[count:])
+    return Erasure(of, full, first_words, second_words, *importance, *answers)
 
 
 def _is_ideograph(char: str) -> bool:
