@@ -24,10 +24,8 @@ LAZY = set(
 # The same in the library: `Matcher`'s conveniences, and what loads Keras, needed or not.
 LAZY_OWN = {
     ("keras_sentmatch.applications.backbone", "keras_sentmatch.data.hub"),
-    ("keras_sentmatch.inference.ensemble", "keras_sentmatch.explain"),
-    ("keras_sentmatch.inference.ensemble", "keras_sentmatch.export"),
-    ("keras_sentmatch.inference.matcher", "keras_sentmatch.explain"),
-    ("keras_sentmatch.inference.matcher", "keras_sentmatch.export"),
+    ("keras_sentmatch.inference.base", "keras_sentmatch.explain"),
+    ("keras_sentmatch.inference.base", "keras_sentmatch.export"),
     ("keras_sentmatch.analysis.comparing", "keras_sentmatch.inference.run_folder"),
     ("keras_sentmatch.training.recipe", "keras_sentmatch.applications"),
     ("keras_sentmatch.training.recipe", "keras_sentmatch.applications.base"),

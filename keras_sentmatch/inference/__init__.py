@@ -7,16 +7,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from keras_sentmatch.inference.base import Prediction as Prediction
     from keras_sentmatch.inference.corpus import Corpus as Corpus
     from keras_sentmatch.inference.ensemble import EnsembleMatcher as EnsembleMatcher
     from keras_sentmatch.inference.matcher import Matcher as Matcher
-    from keras_sentmatch.inference.matcher import Prediction as Prediction
 
 _MODULES = {
     "Corpus": "corpus",
     "EnsembleMatcher": "ensemble",
     "Matcher": "matcher",
-    "Prediction": "matcher",
+    "Prediction": "base",
 }
 __all__ = list(_MODULES)
 

@@ -3,33 +3,24 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from keras_sentmatch.data import PairDataset, WordEncoder
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.inference.corpus import best_first
-from keras_sentmatch.inference.matcher import Matcher, Prediction, named_answers
-from keras_sentmatch.inference.pairs import as_columns, as_dataset
+from keras_sentmatch.inference.base import Array, BaseMatcher
+from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.run_folder import members_of, read_json, write_json
-from keras_sentmatch.metrics import (
-    apply_temperature,
-    calibrate_predictions,
-    evaluate_predictions,
-)
-from keras_sentmatch.metrics.calibration import check_calibration
-
-if TYPE_CHECKING:
-    from keras_sentmatch.explain import Explanation
 
 
-class EnsembleMatcher:
+class EnsembleMatcher(BaseMatcher):
     """Answers with the mean of its members' probabilities (or scores).
 
-    Members keep their own encoders and temperatures; they must answer the same label names in the
-    same order. The temperature and the threshold of the ensemble are those of the mean: members
-    that are calibrated by themselves make a mean that is not sure enough.
+    Has the methods of `Matcher` that answer, rank, evaluate, calibrate, explain (by word erasure)
+    and export. Members keep their own encoders and temperatures; they must have the same label
+    names in the same order. The ensemble's temperature and threshold apply to the mean: the mean of
+    calibrated members is underconfident.
 
     Args:
         members: At least one matcher.
@@ -65,16 +56,12 @@ class EnsembleMatcher:
                     "an ensemble must have the same task and the same labels in the same order."
                 )
         self.members = list(members)
-        self.label_names = members[0].label_names
-        self.task = members[0].task
-        check_calibration(temperature, threshold, len(self.label_names or ("score",)))
-        self.temperature = temperature
-        self.threshold = threshold
+        super().__init__(members[0].label_names, members[0].task, temperature, threshold)
 
     @classmethod
     def load(
         cls,
-        folders: str | os.PathLike | Sequence[str | os.PathLike],
+        folders: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         *,
         word_encoder: str | Path | None = None,
     ) -> "EnsembleMatcher":
@@ -94,74 +81,12 @@ class EnsembleMatcher:
         shared = None if word_encoder is None else WordEncoder(word_encoder)
         return cls([Matcher.load(folder, word_encoder=shared) for folder in folders], **calibration)
 
-    def predict(
-        self,
-        pairs: Any = None,
-        *,
-        sentence1: str | Sequence[str] | None = None,
-        sentence2: str | Sequence[str] | None = None,
-        batch_size: int = 64,
-    ) -> Prediction | list[Prediction]:
-        """As `Matcher.predict`, by the mean of the members' scores."""
-        dataset, single = as_dataset(pairs, sentence1, sentence2)
-        answers = self.answers(self.predict_proba(dataset, batch_size=batch_size))
-        return answers[0] if single else answers
+    def raw_scores(self, pairs: PairDataset, batch_size: int) -> Array:
+        """The mean of the members' answers, each at its own temperature."""
+        scores = [m.predict_proba(pairs, batch_size=batch_size) for m in self.members]
+        return np.asarray(np.mean(scores, axis=0))
 
-    def predict_proba(self, pairs: Any = None, **arguments: Any) -> np.ndarray:
-        """The mean of the members' `predict_proba`, whose arguments it takes, at the temperature."""
-        return self._tempered(self._mean(pairs, **arguments))
-
-    def answers(self, scores: np.ndarray) -> list[Prediction]:
-        """Turns the array of `predict_proba` into named answers."""
-        return named_answers(scores, self.label_names, self.threshold)
-
-    def explain(self, pairs: Any = None, **arguments: Any) -> "Explanation | list[Explanation]":
-        """As `Matcher.explain`; of an ensemble there is word erasure only, and no look inside."""
-        from keras_sentmatch.explain import explain
-
-        return explain(self, pairs, **arguments)
-
-    def rank(
-        self,
-        query: str,
-        candidates: Sequence[str],
-        *,
-        top_k: int | None = None,
-        label: str | None = None,
-        batch_size: int = 64,
-    ) -> list[dict[str, Any]]:
-        """As `Matcher.rank`, by the mean of the members' scores."""
-        column = self.members[0].score_column(label)
-        first, second = as_columns(query, candidates)
-        scores = self.predict_proba(sentence1=first, sentence2=second, batch_size=batch_size)
-        return best_first(scores if column is None else scores[:, column], second, top_k)
-
-    def evaluate(self, dataset: PairDataset, *, batch_size: int = 64) -> dict[str, Any]:
-        """The task's figures of the mean, as `Matcher.evaluate` gives them."""
-        labeled = self.members[0].relabel(dataset)
-        scores = self.predict_proba(labeled, batch_size=batch_size)
-        return evaluate_predictions(labeled, scores, threshold=self.threshold)
-
-    def calibrate(
-        self,
-        dataset: PairDataset,
-        *,
-        temperature: bool = True,
-        threshold: str | None = None,
-        batch_size: int = 64,
-    ) -> dict[str, Any]:
-        """As `Matcher.calibrate`, of the mean; the members stay as they are."""
-        labeled = self.members[0].labelled_classes(dataset)
-        report = calibrate_predictions(
-            np.asarray(labeled.labels),
-            self._mean(labeled, batch_size=batch_size),
-            temperature=temperature,
-            threshold=threshold,
-        )
-        self.temperature, self.threshold = report["temperature"], report["threshold"]
-        return report
-
-    def save(self, folder: str | os.PathLike) -> None:
+    def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes what `load` reads: the members into `seed-0`, `seed-1`, …, and `ensemble.json`, which makes it whole, last.
 
         Args:
@@ -177,17 +102,3 @@ class EnsembleMatcher:
             member.save(folder / f"seed-{number}")
         found = {"temperature": self.temperature, "threshold": self.threshold}
         write_json(folder / "ensemble.json", {"seeds": list(range(len(self.members))), **found})
-
-    def _mean(self, pairs: Any, **arguments: Any) -> np.ndarray:
-        return np.mean([m.predict_proba(pairs, **arguments) for m in self.members], axis=0)
-
-    def _tempered(self, scores: np.ndarray) -> np.ndarray:
-        return scores if self.label_names is None else apply_temperature(scores, self.temperature)
-
-    def export(
-        self, folder: str | os.PathLike, format: str = "saved_model", **options: Any
-    ) -> dict[str, Any]:
-        """Writes one artifact that answers with the members' mean; as `Matcher.export`."""
-        from keras_sentmatch.export import export
-
-        return export(self, folder, format, **options)

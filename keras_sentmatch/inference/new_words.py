@@ -13,7 +13,7 @@ from keras_sentmatch.data import PairEncoder, WordEncoder
 from keras_sentmatch.data.text import PAD, UNK
 from keras_sentmatch.errors import InputError
 
-BLOCK = 1024  # rows by which the tables of a model grow: each time it is made (and compiled) anew
+BLOCK = 1024  # rows by which the tables of a model grow: each time it is made (and compiled) again
 
 
 class NewWords:
@@ -59,7 +59,7 @@ class NewWords:
         if not isinstance(encoder, WordEncoder):
             encoder = WordEncoder(encoder or matcher.vector_extractor.encoder)
         self.encoder = encoder
-        self._strangers: set[str] = set()  # to the encoder too
+        self._unknown: set[str] = set()  # to the encoder too
         self._lock = threading.Lock()
 
     def learn(self, sentences: Iterable[str]) -> list[str]:
@@ -76,12 +76,13 @@ class NewWords:
         """
         matcher = self.matcher
         with self._lock:  # servers answer in several threads
-            known, skipped = matcher.encoder.vocabulary, self._strangers
+            known, skipped = matcher.encoder.vocabulary, self._unknown
             met = (t for s in sentences if isinstance(s, str) for t in matcher.encoder.tokens(s))
             wanted = [t for t in dict.fromkeys(met) if t not in known and t not in skipped]
             wanted = [t for t in wanted if t not in ("", PAD, UNK) and "\n" not in t]
             if not wanted:
                 return []
+            added: list[str]
             added, vectors = matcher.vector_extractor.extract(wanted, self.encoder)
             skipped.update(set(wanted) - set(added))
             if added:

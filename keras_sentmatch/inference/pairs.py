@@ -65,7 +65,7 @@ def as_columns(query: Any, candidates: Any) -> tuple[list[str], list[str]]:
     return [query] * len(second), second
 
 
-def _sides(pair: Mapping, what: str) -> tuple[Any, Any]:
+def _sides(pair: Mapping[str, Any], what: str) -> tuple[Any, Any]:
     if "sentence1" not in pair or "sentence2" not in pair:
         raise InputError(
             f"{what} has the keys {', '.join(map(str, pair)) or '(none)'}; "

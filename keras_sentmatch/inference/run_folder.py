@@ -25,8 +25,7 @@ from keras_sentmatch.safety import (
     weight_sizes,
 )
 
-FORMAT = 2  # of matcher.json; 1 had no temperature
-READABLE = (1, FORMAT)
+FORMAT = 2  # of matcher.json
 _MEMBERS = ("metadata.json", "config.json", "model.weights.h5")  # of model.keras
 _KINDS: dict[str, Any] = {  # of what matcher.json holds
     "label_names": ([str], None),
@@ -47,26 +46,19 @@ def read_card(folder: Path) -> dict[str, Any]:
             f"{folder} is not a run folder ({found}): give the folder that training wrote, such "
             "as runs/NAME."
         )
-    card = read_object(inside(folder, path.name), "copy the run folder again, or train anew")
-    if card.get("format") not in READABLE:
+    card = read_object(inside(folder, path.name), "copy the run folder again, or train again")
+    if card.get("format") != FORMAT:
         came, versions = card.get("format"), card.get("versions")
         writer = versions.get("keras_sentmatch") if isinstance(versions, dict) else None
         raise InputError(
             f"{path} has format "
             f"{came!r}{f' (written by keras_sentmatch {writer})' if writer else ''}, but "
-            f"keras_sentmatch {__version__} reads formats 1 to {FORMAT}: install the version that "
-            "wrote it, or train anew."
+            f"keras_sentmatch {__version__} reads format {FORMAT}: install the version that "
+            "wrote it, or train again."
         )
-    if card["format"] == 1:
-        card["temperature"] = 1.0
-    missing = [
-        key
-        for key in ("label_names", "task", "threshold", "temperature", "vocabulary_size", "info")
-        if key not in card
-    ]
-    if missing:
+    if missing := [key for key in _KINDS if key not in card]:
         raise InputError(
-            f"{path} lacks {', '.join(missing)}: copy the run folder again, or train anew."
+            f"{path} lacks {', '.join(missing)}: copy the run folder again, or train again."
         )
     check_types(card, _KINDS, path)
     return card
@@ -95,7 +87,7 @@ def keep_calibration(folder: Path, report: Mapping[str, Any]) -> None:
     if ensemble.is_file():
         write_json(ensemble, {**read_json(ensemble), **found, "calibration": report})
         return
-    write_json(folder / "matcher.json", {**read_card(folder), "format": FORMAT, **found})
+    write_json(folder / "matcher.json", {**read_card(folder), **found})
     write_json(metrics, {**read_json(metrics), "calibration": report})
 
 
@@ -128,7 +120,7 @@ def load_model(path: Path, card: Mapping[str, Any]) -> keras.Model:
         raise InputError(
             f"{path} is missing: copy the whole run folder (model.keras, encoder/, matcher.json)."
         )
-    arrays, values = _looked_through(inside(path.parent, path.name))
+    arrays, values = _inspect_archive(inside(path.parent, path.name))
     try:
         with no_larger_than(arrays, values):
             model = keras.saving.load_model(path, compile=False, safe_mode=True)
@@ -191,11 +183,11 @@ def load_weights(model: keras.Model, path: Path) -> None:
         model.load_weights(path)
     except Exception as error:  # h5py and Keras raise whatever the file led to
         raise InputError(
-            f"{path} does not fit the model ({_first_line(error)}): delete the folder and train anew."
+            f"{path} does not fit the model ({_first_line(error)}): delete the folder and train again."
         ) from error
 
 
-def _looked_through(path: Path) -> tuple[int, int]:
+def _inspect_archive(path: Path) -> tuple[int, int]:
     """Checks what model.keras holds; how many arrays its weights have, and how many values."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -208,7 +200,7 @@ def _looked_through(path: Path) -> tuple[int, int]:
     except Exception as error:  # zipfile raises whatever the bytes led to
         raise InputError(
             f"{path} is damaged ({_first_line(error)}), expected a model that Keras saved "
-            f"({', '.join(_MEMBERS)}): copy the run folder again, or train anew."
+            f"({', '.join(_MEMBERS)}): copy the run folder again, or train again."
         ) from error
     config = parse_json(files["config.json"], f"config.json in {path}")
     check_config(config, path)

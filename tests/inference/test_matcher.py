@@ -218,13 +218,6 @@ def test_calibration_is_in_every_answer_and_on_disk(tmp_path):
         Matcher(scorer.model, encoder, None, task="regression", temperature=2.0)
 
 
-def test_a_folder_of_the_first_format_has_no_temperature(matcher, folder):
-    card = json.loads((folder / "matcher.json").read_text())
-    del card["temperature"]
-    (folder / "matcher.json").write_text(json.dumps(card | {"format": 1}))
-    assert Matcher.load(folder).temperature == 1
-
-
 @pytest.mark.parametrize(
     "data, message",
     [
@@ -318,7 +311,7 @@ def break_card(folder, **changes):
         (lambda f: [p.unlink() for p in (f / "encoder").iterdir()], "encoder"),
         (lambda f: (f / "matcher.json").write_text('{"format": 1,'), "matcher.json is damaged"),
         (lambda f: (f / "matcher.json").write_text("[1]"), "holds .*expected a JSON object"),
-        (lambda f: break_card(f, format=99), "format 99 .*reads formats 1 to 2"),
+        (lambda f: break_card(f, format=99), "format 99 .*reads format 2"),
         (lambda f: break_card(f, temperature=0), "temperature=0"),
         (lambda f: break_card(f, vocabulary_size=1), "files of two runs are mixed"),
         (lambda f: break_card(f, label_names=["yes", "no"]), "answers 3 classes"),

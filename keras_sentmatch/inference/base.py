@@ -1,0 +1,375 @@
+"""What `Matcher` and `EnsembleMatcher` share: answers, ranking, evaluation and calibration."""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.inference.corpus import Corpus, best_first
+from keras_sentmatch.inference.pairs import as_columns, as_dataset
+from keras_sentmatch.metrics import (
+    apply_temperature,
+    calibrate_predictions,
+    evaluate_predictions,
+)
+from keras_sentmatch.metrics.calibration import check_calibration, decide
+
+if TYPE_CHECKING:
+    from keras_sentmatch.explain import Explanation
+
+Array = NDArray[Any]
+
+
+class Prediction(dict[str, Any]):
+    """One answer: `{"label": name, "probabilities": {name: p, …}}`, or `{"score": x}`.
+
+    A plain dict (so JSON takes it) whose keys can also be read as attributes.
+
+    Example:
+
+    ```python
+    from keras_sentmatch.inference import Prediction
+
+    answer = Prediction(label="yes", probabilities={"no": 0.1, "yes": 0.9})
+    answer.label, answer["probabilities"]["yes"]  # ("yes", 0.9)
+    ```
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(
+                f"This prediction has {', '.join(self)}; it has no {name!r}."
+            ) from None
+
+
+class BaseMatcher(ABC):
+    """Answers pairs of sentences by the scores that a subclass computes.
+
+    Args:
+        label_names: Names of the classes in index order; `None` for scores.
+        task: `"classification"`, `"ranking"` or `"regression"`.
+        temperature: See `Matcher`.
+        threshold: See `Matcher`.
+
+    Raises:
+        InputError: A temperature or a threshold that does not fit.
+    """
+
+    def __init__(
+        self,
+        label_names: tuple[str, ...] | None,
+        task: str,
+        temperature: float,
+        threshold: float | None,
+    ) -> None:
+        check_calibration(temperature, threshold, len(label_names or ("score",)))
+        self.label_names = label_names
+        self.task = task
+        self.temperature = temperature
+        self.threshold = threshold
+
+    @abstractmethod
+    def raw_scores(self, pairs: PairDataset, batch_size: int) -> Array:
+        """The scores before the temperature: `[pairs, classes]`, or `[pairs]` without classes."""
+
+    def predict(
+        self,
+        pairs: Any = None,
+        *,
+        sentence1: str | Sequence[str] | None = None,
+        sentence2: str | Sequence[str] | None = None,
+        batch_size: int = 64,
+    ) -> Prediction | list[Prediction]:
+        """Answers one pair, or many in the order given.
+
+        Args:
+            pairs: One pair as `{"sentence1": …, "sentence2": …}`, a list of such dicts, or a
+                `PairDataset`.
+            sentence1: The first sentence (or sentences), in place of `pairs`.
+            sentence2: The second sentence (or as many).
+            batch_size: Most pairs scored at once.
+
+        Returns:
+            A `Prediction` for one pair, a list of them for many.
+
+        Raises:
+            InputError: The pairs can be read two ways (a bare tuple or list of strings), or are
+                not strings.
+
+        Example:
+
+        ```python
+        matcher.predict({"sentence1": "A dog runs.", "sentence2": "Nobody runs."})
+        # {"label": "contradiction", "probabilities": {"entailment": 0.02, …}}
+        matcher.predict(sentence1=["a", "b"], sentence2=["c", "d"])  # a list of two
+        ```
+        """
+        dataset, single = as_dataset(pairs, sentence1, sentence2)
+        answers = self.answers(self._tempered(self.raw_scores(dataset, batch_size)))
+        return answers[0] if single else answers
+
+    def predict_proba(
+        self,
+        pairs: Any = None,
+        *,
+        sentence1: str | Sequence[str] | None = None,
+        sentence2: str | Sequence[str] | None = None,
+        batch_size: int = 64,
+    ) -> Array:
+        """The probabilities, float32 `[pairs, classes]`, or the scores `[pairs]` of a scoring model.
+
+        The model's outputs at the matcher's `temperature`. Takes what `predict` takes; columns are in the order
+        of `label_names`.
+        """
+        dataset, _ = as_dataset(pairs, sentence1, sentence2)
+        return self._tempered(self.raw_scores(dataset, batch_size))
+
+    def answers(self, scores: Array) -> list[Prediction]:
+        """Turns the array of `predict_proba` into named answers."""
+        names = self.label_names
+        if names is None:
+            return [Prediction(score=float(score)) for score in scores]
+        return [
+            Prediction(label=names[index], probabilities=dict(zip(names, map(float, row))))
+            for index, row in zip(decide(scores, self.threshold), scores)
+        ]
+
+    def explain(
+        self,
+        pairs: Any = None,
+        *,
+        sentence1: str | Sequence[str] | None = None,
+        sentence2: str | Sequence[str] | None = None,
+        erasure: bool = True,
+        batch_size: int = 64,
+    ) -> "Explanation | list[Explanation]":
+        """Shows what an answer rests on: the model's attention and the like, and each word left out in turn.
+
+        Args:
+            pairs: As for `predict`.
+            sentence1: As for `predict`.
+            sentence2: As for `predict`.
+            erasure: Whether to answer each pair again without each of its words.
+            batch_size: Most pairs scored at once.
+
+        Returns:
+            An `Explanation` for one pair, a list of them for many. In a notebook it shows itself.
+
+        Example:
+
+        ```python
+        explanation = matcher.explain(sentence1="A dog runs.", sentence2="An animal moves.")
+        explanation.save("page.html")
+        ```
+        """
+        from keras_sentmatch.explain import explain
+
+        options: dict[str, Any] = {"erasure": erasure, "batch_size": batch_size}
+        this: Any = self  # one of the two subclasses
+        return explain(this, pairs, sentence1=sentence1, sentence2=sentence2, **options)
+
+    def rank(
+        self,
+        query: str,
+        candidates: Sequence[str] | Corpus,
+        *,
+        top_k: int | None = None,
+        label: str | None = None,
+        batch_size: int = 64,
+    ) -> list[Prediction]:
+        """Orders candidates by how well they match one query, the best first.
+
+        Args:
+            query: The first sentence of every pair.
+            candidates: The second sentences, or what `encode` made of them: then only the
+                interaction runs.
+            top_k: How many to return. All by default.
+            label: The label whose probability is the score. By default the second of two; needed
+                with more.
+            batch_size: Most pairs scored at once, where `candidates` are sentences.
+
+        Returns:
+            A `Prediction` each: `index` (in `candidates`), `sentence` and `score`. Equal scores keep
+            the order of the candidates.
+
+        Raises:
+            InputError: No label to score by, an unknown one, or a corpus of another matcher.
+
+        Example:
+
+        ```python
+        corpus = matcher.encode(["It rains.", "A dog runs."])
+        matcher.rank("An animal moves.", corpus, top_k=1, label="entailment")
+        # [{"index": 1, "sentence": "A dog runs.", "score": 0.97}]
+        ```
+        """
+        if not isinstance(candidates, str | Corpus):
+            candidates = list(candidates)
+        scores = self.rank_scores(query, candidates, label=label, batch_size=batch_size)
+        return [Prediction(row) for row in best_first(scores, candidates, top_k)]
+
+    def rank_scores(
+        self,
+        query: str,
+        candidates: Sequence[str] | Corpus,
+        *,
+        label: str | None = None,
+        batch_size: int = 64,
+    ) -> Array:
+        """The scores that `rank` orders by, `[candidates]`, in the order of the candidates."""
+        if isinstance(candidates, Corpus):
+            raise InputError("An ensemble keeps no encodings: give the candidates as strings.")
+        column = self.score_column(label)
+        first, second = as_columns(query, candidates)
+        scores = self.predict_proba(sentence1=first, sentence2=second, batch_size=batch_size)
+        return scores if column is None else scores[:, column]
+
+    def score_column(self, label: str | None) -> int | None:
+        """The column of `predict_proba` to rank by; None for scores, which have no columns."""
+        names = self.label_names
+        if names is None:
+            if label is not None:
+                raise InputError(
+                    f"label={label!r}: this matcher gives one score and has no labels."
+                )
+            return None
+        if label is None and len(names) != 2:
+            raise InputError(
+                f"Which label should candidates be ranked by? Pass label= one of {', '.join(names)}."
+            )
+        if label is not None and label not in names:
+            raise InputError(f"There is no label {label!r}; pass one of {', '.join(names)}.")
+        return 1 if label is None else names.index(label)
+
+    def evaluate(self, dataset: PairDataset, *, batch_size: int = 64) -> dict[str, Any]:
+        """Scores labeled pairs and measures what is usual for their task.
+
+        The label names of the data are matched to the matcher's by name, whatever their order.
+
+        Args:
+            dataset: Labeled pairs.
+            batch_size: Most pairs scored at once.
+
+        Returns:
+            Metrics by name, as `keras_sentmatch.metrics.evaluate_predictions` gives them.
+
+        Raises:
+            InputError: The pairs have no labels, or labels that the matcher does not know.
+        """
+        labeled = self.relabel(dataset)
+        scores = self.predict_proba(labeled, batch_size=batch_size)
+        return evaluate_predictions(labeled, scores, threshold=self.threshold)
+
+    def calibrate(
+        self,
+        dataset: PairDataset,
+        *,
+        temperature: bool = True,
+        threshold: str | None = None,
+        batch_size: int = 64,
+    ) -> dict[str, Any]:
+        """Finds the temperature, and on wish the threshold, that fit labeled pairs best, and sets both.
+
+        What was set before is replaced: without `temperature` it becomes 1, without `threshold` the
+        most probable class is answered. A temperature changes no answer, only how sure it is; a
+        threshold changes answers. `save` keeps them.
+
+        Args:
+            dataset: Labeled pairs that the model was not trained on: validation pairs. Figures on
+                them flatter; measure on others.
+            temperature: Whether to find a temperature.
+            threshold: `"accuracy"` or `"f1"` (of the second of two classes): what the threshold is
+                to score best in.
+            batch_size: Most pairs scored at once.
+
+        Returns:
+            What `keras_sentmatch.metrics.calibrate_predictions` gives: `temperature`, `threshold`,
+            `rows`, and `nll`, `ece` and `accuracy` of the bare model (`before`) and now (`after`).
+
+        Raises:
+            InputError: A scoring model, a threshold for other than two classes, or what `evaluate`
+                refuses.
+
+        Example:
+
+        ```python
+        report = matcher.calibrate(load_pairs("pairs.tsv")["validation"])
+        report["temperature"], report["before"]["ece"], report["after"]["ece"]
+        ```
+        """
+        if self.label_names is None:
+            raise InputError("This matcher gives a score; only probabilities can be calibrated.")
+        labeled = self.relabel(dataset)
+        report = calibrate_predictions(
+            np.asarray(labeled.labels),
+            self.raw_scores(labeled, batch_size),
+            temperature=temperature,
+            threshold=threshold,
+        )
+        self.temperature, self.threshold = report["temperature"], report["threshold"]
+        return report
+
+    def relabel(self, dataset: PairDataset) -> PairDataset:
+        """The same pairs with the label indices of this matcher; refuses names it does not know."""
+        where = " ".join(part for part in (dataset.name, dataset.split) if part) or "this data"
+        if not len(dataset):
+            raise InputError(f"{where} holds no pairs: there is nothing to measure.")
+        if dataset.labels is None:
+            raise InputError(
+                f"{where} has no labels, so nothing can be measured: use predict, or labeled data."
+            )
+        if dataset.task == "regression" and self.label_names is not None:
+            raise InputError(
+                f"The labels of {where} are numbers, but this matcher answers "
+                f"{', '.join(self.label_names)}: evaluate it on data with those labels."
+            )
+        if self.label_names is None and dataset.task == "classification":
+            raise InputError(
+                f"{where} has classes ({', '.join(dataset.label_names or ())}), but this matcher "
+                "gives one score: "
+                "evaluate it on data with scores or with groups of candidates."
+            )
+        if self.label_names is None or dataset.label_names == self.label_names:
+            return dataset
+        unknown = sorted(set(dataset.label_names or ()) - set(self.label_names))
+        if unknown:
+            raise InputError(
+                f"{where} has the labels {', '.join(dataset.label_names or ())}, but this matcher "
+                "answers "
+                f"{', '.join(self.label_names)}: rename the labels of the data (unknown: "
+                f"{', '.join(unknown)})."
+            )
+        names = [(dataset.label_names or ())[label] for label in dataset.labels]
+        changed = dataset.to_dict() | {"labels": names, "label_names": self.label_names}
+        return PairDataset.from_dict(changed)
+
+    def export(
+        self, folder: str | os.PathLike[str], format: str = "saved_model", **options: Any
+    ) -> dict[str, Any]:
+        """Writes an artifact that answers without this library, as this matcher does.
+
+        See `keras_sentmatch.export.export` for the arguments, what is returned and the errors.
+
+        Example:
+
+        ```python
+        from keras_sentmatch import Matcher
+
+        Matcher.load("runs/mine").export("exported/mine")["signatures"]
+        ```
+        """
+        from keras_sentmatch.export import export
+
+        this: Any = self  # one of the two subclasses
+        return export(this, folder, format, **options)
+
+    def _tempered(self, scores: Array) -> Array:
+        """Scores at the temperature, as every answer shows them."""
+        return scores if self.label_names is None else apply_temperature(scores, self.temperature)
