@@ -328,20 +328,3 @@ def refuses(
             make(**arguments)
 
     return test
-
-
-def check_layer(
-    make: Callable[..., Any],
-    inputs: Mapping[str, np.ndarray],
-    *,
-    weights: tuple[int, int],
-    options: Mapping[str, tuple[Any, Any]] | None = None,
-    **expectations: Any,
-) -> None:
-    """All the checks in one call, and `check_option` over `options` (name -> two values)."""
-    case = Case(make, inputs, weights, **expectations)
-    for check in ALL:
-        if check is not check_oracle or case.oracle is not None:
-            check(case)
-    for option, (one, two) in (options or {}).items():
-        check_option(case, option, one, two)

@@ -155,15 +155,6 @@ def test_sound_model_passes(check: Any, monkeypatch: pytest.MonkeyPatch) -> None
     check(MODEL)
 
 
-def test_check_layer_runs_everything() -> None:
-    options = {"scale": (1.0, 2.0), "units": (3, 4)}
-    harness.check_layer(
-        partial(Attend, units=3), PAIR, weights=(18, 0), oracle=attend_oracle, options=options
-    )
-    with pytest.raises(AssertionError, match="weights"):
-        harness.check_layer(partial(Attend, units=3), PAIR, weights=(17, 0))
-
-
 def test_option_without_effect_is_rejected() -> None:
     check_option(CASES[0], "scale", 1.0, 2.0)
     with pytest.raises(AssertionError, match="are the same"):
