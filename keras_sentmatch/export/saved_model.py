@@ -126,10 +126,10 @@ class ServingFunctions:
             return str(error)
         return ""
 
-    def _answer_sentences(self, sentence1: Any, sentence2: Any) -> Tensors:
+    def _answer_sentences(self, **sentences: Any) -> Tensors:
         outputs = []
         for group in self.groups:
-            arrays = group[0].encoder.tf_encode(sentence1, sentence2)
+            arrays = group[0].encoder.tf_encode(sentences["sentence1"], sentences["sentence2"])
             outputs += [_outputs(member, arrays) for member in group]
         return self._answers(_mean(outputs))
 

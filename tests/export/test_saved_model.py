@@ -66,6 +66,7 @@ def test_the_report_and_the_folder(exported):
     names = "serving_default ids encode_sentence1 encode_sentence2 score_encoded"
     assert list(report["signatures"]) == names.split()
     assert report["left_out"] == {}
+    assert list(report["signatures"]["serving_default"]["inputs"]) == ["sentence1", "sentence2"]
     assert report["signatures"]["serving_default"]["outputs"]["label"]["dtype"] == "string"
     assert report["signatures"]["ids"]["inputs"]["word_ids_1"]["shape"] == [None, None]
     assert report["pairs"] > len(DIFFICULT) + len(FIRST)
