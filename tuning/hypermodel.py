@@ -8,11 +8,21 @@ import keras
 import keras_tuner
 
 from keras_sentmatch.data import PairBatches, PairDataset
-from keras_sentmatch.training.callbacks import monitor_of, stopping_callbacks
+from keras_sentmatch.training.callbacks import (
+    metric_callbacks,
+    monitor_of,
+    stopping_callbacks,
+)
 from keras_sentmatch.training.distillation import TeacherTargets, compute_teacher_targets
-from keras_sentmatch.training.prepare import Build, EncodingCache, check_splits, make_model
+from keras_sentmatch.training.prepare import (
+    Build,
+    EncodingCache,
+    check_splits,
+    fit_arguments,
+    make_batches,
+    make_model,
+)
 from keras_sentmatch.training.recipe import Recipe
-from keras_sentmatch.training.run import fit_arguments, make_batches, metric_callbacks
 from keras_sentmatch.training.seeds import set_seed
 from keras_sentmatch.tuning.oracles import configuration, declare
 from keras_sentmatch.tuning.space import Configuration, Space
@@ -131,7 +141,7 @@ class PairHyperModel(keras_tuner.HyperModel):
         monitor, mode = monitor_of(self.pairs["train"].task, settings.monitor)
         callbacks = [
             *metric_callbacks(self.pairs, batches, settings),
-            *stopping_callbacks(monitor, mode, settings.patience, settings.plateau_factor),
+            *stopping_callbacks(monitor, mode, settings),
             *kwargs.pop("callbacks", []),
         ]
         more = {"epochs": settings.epochs, "verbose": 0, **kwargs}

@@ -1,9 +1,8 @@
-"""The callbacks of a run. Keras's own where it has one; `TaskMetrics` and the progress display are
-ours."""
+"""The callbacks of a run: Keras's own, the task's metrics, and the progress display."""
 
 import importlib.util
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from rich.progress import (
 )
 
 from keras_sentmatch.metrics import evaluate_predictions
+from keras_sentmatch.training.config import TrainingConfig
 from keras_sentmatch.training.resume import BEST_WEIGHTS
 
 if TYPE_CHECKING:
@@ -45,17 +45,16 @@ def monitor_of(task: str, monitor: str = "auto") -> tuple[str, str]:
 
 
 class TaskMetrics(keras.callbacks.Callback):
-    """Puts the task's figures on validation data in the logs of each epoch: `val_map`,
-    `val_pearson`, ….
+    """Adds the task's validation metrics to the logs: `val_map`, `val_pearson`, ….
 
-    Grouped and rank figures cannot be averaged over batches, and batches that do not come out even on
-    several devices can't be given to `fit`, so the model predicts the whole validation set. Stands
-    before every callback that reads them. What `fit` has put there itself (`val_accuracy`, …) stays.
+    Ranking metrics and correlations cannot be averaged over batches, and `fit` takes no batches
+    that do not divide evenly among devices; so this predicts the whole validation set. Comes before
+    the callbacks that read the metrics. Values that `fit` has logged stay.
 
     Args:
         dataset: Labeled validation pairs.
-        batches: Their batches, in an order that `batches.order(0)` tells.
-        devices: Among how many devices a batch is shared out (`keras_sentmatch.training.devices.data_parallel`).
+        batches: Their batches, in the order of `batches.order(0)`.
+        devices: Number of devices that share a batch.
     """
 
     def __init__(self, dataset: "PairDataset", batches: "PairBatches", devices: int = 1) -> None:
@@ -78,7 +77,7 @@ class TaskMetrics(keras.callbacks.Callback):
                 logs.setdefault(f"val_{name}", value)
 
     def penalty(self) -> float:
-        """What the regularizers add to the loss."""
+        """The regularizers' part of the loss."""
         weights = (v for v in self.model.trainable_variables if v.regularizer is not None)
         return sum(float(keras.ops.convert_to_numpy(v.regularizer(v))) for v in weights)
 
@@ -99,10 +98,7 @@ class TaskMetrics(keras.callbacks.Callback):
 
 
 class LearningRateLog(keras.callbacks.Callback):
-    """Puts the learning rate of the next batch in the logs of each epoch, for optimizers with a schedule.
-
-    `ReduceLROnPlateau` does so itself.
-    """
+    """Logs the learning rate of a schedule (`ReduceLROnPlateau` does so itself)."""
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if logs is not None:
@@ -111,13 +107,7 @@ class LearningRateLog(keras.callbacks.Callback):
 
 
 class EpochLines(keras.callbacks.Callback):
-    """Prints one plain line an epoch: for files, pipes and notebooks' logs.
-
-    Args:
-        console: Where to.
-        monitor: The monitored value; its best so far is marked with `*`.
-        mode: `"max"` or `"min"`.
-    """
+    """Prints a line per epoch; the best monitored value so far is marked with `*`."""
 
     def __init__(self, console: Console, monitor: str, mode: str) -> None:
         super().__init__()
@@ -144,8 +134,7 @@ class EpochLines(keras.callbacks.Callback):
 
 
 class EpochBar(EpochLines):
-    """`EpochLines`, and under them a bar with the step and the running loss of the current
-    epoch."""
+    """`EpochLines` with a progress bar of the current epoch below them."""
 
     async_safe = True  # only shows: may run beside the training steps
 
@@ -177,71 +166,79 @@ class EpochBar(EpochLines):
         super().on_epoch_end(epoch, logs)
 
     def close(self) -> None:
-        """Takes the bar away; `fit` calls no end hook when it is interrupted."""
+        """Removes the bar; an interrupted `fit` calls no end hook."""
         if self.bar is not None:
             self.progress.remove_task(self.bar)
             self.bar = None
         self.progress.stop()
 
 
+def metric_callbacks(
+    splits: Mapping[str, "PairDataset"],
+    batches: Mapping[str, "PairBatches"],
+    training: TrainingConfig,
+) -> list[keras.callbacks.Callback]:
+    """The callbacks that add what `fit` does not log itself."""
+    task = splits["train"].task
+    monitor, _ = monitor_of(task, training.monitor)
+    by_keras = monitor in ("val_accuracy", "val_macro_f1", "val_loss") and task != "ranking"
+    found: list[keras.callbacks.Callback] = []
+    if training.devices > 1 or not by_keras:
+        found.append(TaskMetrics(splits["validation"], batches["validation"], training.devices))
+    if training.schedule != "constant":
+        found.append(LearningRateLog())
+    return found
+
+
 def make_callbacks(
     folder: Path,
-    *,
     monitor: str,
     mode: str,
-    patience: int,
-    plateau_factor: float,
-    first: Iterable[keras.callbacks.Callback] = (),
+    training: TrainingConfig,
+    metrics: Iterable[keras.callbacks.Callback] = (),
     resumed: bool = False,
 ) -> list[keras.callbacks.Callback]:
-    """The callbacks of a run, in the order in which they must see an epoch's logs.
+    """The callbacks of a run, in the order in which they must see the logs.
 
     Args:
-        folder: Gets the best weights (`BEST_WEIGHTS`), `history.csv`, and `logs/` for TensorBoard (on the
-            TensorFlow backend, where `tensorboard` is installed).
-        monitor: The value that decides, as `monitor_of` gives it.
-        mode: `"max"` or `"min"`.
-        patience: Epochs without a better value before training stops.
-        plateau_factor: Times the learning rate after every epoch without a better value; 1 leaves
-            it.
-        first: Callbacks that add to the logs.
-        resumed: Whether `history.csv` is there and goes on.
-
-    Returns:
-        A list for `fit`.
+        folder: Gets the best weights, `history.csv`, and on TensorFlow `logs/` for TensorBoard.
+        monitor: The value that chooses the best epoch, and `mode`, as `monitor_of` returns them.
+        mode: See `monitor`.
+        training: The recipe's `patience` and `plateau_factor`.
+        metrics: Callbacks that add to the logs.
+        resumed: Whether to append to `history.csv`.
     """
-    plain = str(folder).replace("{", "{{").replace("}", "}}")  # ModelCheckpoint formats it
+    escaped = str(folder).replace("{", "{{").replace("}", "}}")  # ModelCheckpoint formats it
     best = keras.callbacks.ModelCheckpoint(
-        f"{plain}/{BEST_WEIGHTS}",
+        f"{escaped}/{BEST_WEIGHTS}",
         monitor=monitor,
         mode=mode,
         save_best_only=True,
         save_weights_only=True,
     )
     best.async_safe = True  # saves at the end of an epoch only
-    callbacks = [*first, best, *stopping_callbacks(monitor, mode, patience, plateau_factor)]
+    callbacks = [*metrics, best, *stopping_callbacks(monitor, mode, training)]
     callbacks.append(keras.callbacks.CSVLogger(folder / "history.csv", append=resumed))
     if keras.config.backend() == "tensorflow" and importlib.util.find_spec("tensorboard"):
-        logs = str(folder / "logs")
-        callbacks.append(keras.callbacks.TensorBoard(logs, write_graph=False))
+        callbacks.append(keras.callbacks.TensorBoard(str(folder / "logs"), write_graph=False))
     return callbacks
 
 
 def stopping_callbacks(
-    monitor: str, mode: str, patience: int, plateau_factor: float
+    monitor: str, mode: str, training: TrainingConfig
 ) -> list[keras.callbacks.Callback]:
-    """Those that lower the learning rate and end training where the monitored value gets no better."""
+    """Those that lower the learning rate and stop training when the monitored value stalls."""
     found: list[keras.callbacks.Callback] = []
-    if plateau_factor < 1:
+    if training.plateau_factor < 1:
         found.append(
             keras.callbacks.ReduceLROnPlateau(
-                monitor, mode=mode, factor=plateau_factor, patience=0, min_delta=0.0
+                monitor, mode=mode, factor=training.plateau_factor, patience=0, min_delta=0.0
             )
         )
-    return [*found, keras.callbacks.EarlyStopping(monitor, mode=mode, patience=patience)]
+    return [*found, keras.callbacks.EarlyStopping(monitor, mode=mode, patience=training.patience)]
 
 
 def progress_callback(monitor: str, mode: str) -> EpochLines:
-    """A bar on a terminal, plain lines elsewhere; on standard error, so that output stays clean."""
+    """A bar on a terminal, plain lines elsewhere; both on standard error."""
     console = Console(stderr=True)
     return (EpochBar if console.is_terminal else EpochLines)(console, monitor, mode)

@@ -240,7 +240,7 @@ def _answers(
     with progress_bar(f"The teacher answers {role} pairs", total, progress, in_bytes=False) as show:
         for teacher in teachers:
             if keras.config.backend() == "tensorflow":
-                teacher.model.jit_compile = False  # XLA compiles every length anew
+                teacher.model.jit_compile = False  # XLA compiles every length again
             for start in range(0, len(pairs), _CHUNK):
                 rows = np.arange(start, min(start + _CHUNK, len(pairs)))
                 answers = teacher.predict_proba(pairs.select(rows)).reshape(len(rows), -1)

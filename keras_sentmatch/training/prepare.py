@@ -1,15 +1,17 @@
-"""What a run needs before `fit`: checked splits, an encoder, word vectors, a compiled model."""
+"""What a run needs before `fit`: checked splits, an encoder, word vectors, batches, a compiled model."""
 
 import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
+from numpy.typing import NDArray
 
 from keras_sentmatch import applications
 from keras_sentmatch.data import (
+    PairBatches,
     PairDataset,
     PairEncoder,
     SubwordPairEncoder,
@@ -27,10 +29,19 @@ from keras_sentmatch.training.optimizers import make_optimizer
 from keras_sentmatch.training.recipe import Recipe
 
 Build = Callable[..., keras.Model]
+Splits = Mapping[str, PairDataset]
 Encoder = PairEncoder | SubwordPairEncoder
 
 
-def check_splits(splits: Mapping[str, PairDataset]) -> None:
+class FittedEncoder(NamedTuple):
+    """An encoder, the word vectors if the recipe names some, and their coverage in words."""
+
+    encoder: Encoder
+    vectors: WordVectors | None
+    coverage: str
+
+
+def check_splits(splits: Splits) -> None:
     """Refuses splits that cannot be trained on, before anything slow happens.
 
     Raises:
@@ -78,12 +89,11 @@ def _described(dataset: PairDataset) -> str:
     return f"{dataset.task}{names}"
 
 
-def fit_encoder(
-    recipe: Recipe, splits: Mapping[str, PairDataset], progress: bool
-) -> tuple[Encoder, WordVectors | None, str]:
+def fit_encoder(recipe: Recipe, splits: Splits, progress: bool) -> FittedEncoder:
     """The encoder, the word vectors if the recipe names some, and what they cover, in words."""
     if "backbone" in recipe.model:
-        return subword_encoder(recipe), None, f"word pieces of {recipe.model['backbone']}"
+        coverage = f"word pieces of {recipe.model['backbone']}"
+        return FittedEncoder(subword_encoder(recipe), None, coverage)
     datasets = [splits["train"], *(data for role, data in splits.items() if role != "train")]
     options = recipe.encoder.values()
     tokenize = Tokenizer(options.get("tokenizer", "words"), options.get("lowercase", True))
@@ -112,14 +122,14 @@ def fit_encoder(
     )
     if vectors is None:
         encoder = PairEncoder.fit(datasets[0], **options)
-        return encoder, None, "; ".join(["no word vectors", *notes])
+        return FittedEncoder(encoder, None, "; ".join(["no word vectors", *notes]))
     known = {word for word in counts if word in vectors}
     encoder = PairEncoder.fit(datasets, keep_words=known, **options)
-    return encoder, vectors, "; ".join([vectors.coverage(counts), *notes])
+    return FittedEncoder(encoder, vectors, "; ".join([vectors.coverage(counts), *notes]))
 
 
 class EncodingCache:
-    """Encoders, word vectors and encoded pairs, kept for several runs on the same pairs: each is made once.
+    """Encoders, word vectors and encoded pairs, shared by several runs on the same pairs.
 
     Example:
 
@@ -131,24 +141,24 @@ class EncodingCache:
     """
 
     def __init__(self) -> None:
-        self._fitted: dict[str, tuple[Encoder, WordVectors | None, str]] = {}
-        self._encoded: dict[tuple[int, int], tuple[PairDataset, Any]] = {}
+        self._fitted: dict[str, FittedEncoder] = {}
+        self._encoded: dict[
+            tuple[int, int], tuple[PairDataset, Any]
+        ] = {}  # pairs, so that ids last
         self._reports: dict[int, Any] = {}
 
-    def fit(
-        self, recipe: Recipe, splits: Mapping[str, PairDataset], progress: bool
-    ) -> tuple[Encoder, WordVectors | None, str]:
-        """What `fit_encoder` gives, made once for each setting of encoder and vectors."""
+    def fit(self, recipe: Recipe, splits: Splits, progress: bool) -> FittedEncoder:
+        """As `fit_encoder`, once for each configuration of encoder and vectors."""
         key = f"{recipe.encoder} {recipe.vectors} {recipe.model.get('backbone')}"
         if key not in self._fitted:
             self._fitted[key] = fit_encoder(recipe, splits, progress)
         encoder = self._fitted[key][0]
-        if id(encoder) in self._reports:  # without what was counted since
+        if id(encoder) in self._reports:  # without what has been counted since
             encoder.report = dataclasses.replace(self._reports[id(encoder)])
         return self._fitted[key]
 
     def encoded(self, dataset: PairDataset, encoder: Encoder) -> Any:
-        """The pairs as `PairBatches` takes them, encoded once by each encoder of `fit`."""
+        """The pairs as `PairBatches` takes them, encoded once by each encoder."""
         key = id(encoder), id(dataset)
         if key not in self._encoded:
             self._encoded[key] = dataset, encode_dataset(dataset, encoder)
@@ -174,13 +184,13 @@ def subword_encoder(recipe: Recipe) -> SubwordPairEncoder:
 def resolve_features(
     options: dict[str, Any], datasets: Sequence[PairDataset], words: Collection[str]
 ) -> list[str]:
-    """Finds what the features `pos` and `antonym` need; leaves them out of `options` where nothing is found.
+    """Finds the sources of the features `pos` and `antonym`, or removes them from `options`.
 
-    Tags come from the data (parses in SNLI's and MultiNLI's files) or from spaCy, antonyms from WordNet: that is `"auto"`,
-    the default of the recipe keys `encoder.tagger` and `encoder.antonyms`. What is named there must be found.
+    With `"auto"`, the default of `encoder.tagger` and `encoder.antonyms`, tags come from the data or
+    from spaCy, and antonyms from WordNet. Any other source must be available.
 
     Returns:
-        Notes on what was left out, and why.
+        Notes on what was removed, and why.
     """
     features, notes = list(options.get("features", ())), []
 
@@ -282,7 +292,48 @@ def compile_model(model: keras.Model, train: PairDataset, settings: TrainingConf
 
 
 def jit_compile(settings: TrainingConfig) -> bool | str:
-    """What Keras is told of XLA (on PyTorch, of `torch.compile`)."""
+    """The argument of Keras's `compile`."""
     if settings.jit_compile == "auto" and keras.config.backend() == "tensorflow":
-        return False  # XLA compiles every length anew, and its recurrent loops are slower (docs/training.md)
+        return False  # XLA compiles each length again; its recurrent loops are slower (docs/training.md)
     return settings.jit_compile
+
+
+def make_batches(
+    splits: Splits,
+    targets: Mapping[str, NDArray[Any]],
+    encoder: Encoder,
+    model: keras.Model,
+    training: TrainingConfig,
+    encodings: EncodingCache,
+) -> dict[str, PairBatches]:
+    """The batches of training and validation pairs."""
+    # XLA compiles a step again for every length, so there it pays to have only a few.
+    compiled = keras.config.backend() == "jax" or training.jit_compile is True
+    return {
+        role: PairBatches(
+            splits[role],
+            encoder,
+            batch_size=training.batch_size,
+            shuffle=role == "train",
+            seed=training.seed,
+            bucket_lengths=5 if compiled else encoder.max_length,
+            features=list(model.input),
+            targets=targets.get(role),
+            multiple_of=training.devices if role == "train" else 1,
+            encoded=encodings.encoded(splits[role], encoder),
+        )
+        for role in ("train", "validation")
+    }
+
+
+def fit_arguments(
+    batches: Mapping[str, PairBatches], first_epoch: int = 0, devices: int = 1
+) -> dict[str, Any]:
+    """The data arguments of `fit`, from an epoch on."""
+    # A PyDataset needs no TensorFlow.
+    kind = "tf_data" if keras.config.backend() == "tensorflow" else "pydataset"
+    return {
+        "x": getattr(batches["train"], kind)(first_epoch),
+        "validation_data": getattr(batches["validation"], kind)() if devices == 1 else None,
+        "shuffle": False,
+    }

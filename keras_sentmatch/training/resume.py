@@ -1,9 +1,9 @@
-"""Checkpoints of a training run, and how it goes on from one.
+"""Checkpoints of a training run, and how to resume from them.
 
-Keras's `BackupAndRestore` brings back the weights, the optimizer and the epoch, but not what the other callbacks
-remember (the best value, the patience used up), not the history, and not the states of dropout's random numbers; and it
-writes its two files one after the other, so that a kill between them pairs the weights of one epoch with the number of
-another. Here one file holds it all.
+Keras's `BackupAndRestore` restores weights, optimizer and epoch, but not the state of the other
+callbacks (best value, patience used up), not the history, and not dropout's random states. It writes
+two files, so a kill between them combines the weights of one epoch with the number of another. Here
+one file holds everything.
 """
 
 import csv
@@ -21,9 +21,11 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.run_folder import read_json
 from keras_sentmatch.safety import COPY, check_types, inside, parse_json, read_arrays, weight_sizes
+from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.seeds import generator_states, set_generator_states
 
 GENERATIONS = ("resume-0.npz", "resume-1.npz")  # the last and the one before, in turn
@@ -42,18 +44,21 @@ _KINDS = {
 VARIABLE, GENERATOR = "variable", "generator_"  # how names of arrays begin
 
 
+Identity = dict[str, Any]  # JSON; what `identity_of` returns
+
+
 @dataclass
 class State:
-    """Where a run stood at the end of an epoch.
+    """The state of a run at the end of an epoch.
 
     Attributes:
         epochs: Epochs done.
-        stopped: Whether training was over for want of better values.
+        stopped: Whether training stopped early.
         best: The epoch (from 1) of the best weights.
-        seconds: What `fit` had taken.
-        history: Values by name, one an epoch.
-        callbacks: What each callback remembers, by the name of its class (the second: `"NAME 2"`).
-        identity: What the run was of, as `identity_of` gives it.
+        seconds: Time spent in `fit`.
+        history: Values by name, one per epoch.
+        callbacks: The state of each callback, by the name of its class (of the second: `"NAME 2"`).
+        identity: What the run was started with, see `identity_of`.
         arrays: The variables of model and optimizer, and the states of random generators.
     """
 
@@ -63,11 +68,11 @@ class State:
     seconds: float
     history: dict[str, list[float]]
     callbacks: dict[str, dict[str, Any]]
-    identity: dict[str, Any]
+    identity: Identity
     arrays: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def save(self, path: Path) -> None:
-        """Writes beside the file and renames: whenever the process dies, `path` is whole."""
+        """Writes a temporary file and renames it, so that `path` is always complete."""
         plain = {name: value for name, value in vars(self).items() if name != "arrays"}
         temporary = path.with_name(_TEMPORARY)
         with open(temporary, "wb") as file:
@@ -79,12 +84,7 @@ class State:
 
     @classmethod
     def load(cls, path: Path) -> "State":
-        """Reads what `save` wrote; the checksums of the zip file tell where it is damaged.
-
-        Raises:
-            InputError: A damaged file.
-            FileNotFoundError: No such file.
-        """
+        """Reads what `save` wrote; raises `InputError` for a damaged file."""
         arrays = read_arrays(inside(path.parent, path.name))
         plain = parse_json(arrays.pop("state", np.empty(0, np.uint8)).tobytes(), path)
         names = [field.name for field in fields(cls) if field.name != "arrays"]
@@ -92,13 +92,12 @@ class State:
             raise InputError(f"{path} is damaged: it is no checkpoint of a run: {COPY}.")
         check_types(plain, _KINDS, path)
         state = cls(**plain, arrays=arrays)
-        wrong = state.wrong()
-        if wrong:
-            raise InputError(f"{path} is damaged: {wrong}: {COPY}.")
+        if problem := state.problem():
+            raise InputError(f"{path} is damaged: {problem}: {COPY}.")
         return state
 
-    def wrong(self) -> str:
-        """What cannot be in a checkpoint of this one; empty where all is well."""
+    def problem(self) -> str:
+        """What is inconsistent in this state; empty if nothing is."""
         training = self.identity.get("training")
         whole = training.get("epochs") if isinstance(training, dict) else None
         if type(whole) is not int or not 1 <= self.best <= self.epochs <= whole:
@@ -116,11 +115,7 @@ class State:
         return ""
 
     def restore(self, model: keras.Model) -> None:
-        """Gives a compiled model and its optimizer the values of then.
-
-        Raises:
-            InputError: The model has other variables.
-        """
+        """Restores a compiled model and its optimizer; they must have the same variables."""
         variables = variables_of(model)
         values = [self.arrays[n] for n in self.arrays if n.startswith(VARIABLE)]
         values = [v.view("bfloat16") if v.dtype == "V2" else v for v in values]  # as NumPy reads it
@@ -128,33 +123,33 @@ class State:
         if not numbers or [tuple(v.shape) for v in variables] != [v.shape for v in values]:
             raise InputError(
                 "The model of the checkpoint has other variables than this one (another version of "
-                "the library, other word vectors?): delete the folder and train anew."
+                "the library, other word vectors?): delete the folder and train again."
             )
         for variable, value in zip(variables, values):
             variable.assign(value)
 
 
 def variables_of(model: keras.Model) -> list[Any]:
-    """Of model and optimizer, the states of dropout's random numbers among them."""
+    """Those of model and optimizer, including dropout's random states."""
     model.optimizer.build(model.trainable_variables)
     return [*model.variables, *model.optimizer.variables]
 
 
 class Checkpoint(keras.callbacks.Callback):
-    """Writes a `State` at the end of each epoch. Stands last, when the others have seen the epoch.
+    """Writes a `State` at the end of each epoch. Must be the last callback.
 
     Args:
         folder: Run folder.
-        identity: What `identity_of` gives.
+        identity: See `identity_of`.
         history: The callback that records the values.
-        others: The callbacks whose memory is kept.
-        state: Where to go on: the others get back what they remembered when training begins.
+        others: The callbacks whose state is saved.
+        state: The state to resume from; the others get theirs back when training starts.
     """
 
     def __init__(
         self,
         folder: Path,
-        identity: dict[str, Any],
+        identity: Identity,
         history: keras.callbacks.History,
         others: Sequence[keras.callbacks.Callback],
         state: State | None = None,
@@ -219,33 +214,28 @@ def _memory(callback: keras.callbacks.Callback) -> dict[str, Any]:
 
 
 def best_weights(folder: Path, epoch: int) -> Path:
-    """The file of the best weights as of an epoch, from 1."""
+    """The file of the best weights up to an epoch (from 1)."""
     return folder / BEST_WEIGHTS.format(epoch=epoch)
 
 
 def best_epochs(folder: Path) -> list[int]:
-    """The epochs whose weights lie in a folder as the best of their time."""
+    """The epochs whose weights are in a folder."""
     names = (
         re.fullmatch(r"best-([0-9]{4,9})\.weights\.h5", path.name) for path in folder.glob("*")
     )
     return sorted(int(name[1]) for name in names if name)
 
 
-def identity_of(recipe: Any, data: Mapping[str, Any], backend: str) -> dict[str, Any]:
-    """What must be the same for a run to go on: recipe, pairs, backend.
-
-    Args:
-        recipe: The recipe, its seed included.
-        data: Datasets by part.
-        backend: Keras's backend.
-    """
+def identity_of(recipe: Recipe, data: Mapping[str, PairDataset], backend: str) -> Identity:
+    """What must be the same for a run to be resumed: recipe, pairs, backend."""
     pairs = {f"{part} pairs": f"{len(d):,} ({d.fingerprint()[:12]})" for part, d in data.items()}
     found = {"backend": backend, "name": recipe.name, **recipe.tables(), **pairs}
-    return json.loads(json.dumps(found, default=str))  # as it will be read
+    identity: Identity = json.loads(json.dumps(found, default=str))  # as it will be read
+    return identity
 
 
 def difference(then: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """What differs between two identities, in words."""
+    """The differences between two identities, in words."""
     found = []
     for key in dict.fromkeys((*then, *now)):
         a, b = then.get(key), now.get(key)
@@ -260,11 +250,11 @@ def _shown(value: Any) -> str:
     return "absent" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
-def begin(folder: Path, identity: Mapping[str, Any], resume: bool) -> State | None:
-    """Looks at a folder before training: where to go on, or None to begin anew.
+def check_folder(folder: Path, identity: Identity, resume: bool) -> State | None:
+    """The state to resume from, or None to start from the beginning.
 
     Raises:
-        InputError: A finished run; an unfinished one without `resume`, or of something else.
+        InputError: The folder holds a finished run, an unfinished one without `resume`, or another run.
     """
     state = latest(folder)
     if state is None:
@@ -279,44 +269,44 @@ def begin(folder: Path, identity: Mapping[str, Any], resume: bool) -> State | No
     done = f"{state.epochs} of {state.identity['training']['epochs']} epochs"
     if not resume:
         raise InputError(
-            f"{folder} already holds a run, which is not finished ({done}): go on with --resume (resume=True), name "
-            "another folder, or delete this one."
+            f"{folder} already holds a run, which is not finished ({done}): continue it with --resume "
+            "(resume=True), name another folder, or delete this one."
         )
     check_identity(folder, state.identity, identity)
     best = inside(folder, best_weights(folder, state.best).name)
     if not best.is_file():
-        raise InputError(f"{best} is missing, the best of the run so far: {COPY}, or train anew.")
+        raise InputError(f"{best} is missing, the best of the run so far: {COPY}, or train again.")
     weight_sizes(best, best)
     return state
 
 
 def check_identity(folder: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuses to go on with another run, and says what differs."""
+    """Refuses to resume another run; the message names the differences."""
     if differing := difference(then, now):
         raise InputError(
-            f"{folder} holds another run: {'; '.join(differing)}. Give the same command as then and "
-            "--resume, or name another folder."
+            f"{folder} holds another run: {'; '.join(differing)}. Use the same command as before "
+            "with --resume, or name another folder."
         )
 
 
 def finished_metrics(folder: Path) -> dict[str, Any] | None:
-    """What metrics.json says of a finished run; None where there is none, or an unfinished one."""
+    """metrics.json of a finished run; None if there is none or it is unfinished."""
     if not (folder / "matcher.json").exists() or any((folder / g).exists() for g in GENERATIONS):
         return None
     path = folder / "metrics.json"
     metrics = read_json(path)
     kinds = {"identity": dict, "interrupted": bool}
     if missing := [name for name in kinds if name not in metrics]:
-        raise InputError(f"{path} lacks {', '.join(missing)}: {COPY}, or train anew.")
+        raise InputError(f"{path} lacks {', '.join(missing)}: {COPY}, or train again.")
     check_types(metrics, {**kinds, "validation": dict, "test": dict}, path)
     return metrics
 
 
 def latest(folder: Path) -> State | None:
-    """The last checkpoint, or the one before it where the last is damaged; None where there is none.
+    """The last readable checkpoint; None if there is none.
 
     Raises:
-        InputError: All there is is damaged.
+        InputError: All checkpoints are damaged.
     """
     found, broken = [], []
     for path in (folder / name for name in GENERATIONS):
@@ -328,13 +318,13 @@ def latest(folder: Path) -> State | None:
             broken.append(str(error).removesuffix(f": {COPY}."))
     if broken and not found:
         raise InputError(
-            f"The checkpoints in {folder} are damaged ({'; '.join(broken)}): delete the folder and train anew."
+            f"The checkpoints in {folder} are damaged ({'; '.join(broken)}): delete the folder and train again."
         )
     return max(found, key=lambda state: state.epochs, default=None)
 
 
-def prepare(folder: Path, state: State | None) -> None:
-    """Takes away what came after the checkpoint: the epoch that was cut off runs again."""
+def discard_later_files(folder: Path, state: State | None) -> None:
+    """Removes what was written after the checkpoint: the interrupted epoch runs again."""
     for epoch in best_epochs(folder):
         if state is None or epoch > state.epochs:
             best_weights(folder, epoch).unlink()
@@ -347,8 +337,8 @@ def prepare(folder: Path, state: State | None) -> None:
         (folder / "history.csv").write_text(text.getvalue(), encoding="utf-8", newline="")
 
 
-def clear(folder: Path) -> None:
-    """Takes the checkpoints away: the run is finished. They go first: they need the best weights."""
+def remove_checkpoints(folder: Path) -> None:
+    """Removes the checkpoints of a finished run, then the best weights, which they refer to."""
     for name in (*GENERATIONS, _TEMPORARY):
         (folder / name).unlink(missing_ok=True)
     for epoch in best_epochs(folder):

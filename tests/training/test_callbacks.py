@@ -7,6 +7,7 @@ from rich.console import Console
 
 from keras_sentmatch.data import PairBatches, PairEncoder
 from keras_sentmatch.metrics import mean_average_precision
+from keras_sentmatch.training import TrainingConfig
 from keras_sentmatch.training.callbacks import (
     EpochBar,
     EpochLines,
@@ -44,7 +45,7 @@ def small_fit(callbacks, epochs, verbose=0):
 def test_best_epoch_plateau_stop_and_history(tmp_path):
     script = Script([0.1, 0.5, 0.5, 0.4, 0.6, 0.6, 0.2, 0.3, 0.9])
     callbacks = make_callbacks(
-        tmp_path, monitor="val_map", mode="max", patience=3, plateau_factor=0.5, first=[script]
+        tmp_path, "val_map", "max", TrainingConfig(patience=3, plateau_factor=0.5), [script]
     )
     model, history = small_fit(callbacks, 9)
     # 0.9 is never reached: three epochs after the fifth none was better.
@@ -69,7 +70,7 @@ def test_a_loss_is_best_when_lowest(tmp_path):
     assert monitor_of("ranking", "val_loss") == ("val_loss", "min")
     script = Script([0.5, 0.2, 0.4])
     callbacks = make_callbacks(
-        folder, monitor="val_map", mode="min", patience=5, plateau_factor=1.0, first=[script]
+        folder, "val_map", "min", TrainingConfig(patience=5, plateau_factor=1.0), [script]
     )
     model, history = small_fit(callbacks, 3)
     model.load_weights(best_weights(folder, 2))
@@ -81,7 +82,7 @@ def test_a_loss_is_best_when_lowest(tmp_path):
 def test_tensorboard_on_tensorflow(tmp_path):
     pytest.importorskip("tensorboard")
     callbacks = make_callbacks(
-        tmp_path, monitor="val_map", mode="max", patience=1, plateau_factor=1, first=[Script([1])]
+        tmp_path, "val_map", "max", TrainingConfig(patience=1, plateau_factor=1), [Script([1])]
     )
     small_fit(callbacks, 1)
     assert list((tmp_path / "logs").rglob("events*"))

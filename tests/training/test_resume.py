@@ -15,7 +15,7 @@ from keras_sentmatch.training.resume import (
     GENERATIONS,
     Checkpoint,
     State,
-    begin,
+    check_folder,
     difference,
     latest,
     variables_of,
@@ -132,7 +132,7 @@ def test_a_kill_after_the_last_epoch(runs, tmp_path, monkeypatch):
         patch.setattr("keras_sentmatch.training.run.model_card", die)
         run(out, resume=True)
     assert (out / "matcher.json").exists() and latest(out).epochs == runs.whole.metrics["epochs"]
-    with pytest.raises(InputError, match="not finished .*go on with --resume"):
+    with pytest.raises(InputError, match="not finished .*continue it with --resume"):
         run(out)
     assert_same(run(out, resume=True), runs.whole)
 
@@ -160,8 +160,8 @@ def test_another_run_is_not_gone_on_with(runs, tmp_path):
         (run_identity(recipe, splits, splits["test"]), "taught pairs was absent, now 30"),
     ]:
         with pytest.raises(InputError, match=message):
-            begin(runs.killed, identity, resume=True)
-    assert begin(runs.killed, run_identity(recipe, splits), resume=True).epochs == 3
+            check_folder(runs.killed, identity, resume=True)
+    assert check_folder(runs.killed, run_identity(recipe, splits), resume=True).epochs == 3
 
 
 def test_damaged_checkpoints_are_explained(runs, tmp_path):

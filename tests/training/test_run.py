@@ -137,7 +137,8 @@ def interrupted_build(epoch, hook):
 
 
 @pytest.mark.parametrize("hook", ["on_train_batch_begin", "on_train_batch_end"])
-def test_ctrl_c_keeps_the_best_so_far(hook, tmp_path, capsys):
+def test_ctrl_c_keeps_the_best_so_far(hook, tmp_path, caplog):
+    caplog.set_level("INFO")
     out = tmp_path / "a"
     build = interrupted_build(2, hook)
     result = train(tiny_recipe(epochs=9), tiny_splits(), out, build=build)
@@ -145,19 +146,19 @@ def test_ctrl_c_keeps_the_best_so_far(hook, tmp_path, capsys):
     assert metrics["interrupted"] and metrics["epochs"] == 2 and "baseline" not in metrics
     best = max(result.history["val_accuracy"])
     assert metrics["validation"]["accuracy"] == pytest.approx(best, abs=1e-6)
-    assert f"is kept in {out}" in capsys.readouterr().err
+    assert f"is kept in {out}" in caplog.text
     assert "stopped by Ctrl-C" in (out / "README.md").read_text()
 
 
-def test_ctrl_c_in_the_first_epoch_keeps_nothing(tmp_path, capsys):
+def test_ctrl_c_in_the_first_epoch_keeps_nothing(tmp_path, caplog):
     build = interrupted_build(0, "on_train_batch_end")
     with pytest.raises(KeyboardInterrupt):
         train(tiny_recipe(), tiny_splits(), tmp_path / "a", build=build)
-    assert "nothing to keep" in capsys.readouterr().err
+    assert "nothing to keep" in caplog.text
     assert not (tmp_path / "a" / "matcher.json").exists()
 
 
-def test_a_diverged_run_says_so(tmp_path, capsys):
+def test_a_diverged_run_says_so(tmp_path):
     with pytest.raises(InputError, match="NaN or infinite.*learning rate"):
         recipe = tiny_recipe(learning_rate=1e30, optimizer="sgd")
         train(recipe, tiny_splits("regression"), tmp_path / "a", build=build_tiny)
@@ -288,14 +289,15 @@ def test_an_ensemble_is_saved_as_one(tmp_path, finished):
             kept.save(out)
 
 
-def test_ctrl_c_ends_an_ensemble(tmp_path, capsys):
+def test_ctrl_c_ends_an_ensemble(tmp_path, caplog):
+    caplog.set_level("INFO")
     build = interrupted_build(2, "on_train_batch_end")
     _, report = train_ensemble(
         tiny_recipe(epochs=9), tiny_splits(), tmp_path, [3, 4], build=build, baseline=False
     )
     assert report["interrupted"] and report["seeds"] == [3]
     assert not (tmp_path / "seed-4").exists()
-    assert f"is kept in {tmp_path / 'seed-3'}" in capsys.readouterr().err
+    assert f"is kept in {tmp_path / 'seed-3'}" in caplog.text
 
 
 def test_bad_ensembles(tmp_path):
