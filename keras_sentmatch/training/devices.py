@@ -1,4 +1,4 @@
-"""Several devices: a copy of the model on each, and every batch of training shared out among them."""
+"""Data-parallel training: a copy of the model on each device, and a share of every batch."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,16 +12,17 @@ from keras_sentmatch.errors import InputError
 
 @contextmanager
 def data_parallel(count: int) -> Iterator[None]:
-    """Models made in this context train on `count` devices: GPUs, or processors where there are none.
+    """Models made in this context train on `count` devices: GPUs, or CPUs if there are none.
 
-    On JAX it sets `keras.distribution.DataParallel`, on TensorFlow a `tf.distribute.MirroredStrategy`. Keras trains on one
-    device on PyTorch. A batch must have a multiple of `count` rows (`PairBatches(multiple_of=count)`).
+    Uses `keras.distribution.DataParallel` on JAX and `tf.distribute.MirroredStrategy` on TensorFlow;
+    on PyTorch Keras trains on one device. The rows of each batch must be a multiple of `count`
+    (`PairBatches(multiple_of=count)`).
 
     Args:
-        count: how many devices; 1 changes nothing.
+        count: Number of devices; 1 changes nothing.
 
     Raises:
-        InputError: PyTorch, or fewer devices than that.
+        InputError: PyTorch, or fewer devices.
 
     Example:
 
@@ -65,7 +66,7 @@ def data_parallel(count: int) -> Iterator[None]:
 
 @cache
 def _mirrored(devices: tuple[str, ...]) -> Any:
-    """Made once: a second one on the same devices would reuse the keys of the first one's collective operations."""
+    """Cached: a second strategy on the same devices would reuse the first one's collective keys."""
     import tensorflow as tf
 
     return tf.distribute.MirroredStrategy(devices)

@@ -1,4 +1,4 @@
-"""Learning from a teacher: trained matchers answer the pairs, and the loss compares with their answers too."""
+"""Knowledge distillation: the loss also compares with the answers of trained matchers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,13 +24,14 @@ _CHUNK = 4096  # pairs between two movements of the progress bar
 class DistillationLoss(keras.losses.Loss):
     """Cross-entropy with the labels, and the divergence from a teacher's probabilities.
 
-    `(1 - weight) CE(label, p) + weight T^2 KL(t_T || p_T)`, where `x_T` is x to the power 1/T, made to sum to 1, and T the
-    temperature. For scores: `(1 - weight) (label - p)^2 + weight (t - p)^2`. A row without a label (-1; NaN for scores) has
-    the teacher's part alone.
+    `(1 - weight) CE(label, p) + weight T^2 KL(t_T || p_T)`, where T is the temperature and `x_T` is x
+    to the power 1/T, normalized to sum to 1. For scores:
+    `(1 - weight) (label - p)^2 + weight (t - p)^2`. A row without a label (-1; NaN for scores) has
+    only the teacher's part.
 
     Args:
-        weight: the share of the teacher. Defaults to `0.5`.
-        temperature: above 1 the small probabilities count more. Defaults to `2.0`.
+        weight: The teacher's share. Defaults to `0.5`.
+        temperature: Above 1, small probabilities count more. Defaults to `2.0`.
         name: of the loss. Defaults to `"distillation"`.
         reduction: as in Keras. Defaults to `"sum_over_batch_size"`.
 
@@ -85,10 +86,10 @@ def _log(p: Any) -> Any:
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class OnLabels(keras.metrics.Metric):
-    """A metric of the labels that stand in the first column of `y_true`; rows without one (-1) do not count.
+    """A metric of the labels in the first column of `y_true`; rows without one (-1) do not count.
 
     Args:
-        metric: a Keras metric of integer labels and probabilities, or the serialised config of one.
+        metric: a Keras metric of integer labels and probabilities, or its serialized config.
         name: of the metric. Defaults to `None`, the name of `metric`.
         dtype: of the counts. Defaults to `None`.
 
@@ -127,12 +128,12 @@ class OnLabels(keras.metrics.Metric):
 
 @dataclass
 class TeacherTargets:
-    """What a teacher answered.
+    """The answers of a teacher.
 
     Attributes:
-        pairs: What is trained on: the training pairs, then those that only the teacher answered.
-        targets: Of the training pairs and the validation pairs, what `DistillationLoss` takes.
-        facts: What `metrics.json` says of the teacher.
+        pairs: The pairs to train on: the training pairs, then those without labels.
+        targets: The targets of `DistillationLoss` for training and validation pairs.
+        facts: Facts on the teacher for `metrics.json`.
     """
 
     pairs: PairDataset
@@ -146,21 +147,20 @@ def compute_teacher_targets(
     unlabeled: PairDataset | None = None,
     progress: bool = True,
 ) -> TeacherTargets:
-    """Lets the teachers of a recipe answer the training and validation pairs, once.
-
-    Several teachers answer with the mean of their probabilities (or scores).
+    """Predicts the training and validation pairs with the teachers of a recipe.
 
     Args:
-        settings: A recipe's `training` table; `teacher` names run folders, of ensembles too.
-        splits: As `train` takes them.
-        unlabeled: Further pairs to learn from; labels that they have are not looked at.
-        progress: Whether to show a bar on a terminal.
+        settings: A recipe's `[training]`; `teacher` names run folders, also of ensembles. The mean
+            of several teachers counts.
+        splits: As for `train`.
+        unlabeled: Further pairs to learn from; labels that they have are ignored.
+        progress: Whether to show a progress bar.
 
     Returns:
         The `TeacherTargets`.
 
     Raises:
-        InputError: A teacher that does not load, or answers other labels than those of the pairs.
+        InputError: A teacher that does not load, or has other labels than the pairs.
     """
     train, validation = splits["train"], splits["validation"]
     folders = [part for folder in settings.teacher for part in members_of(Path(folder))]
@@ -191,7 +191,7 @@ def compute_teacher_targets(
 
 
 def check_teacher(folder: Path, teacher: Matcher, train: PairDataset) -> None:
-    """Refuses a teacher that answers something else than what the pairs ask."""
+    """Refuses a teacher whose labels are not those of the pairs."""
     taught, asked = (set(names or ()) for names in (teacher.label_names, train.label_names))
     if taught != asked:
         one, other = (", ".join(sorted(names)) if names else "scores" for names in (taught, asked))

@@ -25,16 +25,15 @@ def train_ensemble(
     seeds: Sequence[int],
     **arguments: Any,
 ) -> tuple[EnsembleMatcher, dict[str, Any]]:
-    """Trains one run a seed into `out/seed-N`, and measures each, their mean ± sd, and the
-    ensemble.
+    """Trains a run per seed into `out/seed-N`, and evaluates each, their mean ± sd, and the ensemble.
 
     Args:
-        recipe: What `load_recipe` gives.
+        recipe: What `load_recipe` returns.
         splits: As for `train`.
         out: Folder of the runs; gets `ensemble.json` too.
         seeds: Different seeds, at least one.
         **arguments: Further arguments of `train`. The baseline is trained once, with the first
-            seed. With `resume` the seeds that are finished are kept, and the next one goes on.
+            seed. `resume` keeps the finished seeds and continues with the next one.
 
     Returns:
         The ensemble, and what `ensemble.json` holds: the `seeds` trained, whether Ctrl-C ended it
@@ -100,7 +99,7 @@ def train_ensemble(
 
 
 def _as_trained(folder: Path, recipe: Recipe) -> Matcher:
-    """The matcher of a run, compiled as it was in training: it gives the same figures."""
+    """The matcher of a run, compiled as in training, so that its metrics are the same."""
     matcher = Matcher.load(folder)
     matcher.model.jit_compile = jit_compile(recipe.training)
     return matcher

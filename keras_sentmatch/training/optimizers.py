@@ -15,21 +15,22 @@ _AdamW: Any = type(keras.optimizers.AdamW.__new__(keras.optimizers.AdamW))
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class FineTuningAdamW(_AdamW):
-    """AdamW in which each variable may have a learning rate and a weight decay of its own.
+    """AdamW with a learning rate and a weight decay for each variable.
 
-    With the gradient's moments m and v as Adam has them, the learning rate r and the factors f and d of a variable x:
-    `x = x - r f d weight_decay x`, then `x = x - r f m / (sqrt(v) + epsilon)`. So what a schedule does, it does to all.
+    With Adam's moments m and v, the learning rate r and the factors f and d of a variable x:
+    `x = x - r f d weight_decay x`, then `x = x - r f m / (sqrt(v) + epsilon)`. A schedule acts on all
+    variables.
 
     Args:
-        learning_rate: a number or a schedule. Defaults to `0.001`.
-        weight_decay: share of a variable that is taken off, times its learning rate. Defaults to `0.0`.
-        rate_factors: a number for each trainable variable, in the order of the model: its learning rate is so many times
-            `learning_rate`. None is 1 for each. Defaults to `None`.
-        decay_factors: the same for the weight decay; 0 switches it off. Defaults to `None`.
-        **kwargs: further arguments of `keras.optimizers.AdamW`.
+        learning_rate: A number or a schedule. Defaults to `0.001`.
+        weight_decay: As in `keras.optimizers.AdamW`. Defaults to `0.0`.
+        rate_factors: Multipliers of the learning rate, one for each trainable variable in the order
+            of the model. `None` is 1 for each. Defaults to `None`.
+        decay_factors: The same for the weight decay; 0 turns it off. Defaults to `None`.
+        **kwargs: Further arguments of `keras.optimizers.AdamW`.
 
     Raises:
-        ValueError: when it is built, if there is not one factor for each trainable variable.
+        ValueError: At `build`, if the number of factors is not that of the trainable variables.
 
     Example:
         >>> import keras, numpy as np
@@ -151,9 +152,9 @@ def _plain_optimizer(model: keras.Model, settings: TrainingConfig, steps_per_epo
 
 
 def _clip_sums(optimizer: Any) -> None:
-    """Lets an optimizer on several devices of TensorFlow clip what all of them found together.
+    """Makes an optimizer on several TensorFlow devices clip the sum of their gradients.
 
-    Keras clips the share of each device, and adds up what is left.
+    Keras clips the gradients of each device and adds up the results.
     """
     import tensorflow as tf
 
@@ -162,7 +163,7 @@ def _clip_sums(optimizer: Any) -> None:
     def clipped_sums(grads: list[Any]) -> list[Any]:
         context = tf.distribute.get_replica_context()
         sums = clip(context.all_reduce(tf.distribute.ReduceOp.SUM, grads))
-        # Keras will add up once more: the first device gives everything, the others zeros.
+        # Keras adds up once more: the first device contributes everything, the others zeros.
         first = tf.cast(tf.equal(context.replica_id_in_sync_group, 0), "float32")
         return [
             tf.IndexedSlices(g.values * tf.cast(first, g.dtype), g.indices, g.dense_shape)

@@ -11,20 +11,21 @@ from keras_sentmatch.training.config import TrainingConfig
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class CosineWarmUpDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """Cosine Warm-Up Decay: up to the maximum along a half cosine, then down to the minimum along another.
+    """Cosine Warm-Up Decay: up to the maximum along a half cosine, then down along another.
 
     With N steps and `N_w = floor(N * warm_up)`, step i of the warm-up (`i < N_w`) has
     `minimum + (maximum - minimum) (1 + cos(pi (i - N_w + 1) / N_w)) / 2`, and a later one
-    `minimum + (maximum - minimum) (1 + cos(pi (i - N_w) / (N - N_w))) / 2`. Past the end the minimum stays.
+    `minimum + (maximum - minimum) (1 + cos(pi (i - N_w) / (N - N_w))) / 2`. After N steps the rate
+    stays at the minimum.
 
     Args:
         maximum: the learning rate at the end of the warm-up.
         total_steps: N, batches in the whole training.
         minimum: the learning rate at the end. Defaults to `0.0`.
         warm_up: share of the steps that warm up. Below one step, none does. Defaults to `0.05`.
-        legacy: whether to decay as the code does that the author of DRr-Net released: the decay counts from step 0
-            over `floor(N * (1 - warm_up))` steps, so the rate jumps down where it begins and is flat for the last
-            `warm_up` of the training. Defaults to `False`.
+        legacy: whether to decay as in the code released by DRr-Net's author: the decay counts from
+            step 0 over `floor(N * (1 - warm_up))` steps, so the rate jumps down where the decay
+            starts and is flat for the last `warm_up` of the training. Defaults to `False`.
 
     Raises:
         ValueError: if there are no steps, `warm_up` is not in [0, 1), or the minimum exceeds the maximum.
@@ -87,8 +88,8 @@ class CosineWarmUpDecay(keras.optimizers.schedules.LearningRateSchedule):
 class LinearWarmUpDecay(keras.optimizers.schedules.LearningRateSchedule):
     """Up to the maximum along a line, then down to zero along another, as encoders are fine-tuned.
 
-    With N steps and `N_w = floor(N * warm_up)`, step i of the warm-up (`i < N_w`) has `maximum (i + 1) / N_w`, and a later
-    one `maximum (N - i) / (N - N_w)`. Past the end it stays zero.
+    With N steps and `N_w = floor(N * warm_up)`, step i of the warm-up (`i < N_w`) has
+    `maximum (i + 1) / N_w`, and a later one `maximum (N - i) / (N - N_w)`. After N steps it is zero.
 
     Args:
         maximum: the learning rate at the end of the warm-up.
@@ -138,7 +139,7 @@ def _check(total_steps: int, warm_up: float) -> None:
 
 
 def learning_rate(settings: TrainingConfig, steps_per_epoch: int) -> Any:
-    """What an optimizer takes as its learning rate: a number, or the schedule that a recipe's `[training]` names."""
+    """The learning rate of a recipe: a number, or a schedule."""
     peak, steps = settings.learning_rate, steps_per_epoch * settings.epochs
     if settings.schedule == "cosine_warm_up_decay":
         return CosineWarmUpDecay(peak, steps, warm_up=settings.warm_up)
