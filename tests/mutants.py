@@ -816,12 +816,12 @@ def _go_on(folder: Path) -> None:
     from keras_sentmatch.training.seeds import set_generator_states
 
     identity = {"training": {"epochs": 3}, "backend": "x"}
-    state = resume.begin(folder, identity, resume=True)
+    state = resume.check_folder(folder, identity, resume=True)
     if state is None:
         return
     model = resumed_model()
     state.restore(model)
     generators = {n: a for n, a in state.arrays.items() if n.startswith(resume.GENERATOR)}
     set_generator_states(generators)
-    resume.prepare(folder, state)
+    resume.discard_later_files(folder, state)
     load_weights(model, resume.best_weights(folder, state.best))
