@@ -53,7 +53,7 @@ class DRCN(PairModel):
         feature_attention: what follows each autoencoder, one block a sentence: `"fa"`, `"sfa"`, a layer to copy, or `None`.
             Defaults to `None`.
         hidden_units: width of the two fully connected layers. Defaults to `1000`.
-        batch_normalization: whether they are normalised before ReLU, as the paper does for SNLI, MultiNLI, TrecQA and SelQA
+        batch_normalization: whether they are normalized before ReLU, as the paper does for SNLI, MultiNLI, TrecQA and SelQA
             but not for Quora. Defaults to `False`.
         embedding_dropout: rate on word and character embeddings. Defaults to `0.5`.
         dropout: rate before each fully connected layer. Defaults to `0.2`.

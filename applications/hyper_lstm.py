@@ -26,7 +26,7 @@ class HyperLSTM(PairModel):
         units: width of a state. Defaults to `300`.
         hyper_units: width of the small LSTM. Defaults to `128`.
         embedding_units: numbers from which a scale of the weights is made. Defaults to `4`.
-        layer_norm: whether gates and cell are normalised. Defaults to `False`.
+        layer_norm: whether gates and cell are normalized. Defaults to `False`.
         shared_encoder: whether both sentences go through one encoder instead of one each. Defaults to `False`.
         dropout: rate on word vectors and before the classifier. Defaults to `0.2`.
 

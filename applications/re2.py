@@ -66,7 +66,7 @@ class RE2(PairModel):
         prediction: what the last layers see of the two sentence vectors: `"full"`, `[p; q; p - q; p * q]`; `"symmetric"`,
             the same with `|p - q|`; `"simple"`, `[p; q]`. Defaults to `"full"`.
         activation: `"gelu"` (by its tanh approximation) or another of Keras. Defaults to `"gelu"`.
-        weight_normalization: whether every kernel is normalised. Defaults to `True`.
+        weight_normalization: whether every kernel is normalized. Defaults to `True`.
         dropout: rate on the word vectors and before every layer but the first of the encoder and of the fusion. Defaults to
             `0.2`.
         feature_attention: blocks that gate the features of each sentence before the pooling: `"fa"`, `"sfa"`, a layer to

@@ -21,7 +21,7 @@ GROUPS = 5  # of a range, for means
 def sensitivity(trials: Trials, png: str | Path) -> Path:
     """The score against each parameter: each training, and mean ± standard deviation at each value.
 
-    Of a range, at the medians of up to five groups of neighbours. The best mean is marked. What did not learn is drawn at
+    Of a range, at the medians of up to five groups of neighbors. The best mean is marked. What did not learn is drawn at
     the edge, and is in no mean.
 
     Args:

@@ -195,7 +195,7 @@ class Matcher(BaseMatcher):
                 preset. By default where it was then.
 
         Returns:
-            The words learnt: those that were unknown, but not to the encoder's tokenizer.
+            The words learned: those that were unknown, but not to the encoder's tokenizer.
 
         Raises:
             InputError: The word vectors were not extracted, or from another encoder.

@@ -16,7 +16,7 @@ class Suite:
 
     Attributes:
         name: Name of the data.
-        pairs: Labelled pairs.
+        pairs: Labeled pairs.
         rows: The rows that have an original, if the suite was made by changing pairs.
         originals: The originals.
     """

@@ -239,7 +239,7 @@ def test_own_tokenizer(tmp_path):
         ("[]", "expected a JSON object"),
         ("{}", "not the description"),
         ('{"format": 99}', "format 99"),
-        ('{"format": 1, "tokenizer": "words", "colour": 3}', "colour"),
+        ('{"format": 1, "tokenizer": "words", "color": 3}', "color"),
     ],
 )
 def test_broken_folder(tmp_path, text, message):

@@ -41,7 +41,7 @@ each_variant = pytest.mark.parametrize(
 
 
 class Cells(HTMLParser):
-    """Counts the coloured cells of each figure, and collects all text."""
+    """Counts the colored cells of each figure, and collects all text."""
 
     def __init__(self, html: str):
         super().__init__()

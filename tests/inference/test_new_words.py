@@ -123,7 +123,7 @@ def test_a_matcher_loaded_with_its_encoder_learns_by_itself(vectors, shared, fol
     np.testing.assert_allclose(
         loaded.predict_proba(sentence1=NEW, sentence2=SECOND), answers, atol=1e-6
     )
-    loaded.save(tmp_path / "more")  # the words are kept, and more can be learnt
+    loaded.save(tmp_path / "more")  # the words are kept, and more can be learned
     kept = Matcher.load(tmp_path / "more")
     assert "cathouse" in kept.encoder.vocabulary
     np.testing.assert_allclose(
@@ -177,7 +177,7 @@ def test_the_command_line(vectors, folder, tmp_path, capsys, monkeypatch):
     (tmp_path / "lines.txt").write_text("the dog sits\nredhouse\n")
     (tmp_path / "pairs.tsv").write_text("sentence1\tsentence2\tlabel\nhouses\tcats\tyes\n")
     pair = ["--sentence1", "houses", "--sentence2", "cats"]
-    for command, learnt in (
+    for command, learned in (
         (["predict", *pair], 1),
         (["rank", "houses", str(tmp_path / "lines.txt"), "--label", "yes"], 2),
         (["evaluate", "--data", str(tmp_path / "pairs.tsv")], 1),
@@ -186,7 +186,7 @@ def test_the_command_line(vectors, folder, tmp_path, capsys, monkeypatch):
         with pytest.raises(SystemExit) as ended:
             main(run)
         assert not ended.value.code, capsys.readouterr().err
-        assert f"; {learnt} words learned" in capsys.readouterr().err
+        assert f"; {learned} words learned" in capsys.readouterr().err
 
 
 def test_tables_grow_by_blocks():

@@ -131,7 +131,7 @@ ABLATIONS = [
     variant("no selection", selection=False),
     variant("before the sigmoid", pre_sigmoid=True),
     variant("literal, two branches, no bias", units="literal", branches=2, use_bias=False),
-    variant("normalised", batch_norm=True),
+    variant("normalized", batch_norm=True),
     variant("raised", max_length=3, raise_widths=True),
     variant("r1 that doesn't divide", r1=3.5),
 ]
@@ -188,7 +188,7 @@ def test_branches_are_stacked_but_for_convolutions():
 
 
 def test_transformer_block_is_the_textbook_one():
-    """Keras's own attention and normalisation, with its weights, on the real tokens of each row."""
+    """Keras's own attention and normalization, with its weights, on the real tokens of each row."""
     x, mask = noise(3, 7, 8), INPUTS["mask"]
     block = TransformerBlock(3)
     block.build(x.shape)

@@ -37,7 +37,7 @@ SIZES: dict[str, dict[str, Any]] = {
 
 @cache
 def make(name: str, **options: Any) -> Matcher:
-    """The same weights on every backend, large enough for attention to have favourites."""
+    """The same weights on every backend, large enough for attention to have favorites."""
     if issubclass(get_model_class(name), BackboneModel):
         from keras_hub.models import BertBackbone, BertTokenizer
 

@@ -82,7 +82,7 @@ def test_configs_come_back(made):
     assert again.name in ("distillation", "macro_f1")
 
 
-def test_metrics_see_the_labelled_rows():
+def test_metrics_see_the_labeled_rows():
     y = np.column_stack([LABELS, TEACHER]).astype("float32")
     rows = LABELS >= 0
     for make in (lambda: SparseMacroF1(3), keras.metrics.SparseCategoricalAccuracy):

@@ -182,7 +182,7 @@ def test_a_run_with_warm_up_and_early_stopping(tmp_path):
         patience=1,
         monitor="val_accuracy",
     )
-    assert len(stopped.history["loss"]) < 9  # nothing is learnt any more, so it stops
+    assert len(stopped.history["loss"]) < 9  # nothing is learned any more, so it stops
 
 
 def test_the_plateau_still_lowers_a_constant_rate(tmp_path):

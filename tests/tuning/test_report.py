@@ -154,7 +154,7 @@ def test_what_did_not_learn_does_not_flatten_the_rest(tmp_path, drawn):
     assert "far worse than the others: 1" in drawn["sensitivity"].get_suptitle()
     (bars,) = drawn["sensitivity"].axes[-1].containers
     assert min(bars[0].get_ydata()) > 0.7
-    for row in rows:  # none that learnt has a size
+    for row in rows:  # none that learned has a size
         row |= {"model.kind": "none", "model.size": None}
     rows[3] |= {"model.kind": "soft", "model.size": 2.0}
     write_report(made_up_search(tmp_path / "b", rows))
