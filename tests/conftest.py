@@ -7,8 +7,9 @@ import os
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -35,6 +36,18 @@ pytest.register_assert_rewrite("tests.case", "tests.harness", "tests.cross_backe
 
 # Folders whose tests are `once` where nothing else is marked: keras.ops is the same on every backend.
 ONE_BACKEND = ("layers", "applications", "explain", "cli", "analysis", "data")
+# Without these, the tests that need them are skipped.
+OPTIONAL = {
+    "keras_hub",
+    "keras_tuner",
+    "onnxruntime",
+    "safetensors",
+    "tensorboard",
+    "tensorflow",
+    "tensorflow_text",
+    "tf2onnx",
+    *BACKENDS,
+}
 LEFT_OUT = pytest.StashKey[Counter]()
 
 
@@ -85,6 +98,41 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
         if keras.backend.backend() not in marker.args:
             pytest.skip(f"runs on {' and '.join(marker.args)} only")
+
+
+# --- what is not installed ---
+
+
+def missing_package(error: BaseException | None) -> str:
+    """The package whose absence led to an error; "" where another thing did."""
+    while error is not None:
+        name = (getattr(error, "name", None) or "").split(".")[0]
+        if isinstance(error, ModuleNotFoundError) and name in OPTIONAL:
+            return "" if importlib.util.find_spec(name) else name
+        error = error.__cause__ or error.__context__
+    return ""
+
+
+def skip_or_raise(error: BaseException) -> NoReturn:
+    if name := missing_package(error):
+        pytest.skip(f"{name} is not installed")
+    raise error
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: object) -> Generator[None, object, object]:
+    try:
+        return (yield)
+    except Exception as error:
+        skip_or_raise(error)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    try:
+        return (yield)
+    except Exception as error:
+        skip_or_raise(error)
 
 
 # --- what was left out ---

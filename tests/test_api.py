@@ -165,7 +165,10 @@ def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     module = importlib.import_module(name)
     monkeypatch.chdir(tmp_path)  # an example may write a file
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    assert doctest.testmod(module, optionflags=flags).failed == 0
+    try:
+        doctest.testmod(module, optionflags=flags, raise_on_error=True)
+    except doctest.UnexpectedException as error:
+        raise error.exc_info[1] from None
 
 
 # --- these tests can fail ---

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 
 import keras
@@ -19,6 +20,9 @@ from tests.inference.test_matcher import make_model
 from tests.toys.training import WORDS
 
 on_tensorflow = pytest.mark.backend("tensorflow")
+needs_tensorflow = pytest.mark.skipif(
+    not find_spec("tensorflow"), reason="TensorFlow is not installed"
+)
 
 tf = pytest.importorskip("tensorflow") if keras.backend.backend() == "tensorflow" else None
 NAMES = ("entailment", "neutral", "contradiction")
@@ -133,6 +137,7 @@ def test_scores_of_an_encoder_that_has_no_graph(tmp_path):
     assert "There is no `serving_default`" in card and "a score" in card
 
 
+@needs_tensorflow
 def test_a_matcher_that_answers_nothing_is_refused(tmp_path):
     matcher = tiny()
     matcher.model.set_weights([np.nan * weight for weight in matcher.model.get_weights()])
@@ -165,6 +170,7 @@ def test_from_other_backends(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+@needs_tensorflow
 @pytest.mark.backend("jax", "torch")
 def test_a_tokenizer_of_your_own_needs_tensorflow(tmp_path):
     matcher = tiny()
@@ -173,6 +179,7 @@ def test_a_tokenizer_of_your_own_needs_tensorflow(tmp_path):
         matcher.export(tmp_path / "out")
 
 
+@needs_tensorflow
 @pytest.mark.parametrize(
     "works, message", [(True, "holds no matcher.json"), (False, "the last words")]
 )

@@ -530,7 +530,7 @@ def test_odd_json_lines_are_bad_rows(tmp_path, line, message):
 
 def test_mutants_are_read_or_refused(samples, tmp_path):
     """Some of the cases of `benchmarks/mutations.py`, in this process."""
-    kinds = list(mutants.SHARES)
+    kinds = mutants.KINDS
     for kind in kinds:
         copy = shutil.copytree(samples / kind, tmp_path / kind)
         mutants.read(kind, copy, random.Random(0), sorted(copy.glob("**/*.t*")))

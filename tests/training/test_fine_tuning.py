@@ -109,7 +109,7 @@ def test_profile_and_models(preset, capsys):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ("train drcn --backbone x", "drcn reads words, not with an encoder"),
+        ("train drcn --backbone x", "drcn has no pretrained encoder"),
         ("train cross_encoder --vectors x.txt", "takes no word vectors: leave --vectors out"),
         ("train cross_encoder --set encoder.lowercase=true", "encoder.lowercase: a model with a"),
         ("train cross_encoder --unlabeled x.tsv", "only a --teacher can answer these pairs"),

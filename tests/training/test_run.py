@@ -236,6 +236,14 @@ def test_bad_seeds(seed):
         set_seed(seed)
 
 
+def test_the_seed_decides_what_is_drawn():
+    draws = []
+    for seed in (1, 1, 2):
+        set_seed(seed)
+        draws.append((float(np.random.normal()), float(keras.random.normal(()))))
+    assert draws[0] == draws[1] and not set(draws[1]) & set(draws[2])
+
+
 def test_ensemble_of_seeds(tmp_path, finished):
     splits = tiny_splits()
     ensemble, report = train_ensemble(
