@@ -1,18 +1,17 @@
 """The baseline that a matcher must beat: logistic regression on a bag of words."""
 
-from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
-import keras
 import numpy as np
-from keras import ops
 
 from keras_sentmatch.data import PairDataset, Tokenizer
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import evaluate_predictions
-from keras_sentmatch.training.seeds import set_seed
 
-MAX_TOKENS = 256  # of a sentence; the baseline reads no further
+MAX_TOKENS = 256  # read of each sentence
+STRENGTHS = (0.03, 0.1, 0.3, 1.0, 3.0)  # inverse regularization strengths to choose from
+SEES = ("all", "sentence2", "overlap")
 Tokens = list[list[str]]
 
 
@@ -22,29 +21,24 @@ def bag_of_words_baseline(
     test: PairDataset | None = None,
     *,
     max_words: int = 20_000,
-    epochs: int = 30,
-    seed: int = 0,
     sees: str = "all",
-) -> dict[str, Any]:
+) -> dict[str, dict[str, Any]]:
     """Trains a linear model that sees which words occur, but neither their order nor their meaning.
 
-    Its inputs: the count of each word in sentence 1 and in sentence 2, whether it stands in both,
-    and the share of either sentence's words that the other one has. What a matcher scores above it,
-    it owes to more than vocabulary. Counts are never laid out as a dense matrix: counts times
-    weights is a sum of rows of the weights. Softmax regression for classification and ranking,
-    linear for regression; stops when the validation loss has not fallen for 3 epochs, and keeps the
-    best.
+    Its features are the count of each word in sentence 1 and in sentence 2, whether it is in both,
+    and the share of each sentence's words that the other one has. What a matcher scores above this
+    baseline, it owes to more than vocabulary. The model is scikit-learn's logistic regression
+    (ridge regression for scores); validation pairs choose the strength of its regularization. The
+    same pairs give the same figures on every backend.
 
     Args:
         train: Labeled pairs to learn from; their most frequent words make the vocabulary.
-        validation: Labeled pairs to stop by.
-        test: Pairs to measure on as well, if they are labeled.
-        max_words: Words in the vocabulary.
-        epochs: Most epochs.
-        seed: Of the order of the rows; the weights start at 0.
-        sees: `"sentence2"`: the words of sentence 2 alone (of inference the hypothesis: what is
-            scored above chance is a trait of how the data was made). `"overlap"`: the two shares
-            alone.
+        validation: Labeled pairs to choose by.
+        test: Pairs to evaluate on as well, if they are labeled.
+        max_words: Size of the vocabulary.
+        sees: What the model sees. `"sentence2"`: the words of sentence 2 only (in inference the
+            hypothesis; a score above chance reveals how the data was made). `"overlap"`: the two
+            shares only.
 
     Returns:
         `{"validation": figures, "test": figures}`, as `evaluate_predictions` gives them; the second
@@ -68,84 +62,76 @@ def bag_of_words_baseline(
             raise InputError(
                 f"The baseline's {role} pairs are empty or unlabeled; give labeled ones."
             )
-    if sees not in ("all", "sentence2", "overlap"):
+    if sees not in SEES:
         raise InputError(f'sees={sees!r}: expected "all", "sentence2" or "overlap".')
-    set_seed(seed)
-    measured = {"validation": validation}
-    if test is not None and test.labels is not None and len(test):
-        measured["test"] = test
+    from sklearn.feature_extraction.text import CountVectorizer
+
     tokens = _tokens(train, sees)
-    counts = Counter(word for side in tokens for words in side for word in words)
-    ids = {word: i for i, (word, _) in enumerate(counts.most_common(max_words), 1)}
-    if sees == "overlap":
-        ids = {}
-    labels = np.asarray(train.labels)
-    inputs = {
-        role: make_features(_tokens(dataset, sees), ids) for role, dataset in measured.items()
-    }
-    model = _linear_model(len(ids), train, labels)
-    model.fit(
-        make_features(tokens, ids),
-        labels,
-        validation_data=(inputs["validation"], np.asarray(validation.labels)),
-        batch_size=256,
-        epochs=epochs,
-        callbacks=[keras.callbacks.EarlyStopping(patience=3, restore_best_weights=True)],
-        verbose=0,
-    )
-    return {
-        role: evaluate_predictions(dataset, model.predict(inputs[role], batch_size=1024, verbose=0))
-        for role, dataset in measured.items()
-    }
+    vectorizer = None
+    if sees != "overlap" and any(map(any, tokens)):
+        vectorizer = CountVectorizer(analyzer=_identity, max_features=max_words)
+        vectorizer.fit(tokens[0] + tokens[1])
+    features = word_features(tokens, vectorizer)
+    candidates = _fitted_models(features, np.asarray(train.labels), train.task == "regression")
+    inputs = word_features(_tokens(validation, sees), vectorizer)
+    name = "mse" if train.task == "regression" else "nll"
+    best, lowest = None, np.inf
+    for model in candidates:
+        figures = evaluate_predictions(validation, _predict(model, inputs, train))
+        if figures[name] >= lowest:
+            break
+        best, lowest, result = model, figures[name], {"validation": figures}
+    if test is not None and test.labels is not None and len(test):
+        inputs = word_features(_tokens(test, sees), vectorizer)
+        result["test"] = evaluate_predictions(test, _predict(best, inputs, train))
+    return result
+
+
+def _identity(tokens: list[str]) -> list[str]:
+    return tokens
 
 
 def _tokens(dataset: PairDataset, sees: str) -> tuple[Tokens, Tokens]:
     tokenize = Tokenizer()
-    first, second = (
-        [tokenize(sentence)[:MAX_TOKENS] for sentence in side]
-        for side in (dataset.sentence1, dataset.sentence2)
-    )
-    return [[] for _ in first] if sees == "sentence2" else first, second
+
+    def tokens(sentences: Sequence[str]) -> Tokens:
+        return [tokenize(sentence)[:MAX_TOKENS] for sentence in sentences]
+
+    second = tokens(dataset.sentence2)
+    return [[] for _ in second] if sees == "sentence2" else tokens(dataset.sentence1), second
 
 
-def make_features(tokens: tuple[Tokens, Tokens], ids: dict[str, int]) -> dict[str, np.ndarray]:
-    """`bag`: rows of the weights, 0 for padding; `shares`: of each sentence's words in the
-    other."""
-    bags: list[list[int]] = []
-    shares = np.zeros((len(tokens[0]), 2), "float32")
+def word_features(tokens: tuple[Tokens, Tokens], vectorizer: Any | None) -> Any:
+    """A sparse matrix: counts of sentence 1, of sentence 2, words in both, and the two shares."""
+    from scipy import sparse
+
+    shares = np.zeros((len(tokens[0]), 2))
     for row, (first, second) in enumerate(zip(*tokens)):
-        words1, words2 = set(first), set(second)
-        both = words1 & words2
-        sides = (first, second, sorted(both))
-        bags.append(
-            [
-                ids[word] + part * len(ids)
-                for part, side in enumerate(sides)
-                for word in side
-                if word in ids
-            ]
-        )
-        shares[row] = len(both) / max(len(words1), 1), len(both) / max(len(words2), 1)
-    bag = np.zeros((len(bags), max([1, *map(len, bags)])), "int32")
-    for row, entries in enumerate(bags):
-        bag[row, : len(entries)] = entries
-    return {"bag": bag, "shares": shares}
+        one, two = set(first), set(second)
+        both = len(one & two)
+        shares[row] = both / max(len(one), 1), both / max(len(two), 1)
+    if vectorizer is None:
+        return sparse.csr_matrix(shares)
+    one, two = (vectorizer.transform(side) for side in tokens)
+    return sparse.hstack([one, two, one.sign().multiply(two.sign()), shares], format="csr")
 
 
-def _linear_model(words: int, train: PairDataset, labels: np.ndarray) -> keras.Model:
-    regression = train.task == "regression"
-    outputs = 1 if regression else train.num_classes
-    bag = keras.Input((None,), dtype="int32", name="bag")
-    shares = keras.Input((2,), name="shares")
-    weights = keras.layers.Embedding(3 * words + 1, outputs, embeddings_initializer="zeros")(bag)
-    used = ops.expand_dims(ops.cast(ops.not_equal(bag, 0), weights.dtype), -1)
-    start = keras.initializers.Constant(labels.mean() if regression else 0.0)
-    dense = keras.layers.Dense(outputs, kernel_initializer="zeros", bias_initializer=start)
-    scores = ops.sum(weights * used, axis=1) + dense(shares)
-    answer = scores if regression else ops.softmax(scores)
-    model = keras.Model({"bag": bag, "shares": shares}, answer)
-    loss = "mean_squared_error" if regression else "sparse_categorical_crossentropy"
-    # On TensorFlow XLA takes longer to compile this than it takes to train.
-    jit_compile = keras.config.backend() == "jax"
-    model.compile(keras.optimizers.Adam(0.01), loss, jit_compile=jit_compile)
-    return model
+def _fitted_models(features: Any, labels: np.ndarray, regression: bool) -> Any:
+    """A model of each strength of regularization, the strongest first."""
+    from sklearn.dummy import DummyClassifier
+    from sklearn.linear_model import LogisticRegression, Ridge
+
+    if not regression and len(np.unique(labels)) == 1:
+        yield DummyClassifier().fit(features, labels)
+        return
+    for strength in STRENGTHS:
+        model = Ridge(1 / strength) if regression else LogisticRegression(C=strength, max_iter=1000)
+        yield model.fit(features, labels)
+
+
+def _predict(model: Any, features: Any, train: PairDataset) -> np.ndarray:
+    if train.task == "regression":
+        return np.asarray(model.predict(features))
+    probabilities = np.zeros((features.shape[0], train.num_classes))
+    probabilities[:, model.classes_] = model.predict_proba(features)
+    return probabilities

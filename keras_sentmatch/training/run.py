@@ -338,10 +338,7 @@ class _Run:
         }
         if baseline and not self.interrupted:
             self.metrics["baseline"] = bag_of_words_baseline(
-                self.splits["train"],
-                self.splits["validation"],
-                self.labeled.get("test"),
-                seed=self.recipe.training.seed,
+                self.splits["train"], self.splits["validation"], self.labeled.get("test")
             )
         earlier = 0.0 if self.state is None else self.state.seconds
         self.metrics["fit_seconds"] = round(earlier + self.fit_seconds, 1)
