@@ -227,7 +227,7 @@ calibration: bins closed on the wrong side
 matcher: threshold ignored
 - return (probabilities[:, 1].astype(float) > threshold).astype(int)
 + return np.asarray(probabilities.argmax(-1))
-@ keras_sentmatch/inference/matcher.py | tests/inference
+@ keras_sentmatch/inference/base.py | tests/inference/test_matcher.py
 matcher: temperature ignored
 - return scores if self.label_names is None else apply_temperature(scores, self.temperature)
 + return scores
