@@ -150,6 +150,18 @@ class PairModel(keras.Model):
             )
         return cls(**{**cls.presets[preset], **config})
 
+    # === Searching ===
+
+    @classmethod
+    def conflict(cls, arguments: Mapping[str, Any]) -> str | None:
+        """Why these arguments can't go together, if they can't; a search passes over them."""
+        return None
+
+    @classmethod
+    def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:
+        """The width of what feature attention reads, from the width of a word; None without it."""
+        return None
+
     # === Graph ===
 
     def encode(self, sentence: Sentence) -> Sentence:

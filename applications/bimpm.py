@@ -139,6 +139,10 @@ class BiMPM(PairModel):
         self.classify = self.make_classifier()
         super().__init__(**kwargs)
 
+    @classmethod
+    def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:
+        return 2 * len(arguments["strategies"]) * arguments["perspectives"]
+
     def encode(self, sentence: Sentence) -> Sentence:
         x = self.word_dropout(self.represent_words(sentence))  # [B, L, d]
         states = self.context_dropout(self.context(x, sentence.mask))  # [B, L, 2u]

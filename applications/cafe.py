@@ -237,6 +237,12 @@ class CAFE(PairModel):
             self.units, return_sequences=True, recurrent_regularizer=self.regularizer(), **options
         )
 
+    @classmethod
+    def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:
+        kinds = arguments["inter_attention"] + arguments["intra_attention"]
+        features = kinds * len(arguments["alignment_features"]) + bool(arguments["meta_factors"])
+        return int(arguments["units"] * (1 + arguments["append_intra"]) + features)
+
     def encode(self, sentence: Sentence) -> Sentence:
         mask = sentence.mask
         x = self.word_dropout(self.represent_words(sentence))

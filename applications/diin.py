@@ -184,6 +184,19 @@ class DIIN(PairModel):
         }
         return sentence.having(**fixed, mask=ops.not_equal(fixed["word_ids"], 0))
 
+    @classmethod
+    def conflict(cls, arguments: Mapping[str, Any]) -> str | None:
+        if arguments["max_length"] >= 2 ** arguments["blocks"]:
+            return None
+        return (
+            f"model.max_length = {arguments['max_length']} is too short for "
+            f"{arguments['blocks']} blocks, each of which halves the grid."
+        )
+
+    @classmethod
+    def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:
+        return word_width
+
     def encode(self, sentence: Sentence) -> Sentence:
         mask = sentence.mask if self.mask_padding else ops.ones_like(sentence.mask)
         return Sentence(features=self.embed(sentence), mask=mask)  # [B, max_length, D]

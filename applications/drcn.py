@@ -251,6 +251,19 @@ class DRCN(PairModel):
             keras.layers.Activation("relu", dtype=self.policy, name=f"relu_{i}"),
         ]
 
+    @classmethod
+    def conflict(cls, arguments: Mapping[str, Any]) -> str | None:
+        depth, after = arguments["depth"], arguments["autoencoder_after"]
+        if after is None:
+            after = [layer for layer in (3, 5) if layer <= depth]
+        if arguments["feature_attention"] is None or (after and max(after) <= depth):
+            return None
+        return f"model.depth = {depth} leaves no autoencoder for feature attention to follow."
+
+    @classmethod
+    def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:
+        return arguments["autoencoder_units"]
+
     @property
     def independent(self) -> bool:
         """Whether each sentence is read to its vector without the other, and so adds half of the reconstruction loss."""

@@ -103,6 +103,10 @@ class ESIM(PairModel):
         self.classify = self.make_classifier()
         super().__init__(**kwargs)
 
+    @classmethod
+    def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:
+        return arguments["units"] * (2 if arguments["placement"] == "attended" else 1)
+
     def encode(self, sentence: Sentence) -> Sentence:
         x = self.word_dropout(self.represent_words(sentence))  # [B, L, d]
         return Sentence(states=self.encoding(x, sentence.mask), mask=sentence.mask)  # [B, L, 2u]

@@ -197,6 +197,10 @@ class RE2(PairModel):
             units, activation, kernel_initializer=start, dtype=dtype or self.policy, name=name
         )
 
+    @classmethod
+    def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:
+        return arguments["units"]
+
     def encode(self, sentence: Sentence) -> Sentence:
         return self.enter_block(0, self.represent_words(sentence), sentence.mask)
 

@@ -3,7 +3,7 @@
 import copy
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from keras_sentmatch.applications import get_model_class, list_models
@@ -12,22 +12,6 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers.feature_attention import LEAST
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.tuning.space import Space
-
-# The width of what a host's feature attention reads, from the model's arguments and the width of its word features.
-Width = Callable[[Mapping[str, Any], int], int]
-ATTENDED: dict[str, Width] = {
-    "bimpm": lambda model, _: 2 * len(model["strategies"]) * model["perspectives"],
-    "cafe": lambda model, _: model["units"] * (2 if model["append_intra"] else 1) + _scalars(model),
-    "diin": lambda model, words: words,
-    "drcn": lambda model, _: model["autoencoder_units"],
-    "esim": lambda model, _: model["units"] * (2 if model["placement"] == "attended" else 1),
-    "re2": lambda model, _: model["units"],
-}
-
-
-def _scalars(model: Mapping[str, Any]) -> int:
-    kinds = model["inter_attention"] + model["intra_attention"]
-    return int(kinds * len(model["alignment_features"]) + (1 if model["meta_factors"] else 0))
 
 
 def space_of(recipe: Recipe) -> Space:
@@ -63,7 +47,7 @@ def space_of(recipe: Recipe) -> Space:
     for block in ("fa", "sfa"):
         for name, value in _block_arguments(block).items():
             defaults.setdefault(f"model.feature_attention_config.{name}", value)
-    return Space(recipe, found, (width_rule, autoencoder_rule, grid_rule), defaults)
+    return Space(recipe, found, (width_rule, conflict_rule), defaults)
 
 
 def narrowed_space(recipe: Recipe, space: Any, fix: Mapping[str, Any] | None) -> Space:
@@ -106,13 +90,15 @@ def _defaults(cls: type) -> dict[str, Any]:
 def width_rule(recipe: Recipe) -> str | None:
     """Eq 9 of the SFA paper: the narrow widths of feature attention must exceed 8.33 ln L."""
     kind = recipe.model.get("feature_attention")
-    if not isinstance(kind, str) or recipe.name not in ATTENDED:
+    if not isinstance(kind, str) or recipe.name not in list_models():
         return None
     model = arguments_of(recipe)
+    width = get_model_class(recipe.name).attended_width(model, word_features(recipe, model))
+    if width is None:
+        return None
     config = {**_block_arguments(kind), **(model["feature_attention_config"] or {})}
     if config["raise_widths"]:
         return None
-    width = ATTENDED[recipe.name](model, word_features(recipe, model))
     length = recipe.encoder.max_length or 64
     if kind == "fa":
         widths = {"D/r": width / config["reduction"]}
@@ -136,24 +122,8 @@ def word_features(recipe: Recipe, model: Mapping[str, Any]) -> int:
     return recipe.vectors.dim + characters + bool(model.get("exact_match"))
 
 
-def autoencoder_rule(recipe: Recipe) -> str | None:
-    """DRCN's feature attention follows its autoencoders, which need layers to follow."""
-    if recipe.name != "drcn" or recipe.model.get("feature_attention") is None:
+def conflict_rule(recipe: Recipe) -> str | None:
+    """What the model itself says against its arguments."""
+    if recipe.name not in list_models():
         return None
-    model = arguments_of(recipe)
-    after = model["autoencoder_after"]
-    if after is None:
-        after = [layer for layer in (3, 5) if layer <= model["depth"]]
-    if after and max(after) <= model["depth"]:
-        return None
-    return f"model.depth = {model['depth']} leaves no autoencoder for feature attention to follow."
-
-
-def grid_rule(recipe: Recipe) -> str | None:
-    """DIIN halves its grid after each block."""
-    if recipe.name != "diin":
-        return None
-    model = arguments_of(recipe)
-    if model["max_length"] >= 2 ** model["blocks"]:
-        return None
-    return f"model.max_length = {model['max_length']} is too short for {model['blocks']} blocks."
+    return get_model_class(recipe.name).conflict(arguments_of(recipe))

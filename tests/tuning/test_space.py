@@ -15,7 +15,7 @@ from keras_sentmatch.training import EncoderConfig, Recipe, VectorsConfig, load_
 from keras_sentmatch.training.config import CONFIGS
 from keras_sentmatch.training.prepare import make_model
 from keras_sentmatch.tuning import Choice, LogUniform, Space, space_of
-from keras_sentmatch.tuning.spaces import ATTENDED, arguments_of, word_features
+from keras_sentmatch.tuning.spaces import arguments_of, word_features
 from tests.toys.bert import tiny_bert
 
 # Widths that the tests do without; a square for DIN, even for the rLSTM.
@@ -132,7 +132,9 @@ def test_the_width_of_eq_9_is_that_of_the_block(name, more, pairs):
     recipe, _, encoder = encoded(recipe, pairs)
     model = make_model(recipe, pairs, encoder, None, None)
     blocks = [layer for layer in model.layers if isinstance(layer, FeatureAttention)]
-    width = ATTENDED[name](arguments_of(recipe), word_features(recipe, arguments_of(recipe)))
+    width = get_model_class(name).attended_width(
+        arguments_of(recipe), word_features(recipe, arguments_of(recipe))
+    )
     assert {block.excitation.units for block in blocks} == {width}
 
 
