@@ -36,6 +36,8 @@ pytest.register_assert_rewrite("tests.case", "tests.harness", "tests.cross_backe
 
 # Folders whose tests are `once` where nothing else is marked: keras.ops is the same on every backend.
 ONE_BACKEND = ("layers", "applications", "explain", "cli", "analysis", "data")
+# The checks of models on JAX: what tracing and compiling change. PyTorch and TensorFlow run all of them.
+ON_JAX = ("check_build", "check_fit", "check_oracle", "check_save")
 # Without these, the tests that need them are skipped.
 OPTIONAL = {
     "keras_hub",
@@ -76,12 +78,18 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of `ONE_BACKEND`, only the harness's checks and `each_backend` run on every backend.
 
+    JAX compiles a model for each check, which takes minutes: of models it runs `ON_JAX` only.
+
     The slow tests begin: at the end, one of them would keep the other processes waiting.
     """
     for item in items:
         if item.path.parent.name in ONE_BACKEND:
-            if "check" not in item.fixturenames and not item.get_closest_marker("each_backend"):
+            check = "check" in item.fixturenames
+            if not check and not item.get_closest_marker("each_backend"):
                 item.add_marker("once")
+            elif check and WANTED == "jax" and item.path.parent.name == "applications":
+                if item.callspec.params["check"].__name__ not in ON_JAX:
+                    item.add_marker("once")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 

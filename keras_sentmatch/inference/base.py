@@ -275,9 +275,9 @@ class BaseMatcher(ABC):
         threshold: str | None = None,
         batch_size: int = 64,
     ) -> dict[str, Any]:
-        """Finds the temperature, and on wish the threshold, that fit labeled pairs best, and sets both.
+        """Finds the temperature, and optionally the threshold, that fit labeled pairs best.
 
-        What was set before is replaced: without `temperature` it becomes 1, without `threshold` the
+        Both are set, and replace what was set before: without `temperature` it becomes 1, without `threshold` the
         most probable class is answered. A temperature changes no answer, only how sure it is; a
         threshold changes answers. `save` keeps them.
 

@@ -183,7 +183,7 @@ class Matcher(BaseMatcher):
     def learn_words(
         self, sentences: Sequence[str], encoder: str | Path | WordEncoder | None = None
     ) -> list[str]:
-        """Gives words that training never met their vectors: then they are unknown no more.
+        """Adds words that training never saw, with their extracted vectors.
 
         Every table of word vectors gets the vector that is extracted from the encoder, as for the
         words of the training data before training. Answers on known words stay what they are.
