@@ -189,6 +189,8 @@ class Chief:
             if "outcome" in reply:
                 self._informed.add(worker)
         with self._guarded():
+            if self.workers.get(worker) is not connection:
+                return  # the worker has come back by another one
             del self.workers[worker]
             if not self._over.is_set():
                 self.lost(worker, self.oracle.lose(worker))
@@ -214,7 +216,8 @@ class Chief:
         return {"status": "STOPPED", "outcome": self.outcome()}
 
     def _refusal(self, worker: str, identity: Mapping[str, Any], trial_id: str) -> str:
-        if worker in self.workers:
+        returns = bool(trial_id) and self.oracle.has_trial(worker, trial_id)
+        if worker in self.workers and not returns:
             return f"There is a worker {worker!r} already: give each another KERASTUNER_TUNER_ID."
         if differing := difference(self.identity, identity):
             return (
