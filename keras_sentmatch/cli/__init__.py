@@ -10,21 +10,18 @@ from typing import Annotated
 import typer
 
 from keras_sentmatch import __version__
-from keras_sentmatch.cli.calibrate import calibrate
-from keras_sentmatch.cli.catalog import datasets, models
+from keras_sentmatch.cli.catalog import datasets, models, profile
 from keras_sentmatch.cli.compare import compare
 from keras_sentmatch.cli.console import show_log
 from keras_sentmatch.cli.errors import errors
-from keras_sentmatch.cli.evaluate import evaluate
+from keras_sentmatch.cli.evaluate import calibrate, evaluate
 from keras_sentmatch.cli.explain import explain
 from keras_sentmatch.cli.export import export
-from keras_sentmatch.cli.predict import predict
-from keras_sentmatch.cli.profile import profile
-from keras_sentmatch.cli.rank import rank
+from keras_sentmatch.cli.options import with_groups
+from keras_sentmatch.cli.predict import predict, rank
 from keras_sentmatch.cli.robustness import robustness
-from keras_sentmatch.cli.search_report import search_report
 from keras_sentmatch.cli.train import train
-from keras_sentmatch.cli.tune import tune
+from keras_sentmatch.cli.tune import search_report, tune
 from keras_sentmatch.errors import InputError
 
 app = typer.Typer(
@@ -39,7 +36,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     *(errors, compare, export, models, datasets, profile),
 )
 for command in COMMANDS:
-    app.command()(command)
+    app.command()(with_groups(command))
 
 
 def _version(wanted: bool) -> None:

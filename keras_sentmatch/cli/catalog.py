@@ -1,4 +1,4 @@
-"""`models` and `datasets`: what there is."""
+"""`models`, `datasets` and `profile`: what there is, how large, and how fast."""
 
 import inspect
 import json
@@ -149,3 +149,47 @@ def datasets(as_json: options.Json = False) -> None:
     else:
         shown = [row | {"labels": ", ".join(row["labels"])} for row in rows]
         print_table(FIELDS, [list(row.values()) for row in shown])
+
+
+def profile(
+    model: options.Model,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe: model.units=50, …"),
+    ] = None,
+    batch_size: Annotated[int, typer.Option(help="Pairs per batch.")] = 64,
+    length: Annotated[
+        int,
+        typer.Option(help="Tokens per sentence; per pair, for a model that reads a pair as one."),
+    ] = 24,
+    words: Annotated[int, typer.Option(help="Words in the vocabulary.")] = 20_000,
+    classes: Annotated[int, typer.Option(help="Classes; 1 for a score.")] = 3,
+    backend: options.Backend = None,
+    as_json: options.Json = False,
+) -> None:
+    """Shows a model's parameters, and times its forward pass and its training step.
+
+    The model is the one that `train` makes from the same recipe; the sentences are random words.
+    A pretrained encoder is named as in `train --set model.backbone=FOLDER`.
+    """
+    sizes = {"batch_size": batch_size, "length": length, "words": words, "classes": classes}
+    options.check_at_least(1, **sizes)
+    chosen = use_backend(backend)
+    from keras_sentmatch.training.profiling import profile_model
+
+    found = profile_model(model, overrides=setting or [], **sizes)
+    if as_json:
+        print_json({"model": model, "backend": chosen, **found})
+        return
+    rows = [row for row in found["layers"].items() if row[1]]
+    rows.append(("all", found["parameters"]))
+    rows.append(("all but word embeddings", found["parameters_without_word_embeddings"]))
+    print_table(["layer", "parameters"], rows, f"{model}, {found['vocabulary_size']:,} words")
+    print_table(
+        ["", "first call, s", "ms per batch", "pairs per second"],
+        [
+            (what, *(found[f"{key}_{unit}"] for unit in ("first_s", "ms", "pairs_per_s")))
+            for what, key in (("forward", "forward"), ("training step", "train"))
+        ],
+        f"{chosen}, batches of {batch_size} pairs, {length} tokens per {found['unit']}",
+    )

@@ -9,7 +9,7 @@ import typer
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.backend import use_backend
 from keras_sentmatch.cli.console import Report, print_report, print_table, title
-from keras_sentmatch.cli.runs import LabeledPairs, Run
+from keras_sentmatch.cli.runs import LabeledPairs, Run, Scoring
 from keras_sentmatch.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,31 +25,18 @@ def compare(
             metavar="RUN RUN…", help="Run folders; runs of one recipe count as its seeds."
         ),
     ],
-    data: Annotated[
-        str | None,
-        typer.Option(
-            help="Name or path of labeled pairs. Default: what the first run was trained on."
-        ),
-    ] = None,
-    split: options.Split = None,
+    labeled: LabeledPairs,
+    scoring: Scoring,
     samples: Annotated[int, typer.Option(help="Number of bootstrap samples.")] = 10_000,
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
     out: Annotated[
         Path | None, typer.Option(help="Folder for compare.md, .csv, .json and .png.")
     ] = None,
-    format: options.Format = None,
-    columns: options.Columns = None,
-    on_error: options.OnBadRow = options.OnError.RAISE,
-    batch_size: options.BatchSize = 64,
-    word_encoder: options.WordEncoder = None,
-    backend: options.Backend = None,
     as_json: options.Json = False,
 ) -> None:
     """Tests whether runs differ on the same pairs by more than chance."""
-    labeled = LabeledPairs(data, split, format, columns, on_error)
-    if samples < 1:
-        raise InputError(f"--samples {samples}: must be at least 1.")
-    use_backend(backend)
+    options.check_at_least(1, samples=samples)
+    use_backend(scoring.backend)
     from keras_sentmatch.analysis import comparing
 
     entries = comparing.group_runs(runs)
@@ -62,11 +49,11 @@ def compare(
     values: dict[str, list[np.ndarray]] = {entry.name: [] for entry in entries}
     for entry in entries:
         for folder in entry.folders:
-            loaded = Run.load(folder, word_encoder)
+            loaded = Run.load(folder, scoring.word_encoder)
             if not facts:
                 pairs, facts = labeled.read(loaded)
             relabeled = loaded.first.relabel(pairs)
-            scores = loaded.matcher.predict_proba(relabeled, batch_size=batch_size)
+            scores = loaded.matcher.predict_proba(relabeled, batch_size=scoring.batch_size)
             found = comparing.values_of(relabeled, scores, loaded.matcher.threshold)
             values[entry.name].append(found)
             log.info("%s: %.4f", folder, found.mean())

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from keras_sentmatch.cli import options
-from keras_sentmatch.cli.backend import use_backend
 from keras_sentmatch.cli.console import Report, print_report, print_table, title
 from keras_sentmatch.cli.robustness import lexicon_or_none
-from keras_sentmatch.cli.runs import LabeledPairs, Run
-from keras_sentmatch.errors import InputError
+from keras_sentmatch.cli.runs import LabeledPairs, Run, Scoring
 
 if TYPE_CHECKING:
     from keras_sentmatch.data import PairDataset
@@ -22,16 +20,9 @@ BASELINES = {"bag of words": "all", "second sentence only": "sentence2", "word o
 
 def errors(
     run: options.Run,
-    data: options.Data = None,
-    split: options.Split = None,
-    lexicon: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PATH",
-            help="For the category of antonyms: antonyms=FILE, a folder, or wordnet. Default: "
-            "WordNet, if it is installed.",
-        ),
-    ] = None,
+    labeled: LabeledPairs,
+    scoring: Scoring,
+    lexicon: options.Lexicon = None,
     annotations: Annotated[
         Path | None,
         typer.Option(help="Categories given by people, by pair id, instead of the rules."),
@@ -47,36 +38,26 @@ def errors(
     out: Annotated[
         Path | None, typer.Option(help="Folder for errors.md, .csv, .json and .png.")
     ] = None,
-    format: options.Format = None,
-    columns: options.Columns = None,
-    on_error: options.OnBadRow = options.OnError.RAISE,
-    batch_size: options.BatchSize = 64,
-    word_encoder: options.WordEncoder = None,
-    backend: options.Backend = None,
     as_json: options.Json = False,
 ) -> None:
     """Shows where a run errs: linguistic categories, baselines, the most confident errors."""
-    labeled = LabeledPairs(data, split, format, columns, on_error)
-    if top < 0:
-        raise InputError(f"--top {top}: must be at least 0.")
+    options.check_at_least(0, top=top)
     from keras_sentmatch.analysis.categories import read_annotations
     from keras_sentmatch.analysis.errors import error_report, save_report, symmetric_labels
 
     tags = None if annotations is None else read_annotations(annotations)
     words = lexicon_or_none(lexicon)
-    use_backend(backend)
-    from keras_sentmatch.data import PairDataset
-
-    loaded = Run.load(run, word_encoder)
+    loaded = scoring.load(run)
     names = loaded.class_names("an analysis of errors")
     pairs, facts = labeled.read(loaded)
     pairs = loaded.first.relabel(pairs if limit is None else pairs.limit(limit))
-    scores = loaded.matcher.predict_proba(pairs, batch_size=batch_size)
+    scores = loaded.matcher.predict_proba(pairs, batch_size=scoring.batch_size)
     same = names if symmetric else symmetric_labels(names)
     swapped = None
     if same:
-        turned = PairDataset(pairs.sentence2, pairs.sentence1)
-        swapped = loaded.matcher.predict_proba(turned, batch_size=batch_size)
+        swapped = loaded.matcher.predict_proba(
+            sentence1=pairs.sentence2, sentence2=pairs.sentence1, batch_size=scoring.batch_size
+        )
     trained, left_out = _baselines(loaded, labeled, pairs) if baselines else ({}, {})
     report = error_report(
         pairs,

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from keras_sentmatch.cli import options
-from keras_sentmatch.cli.backend import use_backend
 from keras_sentmatch.cli.console import print_table
-from keras_sentmatch.cli.runs import Run
-from keras_sentmatch.cli.sources import check_one_or_file, one_or_file
+from keras_sentmatch.cli.runs import Scoring
+from keras_sentmatch.cli.sources import AskedPairs
 from keras_sentmatch.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,9 +21,8 @@ log = logging.getLogger(__name__)
 
 def explain(
     run: options.Run,
-    file: options.File = None,
-    sentence1: options.Sentence1 = None,
-    sentence2: options.Sentence2 = None,
+    asked: AskedPairs,
+    scoring: Scoring,
     out: Annotated[
         Path | None,
         typer.Option(help="The page for one pair (.html), or a folder for those of a FILE."),
@@ -42,15 +40,9 @@ def explain(
     limit: Annotated[
         int | None, typer.Option(help="Use only this many pairs of FILE, from its start.")
     ] = None,
-    format: options.Format = None,
-    columns: options.Columns = None,
-    on_error: options.OnBadRow = options.OnError.RAISE,
-    batch_size: options.BatchSize = 64,
-    word_encoder: options.WordEncoder = None,
-    backend: options.Backend = None,
 ) -> None:
     """Shows what an answer is based on: attention, re-read words, words left out."""
-    check_one_or_file(file, sentence1, sentence2)
+    file = asked.file
     if out is None and png is None and not text:
         raise InputError("nothing to make: ask for a page (--out), PNG files (--png) or --text.")
     if out is not None and (out.suffix in (".html", ".htm")) != (file is None):
@@ -58,18 +50,16 @@ def explain(
         raise InputError(f"--out {out}: expected {wanted}.")
     if limit is not None and (limit < 1 or file is None):
         raise InputError(f"--limit {limit}: expected at least 1, and a FILE of pairs.")
-    use_backend(backend)
+    pairs = asked.read()
+    matcher = scoring.load(run).matcher
     from keras_sentmatch.explain import save_index
 
-    pairs = one_or_file(file, sentence1, sentence2, format, columns, on_error)
-    matcher = Run.load(run, word_encoder).matcher
     pages: list[tuple[str, Explanation]] = []
     reread: list[Sequence[Any]] = []
     for number in range(min(limit or len(pairs), len(pairs))):
         pair = pairs.select([number])
-        (found,) = cast(
-            "list[Explanation]", matcher.explain(pair, erasure=erasure, batch_size=batch_size)
-        )
+        explained = matcher.explain(pair, erasure=erasure, batch_size=scoring.batch_size)
+        (found,) = cast("list[Explanation]", explained)
         found.facts = {"run": str(run), **found.facts}
         name = f"pair-{number + 1:03}"
         if text:

@@ -1,10 +1,16 @@
-"""Arguments and options that several commands have."""
+"""Arguments and options that several commands have; groups of them are dataclasses."""
 
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from keras_sentmatch.errors import InputError
 
 
 class OnError(StrEnum):
@@ -13,8 +19,6 @@ class OnError(StrEnum):
     RAISE = "raise"
     SKIP = "skip"
 
-
-# --- every command ---
 
 Backend = Annotated[
     str | None,
@@ -26,34 +30,7 @@ Backend = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
 Model = Annotated[str, typer.Argument(help="A name from `keras-sentmatch models`.")]
-
-# --- runs ---
-
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
-BatchSize = Annotated[int, typer.Option(help="The largest number of pairs scored at once.")]
-WordEncoder = Annotated[
-    str | None,
-    typer.Option(
-        help="The encoder that the word vectors were extracted from (a folder or a KerasHub "
-        "preset): words never seen in training get their vectors."
-    ),
-]
-
-# --- pairs ---
-
-File = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Pairs as TSV, CSV or JSONL.")]
-Sentence1 = Annotated[str | None, typer.Option(help="The first sentence of a single pair.")]
-Sentence2 = Annotated[str | None, typer.Option(help="The second sentence of it.")]
-Data = Annotated[
-    str | None,
-    typer.Option(help="Name or path of labeled pairs. Default: what the run was trained on."),
-]
-Split = Annotated[
-    str | None,
-    typer.Option(
-        help="train, validation or test. Default: test; all rows of a single file of --data."
-    ),
-]
 Format = Annotated[
     str | None,
     typer.Option(
@@ -74,30 +51,42 @@ OnBadRow = Annotated[
 ClassLimit = Annotated[
     int | None, typer.Option(help="Use only this many pairs, with the same shares of the classes.")
 ]
-
-# --- training and tuning ---
-
-TrainingData = Annotated[
-    str, typer.Option(help="A name from `keras-sentmatch datasets`, a folder, or a file of pairs.")
-]
-Limit = Annotated[int | None, typer.Option(help="Use only this many training pairs.")]
-Recipe = Annotated[
-    Path | None, typer.Option(help="A TOML file whose values replace those of the model's recipe.")
-]
-Set = Annotated[
+Lexicon = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="KEY=VALUE", help="Change the recipe: training.learning_rate=1e-4, …"
+        metavar="PATH",
+        help="antonyms=FILE, synonyms=FILE (two words per line), a folder with such files, or "
+        "wordnet. Default: WordNet, if it is installed.",
     ),
 ]
-Vectors = Annotated[
-    str | None,
-    typer.Option(help="Word vectors: a file, encoder:NAME, or none. Default: the recipe's."),
-]
-Backbone = Annotated[
-    str | None,
-    typer.Option(
-        help="The pretrained encoder of a model that has one: a KerasHub preset, or a folder with "
-        "a KerasHub or Hugging Face BERT or RoBERTa. Default: the recipe's."
-    ),
-]
+
+
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the fields of its dataclass parameters as options of their own."""
+    groups, parameters = {}, []
+    for parameter in inspect.signature(command).parameters.values():
+        if dataclasses.is_dataclass(parameter.annotation):
+            fields = inspect.signature(parameter.annotation).parameters
+            groups[parameter.name] = parameter.annotation, list(fields)
+            parameters += fields.values()
+        else:
+            parameters.append(parameter)
+
+    @functools.wraps(command)
+    def run(**values: Any) -> None:
+        for name, (group, fields) in groups.items():
+            values[name] = group(**{field: values.pop(field) for field in fields})
+        command(**values)
+
+    by_name = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    run.__signature__ = inspect.Signature(by_name)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run
+
+
+def check_at_least(least: int, **values: int | None) -> None:
+    """Refuses the value of an option that is below the least one; a missing one is skipped."""
+    for name, value in values.items():
+        if value is not None and value < least:
+            option = name.replace("_", "-")
+            raise InputError(f"--{option} {value}: must be at least {least}.")

@@ -1,4 +1,4 @@
-"""`predict`: one pair, or a file of pairs, answered with named probabilities."""
+"""`predict` and `rank`: pairs answered with named probabilities, candidates ordered by them."""
 
 import csv
 import io
@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from keras_sentmatch.cli import options
-from keras_sentmatch.cli.backend import use_backend
 from keras_sentmatch.cli.console import print_json, print_table
-from keras_sentmatch.cli.runs import Run
-from keras_sentmatch.cli.sources import check_one_or_file, one_or_file
+from keras_sentmatch.cli.runs import Scoring
+from keras_sentmatch.cli.sources import AskedPairs
 from keras_sentmatch.display.tables import shown
 from keras_sentmatch.errors import InputError
 
@@ -29,35 +28,26 @@ SUFFIXES = (".tsv", ".csv", ".jsonl")
 
 def predict(
     run: options.Run,
-    file: options.File = None,
-    sentence1: options.Sentence1 = None,
-    sentence2: options.Sentence2 = None,
+    asked: AskedPairs,
+    scoring: Scoring,
     out: Annotated[
         Path | None,
         typer.Option(help="File for the answers to FILE (.tsv, .csv, .jsonl). Default: stdout."),
     ] = None,
-    format: options.Format = None,
-    columns: options.Columns = None,
-    on_error: options.OnBadRow = options.OnError.RAISE,
-    batch_size: options.BatchSize = 64,
-    word_encoder: options.WordEncoder = None,
-    backend: options.Backend = None,
     as_json: options.Json = False,
 ) -> None:
     """Answers one pair, or every pair of a file."""
-    check_one_or_file(file, sentence1, sentence2)
-    if out is not None and file is None:
+    if out is not None and asked.file is None:
         raise InputError("--out is for the answers to a FILE; a single pair is printed.")
     if out is not None and (as_json or out.suffix not in SUFFIXES):
         raise InputError(
             f"--out {out}: expected a name that ends in {', '.join(SUFFIXES)}, and no --json."
         )
-    use_backend(backend)
-    pairs = one_or_file(file, sentence1, sentence2, format, columns, on_error)
-    loaded = Run.load(run, word_encoder)
-    answers = loaded.answers(pairs, batch_size)
+    pairs = asked.read()
+    loaded = scoring.load(run)
+    answers = scoring.answers(loaded, pairs)
     loaded.log_encoding()
-    if file is None:
+    if asked.file is None:
         show_one(answers[0], as_json)
         return
     rows = [row | answer_columns(answer) for row, answer in zip(input_rows(pairs), answers)]
@@ -124,3 +114,49 @@ def write_atomically(path: Path, text: str) -> None:
         os.replace(temporary, path)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}.") from error
+
+
+def rank(
+    run: options.Run,
+    query: Annotated[str, typer.Argument(help="The first sentence of every pair.")],
+    candidates: Annotated[
+        Path, typer.Argument(metavar="CANDIDATES.txt", help="Second sentences, one per line.")
+    ],
+    scoring: Scoring,
+    top_k: Annotated[int, typer.Option(help="How many to show.")] = 10,
+    label: Annotated[
+        str | None, typer.Option(help="The label to rank by; required for more than two labels.")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Orders the lines of a file by how well they match one sentence."""
+    lines = read_lines(candidates)
+    loaded = scoring.load(run)
+    best = loaded.matcher.rank(
+        query, list(lines.values()), top_k=top_k, label=label, batch_size=scoring.batch_size
+    )
+    numbers = list(lines)
+    rows = [{"line": numbers[row.pop("index")], **row} for row in best]
+    loaded.log_encoding()
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(["line", "sentence", "score"], [list(row.values()) for row in rows])
+
+
+def read_lines(path: Path) -> dict[int, str]:
+    """The lines of a text file by number, without the blank ones."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8."
+        ) from error
+    kept = {number: line for number, line in enumerate(lines, start=1) if line.strip()}
+    if not kept:
+        raise InputError(f"{path} contains no sentences; write one candidate per line.")
+    if blank := len(lines) - len(kept):
+        log.info("%s: %d blank lines skipped", path, blank)
+    return kept

@@ -2,8 +2,11 @@
 
 import json
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from keras_sentmatch.errors import InputError
 
@@ -11,40 +14,66 @@ if TYPE_CHECKING:
     from keras_sentmatch.training.recipe import RecipeDraft
 
 
-def overrides_of(
-    setting: list[str] | None,
-    values: dict[str, Any],
-    backbone: str | None = None,
-    teacher: list[str] | None = None,
-) -> list[str]:
-    """What the options change in a recipe: `--set`, then the `values` that are not None."""
-    values = dict(values)
-    if backbone is not None:
-        values["model.backbone"] = json.dumps(_absolute(backbone))
-    if teacher:
-        values["training.teacher"] = json.dumps([_absolute(run) for run in teacher])
-    return [*(setting or []), *(f"{k}={v}" for k, v in values.items() if v is not None)]
+@dataclass
+class RecipeOptions:
+    """The options that change a model's recipe."""
 
+    recipe: Annotated[
+        Path | None,
+        typer.Option(help="A TOML file whose values replace those of the model's recipe."),
+    ] = None
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Change the recipe: training.learning_rate=1e-4, …"
+        ),
+    ] = None
+    vectors: Annotated[
+        str | None,
+        typer.Option(help="Word vectors: a file, encoder:NAME, or none. Default: the recipe's."),
+    ] = None
+    backbone: Annotated[
+        str | None,
+        typer.Option(
+            help="The pretrained encoder of a model that has one: a KerasHub preset, or a folder "
+            "with a KerasHub or Hugging Face BERT or RoBERTa. Default: the recipe's."
+        ),
+    ] = None
+    epochs: Annotated[
+        int | None, typer.Option(help="The largest number of epochs. Default: the recipe's.")
+    ] = None
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the training or the search. Default: the recipe's.")
+    ] = None
 
-def checked_recipe(
-    model: str, file: Path | None, overrides: list[str], backbone: str | None
-) -> "RecipeDraft":
-    """The recipe, checked as far as it can be before the data is read."""
-    from keras_sentmatch.applications import BackboneModel, get_model_class
-    from keras_sentmatch.data.hub import encoder_name
-    from keras_sentmatch.inference.run_folder import members_of, read_card
-    from keras_sentmatch.training import read_recipe
+    def draft(
+        self, model: str, batch_size: int | None = None, teacher: list[str] | None = None
+    ) -> "RecipeDraft":
+        """The recipe, checked as far as it can be before the data is read."""
+        from keras_sentmatch.applications import BackboneModel, get_model_class
+        from keras_sentmatch.data.hub import encoder_name
+        from keras_sentmatch.inference.run_folder import members_of, read_card
+        from keras_sentmatch.training import read_recipe
 
-    if backbone is not None and not issubclass(get_model_class(model), BackboneModel):
-        raise InputError(f"--backbone {backbone}: {model} has no pretrained encoder.")
-    draft = read_recipe(model, file=file, overrides=overrides)
-    chosen = draft.for_data(None)
-    if "backbone" in chosen.model:
-        encoder_name(chosen.model["backbone"])
-    for run in chosen.training.teacher:
-        for folder in members_of(Path(run)):
-            read_card(folder)
-    return draft
+        if self.backbone is not None and not issubclass(get_model_class(model), BackboneModel):
+            raise InputError(f"--backbone {self.backbone}: {model} has no pretrained encoder.")
+        values: dict[str, Any] = {
+            "vectors.source": self.vectors,
+            "training.epochs": self.epochs,
+            "training.batch_size": batch_size,
+            "training.seed": self.seed,
+            "model.backbone": self.backbone and json.dumps(_absolute(self.backbone)),
+            "training.teacher": teacher and json.dumps([_absolute(run) for run in teacher]),
+        }
+        given = [f"{key}={value}" for key, value in values.items() if value is not None]
+        draft = read_recipe(model, file=self.recipe, overrides=[*(self.setting or []), *given])
+        chosen = draft.for_data(None)
+        if "backbone" in chosen.model:
+            encoder_name(chosen.model["backbone"])
+        for run in chosen.training.teacher:
+            for folder in members_of(Path(run)):
+                read_card(folder)
+        return draft
 
 
 def default_folder(parent: str, model: str, data: str) -> Path:

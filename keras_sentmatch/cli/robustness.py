@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from keras_sentmatch.cli import options
-from keras_sentmatch.cli.backend import use_backend
 from keras_sentmatch.cli.console import Report, print_report, print_table, title
-from keras_sentmatch.cli.runs import LabeledPairs, Run
+from keras_sentmatch.cli.runs import LabeledPairs, Scoring
 from keras_sentmatch.errors import InputError
 
 if TYPE_CHECKING:
-    from keras_sentmatch.data import PairDataset
     from keras_sentmatch.robustness import Lexicon
     from keras_sentmatch.robustness.suites import Suite
 
@@ -25,8 +23,8 @@ Translate = Callable[[list[str]], Sequence[str]]
 
 def robustness(
     run: options.Run,
-    data: options.Data = None,
-    split: options.Split = None,
+    labeled: LabeledPairs,
+    scoring: Scoring,
     transform: Annotated[
         list[str] | None,
         typer.Option(help="A transformation; repeat for more. Default: all that can be applied."),
@@ -39,14 +37,7 @@ def robustness(
             "nothing is transformed then.",
         ),
     ] = None,
-    lexicon: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PATH",
-            help="antonyms=FILE, synonyms=FILE (two words per line), a folder with such files, or "
-            "wordnet. Default: WordNet, if it is installed.",
-        ),
-    ] = None,
+    lexicon: options.Lexicon = None,
     translate: Annotated[
         str | None,
         typer.Option(
@@ -67,16 +58,9 @@ def robustness(
     out: Annotated[
         Path | None, typer.Option(help="Folder for robustness.md, .csv, .json and .png.")
     ] = None,
-    format: options.Format = None,
-    columns: options.Columns = None,
-    on_error: options.OnBadRow = options.OnError.RAISE,
-    batch_size: options.BatchSize = 64,
-    word_encoder: options.WordEncoder = None,
-    backend: options.Backend = None,
     as_json: options.Json = False,
 ) -> None:
     """Measures a run on transformed pairs and on test suites."""
-    labeled = LabeledPairs(data, split, format, columns, on_error)
     from keras_sentmatch import robustness as package
 
     names = [package.get_transformation(name).name for name in transform or ()] or None
@@ -89,20 +73,15 @@ def robustness(
     words = lexicon_or_none(lexicon)
     function = _function(translate) if translate else None
     suites = [found for path in suite or () for found in package.read_suite(path)]
-    use_backend(backend)
-    loaded = Run.load(run, word_encoder)
+    loaded = scoring.load(run)
     label_names = loaded.class_names("robustness")
     facts: Report = {"run": str(run)}
     pairs = None
-    if data is not None or names or not suites:
+    if labeled.data is not None or names or not suites:
         pairs, facts = labeled.read(loaded)
         pairs = loaded.first.relabel(pairs if limit is None else pairs.limit(limit, seed))
-
-    def answers(asked: "PairDataset") -> list[str]:
-        return [answer["label"] for answer in loaded.answers(asked, batch_size)]
-
     report = package.robustness_report(
-        answers,
+        lambda asked: [answer["label"] for answer in scoring.answers(loaded, asked)],
         pairs,
         names=names,
         suites=_suitable(suites, label_names),

@@ -1,11 +1,15 @@
-"""Run folders, and the labeled pairs that runs are measured on."""
+"""The options that load a run, and those that name the labeled pairs that runs are measured on."""
 
 import logging
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from keras_sentmatch.cli import options
+from keras_sentmatch.cli.backend import use_backend
 from keras_sentmatch.cli.options import OnError
 from keras_sentmatch.cli.sources import Source
 from keras_sentmatch.errors import InputError
@@ -51,10 +55,6 @@ class Run:
                 member.model.jit_compile = False
         return cls(folder, matcher, members[0])
 
-    def answers(self, pairs: "PairDataset", batch_size: int) -> list[Any]:
-        """Named answers in the order of the pairs."""
-        return self.matcher.answers(self.matcher.predict_proba(pairs, batch_size=batch_size))
-
     def class_names(self, what: str) -> tuple[str, ...]:
         """The label names; refuses a run that gives scores, for which there is no `what`."""
         if self.first.label_names is None:
@@ -88,14 +88,51 @@ def recorded_source(facts: Any, folder: Path) -> Source:
 
 
 @dataclass
-class LabeledPairs:
-    """The options that say which labeled pairs a run is measured on."""
+class Scoring:
+    """The options that say how a run scores pairs."""
 
-    data: str | None
-    split: str | None
-    format: str | None
-    columns: str | None
-    on_error: OnError
+    batch_size: Annotated[int, typer.Option(help="The largest number of pairs scored at once.")] = (
+        64
+    )
+    word_encoder: Annotated[
+        str | None,
+        typer.Option(
+            help="The encoder that the word vectors were extracted from (a folder or a KerasHub "
+            "preset): words never seen in training get their vectors."
+        ),
+    ] = None
+    backend: options.Backend = None
+
+    def load(self, folder: Path) -> Run:
+        """Loads a run on the backend that was chosen."""
+        use_backend(self.backend)
+        return Run.load(folder, self.word_encoder)
+
+    def answers(self, run: Run, pairs: "PairDataset") -> list[Any]:
+        """Named answers in the order of the pairs."""
+        return run.matcher.answers(run.matcher.predict_proba(pairs, batch_size=self.batch_size))
+
+
+@dataclass
+class LabeledPairs:
+    """The options that name the labeled pairs that a run is measured on."""
+
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="Name or path of labeled pairs. Default: what the (first) run was trained on."
+        ),
+    ] = None
+    split: Annotated[
+        str | None,
+        typer.Option(
+            help="train, validation or test. Default: test (of calibrate: validation); all rows of "
+            "a single file of --data."
+        ),
+    ] = None
+    format: options.Format = None
+    columns: options.Columns = None
+    on_error: options.OnBadRow = OnError.RAISE
 
     def __post_init__(self) -> None:
         how = self.format or self.columns or self.on_error is not OnError.RAISE

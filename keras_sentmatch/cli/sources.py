@@ -1,10 +1,13 @@
-"""What `--data` and FILE name, as datasets."""
+"""The options that name pairs, and what they read."""
 
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from keras_sentmatch.cli import options
 from keras_sentmatch.cli.options import OnError
 from keras_sentmatch.errors import InputError
 
@@ -50,24 +53,12 @@ class Source:
             raise InputError(f"{self.data} has no {name} part; it has {', '.join(splits)}.")
         return splits[name]
 
-    def training_splits(self, limit: int | None) -> "dict[str, PairDataset]":
-        """The parts, of which one must be for training; `limit` is the most pairs of that one."""
-        splits = self.splits()
-        if "train" not in splits:
-            raise InputError(
-                f"{self.data} has no train part to learn from; it has {', '.join(splits)}."
-            )
-        if limit is not None:
-            splits["train"] = splits["train"].limit(limit)
-            log.info("limited to %s training pairs", f"{len(splits['train']):,}")
-        return splits
-
     def rows(self) -> "PairDataset":
         """All rows of a single file."""
         from keras_sentmatch.data import read_pairs
 
-        options: dict[str, Any] = {"format": self.format, "on_error": self.on_error.value}
-        pairs = read_pairs(self.data, **options | self._columns())
+        how: dict[str, Any] = {"format": self.format, "on_error": self.on_error.value}
+        pairs = read_pairs(self.data, **how, **self._columns())
         log_summary(pairs)
         return pairs
 
@@ -90,27 +81,62 @@ class Source:
         return dict(zip(("sentence1", "sentence2", "label", "group"), names))
 
 
-def one_or_file(
-    file: Path | None,
-    sentence1: str | None,
-    sentence2: str | None,
-    format: str | None,
-    columns: str | None,
-    on_error: OnError,
-) -> "PairDataset":
-    """The pair that the options give, or the pairs of the file."""
-    from keras_sentmatch.data import PairDataset
+@dataclass
+class TrainingData:
+    """The options that name what `train` and `tune` learn from."""
 
-    if file is not None:
-        return Source(str(file), format, columns, on_error).rows()
-    return PairDataset([sentence1 or ""], [sentence2 or ""])
+    data: Annotated[
+        str,
+        typer.Option(help="A name from `keras-sentmatch datasets`, a folder, or a file of pairs."),
+    ] = "embedded"
+    limit: Annotated[int | None, typer.Option(help="Use only this many training pairs.")] = None
+    format: options.Format = None
+    columns: options.Columns = None
+    on_error: options.OnBadRow = OnError.RAISE
+
+    def __post_init__(self) -> None:
+        options.check_at_least(1, limit=self.limit)
+
+    def read(self) -> "tuple[dict[str, PairDataset], str, dict[str, Any]]":
+        """The parts, the name of the data, and the facts to record with a run."""
+        source = Source(self.data, self.format, self.columns, self.on_error)
+        splits = source.splits()
+        if "train" not in splits:
+            raise InputError(
+                f"{source.data} has no train part to learn from; it has {', '.join(splits)}."
+            )
+        if self.limit is not None:
+            splits["train"] = splits["train"].limit(self.limit)
+            log.info("limited to %s training pairs", f"{len(splits['train']):,}")
+        return splits, splits["train"].name or "pairs", {"source": source.facts()}
 
 
-def check_one_or_file(file: Path | None, sentence1: str | None, sentence2: str | None) -> None:
-    """Refuses anything but a file, or both sentences of one pair."""
-    one = sentence1 is not None and sentence2 is not None
-    if one == (file is not None) or (sentence1 is None) != (sentence2 is None):
-        raise InputError("give either a FILE of pairs, or both --sentence1 and --sentence2.")
+@dataclass
+class AskedPairs:
+    """The options that name what `predict` and `explain` answer: one pair, or those of a file."""
+
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="Pairs as TSV, CSV or JSONL.")
+    ] = None
+    sentence1: Annotated[str | None, typer.Option(help="The first sentence of a single pair.")] = (
+        None
+    )
+    sentence2: Annotated[str | None, typer.Option(help="The second sentence of it.")] = None
+    format: options.Format = None
+    columns: options.Columns = None
+    on_error: options.OnBadRow = OnError.RAISE
+
+    def __post_init__(self) -> None:
+        given = [sentence is not None for sentence in (self.sentence1, self.sentence2)]
+        if given != [self.file is None] * 2:
+            raise InputError("give either a FILE of pairs, or both --sentence1 and --sentence2.")
+
+    def read(self) -> "PairDataset":
+        from keras_sentmatch.data import PairDataset
+
+        if self.file is not None:
+            return Source(str(self.file), self.format, self.columns, self.on_error).rows()
+        return PairDataset([self.sentence1 or ""], [self.sentence2 or ""])
 
 
 def log_summary(pairs: "PairDataset") -> None:

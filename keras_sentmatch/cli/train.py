@@ -8,18 +8,15 @@ import typer
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.backend import use_backend
 from keras_sentmatch.cli.console import print_table
-from keras_sentmatch.cli.recipes import checked_recipe, default_folder, overrides_of
-from keras_sentmatch.cli.sources import Source
+from keras_sentmatch.cli.recipes import RecipeOptions, default_folder
+from keras_sentmatch.cli.sources import Source, TrainingData
 from keras_sentmatch.errors import InputError
 
 
 def train(
+    recipe: RecipeOptions,
+    source: TrainingData,
     model: options.Model = "drcn",
-    data: options.TrainingData = "embedded",
-    recipe: options.Recipe = None,
-    setting: options.Set = None,
-    vectors: options.Vectors = None,
-    backbone: options.Backbone = None,
     teacher: Annotated[
         list[str] | None,
         typer.Option(
@@ -31,17 +28,12 @@ def train(
         str | None,
         typer.Option(metavar="FILE", help="More pairs, which only the teacher answers."),
     ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(help="The largest number of epochs. Default: the recipe's.")
-    ] = None,
     batch_size: Annotated[
         int | None, typer.Option(help="Pairs per batch. Default: the recipe's.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Default: the recipe's.")] = None,
     seeds: Annotated[
         int, typer.Option(help="Train this many models, and answer with their mean probability.")
     ] = 1,
-    limit: options.Limit = None,
     out: Annotated[
         Path | None, typer.Option(help="Run folder. Default: runs/MODEL-DATA-TIME.")
     ] = None,
@@ -51,38 +43,24 @@ def train(
             "--resume", help="Continue the unfinished run in --out; give all else as at its start."
         ),
     ] = False,
-    format: options.Format = None,
-    columns: options.Columns = None,
-    on_error: options.OnBadRow = options.OnError.RAISE,
     backend: options.Backend = None,
 ) -> None:
     """Trains a matcher. Without arguments: a small one on generated pairs, in about two minutes."""
-    for option, number in (("--seeds", seeds), ("--limit", limit)):
-        if number is not None and number < 1:
-            raise InputError(f"{option} {number}: must be at least 1.")
+    options.check_at_least(1, seeds=seeds)
     if resume and out is None:
         raise InputError("--resume needs --out: the folder of the run to continue.")
-    values = {
-        "vectors.source": vectors,
-        "training.epochs": epochs,
-        "training.batch_size": batch_size,
-        "training.seed": seed,
-    }
-    overrides = overrides_of(setting, values, backbone, teacher)
     use_backend(backend)
     from keras_sentmatch import training
     from keras_sentmatch.inference.run_folder import read_json
 
-    draft = checked_recipe(model, recipe, overrides, backbone)
+    draft = recipe.draft(model, batch_size, teacher)
     if unlabeled and not draft.for_data(None).training.teacher:
         raise InputError(f"--unlabeled {unlabeled}: only a --teacher can answer these pairs.")
-    source = Source(data, format, columns, on_error)
-    splits = source.training_splits(limit)
-    further: dict[str, Any] = {"resume": resume, "info": {"source": source.facts()}}
+    splits, name, facts = source.read()
+    further: dict[str, Any] = {"resume": resume, "info": facts}
     if unlabeled:
-        two = ",".join(columns.split(",")[:2]) if columns else None
-        further["unlabeled"] = Source(unlabeled, columns=two, on_error=on_error).rows()
-    name = splits["train"].name or "pairs"
+        two = ",".join(source.columns.split(",")[:2]) if source.columns else None
+        further["unlabeled"] = Source(unlabeled, columns=two, on_error=source.on_error).rows()
     out = out or default_folder("runs", model, name)
     plan = draft.for_data(name)
     first = plan.training.seed

@@ -10,8 +10,8 @@ import typer
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.backend import use_backend
 from keras_sentmatch.cli.console import print_json, print_table
-from keras_sentmatch.cli.recipes import checked_recipe, default_folder, overrides_of
-from keras_sentmatch.cli.sources import Source
+from keras_sentmatch.cli.recipes import RecipeOptions, default_folder
+from keras_sentmatch.cli.sources import TrainingData
 from keras_sentmatch.errors import InputError
 
 log = logging.getLogger(__name__)
@@ -29,12 +29,14 @@ class Tuner(StrEnum):
 
 def tune(
     model: options.Model,
-    data: options.TrainingData = "embedded",
+    recipe: RecipeOptions,
+    source: TrainingData,
     space: Annotated[
         str | None,
         typer.Option(
             metavar="NAMES",
-            help="Search these only: T,d_k; with some values only: T=2:6,d_k=2/2+3. Default: all there is.",
+            help="Search these only: T,d_k; with some values only: T=2:6,d_k=2/2+3. Default: all "
+            "there is.",
         ),
     ] = None,
     fix: Annotated[
@@ -49,16 +51,10 @@ def tune(
     objective: Annotated[
         str,
         typer.Option(
-            help="The validation figure that decides: accuracy, macro_f1, f1, map, mrr, pearson, spearman or loss. "
-            "Default: the recipe's monitor."
+            help="The validation figure that decides: accuracy, macro_f1, f1, map, mrr, pearson, "
+            "spearman or loss. Default: the recipe's monitor."
         ),
     ] = "auto",
-    epochs: Annotated[
-        int | None, typer.Option(help="Most epochs of a trial. Default: the recipe's.")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of the search and its trials. Default: the recipe's.")
-    ] = None,
     seeds: Annotated[
         int,
         typer.Option(
@@ -70,11 +66,6 @@ def tune(
     retrain: Annotated[
         int, typer.Option(help="Number of further seeds to retrain the best recipe with; 0: none.")
     ] = 1,
-    recipe: options.Recipe = None,
-    setting: options.Set = None,
-    vectors: options.Vectors = None,
-    backbone: options.Backbone = None,
-    limit: options.Limit = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the search. Default: searches/MODEL-DATA-TIME.")
     ] = None,
@@ -91,42 +82,28 @@ def tune(
             help="Number of worker processes on this machine that train trials in parallel."
         ),
     ] = 0,
-    format: options.Format = None,
-    columns: options.Columns = None,
-    on_error: options.OnBadRow = options.OnError.RAISE,
     backend: options.Backend = None,
     as_json: options.Json = False,
 ) -> None:
     """Searches a model's hyper-parameters with KerasTuner, and retrains the best recipe."""
-    if limit is not None and limit < 1:
-        raise InputError(f"--limit {limit}: at least 1 is needed.")
     if resume and out is None:
         raise InputError("--resume needs --out: the folder of the search to go on with.")
     names = None if space is None else parse_names(space)
     fixed = parse_fixed(fix or [])
-    values = {
-        "vectors.source": vectors,
-        "training.epochs": epochs,
-        "training.seed": seed,
-    }
-    overrides = overrides_of(setting, values, backbone)
     use_backend(backend)
     from keras_sentmatch.tuning import search, space_of
     from keras_sentmatch.tuning.workers import role
 
     # Wrong ones stop here, before any reading.
-    draft = checked_recipe(model, recipe, overrides, backbone)
+    draft = recipe.draft(model)
     wanted = space_of(draft.for_data(None)).fixed(fixed)
     if names is not None:
         wanted.narrowed(names)
-    source = Source(data, format, columns, on_error)
-    splits = source.training_splits(limit)
-    name = splits["train"].name or "pairs"
+    splits, name, facts = source.read()
     out = out or default_folder("searches", model, name)
-    plan = draft.for_data(name)
     try:
         found = search(
-            plan,
+            draft.for_data(name),
             splits,
             out,
             space=names,
@@ -139,7 +116,7 @@ def tune(
             retrain=retrain,
             resume=resume,
             workers=workers,
-            info={"source": source.facts()},
+            info=facts,
         )
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
@@ -161,7 +138,8 @@ def parse_names(text: str) -> dict[str, str | None]:
         name, equals, values = (piece.strip() for piece in part.partition("="))
         if not name or (equals and not values):
             raise InputError(
-                f"--space {text!r}: expected names separated by commas, each alone or as NAME=LOW:HIGH or NAME=A/B/C."
+                f"--space {text!r}: expected names separated by commas, each alone or as "
+                "NAME=LOW:HIGH or NAME=A/B/C."
             )
         found[name] = values or None
     return found
@@ -179,18 +157,9 @@ def parse_fixed(settings: list[str]) -> dict[str, str]:
 
 
 def _report(found: Any, model: str, data: str) -> dict[str, Any]:
-    return {
-        "model": model,
-        "data": data,
-        "folder": str(found.folder),
-        "objective": found.objective,
-        "score": found.score,
-        "configuration": found.configuration,
-        "recipe": str(found.folder / "best_recipe.toml"),
-        "trials": found.trials,
-        "retrained": found.retrained,
-        "interrupted": found.interrupted,
-    }
+    names = ("objective", "score", "configuration", "trials", "retrained", "interrupted")
+    where = {"folder": str(found.folder), "recipe": str(found.folder / "best_recipe.toml")}
+    return {"model": model, "data": data, **where, **{n: getattr(found, n) for n in names}}
 
 
 def _show(found: Any, title: str) -> None:
@@ -199,30 +168,15 @@ def _show(found: Any, title: str) -> None:
     over = [row for row in found.trials if row["score"] is not None]
     best = sorted(over, key=lambda row: -sign * row["score"])[:SHOWN]
     searched = list(found.space.parameters)
+    facts = ("trial", "score", "parameters", "seconds", *searched)
+    title = f"{title}: the best of {len(over)} trials"
+    if more := len(found.trials) - len(over):
+        title += f" ({more} more did not finish)"
     columns = ["trial", found.objective, "parameters", "seconds", *map(found.space.short, searched)]
-    print_table(
-        columns,
-        [
-            [
-                row["trial"],
-                row["score"],
-                row["parameters"],
-                row["seconds"],
-                *(row[n] for n in searched),
-            ]
-            for row in best
-        ],
-        f"{title}: the best of {len(over)} trials"
-        + (
-            f" ({len(found.trials) - len(over)} more did not finish)"
-            if len(found.trials) > len(over)
-            else ""
-        ),
-    )
+    print_table(columns, [[row[name] for name in facts] for row in best], title)
     if found.retrained is not None:
-        print_table(
-            ["metric", "mean", "sd"], _metrics(found.retrained), "the best recipe, retrained"
-        )
+        rows = _metrics(found.retrained)
+        print_table(["metric", "mean", "sd"], rows, "the best recipe, retrained")
         print(f"run folder: {found.folder / 'best'}")
     print(f"recipe: {found.folder / 'best_recipe.toml'}")
     print(f"report: {found.folder / 'report.md'}")
@@ -239,3 +193,23 @@ def _metrics(retrained: dict[str, Any]) -> list[list[Any]]:
             if isinstance(value, float)
         ]
     return rows
+
+
+def search_report(
+    folder: Annotated[Path, typer.Argument(help="Folder of a search: what `tune --out` named.")],
+    as_json: options.Json = False,
+) -> None:
+    """Writes report.md and its pictures into the folder of a search that is over, or still runs."""
+    from keras_sentmatch.tuning import write_report
+
+    report = write_report(folder)
+    if as_json:
+        print_json(report)
+        return
+    counts = ", ".join(
+        f"{number} {status}" for status, number in report["status"].items() if number
+    )
+    best = report["best"]
+    print(f"{counts}; the best: trial {best['trial']}, {report['objective']} {best['score']:.4f}")
+    for path in report["files"]:
+        print(path)

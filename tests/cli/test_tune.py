@@ -73,7 +73,7 @@ def test_a_grid_of_two_letters(log, tmp_path, capsys):
         (["drr_net", "--workers", "-1"], "workers is -1; at least 0"),
         (["drr_net", "--objective", "map"], "does not exist for classification with 3 classes"),
         (["drr_net", "--resume"], "--resume needs --out"),
-        (["drr_net", "--limit", "0"], "--limit 0: at least 1"),
+        (["drr_net", "--limit", "0"], "--limit 0: must be at least 1"),
         (["esim", "--backbone", "bert"], "esim has no pretrained encoder"),
         (["nothing"], "no model 'nothing'"),
     ],
