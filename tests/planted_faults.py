@@ -252,8 +252,8 @@ tuning: the lowest accuracy is the best
 + reverse=not self.rises
 @ keras_sentmatch/robustness/transformations.py | tests/robustness
 robustness: seed ignored
-- key = "\0".join((str(seed), name, *pair))
-+ key = "\0".join((name, *pair))
+- key = "\0".join((str(seed), known.name, *pair))
++ key = "\0".join((known.name, *pair))
 """
 
 

@@ -25,6 +25,9 @@ class Lexicon:
             `None` if there are none.
         synonyms: The same for words with similar meanings.
 
+    Attributes:
+        kinds: Those of `"antonyms"` and `"synonyms"` that the lexicon has.
+
     Example:
 
     >>> lexicon = Lexicon(antonyms=[("hot", "cold")])
@@ -40,11 +43,7 @@ class Lexicon:
             for kind, source in zip(KINDS, (antonyms, synonyms))
             if source is not None
         }
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """Those of `"antonyms"` and `"synonyms"` that the lexicon has."""
-        return tuple(self._lookups)
+        self.kinds: tuple[str, ...] = tuple(self._lookups)
 
     def antonyms(self, word: str) -> tuple[str, ...]:
         """The antonyms of a word in lower case."""
@@ -69,14 +68,6 @@ class Lexicon:
 
         Raises:
             InputError: If a file is missing or damaged, or its kind is unclear.
-
-        Example:
-
-        ```python
-        from keras_sentmatch.robustness import Lexicon
-
-        Lexicon.read("antonyms=opposites.txt", "lexicon/my_synonyms.txt")
-        ```
         """
         if not sources:
             raise InputError(f"No lexicon was given: {HOW}.")
@@ -131,10 +122,11 @@ def _single(word: str, lemmas: Iterable[Any]) -> list[str]:
 
 def _by_word(pairs: WordPairs) -> Lookup:
     table: dict[str, dict[str, None]] = {}
-    for one, other in pairs:
+    for pair in pairs:
+        one, other = map(str.lower, pair)
         if one != other:
-            table.setdefault(one.lower(), {})[other.lower()] = None
-            table.setdefault(other.lower(), {})[one.lower()] = None
+            table.setdefault(one, {})[other] = None
+            table.setdefault(other, {})[one] = None
     return lambda word: tuple(table.get(word, ()))
 
 

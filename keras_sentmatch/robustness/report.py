@@ -1,6 +1,7 @@
 """How well a matcher answers transformed pairs and test suites."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,30 +46,28 @@ def robustness_report(
     """Measures answers on the pairs that each transformation can change, before and after.
 
     Args:
-        answers: A function from a data set to the label of each pair: for a matcher
+        answers: From a data set to the label of each pair: for a matcher
             `lambda pairs: [answer.label for answer in matcher.predict(pairs)]`.
         dataset: Labeled pairs to transform; `None` for suites only.
-        names: Transformations. Defaults to all that can be used with the arguments; the report says why
-            others cannot (`left_out`).
+        names: Transformations. Defaults to all that the arguments allow.
         suites: What `read_suite` returns.
         label_names: All possible answers. Defaults to the label names of the data set.
-        seed: As for `transform`, like `lexicon`, `translate` and `opposite`.
-        lexicon: For `SwapAnt` and `SwapSyn`.
-        translate: For `BackTrans`.
-        opposite: The positive and the negative label name, if they are uncommon.
+        seed: As for `transform`.
+        lexicon: As for `transform`.
+        translate: As for `transform`.
+        opposite: As for `transform`.
         examples: Number of examples per transformation or suite.
 
     Returns:
-        `{"pairs", "seed", "transformations", "left_out", "suites"}`. Each transformation has `name`,
-        `what`, `keeps_label`, `of` (all pairs), `pairs` (changed pairs), `before` and `after`
-        (`accuracy`, `macro_f1`; `None` without pairs), `drop` of accuracy, and `flips`: examples that
-        were right before and wrong after. If the label changes, `after` also has `not_positive`, the
-        share no longer answered with the old label. Each suite has `name`, `pairs`, `after`,
-        `categories`, and `before`, `after_of_these`, `drop` and `flips` for pairs with an original.
+        `pairs`, `seed`, `transformations`, `left_out` (reasons by name) and `suites`. A transformation
+        has `name`, `what`, `keeps_label`, `of` (all pairs), `pairs` (changed ones), `before` and
+        `after` (`accuracy`, `macro_f1`; `None` without pairs), `drop` of accuracy, and `flips`:
+        examples that were right before and wrong after. If the label changes, `after` has
+        `not_positive`: the share no longer answered with the old label. A suite has `name`, `pairs`,
+        `after`, `categories`, and for pairs with an original `before`, `after_of_these`, `drop`, `flips`.
 
     Raises:
-        InputError: If a transformation in `names` cannot be used, the pairs are unlabeled, or a suite's
-            labels mean something else.
+        InputError: If a transformation in `names` cannot be used, or labels are missing or others.
 
     Example:
 
@@ -90,16 +89,11 @@ def robustness_report(
                 "Robustness is measured on pairs labeled with classes; none were given."
             )
         old = np.asarray(_answers(answers, dataset), object)
+        options = {"seed": seed, "lexicon": lexicon, "translate": translate, "opposite": opposite}
+        change: Callable[[PairDataset, str], Transformed] = partial(transform, **options)
         for name in TRANSFORMATIONS if names is None else names:
             try:
-                changed = transform(
-                    dataset,
-                    name,
-                    seed=seed,
-                    lexicon=lexicon,
-                    translate=translate,
-                    opposite=opposite,
-                )
+                changed = change(dataset, name)
             except InputError as error:
                 if names is not None:
                     raise
@@ -120,53 +114,41 @@ def robustness_report(
 def _measure_transformed(
     changed: Transformed, old: list[str], answers: Answers, examples: int
 ) -> dict[str, Any]:
-    transformation = get_transformation(changed.name)
-    row: dict[str, Any] = {
-        "name": changed.name,
-        "what": transformation.what,
-        "keeps_label": transformation.keeps_label,
-        "of": changed.total,
-        "pairs": changed.count,
-    }
+    rule = get_transformation(changed.name)
+    row: dict[str, Any] = {"name": rule.name, "what": rule.what, "keeps_label": rule.keeps_label}
+    row |= {"of": changed.total, "pairs": changed.count}
     if not changed.count:
         return {**row, "before": None, "after": None, "drop": None, "flips": []}
     new = _answers(answers, changed.after)
     labels = _labels(changed.before), _labels(changed.after)
-    row |= _compare(changed.before, changed.after, labels, (old, new), examples)
-    if not transformation.keeps_label:
+    row |= _compare((changed.before, changed.after), labels, (old, new), examples)
+    if not rule.keeps_label:
         row["after"]["not_positive"] = float(np.mean([a != b for a, b in zip(new, labels[0])]))
     return row
 
 
 def _compare(
-    before: PairDataset,
-    after: PairDataset,
+    pairs: tuple[PairDataset, PairDataset],
     labels: tuple[list[str], list[str]],
     given: tuple[list[str], list[str]],
     examples: int,
 ) -> dict[str, Any]:
     """Metrics of the same pairs before and after, and pairs that were right and are wrong."""
-    metrics = [_metrics(*both) for both in zip(labels, given)]
+    before, after = (_metrics(*both) for both in zip(labels, given))
+    old, new = pairs
+    columns = {
+        **{"sentence1": old.sentence1, "sentence2": old.sentence2, "label": labels[0]},
+        **{"changed1": new.sentence1, "changed2": new.sentence2, "new_label": labels[1]},
+        "answer": given[1],
+    }
     flips = [
-        {
-            "sentence1": before.sentence1[i],
-            "sentence2": before.sentence2[i],
-            "label": labels[0][i],
-            "changed1": after.sentence1[i],
-            "changed2": after.sentence2[i],
-            "new_label": labels[1][i],
-            "answer": given[1][i],
-        }
-        for i in range(len(before))
+        {key: column[i] for key, column in columns.items()}
+        for i in range(len(old))
         if given[0][i] == labels[0][i] and given[1][i] != labels[1][i]
     ]
     chosen = np.linspace(0, len(flips) - 1, min(examples, len(flips))).round().astype(int)
-    return {
-        "before": metrics[0],
-        "after": metrics[1],
-        "drop": metrics[0]["accuracy"] - metrics[1]["accuracy"],
-        "flips": [flips[i] for i in chosen],
-    }
+    drop = before["accuracy"] - after["accuracy"]
+    return {"before": before, "after": after, "drop": drop, "flips": [flips[i] for i in chosen]}
 
 
 def _measure_suite(
@@ -181,21 +163,18 @@ def _measure_suite(
     of_answer, of_label = names
     labels = [of_label[name] for name in _labels(suite.pairs)]
     given = [of_answer[name] for name in _answers(answers, suite.pairs)]
-    row: dict[str, Any] = {
-        "name": suite.name,
-        "pairs": len(labels),
-        "after": _metrics(labels, given),
-        "categories": {},
-    }
+    categories = {}
     for category in sorted(set(suite.categories)):
         rows = [i for i, name in enumerate(suite.categories) if name == category]
         metrics = _metrics([labels[i] for i in rows], [given[i] for i in rows])
-        row["categories"][category or "others"] = {"pairs": len(rows), **metrics}
+        categories[category or "others"] = {"pairs": len(rows), **metrics}
+    row = {"name": suite.name, "pairs": len(labels), "after": _metrics(labels, given)}
+    row |= {"categories": categories}
     if suite.originals is not None:
         old = [of_answer[name] for name in _answers(answers, suite.originals)]
         chosen, new = [labels[i] for i in suite.rows], [given[i] for i in suite.rows]
-        changed = suite.pairs.select(list(suite.rows))
-        found = _compare(suite.originals, changed, (chosen, chosen), (old, new), examples)
+        both = suite.originals, suite.pairs.select(list(suite.rows))
+        found = _compare(both, (chosen, chosen), (old, new), examples)
         row |= {"pairs_with_original": len(old), "after_of_these": found.pop("after"), **found}
     return row
 
@@ -215,36 +194,35 @@ def _answers(answers: Answers, pairs: PairDataset) -> list[str]:
 
 
 def _metrics(labels: Sequence[str], given: Sequence[str]) -> dict[str, float]:
-    names = {name: i for i, name in enumerate(sorted({*labels, *given}))}
-    y, pred = (np.array([names[name] for name in side]) for side in (labels, given))
+    names = sorted({*labels, *given})
+    y, pred = (np.searchsorted(names, side) for side in (labels, given))
     return {"accuracy": accuracy(y, pred), "macro_f1": macro_f1(y, pred)}
 
 
 def table(report: Mapping[str, Any]) -> list[list[Any]]:
     """The report as rows of `COLUMNS`: transformations, suites and their categories."""
 
-    def metrics(row: Mapping[str, Any], after: str = "after") -> list[Any]:
-        before, later = row.get("before") or {}, row.get(after) or {}
+    def row(kind: str, name: str, of: int, pairs: int, found: Mapping[str, Any]) -> list[Any]:
+        before, after = found.get("before") or {}, found["after"] or {}
         return [
-            *(before.get("accuracy"), later.get("accuracy"), row.get("drop")),
-            *(before.get("macro_f1"), later.get("macro_f1"), later.get("not_positive")),
+            *(kind, name, of, pairs, before.get("accuracy"), after.get("accuracy")),
+            *(found.get("drop"), before.get("macro_f1"), after.get("macro_f1")),
+            after.get("not_positive"),
         ]
 
-    rows: list[list[Any]] = [
-        ["transformation", row["name"], row["of"], row["pairs"], *metrics(row)]
-        for row in report["transformations"]
-    ]
-    for row in report["suites"]:
-        plain = {"after": row["after"]}
-        rows.append(["suite", row["name"], row["pairs"], row["pairs"], *metrics(plain)])
-        if "before" in row:
-            name = f"{row['name']}, with original"
-            count = row["pairs_with_original"]
-            rows.append(["suite", name, row["pairs"], count, *metrics(row, "after_of_these")])
-        for name, found in row["categories"].items():
-            cells = metrics({"after": found})
+    found = report["transformations"]
+    rows = [row("transformation", one["name"], one["of"], one["pairs"], one) for one in found]
+    for suite in report["suites"]:
+        name, of = suite["name"], suite["pairs"]
+        rows.append(row("suite", name, of, of, {"after": suite["after"]}))
+        if "before" in suite:
+            both = suite | {"after": suite["after_of_these"]}
             rows.append(
-                ["category", f"{row['name']}: {name}", row["pairs"], found["pairs"], *cells]
+                row("suite", f"{name}, with original", of, both["pairs_with_original"], both)
+            )
+        for category, after in suite["categories"].items():
+            rows.append(
+                row("category", f"{name}: {category}", of, after["pairs"], {"after": after})
             )
     return rows
 
@@ -258,21 +236,18 @@ def to_markdown(report: Mapping[str, Any]) -> str:
         columns=[name.replace("_", " ") for name in COLUMNS[1:]],
         rows=[row[1:] for row in table(report)],
         examples=[
-            (
-                row["name"],
-                row.get("what", "Right before, wrong after"),
-                [_flip_row(flip) for flip in row["flips"]],
-            )
+            (row["name"], row.get("what", "Right before, wrong after"), _flip_rows(row["flips"]))
             for row in [*report["transformations"], *report["suites"]]
             if row.get("flips")
         ],
     )
 
 
-def _flip_row(flip: Mapping[str, str]) -> list[str]:
+def _flip_rows(flips: Sequence[Mapping[str, str]]) -> list[list[str]]:
     changes = (("sentence1", "changed1"), ("sentence2", "changed2"), ("label", "new_label"))
-    both = [(flip[old], flip[new]) for old, new in changes]
-    return [*(old if old == new else f"{old} → {new}" for old, new in both), flip["answer"]]
+    both = [[(flip[old], flip[new]) for old, new in changes] for flip in flips]
+    cells = [[old if old == new else f"{old} → {new}" for old, new in row] for row in both]
+    return [[*row, flip["answer"]] for row, flip in zip(cells, flips)]
 
 
 def save_report(report: Mapping[str, Any], folder: str | Path) -> None:

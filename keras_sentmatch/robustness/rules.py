@@ -3,10 +3,9 @@
 They are named after those of TextFlint, which the paper used; the rules are this library's own.
 """
 
-import functools
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from keras_sentmatch.robustness import phrases
@@ -26,6 +25,17 @@ from keras_sentmatch.robustness.words import (
 )
 
 Pair = tuple[str, str]
+
+
+def _any_of(phrases: Iterable[str]) -> str:
+    """A pattern of phrases, the longest first."""
+    return f"(?:{'|'.join(map(re.escape, sorted(phrases, key=len, reverse=True)))})"
+
+
+_SHORTENED = re.compile(  # whole words, not beside an apostrophe or a hyphen
+    rf"(?<![\w'’@#/.-]){_any_of(phrases.TWITTER)}(?![\w'’@/-])".replace(r"\ ", r"\s+"), re.I
+)
+_NAME = re.compile(rf"(?<!\w){_any_of(KIND_OF)}(?!\w)")
 
 
 @dataclass(frozen=True)
@@ -64,7 +74,7 @@ TRANSFORMATIONS: dict[str, Transformation] = {}
 
 
 def _transformation(
-    name: str, what: str, *, keeps_label: bool = True, needs: str = ""
+    name: str, what: str, keeps_label: bool = True, needs: str = ""
 ) -> Callable[[Rule], Rule]:
     def register(rule: Rule) -> Rule:
         TRANSFORMATIONS[name] = Transformation(name, what, keeps_label, needs, rule)
@@ -77,10 +87,7 @@ def _transformation(
 
 
 @_transformation(
-    "SwapAnt",
-    "a word of both sentences becomes its antonym in the second",
-    keeps_label=False,
-    needs="antonyms",
+    "SwapAnt", "a word of both sentences becomes its antonym in the second", False, "antonyms"
 )
 def _swap_ant(one: str, two: str, rng: random.Random, context: Context) -> Pair | None:
     """Not under a negation, in a choice (`or`), in a condition, or beside an antonym.
@@ -88,9 +95,8 @@ def _swap_ant(one: str, two: str, rng: random.Random, context: Context) -> Pair 
     There the opposite word need not give the opposite meaning.
     """
     assert context.lexicon is not None
-    shared = lower_words(one) & lower_words(two)
-    every = lower_words(one) | lower_words(two)
-    if is_negated(one) or is_negated(two) or every & phrases.NO_OPPOSITE or _one_asks(one, two):
+    shared, every = lower_words(one) & lower_words(two), lower_words(one) | lower_words(two)
+    if _cannot_contradict(one, two) or every & phrases.NO_OPPOSITE:
         return None
     choices = []
     for word in _replaceable(two):
@@ -100,35 +106,39 @@ def _swap_ant(one: str, two: str, rng: random.Random, context: Context) -> Pair 
         fitting = [other for other in others if _fits(word.lower, other)]
         if fitting and not every & set(others):
             choices.append((word, fitting))
-    if not choices:
-        return None
-    word, fitting = rng.choice(choices)
-    return one, apply(two, replace(two, word, rng.choice(fitting)))
+    return _replace_one(one, two, choices, rng)
 
 
-@_transformation(
-    "NumWord", "a number of both sentences becomes a greater one in the second", keeps_label=False
-)
+@_transformation("NumWord", "a number of both sentences becomes a greater one in the second", False)
 def _num_word(one: str, two: str, rng: random.Random, context: Context) -> Pair | None:
     """Not a smaller one: `three dogs run` may entail `two dogs run`. Not after `at least` or a negation."""
-    if is_negated(one) or is_negated(two) or _one_asks(one, two):
+    if _cannot_contradict(one, two):
         return None
-    shared = lower_words(one) & lower_words(two)
-    present = lower_words(one) | lower_words(two)
-    found = words(two)
-    choices = []
+    shared, every = lower_words(one) & lower_words(two), lower_words(one) | lower_words(two)
+    found, choices = words(two), []
     for place, word in enumerate(found):
         bounded = any(near.lower in phrases.BOUNDS for near in found[max(0, place - 3) : place])
         if word.lower in shared and not bounded and stands_alone(two, word):
             near = {other.text for other in found[max(0, place - 1) : place + 2]}
             most = 28 if near & MONTHS else None  # a day of a month
-            greater = [number for number in _greater(word.lower, most) if number not in present]
-            if greater:
+            if greater := [n for n in _greater(word.lower, most) if n not in every]:
                 choices.append((word, greater))
+    return _replace_one(one, two, choices, rng)
+
+
+def _cannot_contradict(one: str, two: str) -> bool:
+    """Whether a sentence is negated, or only one of them is a question."""
+    asks = one.rstrip().endswith("?") != two.rstrip().endswith("?")
+    return is_negated(one) or is_negated(two) or asks
+
+
+def _replace_one(
+    one: str, two: str, choices: list[tuple[Word, list[str]]], rng: random.Random
+) -> Pair | None:
     if not choices:
         return None
-    word, greater = rng.choice(choices)
-    return one, apply(two, replace(two, word, rng.choice(greater)))
+    word, others = rng.choice(choices)
+    return one, apply(two, replace(two, word, rng.choice(others)))
 
 
 def _greater(number: str, most: int | None = None) -> list[str]:
@@ -154,10 +164,7 @@ def _add_sent(one: str, two: str, rng: random.Random, context: Context) -> Pair 
     if not body:
         return None
     addition = rng.choice(phrases.TAUTOLOGIES)
-    if body[-1] in ".?!…":
-        addition = addition[0].upper() + addition[1:] + "."
-    else:
-        addition = "and " + addition
+    addition = f"{addition.capitalize()}." if body[-1] in ".?!…" else f"and {addition}"
     return one, f"{start}{body} {in_style_of(two, addition)}{end}"
 
 
@@ -248,19 +255,11 @@ def _twitter_type(one: str, two: str, rng: random.Random, context: Context) -> P
     start, body, end = _strip(two)
     if not body:
         return None
-    body = _twitter_pattern().sub(shorten, body)
+    body = _SHORTENED.sub(shorten, body)
     letters = "".join(rng.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(8))
     extra = rng.choice(("@" + letters, "#" + rng.choice(phrases.TAGS), "https://t.co/" + letters))
     first = extra.startswith("@") and rng.random() < 0.5
     return one, start + (f"{extra} {body}" if first else f"{body} {extra}") + end
-
-
-@functools.cache
-def _twitter_pattern() -> re.Pattern[str]:
-    """Whole words; the longest first; not beside an apostrophe or a hyphen."""
-    longest = sorted(phrases.TWITTER, key=len, reverse=True)
-    either = "|".join(re.escape(phrase).replace(r"\ ", r"\s+") for phrase in longest)
-    return re.compile(rf"(?<![\w'’@#/.-])(?:{either})(?![\w'’@/-])", re.IGNORECASE)
 
 
 @_transformation("SwapNamedEnt", "a name of both sentences becomes another one in both")
@@ -270,10 +269,8 @@ def _swap_named_ent(one: str, two: str, rng: random.Random, context: Context) ->
     kinds = {KIND_OF[name] for name in (*first, *second)}
     if {"city", "country"} <= kinds:  # the one may lie in the other
         return None
-    near = {
-        word.text[:3] for text in (one, two) for word in words(text) if word.text not in KIND_OF
-    }
-    near |= {"Fra"} if {"Fre"} <= near else set()
+    near = {word.text[:3] for word in words(one) + words(two) if word.text not in KIND_OF}
+    near |= {"Fra"} if "Fre" in near else set()
     shared = [name for name in sorted(set(first) & set(second)) if name[:3] not in near]
     if not shared:
         return None
@@ -287,27 +284,20 @@ def _swap_named_ent(one: str, two: str, rng: random.Random, context: Context) ->
     return swapped(one, first[old]), swapped(two, second[old])
 
 
-@functools.cache
-def _name_pattern() -> re.Pattern[str]:
-    longest = sorted((name for names in KINDS.values() for name in names), key=len, reverse=True)
-    return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest))})(?!\w)")
-
-
 def _names(text: str) -> dict[str, list[Word]]:
     """Places of the names in `KINDS`, but not within longer names (`Bank of India`)."""
     found: dict[str, list[Word]] = {}
     part = set()
-    for match in _name_pattern().finditer(text):
+    for match in _NAME.finditer(text):
         word = Word(match.group(), match.start(), match.end())
         before, after = words(text[: word.start]), words(text[word.end :])
         near = text[before[-1].end : word.start] if before else ""
         far = text[word.end : word.end + after[0].start] if after else ""
-        of = (
-            before and before[-1].lower == "of" and len(before) > 1 and before[-2].text[0].isupper()
-        )
-        capital = before and len(before) > 1 and before[-1].text[0].isupper() and near.isspace()
         follows = after and after[0].text[0].isupper() and far.isspace()
-        if of or capital or follows or near.endswith("-") or far.startswith("-"):
+        if len(before) > 1:
+            of = before[-1].lower == "of" and before[-2].text[0].isupper()
+            follows = follows or of or (before[-1].text[0].isupper() and near.isspace())
+        if follows or near.endswith("-") or far.startswith("-"):
             part.add(word.text)
         found.setdefault(word.text, []).append(word)
     return {name: places for name, places in found.items() if name not in part}
@@ -317,19 +307,18 @@ def _names(text: str) -> dict[str, list[Word]]:
 def _swap_syn(one: str, two: str, rng: random.Random, context: Context) -> Pair | None:
     """At least one word, and at most a fifth of them."""
     assert context.lexicon is not None
-    present = lower_words(one) | lower_words(two)
-    choices = []
+    lexicon, present, choices = context.lexicon, lower_words(one) | lower_words(two), []
     for word in _replaceable(two):
         if word.lower in phrases.NEVER_RENAMED:
             continue
+        opposed = lexicon.antonyms(word.lower) if "antonyms" in lexicon.kinds else ()
         others = [
             other
-            for other in context.lexicon.synonyms(word.lower)
-            if _fits(word.lower, other) and other not in present and not _kindred(word.lower, other)
-        ]
-        if "antonyms" in context.lexicon.kinds:
-            opposed = set(context.lexicon.antonyms(word.lower))
-            others = [other for other in others if other not in opposed]
+            for other in lexicon.synonyms(word.lower)
+            if _fits(word.lower, other) and other not in present and other not in opposed
+            # nor another with an ending: `north`, `northern`
+            and not (other.startswith(word.lower) or word.lower.startswith(other))
+        ]  # fmt: skip
         if others:
             choices.append((word, others))
     if not choices:
@@ -338,12 +327,6 @@ def _swap_syn(one: str, two: str, rng: random.Random, context: Context) -> Pair 
     chosen = rng.sample(choices, min(wanted, len(choices)))
     edits = [edit for word, others in chosen for edit in replace(two, word, rng.choice(others))]
     return one, apply(two, edits)
-
-
-def _kindred(one: str, other: str) -> bool:
-    """Whether a word is another with an ending: `north`, `northern`."""
-    short, long = sorted((one, other), key=len)
-    return long.startswith(short)
 
 
 def _replaceable(text: str) -> list[Word]:
@@ -371,11 +354,6 @@ def _fits(word: str, other: str) -> bool:
     """Whether `other` can stand where `word` stands."""
     unfit = other in FUNCTION_WORDS or other in phrases.NUMBERS or other in phrases.UNWANTED
     return other.isalpha() and not unfit and other != word and form(other) == form(word)
-
-
-def _one_asks(one: str, two: str) -> bool:
-    """Whether only one sentence is a question: then neither can contradict the other."""
-    return one.rstrip().endswith("?") != two.rstrip().endswith("?")
 
 
 def _strip(text: str) -> tuple[str, str, str]:

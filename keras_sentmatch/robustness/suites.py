@@ -36,9 +36,8 @@ class Suite:
 def read_suite(source: str | Path) -> list[Suite]:
     """Reads the labeled pairs of a file or folder as a suite.
 
-    PAWS, Breaking NLI, counterfactually revised SNLI and AdvGLUE are recognized by their files
-    (`list_formats()`); any other labeled pairs will do. Of a folder, the test part is read, or the
-    validation part if there is no labeled test part.
+    Formats such as AdvGLUE are recognized by their files (`list_formats()`). Of a folder, the test
+    part is read, or the validation part if there is no labeled test part.
 
     Args:
         source: A file or folder, or `"FORMAT:path"`.
@@ -52,14 +51,11 @@ def read_suite(source: str | Path) -> list[Suite]:
     Example:
 
     ```python
-    from keras_sentmatch.robustness import read_suite
-
     [suite.name for suite in read_suite("advglue/dev.json")]  # ["advglue-mnli", …]
     ```
     """
     format, path = format_and_path(source)
-    folder = Path(path).is_dir()
-    first = _labeled_part(source) if folder else read_pairs(path, format=format)
+    first = _labeled_part(source) if Path(path).is_dir() else read_pairs(path, format=format)
     parts = [first]
     if format is None and first.name.startswith("advglue-"):
         file = Path(first.report.source) if first.report else Path(path)
@@ -109,8 +105,8 @@ def common_names(
 
 
 _SAME_MEANING = {
-    **{name: name for name in ("paraphrase", "not_paraphrase")},
-    **{"duplicate": "paraphrase", "not_duplicate": "not_paraphrase"},
+    **{name: "paraphrase" for name in ("paraphrase", "duplicate")},
+    **{f"not_{name}": "not_paraphrase" for name in ("paraphrase", "duplicate")},
 }
 _TWO_WAY = {
     "entailment": "entailment",

@@ -18,10 +18,11 @@ Translate = Callable[[list[str]], Sequence[str]]
 # Label names -> the label that a changed pair had, and the one that it gets.
 OPPOSITES = {
     frozenset(("entailment", "neutral", "contradiction")): ("entailment", "contradiction"),
-    frozenset(("entailment", "not_entailment")): ("entailment", "not_entailment"),
-    frozenset(("entailment", "neutral")): ("entailment", "neutral"),
-    frozenset(("not_paraphrase", "paraphrase")): ("paraphrase", "not_paraphrase"),
-    frozenset(("not_duplicate", "duplicate")): ("duplicate", "not_duplicate"),
+    **{
+        frozenset(("entailment", name)): ("entailment", name)
+        for name in ("not_entailment", "neutral")
+    },
+    **{frozenset((n, f"not_{n}")): (n, f"not_{n}") for n in ("paraphrase", "duplicate")},
 }
 
 
@@ -60,8 +61,8 @@ def transform(
 ) -> Transformed:
     """Changes every pair of a data set that a transformation can change.
 
-    The result for a pair depends only on the seed and the pair, not on other pairs or their order. The
-    rest of a changed sentence keeps its characters and spacing.
+    The result for a pair depends only on the seed and the pair. The rest of a changed sentence keeps
+    its characters and spacing.
 
     Args:
         dataset: Pairs. `SwapAnt` and `NumWord` need labels.
@@ -69,26 +70,20 @@ def transform(
         seed: Random seed.
         lexicon: For `SwapAnt` (antonyms) and `SwapSyn` (synonyms).
         translate: For `BackTrans`: a function that translates a list of sentences there and back.
-        opposite: `(positive, negative)` label names for `SwapAnt` and `NumWord`, unless the label names
-            are common ones.
+        opposite: `(positive, negative)` label names for `SwapAnt` and `NumWord`, if uncommon.
 
     Raises:
-        InputError: If the name is unknown, a lexicon or `translate` is missing, or the labels do not
-            fit.
+        InputError: If the name is unknown, something needed is missing, or the labels do not fit.
 
     Example:
 
     >>> from keras_sentmatch.data import PairDataset
     >>> from keras_sentmatch.robustness import transform
-    >>> pairs = PairDataset(
-    ...     ["Two dogs run.", "It rains."],
-    ...     ["Two dogs are running.", "The sky is wet."],
-    ...     ["entailment", "neutral"],
-    ...     label_names=["entailment", "neutral", "contradiction"],
-    ... )
+    >>> names = ["entailment", "neutral", "contradiction"]
+    >>> pairs = PairDataset(["Two dogs run."], ["Two dogs do."], ["entailment"], label_names=names)
     >>> changed = transform(pairs, "NumWord", seed=1)
-    >>> changed.count, changed.after.sentence2, changed.after.label_counts()["contradiction"]
-    (1, ('Four dogs are running.',), 1)
+    >>> changed.after.sentence2, changed.after.label_counts()["contradiction"]
+    (('Four dogs do.',), 1)
     """
     known = get_transformation(name)
     _check_needs(known, lexicon, translate)
@@ -101,21 +96,21 @@ def transform(
     if known.needs == "translate" and translate is not None:
         translations = _translations([dataset.sentence2[row] for row in candidates], translate)
     context = Context(dataset.task, lexicon, translations)
-    rows, first, second = [], [], []
-    for row in candidates:
+    changes: dict[int, Pair] = {}
+    for row in map(int, candidates):
         pair = dataset.sentence1[row], dataset.sentence2[row]
-        changed = known.rule(*pair, _random(seed, known.name, pair), context)
+        key = "\0".join((str(seed), known.name, *pair)).encode("utf-8", "surrogatepass")
+        rng = random.Random(hashlib.sha256(key).digest())
+        changed = known.rule(*pair, rng, context)
         if changed is not None and changed != pair:
-            rows.append(int(row))
-            first.append(changed[0])
-            second.append(changed[1])
-    before = dataset.select(rows)
-    after = before.to_dict() | {"sentence1": first, "sentence2": second}
+            changes[row] = changed
+    before = dataset.select(list(changes))
+    first, second = ([pair[side] for pair in changes.values()] for side in (0, 1))
+    fields = before.to_dict() | {"sentence1": first, "sentence2": second}
     if not known.keeps_label:
-        after["labels"] = np.full(len(rows), negative, "int32")
-    return Transformed(
-        known.name, before, PairDataset.from_dict(after), np.array(rows, int), len(dataset)
-    )
+        fields["labels"] = np.full(len(changes), negative, "int32")
+    after = PairDataset.from_dict(fields)
+    return Transformed(known.name, before, after, np.array(list(changes), int), len(dataset))
 
 
 def get_transformation(name: str) -> Transformation:
@@ -170,11 +165,6 @@ def _opposite_labels(
             f"opposite={found!r}: there is no label {unknown[0]!r}; the labels are {', '.join(names)}."
         )
     return names.index(found[0]), names.index(found[1])
-
-
-def _random(seed: int, name: str, pair: Pair) -> random.Random:
-    key = "\0".join((str(seed), name, *pair)).encode("utf-8", "surrogatepass")
-    return random.Random(hashlib.sha256(key).digest())
 
 
 def _translations(sentences: Sequence[str], translate: Translate) -> dict[str, str]:

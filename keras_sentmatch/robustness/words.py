@@ -76,7 +76,6 @@ def stands_alone(text: str, word: Word) -> bool:
 
 
 def lower_words(text: str) -> set[str]:
-    """The different words of a text in lower case."""
     return {word.lower for word in words(text)}
 
 
