@@ -30,16 +30,7 @@ MONITORS = {"classification": "val_accuracy", "ranking": "val_map", "regression"
 
 
 def monitor_of(task: str, monitor: str = "auto") -> tuple[str, str]:
-    """The value that chooses the best epoch, and "max" or "min".
-
-    Example:
-
-    ```python
-    from keras_sentmatch.training.callbacks import monitor_of
-
-    monitor_of("ranking")  # ("val_map", "max")
-    ```
-    """
+    """The value that chooses the best epoch, and "max" or "min"."""
     name = MONITORS[task] if monitor == "auto" else monitor
     return name, "min" if name in LOWER_IS_BETTER else "max"
 
@@ -50,11 +41,6 @@ class TaskMetrics(keras.callbacks.Callback):
     Ranking metrics and correlations cannot be averaged over batches, and `fit` takes no batches
     that do not divide evenly among devices; so this predicts the whole validation set. Comes before
     the callbacks that read the metrics. Values that `fit` has logged stay.
-
-    Args:
-        dataset: Labeled validation pairs.
-        batches: Their batches, in the order of `batches.order(0)`.
-        devices: Number of devices that share a batch.
     """
 
     def __init__(self, dataset: "PairDataset", batches: "PairBatches", devices: int = 1) -> None:
@@ -200,13 +186,7 @@ def make_callbacks(
 ) -> list[keras.callbacks.Callback]:
     """The callbacks of a run, in the order in which they must see the logs.
 
-    Args:
-        folder: Gets the best weights, `history.csv`, and on TensorFlow `logs/` for TensorBoard.
-        monitor: The value that chooses the best epoch, and `mode`, as `monitor_of` returns them.
-        mode: See `monitor`.
-        training: The recipe's `patience` and `plateau_factor`.
-        metrics: Callbacks that add to the logs.
-        resumed: Whether to append to `history.csv`.
+    The folder gets the best weights, `history.csv`, and on TensorFlow `logs/` for TensorBoard.
     """
     escaped = str(folder).replace("{", "{{").replace("}", "}}")  # ModelCheckpoint formats it
     best = keras.callbacks.ModelCheckpoint(

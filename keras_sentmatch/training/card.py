@@ -11,16 +11,7 @@ from keras_sentmatch.training.recipe import Recipe
 def model_card(
     metrics: Mapping[str, Any], recipe: Recipe, label_names: tuple[str, ...] | None
 ) -> str:
-    """The card as Markdown.
-
-    Args:
-        metrics: The content of `metrics.json`.
-        recipe: The recipe of the run.
-        label_names: Names of the classes, or None for a score.
-
-    Returns:
-        Markdown text.
-    """
+    """The card as Markdown."""
     columns = {role: metrics[role] for role in ("validation", "test") if role in metrics}
     for role, results in metrics.get("baseline", {}).items():
         columns[f"{role}, bag of words"] = results

@@ -23,17 +23,6 @@ def data_parallel(count: int) -> Iterator[None]:
 
     Raises:
         InputError: PyTorch, or fewer devices.
-
-    Example:
-
-    ```python
-    from keras_sentmatch.training.devices import data_parallel
-
-    with data_parallel(4):
-        model = build_model("drcn", vocabulary_size=1000)
-        model.compile("adam", "sparse_categorical_crossentropy")
-        model.fit(PairBatches(data, encoder, batch_size=64, multiple_of=4).tf_data())
-    ```
     """
     backend = keras.config.backend()
     if count == 1:
@@ -41,10 +30,9 @@ def data_parallel(count: int) -> Iterator[None]:
     elif backend == "jax":
         devices = keras.distribution.list_devices()
         _check(count, devices)
+        parallel = keras.distribution.DataParallel(devices=devices[:count])
         before = keras.distribution.distribution()
-        keras.distribution.set_distribution(
-            keras.distribution.DataParallel(devices=devices[:count])
-        )
+        keras.distribution.set_distribution(parallel)
         try:
             yield
         finally:

@@ -39,12 +39,6 @@ class DistillationLoss(keras.losses.Loss):
         y_true: `[B, 1 + C]`: the label, and the teacher's probabilities, or its score (C = 1).
         y_pred: `[B, C]` probabilities, or `[B, 1]` scores.
 
-    Example:
-        >>> from keras_sentmatch.training.distillation import DistillationLoss
-        >>> loss = DistillationLoss(weight=1.0)
-        >>> abs(round(float(loss([[0, 0.9, 0.1]], [[0.9, 0.1]])), 4))
-        0.0
-
     References:
         Hinton, Vinyals and Dean 2015, arXiv 1503.02531.
     """
@@ -92,20 +86,11 @@ class OnLabels(keras.metrics.Metric):
         metric: a Keras metric of integer labels and probabilities, or its serialized config.
         name: of the metric. Defaults to `None`, the name of `metric`.
         dtype: of the counts. Defaults to `None`.
-
-    Example:
-        >>> import keras
-        >>> from keras_sentmatch.training.distillation import OnLabels
-        >>> metric = OnLabels(keras.metrics.SparseCategoricalAccuracy("accuracy"))
-        >>> metric.update_state([[0, 0.9, 0.1], [-1, 0.2, 0.8]], [[0.6, 0.4], [0.5, 0.5]])
-        >>> metric.name, float(metric.result())
-        ('accuracy', 1.0)
     """
 
     def __init__(self, metric: Any, name: str | None = None, dtype: Any = None):
-        metric = (
-            keras.saving.deserialize_keras_object(metric) if isinstance(metric, dict) else metric
-        )
+        if isinstance(metric, dict):
+            metric = keras.saving.deserialize_keras_object(metric)
         super().__init__(name=name or metric.name, dtype=dtype)
         self.metric = metric
 
@@ -128,17 +113,11 @@ class OnLabels(keras.metrics.Metric):
 
 @dataclass
 class TeacherTargets:
-    """The answers of a teacher.
+    """The answers of a teacher."""
 
-    Attributes:
-        pairs: The pairs to train on: the training pairs, then those without labels.
-        targets: The targets of `DistillationLoss` for training and validation pairs.
-        facts: Facts on the teacher for `metrics.json`.
-    """
-
-    pairs: PairDataset
-    targets: dict[str, np.ndarray]
-    facts: dict[str, Any]
+    pairs: PairDataset  # to train on: the training pairs, then those without labels
+    targets: dict[str, np.ndarray]  # of `DistillationLoss`, for training and validation pairs
+    facts: dict[str, Any]  # for metrics.json
 
 
 def compute_teacher_targets(
@@ -147,36 +126,24 @@ def compute_teacher_targets(
     unlabeled: PairDataset | None = None,
     progress: bool = True,
 ) -> TeacherTargets:
-    """Predicts the training and validation pairs with the teachers of a recipe.
-
-    Args:
-        settings: A recipe's `[training]`; `teacher` names run folders, also of ensembles. The mean
-            of several teachers counts.
-        splits: As for `train`.
-        unlabeled: Further pairs to learn from; labels that they have are ignored.
-        progress: Whether to show a progress bar.
-
-    Returns:
-        The `TeacherTargets`.
+    """The mean answers of a recipe's teachers (run folders, also of ensembles) to all pairs.
 
     Raises:
         InputError: A teacher that does not load, or has other labels than the pairs.
     """
     train, validation = splits["train"], splits["validation"]
-    folders = [part for folder in settings.teacher for part in members_of(Path(folder))]
     teachers = []
-    for folder in folders:
-        teachers.append(Matcher.load(folder))
-        check_teacher(folder, teachers[-1], train)
+    for name in settings.teacher:
+        for folder in members_of(Path(name)):
+            teachers.append(Matcher.load(folder))
+            check_teacher(folder, teachers[-1], train)
     pairs = train if unlabeled is None else _joined(train, unlabeled)
-    answers = {
-        role: _answers(teachers, data, train.label_names, role, progress)
-        for role, data in (("train", pairs), ("validation", validation))
-    }
-    targets = {
-        role: np.column_stack([_labels(splits[role], len(answer)), answer]).astype("float32")
-        for role, answer in answers.items()
-    }
+    answers, targets = {}, {}
+    for role, data in (("train", pairs), ("validation", validation)):
+        answers[role] = _answers(teachers, data, train.label_names, role, progress)
+        labels = np.full(len(data), np.nan if train.task == "regression" else -1.0)
+        labels[: len(splits[role])] = splits[role].labels
+        targets[role] = np.column_stack([labels, answers[role]]).astype("float32")
     facts = {
         "runs": list(settings.teacher),
         "models": [_described(teacher) for teacher in teachers],
@@ -219,12 +186,6 @@ def _joined(train: PairDataset, more: PairDataset) -> PairDataset:
         split=train.split,
         columns=columns,
     )
-
-
-def _labels(split: PairDataset, rows: int) -> np.ndarray:
-    labels = np.full(rows, np.nan if split.task == "regression" else -1.0)
-    labels[: len(split)] = split.labels
-    return labels
 
 
 def _answers(

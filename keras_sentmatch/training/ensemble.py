@@ -76,19 +76,15 @@ def train_ensemble(
             result = train(recipe, splits, folder, seed=seed, baseline=first, **arguments)
             results.append((result.matcher, result.metrics))
         else:
-            teacher_targets = arguments.get("teacher_targets")
-            check_identity(
-                folder,
-                done.get("identity", {}),
-                run_identity(
-                    recipe.with_training(seed=seed), splits, teacher_targets=teacher_targets
-                ),
-            )
-            results.append((_as_trained(folder, recipe), done))
-        if results[-1][1]["interrupted"]:
+            taught, seeded = arguments.get("teacher_targets"), recipe.with_training(seed=seed)
+            now = run_identity(seeded, splits, teacher_targets=taught)
+            check_identity(folder, done["identity"], now)
+            matcher = Matcher.load(folder)
+            matcher.model.jit_compile = jit_compile(recipe.training)  # so the figures are the same
+            results.append((matcher, done))
+        if interrupted := results[-1][1]["interrupted"]:
             break
     ensemble = EnsembleMatcher([matcher for matcher, _ in results])
-    interrupted = results[-1][1]["interrupted"]
     report: dict[str, Any] = {"seeds": seeds[: len(results)], "interrupted": interrupted}
     for role in ("validation", "test"):
         if all(role in metrics for _, metrics in results):
@@ -98,20 +94,11 @@ def train_ensemble(
     return ensemble, report
 
 
-def _as_trained(folder: Path, recipe: Recipe) -> Matcher:
-    """The matcher of a run, compiled as in training, so that its metrics are the same."""
-    matcher = Matcher.load(folder)
-    matcher.model.jit_compile = jit_compile(recipe.training)
-    return matcher
-
-
 def _spread(members: list[dict[str, Any]]) -> dict[str, Any]:
     names = [n for n in members[0] if all(isinstance(m.get(n), float) for m in members)]
     values = {name: [member[name] for member in members] for name in names}
-    spread: dict[str, Any] = {
-        "members": members,
-        "mean": {name: float(np.mean(v)) for name, v in values.items()},
-    }
+    means = {name: float(np.mean(v)) for name, v in values.items()}
+    spread: dict[str, Any] = {"members": members, "mean": means}
     if len(members) > 1:
         spread["sd"] = {name: float(np.std(v, ddof=1)) for name, v in values.items()}
     return spread

@@ -32,17 +32,9 @@ class FineTuningAdamW(_AdamW):
     Raises:
         ValueError: At `build`, if the number of factors is not that of the trainable variables.
 
-    Example:
-        >>> import keras, numpy as np
-        >>> from keras_sentmatch.training.optimizers import FineTuningAdamW
-        >>> slow, fast = (keras.Variable(np.zeros(1)) for _ in range(2))
-        >>> optimizer = FineTuningAdamW(0.5, rate_factors=[0.1, 1.0])
-        >>> optimizer.apply([np.ones(1, "float32")] * 2, [slow, fast])
-        >>> [round(float(keras.ops.convert_to_numpy(x)[0]), 4) for x in (slow, fast)]
-        [-0.05, -0.5]
-
     References:
-        Loshchilov and Hutter 2019, arXiv 1711.05101 (AdamW); Howard and Ruder 2018, arXiv 1801.06146 (rates by layer).
+        Loshchilov and Hutter 2019, arXiv 1711.05101 (AdamW); Howard and Ruder 2018, arXiv
+        1801.06146 (rates by layer).
     """
 
     weight_decay: Any
@@ -57,8 +49,8 @@ class FineTuningAdamW(_AdamW):
         **kwargs: Any,
     ):
         super().__init__(learning_rate, weight_decay, **kwargs)
-        self.rate_factors = None if rate_factors is None else list(rate_factors)
-        self.decay_factors = None if decay_factors is None else list(decay_factors)
+        self.rate_factors = rate_factors and list(rate_factors)
+        self.decay_factors = decay_factors and list(decay_factors)
 
     def build(self, variables: list[Any]) -> None:
         for name in ("rate_factors", "decay_factors"):
@@ -99,56 +91,38 @@ class FineTuningAdamW(_AdamW):
         self.weight_decay = decay
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "rate_factors": None if self.rate_factors is None else list(self.rate_factors),
-            "decay_factors": None if self.decay_factors is None else list(self.decay_factors),
-        }
+        factors = {"rate_factors": self.rate_factors, "decay_factors": self.decay_factors}
+        return {**super().get_config(), **factors}
 
 
 def make_optimizer(model: keras.Model, settings: TrainingConfig, steps_per_epoch: int) -> Any:
-    """The optimizer that a recipe's `[training]` describes, for this model's trainable variables.
-
-    Args:
-        model: The model. Its `backbone_variables`, if it has any, learn at `backbone_learning_rate`.
-        settings: A recipe's `training` table.
-        steps_per_epoch: Batches an epoch.
-
-    Returns:
-        A Keras optimizer.
-
-    Raises:
-        InputError: Several batches an update, on several devices of TensorFlow.
-    """
+    """The optimizer of a recipe's `[training]`, for this model's trainable variables."""
     shared = settings.devices > 1 and keras.config.backend() == "tensorflow"
     if shared and settings.accumulate > 1:
         raise InputError(
             f"training.accumulate={settings.accumulate} with training.devices={settings.devices}: Keras "
             "cannot do both on TensorFlow. Set one of them to 1, or use JAX."
         )
-    optimizer = _plain_optimizer(model, settings, steps_per_epoch)
-    if shared and (settings.clipnorm or settings.global_clipnorm):
-        _clip_sums(optimizer)
-    return optimizer
-
-
-def _plain_optimizer(model: keras.Model, settings: TrainingConfig, steps_per_epoch: int) -> Any:
     config: dict[str, Any] = {"learning_rate": learning_rate(settings, steps_per_epoch)}
     for key in ("clipnorm", "global_clipnorm"):
         if value := getattr(settings, key):
             config[key] = value
     if settings.accumulate > 1:
         config["gradient_accumulation_steps"] = settings.accumulate
-    if settings.optimizer != "adamw":
-        return keras.optimizers.get({"class_name": settings.optimizer, "config": config})
-    variables = model.trainable_variables
-    if settings.weight_decay:
-        config["decay_factors"] = [float(not _bias_or_norm(v.name)) for v in variables]
-    if settings.backbone_learning_rate:
-        factor = settings.backbone_learning_rate / settings.learning_rate
-        backbone = {id(variable) for variable in model.backbone_variables}
-        config["rate_factors"] = [factor if id(v) in backbone else 1.0 for v in variables]
-    return FineTuningAdamW(weight_decay=settings.weight_decay, **config)
+    if settings.optimizer == "adamw":
+        variables = model.trainable_variables
+        if settings.weight_decay:
+            config["decay_factors"] = [float(not _bias_or_norm(v.name)) for v in variables]
+        if settings.backbone_learning_rate:
+            factor = settings.backbone_learning_rate / settings.learning_rate
+            backbone = {id(variable) for variable in model.backbone_variables}
+            config["rate_factors"] = [factor if id(v) in backbone else 1.0 for v in variables]
+        optimizer: Any = FineTuningAdamW(weight_decay=settings.weight_decay, **config)
+    else:
+        optimizer = keras.optimizers.get({"class_name": settings.optimizer, "config": config})
+    if shared and (settings.clipnorm or settings.global_clipnorm):
+        _clip_sums(optimizer)
+    return optimizer
 
 
 def _clip_sums(optimizer: Any) -> None:

@@ -42,11 +42,7 @@ class FittedEncoder(NamedTuple):
 
 
 def check_splits(splits: Splits) -> None:
-    """Refuses splits that cannot be trained on, before anything slow happens.
-
-    Raises:
-        InputError: A split that is missing, empty, unlabeled, or of another task or other labels.
-    """
+    """Refuses splits that cannot be trained on, before anything slow happens."""
     missing = [role for role in ("train", "validation") if role not in splits]
     if missing:
         raise InputError(
@@ -129,22 +125,12 @@ def fit_encoder(recipe: Recipe, splits: Splits, progress: bool) -> FittedEncoder
 
 
 class EncodingCache:
-    """Encoders, word vectors and encoded pairs, shared by several runs on the same pairs.
-
-    Example:
-
-    ```python
-    encodings = EncodingCache()
-    for name in ("drcn", "esim"):
-        train(load_recipe(name, "embedded"), splits, f"runs/{name}", encodings=encodings)
-    ```
-    """
+    """Encoders, word vectors and encoded pairs, shared by several runs on the same pairs."""
 
     def __init__(self) -> None:
         self._fitted: dict[str, FittedEncoder] = {}
-        self._encoded: dict[
-            tuple[int, int], tuple[PairDataset, Any]
-        ] = {}  # pairs, so that ids last
+        # With the pairs themselves, so that their ids last.
+        self._encoded: dict[tuple[int, int], tuple[PairDataset, Any]] = {}
         self._reports: dict[int, Any] = {}
 
     def fit(self, recipe: Recipe, splits: Splits, progress: bool) -> FittedEncoder:
@@ -167,11 +153,7 @@ class EncodingCache:
 
 
 def subword_encoder(recipe: Recipe) -> SubwordPairEncoder:
-    """The encoder of a recipe whose model has a `backbone`.
-
-    Raises:
-        InputError: Nothing to load under that name, or `max_length` leaves no room for a pair.
-    """
+    """The encoder of a recipe whose model has a `backbone`."""
     try:
         return SubwordPairEncoder.from_preset(recipe.model["backbone"], **recipe.encoder.values())
     except InputError as error:
@@ -187,10 +169,8 @@ def resolve_features(
     """Finds the sources of the features `pos` and `antonym`, or removes them from `options`.
 
     With `"auto"`, the default of `encoder.tagger` and `encoder.antonyms`, tags come from the data or
-    from spaCy, and antonyms from WordNet. Any other source must be available.
-
-    Returns:
-        Notes on what was removed, and why.
+    from spaCy, and antonyms from WordNet. Any other source must be available. Returns notes on what
+    was removed, and why.
     """
     features, notes = list(options.get("features", ())), []
 
@@ -234,9 +214,7 @@ def make_model(
     build: Build | None,
 ) -> keras.Model:
     """The model of a recipe, under its dtype policy, with the word vectors in place, compiled."""
-    if build is None:
-        build = applications.build_model
-    settings = recipe.training
+    build, settings = build or applications.build_model, recipe.training
     config: dict[str, Any] = {"num_classes": 1 if train.task == "regression" else train.num_classes}
     if isinstance(encoder, PairEncoder):
         config["vocabulary_size"] = encoder.vocabulary_size
@@ -248,8 +226,7 @@ def make_model(
             config["pos_tags"] = len(encoder.tags)
         if "antonym" in encoder.features:
             config["antonym"] = True
-    clash = sorted(set(config) & set(recipe.model))
-    if clash:
+    if clash := sorted(set(config) & set(recipe.model)):
         raise InputError(
             f"The recipe sets model.{', model.'.join(clash)}, which follows from the data and the "
             "vectors; leave it out (vectors.dim sets embedding_dim)."
@@ -275,18 +252,16 @@ def make_model(
 def compile_model(model: keras.Model, train: PairDataset, settings: TrainingConfig) -> None:
     """Compiles with the recipe's optimizer and the loss and metrics of the task."""
     optimizer = make_optimizer(model, settings, math.ceil(len(train) / settings.batch_size))
-    if train.task == "regression":
-        loss: Any = keras.losses.MeanSquaredError()
-        metrics: list[Any] = []
-        weighted: list[Any] = []
-    else:
+    loss: Any = keras.losses.MeanSquaredError()
+    metrics: list[Any] = []
+    weighted: list[Any] = []
+    if train.task != "regression":
         loss = keras.losses.SparseCategoricalCrossentropy()
         metrics = [SparseMacroF1(train.num_classes)]
-        weighted = ["accuracy"]
+        weighted = [keras.metrics.SparseCategoricalAccuracy("accuracy")]
     if settings.teacher:
         loss = DistillationLoss(settings.distillation_weight, settings.distillation_temperature)
-        metrics = [OnLabels(metric) for metric in metrics]
-        weighted = [OnLabels(keras.metrics.SparseCategoricalAccuracy("accuracy")) for _ in weighted]
+        metrics, weighted = ([OnLabels(m) for m in some] for some in (metrics, weighted))
     jit = jit_compile(settings)
     model.compile(optimizer, loss, metrics=metrics, weighted_metrics=weighted, jit_compile=jit)
 

@@ -16,13 +16,7 @@ STEPS = 10
 
 
 def profile_model(
-    model: str,
-    *,
-    overrides: list[str],
-    batch_size: int,
-    length: int,
-    words: int,
-    classes: int,
+    model: str, *, overrides: list[str], batch_size: int, length: int, words: int, classes: int
 ) -> dict[str, Any]:
     """Counts the parameters of the model that a recipe makes, and times it on random words."""
     recipe = load_recipe(model, overrides=[*overrides, "training.teacher=[]"])

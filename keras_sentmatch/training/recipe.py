@@ -6,6 +6,7 @@ model's packaged recipe, its `[for.DATA]`, the tables of the user's file, its `[
 overrides (`--set`).
 """
 
+import contextlib
 import importlib.resources
 import re
 import tomllib
@@ -66,26 +67,19 @@ class Recipe:
 
     @classmethod
     def from_tables(cls, name: str, **tables: Mapping[str, Any]) -> "Recipe":
-        """A recipe of plain mappings, as TOML gives them.
-
-        Args:
-            name: Name of the model.
-            **tables: Any of `model`, `encoder`, `vectors` and `training`.
+        """A recipe of plain mappings, as TOML gives them: any of the four tables.
 
         Raises:
             InputError: An unknown key, a value that is not allowed, or values that exclude each
                 other.
         """
+        configs: dict[str, Any] = {}
         for table, config in CONFIGS.items():
-            for key, value in tables.get(table, {}).items():
+            values = tables.get(table, {})
+            for key, value in values.items():
                 config.check(key, value, f"recipe {name!r}")
-        return cls(
-            name,
-            dict(tables.get("model", {})),
-            EncoderConfig(**tables.get("encoder", {})),
-            VectorsConfig(**tables.get("vectors", {})),
-            TrainingConfig(**tables.get("training", {})),
-        )
+            configs[table] = config(**values)
+        return cls(name, dict(tables.get("model", {})), **configs)
 
     def tables(self) -> dict[str, dict[str, Any]]:
         """The four tables as plain mappings, with every default that is not None."""
@@ -151,14 +145,10 @@ class Recipe:
 
 @dataclass(frozen=True)
 class RecipeDraft:
-    """A recipe that has been read and checked, but whose data set is not known yet.
-
-    Attributes:
-        model: Name of the model.
-        layers: The tables of each source and those of its `[for.DATA]`, in rising priority.
-    """
+    """A recipe that has been read and checked, but whose data set is not known yet."""
 
     model: str
+    # The tables of each source and those of its `[for.DATA]`, in rising priority.
     layers: tuple[tuple[Tables, Mapping[str, Tables]], ...]
 
     def for_data(self, data_name: str | None) -> Recipe:
@@ -260,13 +250,11 @@ def _parse(text: str, place: str, model: str) -> tuple[Tables, Mapping[str, Tabl
     """The tables of a TOML text and those under `[for]`, all of them checked."""
     try:
         content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        position = re.search(r"\(at line (\d+), column \d+\)", str(error))
-        line = position[1] if position else str(text.count("\n") + 1)
-        reason = re.sub(r" \(at .*\)", "", str(error))
-        raise InputError(f"{place}:{line}: not valid TOML: {reason}.") from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{place}: not valid TOML: {error}.") from error
+        reason, at, position = str(error).partition(" (at ")
+        line = re.match(r"line (\d+)", position)
+        end = f":{line[1] if line else text.count(chr(10)) + 1}" if at else ""
+        raise InputError(f"{place}{end}: not valid TOML: {reason}.") from error
     check_depth(content, place)
     name = content.pop("name", model)
     if name != model:
@@ -337,11 +325,9 @@ def _parse_override(override: str) -> tuple[str, str, Any]:
             f"Cannot set {override!r}; expected TABLE.KEY=VALUE with TABLE one of "
             f"{', '.join(TABLES)}, such as training.learning_rate=1e-4.{hint}"
         )
-    text = text.strip()
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError):
-        value = text  # a string without quotes
+    value: Any = text.strip()
+    with contextlib.suppress(ValueError, RecursionError):  # else a string without quotes
+        value = tomllib.loads(f"value = {value}")["value"]
     if table != "model":
         CONFIGS[table].check(key, value, f"{override!r}")
     return table, key, value

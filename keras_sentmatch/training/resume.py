@@ -7,7 +7,6 @@ one file holds everything.
 """
 
 import csv
-import io
 import json
 import os
 import re
@@ -49,27 +48,16 @@ Identity = dict[str, Any]  # JSON; what `identity_of` returns
 
 @dataclass
 class State:
-    """The state of a run at the end of an epoch.
+    """The state of a run at the end of an epoch."""
 
-    Attributes:
-        epochs: Epochs done.
-        stopped: Whether training stopped early.
-        best: The epoch (from 1) of the best weights.
-        seconds: Time spent in `fit`.
-        history: Values by name, one per epoch.
-        callbacks: The state of each callback, by the name of its class (of the second: `"NAME 2"`).
-        identity: What the run was started with, see `identity_of`.
-        arrays: The variables of model and optimizer, and the states of random generators.
-    """
-
-    epochs: int
-    stopped: bool
-    best: int
-    seconds: float
-    history: dict[str, list[float]]
-    callbacks: dict[str, dict[str, Any]]
-    identity: Identity
-    arrays: dict[str, Any] = field(default_factory=dict, repr=False)
+    epochs: int  # done
+    stopped: bool  # whether training stopped early
+    best: int  # the epoch (from 1) of the best weights
+    seconds: float  # spent in `fit`
+    history: dict[str, list[float]]  # values by name, one per epoch
+    callbacks: dict[str, dict[str, Any]]  # by the name of the class; of a second one `"NAME 2"`
+    identity: Identity  # of the run, see `identity_of`
+    arrays: dict[str, Any] = field(default_factory=dict, repr=False)  # variables, random states
 
     def save(self, path: Path) -> None:
         """Writes a temporary file and renames it, so that `path` is always complete."""
@@ -102,8 +90,10 @@ class State:
         whole = training.get("epochs") if isinstance(training, dict) else None
         if type(whole) is not int or not 1 <= self.best <= self.epochs <= whole:
             return f"{self.epochs} of {whole!r:.20} epochs, the best {self.best!r:.20}"
-        if not all(_is_series(values, self.epochs) for values in self.history.values()):
-            return f"the history has not a number for each of its {self.epochs} epochs"
+        for values in self.history.values():
+            series = isinstance(values, list) and all(type(v) in (int, float) for v in values)
+            if not series or len(values) != self.epochs:
+                return f"the history has not a number for each of its {self.epochs} epochs"
         for name, memory in self.callbacks.items():
             if not isinstance(memory, dict) or not all(
                 key in REMEMBERED and isinstance(value, float if key == "best" else int)
@@ -115,7 +105,7 @@ class State:
         return ""
 
     def restore(self, model: keras.Model) -> None:
-        """Restores a compiled model and its optimizer; they must have the same variables."""
+        """Restores a compiled model and its optimizer, which must have the same variables."""
         variables = variables_of(model)
         values = [self.arrays[n] for n in self.arrays if n.startswith(VARIABLE)]
         values = [v.view("bfloat16") if v.dtype == "V2" else v for v in values]  # as NumPy reads it
@@ -136,14 +126,9 @@ def variables_of(model: keras.Model) -> list[Any]:
 
 
 class Checkpoint(keras.callbacks.Callback):
-    """Writes a `State` at the end of each epoch. Must be the last callback.
+    """Writes a `State` at the end of each epoch; must be the last callback.
 
-    Args:
-        folder: Run folder.
-        identity: See `identity_of`.
-        history: The callback that records the values.
-        others: The callbacks whose state is saved.
-        state: The state to resume from; the others get theirs back when training starts.
+    With a state to resume from, the other callbacks get theirs back when training starts.
     """
 
     def __init__(
@@ -193,11 +178,6 @@ class Checkpoint(keras.callbacks.Callback):
             best_weights(self.folder, old).unlink()
 
 
-def _is_series(values: Any, length: int) -> bool:
-    numbers = isinstance(values, list) and all(type(v) in (int, float) for v in values)
-    return numbers and len(values) == length
-
-
 def _by_name(callbacks: Sequence[keras.callbacks.Callback]) -> dict[str, Any]:
     names = [type(callback).__name__ for callback in callbacks]
     return {
@@ -220,10 +200,9 @@ def best_weights(folder: Path, epoch: int) -> Path:
 
 def best_epochs(folder: Path) -> list[int]:
     """The epochs whose weights are in a folder."""
-    names = (
-        re.fullmatch(r"best-([0-9]{4,9})\.weights\.h5", path.name) for path in folder.glob("*")
-    )
-    return sorted(int(name[1]) for name in names if name)
+    pattern = re.compile(r"best-([0-9]{4,9})\.weights\.h5")
+    found = (pattern.fullmatch(path.name) for path in folder.glob("*"))
+    return sorted(int(name[1]) for name in found if name)
 
 
 def identity_of(recipe: Recipe, data: Mapping[str, PairDataset], backend: str) -> Identity:
@@ -251,11 +230,7 @@ def _shown(value: Any) -> str:
 
 
 def check_folder(folder: Path, identity: Identity, resume: bool) -> State | None:
-    """The state to resume from, or None to start from the beginning.
-
-    Raises:
-        InputError: The folder holds a finished run, an unfinished one without `resume`, or another run.
-    """
+    """The state to resume from, or None to start from the beginning; refuses any other run."""
     state = latest(folder)
     if state is None:
         if (folder / "matcher.json").exists():
@@ -303,11 +278,7 @@ def finished_metrics(folder: Path) -> dict[str, Any] | None:
 
 
 def latest(folder: Path) -> State | None:
-    """The last readable checkpoint; None if there is none.
-
-    Raises:
-        InputError: All checkpoints are damaged.
-    """
+    """The last readable checkpoint; None if there is none. Refuses a folder where all are damaged."""
     found, broken = [], []
     for path in (folder / name for name in GENERATIONS):
         try:
@@ -329,12 +300,11 @@ def discard_later_files(folder: Path, state: State | None) -> None:
         if state is None or epoch > state.epochs:
             best_weights(folder, epoch).unlink()
     if state is not None:
-        text = io.StringIO(newline="")
-        writer = csv.writer(text)  # as Keras's CSVLogger writes
         names = sorted(state.history)
-        writer.writerow(["epoch", *names])
-        writer.writerows(zip(range(state.epochs), *(state.history[name] for name in names)))
-        (folder / "history.csv").write_text(text.getvalue(), encoding="utf-8", newline="")
+        with open(folder / "history.csv", "w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)  # as Keras's CSVLogger writes
+            writer.writerow(["epoch", *names])
+            writer.writerows(zip(range(state.epochs), *(state.history[name] for name in names)))
 
 
 def remove_checkpoints(folder: Path) -> None:

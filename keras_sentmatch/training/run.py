@@ -57,18 +57,11 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class RunResult:
-    """What `train` returns.
+    """What `train` returns."""
 
-    Attributes:
-        matcher: The best model found, ready to predict.
-        metrics: What `metrics.json` holds.
-        history: Values by name, one per epoch.
-        folder: The run folder.
-    """
-
-    matcher: Matcher
-    metrics: dict[str, Any]
-    history: dict[str, list[float]]
+    matcher: Matcher  # the best model found, ready to predict
+    metrics: dict[str, Any]  # what `metrics.json` holds
+    history: dict[str, list[float]]  # values by name, one per epoch
     folder: Path
 
 
@@ -88,15 +81,11 @@ def train(
     encodings: EncodingCache | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
 ) -> RunResult:
-    """Trains a matcher and writes its run folder.
+    """Trains a matcher, keeps its best epoch, and writes its run folder.
 
-    Fits the encoder on the training pairs (words of the other splits join if they have a pretrained
-    vector), trains, keeps the epoch with the best monitored validation value, evaluates it on the
-    validation and test pairs, and writes model, encoder, `metrics.json`, `recipe.toml`,
-    `history.csv`, plots and a card. Ctrl-C ends training early and keeps the best epoch so far.
-
-    Each epoch ends with a checkpoint. A run that was killed, or ended by Ctrl-C, continues from it
-    with `resume`, and ends as it would have without the interruption.
+    The encoder is fitted on the training pairs; words of the other splits join if they have a
+    pretrained vector. Each epoch ends with a checkpoint. A run that was killed, or ended by Ctrl-C,
+    continues from it with `resume`, and ends as it would have without the interruption.
 
     Args:
         recipe: What `load_recipe` returns.

@@ -9,8 +9,29 @@ from keras import ops
 from keras_sentmatch.training.config import TrainingConfig
 
 
+class WarmUpDecay(keras.optimizers.schedules.LearningRateSchedule):
+    """What the two schedules have in common; `floor(total_steps * warm_up)` steps warm up."""
+
+    def __init__(self, maximum: float, total_steps: int, warm_up: float):
+        super().__init__()
+        if total_steps < 1:
+            raise ValueError(
+                f"total_steps must be at least 1. Received: total_steps={total_steps!r}"
+            )
+        if not 0 <= warm_up < 1:
+            raise ValueError(
+                f"warm_up must be at least 0 and below 1. Received: warm_up={warm_up!r}"
+            )
+        self.maximum = maximum
+        self.total_steps = total_steps
+        self.warm_up = warm_up
+
+    def get_config(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("maximum", "total_steps", "warm_up")}
+
+
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class CosineWarmUpDecay(keras.optimizers.schedules.LearningRateSchedule):
+class CosineWarmUpDecay(WarmUpDecay):
     """Cosine Warm-Up Decay: up to the maximum along a half cosine, then down along another.
 
     With N steps and `N_w = floor(N * warm_up)`, step i of the warm-up (`i < N_w`) has
@@ -28,13 +49,8 @@ class CosineWarmUpDecay(keras.optimizers.schedules.LearningRateSchedule):
             starts and is flat for the last `warm_up` of the training. Defaults to `False`.
 
     Raises:
-        ValueError: if there are no steps, `warm_up` is not in [0, 1), or the minimum exceeds the maximum.
-
-    Example:
-        >>> from keras_sentmatch.training.schedules import CosineWarmUpDecay
-        >>> schedule = CosineWarmUpDecay(1e-3, total_steps=1000)
-        >>> [round(float(schedule(step)), 7) for step in (0, 25, 49, 50, 525, 1000)]
-        [1e-06, 0.0005314, 0.001, 0.001, 0.0005, 0.0]
+        ValueError: if there are no steps, `warm_up` is not in [0, 1), or the minimum exceeds the
+            maximum.
 
     References:
         Zhang et al., DRr-Net, "Implementation Details and Model Training".
@@ -48,16 +64,12 @@ class CosineWarmUpDecay(keras.optimizers.schedules.LearningRateSchedule):
         warm_up: float = 0.05,
         legacy: bool = False,
     ):
-        super().__init__()
-        _check(total_steps, warm_up)
+        super().__init__(maximum, total_steps, warm_up)
         if not 0 <= minimum <= maximum:
             raise ValueError(
                 f"minimum must lie between 0 and maximum={maximum!r}. Received: minimum={minimum!r}"
             )
-        self.maximum = maximum
-        self.total_steps = total_steps
         self.minimum = minimum
-        self.warm_up = warm_up
         self.legacy = legacy
 
     def __call__(self, step: Any) -> Any:
@@ -75,17 +87,11 @@ class CosineWarmUpDecay(keras.optimizers.schedules.LearningRateSchedule):
         return self.minimum + (self.maximum - self.minimum) * 0.5 * (1 + ops.cos(angle))
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            "maximum": self.maximum,
-            "total_steps": self.total_steps,
-            "minimum": self.minimum,
-            "warm_up": self.warm_up,
-            "legacy": self.legacy,
-        }
+        return {**super().get_config(), "minimum": self.minimum, "legacy": self.legacy}
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class LinearWarmUpDecay(keras.optimizers.schedules.LearningRateSchedule):
+class LinearWarmUpDecay(WarmUpDecay):
     """Up to the maximum along a line, then down to zero along another, as encoders are fine-tuned.
 
     With N steps and `N_w = floor(N * warm_up)`, step i of the warm-up (`i < N_w`) has
@@ -99,22 +105,12 @@ class LinearWarmUpDecay(keras.optimizers.schedules.LearningRateSchedule):
     Raises:
         ValueError: if there are no steps, or `warm_up` is not in [0, 1).
 
-    Example:
-        >>> from keras_sentmatch.training.schedules import LinearWarmUpDecay
-        >>> schedule = LinearWarmUpDecay(1e-3, total_steps=100)
-        >>> [round(float(schedule(step)), 6) for step in (0, 4, 9, 10, 55, 100)]
-        [0.0001, 0.0005, 0.001, 0.001, 0.0005, 0.0]
-
     References:
         Devlin et al. 2019, arXiv 1810.04805, Appendix A.2.
     """
 
     def __init__(self, maximum: float, total_steps: int, warm_up: float = 0.1):
-        super().__init__()
-        _check(total_steps, warm_up)
-        self.maximum = maximum
-        self.total_steps = total_steps
-        self.warm_up = warm_up
+        super().__init__(maximum, total_steps, warm_up)
 
     def __call__(self, step: Any) -> Any:
         i = ops.cast(step, "float32")
@@ -122,20 +118,6 @@ class LinearWarmUpDecay(keras.optimizers.schedules.LearningRateSchedule):
         rising = (i + 1) / max(warm_up, 1)
         falling = ops.maximum(total - i, 0.0) / (total - warm_up)
         return self.maximum * ops.where(i < warm_up, rising, falling)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            "maximum": self.maximum,
-            "total_steps": self.total_steps,
-            "warm_up": self.warm_up,
-        }
-
-
-def _check(total_steps: int, warm_up: float) -> None:
-    if total_steps < 1:
-        raise ValueError(f"total_steps must be at least 1. Received: total_steps={total_steps!r}")
-    if not 0 <= warm_up < 1:
-        raise ValueError(f"warm_up must be at least 0 and below 1. Received: warm_up={warm_up!r}")
 
 
 def learning_rate(settings: TrainingConfig, steps_per_epoch: int) -> Any:

@@ -32,13 +32,9 @@ def set_seed(seed: int) -> None:
 
 
 def generator_states() -> dict[str, np.ndarray]:
-    """The states of random generators that are no variables of a model, by name.
+    """The states of PyTorch's random generators, which dropout draws from, as bytes by name.
 
-    Keras's dropout keeps its state in a variable on TensorFlow and JAX; on PyTorch it draws from
-    PyTorch's own generators.
-
-    Returns:
-        Arrays of bytes for `set_generator_states`; none but on PyTorch.
+    On TensorFlow and JAX there are none: Keras's dropout keeps its state in a variable.
     """
     if keras.config.backend() != "torch":
         return {}
