@@ -1,5 +1,6 @@
 """Sentence pairs in memory: columns of strings, labels with their names, a reader's counts."""
 
+import copy
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,13 +15,7 @@ Task = Literal["classification", "ranking", "regression"]
 
 @dataclass
 class ReadReport:
-    """What a reader found: rows seen, rows kept, and the skipped ones counted by reason.
-
-    Attributes:
-        source: The file (or files) read.
-        rows: Data rows seen, headers left out.
-        kept: Rows that became pairs.
-        skipped: Reason -> number of rows left out for it.
+    """What a reader found in `source`: rows seen and kept, and those skipped, by reason.
 
     Example:
 
@@ -151,22 +146,19 @@ class PairDataset:
         """
         rows = np.arange(len(self))[np.asarray(indices, dtype=None if len(indices) else int)]
 
-        def take(column: tuple[Any, ...] | None) -> Any:
-            return None if column is None else tuple(column[i] for i in rows)
+        def take(column: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple(column[i] for i in rows)
 
-        return PairDataset(
-            take(self.sentence1),
-            take(self.sentence2),
-            None if self.labels is None else self.labels[rows],
-            label_names=self.label_names,
-            task=self.task,
-            groups=take(self.groups),
-            ids=take(self.ids),
-            name=self.name,
-            split=self.split if split is None else split,
-            report=self.report,
-            columns={key: take(value) for key, value in self.columns.items()},
-        )
+        part = copy.copy(self)
+        part.sentence1, part.sentence2 = take(self.sentence1), take(self.sentence2)
+        if self.labels is not None:
+            part.labels = self.labels[rows]
+            part.labels.flags.writeable = False
+        part.groups = self.groups and take(self.groups)
+        part.ids = self.ids and take(self.ids)
+        part.columns = {key: take(value) for key, value in self.columns.items()}
+        part.split = self.split if split is None else split
+        return part
 
     def limit(self, n: int, seed: int = 0) -> "PairDataset":
         """About `n` rows drawn with `seed`, in their old order; classes keep their shares.
@@ -184,9 +176,8 @@ class PairDataset:
             order = rng.permutation(len(sizes))
             keep = order[: max(1, int(np.searchsorted(np.cumsum(sizes[order]), n, side="right")))]
             return self.select(np.flatnonzero(np.isin(codes, keep)))
-        strata = np.zeros(len(self), int)
-        if self.labels is not None and self.task != "regression":
-            strata = self.labels
+        unclassed = self.labels is None or self.task == "regression"
+        strata = np.zeros(len(self), int) if unclassed else self.labels
         # Ranked at random within their class: taking the smallest relative ranks keeps the shares.
         order = rng.permutation(len(self))
         rank = np.empty(len(self))

@@ -64,9 +64,8 @@ class Layout:
     def find(self, folder: Path, split: str, hints: bool = True) -> Path | None:
         """The file of `split` in `folder`, if it is there and looks like this layout."""
         for pattern in self.files.get(split, ()):
-            below, _, name = pattern.rpartition("/")
-            for path in sorted((folder / below).glob("*")) if (folder / below).is_dir() else ():
-                if _named(path.name, name) and path.is_file() and self._fits(path, folder, hints):
+            for path in sorted((folder / pattern).parent.glob("*")):
+                if _named(path, pattern) and path.is_file() and self._fits(path, folder, hints):
                     return path
         return None
 
@@ -74,24 +73,21 @@ class Layout:
         """Which split `path` holds if it is a file of this layout."""
         for split, patterns in self.files.items():
             for pattern in patterns:
-                below, _, name = pattern.rpartition("/")
-                folder = path.parent.parent if below else path.parent
-                inside = not below or path.parent.name.lower() == below.lower()
-                if _named(path.name, name) and inside and self._fits(path, folder, hints):
+                folder = path.parent.parent if "/" in pattern else path.parent
+                if _named(path, pattern) and self._fits(path, folder, hints):
                     return split
         return None
 
     def _fits(self, path: Path, folder: Path, hints: bool) -> bool:
         if self.hint and hints:
-            names = " ".join(part.lower() for part in folder.resolve().parts[-2:])
+            names = " ".join(folder.resolve().parts[-2:]).lower()
             if not any(word in names for word in self.hint):
                 return False
             if self.fields and first_line(path).count("\t") + 1 != self.fields:
                 return False
         if not self.needs:
             return True
-        line = first_line(path)
-        return set(self.needs) <= {name.strip().lower() for name in line.split("\t")}
+        return set(self.needs) <= {name.strip() for name in first_line(path).lower().split("\t")}
 
 
 @dataclass(frozen=True)
@@ -124,8 +120,10 @@ class FormatInfo(NamedTuple):
     metric: str
 
 
-def _named(name: str, pattern: str) -> bool:
-    return fnmatch(name.lower().removesuffix(".gz"), pattern.lower())
+def _named(path: Path, pattern: str) -> bool:
+    """Whether the end of a path is like a pattern, which may name the folder too."""
+    end = "/".join(path.parts[-1 - pattern.count("/") :]).lower()
+    return fnmatch(end.removesuffix(".gz"), pattern.lower())
 
 
 def _files(
@@ -172,187 +170,99 @@ def _advglue(task: str, labels: tuple[str, ...], one: str, two: str) -> Format:
     return Format(f"advglue-{task}", what, labels, "accuracy", (layout,))
 
 
-_HEADED = table()
-_OWN_DEV = "dev|validation|valid|val"
-
-
 def _own(name: str, what: str, suffixes: str, rows: RowSource) -> Format:
     pattern = "|".join("{}." + suffix for suffix in suffixes.split())
-    layout = Layout(_files(pattern, dev=_OWN_DEV), rows)
+    layout = Layout(_files(pattern, dev="dev|validation|valid|val"), rows)
     return Format(name, what, (), "", (layout,), task=None)
 
 
+_HEADED, _RAGGED = table(), table(ragged=True)
+_CSV = table(separator=None, quoted=True)
+_MSRP = ("#1 String", "#2 String", "Quality")
 _FORMATS = (
-    Format(
-        "snli", "SNLI: image captions, three-way inference", NLI, "accuracy",
-        (
-            Layout(_files("snli_1.0_{}.jsonl"), json_records),
-            Layout(_files("snli_1.0_{}.txt"), table(ragged=True), "sentence1", "sentence2"),
-            Layout(
-                _files("{}.tsv", dev="dev|validation"), _HEADED,
-                needs=("premise", "hypothesis"), hint=("snli",),
-            ),
-            Layout(_files("s1.{}"), parallel("s2.{}", "labels.{}")),
-        ),
-    ),
-    Format(
-        "multinli", "MultiNLI: ten genres, three-way inference; dev matched", NLI, "accuracy",
-        (
-            Layout(_files("multinli_1.0_{}.jsonl", dev="dev_matched", test=""), json_records),
-            Layout(
-                _files("multinli_1.0_{}.txt", dev="dev_matched", test=""),
-                table(ragged=True), "sentence1", "sentence2",
-            ),
-            Layout(
-                _files("{}.tsv", dev="dev_matched", test="test_matched"),
-                table(ragged=True), "sentence1", "sentence2", "gold_label",
-                needs=("sentence1_parse", "sentence2_parse"),
-            ),
-            Layout(_files("*mnli_{}*.tsv", dev="dev_matched", test=""), _HEADED),
-        ),
-    ),
-    Format(
-        "sick", "SICK: three-way inference, compositional", NLI, "accuracy",
-        (
-            Layout(
-                _files("SICK_{}.txt", dev="trial", test="test_annotated"), _HEADED,
-                "sentence_A", "sentence_B", "entailment_judgment",
-            ),
-        ),
-    ),
-    Format(
-        "msrp", "Microsoft paraphrases (GLUE: MRPC): news", PARAPHRASE, "accuracy",
-        (
-            Layout(_files("msr_paraphrase_{}.txt"), _HEADED, "#1 String", "#2 String", "Quality"),
-            Layout(
-                _files("{}.tsv"), _HEADED, "#1 String", "#2 String", "Quality",
-                needs=("#1 string", "#2 string"),
-            ),
-        ),
-    ),
-    Format(
-        "twitter-url", "Twitter-URL: paraphrases of tweets", PARAPHRASE, "f1",
-        (
-            Layout(_files("{}/a.toks"), parallel("b.{}", "sim.txt")),
-            Layout(
-                _files("Twitter_URL_Corpus_{}.txt"),
-                table(("sentence1", "sentence2", "votes", "url"), ragged=True),
-                label="votes", label_of=_votes,
-            ),
-        ),
-    ),
+    Format("snli", "SNLI: image captions, three-way inference", NLI, "accuracy", (
+        Layout(_files("snli_1.0_{}.jsonl"), json_records),
+        Layout(_files("snli_1.0_{}.txt"), _RAGGED, "sentence1", "sentence2"),
+        Layout(_files("{}.tsv", dev="dev|validation"), _HEADED,
+               needs=("premise", "hypothesis"), hint=("snli",)),
+        Layout(_files("s1.{}"), parallel("s2.{}", "labels.{}")),
+    )),
+    Format("multinli", "MultiNLI: ten genres, three-way inference; dev matched", NLI, "accuracy", (
+        Layout(_files("multinli_1.0_{}.jsonl", dev="dev_matched", test=""), json_records),
+        Layout(_files("multinli_1.0_{}.txt", dev="dev_matched", test=""), _RAGGED,
+               "sentence1", "sentence2"),
+        Layout(_files("{}.tsv", dev="dev_matched", test="test_matched"), _RAGGED,
+               "sentence1", "sentence2", "gold_label", needs=("sentence1_parse", "sentence2_parse")),
+        Layout(_files("*mnli_{}*.tsv", dev="dev_matched", test=""), _HEADED),
+    )),
+    Format("sick", "SICK: three-way inference, compositional", NLI, "accuracy", (
+        Layout(_files("SICK_{}.txt", dev="trial", test="test_annotated"), _HEADED,
+               "sentence_A", "sentence_B", "entailment_judgment"),
+    )),
+    Format("msrp", "Microsoft paraphrases (GLUE: MRPC): news", PARAPHRASE, "accuracy", (
+        Layout(_files("msr_paraphrase_{}.txt"), _HEADED, *_MSRP),
+        Layout(_files("{}.tsv"), _HEADED, *_MSRP, needs=("#1 string", "#2 string")),
+    )),
+    Format("twitter-url", "Twitter-URL: paraphrases of tweets", PARAPHRASE, "f1", (
+        Layout(_files("{}/a.toks"), parallel("b.{}", "sim.txt")),
+        Layout(_files("Twitter_URL_Corpus_{}.txt"),
+               table(("sentence1", "sentence2", "votes", "url"), ragged=True),
+               label="votes", label_of=_votes),
+    )),
     _trecqa("trecqa", "TrecQA, raw: answers to questions", "train", False),
     _trecqa("trecqa-clean", "TrecQA, clean dev and test", "train", True),
     _trecqa("trecqa-all", "TrecQA, raw, trained on TRAIN-ALL", "train-all", False),
     _trecqa("trecqa-all-clean", "TrecQA, clean, trained on TRAIN-ALL", "train-all", True),
-    Format(
-        "wikiqa", "WikiQA: answers in Wikipedia", ANSWER, "map",
-        (Layout(_files("WikiQA-{}.tsv"), _HEADED, "Question", "Sentence", group="QuestionID"),),
-        "ranking",
-    ),
-    Format(
-        "selqa", "SelQA: answer sentence selection", ANSWER, "map",
-        (
-            Layout(
-                _files("SelQA-ass-{}.tsv"), table(("question", "candidate", "label")),
-                group="question",
-            ),
-            Layout(_files("SelQA-ass-{}.json"), json_records),
-        ),
-        "ranking",
-    ),
-    Format(
-        "stsb", "STS benchmark (GLUE: STS-B): similarity 0 to 5", (), "pearson",
-        (
-            Layout(
-                _files("stsb-*-{}.csv"),
-                table(("sentence1", "sentence2", "score"), separator=",", quoted=True),
-            ),
-            Layout(
-                _files("sts-{}.csv"),
-                table(
-                    ("genre", "file", "year", "id", "score", "sentence1", "sentence2"), ragged=True
-                ),
-            ),
-            Layout(_files("{}.tsv"), _HEADED, label="score", needs=("genre", "old_index")),
-        ),
-        "regression",
-    ),
-    Format(
-        "rte", "GLUE RTE: two-way inference", TWO_WAY, "accuracy",
-        (
-            Layout(
-                _files("{}.tsv"), _HEADED,
-                needs=("index", "sentence1", "sentence2"), hint=("rte",),
-            ),
-        ),
-    ),
-    Format(
-        "qnli", "GLUE QNLI: does the sentence hold the answer", TWO_WAY, "accuracy",
-        (Layout(_files("{}.tsv"), _HEADED, needs=("index", "question", "sentence")),),
-    ),
-    Format(
-        "qqp", "GLUE QQP: Quora duplicates, GLUE's parts", DUPLICATE, "accuracy",
-        (
-            Layout(
-                _files("{}.tsv"), _HEADED, "question1", "question2", "is_duplicate",
-                needs=("id", "question1", "question2"), skips=("too few fields",),
-            ),
-        ),
-    ),
-    Format(
-        "quora", "Quora duplicate questions", DUPLICATE, "accuracy",
-        (
-            Layout(
-                _files("{}.tsv|bimpm_{}.tsv"), table(("label", "question1", "question2", "id")),
-                hint=("quora", "bimpm"), fields=4,
-            ),
-            Layout(
-                {"train": ("quora_duplicate_questions.tsv", "quora-*.csv")},
-                table(separator=None, quoted=True), label="is_duplicate",
-            ),
-        ),
-        own_split=True,
-    ),
-    Format(
-        "scitail", "SciTail: science, two-way inference", ("entailment", "neutral"), "accuracy",
-        (
-            Layout(
-                _files("scitail_1.0_{}.tsv|tsv_format/scitail_1.0_{}.tsv"),
-                table(("premise", "hypothesis", "label")),
-            ),
-            Layout(_files("scitail_1.0_{}.txt|snli_format/scitail_1.0_{}.txt"), json_records),
-            Layout(_files("scitail_{}*.csv"), table(separator=None, quoted=True)),
-        ),
-    ),
-    Format(
-        "paws", "PAWS: paraphrases with swapped words", PARAPHRASE, "accuracy",
-        (
-            Layout(
-                _files("{}.tsv"), _HEADED,
-                needs=("id", "sentence1", "sentence2"), hint=("paws",),
-            ),
-        ),
-    ),
-    Format(
-        "breaking-nli", "Breaking NLI: one word of the premise replaced", NLI, "accuracy",
-        (
-            Layout({"test": ("bnli.jsonl",)}, json_records, keep=("category",)),
-            Layout(
-                {"test": ("dataset.jsonl",)}, json_records, hint=("breaking",), keep=("category",)
-            ),
-        ),
-    ),
-    Format(
-        "counterfactual-nli", "Counterfactually revised SNLI", NLI, "accuracy",
-        (
-            Layout(
-                _files("{}.tsv|all_combined/{}.tsv"), counterfactual(_HEADED),
-                needs=("sentence1", "sentence2", "gold_label"), hint=("counterfactual",),
-                keep=("category",),
-            ),
-        ),
-    ),
+    Format("wikiqa", "WikiQA: answers in Wikipedia", ANSWER, "map", (
+        Layout(_files("WikiQA-{}.tsv"), _HEADED, "Question", "Sentence", group="QuestionID"),
+    ), "ranking"),
+    Format("selqa", "SelQA: answer sentence selection", ANSWER, "map", (
+        Layout(_files("SelQA-ass-{}.tsv"), table(("question", "candidate", "label")),
+               group="question"),
+        Layout(_files("SelQA-ass-{}.json"), json_records),
+    ), "ranking"),
+    Format("stsb", "STS benchmark (GLUE: STS-B): similarity 0 to 5", (), "pearson", (
+        Layout(_files("stsb-*-{}.csv"),
+               table(("sentence1", "sentence2", "score"), separator=",", quoted=True)),
+        Layout(_files("sts-{}.csv"),
+               table(("genre", "file", "year", "id", "score", "sentence1", "sentence2"),
+                     ragged=True)),
+        Layout(_files("{}.tsv"), _HEADED, label="score", needs=("genre", "old_index")),
+    ), "regression"),
+    Format("rte", "GLUE RTE: two-way inference", TWO_WAY, "accuracy", (
+        Layout(_files("{}.tsv"), _HEADED,
+               needs=("index", "sentence1", "sentence2"), hint=("rte",)),
+    )),
+    Format("qnli", "GLUE QNLI: does the sentence hold the answer", TWO_WAY, "accuracy", (
+        Layout(_files("{}.tsv"), _HEADED, needs=("index", "question", "sentence")),
+    )),
+    Format("qqp", "GLUE QQP: Quora duplicates, GLUE's parts", DUPLICATE, "accuracy", (
+        Layout(_files("{}.tsv"), _HEADED, "question1", "question2", "is_duplicate",
+               needs=("id", "question1", "question2"), skips=("too few fields",)),
+    )),
+    Format("quora", "Quora duplicate questions", DUPLICATE, "accuracy", (
+        Layout(_files("{}.tsv|bimpm_{}.tsv"), table(("label", "question1", "question2", "id")),
+               hint=("quora", "bimpm"), fields=4),
+        Layout({"train": ("quora_duplicate_questions.tsv", "quora-*.csv")}, _CSV,
+               label="is_duplicate"),
+    ), own_split=True),
+    Format("scitail", "SciTail: science, two-way inference", ("entailment", "neutral"), "accuracy", (
+        Layout(_files("scitail_1.0_{}.tsv|tsv_format/scitail_1.0_{}.tsv"),
+               table(("premise", "hypothesis", "label"))),
+        Layout(_files("scitail_1.0_{}.txt|snli_format/scitail_1.0_{}.txt"), json_records),
+        Layout(_files("scitail_{}*.csv"), _CSV),
+    )),
+    Format("paws", "PAWS: paraphrases with swapped words", PARAPHRASE, "accuracy", (
+        Layout(_files("{}.tsv"), _HEADED, needs=("id", "sentence1", "sentence2"), hint=("paws",)),
+    )),
+    Format("breaking-nli", "Breaking NLI: one word of the premise replaced", NLI, "accuracy", (
+        Layout({"test": ("bnli.jsonl",)}, json_records, keep=("category",)),
+        Layout({"test": ("dataset.jsonl",)}, json_records, hint=("breaking",), keep=("category",)),
+    )),
+    Format("counterfactual-nli", "Counterfactually revised SNLI", NLI, "accuracy", (
+        Layout(_files("{}.tsv|all_combined/{}.tsv"), counterfactual(_HEADED), keep=("category",),
+               needs=("sentence1", "sentence2", "gold_label"), hint=("counterfactual",)),
+    )),
     _advglue("mnli", NLI, "premise", "hypothesis"),
     _advglue("mnli-mm", NLI, "premise", "hypothesis"),
     _advglue("qqp", DUPLICATE, "question1", "question2"),
@@ -360,7 +270,7 @@ _FORMATS = (
     _advglue("rte", TWO_WAY, "sentence1", "sentence2"),
     _own("tsv", "your own tab-separated files, quotes are text", "tsv txt", _HEADED),
     _own("tsv-quoted", "your own tab-separated files, quoted like CSV", "tsv", table(quoted=True)),
-    _own("csv", "your own CSV files", "csv", table(separator=None, quoted=True)),
+    _own("csv", "your own CSV files", "csv", _CSV),
     _own("jsonl", "your own JSON objects, one a line", "jsonl ndjson json", json_records),
 )  # fmt: skip
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from keras_sentmatch.data.dataset import PairDataset, Task
 from keras_sentmatch.data.formats import FAMILIES, FORMATS, OWN
@@ -44,8 +44,8 @@ def read_pairs(
         path: The file. Of parallel files the first, such as `s1.dev` or `a.toks`.
         format: A name of `list_formats()`, or `"glue"`; found by itself by default.
         split: Name of the part; by default what the file name of a known data set says.
-        sentence1: Column of the first sentence. A number counts from 0 in a file without header.
-        sentence2: Column of the second sentence.
+        sentence1, sentence2: The columns of the sentences. A number counts from 0 in a file
+            without header.
         label: Column of the label. Without one the pairs are unlabeled.
         group: Column of the question id, for ranking.
         label_names: Names in index order; labels may be these or their numbers. By default those of
@@ -81,7 +81,7 @@ def read_pairs(
         )
     columns = Columns(sentence1, sentence2, label, group, label_names, task)
     known, layout, part = recognize_file(path, format)
-    return read_file(path, known, layout, split or part or "", columns, _checked(on_error))
+    return read_file(path, known, layout, split or part or "", columns, on_error)
 
 
 def format_and_path(source: str | Path) -> tuple[str | None, str | Path]:
@@ -137,7 +137,6 @@ def load_pairs(
     ```
     """
     columns = Columns(sentence1, sentence2, label, group, label_names, task)
-    on_error = _checked(on_error)
     three_way = False
     if source == "embedded":
         return {
@@ -146,49 +145,39 @@ def load_pairs(
     format, rest = format_and_path(source)
     if str(source).startswith("tfds:") and source != "tfds:":
         parts = load_tfds(str(source).removeprefix("tfds:"))
+    elif (path := existing_path(rest)).is_file():
+        known, layout, part = recognize_file(path, format)
+        if known.name in OWN or part is None:
+            part = "train"
+        parts = {part: read_file(path, known, layout, part, columns, on_error)}
+        three_way = part == "train"
     else:
-        path = existing_path(rest)
-        if path.is_file():
-            known, layout, part = recognize_file(path, format)
-            own = known.name in OWN or part in (None, "train")
-            part = "train" if own or part is None else part
-            parts = {part: read_file(path, known, layout, part, columns, on_error)}
-            three_way = part == "train"
-        else:
-            known, found = recognize_folder(path, format)
-            parts = {}
-            own_name = path.resolve().name if known.name in OWN else ""
-            for split, (file, layout) in found.items():
-                part_ = read_file(file, known, layout, split, columns, on_error, own_name)
-                parts[split] = part_
-                if part_.label_names:  # the parts of your own data share the names of the first
-                    columns = replace(columns, label_names=part_.label_names)
-            three_way = set(parts) == {"train"} and (known.name in OWN or known.own_split)
-            mixed = len({layout.rows for _, layout in found.values()}) > 1
-            if known.name == "quora" and mixed and "train" in parts:
-                parts["train"] = _without(parts)
+        known, found = recognize_folder(path, format)
+        parts = {}
+        own_name = path.resolve().name if known.name in OWN else ""
+        for split, (file, layout) in found.items():
+            data = read_file(file, known, layout, split, columns, on_error, own_name)
+            parts[split] = data
+            if data.label_names:  # the parts of your own data share the names of the first
+                columns = replace(columns, label_names=data.label_names)
+        three_way = set(parts) == {"train"} and (known.name in OWN or known.own_split)
+        mixed = len({layout.rows for _, layout in found.values()}) > 1
+        if known.name == "quora" and mixed and "train" in parts:
+            parts["train"] = _without(parts)
     if "train" in parts:
-        train = parts["train"]
-        if train.labels is None:
+        if parts["train"].labels is None:
             raise InputError(
                 f"{source}: the training pairs have no labels; name their column with label=…."
             )
-        shares = {"validation": validation_fraction} if "validation" not in parts else {}
+        shares = {} if "validation" in parts else {"validation": validation_fraction}
         if three_way:
             shares["test"] = test_fraction
         if shares:
             fractions = [1 - sum(shares.values()), *shares.values()]
-            cut = split_pairs(train, fractions, seed=seed)
-            for name, part_ in zip(("train", *shares), cut):
-                parts[name] = part_.select(range(len(part_)), split=name)
+            cut = split_pairs(parts["train"], fractions, seed=seed)
+            for split, data in zip(("train", *shares), cut):
+                parts[split] = data.select(range(len(data)), split=split)
     return {split: parts[split] for split in SPLITS if split in parts}
-
-
-def _checked(on_error: Any) -> OnError:
-    if on_error not in ("raise", "skip"):
-        raise InputError(f'on_error={on_error!r} is neither "raise" nor "skip".')
-    checked: OnError = on_error
-    return checked
 
 
 def _without(parts: dict[str, PairDataset]) -> PairDataset:

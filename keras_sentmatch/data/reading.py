@@ -1,26 +1,17 @@
 """One file into a `PairDataset`: columns found, labels turned into numbers, bad rows handled."""
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from keras_sentmatch.data.dataset import PairDataset, ReadReport, Task
-from keras_sentmatch.data.formats import (
-    GROUP,
-    ID,
-    LABEL,
-    NLI,
-    OWN,
-    SCORE,
-    SENTENCES,
-    TWO_WAY,
-    Format,
-    Layout,
-)
+from keras_sentmatch.data.formats import GROUP, ID, LABEL, NLI, OWN, SCORE, SENTENCES, TWO_WAY
+from keras_sentmatch.data.formats import Format, Layout
 from keras_sentmatch.data.rows import HEADER, BadRow, first_line, table
 from keras_sentmatch.data.tags import tags_of_parse
 from keras_sentmatch.errors import InputError
@@ -110,15 +101,13 @@ class _Reading:
         sentences = []
         for role in ("sentence1", "sentence2"):
             value = row.get(self.names[role])
+            wrong = f"the column {self.names[role]!r} holds "
             if not isinstance(value, str):
                 reason = "no text" if self.names[role] in row else "missing column"
-                wrong = f"the column {self.names[role]!r} holds {value!r}, where text was expected"
-                return self.bad(where, reason, wrong)
+                return self.bad(where, reason, f"{wrong}{value!r}, where text was expected")
             if not value.isascii() and _SURROGATE.search(value):
-                wrong = (
-                    f"the column {self.names[role]!r} holds half a character (\\ud800 to \\udfff)"
-                )
-                return self.bad(where, "half a character", f"{wrong}; fix the escapes")
+                wrong += "half a character (\\ud800 to \\udfff); fix the escapes"
+                return self.bad(where, "half a character", wrong)
             sentences.append(value.strip())
         raw = row.get(self.names.get("label", ""))
         value = None if raw is None else self.layout.label_of(str(raw).strip())
@@ -128,10 +117,9 @@ class _Reading:
         further = {name: str(row.get(name, "")) for name in self.layout.keep}
         if {"parse_1", "parse_2"} <= self.names.keys():
             for side in "12":
-                parse = str(row.get(self.names[f"parse_{side}"], ""))
-                further[f"tags_{side}"] = tags_of_parse(parse)
-        one, two = sentences
-        self.kept.append(_Kept(where, one, two, value, group, number, further))
+                parse = row.get(self.names[f"parse_{side}"], "")
+                further[f"tags_{side}"] = tags_of_parse(str(parse))
+        self.kept.append(_Kept(where, *sentences, value, group, number, further))
 
 
 def read_file(
@@ -144,6 +132,8 @@ def read_file(
     name: str = "",
 ) -> PairDataset:
     """Reads `path`, a file of `known` laid out as `layout`."""
+    if on_error not in get_args(OnError):
+        raise InputError(f'on_error={on_error!r} is neither "raise" nor "skip".')
     reading = _Reading(path, layout, columns, on_error)
     rows = layout.rows
     if columns.numbered():
@@ -184,16 +174,14 @@ def read_file(
         name=name or (known.name if known.name not in OWN else path.name.split(".")[0]),
         split=split,
         report=reading.report,
-        columns={
-            name: [row.further[name] for row in reading.kept] for name in reading.kept[0].further
-        },
+        columns={key: [row.further[key] for row in reading.kept] for key in reading.kept[0].further},
     )
     return _answerable(data) if split in known.clean else data
 
 
 def _resolve_labels(
     reading: _Reading, names: tuple[str, ...], task: Task | None, official: bool
-) -> tuple[list[int] | list[float] | None, tuple[str, ...], Task | None]:
+) -> tuple[list[float] | None, tuple[str, ...], Task | None]:
     """Numbers for the raw labels of the kept rows; rows without a usable one are dropped."""
     values = {row.label for row in reading.kept if row.label is not None}
     missing = {"-"} | ({""} if official else set())
@@ -208,6 +196,7 @@ def _resolve_labels(
     index = {name.lower(): i for i, name in enumerate(names)}
     for i in range(len(names)):
         index.setdefault(str(i), i)
+    label: float | None
     kept, labels = [], []
     for row in reading.kept:
         where, value = row.where, row.label
@@ -218,27 +207,28 @@ def _resolve_labels(
             reading.bad(where, "empty label", "the label is empty; fill it in or remove the row")
             continue
         if task == "regression":
-            try:
-                number = float(value)
-            except ValueError:
-                number = float("nan")
-            if not np.isfinite(number):
-                reading.bad(where, "unknown label", f"the score {value!r} is not a number")
-                continue
-            labels.append(number)
+            label, wrong = _finite(value), f"the score {value!r} is not a number"
         else:
             lower = value.lower()
             label = index.get(_ALIASES.get(lower, lower), index.get(lower))
-            if label is None:
-                wrong = f"the label {value!r} is none of {', '.join(names)}"
-                reading.bad(where, "unknown label", f"{wrong}; correct it or pass label_names=…")
-                continue
-            labels.append(label)
+            wrong = f"the label {value!r} is none of {', '.join(names)}; correct it or pass label_names=…"
+        if label is None:
+            reading.bad(where, "unknown label", wrong)
+            continue
+        labels.append(label)
         kept.append(row)
     reading.kept = kept
     if not kept:
         raise InputError(f"{reading.path}: no row has a usable label ({reading.report}).")
     return labels, names, task
+
+
+def _finite(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _found_names(values: set[str]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from keras_sentmatch.errors import InputError
 SPLITS = ("train", "validation", "test")
 _SUFFIXES = {"tsv": "tsv", "txt": "tsv", "csv": "csv", "json": "jsonl", "jsonl": "jsonl"}
 _SUFFIXES["ndjson"] = "jsonl"
+_OFFICIAL = [known for known in FORMATS.values() if known.name not in OWN]
 
 
 def existing_path(path: str | Path) -> Path:
@@ -23,9 +24,8 @@ def existing_path(path: str | Path) -> Path:
     if rest and len(prefix) > 1 and not Path(prefix).exists() and "/" not in prefix:
         known = ", ".join(("tfds", *FAMILIES, *FORMATS))
         raise InputError(f"{path}: no such file, and {prefix!r} is no format; there are {known}.")
-    near: list[str] = []
-    if path.parent.is_dir():
-        near = difflib.get_close_matches(path.name, [p.name for p in path.parent.iterdir()])
+    names = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, names)
     hint = f"did you mean {', '.join(near)}?" if near else "check the path."
     raise InputError(f"{path}: no such file or folder; {hint}")
 
@@ -33,16 +33,14 @@ def existing_path(path: str | Path) -> Path:
 def _formats(name: str | None) -> tuple[list[Format], bool]:
     """The formats to try, and whether folder names count as hints."""
     if name is None:
-        return [known for known in FORMATS.values() if known.name not in OWN], True
-    if name in FAMILIES:
-        return [FORMATS[member] for member in FAMILIES[name]], False
-    if name not in FORMATS:
+        return _OFFICIAL, True
+    if name not in (*FAMILIES, *FORMATS):
         near = difflib.get_close_matches(name, FORMATS, n=1)
         raise InputError(
             f"format={name!r} is unknown{f'; did you mean {near[0]!r}?' if near else ''}; "
             f"there are {', '.join((*FAMILIES, *FORMATS))}."
         )
-    return [FORMATS[name]], False
+    return [FORMATS[member] for member in FAMILIES.get(name, (name,))], False
 
 
 def recognize_file(path: Path, name: str | None) -> tuple[Format, Layout, str | None]:
@@ -52,12 +50,12 @@ def recognize_file(path: Path, name: str | None) -> tuple[Format, Layout, str | 
         for layout in known.layouts:
             if split := layout.split_of(path, hints):
                 return known, layout, split
-    suffix = path.name.lower().removesuffix(".gz").rpartition(".")[2]
     if name is not None:
         if len(formats) == 1 and (name in OWN or len(formats[0].layouts) == 1):
             return formats[0], formats[0].layouts[0], None
         files = "; ".join(file_names(known) for known in formats)
         raise InputError(f"{path}: not a file of the format {name!r}, which has {files}.")
+    suffix = path.name.lower().removesuffix(".gz").rpartition(".")[2]
     if suffix not in _SUFFIXES and "\t" not in first_line(path):
         raise InputError(
             f"{path}: not a known kind of file; expected TSV, CSV or JSONL, or a format=…."
@@ -71,9 +69,7 @@ def recognize_folder(
 ) -> tuple[Format, dict[str, tuple[Path, Layout]]]:
     """The format of a folder, and the file and layout of each split in it."""
     formats, hints = _formats(name)
-    if name is None:
-        formats += [FORMATS[own] for own in OWN]
-    for known in formats:
+    for known in formats if name else FORMATS.values():
         found = {}
         for split in SPLITS:
             for layout in known.layouts:
@@ -87,8 +83,8 @@ def recognize_folder(
         raise InputError(f"{folder}: no file of the format {name!r} is here; it has {files}.")
     names = sorted(path.name for path in folder.iterdir())
     inside = ", ".join(names[:8]) + ", …" * (len(names) > 8) or "nothing"
-    official = ", ".join(known.name for known in FORMATS.values() if known.name not in OWN)
     raise InputError(
-        f"{folder}: no known data set is in this folder, it holds {inside}. Expected train, dev "
-        f"and test as .tsv, .csv or .jsonl, or the files of {official}; or point at one file."
+        f"{folder}: no known data set is in this folder, it holds {inside}. Expected train, dev and "
+        "test as .tsv, .csv or .jsonl, or the files of "
+        f"{', '.join(known.name for known in _OFFICIAL)}; or point at one file."
     )
