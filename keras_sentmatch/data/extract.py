@@ -36,24 +36,20 @@ def extract_vectors(
     averaged over its word pieces (at most 64; `[CLS]` and `[SEP]` left out), centered, reduced to
     `dim` by PCA and scaled to length 5. Words that the encoder's tokenizer does not know at all are
     left out. The largest loading of each principal axis is positive, so that vectors do not depend
-    on the backend. Where the encoder is narrower than `dim`, or there are fewer words than `dim`,
-    the last columns are zero, and the report says so.
+    on the backend. Where there are fewer than `dim` axes, the last columns are zero.
 
     Args:
         preset_or_folder: A KerasHub preset name, or a folder with a KerasHub or Hugging Face BERT.
         words: The words.
         dim: Dimension of the vectors.
-        layer: 0 the embeddings, 1 the first layer, …, -1 the last; `"mean"` the mean of all.
-        pooling: `"mean"` of the word pieces, the `"first"` of them, or `"cls"`, the state of
-            `[CLS]`.
+        layer, pooling, batch_size: See `WordEncoder.states`.
         center: Whether the mean of the words is subtracted.
         scale: The length of each vector; 0 leaves them as long as the PCA makes them.
-        frequency_weighting: Whether the mean and the covariance of the PCA are those of running
-            text (each word weighs as its count, at least 1), not of the list of words.
+        frequency_weighting: Whether a word weighs as its count in the mean and the covariance of
+            the PCA.
         sif: Where above 0, a word of frequency p is multiplied by `sif / (sif + p)`, so that
             frequent words are short; usual is 1e-3 (Arora et al., 2017).
         counts: Token count of each word, for the two options before.
-        batch_size: Words in one call of the encoder.
         cache_dir: See `read_vectors`; an entry belongs to the encoder, the words and all options.
         progress: Show a progress bar where standard error is a terminal.
 

@@ -10,8 +10,18 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from keras_sentmatch.data.dataset import PairDataset, ReadReport, Task
-from keras_sentmatch.data.formats import GROUP, ID, LABEL, NLI, OWN, SCORE, SENTENCES, TWO_WAY
-from keras_sentmatch.data.formats import Format, Layout
+from keras_sentmatch.data.formats import (
+    GROUP,
+    ID,
+    LABEL,
+    NLI,
+    OWN,
+    SCORE,
+    SENTENCES,
+    TWO_WAY,
+    Format,
+    Layout,
+)
 from keras_sentmatch.data.rows import HEADER, BadRow, first_line, table
 from keras_sentmatch.data.tags import tags_of_parse
 from keras_sentmatch.errors import InputError
@@ -174,7 +184,9 @@ def read_file(
         name=name or (known.name if known.name not in OWN else path.name.split(".")[0]),
         split=split,
         report=reading.report,
-        columns={key: [row.further[key] for row in reading.kept] for key in reading.kept[0].further},
+        columns={
+            key: [row.further[key] for row in reading.kept] for key in reading.kept[0].further
+        },
     )
     return _answerable(data) if split in known.clean else data
 

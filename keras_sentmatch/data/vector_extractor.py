@@ -36,22 +36,13 @@ class VectorExtractor:
 
     Attributes:
         encoder: Preset or folder of the encoder.
-        layer: See `WordEncoder.states`.
-        pooling: See `WordEncoder.states`.
-        scale: Length of the vectors; 0 leaves them as long as they are.
+        layer, pooling: See `WordEncoder.states`.
+        scale: Length of the vectors; 0 leaves them as they are.
         dim: Dimension of the vectors.
         mean: What is subtracted from the states, float32 `[width]`.
         axes: The axes of the PCA, float32 `[width, rank]`; rank is at most `dim`.
         probes: Some words, to check that an encoder is the same one.
         probe_vectors: Their vectors, float32 `[probes, dim]`.
-
-    Example:
-
-    ```python
-    vectors = extract_vectors("bert_tiny_en_uncased", ["cat", "dog", "house"], dim=2)
-    vectors.extractor.extract(["okapi"], WordEncoder("bert_tiny_en_uncased"))
-    # (["okapi"], array of one row)
-    ```
     """
 
     encoder: str
@@ -76,14 +67,7 @@ class VectorExtractor:
         return matrix
 
     def extract(self, words: Collection[str], encoder: WordEncoder) -> tuple[list[str], np.ndarray]:
-        """Makes the vectors of further words.
-
-        Args:
-            words: The words.
-            encoder: The encoder.
-
-        Returns:
-            The words that the encoder's tokenizer knows, and their vectors `[words, dim]`.
+        """The words that the encoder's tokenizer knows, and their vectors `[words, dim]`.
 
         Raises:
             InputError: where it is another encoder than the one the first vectors came from.
@@ -119,11 +103,7 @@ class VectorExtractor:
 
     @classmethod
     def load(cls, folder: str | Path) -> "VectorExtractor | None":
-        """Reads what `save` wrote; None where the folder holds none.
-
-        Raises:
-            InputError: for files that are damaged, or of another format.
-        """
+        """Reads what `save` wrote; None where the folder holds none."""
         path = Path(folder) / _FILES[0]
         if not path.is_file():
             return None

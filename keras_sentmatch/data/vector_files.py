@@ -20,7 +20,6 @@ _FASTTEXT_MODEL = (793712314).to_bytes(4, "little")  # first bytes of a fastText
 _CHUNK = 1 << 20
 _MAX_WORD = 10_000  # bytes; a longer "word" in a binary file means that it is no word2vec file
 
-
 Record = tuple[int, bytes, bytes]  # line (or record) number, word, payload
 Parse = Callable[[int, bytes], np.ndarray]  # (number, payload) -> float32 [dim]
 

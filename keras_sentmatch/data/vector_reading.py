@@ -31,7 +31,6 @@ def read_vectors(
     several members) and word2vec's binary `.bin` are read; memory stays near the size of the kept
     matrix. A word takes the vector of its own spelling, wherever in the file that is, or else of
     its lower-case, Capitalized or UPPER-case form. Of a spelling given twice the first wins.
-    Dimensions are checked on every line, the numbers only on the kept ones.
 
     Args:
         path: The file. `~` is expanded.
@@ -71,9 +70,8 @@ def read_vectors(
 def _missing(file: Path) -> str:
     if file.is_dir():
         return f"{file}: a folder, expected a file of vectors; an encoder is named encoder:{file}"
-    near: list[str] = []
-    if file.parent.is_dir():
-        near = difflib.get_close_matches(file.name, os.listdir(file.parent), 3)
+    names = os.listdir(file.parent) if file.parent.is_dir() else []
+    near = difflib.get_close_matches(file.name, names, 3)
     hint = f"is it {' or '.join(near)}?" if near else "check the path"
     return (
         f"{file}: no such file, {hint} (expected a GloVe, word2vec or fastText file, "
@@ -88,20 +86,16 @@ def _read(
         with progress_bar(f"Reading {file.name}", file.stat().st_size, progress) as update:
             room = file.stat().st_size * (_DENSEST if stream.packed else 1)
             words, matrix, seen = _kept(stream, wanted, update, room // (2 * stream.dim) + 1)
-    if stream.declared is not None and stream.declared != seen["entries"]:
+    if stream.declared not in (None, seen["entries"]):
         _warn(source, f"the header says {stream.declared} words, the file has {seen['entries']}")
-    if seen["bad"]:
-        _warn(source, f"{seen['bad']} words are not UTF-8 and were left out")
+    if seen["not UTF-8"]:
+        _warn(source, f"{seen['not UTF-8']} words are not UTF-8 and were left out")
     if wanted and not words:
         _warn(source, f"none of the {len(wanted)} words asked for is in it")
     kept = f"{len(words)} of {len(wanted)} words found" if wanted is not None else "all words kept"
     report = f"{kept} in {seen['entries']} entries"
-    for name, text in (
-        ("other_case", "by another case"),
-        ("duplicates", "duplicates dropped"),
-        ("bad", "not UTF-8"),
-    ):
-        report += f", {seen[name]} {text}" if seen[name] else ""
+    for name in ("by another case", "duplicates dropped", "not UTF-8"):
+        report += f", {seen[name]} {name}" if seen[name] else ""
     return WordVectors(words, matrix, source, report)
 
 
@@ -113,11 +107,12 @@ def _kept(
     stream: VectorStream, wanted: list[str] | None, update: Callable[[int], None], most: int
 ) -> tuple[dict[str, int], np.ndarray, Counter[str]]:
     """One pass over the records; rows are in the order in which their words occur."""
-    slots: dict[bytes, list[str]] = {}  # lower-cased word -> the wanted words of that spelling
+    forms: dict[bytes, list[tuple[str, int]]] = {}  # spelling -> the words it is for, how well
     for word in wanted or ():
-        slots.setdefault(word.lower().encode("utf-8", "surrogatepass"), []).append(word)
+        for rank, form in enumerate(case_forms(word)):
+            forms.setdefault(form.encode("utf-8", "surrogatepass"), []).append((word, rank))
     words: dict[str, int] = {}
-    ranks: dict[str, int] = {}  # of the words that have so far only been met in another case
+    ranks: dict[str, int] = {}
     seen: Counter[str] = Counter()
     rows = len(wanted) if wanted is not None else min(stream.declared or 1 << 16, 1 << 20)
     rows = min(rows, most)  # than that the file cannot hold, whatever its first line says
@@ -127,37 +122,23 @@ def _kept(
         if not seen["entries"] & 1023:
             update(stream.position())
         try:
-            # bytes.lower() is right for ASCII only
-            word = "" if wanted is not None and raw.isascii() else raw.decode()
+            targets = [(raw.decode(), 0)] if wanted is None else forms.get(raw, ())
+            if not targets and not raw.isascii():
+                raw.decode()
         except UnicodeDecodeError:
-            seen["bad"] += 1
+            seen["not UTF-8"] += 1
             continue
-        if wanted is None:
-            targets = [word]
-        else:
-            found = slots.get(word.lower().encode() if word else raw.lower())
-            if found is None:
-                continue
-            word, targets = raw.decode(), found
         values = None
-        for target in targets:
-            forms = case_forms(target)
-            if word not in forms:
+        for word, rank in targets:
+            if rank >= ranks.get(word, rank + 1):
+                seen["duplicates dropped"] += rank == ranks[word]
                 continue
-            rank = forms.index(word)
-            row = words.get(target)
-            if row is not None and rank >= ranks.get(target, 0):
-                seen["duplicates"] += rank == ranks.get(target, 0)
-                continue
-            if row is None:
-                row = words[target] = len(words)
-                if row == len(matrix):
-                    matrix.resize((int(row * _GROW) + 1, stream.dim), refcheck=False)
-            ranks[target] = rank
-            if not rank:
-                del ranks[target]
+            row = words.setdefault(word, len(words))
+            if row == len(matrix):
+                matrix.resize((int(row * _GROW) + 1, stream.dim), refcheck=False)
+            ranks[word] = rank
             values = stream.parse(number, payload) if values is None else values
             matrix[row] = values
-    seen["other_case"] = len(ranks)
+    seen["by another case"] = sum(rank > 0 for rank in ranks.values())
     matrix.resize((len(words), stream.dim), refcheck=False)
     return words, matrix, seen

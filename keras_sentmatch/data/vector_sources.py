@@ -28,8 +28,7 @@ def load_vectors(
         words: The words to keep.
         dim: Dimension: of the extracted vectors (300 by default), or what a file must have.
         counts: Token counts, for the options of extracted vectors that weight words.
-        cache_dir: See `read_vectors`.
-        progress: Show a progress bar where standard error is a terminal.
+        cache_dir, progress: See `read_vectors`.
         **options: Further arguments of `extract_vectors`, for extracted vectors only.
 
     Returns:

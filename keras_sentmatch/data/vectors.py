@@ -80,8 +80,7 @@ class WordVectors:
         return self._row(word) is not None
 
     def __getitem__(self, word: str) -> np.ndarray:
-        row = self._row(word)
-        if row is None:
+        if (row := self._row(word)) is None:
             raise KeyError(word)
         vector: np.ndarray = self.matrix[row]
         return vector
@@ -107,19 +106,15 @@ class WordVectors:
             part[:] = rng.uniform(-0.05, 0.05, part.shape)
         matrix[:1] = 0
         for index, word in enumerate(words[2:], 2):
-            row = self._row(word)
-            if row is not None:
-                matrix[index] = self.matrix[row]
+            if word in self:
+                matrix[index] = self[word]
         return matrix
 
     def coverage(self, tokens: Iterable[str] | Mapping[str, int]) -> str:
-        """How many of the words (types) and of the running words (tokens) have a vector.
+        """One line: how many of the words, and of the running words, have a vector.
 
         Args:
             tokens: Running words, or a mapping of word to count.
-
-        Returns:
-            One line such as `"vectors for 98.2% of 2314 words, 99.7% of 88120 tokens"`.
         """
         counts = tokens if isinstance(tokens, Mapping) else Counter(tokens)
         total = sum(counts.values())
@@ -137,7 +132,8 @@ def cached(
     key: Sequence[Any], cache_dir: str | Path | None, make: Callable[[], WordVectors]
 ) -> WordVectors:
     """`make()`, or what it made before under the same key: one `.npz` file a key, no pickle."""
-    folder = Path(cache_dir).expanduser() if cache_dir is not None else _default_cache()
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(base, "keras_sentmatch") if cache_dir is None else Path(cache_dir).expanduser()
     digest = hashlib.sha256(json.dumps([_CACHE_FORMAT, *key]).encode()).hexdigest()
     file = folder / f"vectors-{digest[:32]}.npz"
     if file.is_file():
@@ -145,8 +141,8 @@ def cached(
             data: dict[str, Any] = read_arrays(file)
             info = json.loads(data.pop("info").tobytes())
             words = {word: row for row, word in enumerate(info["words"])}
-            matrix = data.pop("matrix")
-            extractor = VectorExtractor(**info["extractor"], **data) if info["extractor"] else None
+            matrix, plain = data.pop("matrix"), info["extractor"]
+            extractor = VectorExtractor(**plain, **data) if plain else None
             return WordVectors(words, matrix, info["source"], info["report"], extractor)
         except (OSError, ValueError, KeyError, TypeError) as error:
             warnings.warn(f"{file}: damaged cache entry, made again ({error})", stacklevel=2)
@@ -172,8 +168,3 @@ def cached(
     except OSError as error:
         warnings.warn(f"{file}: the vectors could not be cached ({error})", stacklevel=2)
     return vectors
-
-
-def _default_cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "keras_sentmatch"
