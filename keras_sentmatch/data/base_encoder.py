@@ -23,13 +23,8 @@ Tags = tuple[Sequence[str | Sequence[str]], Sequence[str | Sequence[str]]]
 class EncodingReport:
     """What encoding met, since the encoder was made or `reset_report` was called.
 
-    Attributes:
-        sentences: Sentences encoded (two a pair).
-        truncated: Those that were longer than the limit.
-        tokens: Tokens kept.
-        dropped: Tokens beyond the limit.
-        unknown: Kept tokens that are not in the vocabulary.
-        learned: Words added to the vocabulary, see `PairEncoder.add_words`.
+    Sentences (two a pair) and those truncated, tokens kept and `dropped` beyond the limit, kept
+    tokens that are not in the vocabulary, and words `learned` (see `PairEncoder.add_words`).
     """
 
     sentences: int = 0
@@ -54,13 +49,9 @@ class EncodingReport:
 
 @dataclass
 class EncodedPairs(ABC):
-    """Encoded pairs of any number, kept flat and without padding.
+    """Encoded pairs of any number, kept flat and without padding."""
 
-    Attributes:
-        lengths: Tokens of each sentence `[N, 2]`, or of each pair or single sentence `[N, 1]`.
-    """
-
-    lengths: np.ndarray
+    lengths: np.ndarray  # tokens of each sentence [N, 2], or of each pair or single sentence [N, 1]
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -85,16 +76,9 @@ class BaseEncoder(ABC):
         tags: Tags | None = None,
         limit: int | None = None,
     ) -> EncodedPairs:
-        """Encodes pairs of any number compactly, to be padded later in batches.
+        """Encodes pairs compactly, to be padded in batches; `sentence2` may be None (one alone).
 
-        Args:
-            sentence1: The first sentences, a list of N strings.
-            sentence2: The second sentences, as many; `None` to encode the first ones alone.
-            tags: As in `encode`.
-            limit: A limit of tokens below `max_length`.
-
-        Returns:
-            The encoded pairs; `.arrays(rows, length)` gives what `encode` gives.
+        `limit` is a limit of tokens below `max_length`; the rest is as in `encode`.
         """
 
     def encode(

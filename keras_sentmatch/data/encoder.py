@@ -74,20 +74,15 @@ class _WordPairs(EncodedPairs):
     flat: dict[str, list[np.ndarray]]  # "token", "pos", "antonym" -> one flat array a side
 
     def arrays(self, rows: np.ndarray, length: int) -> dict[str, np.ndarray]:
-        out = {}
+        out, column = {}, np.arange(length)
+        tables = {"word": self.table.word_ids, "char": self.table.char_ids}
         for side in range(self.lengths.shape[1]):
-            column = np.arange(length)
             real = column < self.lengths[rows, side][:, None]
             where = np.where(real, self.offsets[side][rows][:, None] + column, -1)
             tokens = self.flat["token"][side][where]  # the last entry of a flat array is a 0
-            for feature in self.features:
-                if feature == "word":
-                    value = self.table.word_ids[tokens]
-                elif feature == "char":
-                    value = self.table.char_ids[tokens]
-                else:
-                    value = self.flat[feature][side][where]
-                out[f"{FEATURES[feature]}_{side + 1}"] = value
+            for name in self.features:
+                value = tables[name][tokens] if name in tables else self.flat[name][side][where]
+                out[f"{FEATURES[name]}_{side + 1}"] = value
         return out
 
 
@@ -169,15 +164,14 @@ class PairEncoder(BaseEncoder):
         self.antonyms = sorted({tuple(pair) for pair in antonyms})
         if bad := [pair for pair in self.antonyms if len(pair) != 2]:
             raise InputError(f"antonyms has {bad[0]!r:.60}: expected pairs of words.")
-        for feature, needed in (("pos", tags), ("antonym", self.antonyms)):
+        needs = {"pos": ("tags", tags), "antonym": ("antonyms", self.antonyms)}
+        for feature, (name, needed) in needs.items():
             if feature in features and not needed:
-                name = {"pos": "tags", "antonym": "antonyms"}[feature]
                 raise InputError(f"The feature {feature!r} needs {name}=…, but none were given.")
-        opposites: defaultdict[str, set[str]] = defaultdict(set)
+        self._opposites: dict[str, set[str]] = {}
         for a, b in self.antonyms:
-            opposites[a].add(b)
-            opposites[b].add(a)
-        self._opposites = dict(opposites)
+            self._opposites.setdefault(a, set()).add(b)
+            self._opposites.setdefault(b, set()).add(a)
         self._table = self._new_table()
         self._graph: Any = None
         self.reset_report()
@@ -195,11 +189,10 @@ class PairEncoder(BaseEncoder):
         """Makes an encoder whose vocabulary comes from data.
 
         Args:
-            datasets: The training data, or a sequence that begins with it. Nothing but words that
-                are in `keep_words` is taken from the others, so labels and counts of test data play
-                no part.
+            datasets: The training data, or a sequence that begins with it.
             keep_words: Words that have a pretrained vector (a `WordVectors`, a set): those that
                 only the other data sets hold are added, after the words of the training data.
+                Nothing else is taken from these.
             min_count: The least number of occurrences in the training data.
             max_size: The greatest number of words from the training data, the two special entries
                 included.
@@ -233,10 +226,7 @@ class PairEncoder(BaseEncoder):
                 {w: n for w, n in more.items() if w not in vocabulary and w in keep_words}
             )
             vocabulary = Vocabulary(vocabulary.words[2:] + Vocabulary.from_counts(more).words[2:])
-        letters: Counter[str] = Counter()
-        for word, count in counts[0].items():
-            for char in word:
-                letters[char] += count
+        letters = Counter("".join(counts[0].elements()))
         if "pos" in init.get("features", ()) and "tags" not in init:
             init["tags"] = _tag_set(datasets[0], tokenizer, init.get("tagger", ""))
         return cls(vocabulary, Vocabulary.from_counts(letters), **init)
@@ -260,10 +250,7 @@ class PairEncoder(BaseEncoder):
         return {"1": self.tokens(sentence1), "2": self.tokens(sentence2)}
 
     def add_words(self, words: Iterable[str]) -> None:
-        """Adds words to the vocabulary, with the ids that follow; counted in `report`.
-
-        What was encoded before keeps its ids.
-        """
+        """Adds words to the vocabulary, with the ids that follow; counted in `report`."""
         added = list(words)
         self.vocabulary = Vocabulary([*self.vocabulary.words[2:], *added])
         self._table = self._new_table()
@@ -280,8 +267,7 @@ class PairEncoder(BaseEncoder):
     ) -> EncodedPairs:
         if limit is not None:
             self.check_length("length", limit)
-        if sentence2 is None and "antonym" in self.features:
-            raise InputError("The feature 'antonym' needs both sentences: encode pairs.")
+        self._check_pairs(sentence2)
         columns = sentence_columns(sentence1, sentence2)
         if "pos" in self.features and tags is None and not self.tagger:
             raise InputError(
@@ -310,7 +296,7 @@ class PairEncoder(BaseEncoder):
             flat["token"].append(np.array([*rows, 0], "int32"))
             unknown += int((table.word_ids[flat["token"][-1][:-1]] == 1).sum())
             if "pos" in self.features:
-                names = self._tag(tokenized) if tags is None else tags[side]
+                names = _tag(self.tagger, tokenized) if tags is None else tags[side]
                 flat["pos"].append(self._tag_ids(side, names, tokenized, limit))
         full = np.stack(lengths, 1)
         kept = np.minimum(full, limit)
@@ -326,23 +312,18 @@ class PairEncoder(BaseEncoder):
     def tf_encode(self, sentence1: Any, sentence2: Any, length: Any = None) -> dict[str, Any]:
         """Encodes string tensors by TensorFlow graph operations alone, equal to `encode`.
 
-        Use it in `tf.data.Dataset.map` and in exported functions. An object that is exported must
-        hold `tf_tables()`. Nothing is counted in `report` here.
+        Use it in `tf.data.Dataset.map` and in exported functions, which must hold `tf_tables()`.
+        Nothing is counted in `report` here.
 
         Args:
             sentence1: UTF-8 strings `[B]`.
             sentence2: As many; `None` to encode the first ones alone.
             length: The length to pad to, as in `encode`; a number or a scalar tensor.
 
-        Returns:
-            int32 tensors by the names that `encode` uses.
-
         Raises:
-            InputError: A tokenizer of your own or the feature `"pos"`, which no graph can have, or
-                a sentence alone where the feature `"antonym"` needs both.
+            InputError: A tokenizer of your own or the feature `"pos"`, which no graph can have.
         """
-        if sentence2 is None and "antonym" in self.features:
-            raise InputError("The feature 'antonym' needs both sentences: encode pairs.")
+        self._check_pairs(sentence2)
         return tf_encode_pairs(
             self.tokenizer,
             self.tf_tables(),
@@ -390,10 +371,7 @@ class PairEncoder(BaseEncoder):
         return partial(PairEncoder, **self.get_config()), ()
 
     def save(self, folder: str | Path) -> None:
-        """Writes `encoder.json`, `vocabulary.txt` and `characters.txt` into a (new) folder.
-
-        A tokenizer of your own is saved as `"own"`: `load` asks for it.
-        """
+        """Writes `encoder.json`, `vocabulary.txt` and `characters.txt` into a (new) folder."""
         config = self.get_config()
         del config["vocabulary"], config["characters"]
         config["tokenizer"] = self.tokenizer.name
@@ -405,16 +383,7 @@ class PairEncoder(BaseEncoder):
     def load(
         cls, folder: str | Path, *, tokenizer: Callable[[str], Iterable[str]] | None = None
     ) -> "PairEncoder":
-        """Reads what `save` wrote.
-
-        Args:
-            folder: The folder.
-            tokenizer: The tokenizer, if the encoder was saved with a function of your own.
-
-        Raises:
-            InputError: A file that is missing, damaged or of a newer format; the folder of a
-                `SubwordPairEncoder`; a tokenizer that is missing.
-        """
+        """Reads what `save` wrote; `tokenizer` only if that was a function of your own."""
         path, config = cls._read(folder)
         if (config.get("tokenizer") == "own") != (tokenizer is not None):
             raise InputError(
@@ -442,11 +411,12 @@ class PairEncoder(BaseEncoder):
         if length < 1:
             raise InputError(f"{name}={length}: it must be at least 1.")
 
+    def _check_pairs(self, sentence2: Any) -> None:
+        if sentence2 is None and "antonym" in self.features:
+            raise InputError("The feature 'antonym' needs both sentences: encode pairs.")
+
     def _new_table(self) -> _TokenTable:
         return _TokenTable(self.vocabulary, self.characters.ids, self.max_word_length)
-
-    def _tag(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
-        return spacy_tagger(self.tagger.removeprefix("spacy:"))(sentences)
 
     def _tag_ids(self, side: int, tags: Any, sentences: list[list[str]], limit: int) -> np.ndarray:
         if len(tags) != len(sentences):
@@ -468,19 +438,22 @@ class PairEncoder(BaseEncoder):
 
     def _antonyms(self, these: list[list[str]], others: list[list[str]]) -> np.ndarray:
         flags = [
-            int(token in self._opposites and not self._opposites[token].isdisjoint(other))
+            not self._opposites.get(token, set()).isdisjoint(other)
             for tokens, other in zip(these, others)
             for token in tokens
         ]
         return np.array([*flags, 0], "int32")
 
 
+def _tag(tagger: str, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
+    return spacy_tagger(tagger.removeprefix("spacy:"))(sentences)
+
+
 def _tag_set(data: PairDataset, tokenizer: Tokenizer, tagger: str) -> list[str]:
     """The tags of the training data, by their columns or by the tagger."""
     rows = [row for side in (1, 2) for row in data.columns.get(f"tags_{side}", ())]
     if not rows and tagger:
-        sentences = [tokenizer(text) for text in data.sentence1 + data.sentence2]
-        rows = spacy_tagger(tagger.removeprefix("spacy:"))(sentences)
+        rows = _tag(tagger, [tokenizer(text) for text in data.sentence1 + data.sentence2])
     split = (row.split()[1::2] if isinstance(row, str) else row for row in rows)
     return sorted({tag for row in split for tag in row})
 

@@ -13,12 +13,6 @@ Encoder = PairEncoder | SubwordPairEncoder
 def load_encoder(folder: str | Path) -> Encoder:
     """Reads what `PairEncoder.save` or `SubwordPairEncoder.save` wrote.
 
-    Args:
-        folder: The folder.
-
-    Returns:
-        The encoder, of the kind that was saved.
-
     Raises:
         InputError: A file that is missing, damaged or of a newer format, or an encoder with a
             tokenizer of your own: load that by `PairEncoder.load(folder, tokenizer=…)`.

@@ -42,12 +42,12 @@ TREES: dict[str, dict[str, Any]] = {
         "playing a game": {"playing football": {}, "playing chess": {}},
     },
     "place": {
-        "indoors|inside": dict.fromkeys(
-            ("in the kitchen", "in the bedroom", "in the garage", "in the library"), {}
-        ),
-        "outdoors|outside": dict.fromkeys(
-            ("in the park", "in the garden", "on the street", "on the beach"), {}
-        ),
+        "indoors|inside": {
+            "in the kitchen": {}, "in the bedroom": {}, "in the garage": {}, "in the library": {},
+        },
+        "outdoors|outside": {
+            "in the park": {}, "in the garden": {}, "on the street": {}, "on the beach": {},
+        },
     },
     "size": {"big|large": {}, "small|little": {}},
     "age": {"old": {}, "young": {}},
@@ -63,10 +63,10 @@ TREES: dict[str, dict[str, Any]] = {
         }
     },
 }  # fmt: skip
-COMPARATIVES = (
-    ("taller", "shorter"), ("older", "younger"), ("faster", "slower"), ("heavier", "lighter"),
-    ("richer", "poorer"),
-)  # fmt: skip
+COMPARATIVES = [
+    pair.split("/")
+    for pair in "taller/shorter older/younger faster/slower heavier/lighter richer/poorer".split()
+]
 PEOPLE = (
     "doctor nurse teacher farmer lawyer singer baker pilot soldier judge painter waiter dancer "
     "sailor"

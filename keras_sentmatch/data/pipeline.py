@@ -18,9 +18,8 @@ class PairBatches:
 
     Rows go to the shortest bucket that holds both sentences; a batch comes from one bucket and is
     padded to its length on both sides. Rows that do not fill a batch move to the next longer bucket,
-    so at most one short batch remains, at the longest length. Every epoch has the same shapes, each
-    compiled once. The order of an epoch depends on `(seed, epoch)` alone, so a resumed run
-    continues as if it had never stopped.
+    so at most one short batch remains, at the longest length. Every epoch has the same shapes. The
+    order of an epoch depends on `(seed, epoch)` alone.
 
     Args:
         dataset: The pairs.
@@ -38,11 +37,6 @@ class PairBatches:
         multiple_of: Devices among which every batch is divided: the short batch leaves out the
             remainder, `multiple_of - 1` pairs at most. Default 1.
         encoded: What `encode_dataset` made of these pairs with this encoder, if known already.
-
-    Raises:
-        InputError: No pairs, a batch size below 1 (or above the data, with `drop_remainder`) or no
-            multiple of `multiple_of`, buckets shorter than a sentence, or an array that the encoder
-            does not make.
 
     Example:
 
@@ -97,13 +91,14 @@ class PairBatches:
         self.features = tuple(n for n in names if features is None or n in features)
         self._pairs = encode_dataset(dataset, encoder) if encoded is None else encoded
         given = dataset.labels if targets is None else targets
-        self.targets = None if given is None else np.asarray(given)
-        if self.targets is not None and len(self.targets) != len(dataset):
-            raise InputError(
-                f"{len(self.targets)} targets for {len(dataset)} pairs: give one for each."
-            )
-        if self.targets is not None:
-            self.targets = self.targets.astype("f4" if self.targets.dtype.kind == "f" else "i4")
+        self.targets: np.ndarray | None = None
+        if given is not None:
+            given = np.asarray(given)
+            if len(given) != len(dataset):
+                raise InputError(
+                    f"{len(given)} targets for {len(dataset)} pairs: give one for each."
+                )
+            self.targets = given.astype("f4" if given.dtype.kind == "f" else "i4")
         self.num_rows = len(dataset)
         self.batch_size = batch_size
         self.shuffle = shuffle
@@ -144,8 +139,7 @@ class PairBatches:
     def numpy(self, epoch: int = 0) -> Iterator[Batch]:
         """Yields the batches of an epoch: `(inputs, labels)`, or inputs alone without labels.
 
-        `inputs` is a dict of int32 arrays; `labels` are int32, float32 for regression, or the rows
-        of `targets`.
+        `inputs` is a dict of int32 arrays; `labels` are int32, or float32 for regression.
         """
         for rows, length in self._plan(epoch):
             yield self._batch(rows, length)
@@ -155,17 +149,16 @@ class PairBatches:
 
         Each full iteration is one epoch: with `model.fit(…, shuffle=False)` Keras's epoch e gets
         `order(epoch + e)`. An iteration that stops before its last batch does not count (on JAX and
-        PyTorch Keras looks at one batch before it trains). More than 8 batches are prefetched.
+        PyTorch Keras looks at one batch before it trains).
         """
         import tensorflow as tf
 
-        clock = {"epoch": epoch}
-
         def generate() -> Iterator[Batch]:
-            now = clock["epoch"]
+            nonlocal epoch
+            now = epoch
             for step, batch in enumerate(self.numpy(now), 1):
                 if step == len(self):
-                    clock["epoch"] = now + 1
+                    epoch = now + 1
                 yield batch
 
         rows = self.batch_size if self.drop_remainder else None
@@ -185,9 +178,8 @@ class PairBatches:
     def pydataset(self, epoch: int = 0) -> Any:
         """Returns the batches as a `keras.utils.PyDataset`, which needs no TensorFlow.
 
-        Keras's epoch e gets `order(epoch + e)`, with `fit(shuffle=True)` too: the batches of an
-        epoch come in their own order, whatever numbers Keras asks for. `epoch` of the `PyDataset`
-        is the epoch that comes next.
+        Keras's epoch e gets `order(epoch + e)`, with `fit(shuffle=True)` too. `epoch` of the
+        `PyDataset` is the epoch that comes next.
         """
         return _pydataset_class()(self, epoch)
 

@@ -64,9 +64,8 @@ class SubwordPairEncoder(BaseEncoder):
     """Turns pairs of sentences into the packed word pieces that a pretrained encoder reads.
 
     A pair is one sequence: `[CLS] a [SEP] b [SEP]` for BERT, `<s> a </s></s> b </s>` for RoBERTa.
-    It takes the place of `PairEncoder` in `PairBatches` and `Matcher`. A pair that is too long loses
-    pieces from the end of the longer sentence, one at a time: that is counted in `report`, and a
-    warning says so once.
+    A pair that is too long loses pieces from the end of the longer sentence, one at a time: that is
+    counted in `report`, and a warning says so once.
 
     The text of BERT's word pieces is cleaned as the original does it (see `BertText`), not as KerasHub
     does. Two differences remain: a word of more than 100 bytes is unknown (there: 100 characters),
@@ -76,9 +75,6 @@ class SubwordPairEncoder(BaseEncoder):
         tokenizer: A KerasHub tokenizer with start, end and padding tokens.
         max_length: The greatest number of word pieces of a pair, special ones included. Default
             128.
-
-    Raises:
-        InputError: Not such a tokenizer, or a limit that leaves no room for two sentences.
 
     Example:
 
@@ -126,9 +122,6 @@ class SubwordPairEncoder(BaseEncoder):
             preset_or_folder: A KerasHub preset name, or a folder with a KerasHub or Hugging Face
                 model.
             max_length: See `SubwordPairEncoder`.
-
-        Raises:
-            InputError: KerasHub is not installed, or the tokenizer cannot be loaded.
         """
         return cls(load_tokenizer(preset_or_folder), max_length=max_length)
 
@@ -201,25 +194,13 @@ class SubwordPairEncoder(BaseEncoder):
         first = tf.minimum(counts[:, 0], tf.maximum(room - room // 2, room - counts[:, 1]))
         kept = first, tf.minimum(counts[:, 1], room - first)
         a, b = (
-            tf.ragged.boolean_mask(ids, tf.ragged.range(n) < m[:, None])
-            for ids, n, m in zip(pieces, tf.unstack(counts, axis=1), kept)
+            tf.ragged.boolean_mask(found, tf.ragged.range(n) < m[:, None])
+            for found, n, m in zip(pieces, tf.unstack(counts, axis=1), kept)
         )
-        tokenizer = self.tokenizer
-
-        def ends(token: int, times: int) -> Any:
-            return tf.fill([tf.shape(first)[0], times], token)
-
-        packed = tf.concat(
-            [
-                ends(tokenizer.start_token_id, 1),
-                a,
-                ends(tokenizer.end_token_id, self._separators),
-                b,
-                ends(tokenizer.end_token_id, 1),
-            ],
-            1,
-        )
-        token_ids = packed.to_tensor(tokenizer.pad_token_id, shape=[None, length])
+        ids, rows = self.tokenizer, tf.shape(first)[0]
+        start, end = tf.fill([rows, 1], ids.start_token_id), tf.fill([rows, 1], ids.end_token_id)
+        packed = tf.concat([start, a, *[end] * self._separators, b, end], 1)
+        token_ids = packed.to_tensor(ids.pad_token_id, shape=[None, length])
         column = tf.range(tf.shape(token_ids)[1])[None]
         real = column < tf.cast(packed.row_lengths(), tf.int32)[:, None]
         second = column > (first + self._separators)[:, None]
@@ -286,15 +267,7 @@ class SubwordPairEncoder(BaseEncoder):
 
     @classmethod
     def load(cls, folder: str | Path) -> "SubwordPairEncoder":
-        """Reads what `save` wrote; needs nothing else.
-
-        Args:
-            folder: The folder.
-
-        Raises:
-            InputError: A file that is missing, damaged or of a newer format, or the folder of a
-                `PairEncoder`.
-        """
+        """Reads what `save` wrote; needs nothing else."""
         description, config = cls._read(folder)
         folder = description.parent
         keras_hub()  # registers the tokenizers

@@ -36,10 +36,6 @@ def align_tags(tokens: Sequence[str], tagged: str) -> list[str]:
     The two tokenizations may differ; case does not count. A token whose letters are not among the
     tagged words gets an empty tag, which encodes as unknown.
 
-    Args:
-        tokens: Tokens of a sentence.
-        tagged: `"word TAG word TAG …"` of the same sentence.
-
     Example:
 
     >>> align_tags(["cannot", "swim", "."], "can MD not RB swim VB . .")
@@ -66,20 +62,9 @@ def align_tags(tokens: Sequence[str], tagged: str) -> list[str]:
     return [owner[place[s]] if s in place else "" for s in starts]
 
 
-def spacy_tagger(model: str = SPACY_MODEL) -> Tagger:
-    """A function from tokenized sentences to Penn tags, by a spaCy pipeline.
-
-    Args:
-        model: Name or folder of an installed pipeline.
-
-    Raises:
-        InputError: spaCy or the pipeline is not installed.
-    """
-    return _spacy(model)
-
-
 @functools.cache
-def _spacy(model: str) -> Tagger:
+def spacy_tagger(model: str = SPACY_MODEL) -> Tagger:
+    """A function from tokenized sentences to Penn tags, by an installed spaCy pipeline."""
     try:
         import spacy
 
@@ -100,11 +85,7 @@ def _spacy(model: str) -> Tagger:
 
 
 def wordnet_antonyms(words: Collection[str]) -> list[tuple[str, str]]:
-    """The pairs of antonyms among `words`, lower case, by NLTK's WordNet.
-
-    Raises:
-        InputError: NLTK or its WordNet is not installed.
-    """
+    """The pairs of antonyms among `words`, lower case, by NLTK's WordNet."""
     try:
         from nltk.corpus import wordnet
 

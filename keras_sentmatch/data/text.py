@@ -43,8 +43,7 @@ def clean_table(lowercase: bool) -> dict[int, str | None]:
     characters and variation selectors are deleted.
     """
     table: dict[int, str | None] = {}
-    for code in range(_BOUND):
-        char = chr(code)
+    for code, char in enumerate(map(chr, range(_BOUND))):
         category = unicodedata.category(char)
         if category in ("Cc", "Zs", "Zl", "Zp") or code == 0x200B:
             new: str | None = " "
@@ -118,8 +117,8 @@ class Tokenizer:
     `1,000.5` and words such as `o'clock` too; it splits contractions as treebanks do (`is n't`,
     `dog 's`), and makes every ideograph and every other visible character a token of its own.
     `"whitespace"` is for text that was tokenized before; `"characters"` makes every visible
-    character a token (Chinese). All three read the sentence after one cleaning (see `clean_table`):
-    spaces and control characters alike, no invisible characters, letters in lower case one by one.
+    character a token (Chinese). All three read the sentence after one cleaning: spaces and control
+    characters alike, no invisible characters, letters in lower case one by one.
     Text is *not* normalized to NFC, because a TensorFlow graph cannot do it: if your files mix
     composed and decomposed accents, normalize them first.
 
@@ -175,14 +174,9 @@ class Tokenizer:
 class Vocabulary:
     """Words and their ids: 0 is padding, 1 every unknown word, 2 and up the words.
 
-    `save` writes a text file, one entry a line in the order of the ids.
-
     Args:
-        words: The words without the two special entries, in the order of their ids.
-
-    Raises:
-        InputError: A word that is empty, comes twice, holds a line feed or is one of the special
-            entries.
+        words: The words without the two special entries, in the order of their ids. None may be
+            empty, come twice, hold a line feed or be one of the special entries.
 
     Example:
 
@@ -199,13 +193,12 @@ class Vocabulary:
         self.words = [PAD, UNK, *words]
         # Without the special entries: a token spelled "[PAD]" is an unknown word.
         self.ids = {word: i for i, word in enumerate(self.words) if i > 1}
-        if len(self.ids) < len(self.words) - 2 or not self.ids.keys().isdisjoint((PAD, UNK, "")):
-            for i, word in enumerate(self.words):
-                if i > 1 and (word in (PAD, UNK, "") or self.ids[word] != i):
-                    raise InputError(
-                        f"Entry {i} of the vocabulary is {word!r}: a word must not be empty, come "
-                        f"twice or be {PAD} or {UNK} (those two are added here)."
-                    )
+        for i, word in enumerate(self.words[2:], 2):
+            if word in (PAD, UNK, "") or self.ids[word] != i:
+                raise InputError(
+                    f"Entry {i} of the vocabulary is {word!r}: a word must not be empty, come twice "
+                    f"or be {PAD} or {UNK} (those two are added here)."
+                )
         if bad := next((word for word in self.ids if "\n" in word), None):
             raise InputError(
                 f"The word {bad!r} holds a line feed: a vocabulary is one word a line."
@@ -239,11 +232,7 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
-        """Reads the file that `save` wrote.
-
-        Raises:
-            InputError: No such file, or not a vocabulary.
-        """
+        """Reads the file that `save` wrote."""
         words = read_text(path).split("\n")  # not splitlines(): U+2028 ends no line here
         if words[:2] != [PAD, UNK] or words[-1]:
             raise InputError(
@@ -267,9 +256,6 @@ def read_text(path: str | Path) -> str:
 
 def read_word_pairs(path: str | Path) -> list[tuple[str, str]]:
     """Reads a lexicon of word pairs, such as antonyms: two words a line, space between them.
-
-    Args:
-        path: A UTF-8 text file. Empty lines are passed over.
 
     Returns:
         The pairs, in lower case, each once.

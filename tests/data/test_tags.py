@@ -73,9 +73,9 @@ def spacy(monkeypatch):
     monkeypatch.setitem(sys.modules, "spacy", module)
     from keras_sentmatch.data import tags
 
-    tags._spacy.cache_clear()
+    tags.spacy_tagger.cache_clear()
     yield
-    tags._spacy.cache_clear()
+    tags.spacy_tagger.cache_clear()
 
 
 def test_a_tagger_serves_sentences_without_tags(spacy, tmp_path):
