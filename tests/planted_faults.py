@@ -172,8 +172,8 @@ splits: seed ignored
 - rng = np.random.default_rng(seed)
 + rng = np.random.default_rng(0)
 splits: groups torn apart
-- if by_group else range(len(dataset))
-+ if not by_group else range(len(dataset))
+- keys = dataset.groups or dataset.sentence1
++ keys = range(len(dataset))
 @ keras_sentmatch/data/pipeline.py | tests/data/test_pipeline.py
 batches: the same order in every epoch
 - np.random.default_rng((self.seed, epoch))

@@ -100,7 +100,7 @@ def tf_encode_pairs(
         parts: list[Any] = tf.split(tf.cast(dense, tf.int32), len(given))
         return parts
 
-    columns: dict[str, list[Any]] = {}
+    columns = {}
     if "word" in features:
         columns["word_ids"] = padded(tables.words.lookup(tokens.flat_values))
     if "char" in features:
@@ -110,8 +110,8 @@ def tf_encode_pairs(
         columns["char_ids"] = padded(tf.gather(tables.characters, tf.minimum(dense, last)))
     if "antonym" in features:
         if hasattr(tables, "lexicon"):
-            a, b = padded(tables.lexicon.lookup(tokens.flat_values))
-            a, b = tf.cast(a, tf.int64), tf.cast(b, tf.int64)
+            numbers = padded(tables.lexicon.lookup(tokens.flat_values))
+            a, b = (tf.cast(side, tf.int64) for side in numbers)
             pairs = a[:, :, None] * tables.lexicon_size + b[:, None, :]
             hits = tables.opposites.lookup(pairs)  # [B, L, L]; symmetric
             columns["antonym"] = [tf.reduce_max(hits, 2), tf.reduce_max(hits, 1)]

@@ -71,15 +71,12 @@ def check_tokenizer(tokenizer: Any, name: str) -> None:
             f"{name}: a {type(tokenizer).__name__}, expected a KerasHub tokenizer of a BERT-like "
             "encoder, with start, end and padding tokens"
         )
-    found = {
-        "sequence_length": getattr(tokenizer, "sequence_length", None),
-        "split": getattr(tokenizer, "split", True),
-        "dtype": tokenizer.compute_dtype,
-    }
-    for key, wanted in {"sequence_length": None, "split": True, "dtype": "int32"}.items():
-        if found[key] != wanted:
+    for key, wanted in {"sequence_length": None, "split": True, "compute_dtype": "int32"}.items():
+        if (found := getattr(tokenizer, key, wanted)) != wanted:
+            option = key.removeprefix("compute_")
             raise InputError(
-                f"{name}: a {type(tokenizer).__name__} with {key}={found[key]!r}, expected {key}={wanted!r}"
+                f"{name}: a {type(tokenizer).__name__} with {option}={found!r}, expected "
+                f"{option}={wanted!r}"
             )
 
 

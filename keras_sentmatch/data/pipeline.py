@@ -130,12 +130,6 @@ class PairBatches:
         """Returns the shapes (pairs, length) that occur; the same in every epoch."""
         return sorted({(len(rows), length) for rows, length in self._plan(0)})
 
-    def length_percentiles(self) -> dict[int, int]:
-        """Returns percentile -> length in tokens of the longer sentence of a pair."""
-        percents = (50, 75, 90, 95, 99, 100)
-        values = np.percentile(self._row_lengths, percents, method="higher")
-        return dict(zip(percents, values.astype(int).tolist()))
-
     def numpy(self, epoch: int = 0) -> Iterator[Batch]:
         """Yields the batches of an epoch: `(inputs, labels)`, or inputs alone without labels.
 

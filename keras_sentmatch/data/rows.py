@@ -151,9 +151,9 @@ def _quoted_fields(path: Path, sep: str) -> Iterator[tuple[int, list[str] | BadR
                 yield line + "\n"
 
     reader = csv.reader(good_lines(), delimiter=sep, strict=True)
-    while True:
+    fields: list[str] | BadRow | None = []
+    while fields is not None:
         start = reader.line_num + 1
-        fields: list[str] | BadRow | None
         try:
             fields = next(reader, None)
         except csv.Error as error:
@@ -164,8 +164,6 @@ def _quoted_fields(path: Path, sep: str) -> Iterator[tuple[int, list[str] | BadR
             )
         yield from bad
         bad.clear()
-        if fields is None:
-            return
         if fields:
             yield start, fields
 
@@ -173,7 +171,7 @@ def _quoted_fields(path: Path, sep: str) -> Iterator[tuple[int, list[str] | BadR
 def json_records(path: Path) -> Rows:
     """One JSON object a line, or one JSON list of objects.
 
-    A record `{"question": …, "candidates": […]}` gives a row for each candidate: an object with
+    A record with `question` and `candidates` gives a row for each candidate: an object with
     `sentence` and `label`, or a string that is an answer if its index is among `answers`.
     """
     if first_line(path).lstrip().startswith("["):
@@ -223,10 +221,8 @@ def _candidates(where: str, record: Any) -> Rows:
         answers = answers if isinstance(answers, list) else ()
         for i, candidate in enumerate(record["candidates"]):
             found = candidate if isinstance(candidate, dict) else {"sentence": candidate}
-            yield (
-                where,
-                {"label": int(i in answers), **found, "question": question, "qid": question},
-            )
+            shared = {"question": question, "qid": question}
+            yield where, {"label": int(i in answers), **found, **shared}
 
 
 def parallel(second: str, label: str) -> RowSource:
@@ -289,11 +285,8 @@ def trecqa_xml(path: Path) -> Rows:
             elif question is None:
                 yield f":{number}", BadRow("no question", f"a <{tag}> came before the <question>")
             else:
-                label = int(tag == "positive")
-                yield (
-                    f":{number}",
-                    {"sentence1": question, "sentence2": sentence, "label": label, "qid": group},
-                )
+                row = {"sentence1": question, "sentence2": sentence, "qid": group}
+                yield f":{number}", {**row, "label": int(tag == "positive")}
             tag = None
 
 

@@ -15,18 +15,16 @@ def split_pairs(
     fractions: Sequence[float],
     *,
     seed: int,
-    stratify: bool = True,
-    by_group: bool = True,
 ) -> tuple[PairDataset, ...]:
-    """Splits a dataset into parts, at random but with equal shares of each label.
+    """Splits a dataset into parts at random, but with equal shares of each label.
+
+    Of scores, five equal-sized ranges keep their shares. Pairs of one group stay together; without
+    groups, pairs with the same first sentence.
 
     Args:
         dataset: What to split.
         fractions: The parts' shares, such as `[0.85, 0.05, 0.1]`; they sum to 1.
         seed: Seed of the split.
-        stratify: Keep each label's share (of scores: of five equal-sized ranges) in every part.
-        by_group: Keep pairs of one group together; without groups, pairs with the same first
-            sentence.
 
     Returns:
         One `PairDataset` a fraction, rows in their old order.
@@ -47,10 +45,9 @@ def split_pairs(
     if not shares.size or (shares <= 0).any() or abs(shares.sum() - 1) > 1e-6:
         raise InputError(f"fractions must be positive and sum to 1, but came as {list(fractions)}.")
     rng = np.random.default_rng(seed)
-    strata = _strata(dataset) if stratify else np.zeros(len(dataset), int)
-    keys = (dataset.groups or dataset.sentence1) if by_group else range(len(dataset))
+    keys = dataset.groups or dataset.sentence1
     groups = np.unique(np.asarray(keys), return_inverse=True)[1]
-    part = _assign(groups, strata, shares, rng)
+    part = _assign(groups, _strata(dataset), shares, rng)
     counts = np.bincount(part, minlength=len(shares))
     if not counts.all():
         raise InputError(
@@ -117,13 +114,10 @@ def leak_report(a: PairDataset, b: PairDataset) -> dict[str, int]:
     ```
     """
 
-    def plain(text: str) -> str:
-        return " ".join(text.casefold().split())
-
-    def sides(data: PairDataset) -> tuple[list[str], list[str]]:
-        return [plain(s) for s in data.sentence1], [plain(s) for s in data.sentence2]
-
-    (a1, a2), (b1, b2) = sides(a), sides(b)
+    a1, a2, b1, b2 = (
+        [" ".join(text.casefold().split()) for text in side]
+        for side in (a.sentence1, a.sentence2, b.sentence1, b.sentence2)
+    )
     pairs = {frozenset(pair) for pair in zip(a1, a2)}
     return {
         "shared_pairs": sum(frozenset(pair) in pairs for pair in zip(b1, b2)),

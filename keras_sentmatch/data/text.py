@@ -13,12 +13,8 @@ PAD, UNK = "[PAD]", "[UNK]"
 
 # CJK ideographs; each is a token of its own (kana and hangul stay in runs, as they are letters).
 IDEOGRAPHS = (
-    (0x3400, 0x4DBF),
-    (0x4E00, 0x9FFF),
-    (0xF900, 0xFAFF),
-    (0x20000, 0x2FA1F),
-    (0x30000, 0x323AF),
-)
+    (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x2FA1F), (0x30000, 0x323AF)
+)  # fmt: skip
 TAGS = (0xE0000, 0xE0FFF)  # the plane of invisible tags and variation selectors
 _BOUND = 0x20000  # no code point from here on changes when cleaned, but for TAGS
 _CLITICS = "[sS]|[rR][eE]|[vV][eE]|[lL][lL]|[dD]|[mM]"
@@ -75,16 +71,19 @@ def clean_codes(lowercase: bool) -> list[int]:
 @cache
 def word_ranges(limit: int = 0x3FFFF) -> tuple[tuple[int, int], ...]:
     """The code points up to `limit` of words: letters, marks, numbers, connectors; no ideographs."""
+    categories = (unicodedata.category(chr(code)) for code in range(limit + 1))
+    letters = {code for code, c in enumerate(categories) if c[0] in "LMN" or c == "Pc"}
+    return code_ranges(letters.difference(*(range(low, high + 1) for low, high in IDEOGRAPHS)))
+
+
+def code_ranges(codes: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """The ranges (first, last) of code points that follow each other."""
     ranges: list[tuple[int, int]] = []
-    for code in range(limit + 1):
-        category = unicodedata.category(chr(code))
-        if (category[0] in "LMN" or category == "Pc") and not any(
-            low <= code <= high for low, high in IDEOGRAPHS
-        ):
-            if ranges and ranges[-1][1] == code - 1:
-                ranges[-1] = (ranges[-1][0], code)
-            else:
-                ranges.append((code, code))
+    for code in sorted(codes):
+        if ranges and ranges[-1][1] == code - 1:
+            ranges[-1] = (ranges[-1][0], code)
+        else:
+            ranges.append((code, code))
     return tuple(ranges)
 
 

@@ -61,9 +61,8 @@ def load_tfds(name: str) -> dict[str, PairDataset]:
 def _pairs(
     rows: Any, sentences: tuple[str, str], label: str | None, kind: Any, name: str, split: str
 ) -> PairDataset:
-    one, two = sentences
     found = [
-        (row[one].decode("utf-8"), row[two].decode("utf-8"), row[label].item() if label else -1)
+        (*(row[side].decode("utf-8") for side in sentences), row[label].item() if label else -1)
         for row in rows
     ]
     regression = label is not None and isinstance(found[0][2] if found else 0, float)
@@ -72,10 +71,10 @@ def _pairs(
     report = ReadReport(f"{name} {split}", rows=len(found), kept=len(kept))
     if len(kept) < len(found):
         report.skipped["no gold label"] = len(found) - len(kept)
-    values = [value for _, _, value in kept]
+    first, second, values = zip(*kept) if kept else ((), (), ())
     return PairDataset(
-        [first for first, _, _ in kept],
-        [second for _, second, _ in kept],
+        first,
+        second,
         None if all(value == -1 for value in values) else values,
         label_names=tuple(kind.names) if hasattr(kind, "names") else None,
         task="regression" if regression else "classification",

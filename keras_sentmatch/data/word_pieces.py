@@ -4,18 +4,15 @@ from functools import cache
 from typing import Any
 
 from keras_sentmatch.data.bert_text import LAST
+from keras_sentmatch.data.text import code_ranges
 
 MAX_BYTES = 100  # of a word; a longer one is unknown
 # What KerasHub takes for punctuation beside Unicode's own, and for ideographs (as Google's BERT).
 _ASCII = ((0x21, 0x2F), (0x3A, 0x40), (0x5B, 0x60), (0x7B, 0x7E))
 _IDEOGRAPHS = (
-    (0x3400, 0x4DBF),
-    (0x4E00, 0x9FFF),
-    (0xF900, 0xFAFF),
-    (0x20000, 0x2A6DF),
-    (0x2A700, 0x2CEAF),
-    (0x2F800, 0x2FA1F),
-)
+    (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF),
+    (0x20000, 0x2A6DF), (0x2A700, 0x2CEAF), (0x2F800, 0x2FA1F),
+)  # fmt: skip
 
 
 class WordPieces:
@@ -77,12 +74,7 @@ class WordPieces:
             piece = tf.gather(known, best, batch_dims=1)
             end = start + tf.gather(sizes[0], best)  # of a candidate past the end: beyond it
             more = (piece >= 0) & (end < tf.gather(length, left))
-            return (
-                left[more],
-                end[more],
-                tf.concat([rows, left], 0),
-                tf.concat([ids, piece], 0),
-            )
+            return left[more], end[more], tf.concat([rows, left], 0), tf.concat([ids, piece], 0)
 
         count = tf.size(words)
         none = tf.zeros([0], tf.int32)
@@ -102,7 +94,7 @@ class WordPieces:
 
 
 @cache
-def separators(ideographs: bool) -> list[tuple[int, int]]:
+def separators(ideographs: bool) -> tuple[tuple[int, int], ...]:
     """The ranges of code points that are words by themselves, perhaps with the ideographs."""
     import regex  # which KerasHub uses; Unicode's newest characters differ between engines
 
@@ -110,10 +102,4 @@ def separators(ideographs: bool) -> list[tuple[int, int]]:
     codes = {ord(char) for char in regex.findall(r"\p{P}", everything)}
     for low, high in _ASCII + (_IDEOGRAPHS if ideographs else ()):
         codes.update(range(low, high + 1))
-    ranges: list[list[int]] = []
-    for code in sorted(codes):
-        if ranges and ranges[-1][1] == code - 1:
-            ranges[-1][1] = code
-        else:
-            ranges.append([code, code])
-    return [(low, high) for low, high in ranges]
+    return code_ranges(codes)
