@@ -116,7 +116,7 @@ def _tense(text: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def _tense_difference(one: str, two: str, lexicon: Lexicon | None) -> bool:
+def _tenses_differ(one: str, two: str, lexicon: Lexicon | None) -> bool:
     first, second = _tense(one), _tense(two)
     return bool(first and second and not first & second)
 
@@ -145,18 +145,12 @@ def _coreference(one: str, two: str, lexicon: Lexicon | None) -> bool:
 
 CATEGORIES = (
     Category("Conditional", "if, unless, whether, … in either sentence", _either(CONDITIONS)),
-    Category(
-        "Word overlap", f"more than {OVERLAP:.0%} of each sentence's words are in the other", _overlap
-    ),
+    Category("Word overlap", f"over {OVERLAP:.0%} of each sentence's words are in the other", _overlap),
     Category("Word order", "the same words in another order", _order),
     Category("Negation", "not, n't, no, never, … in either sentence", _negation),
     Category("Antonym", "a word, and its antonym in the other sentence", _antonym, "antonyms"),
-    Category(
-        "Long sentence", f"more than {LONG[0]} words in the first or {LONG[1]} in the second", _long
-    ),
-    Category(
-        "Tense difference", "words show different tenses in the two sentences", _tense_difference
-    ),
+    Category("Long sentence", f"over {LONG[0]} words in the first or {LONG[1]} in the second", _long),
+    Category("Tense difference", "words show different tenses in the two sentences", _tenses_differ),
     Category(
         "Active/Passive", "be and a participle in one sentence, that verb without in the other",
         _active_passive,
@@ -174,19 +168,12 @@ def categorize(
     lexicon: Lexicon | None = None,
     annotations: Mapping[str, frozenset[str]] | None = None,
 ) -> tuple[dict[str, list[int]], dict[str, str]]:
-    """The rows of each category.
+    """The rows of each category, in the order of the paper's table; and its rule.
 
     Args:
         dataset: Pairs.
         lexicon: For antonyms; without them, that category is left out.
-        annotations: Id → names of categories. If given, only annotated pairs are counted, and no rules
-            are used.
-
-    Returns:
-        Category → its rows, in the order of the paper's table; and category → its rule.
-
-    Raises:
-        InputError: If the data has no ids, or none that are annotated.
+        annotations: Id → names of categories. If given, they replace the rules.
 
     Example:
 
@@ -229,12 +216,6 @@ def read_annotations(path: str | Path) -> dict[str, frozenset[str]]:
     """Reads annotated categories: each line has a pair's id, a tab, and names between tabs.
 
     Names may start with `#` and have `_` for spaces, in any case.
-
-    Args:
-        path: A UTF-8 file. Empty lines are skipped.
-
-    Raises:
-        InputError: If the file cannot be read, or a line has no name.
 
     Example:
 

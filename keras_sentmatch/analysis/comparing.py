@@ -40,11 +40,7 @@ class Entry:
 def group_runs(folders: Sequence[str | Path]) -> list[Entry]:
     """Groups run folders by matcher: runs whose recipes differ only in the seed are one matcher.
 
-    Args:
-        folders: Folders of runs and ensembles; the members of an ensemble are one matcher, too.
-
-    Raises:
-        InputError: If a folder has no run, or comes twice.
+    So are the members of an ensemble.
     """
     from keras_sentmatch.inference.run_folder import members_of
 
@@ -81,18 +77,12 @@ def _recipe_key(folder: Path) -> str:
 
 
 def values_of(labeled: PairDataset, scores: np.ndarray, threshold: float | None) -> np.ndarray:
-    """What is compared: for each pair whether it is right, or each question's average precision.
+    """What is compared: a 1 for each right pair, or each answerable question's average precision.
 
     Args:
         labeled: Pairs with the label indices of the matcher.
         scores: What `Matcher.predict_proba` returns.
         threshold: The matcher's threshold.
-
-    Returns:
-        Ones and zeros, [pairs]; in ranking the average precision, [questions with a right answer].
-
-    Raises:
-        InputError: If the task is regression.
     """
     labels = np.asarray(labeled.labels)
     if labeled.task == "ranking" and labeled.groups is not None:
@@ -120,12 +110,9 @@ def comparison_report(
 
     Returns:
         `figure` (`"accuracy"`, or `"map"` if values are not all 0 or 1), `rows`, `matchers` (`name`,
-        `seeds` (the figure of each), `mean`, `sd`, and for accuracy the Wilson interval `low` to `high`
-        of a single run) and `pairs` (`first`, `second`, `bootstrap`, and `mcnemar`: for the first seeds
-        of both, the second seeds, …).
-
-    Raises:
-        InputError: If there are fewer than two matchers, or their values are for different pairs.
+        `seeds` (the figure of each), `mean`, `sd`, and for the accuracy of a single run its Wilson
+        interval `low` to `high`) and `pairs` (`first`, `second`, `bootstrap`, and `mcnemar` of the
+        first seeds of both, the second seeds, …).
 
     Example:
 
@@ -158,11 +145,9 @@ def comparison_report(
     for first, second in combinations(arrays, 2):
         single = len(arrays[first]) == len(arrays[second]) == 1
         row = {"first": first, "second": second, "single": single}
-        row["bootstrap"] = paired_bootstrap(
-            arrays[first], arrays[second], samples=samples, seed=seed
-        )
-        both = zip(arrays[first], arrays[second])
-        row["mcnemar"] = [mcnemar(one, other) for one, other in both] if binary else []
+        both = arrays[first], arrays[second]
+        row["bootstrap"] = paired_bootstrap(*both, samples=samples, seed=seed)
+        row["mcnemar"] = [mcnemar(*seeds) for seeds in zip(*both)] if binary else []
         pairs.append(row)
     return {
         "figure": "accuracy" if binary else "map",
@@ -177,16 +162,13 @@ def table(report: Mapping[str, Any]) -> list[list[Any]]:
     """The comparisons as rows of `COLUMNS`: of two matchers, and of two seeds of them."""
     rows = []
     for row in report["pairs"]:
-        found, tests = row["bootstrap"], row["mcnemar"]
-        start = [found["difference"], found["low"], found["high"], found["p"]]
-        single = tests and row["single"]
-        one = [tests[0][key] for key in ("only1", "only2", "p")] if single else [None] * 3
-        rows.append([row["first"], row["second"], *start, *one])
-        if not single:
-            for number, test in enumerate(tests):
-                names = [f"{row[side]}, seed {number + 1}" for side in ("first", "second")]
-                cells = [test["only1"], test["only2"], test["p"]]
-                rows.append([*names, None, None, None, None, *cells])
+        both = [row["first"], row["second"]]
+        bootstrap = [row["bootstrap"][key] for key in ("difference", "low", "high", "p")]
+        tests = [[test[key] for key in ("only1", "only2", "p")] for test in row["mcnemar"]]
+        alone = tests.pop() if tests and row["single"] else [None] * 3
+        rows.append([*both, *bootstrap, *alone])
+        for seed, test in enumerate(tests, 1):
+            rows.append([*(f"{name}, seed {seed}" for name in both), *[None] * 4, *test])
     return rows
 
 

@@ -17,10 +17,7 @@ from keras_sentmatch.metrics.calibration import decide
 from keras_sentmatch.robustness.lexicon import Lexicon
 
 COLUMNS = "category pairs right accuracy low high rule".split()
-SYMMETRIC = (
-    {"not_paraphrase", "paraphrase"},
-    {"not_duplicate", "duplicate"},
-)
+SYMMETRIC = ({"not_paraphrase", "paraphrase"}, {"not_duplicate", "duplicate"})
 
 
 def error_report(
@@ -53,16 +50,11 @@ def error_report(
         `majority`), `categories` (`name`, `rule`, `pairs`, `right`, `accuracy`, `low`, `high`) and the
         `mean` and `sd` of their accuracies, `errors` (the most confident first) and `swap`.
 
-    Raises:
-        InputError: If the answers are not classes, or are not for these pairs.
-
     Example:
 
     >>> import numpy as np
     >>> pairs = PairDataset(["No.", "Yes."], ["a", "b"], ["no", "no"], label_names=["no", "yes"])
     >>> report = error_report(pairs, np.array([[0.9, 0.1], [0.2, 0.8]]))
-    >>> report["categories"][0]["name"], report["categories"][0]["accuracy"]
-    ('Negation', 1.0)
     >>> report["errors"][0]["sentence1"], report["errors"][0]["probability"]
     ('Yes.', 0.8)
     """
@@ -77,11 +69,8 @@ def error_report(
     counts = np.bincount(labels, minlength=len(names))
     known = {"majority": {"accuracy": float(counts.max() / len(labels))}, **(baselines or {})}
     rows, rules = categorize(labeled, lexicon, annotations)
-    table = [
-        {"name": name, "rule": rules[name], **_share(right[found])}
-        for name, found in rows.items()
-        if found
-    ]
+    found = {name: _share(right[places]) for name, places in rows.items() if places}
+    table = [{"name": name, "rule": rules[name], **share} for name, share in found.items()]
     shares = [row["accuracy"] for row in table]
     return {
         **_share(right),

@@ -13,6 +13,7 @@ from keras_sentmatch.errors import InputError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+BEFORE, AFTER = "#0072B2", "#D55E00"
 MAX_NUMBERED = 20  # classes up to which the cells of a confusion matrix carry numbers
 
 
@@ -22,18 +23,6 @@ def learning_curve(history_csv: str | Path, png: str | Path) -> Path:
     Args:
         history_csv: What Keras's `CSVLogger` wrote.
         png: File to write.
-
-    Returns:
-        Path of the file.
-
-    Raises:
-        InputError: No such file, or no epoch in it.
-
-    Example:
-
-    ```python
-    learning_curve("runs/drcn-embedded/history.csv", "curve.png")
-    ```
     """
     try:
         with open(history_csv, newline="", encoding="utf-8") as file:
@@ -49,7 +38,8 @@ def learning_curve(history_csv: str | Path, png: str | Path) -> Path:
     for axis, panel in zip(np.ravel(figure.subplots(1, len(panels))), panels):
         for name, label in ((panel, "training"), (f"val_{panel}", "validation")):
             if name in names:
-                values = [_number(row[name]) for row in rows]
+                # CSVLogger writes NA for what was not measured
+                values = [float(row[name].replace("NA", "nan")) for row in rows]
                 axis.plot(epochs, values, marker=".", label=label)
         axis.set(title=panel, xlabel="epoch")
         axis.legend()
@@ -65,17 +55,6 @@ def confusion_matrix(y: ArrayLike, pred: ArrayLike, names: Sequence[str], png: s
         names: Label names in index order.
         png: File to write.
 
-    Returns:
-        Path of the file.
-
-    Raises:
-        InputError: A label without a name, or columns of unequal length.
-
-    Example:
-
-    ```python
-    confusion_matrix([0, 1, 1], [0, 1, 0], ("no", "yes"), "confusion.png")
-    ```
     """
     labels, predicted = np.asarray(y), np.asarray(pred)
     size = len(names)
@@ -116,15 +95,6 @@ def reliability_diagram(report: Mapping[str, Any], png: str | Path) -> Path:
     Args:
         report: What `keras_sentmatch.metrics.calibrate_predictions` or `Matcher.calibrate` gives.
         png: File to write.
-
-    Returns:
-        Path of the file.
-
-    Example:
-
-    ```python
-    reliability_diagram(matcher.calibrate(pairs), "reliability.png")
-    ```
     """
     figure = empty_figure(7.0, 4.4)
     axes = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=[3, 1])
@@ -159,16 +129,6 @@ def save_png(figure: Any, png: str | Path) -> Path:
     return Path(png)
 
 
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:  # CSVLogger writes NA for what was not measured
-        return float("nan")
-
-
-BEFORE, AFTER = "#0072B2", "#D55E00"
-
-
 def before_and_after(
     names: Sequence[str],
     before: Sequence[float | None],
@@ -184,9 +144,6 @@ def before_and_after(
         after: Shares in [0, 1].
         png: File to write.
         title: Title of the picture.
-
-    Returns:
-        Path of the file.
     """
     figure = empty_figure(7.0, 1.4 + 0.34 * len(names))
     axis = figure.subplots()
@@ -194,15 +151,8 @@ def before_and_after(
     known = [(place, old, new) for place, old, new in zip(places, before, after) if old is not None]
     for place, old, new in known:
         axis.plot([old, new], [place, place], color="gray", linewidth=1, zorder=1)
-    axis.scatter(
-        [old for _, old, _ in known],
-        [place for place, *_ in known],
-        facecolors="white",
-        edgecolors=BEFORE,
-        linewidths=2,
-        label="before",
-        zorder=2,
-    )
+    rings = {"facecolors": "white", "edgecolors": BEFORE, "linewidths": 2}
+    axis.scatter([old for _, old, _ in known], [at for at, *_ in known], label="before", **rings)
     axis.scatter(list(after), list(places), color=AFTER, label="after", zorder=3)
     axis.set_yticks(list(places), list(names))
     axis.invert_yaxis()
@@ -222,9 +172,6 @@ def categories(
         rows: `name`, `pairs`, `accuracy`, `low` and `high` each.
         lines: Name and accuracy of the matcher and of baselines.
         png: File to write.
-
-    Returns:
-        Path of the file.
     """
     figure = empty_figure(8.0, 1.6 + 0.34 * len(rows))
     axis = figure.subplots()
@@ -246,9 +193,6 @@ def comparison(report: Mapping[str, Any], png: str | Path) -> Path:
     Args:
         report: What `comparison_report` returns.
         png: File to write.
-
-    Returns:
-        Path of the file.
     """
     matchers, pairs = report["matchers"], report["pairs"]
     figure = empty_figure(8.0, 2.2 + 0.4 * (len(matchers) + len(pairs)))
