@@ -14,7 +14,7 @@ from keras_sentmatch.analysis.errors import (
     symmetric_labels,
     table,
     to_markdown,
-)
+)  # fmt: skip
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.robustness import Lexicon
@@ -142,13 +142,11 @@ def test_swapping():
     swapped = SCORES.copy()
     swapped[0] = [0.9, 0.1]
     swap = error_report(PAIRS, SCORES, swapped=swapped, symmetric=NAMES)["swap"]
-    assert (swap["pairs"], swap["right"]) == (4, 3) and swap["mean_difference"] == pytest.approx(
-        0.2
-    )
+    assert (swap["pairs"], swap["right"]) == (4, 3)
+    assert swap["mean_difference"] == pytest.approx(0.2)
     swap = error_report(PAIRS, SCORES, swapped=swapped, symmetric=NAMES[1:])["swap"]
-    assert (swap["pairs"], swap["right"]) == (2, 1) and swap["mean_difference"] == pytest.approx(
-        0.4
-    )
+    assert (swap["pairs"], swap["right"]) == (2, 1)
+    assert swap["mean_difference"] == pytest.approx(0.4)
     assert error_report(PAIRS, SCORES, swapped=swapped)["swap"] is None
     assert symmetric_labels(NAMES) == NAMES and symmetric_labels(("no", "yes")) == ()
 

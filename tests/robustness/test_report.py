@@ -63,21 +63,20 @@ def test_what_cannot_be_used_is_left_out_with_its_reason(pairs):
 
 def test_an_answer_may_leave_the_old_label_without_being_the_new_one(pairs):
     def neutral_of_cold(pairs):
-        return [
-            "neutral" if "Cold" in two or "cold" in two else "entailment" for two in pairs.sentence2
-        ]
+        return ["neutral" if "cold" in two.lower() else "entailment" for two in pairs.sentence2]
 
     report = robustness_report(neutral_of_cold, pairs, names=["SwapAnt"], lexicon=LEXICON)
     after = report["transformations"][0]["after"]
     assert (after["accuracy"], after["not_positive"]) == (0, 1)
 
 
-def test_few_of_many_flips_are_shown():
+@pytest.mark.parametrize("examples, shown", [(5, 5), (0, 0), (20, 9)])
+def test_few_of_many_flips_are_shown(examples, shown):
     many = PairDataset(["Hot tea."] * 9, ["Hot tea."] * 9, ["entailment"] * 9, label_names=NLI)
-    arguments = {"names": ["SwapAnt"], "lexicon": LEXICON}
-    for examples, shown in ((5, 5), (0, 0), (20, 9)):
-        report = robustness_report(believes_all, many, examples=examples, **arguments)
-        assert len(report["transformations"][0]["flips"]) == shown
+    report = robustness_report(
+        believes_all, many, names=["SwapAnt"], lexicon=LEXICON, examples=examples
+    )
+    assert len(report["transformations"][0]["flips"]) == shown
 
 
 def test_the_report_is_written(pairs, tmp_path):
@@ -92,9 +91,8 @@ def test_the_report_is_written(pairs, tmp_path):
     page = to_markdown(report)
     assert "| Hot tea \\| pot. | Hot tea. → Cold tea. | entailment → contradiction |" in page
     assert "- BackTrans: BackTrans needs" in page
-    assert (
-        (folder / "robustness.md").read_text().startswith("# Robustness of runs/x on sick test\n")
-    )
+    written = (folder / "robustness.md").read_text()
+    assert written.startswith("# Robustness of runs/x on sick test\n")
     assert (folder / "robustness.png").read_bytes().startswith(b"\x89PNG")
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match="cannot write into"):
@@ -109,9 +107,8 @@ def test_a_suite_with_originals_and_categories(pairs):
         ["Rainy.", "Hot."], ["a", "b"], ["neutral", "entailment"], label_names=NLI,
         columns={"category": ["typo", ""]},
     )  # fmt: skip
-    suite = Suite(
-        "attack", changed, (0,), PairDataset(["Rain"], ["a"], ["neutral"], label_names=NLI)
-    )
+    rain = PairDataset(["Rain"], ["a"], ["neutral"], label_names=NLI)
+    suite = Suite("attack", changed, (0,), rain)
 
     def answers(pairs):
         return ["neutral" if one == "Rain" else "entailment" for one in pairs.sentence1]
@@ -125,7 +122,7 @@ def test_a_suite_with_originals_and_categories(pairs):
     assert row["flips"][0]["changed1"] == "Rainy."
 
 
-def test_names_that_mean_the_same():
+def test_names_that_mean_the_same(pairs):
     two_way = ("entailment", "not_entailment")
     answers, labels = common_names(NLI, two_way)
     assert answers["neutral"] == labels["not_entailment"] == "not_entailment"
@@ -135,9 +132,6 @@ def test_names_that_mean_the_same():
     assert answers["duplicate"] == labels["paraphrase"]
     assert common_names(("no", "yes"), ("yes", "no")) is not None
     assert common_names(("no", "yes"), NLI) is None and common_names((), NLI) is None
-
-
-def test_a_suite_of_other_labels_is_refused(pairs):
     suite = Suite("mine", PairDataset(["a"], ["b"], ["x"], label_names=["x", "y"]))
     with pytest.raises(InputError, match="mine has the labels x, y, but the answers are entail"):
         robustness_report(believes_all, pairs, names=[], suites=[suite])
@@ -146,14 +140,8 @@ def test_a_suite_of_other_labels_is_refused(pairs):
 ADVGLUE = {
     "sst2": [{"sentence": "a", "label": 0}],
     "mnli": [
-        {
-            "premise": "p",
-            "hypothesis": "h!",
-            "original_hypothesis": "h",
-            "label": 2,
-            "method": "T3",
-        },
-        {"premise": "q", "hypothesis": "i", "label": 0, "method": "ANLI"},
+        dict(premise="p", hypothesis="h!", original_hypothesis="h", label=2, method="T3"),
+        dict(premise="q", hypothesis="i", label=0, method="ANLI"),
     ],
     "mnli-mm": [{"premise": "p!", "original_premise": "p", "hypothesis": "h", "label": 1}],
     "qqp": [{"question1": "a", "question2": "b", "label": 1, "idx": 5}],
@@ -188,9 +176,6 @@ def test_advglue(tmp_path):
 
 
 REVISED = (("P", "a"), ("P", "H"), ("P", "b"), ("c", "H"), ("d", "H"), ("x", "y"))
-COUNTERFACTUAL = "sentence1\tsentence2\tgold_label\n" + "".join(
-    f"{one}\t{two}\tneutral\n" for one, two in REVISED
-)
 
 
 def test_breaking_nli_and_counterfactual_and_paws(tmp_path):
@@ -201,7 +186,8 @@ def test_breaking_nli_and_counterfactual_and_paws(tmp_path):
     assert (suite.name, suite.categories) == ("breaking-nli", ("colors",))
     folder = tmp_path / "counterfactual" / "all_combined"
     folder.mkdir(parents=True)
-    (folder / "dev.tsv").write_text(COUNTERFACTUAL)
+    rows = [f"{one}\t{two}\tneutral\n" for one, two in REVISED]
+    (folder / "dev.tsv").write_text("sentence1\tsentence2\tgold_label\n" + "".join(rows))
     (suite,) = read_suite(folder.parent)
     two, one = "revised sentence 2", "revised sentence 1"
     assert suite.categories == (two, "original", two, one, one, "")

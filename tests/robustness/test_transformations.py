@@ -4,14 +4,13 @@ import re
 import sys
 import types
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.robustness import TRANSFORMATIONS, Lexicon, get_transformation, transform
+from keras_sentmatch.robustness import TRANSFORMATIONS, Lexicon, transform
 from keras_sentmatch.robustness.names import KIND_OF
 from keras_sentmatch.robustness.phrases import ADVERBS
 from keras_sentmatch.robustness.words import form, is_negated, stands_alone, words
@@ -23,7 +22,6 @@ LEXICON = Lexicon(
     antonyms=[("hot", "cold"), ("up", "down"), ("old", "young"), ("élégant", "vilain"), ("men", "women")],
     synonyms=[("dog", "hound"), ("running", "jogging"), ("running", "run"), ("happy", "glad")],
 )  # fmt: skip
-PLAIN = ("AddSent", "InsertAdv", "AppendIrr", "AddPunc", "TwitterType")
 
 
 def data(*pairs, labels="entailment", names=NLI, **more):
@@ -49,14 +47,19 @@ def change(name, one, two, **more):
 # --- what each does ---
 
 
-def test_swap_ant():
-    pair = "A man drinks  hot tea.", "Somebody drinks hot\ttea."
-    assert change("SwapAnt", *pair) == (pair[0], "Somebody drinks cold\ttea.", "contradiction")
-    assert change("SwapAnt", "An old man.", "OLD it is.")[1] == "YOUNG it is."
-    assert change("SwapAnt", "An old man.", "He is AN old man.")[1] == "He is A young man."
-    assert change("SwapAnt", "A young man.", "Young man.")[1] == "Old man."
-    assert change("SwapAnt", "Men run.", "Men are running.")[1] == "Women are running."
-    assert change("SwapAnt", "Un élégant homme", "L'homme est élégant")[1] == "L'homme est vilain"
+@pytest.mark.parametrize(
+    "one, two, expected",
+    [
+        ("A man drinks  hot tea.", "Somebody drinks hot\ttea.", "Somebody drinks cold\ttea."),
+        ("An old man.", "OLD it is.", "YOUNG it is."),
+        ("An old man.", "He is AN old man.", "He is A young man."),
+        ("A young man.", "Young man.", "Old man."),
+        ("Men run.", "Men are running.", "Women are running."),
+        ("Un élégant homme", "L'homme est élégant", "L'homme est vilain"),
+    ],
+)
+def test_swap_ant(one, two, expected):
+    assert change("SwapAnt", one, two) == (one, expected, "contradiction")
 
 
 @pytest.mark.parametrize(
@@ -98,6 +101,7 @@ def test_swap_ant_does_not_where_the_meaning_need_not_turn(one, two):
     ],
 )
 def test_num_word(two, pattern):
+    assert change("NumWord", "Nine cats.", two) is None, "the number must be in both"
     found = {change("NumWord", two, two, seed=seed) for seed in range(40)}
     if pattern == "unchanged":
         assert found == {None}
@@ -107,11 +111,6 @@ def test_num_word(two, pattern):
     assert two not in changed and len(changed) > (two != "June 27")
     if pattern:
         assert all(re.fullmatch(pattern, sentence) for sentence in changed), changed
-
-
-def test_num_word_reads_only_shared_numbers():
-    assert change("NumWord", "Three dogs.", "Two dogs.") is None
-    assert change("NumWord", "Two dogs.", "Dogs.") is None
 
 
 def test_add_sent():
@@ -231,12 +230,10 @@ def test_swap_syn():
 )
 @pytest.mark.parametrize("name", ["SwapAnt", "NumWord"])
 def test_only_positive_pairs_become_negative(name, names, old, new):
-    pairs = data(*[("two hot teas", "two hot teas")] * len(names), labels=list(names), names=names)
+    pairs = data(*[("two hot teas",) * 2] * len(names), labels=list(names), names=names)
     changed = transform(pairs, name, lexicon=LEXICON)
-    assert changed.rows.tolist() == [names.index(old)] and (changed.count, changed.total) == (
-        1,
-        len(names),
-    )
+    assert changed.rows.tolist() == [names.index(old)]
+    assert (changed.count, changed.total) == (1, len(names))
     assert changed.before.label_counts()[old] == changed.after.label_counts()[new] == 1
 
 
@@ -253,33 +250,31 @@ def test_other_label_names_must_be_told():
             transform(bad, "NumWord")
 
 
-def test_those_that_keep_labels_take_scores_and_no_labels():
-    assert transform(PairDataset(["a"], ["b"], [0.5]), "AddPunc").after.labels.tolist() == [0.5]
-    assert transform(PairDataset(["a"], ["b"]), "AddPunc").after.labels is None
-
-
 def test_everything_else_of_a_pair_stays():
     pairs = data(
         ("a", " "), ("a", "b"), ids=["p", "q"], columns={"tags_1": ["x", "y"]}, name="sick"
     )
     after = transform(pairs, "AddPunc").after
     assert (after.ids, after.columns, after.name) == (("q",), {"tags_1": ("y",)}, "sick")
+    assert transform(PairDataset(["a"], ["b"], [0.5]), "AddPunc").after.labels.tolist() == [0.5]
+    assert transform(PairDataset(["a"], ["b"]), "AddPunc").after.labels is None
 
 
 # --- errors ---
 
 
-def test_clear_errors():
-    pairs = data(("a", "b"))
-    with pytest.raises(InputError, match="no transformation 'SwapAnts'.* Did you mean SwapAnt"):
-        transform(pairs, "SwapAnts")
-    assert get_transformation("swapant").name == "SwapAnt"
-    with pytest.raises(InputError, match="SwapAnt needs antonyms, but no lexicon was given"):
-        transform(pairs, "SwapAnt")
-    with pytest.raises(InputError, match="SwapSyn needs synonyms, but the lexicon has no synonyms"):
-        transform(pairs, "SwapSyn", lexicon=Lexicon(antonyms=[]))
-    with pytest.raises(InputError, match="pass translate="):
-        transform(pairs, "BackTrans")
+@pytest.mark.parametrize(
+    "name, lexicon, message",
+    [
+        ("SwapAnts", None, "no transformation 'SwapAnts'.* Did you mean SwapAnt"),
+        ("swapant", None, "SwapAnt needs antonyms, but no lexicon was given"),
+        ("SwapSyn", Lexicon(antonyms=[]), "SwapSyn needs synonyms, but the lexicon has no synon"),
+        ("BackTrans", None, "pass translate="),
+    ],
+)
+def test_clear_errors(name, lexicon, message):
+    with pytest.raises(InputError, match=message):
+        transform(data(("a", "b")), name, lexicon=lexicon)
     with pytest.raises(InputError, match="This needs synonyms"):
         Lexicon(antonyms=[]).synonyms("a")
 
@@ -322,22 +317,6 @@ def test_an_outcome_depends_on_seed_and_pair_alone(name, pairs, seed):
     assert by_row(rows[-1:]) == {row: found for row, found in whole.items() if row == rows[-1]}
 
 
-@each
-@settings(max_examples=30, deadline=None)
-@given(pairs=PAIRS, seed=st.integers(0, 3))
-def test_labels_and_rows_are_as_promised(name, pairs, seed):
-    changed = outcome(name, pairs, seed)
-    for row, *before in zip(changed.rows, changed.before.sentence1, changed.before.sentence2):
-        assert tuple(before) == pairs[row]
-    old, new = changed.before.labels, changed.after.labels
-    if TRANSFORMATIONS[name].keeps_label:
-        assert np.array_equal(old, new)
-    else:
-        assert (old == 0).all() and (new == 2).all()
-    after = zip(changed.after.sentence1, changed.after.sentence2)
-    assert all(pair != pairs[row] for row, pair in zip(changed.rows, after))
-
-
 LONG_NAMES = re.compile("|".join(name for name in KIND_OF if " " in name))
 
 
@@ -352,10 +331,17 @@ def rest(before, after):
 @each
 @settings(max_examples=40, deadline=None)
 @given(pairs=PAIRS, seed=st.integers(0, 3))
-def test_what_is_not_changed_stays_as_it_was(name, pairs, seed):
+def test_labels_and_rows_are_as_promised_and_the_rest_stays(name, pairs, seed):
     changed = outcome(name, pairs, seed)
     before, after = changed.before, changed.after
-    for b1, b2, a1, a2 in zip(before.sentence1, before.sentence2, after.sentence1, after.sentence2):
+    labels = [[0] * changed.count, [2] * changed.count]
+    if TRANSFORMATIONS[name].keeps_label:
+        labels = [before.labels.tolist()] * 2
+    assert [before.labels.tolist(), after.labels.tolist()] == labels
+    olds, news = (list(zip(side.sentence1, side.sentence2)) for side in (before, after))
+    assert olds == [pairs[row] for row in changed.rows]
+    for (b1, b2), (a1, a2) in zip(olds, news):
+        assert (b1, b2) != (a1, a2)
         if name in ("InsertAdv", "AppendIrr"):
             assert a2 == b2
         elif name != "SwapNamedEnt":
@@ -393,42 +379,35 @@ def test_marks_belong_to_their_words():
 
 
 def test_lexicon_files(tmp_path):
-    antonyms = tmp_path / "my_antonyms.txt"
+    antonyms, other = tmp_path / "my_antonyms.txt", tmp_path / "other.txt"
     antonyms.write_text("Hot cold\n\nup down \n")
-    (tmp_path / "other.txt").write_text("big large\n")
+    other.write_text("big large\n")
     lexicon = Lexicon.read(tmp_path)
     assert lexicon.kinds == ("antonyms",) and lexicon.antonyms("cold") == ("hot",)
-    lexicon = Lexicon.read(antonyms, f"synonyms={tmp_path / 'other.txt'}")
+    lexicon = Lexicon.read(antonyms, f"synonyms={other}")
     assert lexicon.synonyms("large") == ("big",) and lexicon.antonyms("up") == ("down",)
-    with pytest.raises(InputError, match="antonyms or synonyms\\? Write antonyms="):
-        Lexicon.read(tmp_path / "other.txt")
-    with pytest.raises(InputError, match="no such file"):
-        Lexicon.read(tmp_path / "none.txt")
-    with pytest.raises(InputError, match="No lexicon was given"):
-        Lexicon.read()
     antonyms.write_text("one two three\n")
-    with pytest.raises(InputError, match="my_antonyms.txt:1: expected two words, got 3"):
-        Lexicon.read(antonyms)
+    for sources, message in (
+        ([other], "antonyms or synonyms\\? Write antonyms="),
+        ([tmp_path / "none.txt"], "no such file"),
+        ([], "No lexicon was given"),
+        ([antonyms], "my_antonyms.txt:1: expected two words, got 3"),
+    ):
+        with pytest.raises(InputError, match=message):
+            Lexicon.read(*sources)
     antonyms.unlink()
     with pytest.raises(InputError, match="no file has antonyms or synonyms in its name"):
         Lexicon.read(tmp_path)
 
 
-class Lemma:
-    def __init__(self, name, *antonyms):
-        self.names, self.others = name, [Lemma(other) for other in antonyms]
-
-    def name(self):
-        return self.names
-
-    def antonyms(self):
-        return self.others
+def lemma(name, *antonyms):
+    return types.SimpleNamespace(name=lambda: name, antonyms=lambda: [lemma(a) for a in antonyms])
 
 
 def test_wordnet(monkeypatch):
     senses = {
-        "hot": [[Lemma("hot", "cold", "ice_cold"), Lemma("scorching")], [Lemma("spicy")]],
-        "dogs": [[Lemma("dog"), Lemma("hound")]],
+        "hot": [[lemma("hot", "cold", "ice_cold"), lemma("scorching")], [lemma("spicy")]],
+        "dogs": [[lemma("dog"), lemma("hound")]],
     }
     net = types.SimpleNamespace(
         ensure_loaded=lambda: None,
