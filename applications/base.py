@@ -12,11 +12,7 @@ from keras import ops
 from keras_sentmatch.applications.pictures import PictureSpec
 from keras_sentmatch.applications.search_space import Parameter
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.layers import (
-    FeatureAttention,
-    SelectiveFeatureAttention,
-    WordRepresentation,
-)
+from keras_sentmatch.layers import FeatureAttention, SelectiveFeatureAttention, WordRepresentation
 from keras_sentmatch.ops import dot_matrix, split_pair, stack_pair
 
 FEATURE_ATTENTION = {"fa": FeatureAttention, "sfa": SelectiveFeatureAttention}

@@ -60,11 +60,7 @@ class BiMPM(PairModel):
         "paper": {},
         "snli": {"num_classes": 3, "dropout": 0.2},
         "quora": {"num_classes": 2},
-        "galsang": {
-            "char_vocabulary_size": 0,
-            "attentive": "sum",
-            "max_attentive": "elementwise",
-        },
+        "galsang": {"char_vocabulary_size": 0, "attentive": "sum", "max_attentive": "elementwise"},
     }
     search_space: ClassVar[list[Parameter]] = [
         *WORD_MODELS,

@@ -226,11 +226,7 @@ class CAFE(PairModel):
         return FactorizationMachine(factors, self.regularizer(), dtype=self.policy, name=name)
 
     def make_lstm(self) -> keras.layers.Layer:
-        options = {
-            "kernel_regularizer": self.regularizer(),
-            "dtype": self.policy,
-            "name": "lstm",
-        }
+        options = {"kernel_regularizer": self.regularizer(), "dtype": self.policy, "name": "lstm"}
         if self.bidirectional:
             return BidirectionalRNN(self.units, **options)
         return keras.layers.LSTM(

@@ -227,10 +227,7 @@ FEATURE_ATTENTION: list[Parameter] = [
         "model.feature_attention_config.reduction", (8.0, 4.0, 2.0, 1.0), aliases=["r"], when=_FA
     ),
     Choice(
-        "model.feature_attention_config.r1",
-        (5.0, 3.75, 3.0, 2.0, 1.5),
-        aliases=["r1"],
-        when=_SFA,
+        "model.feature_attention_config.r1", (5.0, 3.75, 3.0, 2.0, 1.5), aliases=["r1"], when=_SFA
     ),
     Choice(
         "model.feature_attention_config.r2", (8.0, 5.0, 4.0, 2.0, 1.0), aliases=["r2"], when=_SFA

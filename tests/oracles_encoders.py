@@ -434,11 +434,7 @@ def classify(x: Array, weights: Sequence[Sequence[Array]]) -> dict[str, Array]:
 
 
 def cross_encoder(
-    embedded: Array,
-    mask: Array,
-    weights: Mapping[str, Any],
-    pooling: str = "cls",
-    **options: Any,
+    embedded: Array, mask: Array, weights: Mapping[str, Any], pooling: str = "cls", **options: Any
 ) -> dict[str, Any]:
     """BERT's classifier: softmax(tanh(h W + b) W' + b'), h the last block's first token, or the mean.
 

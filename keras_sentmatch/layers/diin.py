@@ -175,11 +175,7 @@ class SelfAttentiveEncoder(Layer):
             dropout.build(x_shape)
 
     def call(
-        self,
-        x: Any,
-        mask: Any,
-        return_attention: bool = False,
-        training: bool | None = None,
+        self, x: Any, mask: Any, return_attention: bool = False, training: bool | None = None
     ) -> Any:
         x = ops.convert_to_tensor(x)
         wide = at_least_float32(x)
@@ -199,11 +195,7 @@ class SelfAttentiveEncoder(Layer):
         return (y, weights) if return_attention else y
 
     def compute_output_spec(
-        self,
-        x: Any,
-        mask: Any,
-        return_attention: bool = False,
-        training: bool | None = None,
+        self, x: Any, mask: Any, return_attention: bool = False, training: bool | None = None
     ) -> Any:
         y = self.spec(*x.shape)
         if not return_attention:

@@ -305,10 +305,7 @@ class DenseCoAttentiveRNN(Layer):
             hidden = _connect(h, hidden, self.recurrent_connection)
             if self.attention:
                 a1, a2, *w = self.co_attention[layer - 1](
-                    *split_pair(h, *lengths),
-                    mask_1,
-                    mask_2,
-                    return_attention=return_attention,
+                    *split_pair(h, *lengths), mask_1, mask_2, return_attention=return_attention
                 )
                 attended = _connect(stack_pair(a1, a2), attended, self.attentive_connection)
                 weights.append(w)

@@ -11,12 +11,7 @@ from keras import ops
 from keras_sentmatch.layers.base import Layer, require_choice, require_positive
 from keras_sentmatch.layers.bidirectional_rnn import BidirectionalRNN
 from keras_sentmatch.layers.transformer_block import TransformerBlock
-from keras_sentmatch.ops import (
-    at_least_float32,
-    masked_max,
-    masked_mean,
-    zero_padding,
-)
+from keras_sentmatch.ops import at_least_float32, masked_max, masked_mean, zero_padding
 
 LEAST = 8.33  # eq 9: a width should exceed 8.33 ln L
 

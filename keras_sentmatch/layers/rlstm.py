@@ -110,12 +110,7 @@ class RereadingLSTM(Layer):
         dtype = x1.dtype
         recurrent, read, cell, score = (
             ops.cast(w, dtype)
-            for w in (
-                self.recurrent_kernel,
-                self.read_kernel,
-                self.cell_kernel,
-                self.score_kernel,
-            )
+            for w in (self.recurrent_kernel, self.read_kernel, self.cell_kernel, self.score_kernel)
         )
         keys = ops.matmul(x1, ops.cast(self.premise_kernel, dtype))
 

@@ -11,12 +11,7 @@ from keras_sentmatch.ops.masking import (
     zero_padding,
 )
 from keras_sentmatch.ops.recurrence import scan_sequence
-from keras_sentmatch.ops.sequence import (
-    last_state,
-    reverse_within_length,
-    split_pair,
-    stack_pair,
-)
+from keras_sentmatch.ops.sequence import last_state, reverse_within_length, split_pair, stack_pair
 from keras_sentmatch.ops.similarity import cosine, cosine_matrix, dot_matrix, unit_length
 
 __all__ = [

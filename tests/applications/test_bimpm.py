@@ -6,15 +6,7 @@ import pytest
 
 from keras_sentmatch.applications import BiMPM
 from tests import oracles_hosts
-from tests.applications.common import (
-    IDS_1,
-    IDS_2,
-    WORDS,
-    adapt,
-    check_halves,
-    features,
-    model_case,
-)
+from tests.applications.common import IDS_1, IDS_2, WORDS, adapt, check_halves, features, model_case
 from tests.harness import CHECKS, Case, built, check_option, check_oracle, name_of, value
 
 

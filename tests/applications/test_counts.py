@@ -43,11 +43,7 @@ COUNTS = [
         4_681_904,
     ),
     # SPEC 3.5 without the character CNN: 6,718,537; its 60,100 are 100 characters of 100 and 100 filters of 5.
-    (
-        "drr_net",
-        {"char_vocabulary_size": 100, "pos_tags": 10, "antonym": True},
-        6_718_537 + 60_100,
-    ),
+    ("drr_net", {"char_vocabulary_size": 100, "pos_tags": 10, "antonym": True}, 6_718_537 + 60_100),
     ("re2", {"preset": "snli"}, 2_774_559),
     ("re2", {"preset": "quora"}, 2_806_406),
     # And 8 numbers for each of 100 characters, and 8 counters of training steps.

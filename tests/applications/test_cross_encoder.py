@@ -23,16 +23,7 @@ from tests.applications.encoders import (
     oracle_inputs,
 )
 from tests.case import randomize
-from tests.harness import (
-    CHECKS,
-    built,
-    check_option,
-    check_oracle,
-    close,
-    name_of,
-    value,
-    values,
-)
+from tests.harness import CHECKS, built, check_option, check_oracle, close, name_of, value, values
 
 
 def everything(model, **inputs):

@@ -11,14 +11,7 @@ from keras_sentmatch.applications import DRrNet
 from keras_sentmatch.errors import InputError
 from tests import oracles_recurrent
 from tests.applications.common import WORDS, check_halves, features, model_case
-from tests.harness import (
-    CHECKS,
-    built,
-    check_option,
-    close,
-    name_of,
-    value,
-)
+from tests.harness import CHECKS, built, check_option, close, name_of, value
 
 ALL = features()
 FLOAT32 = ("logits", "probabilities", "p_h", "p_v", "auxiliary", "gate_h", "gate_v")

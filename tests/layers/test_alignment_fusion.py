@@ -8,14 +8,7 @@ import pytest
 from keras_sentmatch.layers import AlignmentFusion
 from tests import oracles_hosts
 from tests.case import randomize
-from tests.harness import (
-    Case,
-    check_option,
-    lengths_mask,
-    noise,
-    run_checks,
-    value,
-)
+from tests.harness import Case, check_option, lengths_mask, noise, run_checks, value
 from tests.layers.test_convolutional_encoder import kernel_and_bias
 from tests.oracles_blocks import zero_pads
 

@@ -8,15 +8,7 @@ import pytest
 
 from keras_sentmatch.layers import AutoencoderBottleneck
 from tests import oracles
-from tests.harness import (
-    Case,
-    built,
-    check_option,
-    lengths_mask,
-    noise,
-    run_checks,
-    value,
-)
+from tests.harness import Case, built, check_option, lengths_mask, noise, run_checks, value
 
 INPUTS = {"x": noise(4, 5, 6), "mask": lengths_mask([5, 2, 1, 4], 5)}
 

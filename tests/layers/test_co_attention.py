@@ -7,15 +7,7 @@ import pytest
 
 from keras_sentmatch.layers import CoAttention
 from tests import oracles
-from tests.harness import (
-    Case,
-    built,
-    check_option,
-    lengths_mask,
-    noise,
-    run_checks,
-    value,
-)
+from tests.harness import Case, built, check_option, lengths_mask, noise, run_checks, value
 
 INPUTS = {
     "x1": noise(3, 5, 4),

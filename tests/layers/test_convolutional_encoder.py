@@ -7,14 +7,7 @@ import pytest
 
 from keras_sentmatch.layers import ConvolutionalEncoder
 from tests import oracles_blocks, oracles_hosts
-from tests.harness import (
-    Case,
-    check_option,
-    lengths_mask,
-    noise,
-    run_checks,
-    value,
-)
+from tests.harness import Case, check_option, lengths_mask, noise, run_checks, value
 
 INPUTS = {"x": noise(3, 5, 4), "mask": lengths_mask([5, 2, 1], 5)}
 

@@ -7,15 +7,7 @@ import pytest
 
 from keras_sentmatch.layers import DualAttentionEncoder
 from tests import oracles_encoders
-from tests.harness import (
-    Case,
-    check_option,
-    check_oracle,
-    lengths_mask,
-    noise,
-    run_checks,
-    value,
-)
+from tests.harness import Case, check_option, check_oracle, lengths_mask, noise, run_checks, value
 from tests.layers.test_adaptive_fusion import weights_of as fusion_weights
 
 INPUTS = {

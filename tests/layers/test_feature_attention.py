@@ -9,16 +9,7 @@ import pytest
 
 from keras_sentmatch.layers import FeatureAttention
 from tests import oracles_blocks
-from tests.harness import (
-    Case,
-    built,
-    check_option,
-    lengths_mask,
-    noise,
-    refuses,
-    run_checks,
-    value,
-)
+from tests.harness import Case, built, check_option, lengths_mask, noise, refuses, run_checks, value
 
 INPUTS = {"x": noise(3, 5, 8), "mask": lengths_mask([5, 2, 1], 5)}
 

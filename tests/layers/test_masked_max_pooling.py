@@ -9,7 +9,7 @@ from tests.harness import Case, lengths_mask, noise, run_checks, value
 
 INPUTS = {"x": noise(3, 5, 4) - 3, "mask": lengths_mask([5, 2, 1], 5)}
 CASES = [
-    Case(MaskedMaxPooling, INPUTS, (0, 0), lambda layer, x, mask: oracles.masked_max(x, mask)[0]),
+    Case(MaskedMaxPooling, INPUTS, (0, 0), lambda layer, x, mask: oracles.masked_max(x, mask)[0])
 ]
 
 test_checks = run_checks(CASES)

@@ -68,9 +68,7 @@ def oracle(layer, x1, x2, mask_1, mask_2):
 NORMS = {"return_norms": True}
 TRANSFORMS = 4 * (3 + 1) + 4 * (2 + 1) + 8  # W_trans of both sentences, the interaction
 MAKE = partial(MatrixDynamicGRU, units=4)
-CASES = [
-    Case(MAKE, INPUTS, (TRANSFORMS + 9 * 4, 0), oracle, options=NORMS),
-]
+CASES = [Case(MAKE, INPUTS, (TRANSFORMS + 9 * 4, 0), oracle, options=NORMS)]
 REST = [
     Case(
         partial(MAKE, variant="din2"),

@@ -51,7 +51,7 @@ CASES = [
         with_cosines,
         options={"return_cosines": True},
         float32_outputs=(2,),
-    ),
+    )
 ]
 ELEMENTWISE = Case(
     partial(SMALL, max_attentive="elementwise"), INPUTS, (8 * 2 * 3, 0), oracle, "elementwise"

@@ -6,15 +6,7 @@ import numpy as np
 
 from keras_sentmatch.layers import SelfAttentiveEncoder
 from tests import oracles_hosts
-from tests.harness import (
-    Case,
-    built,
-    check_option,
-    lengths_mask,
-    noise,
-    run_checks,
-    value,
-)
+from tests.harness import Case, built, check_option, lengths_mask, noise, run_checks, value
 
 INPUTS = {"x": noise(3, 5, 4), "mask": lengths_mask([5, 2, 1], 5)}
 

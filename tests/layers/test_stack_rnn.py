@@ -8,15 +8,7 @@ import pytest
 
 from keras_sentmatch.layers import StackRNN
 from tests import oracles_recurrent
-from tests.harness import (
-    Case,
-    built,
-    check_option,
-    lengths_mask,
-    noise,
-    run_checks,
-    value,
-)
+from tests.harness import Case, built, check_option, lengths_mask, noise, run_checks, value
 
 INPUTS = {"x": noise(3, 5, 4), "mask": lengths_mask([5, 2, 1], 5)}
 SMALL = partial(StackRNN, units=3, depth=2)

@@ -68,10 +68,7 @@ def test_gradients():
 
 @pytest.mark.parametrize("jit", [False, True])
 def test_compiled_with_unknown_lengths(jit):
-    inputs = {
-        "x": keras.Input((None, 3), name="x"),
-        "factor": keras.Input((3, 4), name="factor"),
-    }
+    inputs = {"x": keras.Input((None, 3), name="x"), "factor": keras.Input((3, 4), name="factor")}
     model = keras.Model(inputs, Scanned()(keras.layers.Dense(3)(inputs["x"]), inputs["factor"])[0])
     if keras.backend.backend() == "torch" and jit:
         pytest.skip("torch.compile needs a C++ compiler, and isn't what Keras does by itself")
