@@ -43,12 +43,12 @@ class BackboneModel(PairModel):
     trainable_backbone: bool
     backbone_dropout: float | None
 
-    def __init__(self, **kwargs: Any):
+    def __init__(self, **kwargs):
         super().__init__(**kwargs)
         for layer in [] if self.trainable_backbone else self.backbone_layers():
             layer.trainable = False  # only now: `keras.Model` may make it trainable again
 
-    def read(self, pair: Sentence) -> Any:
+    def read(self, pair: Sentence):
         """The output from `token_ids`, `padding_mask`, `segment_ids` (BERT) and the boolean `mask` of a pair."""
         raise NotImplementedError
 
@@ -63,7 +63,7 @@ class BackboneModel(PairModel):
         names = ["token_ids", *["segment_ids"] * self.bert.has_segments, "padding_mask"]
         return {name: keras.Input((None,), dtype="int32", name=name) for name in names}
 
-    def connect(self, inputs: Mapping[str, Any]) -> Any:
+    def connect(self, inputs: Mapping[str, Any]):
         return self.read(Sentence(**inputs, mask=ops.not_equal(inputs["padding_mask"], 0)))
 
     @property
@@ -80,7 +80,7 @@ class BackboneModel(PairModel):
         """The variables that came from the backbone, e.g. for a lower learning rate; all others are new."""
         return [v for layer in self.backbone_layers() for v in layer.weights]
 
-    def set_word_vectors(self, matrix: Any) -> None:
+    def set_word_vectors(self, matrix) -> None:
         raise InputError(
             f"{type(self).__name__} has no word vectors to set: it reads word pieces, whose vectors come with the backbone."
         )
@@ -108,7 +108,7 @@ class Encoder:
         InputError: for anything else, or if KerasHub is not installed.
     """
 
-    def __init__(self, backbone: Any, dtype: Any, dropout: float | None = None):
+    def __init__(self, backbone, dtype, dropout: float | None = None):
         from keras_sentmatch.data.hub import keras_hub, load_backbone
 
         kinds = keras_hub().models.BertBackbone, keras_hub().models.RobertaBackbone
@@ -138,7 +138,7 @@ class Encoder:
         # RoBERTa was not pretrained with a pooler: it gets a new one.
         self._pooler = made.pooled_dense if self.has_segments else None
 
-    def embed(self, pair: Sentence) -> Any:
+    def embed(self, pair: Sentence):
         """What the first block takes: `[B, L, D]`."""
         layers = self.backbone
         if self.has_segments:
@@ -149,7 +149,7 @@ class Encoder:
             x = layers.embeddings(pair.token_ids)
         return layers.embeddings_dropout(layers.embeddings_layer_norm(x))
 
-    def pool(self, x: Any, mask: Any) -> Any:
+    def pool(self, x, mask):
         """The first token's state through a tanh layer: BERT's pooler, or a new one."""
         if self._pooler is None:
             self._pooler = keras.layers.Dense(
@@ -167,7 +167,7 @@ def initializer() -> keras.initializers.Initializer:
     return keras.initializers.TruncatedNormal(stddev=0.02)
 
 
-def first_state(x: Any, mask: Any) -> Any:
+def first_state(x, mask):
     """The state of the first token, `[CLS]`: `[B, D]`; zeros for a row without tokens."""
     return zero_padding(x[:, :1], mask[:, :1])[:, 0]
 
@@ -182,7 +182,7 @@ def special_tokens(pair: Sentence) -> tuple[Any, Any]:
     return ops.equal(ids, ids[:, :1]), ops.equal(ids, last)
 
 
-def segments_of(pair: Sentence) -> Any:
+def segments_of(pair: Sentence):
     """The sentence of each token, 0 or 1: given, or for RoBERTa from the two separators between the sentences."""
     if hasattr(pair, "segment_ids"):
         return pair.segment_ids
@@ -190,7 +190,7 @@ def segments_of(pair: Sentence) -> Any:
     return ops.cast(ops.cumsum(closes, axis=1) - closes >= 2, "int32")
 
 
-def _refusal(backbone: Any) -> InputError:
+def _refusal(backbone) -> InputError:
     return InputError(
         f"backbone: {type(backbone).__name__} {str(backbone)[:80]!r} is no BERT or RoBERTa. Expected a KerasHub preset "
         "such as 'bert_base_en_uncased', a folder with one, a keras_hub.models.BertBackbone or RobertaBackbone, or the "

@@ -34,7 +34,7 @@ _MODELS: dict[str, type["PairModel"]] = {}
 class Sentence(SimpleNamespace):
     """Tensors of one sentence by name, read as attributes: `sentence.word_ids`, `sentence.mask`, ..."""
 
-    def having(self, **tensors: Any) -> "Sentence":
+    def having(self, **tensors) -> "Sentence":
         """The same sentence with more tensors, or others."""
         return Sentence(**{**vars(self), **tensors})
 
@@ -91,7 +91,7 @@ class PairModel(keras.Model):
 
     # === Arguments ===
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> "PairModel":
+    def __new__(cls, *args, **kwargs) -> "PairModel":
         model = super().__new__(cls)
         if args or kwargs:  # Keras calls __new__ once more, without arguments
             given = inspect.signature(cls.__init__).bind(model, *args, **kwargs)
@@ -103,14 +103,14 @@ class PairModel(keras.Model):
             model.__dict__.update(arguments, arguments=arguments, policy=policy, _in_init=True)
         return model
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value) -> None:
         # A module of PyTorch takes no layers before its __init__; they all are in the graph.
         if self.__dict__.get("_in_init"):
             object.__setattr__(self, name, value)
         else:
             super().__setattr__(name, value)
 
-    def __init__(self, **kwargs: Any):
+    def __init__(self, **kwargs):
         self._shown: list[Any] | None = []
         inputs = self.make_inputs()
         output = self.connect(inputs)
@@ -134,11 +134,11 @@ class PairModel(keras.Model):
         }
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "PairModel":
+    def from_config(cls, config: dict[str, Any], custom_objects=None) -> "PairModel":
         return cls(**config)
 
     @classmethod
-    def from_preset(cls, preset: str, **config: Any) -> "PairModel":
+    def from_preset(cls, preset: str, **config) -> "PairModel":
         """The model with one of the configurations in `presets`; `config` adds to it and overrides it."""
         if preset not in cls.presets:
             raise InputError(
@@ -169,7 +169,7 @@ class PairModel(keras.Model):
         """
         raise NotImplementedError
 
-    def interact(self, one: Sentence, two: Sentence) -> Any:
+    def interact(self, one: Sentence, two: Sentence):
         """The output from what `encode` returned for both sentences."""
         raise NotImplementedError
 
@@ -188,7 +188,7 @@ class PairModel(keras.Model):
             for name, shape in shapes.items()
         }
 
-    def connect(self, inputs: Mapping[str, Any]) -> Any:
+    def connect(self, inputs: Mapping[str, Any]):
         """The output from the symbolic inputs."""
         one = self.make_sentence("1", inputs, inputs["word_ids_2"])
         two = self.make_sentence("2", inputs, inputs["word_ids_1"])
@@ -198,7 +198,7 @@ class PairModel(keras.Model):
             one, two = self.encode(one), self.encode(two)
         return self.interact(one, two)
 
-    def make_sentence(self, side: str, inputs: Mapping[str, Any], other_word_ids: Any) -> Sentence:
+    def make_sentence(self, side: str, inputs: Mapping[str, Any], other_word_ids) -> Sentence:
         """What `encode` gets of a sentence."""
         features = {name: inputs.get(f"{name}_{side}") for name in FEATURES}
         mask = ops.not_equal(features["word_ids"], 0)
@@ -240,7 +240,7 @@ class PairModel(keras.Model):
 
     # === Parts that most models have ===
 
-    def make_word_representation(self, **options: Any) -> WordRepresentation:
+    def make_word_representation(self, **options) -> WordRepresentation:
         """`WordRepresentation` from those of the model's arguments that it takes; `options` override them."""
         takes = inspect.signature(WordRepresentation.__init__).parameters
         given = {name: value for name, value in self.arguments.items() if name in takes}
@@ -250,7 +250,7 @@ class PairModel(keras.Model):
             **{**given, **options}, dtype=self.policy, name="word_representation"
         )
 
-    def represent_words(self, sentence: Sentence) -> Any:
+    def represent_words(self, sentence: Sentence):
         """`[B, L, D]`: what `self.word_representation` makes of a sentence's words."""
         return self.word_representation(
             sentence.word_ids,
@@ -265,7 +265,7 @@ class PairModel(keras.Model):
         return keras.layers.Dropout(self.dropout, dtype=self.policy, name=name)
 
     def make_classifier(
-        self, dense: Callable[..., Any] = keras.layers.Dense, **options: Any
+        self, dense: Callable[..., Any] = keras.layers.Dense, **options
     ) -> Callable[[Any], Any]:
         """The last layers: a function from `[B, D]` to class probabilities `[B, num_classes]`, or a score with one class.
 
@@ -278,7 +278,7 @@ class PairModel(keras.Model):
         return lambda v: self.probabilities(self.logits(v))
 
     def make_feature_attention(
-        self, name: str = "feature_attention", **defaults: Any
+        self, name: str = "feature_attention", **defaults
     ) -> tuple[keras.layers.Layer, ...]:
         """`make_feature_blocks` from the model's arguments."""
         return make_feature_blocks(
@@ -286,13 +286,7 @@ class PairModel(keras.Model):
         )
 
     def attend_features(
-        self,
-        blocks: tuple[keras.layers.Layer, ...],
-        x1: Any,
-        mask_1: Any,
-        x2: Any,
-        mask_2: Any,
-        each: bool = False,
+        self, blocks: tuple[keras.layers.Layer, ...], x1, mask_1, x2, mask_2, each: bool = False
     ) -> tuple[Any, Any]:
         """Feature attention of both sentences, by the blocks of `make_feature_attention`; without any, `x1` and `x2`.
 
@@ -321,11 +315,7 @@ class PairModel(keras.Model):
     # === Explaining ===
 
     def show(
-        self,
-        later: Callable[[], Mapping[str, Any]] | None = None,
-        *,
-        each: bool = False,
-        **tensors: Any,
+        self, later: Callable[[], Mapping[str, Any]] | None = None, *, each: bool = False, **tensors
     ) -> None:
         """Names tensors for `explainer`, while the graph is made.
 
@@ -412,7 +402,7 @@ class PairModel(keras.Model):
     def _word_representations(self) -> list[WordRepresentation]:
         return [layer for layer in self.layers if isinstance(layer, WordRepresentation)]
 
-    def set_word_vectors(self, matrix: Any) -> None:
+    def set_word_vectors(self, matrix) -> None:
         """Put `matrix`, `[vocabulary_size, embedding_dim]`, into every word embedding of the model."""
         for layer in self._word_representations():
             layer.set_word_vectors(matrix)
@@ -434,16 +424,16 @@ class CallWith(keras.layers.Layer):
     computed by a call of its own: `CallWith(attention, return_norms=True)(x1, x2, mask_1, mask_2)`.
     """
 
-    def __init__(self, layer: keras.layers.Layer, **options: Any):
+    def __init__(self, layer: keras.layers.Layer, **options):
         super().__init__(dtype=layer.dtype_policy)
         self.layer = layer
         self.options = options
         self.built = True
 
-    def call(self, *args: Any) -> Any:
+    def call(self, *args):
         return self.layer(*args, **self.options)
 
-    def compute_output_spec(self, *args: Any) -> Any:
+    def compute_output_spec(self, *args):
         return self.layer.compute_output_spec(*args, **self.options)
 
 
@@ -453,10 +443,10 @@ class _StackPair(keras.layers.Layer):
     def __init__(self) -> None:
         super().__init__(autocast=False)
 
-    def call(self, x1: Any, x2: Any) -> Any:
+    def call(self, x1, x2):
         return stack_pair(x1, x2)
 
-    def compute_output_spec(self, x1: Any, x2: Any) -> Any:
+    def compute_output_spec(self, x1, x2):
         known = None not in (x1.shape[1], x2.shape[1])
         length = max(x1.shape[1], x2.shape[1]) if known else None
         return keras.KerasTensor((None, length, *x1.shape[2:]), dtype=x1.dtype)
@@ -468,13 +458,13 @@ class _SplitPair(keras.layers.Layer):
     def __init__(self) -> None:
         super().__init__(autocast=False)
 
-    def call(self, x: Any, mask_1: Any, mask_2: Any) -> Any:
+    def call(self, x, mask_1, mask_2):
         if _is_sequence(x):
             return split_pair(x, ops.shape(mask_1)[1], ops.shape(mask_2)[1])
         half = ops.shape(x)[0] // 2
         return x[:half], x[half:]
 
-    def compute_output_spec(self, x: Any, mask_1: Any, mask_2: Any) -> Any:
+    def compute_output_spec(self, x, mask_1, mask_2):
         return tuple(
             keras.KerasTensor(
                 (
@@ -487,12 +477,12 @@ class _SplitPair(keras.layers.Layer):
         )
 
 
-def _is_sequence(x: Any) -> bool:
+def _is_sequence(x) -> bool:
     return len(x.shape) > 2 or keras.backend.standardize_dtype(x.dtype) == "bool"
 
 
 def make_feature_blocks(
-    kind: Any, config: Mapping[str, Any] | None, name: str, dtype: Any, **defaults: Any
+    kind, config: Mapping[str, Any] | None, name: str, dtype, **defaults
 ) -> tuple[keras.layers.Layer, ...]:
     """The feature attention of a host: a block for each sentence, or none.
 
@@ -543,7 +533,7 @@ def model_arguments(cls: type[PairModel]) -> dict[str, inspect.Parameter]:
     return {name: p for name, p in parameters.items() if name not in ("self", "kwargs")}
 
 
-def check_arguments(cls: type[PairModel], names: Any, *more: str) -> None:
+def check_arguments(cls: type[PairModel], names, *more: str) -> None:
     """Raises an `InputError` for names that are no arguments of the model, of Keras, nor in `more`."""
     allowed = [*model_arguments(cls), *_KERAS_ARGUMENTS, *more]
     if unknown := [name for name in names if name not in allowed]:
@@ -555,7 +545,7 @@ def check_arguments(cls: type[PairModel], names: Any, *more: str) -> None:
         )
 
 
-def check_choice(name: str, value: Any, allowed: Any) -> None:
+def check_choice(name: str, value, allowed) -> None:
     """Raises an `InputError` for an argument that is not one of the values allowed."""
     if value not in allowed:
         raise InputError(f"{name} must be one of {tuple(allowed)}. Received: {name}={value!r}")
@@ -583,7 +573,7 @@ def get_model_class(name: str) -> type[PairModel]:
     return _MODELS[name]
 
 
-def build_model(name: str, **config: Any) -> PairModel:
+def build_model(name: str, **config) -> PairModel:
     """Build a model by name; `config` are its arguments, and `preset=` one of its presets.
 
     Raises:

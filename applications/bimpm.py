@@ -109,9 +109,9 @@ class BiMPM(PairModel):
         attentive: str = "mean",
         max_attentive: str = "argmax",
         dropout: float = 0.1,
-        feature_attention: Any = None,
+        feature_attention=None,
         feature_attention_config: Mapping[str, Any] | None = None,
-        **kwargs: Any,
+        **kwargs,
     ):
         self.word_representation = self.make_word_representation(
             char_filters=char_units, char_encoder="lstm", dropout=0.0
@@ -144,7 +144,7 @@ class BiMPM(PairModel):
         states = self.context_dropout(self.context(x, sentence.mask))  # [B, L, 2u]
         return Sentence(states=states, mask=sentence.mask)
 
-    def interact(self, one: Sentence, two: Sentence) -> Any:
+    def interact(self, one: Sentence, two: Sentence):
         given = one.states, two.states, one.mask, two.mask
         m1, m2 = self.matching(*given)  # [B, L, 2 * perspectives * strategies]
         self.show(lambda: self.matches(*given))
@@ -162,7 +162,7 @@ class BiMPM(PairModel):
         backward = states[:, 0, self.aggregation_units :]
         return Sentence(pooled=ops.concatenate([forward, backward], axis=-1))
 
-    def matches(self, *given: Any) -> dict[str, Any]:
+    def matches(self, *given) -> dict[str, Any]:
         """What matching compares and finds.
 
         `cosines` `[B, 2, L1, L2]`, of forward and of backward states; `matching_1` `[B, L1, N]` and `matching_2`

@@ -158,9 +158,9 @@ class CAFE(PairModel):
         bidirectional: bool = False,
         dropout: float = 0.2,
         l2: float = 1e-8,
-        feature_attention: Any = None,
+        feature_attention=None,
         feature_attention_config: Mapping[str, Any] | None = None,
-        **kwargs: Any,
+        **kwargs,
     ):
         known = sorted(set(alignment_features) & set(COMPARISONS))
         if not known or known != sorted(alignment_features):
@@ -205,7 +205,7 @@ class CAFE(PairModel):
         self.classify = self.make_classifier(kernel_regularizer=self.regularizer())
         super().__init__(**kwargs)
 
-    def regularizer(self) -> Any:
+    def regularizer(self):
         return keras.regularizers.L2(self.l2) if self.l2 else None
 
     def dense(self, activation: str | None, name: str) -> keras.layers.Layer:
@@ -251,18 +251,18 @@ class CAFE(PairModel):
                 encoded = encoded.having(intra=attended)
         return encoded
 
-    def attend_within(self, x: Any, mask: Any) -> Any:
+    def attend_within(self, x, mask):
         """From each word to those of its own sentence, `[B, L, L]`."""
         keys = self.intra_keys(x)
         weights = masked_softmax(dot_matrix(keys, keys), pair_mask(mask, mask))
         return ops.cast(weights, x.dtype)
 
-    def compare(self, kind: str, x: Any, attended: Any) -> Any:
+    def compare(self, kind: str, x, attended):
         """What the factorization machines make of each word with what it attended to, `[B, L, 3]`."""
         found = [fm(COMPARISONS[name](x, attended)) for name, fm in self.machines[kind].items()]
         return ops.concatenate(found, axis=-1)
 
-    def interact(self, one: Sentence, two: Sentence) -> Any:
+    def interact(self, one: Sentence, two: Sentence):
         x1, x2, mask_1, mask_2 = one.states, two.states, one.mask, two.mask
         aligned_1 = aligned_2 = None
         if self.inter_attention:
@@ -299,7 +299,7 @@ class CAFE(PairModel):
         v = self.dropout_1(self.matching(p.pooled, q.pooled))  # [B, 8u]
         return self.classify(self.dropout_2(self.last_highway(self.projection(v))))
 
-    def align(self, sentence: Sentence, aligned: Any) -> Any:
+    def align(self, sentence: Sentence, aligned):
         """The features of each word, `[B, L, 6]`: of inter-attention, then of intra-attention; None without attention."""
         found = []
         if self.inter_attention:
@@ -308,7 +308,7 @@ class CAFE(PairModel):
             found.append(sentence.features)
         return ops.concatenate(found, axis=-1) if found else None
 
-    def propagate(self, sentence: Sentence, features: Any) -> Any:
+    def propagate(self, sentence: Sentence, features):
         """What the LSTM reads: each word with its features."""
         parts = [sentence.states]
         if features is not None:

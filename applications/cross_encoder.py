@@ -51,13 +51,13 @@ class CrossEncoder(BackboneModel):
 
     def __init__(
         self,
-        backbone: Any,
+        backbone,
         num_classes: int = 3,
         trainable_backbone: bool = True,
         pooling: str = "cls",
         dropout: float = 0.1,
         backbone_dropout: float | None = None,
-        **kwargs: Any,
+        **kwargs,
     ):
         check_choice("pooling", pooling, POOLINGS)
         self.bert = self.make_encoder()
@@ -65,7 +65,7 @@ class CrossEncoder(BackboneModel):
         self.classify = self.make_classifier(kernel_initializer=initializer())
         super().__init__(**kwargs)
 
-    def read(self, pair: Sentence) -> Any:
+    def read(self, pair: Sentence):
         x = self.bert.embed(pair)  # [B, L, D]
         for i, block in enumerate(self.bert.blocks):
             self.show(partial(self.attention_of, i, x, pair.padding_mask))
@@ -73,7 +73,7 @@ class CrossEncoder(BackboneModel):
         v = (self.bert.pool if self.pooling == "cls" else masked_mean)(x, pair.mask)  # [B, D]
         return self.classify(self.drop(v))
 
-    def attention_of(self, i: int, x: Any, padding_mask: Any) -> dict[str, Any]:
+    def attention_of(self, i: int, x, padding_mask) -> dict[str, Any]:
         """From each token to the real ones in block `i`, `[B, heads, L, L]`; rows sum to 1."""
         return {f"attention_{i}": _WithAttention(self.bert.blocks[i])(x, padding_mask)[1]}
 
@@ -86,10 +86,10 @@ class _WithAttention(keras.layers.Layer):
         self.block = block
         self.built = True
 
-    def call(self, x: Any, padding_mask: Any) -> Any:
+    def call(self, x, padding_mask):
         return self.block(x, padding_mask=padding_mask, return_attention_scores=True)
 
-    def compute_output_spec(self, x: Any, padding_mask: Any) -> Any:
+    def compute_output_spec(self, x, padding_mask):
         batch, length = x.shape[:2]
         maps = (batch, self.block.num_heads, length, length)
         return tuple(keras.KerasTensor(s, dtype=self.compute_dtype) for s in (x.shape, maps))

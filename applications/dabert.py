@@ -105,7 +105,7 @@ class DABERT(BackboneModel):
 
     def __init__(
         self,
-        backbone: Any,
+        backbone,
         num_classes: int = 3,
         trainable_backbone: bool = True,
         dual_layers: Sequence[int] = (0,),
@@ -121,7 +121,7 @@ class DABERT(BackboneModel):
         regulation: bool = True,
         dropout: float = 0.1,
         backbone_dropout: float | None = None,
-        **kwargs: Any,
+        **kwargs,
     ):
         self.bert = self.make_encoder()
         depth = len(self.bert.blocks)
@@ -160,7 +160,7 @@ class DABERT(BackboneModel):
             name=f"dual_attention_{i}",
         )
 
-    def read(self, pair: Sentence) -> Any:
+    def read(self, pair: Sentence):
         segments = segments_of(pair) if self.cross else None
         x = self.bert.embed(pair)  # [B, L, D]
         for i, block in enumerate(self.bert.blocks):
@@ -171,7 +171,7 @@ class DABERT(BackboneModel):
                 x = block(x, padding_mask=pair.padding_mask)
         return self.classify(self.drop(self.bert.pool(x, pair.mask)))
 
-    def attention_of(self, i: int, *given: Any) -> dict[str, Any]:
+    def attention_of(self, i: int, *given) -> dict[str, Any]:
         """What layer `i` attends to (Fig 3).
 
         `affinity_i` and `difference_i` `[B, heads, L, L]`, from each token to the others; `gate_i` `[B, L]`, how much of the
@@ -186,7 +186,7 @@ class DABERT(BackboneModel):
         return [*super().backbone_layers(), *carried]
 
 
-def _carry_over(block: Any, dual: DualAttentionEncoder) -> None:
+def _carry_over(block, dual: DualAttentionEncoder) -> None:
     """Gives `dual` the weights of KerasHub's transformer block."""
     attention = block._self_attention_layer
     for new, old in (

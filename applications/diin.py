@@ -118,9 +118,9 @@ class DIIN(PairModel):
         difference_penalty: float = 1e-3,
         l2: float = 9e-5,
         l2_steps: int = 100_000,
-        feature_attention: Any = None,
+        feature_attention=None,
         feature_attention_config: Mapping[str, Any] | None = None,
-        **kwargs: Any,
+        **kwargs,
     ):
         if max_length < 2**blocks:
             raise InputError(
@@ -162,7 +162,7 @@ class DIIN(PairModel):
             self.dropout, self.dropout_decay, self.dropout_decay_steps, dtype=self.policy, name=name
         )
 
-    def penalty(self, t: Any) -> Any:
+    def penalty(self, t):
         """L2 at step `t`, and how far the encoders have moved apart."""
         one, two = (
             [w for w in encoder.trainable_weights if w.name.endswith("kernel")]
@@ -174,7 +174,7 @@ class DIIN(PairModel):
         squares = sum(map(_half_squares, everywhere))
         return self.difference_penalty * apart + self.l2 * ramp * squares
 
-    def make_sentence(self, side: str, inputs: Mapping[str, Any], other_word_ids: Any) -> Sentence:
+    def make_sentence(self, side: str, inputs: Mapping[str, Any], other_word_ids) -> Sentence:
         """A sentence padded or truncated to `max_length` words."""
         sentence = super().make_sentence(side, inputs, other_word_ids)
         fixed = {
@@ -201,7 +201,7 @@ class DIIN(PairModel):
         mask = sentence.mask if self.mask_padding else ops.ones_like(sentence.mask)
         return Sentence(features=self.embed(sentence), mask=mask)  # [B, max_length, D]
 
-    def interact(self, one: Sentence, two: Sentence) -> Any:
+    def interact(self, one: Sentence, two: Sentence):
         p, q = self.self_attend("1", one), self.self_attend("2", two)  # [B, max_length, D]
         if self.difference_penalty or self.l2:
             p = self.penalty_loss(p)
@@ -209,7 +209,7 @@ class DIIN(PairModel):
         grid = ops.expand_dims(p, 2) * ops.expand_dims(q, 1)  # [B, max_length, max_length, D]
         return self.classify(self.output_dropout(self.dense_net(self.interaction_dropout(grid))))
 
-    def self_attend(self, side: str, sentence: Sentence) -> Any:
+    def self_attend(self, side: str, sentence: Sentence):
         """Eq 1-7, of the encoder of sentence `side`."""
         encoder, given = self.encoders[side], (sentence.features, sentence.mask)
 
@@ -219,7 +219,7 @@ class DIIN(PairModel):
         self.show(show)
         return encoder(*given)
 
-    def embed(self, sentence: Sentence) -> Any:
+    def embed(self, sentence: Sentence):
         """Words and characters through dropout, flags without it, and all through the highway."""
         x = self.represent_words(sentence)
         dropped = self.embedding_dim + self.char_filters * bool(self.char_vocabulary_size)
@@ -227,7 +227,7 @@ class DIIN(PairModel):
         return self.highway(x)
 
 
-def _half_squares(x: Any) -> Any:
+def _half_squares(x):
     return 0.5 * ops.sum(ops.square(at_least_float32(x)))
 
 
@@ -238,31 +238,31 @@ class _FixedLength(keras.layers.Layer):
         super().__init__(autocast=False)
         self.length = length
 
-    def call(self, x: Any) -> Any:
+    def call(self, x):
         more = [[0, 0], [0, self.length]] + [[0, 0]] * (len(x.shape) - 2)
         return ops.reshape(ops.pad(x, more)[:, : self.length], (-1, self.length, *x.shape[2:]))
 
-    def compute_output_spec(self, x: Any) -> Any:
+    def compute_output_spec(self, x):
         return keras.KerasTensor((x.shape[0], self.length, *x.shape[2:]), dtype=x.dtype)
 
 
 class _TrainingLoss(keras.layers.Layer):
     """Hands `x` on and, in training, adds the loss `function(t)` of the step t, which it counts."""
 
-    def __init__(self, function: Callable[[Any], Any], **kwargs: Any):
+    def __init__(self, function: Callable[[Any], Any], **kwargs):
         super().__init__(**kwargs)
         self.function = function
 
-    def build(self, x_shape: Any) -> None:
+    def build(self, x_shape):
         self.steps = self.add_weight(
             shape=(), initializer="zeros", dtype="int32", trainable=False, name="steps"
         )
 
-    def call(self, x: Any, training: bool | None = None) -> Any:
+    def call(self, x, training=None):
         if training:
             self.add_loss(self.function(ops.cast(self.steps, "float32")))
             self.steps.assign(self.steps + 1)
         return x
 
-    def compute_output_shape(self, x_shape: Any) -> Any:
+    def compute_output_shape(self, x_shape):
         return x_shape

@@ -118,7 +118,7 @@ class DIN(PairModel):
         shared_transform: bool = False,
         hidden_layers: int = 2,
         dropout: float = 0.2,
-        **kwargs: Any,
+        **kwargs,
     ):
         self.word_representation = self.make_word_representation()
         self.encoding = keras.layers.GRU(
@@ -147,7 +147,7 @@ class DIN(PairModel):
             x = self.encoding_dropout(zero_padding(self.encoding(x), sentence.mask))
         return Sentence(states=x, mask=sentence.mask)
 
-    def interact(self, one: Sentence, two: Sentence) -> Any:
+    def interact(self, one: Sentence, two: Sentence):
         given = one.states, two.states, one.mask, two.mask
         states = self.control(*given)  # [B, L2, u]
         self.show(lambda: self.sizes(*given))
@@ -156,7 +156,7 @@ class DIN(PairModel):
             v = layer(v)
         return self.classify(v)  # eq 26
 
-    def sizes(self, x1: Any, x2: Any, mask_1: Any, mask_2: Any) -> dict[str, Any]:
+    def sizes(self, x1, x2, mask_1, mask_2) -> dict[str, Any]:
         """Norms of what is made at each word of sentence 2 (eq 28-31, Fig 2-3).
 
         `interaction_2` `[B, L2, L1]`, of its interaction matrix after each word of sentence 1; and, with dynamic weights,
@@ -172,7 +172,7 @@ class DIN(PairModel):
         return shown
 
 
-def _stretch(x: Any, mask: Any) -> Any:
+def _stretch(x, mask):
     """`(x - min) / (max - min)` over the real entries of the last axis, in float32; 0 at padding and where max = min."""
     x, axis = ops.cast(x, "float32"), len(x.shape) - 1
     low = -ops.expand_dims(masked_max(-x, mask, axis), -1)

@@ -162,14 +162,14 @@ class DRCN(PairModel):
         autoencoder_stop_gradient: bool = False,
         reconstruction_weight: float = 1.0,
         temperature: bool = False,
-        feature_attention: Any = None,
+        feature_attention=None,
         feature_attention_config: Mapping[str, Any] | None = None,
         hidden_units: int = 1000,
         batch_normalization: bool = False,
         embedding_dropout: float = 0.5,
         dropout: float = 0.2,
         l2: float = 1e-6,
-        **kwargs: Any,
+        **kwargs,
     ):
         if autoencoder_after is None:
             autoencoder_after = tuple(layer for layer in (3, 5) if layer <= depth)
@@ -193,7 +193,7 @@ class DRCN(PairModel):
         self.classify = self.make_classifier(kernel_regularizer=self.regularizer())
         super().__init__(**kwargs)
 
-    def regularizer(self) -> Any:
+    def regularizer(self):
         return keras.regularizers.L2(self.l2) if self.l2 else None
 
     def make_stacks(self, autoencoder_after: Sequence[int]) -> tuple[list[Any], list[Any]]:
@@ -286,7 +286,7 @@ class DRCN(PairModel):
         self.show(lambda: {f"pool_rates_{sentence.side}": max_pool_rates(x, mask)})
         return Sentence(pooled=self.pooling(x, mask))
 
-    def interact(self, one: Sentence, two: Sentence) -> Any:
+    def interact(self, one: Sentence, two: Sentence):
         p, q = (one.pooled, two.pooled) if self.independent else self.read(one, two)  # [B, D]
         v = self.matching(p, q)  # [B, 5D]
         for layer in self.comparison:
@@ -310,7 +310,7 @@ class DRCN(PairModel):
         )
         return self.pooling(x1, one.mask), self.pooling(x2, two.mask)
 
-    def attention_of(self, stack: DenseCoAttentiveRNN, *given: Any) -> dict[str, Any]:
+    def attention_of(self, stack: DenseCoAttentiveRNN, *given) -> dict[str, Any]:
         """The attention of the layers of a stack, `[B, depth, L1, L2]` and `[B, depth, L2, L1]`; of all of them Fig 3-4."""
         if not self.attention:
             return {}

@@ -143,7 +143,7 @@ class DRrNet(PairModel):
         hidden_units: int = 256,
         dropout: float = 0.2,
         aux_loss_weight: float = 1.0,
-        **kwargs: Any,
+        **kwargs,
     ):
         if not (use_global or use_dynamic):
             raise InputError("Nothing is left to compare: set use_global or use_dynamic to True.")
@@ -219,7 +219,7 @@ class DRrNet(PairModel):
             encoded = encoded.having(h=h)
         return encoded
 
-    def interact(self, one: Sentence, two: Sentence) -> Any:
+    def interact(self, one: Sentence, two: Sentence):
         compared = {"h": (one, two)}
         if self.use_dynamic:
             start_1, start_2 = self.reading(one, two), self.reading(two, one)
@@ -253,7 +253,7 @@ class DRrNet(PairModel):
         """The state after the last step, `[B, D]` (eq 4-6)."""
         return Sentence(v=self.rereading(*self._rereading_inputs(given)))
 
-    def selection_of(self, given: Sentence) -> Any:
+    def selection_of(self, given: Sentence):
         """The weights of the tokens at each step, `[B, T, L]`: the arg-max of a row is the token read (Table VIII)."""
         select = CallWith(self.rereading, return_selection=True)
         return select(*self._rereading_inputs(given))[2]
@@ -262,14 +262,7 @@ class DRrNet(PairModel):
         guide, start = (getattr(given, name, None) for name in ("guide", "initial_state"))
         return given.states, given.mask, guide, start
 
-    def compute_loss(
-        self,
-        x: Any = None,
-        y: Any = None,
-        y_pred: Any = None,
-        sample_weight: Any = None,
-        training: bool = True,
-    ) -> Any:
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training: bool = True):
         """The compiled loss, and in training the same loss of p_h and of p_v, `aux_loss_weight` times each."""
         loss = super().compute_loss(x, y, y_pred, sample_weight, training)
         kept = [layer.take() for layer in self.layers if isinstance(layer, _UntilLoss)]
@@ -283,23 +276,23 @@ class DRrNet(PairModel):
 class _UntilLoss(keras.layers.Layer):
     """Passes a prediction on, and in training keeps it until `compute_loss` of the same trace takes it."""
 
-    def __init__(self, **kwargs: Any):
+    def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self._kept: Any = None
 
-    def call(self, p: Any, training: bool | None = None) -> Any:
+    def call(self, p, training=None):
         self._kept = p if training else None
         return p
 
-    def take(self) -> Any:
+    def take(self):
         kept, self._kept = self._kept, None
         return kept
 
-    def compute_output_spec(self, p: Any, training: bool | None = None) -> Any:
+    def compute_output_spec(self, p, training=None):
         return keras.KerasTensor(p.shape, dtype=p.dtype)
 
 
-def _apply(layers: list[keras.layers.Layer], x: Any) -> Any:
+def _apply(layers: list[keras.layers.Layer], x):
     for layer in layers:
         x = layer(x)
     return x

@@ -75,10 +75,10 @@ class ESIM(PairModel):
         units: int = 300,
         cell: str = "lstm",
         dropout: float = 0.5,
-        feature_attention: Any = None,
+        feature_attention=None,
         placement: str = "fused",
         feature_attention_config: Mapping[str, Any] | None = None,
-        **kwargs: Any,
+        **kwargs,
     ):
         check_choice("placement", placement, PLACEMENTS)
 
@@ -111,7 +111,7 @@ class ESIM(PairModel):
         x = self.word_dropout(self.represent_words(sentence))  # [B, L, d]
         return Sentence(states=self.encoding(x, sentence.mask), mask=sentence.mask)  # [B, L, 2u]
 
-    def interact(self, one: Sentence, two: Sentence) -> Any:
+    def interact(self, one: Sentence, two: Sentence):
         a, b = one.states, two.states
         a_aligned, b_aligned, attention_1, attention_2 = self.alignment(
             a, b, one.mask, two.mask, return_attention=True
@@ -130,7 +130,7 @@ class ESIM(PairModel):
         v = ops.concatenate([p.pooled, q.pooled], axis=-1)  # [B, 8u]
         return self.classify(self.dropout_2(self.hidden(self.dropout_1(v))))
 
-    def enhance(self, a: Any, aligned: Any) -> Any:
+    def enhance(self, a, aligned):
         """Local inference of each word, `[a; a~; a - a~; a * a~]`, projected."""
         return self.inference_dropout(self.projection(self.enhancement(a, aligned)))
 

@@ -1,6 +1,6 @@
 """HyperLSTM as an encoder of sentences (Ha et al., ICLR 2017), a baseline of DIN."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import keras
 from keras import ops
@@ -67,7 +67,7 @@ class HyperLSTM(PairModel):
         layer_norm: bool = False,
         shared_encoder: bool = False,
         dropout: float = 0.2,
-        **kwargs: Any,
+        **kwargs,
     ):
         self.word_representation = self.make_word_representation()
         self.encodings = {
@@ -97,11 +97,11 @@ class HyperLSTM(PairModel):
         )  # unmasked: a state doesn't see later pads
         return Sentence(vector=_last(states, sentence.mask))  # [B, u]
 
-    def interact(self, one: Sentence, two: Sentence) -> Any:
+    def interact(self, one: Sentence, two: Sentence):
         return self.classify(self.output_dropout(self.matching(one.vector, two.vector)))
 
 
-def _last(states: Any, mask: Any) -> Any:
+def _last(states, mask):
     """The state at the last real token, `[B, L, D]` to `[B, D]`; zeros for an empty sentence."""
     real = ops.cast(mask, states.dtype)
     following = ops.concatenate([real[:, 1:], ops.zeros_like(real[:, :1])], axis=1)

@@ -139,7 +139,7 @@ class LadRaNet(BackboneModel):
 
     def __init__(
         self,
-        backbone: Any,
+        backbone,
         num_classes: int = 3,
         trainable_backbone: bool = True,
         encoder: str = "transformer",
@@ -161,7 +161,7 @@ class LadRaNet(BackboneModel):
         hidden_units: int | None = None,
         dropout: float = 0.1,
         backbone_dropout: float | None = None,
-        **kwargs: Any,
+        **kwargs,
     ):
         check_choice("encoder", encoder, ENCODERS)
         check_choice("layer_weighting", layer_weighting, LAYER_WEIGHTINGS)
@@ -207,7 +207,7 @@ class LadRaNet(BackboneModel):
     def make_pooling(self, name: str) -> SelfAttentionPooling:
         return SelfAttentionPooling(self.attention_units, dtype=self.policy, name=f"pooling_{name}")
 
-    def read(self, pair: Sentence) -> Any:
+    def read(self, pair: Sentence):
         words, whole = self.read_tokens(pair)  # [B, L, D], [B, D]
         units, vectors = [words], [whole]
         if self.widths:
@@ -238,7 +238,7 @@ class LadRaNet(BackboneModel):
         words = self.weigh(states) if self.widths or self.steps else None  # eq 9
         return words, first_state(x, pair.mask)  # [CLS] in the last block
 
-    def reread(self, pair: Sentence, units: Any, h_ab: Any) -> Any:
+    def reread(self, pair: Sentence, units, h_ab):
         """The state after each step, `[B, T, D]`, from the tokens and phrases `[B, R+1, L, D]`.
 
         Shows `selection` `[B, T, R+1, L]`, what each unit chose at each step, the tokens first, then a unit for each of
@@ -266,10 +266,10 @@ class _Weights(keras.layers.Layer):
         self.layer = layer
         self.built = True
 
-    def call(self, x: Any) -> Any:
+    def call(self, x):
         scalars = ops.convert_to_tensor(self.layer.scalars)
         weights = ops.softmax(scalars) if self.layer.normalize else scalars
         return ops.tile(ops.expand_dims(weights, 0), (ops.shape(x)[0], 1))
 
-    def compute_output_spec(self, x: Any) -> Any:
+    def compute_output_spec(self, x):
         return keras.KerasTensor((x.shape[0], self.layer.scalars.shape[0]), dtype="float32")

@@ -43,7 +43,7 @@ PREDICTIONS = {
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-def tanh_gelu(x: Any) -> Any:
+def tanh_gelu(x):
     """GELU by its tanh approximation, as the authors' PyTorch code has it."""
     return ops.gelu(x, approximate=True)
 
@@ -136,9 +136,9 @@ class RE2(PairModel):
         activation: str = "gelu",
         weight_normalization: bool = True,
         dropout: float = 0.2,
-        feature_attention: Any = None,
+        feature_attention=None,
         feature_attention_config: Mapping[str, Any] | None = None,
-        **kwargs: Any,
+        **kwargs,
     ):
         check_choice("alignment", alignment, ALIGNMENTS)
         check_choice("connection", connection, CONNECTIONS)
@@ -186,9 +186,7 @@ class RE2(PairModel):
         self.classify = self.make_classifier(self.dense)
         super().__init__(**kwargs)
 
-    def dense(
-        self, units: int, activation: Any = None, name: str = "", dtype: Any = None
-    ) -> keras.layers.Layer:
+    def dense(self, units: int, activation=None, name: str = "", dtype=None) -> keras.layers.Layer:
         start = keras.initializers.VarianceScaling(
             2.0 if activation else 1.0, distribution="untruncated_normal"
         )
@@ -204,7 +202,7 @@ class RE2(PairModel):
     def encode(self, sentence: Sentence) -> Sentence:
         return self.enter_block(0, self.represent_words(sentence), sentence.mask)
 
-    def interact(self, one: Sentence, two: Sentence) -> Any:
+    def interact(self, one: Sentence, two: Sentence):
         mask_1, mask_2 = one.mask, two.mask
         p, q = one, two
         for n in range(self.blocks):
@@ -236,7 +234,7 @@ class RE2(PairModel):
         x = sentence.states[:, :, : -self.units]  # the input of block n
         return self.enter_block(n + 1, self.connect_blocks(n, x, fused), sentence.mask)
 
-    def connect_blocks(self, n: int, x: Any, fused: Any) -> Any:
+    def connect_blocks(self, n: int, x, fused):
         """The input of block `n + 1`, from the input `x` and the output `fused` of block `n`."""
         if self.connection == "none":
             return fused
@@ -247,7 +245,7 @@ class RE2(PairModel):
             fused = (fused + before) * math.sqrt(0.5)
         return ops.concatenate([fused, x], axis=-1)
 
-    def enter_block(self, n: int, x: Any, mask: Any) -> Sentence:
+    def enter_block(self, n: int, x, mask) -> Sentence:
         """A sentence in block `n`, before its alignment, from the block's input `x` `[B, L, w]`."""
         states = ops.concatenate([x, self.encoders[n](x, mask)], axis=-1)  # [B, L, w + u]
         if not self.projections:

@@ -76,7 +76,7 @@ class RLSTM(PairModel):
         tanh: bool = True,
         first_attention: str = "uniform",
         dropout: float = 0.2,
-        **kwargs: Any,
+        **kwargs,
     ):
         if units % 2:
             raise ValueError(
@@ -109,13 +109,13 @@ class RLSTM(PairModel):
             x = self.encoding(x, sentence.mask)  # [B, L1, u]
         return Sentence(states=x, mask=sentence.mask)
 
-    def interact(self, one: Sentence, two: Sentence) -> Any:
+    def interact(self, one: Sentence, two: Sentence):
         given = one.states, two.states, one.mask, two.mask
         means = [masked_mean(reader(*given), two.mask) for reader in self.readers.values()]
         self.show(lambda: self.attention(*given))
         return self.classify(self.output_dropout(ops.concatenate(means, axis=-1)))
 
-    def attention(self, *given: Any) -> dict[str, Any]:
+    def attention(self, *given) -> dict[str, Any]:
         """At each word of sentence 2 what was read in sentence 1, `[B, L2, L1]`; rows sum to 1 at real tokens."""
         return {
             f"attention_{way}_2": CallWith(reader, return_attention=True)(*given)[1]

@@ -48,16 +48,16 @@ class Choice:
             values = {_default_label(value): value for value in values}
         object.__setattr__(self, "values", dict(values))
 
-    def label(self, value: Any) -> Any:
+    def label(self, value):
         """The label of a value; None if it is not among the values."""
         value = list(value) if isinstance(value, tuple) else value
         return next((label for label, known in self.values.items() if known == value), None)
 
-    def value(self, label: Any) -> Any:
+    def value(self, label):
         """The value with a label."""
         return self.values[label]
 
-    def with_value(self, value: Any) -> "Choice":
+    def with_value(self, value) -> "Choice":
         """A copy with one more value: numbers stay sorted, anything else comes first."""
         rest = list(self.values.values())
         values = {_default_label(value): value, **self.values}
@@ -66,7 +66,7 @@ class Choice:
             values = dict(sorted(values.items(), key=lambda item: item[1], reverse=falling))
         return replace(self, values=values)
 
-    def only(self, wanted: Any) -> "Choice":
+    def only(self, wanted) -> "Choice":
         """A copy with some of the values: `"LOW:HIGH"`, `"A/B/C"`, or a list of labels."""
         if isinstance(wanted, str) and ":" in wanted:
             low, high = (self.parse(end)[1] for end in wanted.split(":", 1))
@@ -84,7 +84,7 @@ class Choice:
             raise InputError(f"{self.name}={wanted}: it must be {self.describe()}.")
         return replace(self, values=chosen)
 
-    def parse(self, text: Any) -> tuple["Choice", Any]:
+    def parse(self, text) -> tuple["Choice", Any]:
         """The label that `text` names, and the parameter that has it.
 
         Raises:
@@ -151,15 +151,15 @@ class LogUniform:
         """The largest value."""
         return self.center * self.factor
 
-    def value(self, label: Any) -> Any:
+    def value(self, label):
         """The value with a label: itself."""
         return label
 
-    def only(self, wanted: Any) -> "LogUniform":
+    def only(self, wanted) -> "LogUniform":
         """Refuses: a range has no list of values."""
         raise InputError(f"{self.name}={wanted}: it is {self.describe()}; list none, or --fix it.")
 
-    def parse(self, text: Any) -> tuple["LogUniform", float]:
+    def parse(self, text) -> tuple["LogUniform", float]:
         """The number that `text` means, and the parameter."""
         try:
             return self, float(text)
@@ -176,13 +176,13 @@ class LogUniform:
 Parameter = Choice | LogUniform
 
 
-def _default_label(value: Any) -> Any:
+def _default_label(value):
     if isinstance(value, bool):
         return "true" if value else "false"
     return value if isinstance(value, int | float | str) else str(value)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -8,17 +8,33 @@ import keras
 
 
 class Layer(keras.layers.Layer):
-    """A layer that keeps each constructor argument as the attribute of the same name."""
+    """A layer that keeps each constructor argument as the attribute of the same name.
+
+    `super().__init__(**kwargs)` sets them: lists as tuples, and the names of activations,
+    initializers and regularizers as what they stand for.
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> "Layer":
+        layer = super().__new__(cls, *args, **kwargs)
+        signature = inspect.signature(cls.__init__)
+        given = signature.bind(layer, *args, **kwargs)
+        given.apply_defaults()
+        own = [n for n, p in signature.parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
+        layer.__dict__["arguments"] = {name: given.arguments[name] for name in own[1:]}
+        return layer
 
     def __init__(self, **kwargs: Any):
+        arguments = self.__dict__.pop("arguments")
         super().__init__(**kwargs)
+        self._argument_names = tuple(arguments)
+        for name, value in arguments.items():
+            setattr(self, name, _OBJECTS.get(name.rsplit("_")[-1], _unchanged)(value))
 
     def get_config(self) -> dict[str, Any]:
-        arguments = inspect.signature(type(self).__init__).parameters.values()
-        names = [a.name for a in arguments if a.kind is a.POSITIONAL_OR_KEYWORD][1:]
-        return {**super().get_config(), **{n: _serialize(getattr(self, n)) for n in names}}
+        own = {name: _serialize(getattr(self, name)) for name in self._argument_names}
+        return {**super().get_config(), **own}
 
-    def compute_mask(self, *args: Any, **kwargs: Any) -> None:
+    def compute_mask(self, *args, **kwargs) -> None:
         return None  # masks are explicit arguments: Keras has none to pass on
 
     def spec(self, *shape: int | None, dtype: str | None = None) -> keras.KerasTensor:
@@ -26,7 +42,18 @@ class Layer(keras.layers.Layer):
         return keras.KerasTensor(shape, dtype=dtype or self.compute_dtype)
 
 
-def _serialize(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+_OBJECTS = {
+    "activation": keras.activations.get,
+    "initializer": keras.initializers.get,
+    "regularizer": keras.regularizers.get,
+}
+
+
+def _serialize(value):
     if isinstance(value, (keras.Initializer, keras.Regularizer)):
         return keras.saving.serialize_keras_object(value)
     return keras.activations.serialize(value) if callable(value) else value

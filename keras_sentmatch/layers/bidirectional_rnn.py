@@ -1,7 +1,5 @@
 """A bidirectional recurrent layer that runs unmasked and is exact on right-padded sequences."""
 
-from typing import Any
-
 import keras
 from keras import ops
 
@@ -44,14 +42,9 @@ class BidirectionalRNN(Layer):
         ((2, 3, 8), [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
     """
 
-    def __init__(
-        self, units: int, cell: str = "lstm", kernel_regularizer: Any = None, **kwargs: Any
-    ):
+    def __init__(self, units: int, cell: str = "lstm", kernel_regularizer=None, **kwargs):
         super().__init__(**kwargs)
         require_choice(CELLS, cell=cell)
-        self.units = units
-        self.cell = cell
-        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
         self.forward_rnn, self.backward_rnn = (
             CELLS[cell](
                 units,
@@ -64,14 +57,14 @@ class BidirectionalRNN(Layer):
             for name in ("forward", "backward")
         )
 
-    def build(self, x_shape: Any, mask_shape: Any = None) -> None:
+    def build(self, x_shape):
         self.forward_rnn.build(x_shape)
         self.backward_rnn.build(x_shape)
 
-    def call(self, x: Any, mask: Any) -> Any:
+    def call(self, x, mask):
         forward = self.forward_rnn(x)
         backward = reverse_within_length(self.backward_rnn(reverse_within_length(x, mask)), mask)
         return zero_padding(ops.concatenate([forward, backward], axis=-1), mask)
 
-    def compute_output_shape(self, x_shape: Any, mask_shape: Any = None) -> Any:
+    def compute_output_shape(self, x_shape):
         return (*x_shape[:-1], 2 * self.units)

@@ -88,7 +88,7 @@ class MultiPerspectiveMatching(Layer):
         strategies: Sequence[str] = STRATEGIES,
         attentive: str = "mean",
         max_attentive: str = "argmax",
-        **kwargs: Any,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         if not strategies or sorted(set(strategies) & set(STRATEGIES)) != sorted(strategies):
@@ -98,18 +98,8 @@ class MultiPerspectiveMatching(Layer):
             )
         require_choice(ATTENTIVE, attentive=attentive)
         require_choice(MAX_ATTENTIVE, max_attentive=max_attentive)
-        self.perspectives = perspectives
-        self.strategies = tuple(strategies)
-        self.attentive = attentive
-        self.max_attentive = max_attentive
 
-    def build(
-        self,
-        x1_shape: Any,
-        x2_shape: Any = None,
-        mask_1_shape: Any = None,
-        mask_2_shape: Any = None,
-    ) -> None:
+    def build(self, x1_shape):
         if x1_shape[-1] % 2:
             raise ValueError(
                 "x1 must be forward and backward states of one width. "
@@ -127,7 +117,7 @@ class MultiPerspectiveMatching(Layer):
             for strategy in self.strategies
         ]
 
-    def call(self, x1: Any, x2: Any, mask_1: Any, mask_2: Any, return_cosines: bool = False) -> Any:
+    def call(self, x1, x2, mask_1, mask_2, return_cosines=False):
         x1, x2 = ops.convert_to_tensor(x1), ops.convert_to_tensor(x2)
         both = pair_mask(mask_1, mask_2)
         turned = ops.transpose(both, (0, 2, 1))
@@ -157,7 +147,7 @@ class MultiPerspectiveMatching(Layer):
         )
         return (*matches, ops.stack(cosines, axis=1)) if return_cosines else matches
 
-    def _partner(self, strategy: str, h: Any, mask: Any, a: Any, both: Any, forward: bool) -> Any:
+    def _partner(self, strategy: str, h, mask, a, both, forward: bool):
         """What each state of the other sentence is matched with: `[B, 1 or L, D]` from `h`."""
         if strategy == "full":
             return ops.expand_dims(last_state(h, mask) if forward else h[:, 0], 1)
@@ -174,9 +164,7 @@ class MultiPerspectiveMatching(Layer):
         best = masked_argmax(a, both, axis=2)
         return ops.matmul(ops.one_hot(best, ops.shape(h)[1], dtype=h.dtype), h)
 
-    def compute_output_spec(
-        self, x1: Any, x2: Any, mask_1: Any, mask_2: Any, return_cosines: bool = False
-    ) -> Any:
+    def compute_output_spec(self, x1, x2, mask_1, mask_2, return_cosines=False):
         width = 2 * len(self.strategies) * self.perspectives
         matches = tuple(self.spec(*x.shape[:2], width) for x in (x1, x2))
         if not return_cosines:
@@ -185,20 +173,20 @@ class MultiPerspectiveMatching(Layer):
         return (*matches, self.spec(*shape, dtype="float32"))
 
 
-def _match(u: Any, v: Any, w: Any) -> Any:
+def _match(u, v, w):
     """`cos(w_k * u, w_k * v)`: `[B, L, D]` and `[B, 1 or L, D]` to `[B, L, K]`."""
     squares = ops.transpose(ops.square(w))
 
-    def inverse_norm(x: Any) -> Any:
+    def inverse_norm(x):
         return ops.rsqrt(ops.maximum(ops.matmul(ops.square(x), squares), 1e-16))
 
     return ops.matmul(u * v, squares) * inverse_norm(u) * inverse_norm(v)
 
 
-def _best_matches(h1: Any, h2: Any, w: Any, both: Any) -> tuple[Any, Any]:
+def _best_matches(h1, h2, w, both) -> tuple[Any, Any]:
     """The greatest match of each state with any other: `[B, L1, K]` and `[B, L2, K]`."""
 
-    def weighted(h: Any) -> Any:  # [B, K, L, D]
+    def weighted(h):  # [B, K, L, D]
         return unit_length(ops.expand_dims(h, 1) * ops.expand_dims(w, 1))
 
     matches = ops.matmul(weighted(h1), ops.transpose(weighted(h2), (0, 1, 3, 2)))

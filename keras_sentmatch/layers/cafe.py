@@ -1,7 +1,5 @@
 """The layer of CAFE (Tay, Tuan, Hui 2018)."""
 
-from typing import Any
-
 import keras
 from keras import ops
 
@@ -42,15 +40,13 @@ class FactorizationMachine(Layer):
         Rendle 2010; Tay, Tuan, Hui, CAFE, "Alignment Factorization".
     """
 
-    def __init__(self, factors: int = 10, kernel_regularizer: Any = None, **kwargs: Any):
+    def __init__(self, factors: int = 10, kernel_regularizer=None, **kwargs):
         super().__init__(**kwargs)
         if factors < 0:
             raise ValueError(f"factors must be at least 0. Received: factors={factors!r}")
-        self.factors = factors
-        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
 
-    def build(self, z_shape: Any) -> None:
-        def weight(shape: Any, initializer: str, name: str, regularizer: Any = None) -> Any:
+    def build(self, z_shape):
+        def weight(shape, initializer: str, name: str, regularizer=None):
             return self.add_weight(
                 shape=shape, initializer=initializer, regularizer=regularizer, name=name
             )
@@ -63,7 +59,7 @@ class FactorizationMachine(Layer):
                 shape, "glorot_uniform", "factor_kernel", self.kernel_regularizer
             )
 
-    def call(self, z: Any) -> Any:
+    def call(self, z):
         z = ops.convert_to_tensor(z)
         wide = at_least_float32(z)
         y = ops.matmul(wide, ops.cast(self.kernel, wide.dtype)) + ops.cast(self.bias, wide.dtype)
@@ -74,5 +70,5 @@ class FactorizationMachine(Layer):
             y = y + 0.5 * ops.sum(pairs, axis=-1, keepdims=True)
         return ops.cast(y, z.dtype)
 
-    def compute_output_shape(self, z_shape: Any) -> Any:
+    def compute_output_shape(self, z_shape):
         return (*z_shape[:-1], 1)

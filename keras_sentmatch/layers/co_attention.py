@@ -1,7 +1,5 @@
 """Co-attention: every token's weighted sum of the other sentence."""
 
-from typing import Any
-
 import keras
 from keras import ops
 
@@ -54,37 +52,16 @@ class CoAttention(Layer):
         Kim et al., DRCN, eq 5. With `"dot"`: Chen et al., ESIM, eq 11-13.
     """
 
-    def __init__(
-        self, similarity: str = "cosine", temperature: bool | float = False, **kwargs: Any
-    ):
+    def __init__(self, similarity: str = "cosine", temperature: bool | float = False, **kwargs):
         super().__init__(**kwargs)
         require_choice(SIMILARITIES, similarity=similarity)
-        self.similarity = similarity
-        self.temperature = temperature
 
-    def build(
-        self,
-        x1_shape: Any,
-        x2_shape: Any = None,
-        mask_1_shape: Any = None,
-        mask_2_shape: Any = None,
-        keys_1_shape: Any = None,
-        keys_2_shape: Any = None,
-    ) -> None:
+    def build(self, x1_shape):
         if self.temperature:
             start = keras.initializers.Constant(float(self.temperature))
             self.scale = self.add_weight(shape=(), initializer=start, name="temperature")
 
-    def call(
-        self,
-        x1: Any,
-        x2: Any,
-        mask_1: Any,
-        mask_2: Any,
-        keys_1: Any = None,
-        keys_2: Any = None,
-        return_attention: bool = False,
-    ) -> Any:
+    def call(self, x1, x2, mask_1, mask_2, keys_1=None, keys_2=None, return_attention=False):
         matrix = cosine_matrix if self.similarity == "cosine" else dot_matrix
         # [B, L1, L2]
         scores = matrix(x1 if keys_1 is None else keys_1, x2 if keys_2 is None else keys_2)
@@ -99,15 +76,8 @@ class CoAttention(Layer):
         return (*attended, weights_1, weights_2) if return_attention else attended
 
     def compute_output_spec(
-        self,
-        x1: Any,
-        x2: Any,
-        mask_1: Any,
-        mask_2: Any,
-        keys_1: Any = None,
-        keys_2: Any = None,
-        return_attention: bool = False,
-    ) -> Any:
+        self, x1, x2, mask_1, mask_2, keys_1=None, keys_2=None, return_attention=False
+    ):
         batch, length_1, length_2 = x1.shape[0], x1.shape[1], x2.shape[1]
         attended = self.spec(*x1.shape), self.spec(*x2.shape)
         weights = self.spec(batch, length_1, length_2), self.spec(batch, length_2, length_1)

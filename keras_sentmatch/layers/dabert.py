@@ -80,16 +80,11 @@ class DualAttention(Layer):
         distance: str = "l1",
         cross: bool = False,
         dropout: float = 0.1,
-        **kwargs: Any,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         require_positive(num_heads=num_heads, key_dim=key_dim)
         require_choice(DISTANCES, distance=distance)
-        self.num_heads = num_heads
-        self.key_dim = key_dim
-        self.distance = distance
-        self.cross = cross
-        self.dropout = dropout
         self.query, self.key, self.value = (
             keras.layers.EinsumDense(
                 "bld,dhk->blhk",
@@ -102,18 +97,11 @@ class DualAttention(Layer):
         )
         self.drop = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="drop")
 
-    def build(self, x_shape: Any, mask_shape: Any = None, segment_ids_shape: Any = None) -> None:
+    def build(self, x_shape):
         for layer in (self.query, self.key, self.value):
             layer.build(x_shape)
 
-    def call(
-        self,
-        x: Any,
-        mask: Any,
-        segment_ids: Any = None,
-        return_attention: bool = False,
-        training: bool | None = None,
-    ) -> Any:
+    def call(self, x, mask, segment_ids=None, return_attention=False, training=None):
         self._check(segment_ids)
         query, key = (ops.transpose(f(x), (0, 2, 1, 3)) for f in (self.query, self.key))
         query, key, value = at_least_float32(query), at_least_float32(key), self.value(x)
@@ -132,7 +120,7 @@ class DualAttention(Layer):
             outputs.append(ops.reshape(ops.einsum("bhij,bjhk->bihk", w, value), shape))
         return (*outputs, *weights) if return_attention else tuple(outputs)
 
-    def _distances(self, query: Any, key: Any, products: Any) -> Any:
+    def _distances(self, query, key, products):
         """`[B, heads, L, k]` twice, and their products, to `[B, heads, L, L]`."""
         if self.distance == "l1":
             first = (3, 0, 1, 2)  # the features, which are summed over
@@ -151,21 +139,14 @@ class DualAttention(Layer):
         # Below the rounding error of the products the root has no gradient, not an infinite one.
         return ops.sqrt(ops.maximum(squared, 1e-6))
 
-    def _check(self, segment_ids: Any) -> None:
+    def _check(self, segment_ids) -> None:
         if self.cross and segment_ids is None:
             raise ValueError(
                 "cross=True needs the call argument `segment_ids`, the sentence of each token. "
                 "Received: None"
             )
 
-    def compute_output_spec(
-        self,
-        x: Any,
-        mask: Any,
-        segment_ids: Any = None,
-        return_attention: bool = False,
-        training: bool | None = None,
-    ) -> Any:
+    def compute_output_spec(self, x, mask, segment_ids=None, return_attention=False, training=None):
         self._check(segment_ids)
         batch, length = x.shape[:2]
         out = (batch, length, self.num_heads * self.key_dim)
@@ -253,7 +234,7 @@ class AdaptiveFusion(Layer):
         filter_gate: bool = True,
         output_mode: str = "residual",
         regulation: bool = True,
-        **kwargs: Any,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         require_positive(
@@ -262,17 +243,8 @@ class AdaptiveFusion(Layer):
         )
         require_choice(ALIGNMENTS, alignment=alignment)
         require_choice(OUTPUT_MODES, output_mode=output_mode)
-        self.attention_units = attention_units
-        self.hidden_units = hidden_units
-        self.alignment = alignment
-        self.gate = gate
-        self.filter_gate = filter_gate
-        self.output_mode = output_mode
-        self.regulation = regulation
 
-    def build(
-        self, affinity_shape: Any, difference_shape: Any = None, mask_shape: Any = None
-    ) -> None:
+    def build(self, affinity_shape, difference_shape=None):
         width = affinity_shape[-1]
         if difference_shape is not None and difference_shape[-1] != width:
             raise ValueError(
@@ -284,7 +256,7 @@ class AdaptiveFusion(Layer):
         hidden = self.hidden_units or width
 
         def dense(
-            inputs: int, units: int, name: str, activation: str | None = "tanh", **options: Any
+            inputs: int, units: int, name: str, activation: str | None = "tanh", **options
         ) -> keras.layers.Dense:
             layer = keras.layers.Dense(
                 units, activation, dtype=self.dtype_policy, name=name, **options
@@ -292,7 +264,7 @@ class AdaptiveFusion(Layer):
             layer.build((None, None, inputs))
             return layer
 
-        def column(inputs: int, name: str) -> Any:
+        def column(inputs: int, name: str):
             return self.add_weight(shape=(inputs, 1), name=name, autocast=False)
 
         if self.alignment != "none":
@@ -318,7 +290,7 @@ class AdaptiveFusion(Layer):
             self.filter_kernel = column(2 * width, "filter_kernel")
         self.fused = dense(hidden, width, "fused", kernel_initializer="zeros")
 
-    def call(self, affinity: Any, difference: Any, mask: Any, return_gates: bool = False) -> Any:
+    def call(self, affinity, difference, mask, return_gates=False):
         if self.regulation:
             fused, gate, kept = self._regulated(affinity, difference, mask)
         else:
@@ -328,7 +300,7 @@ class AdaptiveFusion(Layer):
             return fused
         return fused, *(ops.squeeze(zero_padding(x, mask), -1) for x in (gate, kept))
 
-    def _regulated(self, a: Any, d: Any, mask: Any) -> tuple[Any, Any, Any]:
+    def _regulated(self, a, d, mask) -> tuple[Any, Any, Any]:
         new_a, new_d = a, d
         if self.alignment != "none":
             guided = self.align_difference(d, a, mask)
@@ -345,9 +317,7 @@ class AdaptiveFusion(Layer):
         fused = ops.cast(kept, a.dtype) * self.fused(v)
         return (a + fused if self.output_mode == "residual" else fused), gate, kept
 
-    def compute_output_spec(
-        self, affinity: Any, difference: Any, mask: Any, return_gates: bool = False
-    ) -> Any:
+    def compute_output_spec(self, affinity, difference, mask, return_gates=False):
         fused = self.spec(*affinity.shape)
         if not return_gates:
             return fused
@@ -358,14 +328,12 @@ class AdaptiveFusion(Layer):
 class _GuidedAlignment(Layer):
     """For each guide vector the weighted sum of all values: `[B, L, D]` twice to `[B, L, D]`."""
 
-    def __init__(self, units: int, additive: bool, **kwargs: Any):
+    def __init__(self, units: int, additive: bool, **kwargs):
         super().__init__(**kwargs)
-        self.units = units
-        self.additive = additive
         self.key = keras.layers.Dense(units, use_bias=False, dtype=self.dtype_policy, name="key")
         self.guide = keras.layers.Dense(units, dtype=self.dtype_policy, name="guide")
 
-    def build(self, values_shape: Any, guides_shape: Any = None, mask_shape: Any = None) -> None:
+    def build(self, values_shape):
         for layer in (self.key, self.guide):
             layer.build(values_shape)
         size = self.units if self.additive else 2 * self.units
@@ -375,7 +343,7 @@ class _GuidedAlignment(Layer):
             shape=(1,), initializer="zeros", name="context_bias", autocast=False
         )
 
-    def call(self, values: Any, guides: Any, mask: Any) -> Any:
+    def call(self, values, guides, mask):
         keys = at_least_float32(self.key(values))
         guides = at_least_float32(self.guide(guides))
         if self.additive:
@@ -390,18 +358,16 @@ class _GuidedAlignment(Layer):
         weights = masked_softmax(scores + self.bias, ops.expand_dims(mask, 1))
         return ops.matmul(ops.cast(weights, values.dtype), values)
 
-    def compute_output_shape(
-        self, values_shape: Any, guides_shape: Any = None, mask_shape: Any = None
-    ) -> Any:
+    def compute_output_shape(self, values_shape):
         return values_shape
 
 
-def _share(kernel: Any, *parts: Any) -> Any:
+def _share(kernel, *parts):
     """One sigmoid for each token, `[B, L, 1]`, of its vectors side by side."""
     return ops.sigmoid(ops.matmul(at_least_float32(ops.concatenate(parts, axis=-1)), kernel))
 
 
-def _constants(mask: Any) -> tuple[Any, Any]:
+def _constants(mask) -> tuple[Any, Any]:
     """The gates that are not computed: one half, and one."""
     ones = ops.ones_like(ops.expand_dims(mask, -1), dtype="float32")
     return ones * 0.5, ones
@@ -480,7 +446,7 @@ class DualAttentionEncoder(Layer):
         intermediate_dim: int,
         num_heads: int,
         dropout: float = 0.1,
-        activation: Any = "gelu",
+        activation="gelu",
         layer_norm_epsilon: float = 1e-12,
         channels: str = "both",
         distance: str = "l1",
@@ -492,26 +458,11 @@ class DualAttentionEncoder(Layer):
         filter_gate: bool = True,
         output_mode: str = "residual",
         regulation: bool = True,
-        **kwargs: Any,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         require_positive(intermediate_dim=intermediate_dim, num_heads=num_heads)
         require_choice(CHANNELS, channels=channels)
-        self.intermediate_dim = intermediate_dim
-        self.num_heads = num_heads
-        self.dropout = dropout
-        self.activation = keras.activations.get(activation)
-        self.layer_norm_epsilon = layer_norm_epsilon
-        self.channels = channels
-        self.distance = distance
-        self.cross = cross
-        self.attention_units = attention_units
-        self.hidden_units = hidden_units
-        self.alignment = alignment
-        self.gate = gate
-        self.filter_gate = filter_gate
-        self.output_mode = output_mode
-        self.regulation = regulation
         self.fusion = AdaptiveFusion(
             attention_units,
             hidden_units,
@@ -524,7 +475,7 @@ class DualAttentionEncoder(Layer):
             name="fusion",
         )
 
-    def build(self, x_shape: Any, mask_shape: Any = None, segment_ids_shape: Any = None) -> None:
+    def build(self, x_shape):
         width, heads = x_shape[-1], self.num_heads
         if width % heads:
             raise ValueError(
@@ -570,14 +521,7 @@ class DualAttentionEncoder(Layer):
         norms = [self.attention_norm, self.feedforward_norm]
         return [self.attention, self.join, *norms, self.wide, self.narrow]
 
-    def call(
-        self,
-        x: Any,
-        mask: Any,
-        segment_ids: Any = None,
-        return_attention: bool = False,
-        training: bool | None = None,
-    ) -> Any:
+    def call(self, x, mask, segment_ids=None, return_attention=False, training=None):
         a, d, *maps = self.attention(x, mask, segment_ids, return_attention=True, training=training)
         pair = {"both": (a, d), "affinity": (a, a), "difference": (d, d)}[self.channels]
         fused, *gates = self.fusion(*pair, mask, return_gates=True)
@@ -589,14 +533,7 @@ class DualAttentionEncoder(Layer):
         y = zero_padding(y, mask)
         return (y, *maps, *gates) if return_attention else y
 
-    def compute_output_spec(
-        self,
-        x: Any,
-        mask: Any,
-        segment_ids: Any = None,
-        return_attention: bool = False,
-        training: bool | None = None,
-    ) -> Any:
+    def compute_output_spec(self, x, mask, segment_ids=None, return_attention=False, training=None):
         batch, length, _ = x.shape
         y = self.spec(*x.shape)
         if not return_attention:

@@ -1,7 +1,5 @@
 """The layers of DIIN (Gong, Luo, Zhang 2018)."""
 
-from typing import Any
-
 import keras
 from keras import ops
 
@@ -58,7 +56,7 @@ class DecayingDropout(Layer):
         decay: float = 0.977,
         decay_steps: int = 10_000,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         if not (0 <= rate < 1 and 0 < decay <= 1 and decay_steps >= 1):
@@ -66,23 +64,19 @@ class DecayingDropout(Layer):
                 "rate must be in [0, 1), decay in (0, 1], decay_steps at least 1. "
                 f"Received: rate={rate}, decay={decay}, decay_steps={decay_steps}"
             )
-        self.rate = rate
-        self.decay = decay
-        self.decay_steps = decay_steps
-        self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)
 
-    def build(self, x_shape: Any) -> None:
+    def build(self, x_shape):
         self.steps = self.add_weight(
             shape=(), initializer="zeros", dtype="int32", trainable=False, name="steps"
         )
 
-    def keep(self) -> Any:
+    def keep(self):
         """The share of values kept at the step that comes next, float32."""
         t = ops.cast(self.steps, "float32") / self.decay_steps
         return (1.0 - self.rate) * ops.power(ops.cast(self.decay, "float32"), t)
 
-    def call(self, x: Any, training: bool | None = None) -> Any:
+    def call(self, x, training=None):
         if not training:
             return x
         keep = self.keep()
@@ -90,7 +84,7 @@ class DecayingDropout(Layer):
         kept = keras.random.uniform(ops.shape(x), dtype="float32", seed=self.seed_generator) < keep
         return ops.where(kept, x / ops.cast(keep, x.dtype), ops.cast(0, x.dtype))
 
-    def compute_output_shape(self, x_shape: Any) -> Any:
+    def compute_output_shape(self, x_shape):
         return x_shape
 
 
@@ -139,12 +133,9 @@ class SelfAttentiveEncoder(Layer):
         dropout: float = 0.0,
         dropout_decay: float = 1.0,
         dropout_decay_steps: int = 10_000,
-        **kwargs: Any,
+        **kwargs,
     ):
         super().__init__(**kwargs)
-        self.dropout = dropout
-        self.dropout_decay = dropout_decay
-        self.dropout_decay_steps = dropout_decay_steps
         self.token_dropout, self.attended_dropout = (
             DecayingDropout(
                 dropout, dropout_decay, dropout_decay_steps, dtype=self.dtype_policy, name=name
@@ -152,7 +143,7 @@ class SelfAttentiveEncoder(Layer):
             for name in ("token_dropout", "attended_dropout")
         )
 
-    def build(self, x_shape: Any, mask_shape: Any = None) -> None:
+    def build(self, x_shape):
         width = x_shape[-1]
         self.attention_kernel = self.add_weight(
             shape=(3 * width, 1), initializer="glorot_uniform", name="attention_kernel"
@@ -174,9 +165,7 @@ class SelfAttentiveEncoder(Layer):
         for dropout in (self.token_dropout, self.attended_dropout):
             dropout.build(x_shape)
 
-    def call(
-        self, x: Any, mask: Any, return_attention: bool = False, training: bool | None = None
-    ) -> Any:
+    def call(self, x, mask, return_attention=False, training=None):
         x = ops.convert_to_tensor(x)
         wide = at_least_float32(x)
         w_1, w_2, w_3 = ops.split(ops.cast(self.attention_kernel, wide.dtype), 3, axis=0)
@@ -194,9 +183,7 @@ class SelfAttentiveEncoder(Layer):
         y = zero_padding(ops.sigmoid(r) * x + ops.sigmoid(f) * ops.tanh(z), mask)
         return (y, weights) if return_attention else y
 
-    def compute_output_spec(
-        self, x: Any, mask: Any, return_attention: bool = False, training: bool | None = None
-    ) -> Any:
+    def compute_output_spec(self, x, mask, return_attention=False, training=None):
         y = self.spec(*x.shape)
         if not return_attention:
             return y
@@ -253,15 +240,9 @@ class DenseInteractionCNN(Layer):
         growth_rate: int = 20,
         kernel_size: int = 3,
         compression: float = 0.5,
-        **kwargs: Any,
+        **kwargs,
     ):
         super().__init__(**kwargs)
-        self.first_scale = first_scale
-        self.blocks = blocks
-        self.layers_per_block = layers_per_block
-        self.growth_rate = growth_rate
-        self.kernel_size = kernel_size
-        self.compression = compression
         self.pooling = keras.layers.MaxPooling2D(
             2, data_format="channels_last", dtype=self.dtype_policy
         )
@@ -274,11 +255,11 @@ class DenseInteractionCNN(Layer):
             features.append(int(found * self.compression))
         return features
 
-    def build(self, x_shape: Any) -> None:
+    def build(self, x_shape):
         self._flat_width = self.compute_output_shape(x_shape)[-1]  # a graph may forget the lengths
         features = self._features(x_shape[-1])
 
-        def convolution(inputs: int, filters: int, size: int, activation: Any, name: str) -> Any:
+        def convolution(inputs: int, filters: int, size: int, activation, name: str):
             layer = keras.layers.Conv2D(
                 filters,
                 size,
@@ -302,7 +283,7 @@ class DenseInteractionCNN(Layer):
             self.dense_blocks.append(block)
             self.transitions.append(convolution(width, features[b], 1, None, f"transition_{b}"))
 
-    def call(self, x: Any) -> Any:
+    def call(self, x):
         x = self.scale_down(x)  # [B, L1, L2, D * first_scale]
         for block, transition in zip(self.dense_blocks, self.transitions):
             for convolution in block:
@@ -310,12 +291,12 @@ class DenseInteractionCNN(Layer):
             x = self.pooling(transition(x))  # half of both lengths
         return ops.reshape(x, (-1, self._flat_width))
 
-    def compute_output_shape(self, x_shape: Any) -> Any:
+    def compute_output_shape(self, x_shape):
         self._check(x_shape)
         height, width = (length // 2**self.blocks for length in x_shape[1:3])
         return (x_shape[0], height * width * self._features(x_shape[-1])[-1])
 
-    def _check(self, x_shape: Any) -> None:
+    def _check(self, x_shape) -> None:
         if any(length is None or length < 2**self.blocks for length in x_shape[1:3]):
             raise ValueError(
                 f"The grid is halved blocks={self.blocks} times, so both lengths must be known and "

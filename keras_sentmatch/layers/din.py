@@ -53,13 +53,7 @@ class MatrixInteraction(Layer):
         Huo, Liu: DIN, eq 8, and 28-29 for the norms.
     """
 
-    def build(
-        self,
-        x1_shape: Any,
-        x2_shape: Any = None,
-        mask_1_shape: Any = None,
-        mask_2_shape: Any = None,
-    ) -> None:
+    def build(self, x1_shape, x2_shape=None):
         width = x1_shape[-1]
         self.side = math.isqrt(width)
         if self.side**2 != width or (x2_shape is not None and x2_shape[-1] != width):
@@ -71,7 +65,7 @@ class MatrixInteraction(Layer):
         self.kernel = self.add_weight(shape=square, initializer="orthogonal", name="kernel")
         self.bias = self.add_weight(shape=square, initializer="zeros", name="bias")
 
-    def call(self, x1: Any, x2: Any, mask_1: Any, mask_2: Any, return_norms: bool = False) -> Any:
+    def call(self, x1, x2, mask_1, mask_2, return_norms=False):
         n, batch, length = self.side, ops.shape(x2)[0], ops.shape(x2)[1]
         # The words of sentence 2 side by side, [B, n, L2 * n]: one product a step for all.
         h = ops.transpose(ops.reshape(x2, (batch, length, n, n)), (0, 2, 1, 3))
@@ -79,7 +73,7 @@ class MatrixInteraction(Layer):
         kernel = ops.cast(self.kernel, x1.dtype)
         bias = ops.cast(ops.tile(self.bias, (1, length)), x1.dtype)
 
-        def step(x: Any, states: Any) -> tuple[Any, list[Any]]:
+        def step(x, states) -> tuple[Any, list[Any]]:
             p, real, w = ops.reshape(x[:, :-1], (batch, n, n)), x[:, -1:, None] > 0, states[0]
             new = ops.tanh(ops.matmul(p, h) + ops.matmul(kernel, w) + bias)
             w = ops.where(real, new, w)
@@ -97,9 +91,7 @@ class MatrixInteraction(Layer):
         norms = ops.transpose(norms, (0, 2, 1))
         return w, ops.where(pair_mask(mask_2, mask_1), norms, ops.cast(0, norms.dtype))
 
-    def compute_output_spec(
-        self, x1: Any, x2: Any, mask_1: Any, mask_2: Any, return_norms: bool = False
-    ) -> Any:
+    def compute_output_spec(self, x1, x2, mask_1, mask_2, return_norms=False):
         w = self.spec(*x2.shape)
         norms = self.spec(*x2.shape[:2], x1.shape[1])
         return (w, norms) if return_norms else w
@@ -174,7 +166,7 @@ class MatrixDynamicGRU(Layer):
         concat: str = "sum",
         use_bias: bool = True,
         shared_transform: bool = False,
-        **kwargs: Any,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         if units < 1 or math.isqrt(units) ** 2 != units:
@@ -187,11 +179,6 @@ class MatrixDynamicGRU(Layer):
                 f"concat must be one of {CONCATS}, and 'split' needs variant='din1'. "
                 f"Received: concat={concat!r}, variant={variant!r}"
             )
-        self.units = units
-        self.variant = variant
-        self.concat = concat
-        self.use_bias = use_bias
-        self.shared_transform = shared_transform
         dtype = self.dtype_policy
         self.transform_1 = keras.layers.Dense(units, "tanh", dtype=dtype, name="transform_1")
         self.transform_2 = (
@@ -205,13 +192,7 @@ class MatrixDynamicGRU(Layer):
                 units, return_sequences=True, use_bias=use_bias, dtype=dtype, name="gru"
             )
 
-    def build(
-        self,
-        x1_shape: Any,
-        x2_shape: Any = None,
-        mask_1_shape: Any = None,
-        mask_2_shape: Any = None,
-    ) -> None:
+    def build(self, x1_shape, x2_shape=None):
         if self.shared_transform and x1_shape[-1] != x2_shape[-1]:
             raise ValueError(
                 "With shared_transform=True, x1 and x2 must have the same last dimension. "
@@ -241,7 +222,7 @@ class MatrixDynamicGRU(Layer):
         ]
         self.bias_kernels = weights("bias_kernel", square, "glorot_uniform")
 
-    def call(self, x1: Any, x2: Any, mask_1: Any, mask_2: Any, return_norms: bool = False) -> Any:
+    def call(self, x1, x2, mask_1, mask_2, return_norms=False):
         words = self.transform_2(x2)
         w = self.interaction(self.transform_1(x1), words, mask_1, mask_2, return_norms=return_norms)
         w, *norms = w if return_norms else (w,)
@@ -258,7 +239,7 @@ class MatrixDynamicGRU(Layer):
         states = zero_padding(states, mask_2)
         return (states, *norms) if return_norms else states
 
-    def _dynamic_weights(self, w: Any, words: Any) -> tuple[Any, Any]:
+    def _dynamic_weights(self, w, words) -> tuple[Any, Any]:
         """What the GRU's steps need: the factors of the state, and what is added to the products.
 
         Both are `[B, L2, 3 r, c]`, the gates one above the other; `r = c = n` in matrices, `r = 1`
@@ -269,10 +250,10 @@ class MatrixDynamicGRU(Layer):
         if matrices:
             w, words = (ops.reshape(x, (batch, length, rows, columns)) for x in (w, words))
 
-        def join(weights: list[Any]) -> Any:  # a kernel of matrices is a left factor, as printed
+        def join(weights: list[Any]):  # a kernel of matrices is a left factor, as printed
             return ops.cast(ops.concatenate(weights, axis=0 if matrices else -1), w.dtype)
 
-        def times(kernels: list[Any]) -> Any:
+        def times(kernels: list[Any]):
             return ops.matmul(join(kernels), w) if matrices else ops.matmul(w, join(kernels))
 
         made = [times(kernels) for kernels in self.factor_kernels]  # eq 15, 22
@@ -284,12 +265,12 @@ class MatrixDynamicGRU(Layer):
         words = words if matrices else ops.expand_dims(words, 2)
         return factors[0], self._product(factors[-1], words) + offsets
 
-    def _run(self, factors: Any, offsets: Any) -> Any:
+    def _run(self, factors, offsets):
         """The GRU's states, `[B, L2, d]` (eq 10-14, 17-20)."""
         batch, length = ops.shape(factors)[0], ops.shape(factors)[1]
         rows, columns = self._shape
 
-        def step(x: Any, states: Any) -> tuple[Any, list[Any]]:
+        def step(x, states) -> tuple[Any, list[Any]]:
             x, h = ops.reshape(x, (batch, 6 * rows, columns)), states[0]
             gates = ops.sigmoid(self._product(x[:, : 2 * rows], h) + x[:, 3 * rows : 5 * rows])
             z, r = gates[:, :rows], gates[:, rows:]
@@ -307,12 +288,10 @@ class MatrixDynamicGRU(Layer):
         side = math.isqrt(self.units)
         return (side, side) if self.variant == "din1" else (1, self.units)
 
-    def _product(self, factor: Any, x: Any) -> Any:
+    def _product(self, factor, x):
         return ops.matmul(factor, x) if self.variant == "din1" else ops.multiply(factor, x)
 
-    def compute_output_spec(
-        self, x1: Any, x2: Any, mask_1: Any, mask_2: Any, return_norms: bool = False
-    ) -> Any:
+    def compute_output_spec(self, x1, x2, mask_1, mask_2, return_norms=False):
         states = self.spec(*x2.shape[:2], self.units)
         if not return_norms:
             return states

@@ -60,25 +60,18 @@ class AutoencoderBottleneck(Layer):
     def __init__(
         self,
         units: int = 200,
-        activation: Any = "tanh",
+        activation="tanh",
         dropout: float = 0.2,
         loss_weight: float = 1.0,
         groups: int = 1,
         stop_gradient: bool = False,
-        kernel_regularizer: Any = None,
-        **kwargs: Any,
+        kernel_regularizer=None,
+        **kwargs,
     ):
         super().__init__(**kwargs)
-        self.units = units
-        self.activation = keras.activations.get(activation)
-        self.dropout = dropout
-        self.loss_weight = loss_weight
-        self.groups = groups
-        self.stop_gradient = stop_gradient
-        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
 
-    def build(self, x_shape: Any, mask_shape: Any = None) -> None:
-        def dense(units: int, activation: Any, name: str) -> keras.layers.Dense:
+    def build(self, x_shape):
+        def dense(units: int, activation, name: str) -> keras.layers.Dense:
             return keras.layers.Dense(
                 units,
                 activation,
@@ -93,16 +86,14 @@ class AutoencoderBottleneck(Layer):
         self.encoder.build(x_shape)
         self.decoder.build((*x_shape[:-1], self.units))
 
-    def call(
-        self, x: Any, mask: Any, groups: int | None = None, training: bool | None = None
-    ) -> Any:
+    def call(self, x, mask, groups=None, training=None):
         code = self.code_dropout(self.encoder(x), training=training)
         if training and self.loss_weight:
             error = self._reconstruction_error(x, code, mask, groups or self.groups)
             self.add_loss(self.loss_weight * error)
         return code
 
-    def _reconstruction_error(self, x: Any, code: Any, mask: Any, groups: int) -> Any:
+    def _reconstruction_error(self, x, code, mask, groups: int):
         target = ops.stop_gradient(x) if self.stop_gradient else x
         error = at_least_float32(self.decoder(code)) - at_least_float32(target)
         per_token = ops.mean(ops.square(error), axis=-1)
@@ -110,7 +101,7 @@ class AutoencoderBottleneck(Layer):
         per_group = ops.reshape(per_token, (groups, -1)), ops.reshape(mask, (groups, -1))
         return ops.mean(masked_mean(*per_group))
 
-    def compute_output_shape(self, x_shape: Any, mask_shape: Any = None) -> Any:
+    def compute_output_shape(self, x_shape):
         return (*x_shape[:-1], self.units)
 
 
@@ -194,13 +185,13 @@ class DenseCoAttentiveRNN(Layer):
         embedding_connection: str = "dense",
         autoencoder_after: Sequence[int] = (3, 5),
         autoencoder_units: int = 200,
-        autoencoder_activation: Any = "tanh",
+        autoencoder_activation="tanh",
         autoencoder_dropout: float = 0.2,
         autoencoder_stop_gradient: bool = False,
         reconstruction_weight: float = 1.0,
         temperature: bool = False,
-        kernel_regularizer: Any = None,
-        **kwargs: Any,
+        kernel_regularizer=None,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         require_choice(CONNECTIONS, recurrent_connection=recurrent_connection)
@@ -211,21 +202,7 @@ class DenseCoAttentiveRNN(Layer):
                 f"autoencoder_after counts recurrent layers from 1 to depth={depth}. "
                 f"Received: {autoencoder_after!r}"
             )
-        self.units = units
-        self.depth = depth
-        self.cell = cell
-        self.attention = attention
-        self.recurrent_connection = recurrent_connection
-        self.attentive_connection = attentive_connection
-        self.embedding_connection = embedding_connection
         self.autoencoder_after = tuple(sorted(autoencoder_after))
-        self.autoencoder_units = autoencoder_units
-        self.autoencoder_activation = keras.activations.get(autoencoder_activation)
-        self.autoencoder_dropout = autoencoder_dropout
-        self.autoencoder_stop_gradient = autoencoder_stop_gradient
-        self.reconstruction_weight = reconstruction_weight
-        self.temperature = temperature
-        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
         shared = {"kernel_regularizer": self.kernel_regularizer, "dtype": self.dtype_policy}
         self.recurrent = [
             BidirectionalRNN(units, cell, name=f"recurrent_{i + 1}", **shared) for i in range(depth)
@@ -269,13 +246,7 @@ class DenseCoAttentiveRNN(Layer):
         source = self.autoencoder_units if start else width
         return 2 * self.units * parts + (source if self.embedding_connection == "dense" else 0)
 
-    def build(
-        self,
-        x1_shape: Any,
-        x2_shape: Any = None,
-        mask_1_shape: Any = None,
-        mask_2_shape: Any = None,
-    ) -> None:
+    def build(self, x1_shape):
         width = x1_shape[-1]
         for layer, recurrent in enumerate(self.recurrent, start=1):
             recurrent.build((None, None, self.input_width(layer, width)))
@@ -284,15 +255,7 @@ class DenseCoAttentiveRNN(Layer):
         for layer, autoencoder in zip(self.autoencoder_after, self.autoencoders):
             autoencoder.build((None, None, self._joined_width(layer, width)))
 
-    def call(
-        self,
-        x1: Any,
-        x2: Any = None,
-        mask_1: Any = None,
-        mask_2: Any = None,
-        return_attention: bool = False,
-        training: bool | None = None,
-    ) -> Any:
+    def call(self, x1, x2=None, mask_1=None, mask_2=None, return_attention=False, training=None):
         alone = self._is_alone(x2)
         x, mask = (x1, mask_1) if alone else (stack_pair(x1, x2), stack_pair(mask_1, mask_2))
         lengths = ops.shape(x1)[1], ops.shape(x1 if alone else x2)[1]
@@ -325,7 +288,7 @@ class DenseCoAttentiveRNN(Layer):
             return outputs
         return (*outputs, *(ops.stack(side, axis=1) for side in zip(*weights)))
 
-    def _is_alone(self, x2: Any) -> bool:
+    def _is_alone(self, x2) -> bool:
         if x2 is None and self.attention:
             raise ValueError(
                 "A stack with attention=True reads two sentences. Received: x2=None. "
@@ -334,14 +297,8 @@ class DenseCoAttentiveRNN(Layer):
         return x2 is None
 
     def compute_output_spec(
-        self,
-        x1: Any,
-        x2: Any = None,
-        mask_1: Any = None,
-        mask_2: Any = None,
-        return_attention: bool = False,
-        training: bool | None = None,
-    ) -> Any:
+        self, x1, x2=None, mask_1=None, mask_2=None, return_attention=False, training=None
+    ):
         if return_attention and not self.attention:
             raise ValueError(
                 "There is no attention to return: the layer was made with attention=False."
@@ -362,7 +319,7 @@ class DenseCoAttentiveRNN(Layer):
         )
 
 
-def _connect(new: Any, earlier: list[Any], connection: str) -> list[Any]:
+def _connect(new, earlier: list[Any], connection: str) -> list[Any]:
     """What is kept of one kind of feature once `new` has come, newest first."""
     if connection == "dense":
         return [new, *earlier]

@@ -1,7 +1,5 @@
 """The layer of DRr-Net (Zhang et al. 2019)."""
 
-from typing import Any
-
 import keras
 from keras import ops
 
@@ -77,7 +75,7 @@ class RerereadAttention(Layer):
         selection: str = "soft",
         initial_state: str = "projected",
         guide: bool = True,
-        **kwargs: Any,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         require_positive(units=units, attention_units=attention_units, steps=steps)
@@ -85,24 +83,11 @@ class RerereadAttention(Layer):
             raise ValueError(f"beta must be positive. Received: beta={beta!r}")
         require_choice(SELECTIONS, selection=selection)
         require_choice(INITIAL_STATES, initial_state=initial_state)
-        self.units = units
-        self.attention_units = attention_units
-        self.steps = steps
-        self.beta = beta
-        self.selection = selection
-        self.initial_state = initial_state
-        self.guide = guide
         self.cell = keras.layers.GRUCell(
             units, recurrent_initializer="glorot_uniform", dtype=self.dtype_policy, name="gru"
         )
 
-    def build(
-        self,
-        h_shape: Any,
-        mask_shape: Any = None,
-        guide_shape: Any = None,
-        initial_state_shape: Any = None,
-    ) -> None:
+    def build(self, h_shape, guide_shape=None, initial_state_shape=None):
         start, attention = self.initial_state, self.attention_units
         if self.guide and guide_shape is None:
             raise ValueError(
@@ -134,14 +119,7 @@ class RerereadAttention(Layer):
             )
         self.cell.build((None, h_shape[-1]))
 
-    def call(
-        self,
-        h: Any,
-        mask: Any,
-        guide: Any = None,
-        initial_state: Any = None,
-        return_selection: bool = False,
-    ) -> Any:
+    def call(self, h, mask, guide=None, initial_state=None, return_selection=False):
         fixed = ops.matmul(h, self.token_kernel)  # [B, L, A]: the same at every step
         if self.guide:
             fixed = fixed + ops.expand_dims(ops.matmul(guide, self.guide_kernel), 1)
@@ -165,7 +143,7 @@ class RerereadAttention(Layer):
             return state
         return state, ops.stack(states, axis=1), ops.stack(selected, axis=1)
 
-    def _select(self, scores: Any, mask: Any) -> Any:
+    def _select(self, scores, mask):
         """`[B, L]` scores to selection weights."""
         # Beta times a difference: a big beta can't overflow.
         top = ops.stop_gradient(ops.expand_dims(masked_max(scores, mask), 1))
@@ -177,14 +155,7 @@ class RerereadAttention(Layer):
         # soft - stop_gradient(soft) is exactly 0, with the gradient of soft.
         return hard if self.selection == "hard" else hard + (soft - ops.stop_gradient(soft))
 
-    def compute_output_spec(
-        self,
-        h: Any,
-        mask: Any,
-        guide: Any = None,
-        initial_state: Any = None,
-        return_selection: bool = False,
-    ) -> Any:
+    def compute_output_spec(self, h, mask, guide=None, initial_state=None, return_selection=False):
         batch, length = h.shape[:2]
         if not return_selection:
             return self.spec(batch, self.units)

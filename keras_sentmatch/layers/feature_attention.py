@@ -69,19 +69,13 @@ class FeatureAttention(Layer):
         batch_norm: bool = False,
         max_length: int | None = None,
         raise_widths: bool = False,
-        kernel_regularizer: Any = None,
-        **kwargs: Any,
+        kernel_regularizer=None,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         check_reductions({"reduction": reduction}, max_length, raise_widths)
-        self.reduction = reduction
-        self.use_bias = use_bias
-        self.batch_norm = batch_norm
-        self.max_length = max_length
-        self.raise_widths = raise_widths
-        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
 
-    def build(self, x_shape: Any, mask_shape: Any = None) -> None:
+    def build(self, x_shape):
         width = x_shape[-1]
         if self.max_length and not self.raise_widths:
             warn_of_narrow(self.name, {"D/r": width / self.reduction}, self.max_length)
@@ -103,9 +97,7 @@ class FeatureAttention(Layer):
             )
             self.normalization.build((None, width))
 
-    def call(
-        self, x: Any, mask: Any, return_gates: bool = False, training: bool | None = None
-    ) -> Any:
+    def call(self, x, mask, return_gates=False, training=None):
         e = self.excitation(self.squeeze(masked_mean(x, mask)))  # [B, D], eq 1-2
         if self.batch_norm:
             e = self.normalization(e, training=training)
@@ -113,9 +105,7 @@ class FeatureAttention(Layer):
         u = zero_padding(ops.expand_dims(gates, 1) * x, mask)  # [B, L, D], eq 3
         return (u, gates) if return_gates else u
 
-    def compute_output_spec(
-        self, x: Any, mask: Any, return_gates: bool = False, training: bool | None = None
-    ) -> Any:
+    def compute_output_spec(self, x, mask, return_gates=False, training=None):
         u = self.spec(*x.shape)
         gates = self.spec(x.shape[0], x.shape[-1])
         return (u, gates) if return_gates else u
@@ -256,8 +246,8 @@ class SelectiveFeatureAttention(Layer):
         batch_norm: bool = False,
         max_length: int | None = None,
         raise_widths: bool = False,
-        kernel_regularizer: Any = None,
-        **kwargs: Any,
+        kernel_regularizer=None,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         check_reductions({"r1": r1, "r2": r2}, max_length, raise_widths)
@@ -270,23 +260,6 @@ class SelectiveFeatureAttention(Layer):
             )
         if pre_sigmoid and not selection:
             raise ValueError("pre_sigmoid=True is about the selection: it needs selection=True.")
-        self.branches = branches
-        self.r1 = r1
-        self.r2 = r2
-        self.units = units
-        self.branch_kind = branch_kind
-        self.heads = heads
-        self.dropout = dropout
-        self.autoencoder = autoencoder
-        self.mean_pooling = mean_pooling
-        self.max_pooling = max_pooling
-        self.selection = selection
-        self.pre_sigmoid = pre_sigmoid
-        self.use_bias = use_bias
-        self.batch_norm = batch_norm
-        self.max_length = max_length
-        self.raise_widths = raise_widths
-        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
 
     def _widths(self, width: int) -> tuple[int, int, int]:
         """Widths of what the branches read, of a branch, and of the hidden layer of the gates."""
@@ -316,7 +289,7 @@ class SelectiveFeatureAttention(Layer):
             width, kernel, padding="same", dilation_rate=step, activation="relu", **options
         )
 
-    def build(self, x_shape: Any, mask_shape: Any = None) -> None:
+    def build(self, x_shape):
         width = x_shape[-1]
         read, branch, hidden = self._widths(width)
         if self.max_length and not self.raise_widths:
@@ -329,7 +302,7 @@ class SelectiveFeatureAttention(Layer):
                 f"Received: {width} features"
             )
 
-        def dense(units: int, inputs: int, name: str, **options: Any) -> keras.layers.Dense:
+        def dense(units: int, inputs: int, name: str, **options) -> keras.layers.Dense:
             layer = keras.layers.Dense(
                 units,
                 kernel_regularizer=self.kernel_regularizer,
@@ -364,9 +337,7 @@ class SelectiveFeatureAttention(Layer):
         for norm in self.normalizations:
             norm.build((None, branch))
 
-    def call(
-        self, x: Any, mask: Any, return_gates: bool = False, training: bool | None = None
-    ) -> Any:
+    def call(self, x, mask, return_gates=False, training=None):
         x = zero_padding(self.narrowing(x) if self.autoencoder else x, mask)
         x = self.projection(x) if self.projects else x
         branches = []
@@ -390,7 +361,7 @@ class SelectiveFeatureAttention(Layer):
         u = zero_padding(self.widening(u) if self.autoencoder else u, mask)
         return (u, ops.cast(gates, dtype), ops.cast(weights, dtype)) if return_gates else u
 
-    def _logits(self, branches: list[Any], mask: Any, training: bool | None) -> Any:
+    def _logits(self, branches: list[Any], mask, training: bool | None):
         """What goes into the sigmoid, `[B, N, W]` in float32 (eq 5-7)."""
         every, every_mask = (
             ops.concatenate(parts, axis=1) for parts in (branches, [mask] * self.branches)
@@ -402,9 +373,7 @@ class SelectiveFeatureAttention(Layer):
             logits = [n(e, training=training) for n, e in zip(self.normalizations, logits)]
         return at_least_float32(ops.stack(logits, axis=1))
 
-    def compute_output_spec(
-        self, x: Any, mask: Any, return_gates: bool = False, training: bool | None = None
-    ) -> Any:
+    def compute_output_spec(self, x, mask, return_gates=False, training=None):
         if not return_gates:
             return self.spec(*x.shape)
         batch, width = x.shape[0], self._widths(x.shape[-1])[1]

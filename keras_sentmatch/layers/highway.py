@@ -1,7 +1,5 @@
 """Highway network."""
 
-from typing import Any
-
 import keras
 
 from keras_sentmatch.layers.base import Layer
@@ -35,20 +33,11 @@ class Highway(Layer):
         Srivastava et al. 2015 (used by DRr-Net, DIIN, CAFE).
     """
 
-    def __init__(
-        self,
-        num_layers: int = 2,
-        activation: Any = "relu",
-        kernel_regularizer: Any = None,
-        **kwargs: Any,
-    ):
+    def __init__(self, num_layers: int = 2, activation="relu", kernel_regularizer=None, **kwargs):
         super().__init__(**kwargs)
-        self.num_layers = num_layers
-        self.activation = keras.activations.get(activation)
-        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
 
-    def build(self, x_shape: Any) -> None:
-        def dense(activation: Any, name: str) -> keras.layers.Dense:
+    def build(self, x_shape):
+        def dense(activation, name: str) -> keras.layers.Dense:
             layer = keras.layers.Dense(
                 x_shape[-1],
                 activation,
@@ -62,11 +51,11 @@ class Highway(Layer):
         self.gates = [dense("sigmoid", f"gate_{i}") for i in range(self.num_layers)]
         self.transforms = [dense(self.activation, f"transform_{i}") for i in range(self.num_layers)]
 
-    def call(self, x: Any) -> Any:
+    def call(self, x):
         for gate, transform in zip(self.gates, self.transforms):
             g = gate(x)
             x = g * transform(x) + (1 - g) * x
         return x
 
-    def compute_output_shape(self, x_shape: Any) -> Any:
+    def compute_output_shape(self, x_shape):
         return x_shape

@@ -1,6 +1,5 @@
 """The cell of HyperLSTM (Ha, Dai, Le 2017)."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -56,13 +55,9 @@ class HyperLSTMCell(Layer):
         hyper_units: int = 128,
         embedding_units: int = 4,
         layer_norm: bool = False,
-        **kwargs: Any,
+        **kwargs,
     ):
         super().__init__(**kwargs)
-        self.units = units
-        self.hyper_units = hyper_units
-        self.embedding_units = embedding_units
-        self.layer_norm = layer_norm
         self.state_size = [units, units, hyper_units, hyper_units]
         self.output_size = units
         dtype = self.dtype_policy
@@ -73,11 +68,11 @@ class HyperLSTMCell(Layer):
             if layer_norm
         ]
 
-    def build(self, inputs_shape: Any, states_shape: Any = None) -> None:
+    def build(self, inputs_shape):
         batch, width = inputs_shape[0], inputs_shape[-1]
         units, small, few = self.units, self.hyper_units, self.embedding_units
 
-        def weight(name: str, shape: Any, initializer: Any = "glorot_uniform") -> Any:
+        def weight(name: str, shape, initializer="glorot_uniform"):
             return self.add_weight(shape=shape, initializer=initializer, name=name)
 
         self.kernel = weight("kernel", (width, GATES * units))
@@ -100,10 +95,10 @@ class HyperLSTMCell(Layer):
         for norm in self.norms:
             norm.build((batch, units))
 
-    def get_initial_state(self, batch_size: Any = None) -> list[Any]:
+    def get_initial_state(self, batch_size=None) -> list[Any]:
         return [ops.zeros((batch_size, n), dtype=self.compute_dtype) for n in self.state_size]
 
-    def call(self, inputs: Any, states: Sequence[Any] | None = None) -> tuple[Any, list[Any]]:
+    def call(self, inputs, states=None):
         if states is None:
             states = self.get_initial_state(ops.shape(inputs)[0])
         h, c, *small = states
@@ -123,7 +118,7 @@ class HyperLSTMCell(Layer):
         h = ops.sigmoid(o) * ops.tanh(self.norms[-1](c) if self.layer_norm else c)
         return h, [h, c, *small]
 
-    def _scales(self, s: Any) -> list[Any]:
+    def _scales(self, s) -> list[Any]:
         """The state of the small LSTM to what it does to the gates: by role, `[B, 4, units]`."""
         found = []
         for k, (kernel, scale) in enumerate(zip(self.embedding_kernels, self.scale_kernels)):

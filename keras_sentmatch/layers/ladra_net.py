@@ -45,11 +45,10 @@ class LayerWeightedSum(Layer):
         Zhang et al., LadRa-Net, eq 9.
     """
 
-    def __init__(self, normalize: bool = True, **kwargs: Any):
+    def __init__(self, normalize: bool = True, **kwargs):
         super().__init__(**kwargs)
-        self.normalize = normalize
 
-    def build(self, layers_shape: Any) -> None:
+    def build(self, layers_shape):
         shapes, count = layers_shape or [], len(layers_shape or [])
         if shapes and not isinstance(shapes[0], (tuple, list)):  # one tensor
             shapes, count = [(shapes[0], *shapes[2:])], shapes[1]
@@ -70,7 +69,7 @@ class LayerWeightedSum(Layer):
             name="scalars",
         )
 
-    def call(self, layers: Any) -> Any:
+    def call(self, layers):
         if not isinstance(layers, (list, tuple)):
             layers = [layers[:, k] for k in range(layers.shape[1])]
         if len(layers) != self.scalars.shape[0]:
@@ -83,7 +82,7 @@ class LayerWeightedSum(Layer):
         total = sum(at_least_float32(weights[k] * x) for k, x in enumerate(layers))
         return ops.cast(total, layers[0].dtype)
 
-    def compute_output_spec(self, layers: Any) -> keras.KerasTensor:
+    def compute_output_spec(self, layers):
         if isinstance(layers, (list, tuple)):
             shape = layers[0].shape
         else:
@@ -130,11 +129,7 @@ class PhraseCNN(Layer):
     """
 
     def __init__(
-        self,
-        widths: Sequence[int] = (2, 3),
-        hidden_filters: int = 500,
-        activation: Any = "relu",
-        **kwargs: Any,
+        self, widths: Sequence[int] = (2, 3), hidden_filters: int = 500, activation="relu", **kwargs
     ):
         super().__init__(**kwargs)
         if not isinstance(widths, (tuple, list)) or not widths or min(widths) < 1:
@@ -142,12 +137,9 @@ class PhraseCNN(Layer):
                 f"widths must be a sequence of numbers of at least 1. Received: widths={widths!r}"
             )
         require_positive(hidden_filters=hidden_filters)
-        self.widths = tuple(widths)
-        self.hidden_filters = hidden_filters
-        self.activation = keras.activations.get(activation)
 
-    def build(self, x_shape: Any, mask_shape: Any = None) -> None:
-        def convolution(name: str, inputs: int, filters: int, width: int, activation: Any) -> Any:
+    def build(self, x_shape):
+        def convolution(name: str, inputs: int, filters: int, width: int, activation):
             layer = keras.layers.Conv1D(
                 filters,
                 width,
@@ -170,7 +162,7 @@ class PhraseCNN(Layer):
             for r, width in enumerate(self.widths, 1)
         ]
 
-    def call(self, x: Any, mask: Any) -> Any:
+    def call(self, x, mask):
         x = zero_padding(ops.convert_to_tensor(x), mask)
         units = [
             zero_padding(last(zero_padding(first(x), mask)), mask)
@@ -178,7 +170,7 @@ class PhraseCNN(Layer):
         ]
         return ops.stack(units, axis=1)
 
-    def compute_output_shape(self, x_shape: Any, mask_shape: Any = None) -> Any:
+    def compute_output_shape(self, x_shape):
         return (x_shape[0], len(self.widths), *x_shape[1:])
 
 
@@ -264,7 +256,7 @@ class DynamicSequentialAttention(Layer):
         coverage: str = "multiply",
         clip_coverage: bool = True,
         coverage_update: str = "probability",
-        **kwargs: Any,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         require_positive(steps=steps, attention_units=attention_units)
@@ -272,21 +264,8 @@ class DynamicSequentialAttention(Layer):
             raise ValueError(f"beta must be positive. Received: beta={beta!r}")
         require_choice(COVERAGES, coverage=coverage)
         require_choice(UPDATES, coverage_update=coverage_update)
-        self.steps = steps
-        self.attention_units = attention_units
-        self.beta = beta
-        self.fuse_word = fuse_word
-        self.coverage = coverage
-        self.clip_coverage = clip_coverage
-        self.coverage_update = coverage_update
 
-    def build(
-        self,
-        phrases_shape: Any,
-        mask_shape: Any = None,
-        guide_shape: Any = None,
-        selectable_shape: Any = None,
-    ) -> None:
+    def build(self, phrases_shape, guide_shape=None):
         if len(phrases_shape) != 4 or phrases_shape[1] is None or phrases_shape[3] is None:
             raise ValueError(
                 "phrases must be [B, R+1, L, D] with known R+1 and D, the words first. "
@@ -303,10 +282,10 @@ class DynamicSequentialAttention(Layer):
                 f"fuse_word=False needs phrases beside the words. Received: shape={phrases_shape}"
             )
 
-        def kernel(name: str, inputs: int = width) -> Any:
+        def kernel(name: str, inputs: int = width):
             return self.add_weight(shape=(inputs, self.attention_units), name=name)
 
-        def column(name: str, inputs: int, **options: Any) -> Any:
+        def column(name: str, inputs: int, **options):
             # A column, so that Glorot's range is that of the paper: n_out = 1.
             return self.add_weight(shape=(inputs, 1), name=name, **options)
 
@@ -330,14 +309,8 @@ class DynamicSequentialAttention(Layer):
         self.cell.build((None, width))
 
     def call(
-        self,
-        phrases: Any,
-        mask: Any,
-        guide: Any,
-        selectable: Any = None,
-        return_sequences: bool = False,
-        return_selection: bool = False,
-    ) -> Any:
+        self, phrases, mask, guide, selectable=None, return_sequences=False, return_selection=False
+    ):
         allowed = mask if selectable is None else ops.logical_and(mask, selectable)
         units = [phrases[:, r] for r in range(len(self.fused))]  # [B, L, D] each
         # [B, L, A] each: the same at every step
@@ -381,12 +354,12 @@ class DynamicSequentialAttention(Layer):
             return result
         return (result, *(ops.stack(found, axis=1) for found in (selected, covered, unit_weights)))
 
-    def _fertility(self, h: Any, kernel: Any) -> Any:
+    def _fertility(self, h, kernel):
         """How much there is to read of each token, phi: `[B, L]`."""
         share = ops.sigmoid(at_least_float32(ops.squeeze(ops.matmul(h, kernel), -1)))
         return self.steps * ops.maximum(share, EPSILON)
 
-    def _cover(self, scores: Any, coverage: Any) -> Any:
+    def _cover(self, scores, coverage):
         """The m of softmax(beta m)."""
         if self.coverage == "multiply":
             return coverage * scores
@@ -394,12 +367,12 @@ class DynamicSequentialAttention(Layer):
             return scores + ops.log(ops.maximum(coverage, 0) + EPSILON) / self.beta
         return scores
 
-    def _select(self, scores: Any, allowed: Any) -> Any:
+    def _select(self, scores, allowed):
         # Beta times a difference: a big beta can't overflow.
         top = ops.stop_gradient(ops.expand_dims(masked_max(scores, allowed), 1))
         return masked_softmax(self.beta * (scores - top), allowed)
 
-    def _fuse(self, chosen: Any) -> tuple[Any, Any]:
+    def _fuse(self, chosen) -> tuple[Any, Any]:
         """`[B, R+1, D]` to their weighted sum and its weights, `[B, R+1]`."""
         if sum(self.fused) > 1:
             hidden = at_least_float32(ops.tanh(ops.matmul(chosen, self.fusion_kernel)))
@@ -411,14 +384,8 @@ class DynamicSequentialAttention(Layer):
         return ops.squeeze(token, 1), weights
 
     def compute_output_spec(
-        self,
-        phrases: Any,
-        mask: Any,
-        guide: Any,
-        selectable: Any = None,
-        return_sequences: bool = False,
-        return_selection: bool = False,
-    ) -> Any:
+        self, phrases, mask, guide, selectable=None, return_sequences=False, return_selection=False
+    ):
         batch, units, length, width = phrases.shape
         shape = (batch, self.steps, width) if return_sequences else (batch, width)
         result = self.spec(*shape)

@@ -1,7 +1,5 @@
 """Max-pooling over the real tokens."""
 
-from typing import Any
-
 import keras
 
 from keras_sentmatch.layers.base import Layer
@@ -35,11 +33,11 @@ class MaskedMaxPooling(Layer):
         Kim et al., DRCN, "Interaction and prediction layer".
     """
 
-    def build(self, x_shape: Any, mask_shape: Any = None) -> None:
+    def build(self, x_shape):
         pass
 
-    def call(self, x: Any, mask: Any) -> Any:
+    def call(self, x, mask):
         return masked_max(x, mask)
 
-    def compute_output_shape(self, x_shape: Any, mask_shape: Any = None) -> Any:
+    def compute_output_shape(self, x_shape):
         return (x_shape[0], x_shape[-1])

@@ -1,7 +1,6 @@
 """One vector for a pair from the two sentences' vectors."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 from keras import ops
@@ -49,18 +48,17 @@ class MatchingVector(Layer):
     def __init__(
         self,
         parts: Sequence[str] = ("first", "second", "sum", "difference", "absolute_difference"),
-        **kwargs: Any,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         if not parts or any(part not in PARTS for part in parts):
             raise ValueError(f"parts must be some of {sorted(PARTS)}. Received: parts={parts!r}")
-        self.parts = tuple(parts)
 
-    def build(self, p_shape: Any, q_shape: Any = None) -> None:
+    def build(self, p_shape):
         pass
 
-    def call(self, p: Any, q: Any) -> Any:
+    def call(self, p, q):
         return ops.concatenate([PARTS[part](p, q) for part in self.parts], axis=-1)
 
-    def compute_output_shape(self, p_shape: Any, q_shape: Any = None) -> Any:
+    def compute_output_shape(self, p_shape):
         return (*p_shape[:-1], p_shape[-1] * len(self.parts))

@@ -44,30 +44,21 @@ class WeightNormalizedDense(Layer):
         Salimans, Kingma: "Weight Normalization", NeurIPS 2016, eq 2.
     """
 
-    def __init__(
-        self,
-        units: int,
-        activation: Any = None,
-        kernel_initializer: Any = "glorot_uniform",
-        **kwargs: Any,
-    ):
+    def __init__(self, units: int, activation=None, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
-        self.units = units
-        self.activation = keras.activations.get(activation)
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
-    def build(self, x_shape: Any) -> None:
+    def build(self, x_shape):
         self.kernel, self.scale = add_normalized_kernel(self, (x_shape[-1], self.units))
         self.bias = self.add_weight(shape=(self.units,), initializer="zeros", name="bias")
 
-    def call(self, x: Any) -> Any:
+    def call(self, x):
         return self.activation(ops.matmul(x, normalized(self.kernel, self.scale)) + self.bias)
 
-    def compute_output_shape(self, x_shape: Any) -> Any:
+    def compute_output_shape(self, x_shape):
         return (*x_shape[:-1], self.units)
 
 
-def add_normalized_kernel(layer: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+def add_normalized_kernel(layer, shape: tuple[int, ...]) -> tuple[Any, Any]:
     """The weights `v`, of `shape`, and `g`, one number for each output: at first `||v||`."""
     kernel = layer.add_weight(shape=shape, initializer=layer.kernel_initializer, name="kernel")
     scale = layer.add_weight(
@@ -78,13 +69,13 @@ def add_normalized_kernel(layer: Any, shape: tuple[int, ...]) -> tuple[Any, Any]
     return kernel, scale
 
 
-def normalized(kernel: Any, scale: Any) -> Any:
+def normalized(kernel, scale):
     """`g v / ||v||`, in the dtype of the kernel."""
     wide = at_least_float32(kernel)
     return ops.cast(wide * (ops.cast(scale, wide.dtype) / _lengths(wide)), kernel.dtype)
 
 
-def _lengths(kernel: Any) -> Any:
+def _lengths(kernel):
     kernel = at_least_float32(kernel)
     squares = ops.sum(ops.square(kernel), axis=tuple(range(len(kernel.shape) - 1)))
     return ops.sqrt(ops.maximum(squares, 1e-16))
@@ -127,27 +118,23 @@ class WeightNormalizedConv1D(Layer):
         self,
         filters: int,
         kernel_size: int,
-        activation: Any = None,
-        kernel_initializer: Any = "glorot_uniform",
-        **kwargs: Any,
+        activation=None,
+        kernel_initializer="glorot_uniform",
+        **kwargs,
     ):
         super().__init__(**kwargs)
-        self.filters = filters
-        self.kernel_size = kernel_size
-        self.activation = keras.activations.get(activation)
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
-    def build(self, x_shape: Any) -> None:
+    def build(self, x_shape):
         shape = (self.kernel_size, x_shape[-1], self.filters)
         self.kernel, self.scale = add_normalized_kernel(self, shape)
         self.bias = self.add_weight(shape=(self.filters,), initializer="zeros", name="bias")
 
-    def call(self, x: Any) -> Any:
+    def call(self, x):
         kernel = normalized(self.kernel, self.scale)
         y = ops.conv(x, kernel, padding="same", data_format="channels_last")
         return self.activation(y + self.bias)
 
-    def compute_output_shape(self, x_shape: Any) -> Any:
+    def compute_output_shape(self, x_shape):
         return (*x_shape[:-1], self.filters)
 
 
@@ -192,19 +179,13 @@ class ConvolutionalEncoder(Layer):
         units: int,
         num_layers: int = 2,
         kernel_size: int = 3,
-        activation: Any = "gelu",
+        activation="gelu",
         dropout: float = 0.2,
         weight_normalization: bool = True,
-        **kwargs: Any,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         require_positive(num_layers=num_layers)
-        self.units = units
-        self.num_layers = num_layers
-        self.kernel_size = kernel_size
-        self.activation = keras.activations.get(activation)
-        self.dropout = dropout
-        self.weight_normalization = weight_normalization
         plain = partial(keras.layers.Conv1D, padding="same", data_format="channels_last")
         convolution = WeightNormalizedConv1D if weight_normalization else plain
         self.convolutions = [
@@ -224,17 +205,17 @@ class ConvolutionalEncoder(Layer):
             keras.layers.Dropout(dropout, dtype=self.dtype_policy) for _ in range(num_layers)
         ]
 
-    def build(self, x_shape: Any, mask_shape: Any = None) -> None:
+    def build(self, x_shape):
         for i, convolution in enumerate(self.convolutions):
             convolution.build((None, None, self.units if i else x_shape[-1]))
 
-    def call(self, x: Any, mask: Any, training: bool | None = None) -> Any:
+    def call(self, x, mask, training=None):
         x = zero_padding(ops.convert_to_tensor(x), mask)
         for convolution, dropout in zip(self.convolutions, self.dropouts):
             x = zero_padding(dropout(convolution(x), training=training), mask)
         return x
 
-    def compute_output_shape(self, x_shape: Any, mask_shape: Any = None) -> Any:
+    def compute_output_shape(self, x_shape):
         return (*x_shape[:-1], self.units)
 
 
@@ -281,18 +262,13 @@ class AlignmentFusion(Layer):
         self,
         units: int,
         mode: str = "full",
-        activation: Any = "gelu",
+        activation="gelu",
         dropout: float = 0.2,
         weight_normalization: bool = True,
-        **kwargs: Any,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         require_choice(MODES, mode=mode)
-        self.units = units
-        self.mode = mode
-        self.activation = keras.activations.get(activation)
-        self.dropout = dropout
-        self.weight_normalization = weight_normalization
         cls = WeightNormalizedDense if weight_normalization else keras.layers.Dense
 
         def dense(name: str) -> keras.layers.Layer:
@@ -311,13 +287,13 @@ class AlignmentFusion(Layer):
         self.output_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
         self.output_dense = dense("fusion") if mode == "full" else None
 
-    def build(self, x_shape: Any, attended_shape: Any = None, mask_shape: Any = None) -> None:
+    def build(self, x_shape):
         for view in self.views:
             view.build((None, None, 2 * x_shape[-1]))
         if self.output_dense:
             self.output_dense.build((None, None, 3 * self.units))
 
-    def call(self, x: Any, attended: Any, mask: Any, training: bool | None = None) -> Any:
+    def call(self, x, attended, mask, training=None):
         compared = (attended, x - attended, x * attended)
         fused = [
             view(ops.concatenate([x, other], axis=-1)) for view, other in zip(self.views, compared)
@@ -327,7 +303,5 @@ class AlignmentFusion(Layer):
         y = self.output_dropout(ops.concatenate(fused, axis=-1), training=training)
         return zero_padding(self.output_dense(y), mask)
 
-    def compute_output_shape(
-        self, x_shape: Any, attended_shape: Any = None, mask_shape: Any = None
-    ) -> Any:
+    def compute_output_shape(self, x_shape):
         return (*x_shape[:-1], self.units)

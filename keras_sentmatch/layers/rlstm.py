@@ -66,22 +66,12 @@ class RereadingLSTM(Layer):
         tanh: bool = True,
         first_attention: str = "uniform",
         go_backwards: bool = False,
-        **kwargs: Any,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         require_choice(FIRST, first_attention=first_attention)
-        self.units = units
-        self.tanh = tanh
-        self.first_attention = first_attention
-        self.go_backwards = go_backwards
 
-    def build(
-        self,
-        x1_shape: Any,
-        x2_shape: Any = None,
-        mask_1_shape: Any = None,
-        mask_2_shape: Any = None,
-    ) -> None:
+    def build(self, x1_shape, x2_shape=None):
         if x1_shape[-1] != self.units:
             raise ValueError(
                 "x1 must be as wide as the state, to which what is read in it is added. "
@@ -89,7 +79,7 @@ class RereadingLSTM(Layer):
             )
         units = self.units
 
-        def weight(name: str, *shape: int, initializer: Any = "glorot_uniform") -> Any:
+        def weight(name: str, *shape: int, initializer="glorot_uniform"):
             return self.add_weight(shape=shape, initializer=initializer, name=name)
 
         self.kernel = weight("kernel", x2_shape[-1], 4 * units)
@@ -104,9 +94,7 @@ class RereadingLSTM(Layer):
         if self.first_attention == "learned":
             self.first = weight("first", units, initializer="zeros")
 
-    def call(
-        self, x1: Any, x2: Any, mask_1: Any, mask_2: Any, return_attention: bool = False
-    ) -> Any:
+    def call(self, x1, x2, mask_1, mask_2, return_attention=False):
         dtype = x1.dtype
         recurrent, read, cell, score = (
             ops.cast(w, dtype)
@@ -114,12 +102,12 @@ class RereadingLSTM(Layer):
         )
         keys = ops.matmul(x1, ops.cast(self.premise_kernel, dtype))
 
-        def attend(query: Any) -> Any:
+        def attend(query):
             scores = keys + ops.expand_dims(query, 1)
             scores = ops.tanh(scores) if self.tanh else scores
             return masked_softmax(ops.matmul(scores, score)[:, :, 0], mask_1)
 
-        def step(x: Any, states: Any) -> tuple[Any, list[Any]]:
+        def step(x, states) -> tuple[Any, list[Any]]:
             h, c, attention = states
             m = ops.matmul(ops.expand_dims(attention, 1), x1)[:, 0]
             following = attend(ops.matmul(m, read) + ops.matmul(c, cell))
@@ -141,15 +129,13 @@ class RereadingLSTM(Layer):
         y = zero_padding(y, mask_2)
         return (y[:, :, : self.units], y[:, :, self.units :]) if return_attention else y
 
-    def compute_output_spec(
-        self, x1: Any, x2: Any, mask_1: Any, mask_2: Any, return_attention: bool = False
-    ) -> Any:
+    def compute_output_spec(self, x1, x2, mask_1, mask_2, return_attention=False):
         states = self.spec(*x2.shape[:2], self.units)
         attention = self.spec(*x2.shape[:2], x1.shape[1])
         return (states, attention) if return_attention else states
 
 
-def _forget_one(shape: tuple[int, ...], dtype: Any = None) -> Any:
+def _forget_one(shape: tuple[int, ...], dtype=None):
     """A bias of 0, but 1 for the forget gate."""
     units = shape[0] // 4
     parts = [ops.zeros((units,), dtype), ops.ones((units,), dtype), ops.zeros((2 * units,), dtype)]

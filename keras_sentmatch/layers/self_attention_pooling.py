@@ -1,7 +1,5 @@
 """One vector for a sentence: its tokens weighted by a small attention network."""
 
-from typing import Any
-
 import keras
 from keras import ops
 
@@ -44,25 +42,24 @@ class SelfAttentionPooling(Layer):
         Zhang et al., DRr-Net, eq 3. LadRa-Net, eq 11.
     """
 
-    def __init__(self, units: int = 256, **kwargs: Any):
+    def __init__(self, units: int = 256, **kwargs):
         super().__init__(**kwargs)
         require_positive(units=units)
-        self.units = units
 
-    def build(self, x_shape: Any, mask_shape: Any = None) -> None:
+    def build(self, x_shape):
         self.kernel = self.add_weight(shape=(x_shape[-1], self.units), name="kernel")
         self.bias = self.add_weight(shape=(self.units,), initializer="zeros", name="bias")
         # A column, so that Glorot's range is that of the paper: n_in = units, n_out = 1.
         self.context = self.add_weight(shape=(self.units, 1), name="context", autocast=False)
 
-    def call(self, x: Any, mask: Any, return_attention: bool = False) -> Any:
+    def call(self, x, mask, return_attention=False):
         hidden = ops.tanh(ops.matmul(x, self.kernel) + self.bias)  # [B, L, units]
         scores = ops.squeeze(ops.matmul(at_least_float32(hidden), self.context), -1)  # [B, L]
         weights = masked_softmax(scores, mask)
         pooled = ops.squeeze(ops.matmul(ops.expand_dims(ops.cast(weights, x.dtype), 1), x), 1)
         return (pooled, weights) if return_attention else pooled
 
-    def compute_output_spec(self, x: Any, mask: Any, return_attention: bool = False) -> Any:
+    def compute_output_spec(self, x, mask, return_attention=False):
         batch, length, width = x.shape
         pooled = self.spec(batch, width)
         if not return_attention:

@@ -1,7 +1,6 @@
 """A stack of recurrent layers in which each sees the states and the input of all below it."""
 
 from itertools import zip_longest
-from typing import Any
 
 import keras
 from keras import ops
@@ -50,14 +49,9 @@ class StackRNN(Layer):
         Zhang et al., DRr-Net, eq 2.
     """
 
-    def __init__(
-        self, units: int = 256, depth: int = 3, bidirectional: bool = False, **kwargs: Any
-    ):
+    def __init__(self, units: int = 256, depth: int = 3, bidirectional: bool = False, **kwargs):
         super().__init__(**kwargs)
         require_positive(units=units, depth=depth)
-        self.units = units
-        self.depth = depth
-        self.bidirectional = bidirectional
 
         def stack(direction: str) -> list[keras.layers.GRU]:
             return [
@@ -74,13 +68,13 @@ class StackRNN(Layer):
         self.forward_rnns = stack("forward")
         self.backward_rnns = stack("backward") if bidirectional else []
 
-    def build(self, x_shape: Any, mask_shape: Any = None) -> None:
+    def build(self, x_shape):
         step = self.units * (2 if self.bidirectional else 1)
         for rnns in (self.forward_rnns, self.backward_rnns):
             for layer, rnn in enumerate(rnns):
                 rnn.build((*x_shape[:-1], x_shape[-1] + layer * step))
 
-    def call(self, x: Any, mask: Any) -> Any:
+    def call(self, x, mask):
         for forward, backward in zip_longest(self.forward_rnns, self.backward_rnns):
             states = [forward(x)]
             if backward is not None:
@@ -89,6 +83,6 @@ class StackRNN(Layer):
             x = ops.concatenate([*states, x], axis=-1)
         return zero_padding(x, mask)
 
-    def compute_output_shape(self, x_shape: Any, mask_shape: Any = None) -> Any:
+    def compute_output_shape(self, x_shape):
         directions = 2 if self.bidirectional else 1
         return (*x_shape[:-1], x_shape[-1] + directions * self.depth * self.units)

@@ -1,7 +1,5 @@
 """A transformer encoder block on masked sequences, for layers of this package."""
 
-from typing import Any
-
 import keras
 from keras import ops
 
@@ -17,12 +15,10 @@ class TransformerBlock(Layer):
     what comes in has them.
     """
 
-    def __init__(self, heads: int, kernel_regularizer: Any = None, **kwargs: Any):
+    def __init__(self, heads: int, kernel_regularizer=None, **kwargs):
         super().__init__(**kwargs)
-        self.heads = heads
-        self.kernel_regularizer = kernel_regularizer
 
-    def build(self, x_shape: Any, mask_shape: Any = None) -> None:
+    def build(self, x_shape):
         width = x_shape[-1]
         self.head_width = -(-width // self.heads)
         per_head = (None, self.heads, self.head_width)
@@ -48,7 +44,7 @@ class TransformerBlock(Layer):
         self.join.build((*x_shape[:-1], self.heads, self.head_width))
         self.narrow.build((*x_shape[:-1], 4 * width))
 
-    def call(self, x: Any, mask: Any) -> Any:
+    def call(self, x, mask):
         query, key = at_least_float32(self.query(x)), at_least_float32(self.key(x))
         scores = ops.einsum("bihs,bjhs->bhij", query, key) * self.head_width**-0.5
         weights = masked_softmax(scores, ops.expand_dims(mask, (1, 2)))
@@ -57,5 +53,5 @@ class TransformerBlock(Layer):
         y = self.norms[0](x + self.join(attended))
         return self.norms[1](y + self.narrow(self.wide(y)))
 
-    def compute_output_shape(self, x_shape: Any, mask_shape: Any = None) -> Any:
+    def compute_output_shape(self, x_shape):
         return x_shape

@@ -13,24 +13,15 @@ class _CharEncoder(Layer):
     """Embeds the characters of each word; a subclass makes one vector of them."""
 
     def __init__(
-        self,
-        vocabulary_size: int,
-        embedding_dim: int,
-        dropout: float,
-        kernel_regularizer: Any,
-        **kwargs: Any,
+        self, vocabulary_size: int, embedding_dim: int, dropout: float, kernel_regularizer, **kwargs
     ):
         super().__init__(**kwargs)
-        self.vocabulary_size = vocabulary_size
-        self.embedding_dim = embedding_dim
-        self.dropout = dropout
-        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
         self.embedding = keras.layers.Embedding(
             vocabulary_size, embedding_dim, dtype=self.dtype_policy, name="char_embedding"
         )
         self.embedding_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
-    def embed(self, char_ids: Any, training: bool | None) -> tuple[Any, Any]:
+    def embed(self, char_ids, training: bool | None) -> tuple[Any, Any]:
         """Embeddings `[B * L, W, E]` and the mask of real characters `[B * L, W]`."""
         char_ids = ops.reshape(char_ids, (-1, ops.shape(char_ids)[-1]))
         real = ops.not_equal(char_ids, 0)
@@ -82,12 +73,10 @@ class CharCNN(_CharEncoder):
         filters: int = 32,
         kernel_size: int = 5,
         dropout: float = 0.0,
-        kernel_regularizer: Any = None,
-        **kwargs: Any,
+        kernel_regularizer=None,
+        **kwargs,
     ):
         super().__init__(vocabulary_size, embedding_dim, dropout, kernel_regularizer, **kwargs)
-        self.filters = filters
-        self.kernel_size = kernel_size
         self.convolution = keras.layers.Conv1D(
             filters,
             kernel_size,
@@ -97,7 +86,7 @@ class CharCNN(_CharEncoder):
             name="convolution",
         )
 
-    def build(self, char_ids_shape: Any) -> None:
+    def build(self, char_ids_shape):
         width = char_ids_shape[-1]
         if width is not None and width < self.kernel_size:
             raise ValueError(
@@ -107,14 +96,14 @@ class CharCNN(_CharEncoder):
         self.embedding.build()
         self.convolution.build((None, width, self.embedding_dim))
 
-    def call(self, char_ids: Any, training: bool | None = None) -> Any:
+    def call(self, char_ids, training=None):
         batch, length, width = ops.shape(char_ids)
         chars, real = self.embed(char_ids, training)  # [B * L, W, E] and [B * L, W]
         windows = self.convolution(chars)
         word = masked_max(windows, real[:, : width - self.kernel_size + 1])
         return ops.reshape(word, (batch, length, self.filters))
 
-    def compute_output_shape(self, char_ids_shape: Any) -> Any:
+    def compute_output_shape(self, char_ids_shape):
         return (*char_ids_shape[:-1], self.filters)
 
 
@@ -156,11 +145,10 @@ class CharLSTM(_CharEncoder):
         embedding_dim: int = 20,
         units: int = 50,
         dropout: float = 0.0,
-        kernel_regularizer: Any = None,
-        **kwargs: Any,
+        kernel_regularizer=None,
+        **kwargs,
     ):
         super().__init__(vocabulary_size, embedding_dim, dropout, kernel_regularizer, **kwargs)
-        self.units = units
         self.lstm = keras.layers.LSTM(
             units,
             return_sequences=True,
@@ -170,16 +158,16 @@ class CharLSTM(_CharEncoder):
             name="lstm",
         )
 
-    def build(self, char_ids_shape: Any) -> None:
+    def build(self, char_ids_shape):
         self.embedding.build()
         self.lstm.build((None, char_ids_shape[-1], self.embedding_dim))
 
-    def call(self, char_ids: Any, training: bool | None = None) -> Any:
+    def call(self, char_ids, training=None):
         batch, length, _ = ops.shape(char_ids)
         chars, real = self.embed(char_ids, training)  # [B * L, W, E] and [B * L, W]
         return ops.reshape(last_state(self.lstm(chars), real), (batch, length, self.units))
 
-    def compute_output_shape(self, char_ids_shape: Any) -> Any:
+    def compute_output_shape(self, char_ids_shape):
         return (*char_ids_shape[:-1], self.units)
 
 
@@ -250,29 +238,15 @@ class WordRepresentation(Layer):
         pos_tags: int = 0,
         antonym: bool = False,
         dropout: float = 0.5,
-        kernel_regularizer: Any = None,
+        kernel_regularizer=None,
         char_encoder: str = "cnn",
-        **kwargs: Any,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         if char_encoder not in ("cnn", "lstm"):
             raise ValueError(
                 f"char_encoder must be 'cnn' or 'lstm'. Received: char_encoder={char_encoder!r}"
             )
-        self.vocabulary_size = vocabulary_size
-        self.embedding_dim = embedding_dim
-        self.trainable_embedding = trainable_embedding
-        self.fixed_embedding = fixed_embedding
-        self.char_vocabulary_size = char_vocabulary_size
-        self.char_dim = char_dim
-        self.char_filters = char_filters
-        self.char_kernel_size = char_kernel_size
-        self.exact_match = exact_match
-        self.pos_tags = pos_tags
-        self.antonym = antonym
-        self.dropout = dropout
-        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
-        self.char_encoder = char_encoder
         self.width = (
             embedding_dim * (bool(trainable_embedding) + bool(fixed_embedding))
             + (char_filters if char_vocabulary_size else 0)
@@ -313,20 +287,13 @@ class WordRepresentation(Layer):
             self.char_lstm = CharLSTM(*sizes, name="char_lstm", **options)
         self.embedding_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
-    def build(
-        self,
-        word_ids_shape: Any,
-        other_word_ids_shape: Any = None,
-        char_ids_shape: Any = None,
-        pos_shape: Any = None,
-        antonym_shape: Any = None,
-    ) -> None:
+    def build(self, word_ids_shape, char_ids_shape=None):
         for embedding in self.word_embeddings:
             embedding.build()
         if characters := self.char_cnn or self.char_lstm:
             characters.build(char_ids_shape)
 
-    def set_word_vectors(self, matrix: Any) -> None:
+    def set_word_vectors(self, matrix) -> None:
         """Put `matrix`, `[vocabulary_size, embedding_dim]`, into every word embedding."""
         shape = (self.vocabulary_size, self.embedding_dim)
         if tuple(matrix.shape) != shape:
@@ -338,15 +305,9 @@ class WordRepresentation(Layer):
             embedding.embeddings.assign(matrix)
 
     def call(
-        self,
-        word_ids: Any,
-        other_word_ids: Any = None,
-        char_ids: Any = None,
-        pos: Any = None,
-        antonym: Any = None,
-        training: bool | None = None,
-    ) -> Any:
-        def needed(value: Any, name: str, switch: str) -> Any:
+        self, word_ids, other_word_ids=None, char_ids=None, pos=None, antonym=None, training=None
+    ):
+        def needed(value, name: str, switch: str):
             if value is None:
                 raise ValueError(
                     f"WordRepresentation was made with {switch} and so must be called with {name}."
@@ -375,12 +336,5 @@ class WordRepresentation(Layer):
             features.append(ops.expand_dims(ops.cast(flag, dtype), -1))
         return zero_padding(ops.concatenate(features, axis=-1), ops.not_equal(word_ids, 0))
 
-    def compute_output_shape(
-        self,
-        word_ids_shape: Any,
-        other_word_ids_shape: Any = None,
-        char_ids_shape: Any = None,
-        pos_shape: Any = None,
-        antonym_shape: Any = None,
-    ) -> Any:
+    def compute_output_shape(self, word_ids_shape):
         return (*word_ids_shape, self.width)

@@ -275,7 +275,7 @@ def test_variants_where_there_is_nothing_to_read(coverage, update):
 def test_counts_of_the_paper():
     """768 features, two units of phrases."""
     layer = DynamicSequentialAttention()
-    layer.build((None, 3, None, 768), (None, None), (None, 768))
+    layer.build((None, 3, None, 768), guide_shape=(None, 768))
     found = dict.fromkeys(("gru", "fusion", "fertility", "F_r"), 0)
     for w in layer.trainable_weights:
         part = next((part for part in found if part in w.path), "F_r")
