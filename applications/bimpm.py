@@ -1,20 +1,14 @@
 """BiMPM: Bilateral Multi-Perspective Matching (Wang et al., IJCAI 2017)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 from keras import ops
 
 from keras_sentmatch.applications.base import CallWith, PairModel, Sentence, register_model
 from keras_sentmatch.applications.pictures import FEATURE_MAP, FEATURE_PICTURES, PictureSpec
-from keras_sentmatch.applications.search_space import (
-    FEATURE_ATTENTION,
-    MAX_LENGTH,
-    WORD_MODELS,
-    Choice,
-    Parameter,
-)
+from keras_sentmatch.applications.search_space import FEATURE_ATTENTION, WORD_MODELS, Choice
 from keras_sentmatch.layers import BidirectionalRNN, MultiPerspectiveMatching
 from keras_sentmatch.ops import last_state
 
@@ -62,9 +56,8 @@ class BiMPM(PairModel):
         "quora": {"num_classes": 2},
         "galsang": {"char_vocabulary_size": 0, "attentive": "sum", "max_attentive": "elementwise"},
     }
-    search_space: ClassVar[list[Parameter]] = [
+    search_space = [
         *WORD_MODELS,
-        MAX_LENGTH,
         Choice("model.units", (50, 100, 150)),
         Choice("model.aggregation_units", (50, 100, 150)),
         Choice("model.hidden_units", (100, 200, 300)),

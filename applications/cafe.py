@@ -1,7 +1,7 @@
 """CAFE: Compare, Compress and Propagate (Tay et al., EMNLP 2018)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 from keras import ops
@@ -14,14 +14,7 @@ from keras_sentmatch.applications.pictures import (
     WITHIN,
     PictureSpec,
 )
-from keras_sentmatch.applications.search_space import (
-    FEATURE_ATTENTION,
-    FLAG,
-    MAX_LENGTH,
-    WORD_MODELS,
-    Choice,
-    Parameter,
-)
+from keras_sentmatch.applications.search_space import FEATURE_ATTENTION, FLAG, WORD_MODELS, Choice
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import (
     BidirectionalRNN,
@@ -101,9 +94,8 @@ class CAFE(PairModel):
         "linear": {"factors": 0},
         "bidirectional": {"bidirectional": True},
     }
-    search_space: ClassVar[list[Parameter]] = [
+    search_space = [
         *WORD_MODELS,
-        MAX_LENGTH,
         Choice("model.units", (100, 200, 300)),
         Choice("model.highway_layers", (1, 2, 3)),
         Choice("model.factors", (5, 10, 20)),

@@ -1,14 +1,14 @@
 """The cross-encoder: a classifier on the `[CLS]` state of a pretrained encoder (Devlin et al., NAACL 2019)."""
 
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 
 from keras_sentmatch.applications.backbone import BackboneModel, initializer
 from keras_sentmatch.applications.base import Sentence, check_choice, register_model
 from keras_sentmatch.applications.pictures import ENCODER_ATTENTION
-from keras_sentmatch.applications.search_space import BACKBONES, Choice, Parameter
+from keras_sentmatch.applications.search_space import BACKBONES, Choice
 from keras_sentmatch.ops import masked_mean
 
 POOLINGS = ("cls", "mean")
@@ -46,7 +46,7 @@ class CrossEncoder(BackboneModel):
     paper = "Devlin et al. 2019"
     summary_line = "BERT or RoBERTa over both sentences at once, and a classifier"
     presets = {"cls": {}, "mean": {"pooling": "mean"}}
-    search_space: ClassVar[list[Parameter]] = [*BACKBONES, Choice("model.pooling", ("cls", "mean"))]
+    search_space = [*BACKBONES, Choice("model.pooling", ("cls", "mean"))]
     pictures = (ENCODER_ATTENTION,)
 
     def __init__(

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 
 from keras_sentmatch.applications.backbone import BackboneModel, initializer, segments_of
 from keras_sentmatch.applications.base import CallWith, Sentence, register_model
 from keras_sentmatch.applications.pictures import ENCODER_ATTENTION, HEADS, PictureSpec
-from keras_sentmatch.applications.search_space import BACKBONES, FLAG, Choice, Parameter
+from keras_sentmatch.applications.search_space import BACKBONES, FLAG, Choice
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import DualAttentionEncoder
 
@@ -69,7 +69,7 @@ class DABERT(BackboneModel):
         "table5_7_no_regulation": {"regulation": False},
         "literal": {"distance": "sum", "alignment": "literal", "output_mode": "replace"},
     }
-    search_space: ClassVar[list[Parameter]] = [
+    search_space = [
         *BACKBONES,
         Choice("training.global_clipnorm", (7.5, 10.0, 15.0)),
         Choice("model.dual_layers", {"0": [0], "0+1": [0, 1]}),

@@ -1,19 +1,14 @@
 """DIIN: Densely Interactive Inference Network (Gong et al., ICLR 2018)."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 from keras import ops
 
 from keras_sentmatch.applications.base import CallWith, PairModel, Sentence, register_model
 from keras_sentmatch.applications.pictures import FEATURE_MAP, FEATURE_PICTURES, WITHIN, PictureSpec
-from keras_sentmatch.applications.search_space import (
-    FEATURE_ATTENTION,
-    WORD_MODELS,
-    Choice,
-    Parameter,
-)
+from keras_sentmatch.applications.search_space import FEATURE_ATTENTION, WORD_MODELS, Choice
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import (
     DecayingDropout,
@@ -72,8 +67,8 @@ class DIIN(PairModel):
         "quora": {"num_classes": 2, "max_length": 24},
         "no_exact_match": {"exact_match": False},
     }
-    search_space: ClassVar[list[Parameter]] = [
-        *WORD_MODELS,
+    search_space = [
+        *WORD_MODELS[:-1],  # its length is the model's too
         Choice("encoder.max_length", (16, 24, 32, 48), also=["model.max_length"]),
         Choice("model.highway_layers", (1, 2, 3)),
         Choice("model.first_scale", (0.2, 0.3, 0.4)),

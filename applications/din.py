@@ -1,19 +1,13 @@
 """DIN: Dynamic Interaction Network in matrix space (Huo and Liu, 2018)."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 from keras import ops
 
 from keras_sentmatch.applications.base import CallWith, PairModel, Sentence, register_model
 from keras_sentmatch.applications.pictures import PictureSpec
-from keras_sentmatch.applications.search_space import (
-    FLAG,
-    MAX_LENGTH,
-    WORD_MODELS,
-    Choice,
-    Parameter,
-)
+from keras_sentmatch.applications.search_space import FLAG, WORD_MODELS, Choice
 from keras_sentmatch.layers import MatrixDynamicGRU
 from keras_sentmatch.ops import masked_max, masked_mean, pair_mask, zero_padding
 
@@ -68,9 +62,8 @@ class DIN(PairModel):
         "table2_din2_20": {"units": 400, "variant": "din2", "use_bias": False, **_TABLE2},
         "table2_static_20": {"units": 400, "variant": "static", **_TABLE2},
     }
-    search_space: ClassVar[list[Parameter]] = [
+    search_space = [
         *WORD_MODELS,
-        MAX_LENGTH,
         Choice("model.units", {n: n * n for n in (8, 12, 16, 18, 20)}, aliases=["n"]),
         Choice("model.variant", ("static", "din1", "din2")),
         Choice("model.concat", ("sum", "split"), when={"model.variant": ["din1"]}),

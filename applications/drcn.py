@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 
@@ -17,10 +17,8 @@ from keras_sentmatch.applications.search_space import (
     DROPOUT,
     FEATURE_ATTENTION,
     FLAG,
-    MAX_LENGTH,
     WORD_MODELS,
     Choice,
-    Parameter,
 )
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import DenseCoAttentiveRNN, MaskedMaxPooling, MatchingVector
@@ -119,9 +117,8 @@ class DRCN(PairModel):
             **_BARE,
         },
     }
-    search_space: ClassVar[list[Parameter]] = [
+    search_space = [
         *WORD_MODELS,
-        MAX_LENGTH,
         Choice("model.depth", (1, 2, 3, 4, 5)),
         Choice("model.units", (50, 100, 150)),
         Choice("model.hidden_units", (250, 500, 1000)),

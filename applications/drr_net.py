@@ -1,19 +1,12 @@
 """DRr-Net: Dynamic Re-read Network (Zhang et al., AAAI 2019 and IEEE TNNLS)."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 
 from keras_sentmatch.applications.base import CallWith, PairModel, Sentence, register_model
 from keras_sentmatch.applications.pictures import READ, PictureSpec
-from keras_sentmatch.applications.search_space import (
-    BETAS,
-    FLAG,
-    MAX_LENGTH,
-    WORD_MODELS,
-    Choice,
-    Parameter,
-)
+from keras_sentmatch.applications.search_space import BETAS, FLAG, WORD_MODELS, Choice
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import (
     Highway,
@@ -76,9 +69,8 @@ class DRrNet(PairModel):
         "table6_4_no_dynamic_result": {"use_dynamic": False},
         "table6_5_full": {},
     }
-    search_space: ClassVar[list[Parameter]] = [
+    search_space = [
         *WORD_MODELS,
-        MAX_LENGTH,
         Choice("model.steps", range(1, 11), aliases=["T"]),
         Choice("model.depth", (1, 2, 3, 4), aliases=["l_s"]),
         Choice("model.beta", BETAS, aliases=["beta", "β"]),

@@ -1,20 +1,14 @@
 """ESIM: Enhanced Sequential Inference Model (Chen et al., ACL 2017)."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 from keras import ops
 
 from keras_sentmatch.applications.base import PairModel, Sentence, check_choice, register_model
 from keras_sentmatch.applications.pictures import ATTENTION, FEATURE_MAP, FEATURE_PICTURES
-from keras_sentmatch.applications.search_space import (
-    FEATURE_ATTENTION,
-    MAX_LENGTH,
-    WORD_MODELS,
-    Choice,
-    Parameter,
-)
+from keras_sentmatch.applications.search_space import FEATURE_ATTENTION, WORD_MODELS, Choice
 from keras_sentmatch.layers import BidirectionalRNN, CoAttention, MatchingVector
 from keras_sentmatch.ops import masked_max, masked_mean
 
@@ -51,9 +45,8 @@ class ESIM(PairModel):
     paper = "Chen et al. 2017"
     summary_line = "two BiLSTMs with soft alignment between them"
     presets = {"snli": {"num_classes": 3}, "quora": {"num_classes": 2}}
-    search_space: ClassVar[list[Parameter]] = [
+    search_space = [
         *WORD_MODELS,
-        MAX_LENGTH,
         Choice("model.units", (100, 200, 300)),
         Choice("model.cell", ("gru", "lstm")),
         *FEATURE_ATTENTION[:1],

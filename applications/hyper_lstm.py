@@ -1,18 +1,10 @@
 """HyperLSTM as an encoder of sentences (Ha et al., ICLR 2017), a baseline of DIN."""
 
-from typing import ClassVar
-
 import keras
 from keras import ops
 
 from keras_sentmatch.applications.base import PairModel, Sentence, register_model
-from keras_sentmatch.applications.search_space import (
-    FLAG,
-    MAX_LENGTH,
-    WORD_MODELS,
-    Choice,
-    Parameter,
-)
+from keras_sentmatch.applications.search_space import FLAG, WORD_MODELS, Choice
 from keras_sentmatch.layers import HyperLSTMCell, MatchingVector
 
 
@@ -45,9 +37,8 @@ class HyperLSTM(PairModel):
     paper = "Ha et al. 2017"
     summary_line = "sentence vectors from LSTMs whose weights smaller LSTMs re-scale"
     presets = {"snli": {"num_classes": 3}, "shared": {"shared_encoder": True}}
-    search_space: ClassVar[list[Parameter]] = [
+    search_space = [
         *WORD_MODELS,
-        MAX_LENGTH,
         Choice("model.units", (100, 200, 300)),
         Choice("model.hyper_units", (32, 64, 128)),
         Choice("model.embedding_units", (4, 8, 16)),

@@ -1,7 +1,7 @@
 """LadRa-Net: Locally Aware Dynamic Re-read Attention Net (Zhang et al., IEEE TNNLS)."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 from keras import ops
@@ -9,13 +9,7 @@ from keras import ops
 from keras_sentmatch.applications.backbone import BackboneModel, first_state, special_tokens
 from keras_sentmatch.applications.base import CallWith, Sentence, check_choice, register_model
 from keras_sentmatch.applications.pictures import READ, PictureSpec
-from keras_sentmatch.applications.search_space import (
-    BACKBONES,
-    BETAS,
-    Choice,
-    LogUniform,
-    Parameter,
-)
+from keras_sentmatch.applications.search_space import BACKBONES, BETAS, Choice, LogUniform
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import (
     DynamicSequentialAttention,
@@ -88,7 +82,7 @@ class LadRaNet(BackboneModel):
         "table7_6_max_fusion": {"fusion": "max"},
         "table7_7_full": {},
     }
-    search_space: ClassVar[list[Parameter]] = [
+    search_space = [
         *BACKBONES,
         LogUniform("training.backbone_learning_rate"),
         Choice(

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 from keras import ops
@@ -15,13 +15,7 @@ from keras_sentmatch.applications.pictures import (
     FEATURE_PICTURES,
     POOL_RATES,
 )
-from keras_sentmatch.applications.search_space import (
-    FEATURE_ATTENTION,
-    MAX_LENGTH,
-    WORD_MODELS,
-    Choice,
-    Parameter,
-)
+from keras_sentmatch.applications.search_space import FEATURE_ATTENTION, WORD_MODELS, Choice
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import (
     AlignmentFusion,
@@ -105,9 +99,8 @@ class RE2(PairModel):
             "prediction": "simple",
         },
     }
-    search_space: ClassVar[list[Parameter]] = [
+    search_space = [
         *WORD_MODELS,
-        MAX_LENGTH,
         Choice("model.units", (100, 150, 200)),
         Choice("model.blocks", (1, 2, 3)),
         Choice("model.encoder_layers", (1, 2, 3)),

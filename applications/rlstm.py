@@ -1,18 +1,12 @@
 """rLSTM: the re-read LSTM (Sha et al., COLING 2016), a baseline of DIN."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from keras import ops
 
 from keras_sentmatch.applications.base import CallWith, PairModel, Sentence, register_model
 from keras_sentmatch.applications.pictures import PictureSpec
-from keras_sentmatch.applications.search_space import (
-    FLAG,
-    MAX_LENGTH,
-    WORD_MODELS,
-    Choice,
-    Parameter,
-)
+from keras_sentmatch.applications.search_space import FLAG, WORD_MODELS, Choice
 from keras_sentmatch.layers import BidirectionalRNN, RereadingLSTM
 from keras_sentmatch.ops import masked_mean
 
@@ -49,9 +43,8 @@ class RLSTM(PairModel):
     paper = "Sha et al. 2016"
     summary_line = "an LSTM over one sentence that reads the other again at every word"
     presets = {"snli": {"num_classes": 3}}
-    search_space: ClassVar[list[Parameter]] = [
+    search_space = [
         *WORD_MODELS,
-        MAX_LENGTH,
         Choice("model.units", (100, 200, 300)),
         Choice("model.tanh", FLAG),
         Choice("model.first_attention", ("uniform", "learned")),

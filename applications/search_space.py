@@ -209,8 +209,8 @@ WORD_MODELS: list[Parameter] = [
     *_TRAINING,
     Choice("training.batch_size", (16, 32, 64, 128)),
     Choice("model.dropout", DROPOUT),
+    Choice("encoder.max_length", (16, 24, 32, 48, 64)),
 ]
-MAX_LENGTH = Choice("encoder.max_length", (16, 24, 32, 48, 64))
 BACKBONES: list[Parameter] = [
     *_TRAINING,
     Choice("training.batch_size", (8, 16, 32, 64)),

@@ -37,6 +37,31 @@ class Layer(keras.layers.Layer):
     def compute_mask(self, *args, **kwargs) -> None:
         return None  # masks are explicit arguments: Keras has none to pass on
 
+    def sublayer(self, cls: type["Layer"], name: str, **options: Any) -> Any:
+        """A layer of this one's dtype policy, from those of its arguments that this one has too.
+
+        `options` are its other arguments, or override them.
+        """
+        takes = inspect.signature(cls.__init__).parameters
+        given = {n: getattr(self, n) for n in self._argument_names if n in takes}
+        return cls(**{**given, **options}, dtype=self.dtype_policy, name=name)
+
+    def dense(
+        self, units: int, name: str, activation: Any = None, inputs: int = 0, **options: Any
+    ) -> keras.layers.Dense:
+        """A dense layer with this one's dtype policy and penalty, built for `inputs` if given."""
+        layer = keras.layers.Dense(
+            units,
+            activation,
+            kernel_regularizer=getattr(self, "kernel_regularizer", None),
+            dtype=self.dtype_policy,
+            name=name,
+            **options,
+        )
+        if inputs:
+            layer.build((None, inputs))
+        return layer
+
     def spec(self, *shape: int | None, dtype: str | None = None) -> keras.KerasTensor:
         """The symbolic tensor of an output, in the compute dtype unless `dtype` says otherwise."""
         return keras.KerasTensor(shape, dtype=dtype or self.compute_dtype)

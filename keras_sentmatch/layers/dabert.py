@@ -255,40 +255,31 @@ class AdaptiveFusion(Layer):
             return
         hidden = self.hidden_units or width
 
-        def dense(
-            inputs: int, units: int, name: str, activation: str | None = "tanh", **options
-        ) -> keras.layers.Dense:
-            layer = keras.layers.Dense(
-                units, activation, dtype=self.dtype_policy, name=name, **options
-            )
-            layer.build((None, None, inputs))
-            return layer
-
         def column(inputs: int, name: str):
             return self.add_weight(shape=(inputs, 1), name=name, autocast=False)
 
         if self.alignment != "none":
             self.align_difference, self.align_affinity = (
-                _GuidedAlignment(
-                    self.attention_units,
-                    self.alignment == "additive",
-                    dtype=self.dtype_policy,
-                    name=name,
+                self.sublayer(
+                    _GuidedAlignment,
+                    name,
+                    units=self.attention_units,
+                    additive=self.alignment == "additive",
                 )
                 for name in ("align_difference", "align_affinity")
             )
             for layer in (self.align_difference, self.align_affinity):
                 layer.build(affinity_shape)
-            self.join_difference = dense(2 * width, width, "join_difference")
-            self.join_affinity = dense(2 * width, width, "join_affinity")
-        self.hidden_difference = dense(width, hidden, "hidden_difference")
-        self.hidden_affinity = dense(width, hidden, "hidden_affinity")
+            self.join_difference = self.dense(width, "join_difference", "tanh", 2 * width)
+            self.join_affinity = self.dense(width, "join_affinity", "tanh", 2 * width)
+        self.hidden_difference = self.dense(hidden, "hidden_difference", "tanh", width)
+        self.hidden_affinity = self.dense(hidden, "hidden_affinity", "tanh", width)
         if self.gate:
             self.gate_kernel = column(2 * hidden, "gate_kernel")
         if self.filter_gate:
-            self.filter_value = dense(hidden, width, "filter_value", None)
+            self.filter_value = self.dense(width, "filter_value", inputs=hidden)
             self.filter_kernel = column(2 * width, "filter_kernel")
-        self.fused = dense(hidden, width, "fused", kernel_initializer="zeros")
+        self.fused = self.dense(width, "fused", "tanh", hidden, kernel_initializer="zeros")
 
     def call(self, affinity, difference, mask, return_gates=False):
         if self.regulation:
@@ -330,8 +321,8 @@ class _GuidedAlignment(Layer):
 
     def __init__(self, units: int, additive: bool, **kwargs):
         super().__init__(**kwargs)
-        self.key = keras.layers.Dense(units, use_bias=False, dtype=self.dtype_policy, name="key")
-        self.guide = keras.layers.Dense(units, dtype=self.dtype_policy, name="guide")
+        self.key = self.dense(units, "key", use_bias=False)
+        self.guide = self.dense(units, "guide")
 
     def build(self, values_shape):
         for layer in (self.key, self.guide):
@@ -463,17 +454,7 @@ class DualAttentionEncoder(Layer):
         super().__init__(**kwargs)
         require_positive(intermediate_dim=intermediate_dim, num_heads=num_heads)
         require_choice(CHANNELS, channels=channels)
-        self.fusion = AdaptiveFusion(
-            attention_units,
-            hidden_units,
-            alignment,
-            gate,
-            filter_gate,
-            output_mode,
-            regulation,
-            dtype=self.dtype_policy,
-            name="fusion",
-        )
+        self.fusion = self.sublayer(AdaptiveFusion, "fusion")
 
     def build(self, x_shape):
         width, heads = x_shape[-1], self.num_heads
@@ -482,15 +463,7 @@ class DualAttentionEncoder(Layer):
                 f"The width of x must be a multiple of num_heads={heads}. Received: shape={x_shape}"
             )
         policy = {"dtype": self.dtype_policy}
-        self.attention = DualAttention(
-            heads,
-            width // heads,
-            self.distance,
-            self.cross,
-            self.dropout,
-            name="attention",
-            **policy,
-        )
+        self.attention = self.sublayer(DualAttention, "attention", key_dim=width // heads)
         self.join = keras.layers.EinsumDense(
             "blhk,hkd->bld", (None, width), bias_axes="d", name="join", **policy
         )
@@ -498,22 +471,13 @@ class DualAttentionEncoder(Layer):
             keras.layers.LayerNormalization(epsilon=self.layer_norm_epsilon, name=name, **policy)
             for name in ("attention_norm", "feedforward_norm")
         )
-        self.wide = keras.layers.Dense(
-            self.intermediate_dim, self.activation, name="wide", **policy
-        )
-        self.narrow = keras.layers.Dense(width, name="narrow", **policy)
+        self.wide = self.dense(self.intermediate_dim, "wide", self.activation, width)
+        self.narrow = self.dense(width, "narrow", inputs=self.intermediate_dim)
         self.drop = keras.layers.Dropout(self.dropout, name="drop", **policy)
-        for layer in (
-            self.attention,
-            self.attention_norm,
-            self.feedforward_norm,
-            self.wide,
-            self.drop,
-        ):
+        for layer in (self.attention, self.attention_norm, self.feedforward_norm):
             layer.build(x_shape)
         self.fusion.build(x_shape, x_shape)
         self.join.build((*x_shape[:-1], heads, width // heads))
-        self.narrow.build((*x_shape[:-1], self.intermediate_dim))
 
     @property
     def encoder_layers(self) -> list[keras.layers.Layer]:

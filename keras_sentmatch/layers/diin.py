@@ -150,18 +150,16 @@ class SelfAttentiveEncoder(Layer):
         )
         # The gates z, r, f side by side: one layer for the token, one for what it attended to.
         self.token_gates, self.attended_gates = (
-            keras.layers.Dense(
+            self.dense(
                 3 * width,
+                name,
+                inputs=width,
                 kernel_initializer=keras.initializers.VarianceScaling(  # Glorot uniform, by gate
                     1.0, "fan_in", "uniform"
                 ),
-                dtype=self.dtype_policy,
-                name=name,
             )
             for name in ("token_gates", "attended_gates")
         )
-        for layer in (self.token_gates, self.attended_gates):
-            layer.build(x_shape)
         for dropout in (self.token_dropout, self.attended_dropout):
             dropout.build(x_shape)
 

@@ -180,11 +180,9 @@ class MatrixDynamicGRU(Layer):
                 f"Received: concat={concat!r}, variant={variant!r}"
             )
         dtype = self.dtype_policy
-        self.transform_1 = keras.layers.Dense(units, "tanh", dtype=dtype, name="transform_1")
+        self.transform_1 = self.dense(units, "transform_1", "tanh")
         self.transform_2 = (
-            self.transform_1
-            if shared_transform
-            else keras.layers.Dense(units, "tanh", dtype=dtype, name="transform_2")
+            self.transform_1 if shared_transform else self.dense(units, "transform_2", "tanh")
         )
         self.interaction = MatrixInteraction(dtype=dtype, name="interaction")
         if variant == "static":

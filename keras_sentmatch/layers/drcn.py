@@ -71,20 +71,9 @@ class AutoencoderBottleneck(Layer):
         super().__init__(**kwargs)
 
     def build(self, x_shape):
-        def dense(units: int, activation, name: str) -> keras.layers.Dense:
-            return keras.layers.Dense(
-                units,
-                activation,
-                kernel_regularizer=self.kernel_regularizer,
-                dtype=self.dtype_policy,
-                name=name,
-            )
-
-        self.encoder = dense(self.units, self.activation, "encoder")
-        self.decoder = dense(x_shape[-1], None, "decoder")
+        self.encoder = self.dense(self.units, "encoder", self.activation, x_shape[-1])
+        self.decoder = self.dense(x_shape[-1], "decoder", inputs=self.units)
         self.code_dropout = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
-        self.encoder.build(x_shape)
-        self.decoder.build((*x_shape[:-1], self.units))
 
     def call(self, x, mask, groups=None, training=None):
         code = self.code_dropout(self.encoder(x), training=training)
@@ -203,25 +192,22 @@ class DenseCoAttentiveRNN(Layer):
                 f"Received: {autoencoder_after!r}"
             )
         self.autoencoder_after = tuple(sorted(autoencoder_after))
-        shared = {"kernel_regularizer": self.kernel_regularizer, "dtype": self.dtype_policy}
         self.recurrent = [
-            BidirectionalRNN(units, cell, name=f"recurrent_{i + 1}", **shared) for i in range(depth)
+            self.sublayer(BidirectionalRNN, f"recurrent_{i + 1}") for i in range(depth)
         ]
         self.co_attention = [
-            CoAttention(
-                "cosine", temperature, dtype=self.dtype_policy, name=f"co_attention_{i + 1}"
-            )
+            self.sublayer(CoAttention, f"co_attention_{i + 1}")
             for i in range(depth if attention else 0)
         ]
         self.autoencoders = [
-            AutoencoderBottleneck(
-                autoencoder_units,
-                self.autoencoder_activation,
-                autoencoder_dropout,
-                reconstruction_weight,
+            self.sublayer(
+                AutoencoderBottleneck,
+                f"autoencoder_{layer}",
+                units=autoencoder_units,
+                activation=self.autoencoder_activation,
+                dropout=autoencoder_dropout,
+                loss_weight=reconstruction_weight,
                 stop_gradient=autoencoder_stop_gradient,
-                name=f"autoencoder_{layer}",
-                **shared,
             )
             for layer in self.autoencoder_after
         ]

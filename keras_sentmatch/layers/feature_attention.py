@@ -82,15 +82,9 @@ class FeatureAttention(Layer):
         hidden = reduced(width, self.reduction)
         if self.raise_widths:
             hidden = max(hidden, least_width(self.max_length))
-        options = {
-            "use_bias": self.use_bias,
-            "kernel_regularizer": self.kernel_regularizer,
-            "dtype": self.dtype_policy,
-        }
-        self.squeeze = keras.layers.Dense(hidden, "tanh", name="squeeze", **options)
-        self.excitation = keras.layers.Dense(width, name="excitation", **options)
-        self.squeeze.build((None, width))
-        self.excitation.build((None, hidden))
+        bias = {"use_bias": self.use_bias}
+        self.squeeze = self.dense(hidden, "squeeze", "tanh", width, **bias)
+        self.excitation = self.dense(width, "excitation", inputs=hidden, **bias)
         if self.batch_norm:
             self.normalization = keras.layers.BatchNormalization(
                 dtype=self.dtype_policy, name="normalization"
@@ -273,20 +267,24 @@ class SelectiveFeatureAttention(Layer):
         return read, branch, max(reduced(branch, self.r2), least)
 
     def _branch(self, n: int, width: int) -> keras.layers.Layer:
-        options = {
-            "kernel_regularizer": self.kernel_regularizer,
-            "dtype": self.dtype_policy,
-            "name": f"branch_{n}",
-        }
+        name = f"branch_{n}"
         if self.branch_kind in RNNS:
-            return BidirectionalRNN(width // 2, RNNS[self.branch_kind], **options)
+            cell = RNNS[self.branch_kind]
+            return self.sublayer(BidirectionalRNN, name, units=width // 2, cell=cell)
         if self.branch_kind == "transformer":
-            return TransformerBlock(self.heads, **options)
+            return self.sublayer(TransformerBlock, name)
         kernel, step = {"cnn": (2 * n + 1, 1), "dilated_cnn3": (3, n), "dilated_cnn5": (5, n)}[
             self.branch_kind
         ]
         return keras.layers.Conv1D(
-            width, kernel, padding="same", dilation_rate=step, activation="relu", **options
+            width,
+            kernel,
+            padding="same",
+            dilation_rate=step,
+            activation="relu",
+            kernel_regularizer=self.kernel_regularizer,
+            dtype=self.dtype_policy,
+            name=name,
         )
 
     def build(self, x_shape):
@@ -302,23 +300,12 @@ class SelectiveFeatureAttention(Layer):
                 f"Received: {width} features"
             )
 
-        def dense(units: int, inputs: int, name: str, **options) -> keras.layers.Dense:
-            layer = keras.layers.Dense(
-                units,
-                kernel_regularizer=self.kernel_regularizer,
-                dtype=self.dtype_policy,
-                name=name,
-                **options,
-            )
-            layer.build((None, inputs))
-            return layer
-
         if self.autoencoder:
-            self.narrowing = dense(read, width, "narrowing")
-            self.widening = dense(width, branch, "widening")
+            self.narrowing = self.dense(read, "narrowing", inputs=width)
+            self.widening = self.dense(width, "widening", inputs=branch)
         self.projects = self.branch_kind == "transformer" and read != branch
         if self.projects:
-            self.projection = dense(branch, read, "projection")
+            self.projection = self.dense(branch, "projection", inputs=read)
             read = branch
         self.branch_layers = [self._branch(n, branch) for n in range(1, self.branches + 1)]
         self.branch_dropout = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
@@ -327,8 +314,10 @@ class SelectiveFeatureAttention(Layer):
             layer.build((*x_shape[:-1], branch if stacked else read))
         gates = range(1, (self.branches if self.selection else 1) + 1)
         bias = {"use_bias": self.use_bias}
-        self.squeeze = dense(hidden, branch, "squeeze", activation="tanh", **bias)
-        self.excitations = [dense(branch, hidden, f"excitation_{n}", **bias) for n in gates]
+        self.squeeze = self.dense(hidden, "squeeze", "tanh", branch, **bias)
+        self.excitations = [
+            self.dense(branch, f"excitation_{n}", inputs=hidden, **bias) for n in gates
+        ]
         self.normalizations = [
             keras.layers.BatchNormalization(dtype=self.dtype_policy, name=f"normalization_{n}")
             for n in gates

@@ -37,19 +37,11 @@ class Highway(Layer):
         super().__init__(**kwargs)
 
     def build(self, x_shape):
-        def dense(activation, name: str) -> keras.layers.Dense:
-            layer = keras.layers.Dense(
-                x_shape[-1],
-                activation,
-                kernel_regularizer=self.kernel_regularizer,
-                dtype=self.dtype_policy,
-                name=name,
-            )
-            layer.build(x_shape)
-            return layer
-
-        self.gates = [dense("sigmoid", f"gate_{i}") for i in range(self.num_layers)]
-        self.transforms = [dense(self.activation, f"transform_{i}") for i in range(self.num_layers)]
+        width, numbers = x_shape[-1], range(self.num_layers)
+        self.gates = [self.dense(width, f"gate_{i}", "sigmoid", width) for i in numbers]
+        self.transforms = [
+            self.dense(width, f"transform_{i}", self.activation, width) for i in numbers
+        ]
 
     def call(self, x):
         for gate, transform in zip(self.gates, self.transforms):

@@ -33,9 +33,6 @@ class MaskedMaxPooling(Layer):
         Kim et al., DRCN, "Interaction and prediction layer".
     """
 
-    def build(self, x_shape):
-        pass
-
     def call(self, x, mask):
         return masked_max(x, mask)
 

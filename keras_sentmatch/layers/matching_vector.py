@@ -54,9 +54,6 @@ class MatchingVector(Layer):
         if not parts or any(part not in PARTS for part in parts):
             raise ValueError(f"parts must be some of {sorted(PARTS)}. Received: parts={parts!r}")
 
-    def build(self, p_shape):
-        pass
-
     def call(self, p, q):
         return ops.concatenate([PARTS[part](p, q) for part in self.parts], axis=-1)
 

@@ -33,16 +33,15 @@ class TransformerBlock(Layer):
         self.join = keras.layers.EinsumDense(
             "blhs,hsd->bld", (None, width), bias_axes="d", name="join", **options
         )
-        self.wide = keras.layers.Dense(4 * width, "relu", name="wide", **options)
-        self.narrow = keras.layers.Dense(width, name="narrow", **options)
+        self.wide = self.dense(4 * width, "wide", "relu", width)
+        self.narrow = self.dense(width, "narrow", inputs=4 * width)
         self.norms = [
             keras.layers.LayerNormalization(dtype=self.dtype_policy, name=name)
             for name in ("norm_1", "norm_2")
         ]
-        for layer in (self.query, self.key, self.value, self.wide, *self.norms):
+        for layer in (self.query, self.key, self.value, *self.norms):
             layer.build(x_shape)
         self.join.build((*x_shape[:-1], self.heads, self.head_width))
-        self.narrow.build((*x_shape[:-1], 4 * width))
 
     def call(self, x, mask):
         query, key = at_least_float32(self.query(x)), at_least_float32(self.key(x))
