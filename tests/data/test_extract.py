@@ -119,13 +119,6 @@ def test_unknown_words_are_left_out_and_said(extract):
         extract([])
 
 
-def test_layers_that_are_not_there(extract):
-    for layer in (3, -4):
-        message = rf"no layer {layer}: .* 0 \(embeddings\) to 2, or 'mean'"
-        with pytest.raises(InputError, match=message):
-            extract(layer=layer)
-
-
 def test_a_layer_of_an_encoder_without_a_list_of_layers(extract, shared, monkeypatch):
     from keras_sentmatch.data import word_encoder
 
@@ -173,8 +166,7 @@ def test_frequent_words_are_short_with_sif(extract):
     vectors = extract(sif=0.01, counts={"cat": 90, "dog": 9, "gnu": 1})
     length = {w: np.linalg.norm(vectors[w]) for w in WORDS}
     expected = {"cat": 5 * 0.01 / 0.91, "dog": 5 * 0.01 / 0.1, "house": 5}
-    for word, value in expected.items():
-        assert length[word] == pytest.approx(value, rel=1e-4)
+    assert {word: length[word] for word in expected} == pytest.approx(expected, rel=1e-4)
     plain = extract()
     np.testing.assert_allclose(vectors["dog"] * 10, plain["dog"], atol=1e-4)
 
@@ -211,27 +203,12 @@ def test_random_state_is_left_alone(encoder, tmp_path):
         np.testing.assert_array_equal(a, b)
 
 
-def test_missing_keras_hub(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "keras_hub", None)
-    with pytest.raises(InputError, match=r'pip install "keras-sentmatch\[bert\]"'):
-        extract_vectors("some_bert", ["cat", "dog"], cache_dir=tmp_path)
-
-
-def test_folder_without_an_encoder(tmp_path):
-    pytest.importorskip("keras_hub")
-    with pytest.raises(InputError, match="cannot load the encoder .* Expected a KerasHub preset"):
-        extract_vectors(tmp_path, ["cat", "dog"], cache_dir=tmp_path / "cache")
-
-
 def test_model_that_is_no_encoder(monkeypatch, tmp_path):
     def loads(result):
         return types.SimpleNamespace(from_preset=lambda name, **options: result)
 
     generator = types.SimpleNamespace(input={"token_ids": 0, "padding_mask": 0, "images": 0})
-    fake = types.SimpleNamespace(
-        tokenizers=types.SimpleNamespace(Tokenizer=loads(types.SimpleNamespace(start_token_id=1))),
-        models=types.SimpleNamespace(Backbone=loads(generator)),
-    )
+    fake = types.SimpleNamespace(models=types.SimpleNamespace(Backbone=loads(generator)))
     monkeypatch.setitem(sys.modules, "keras_hub", fake)
     with pytest.raises(InputError, match="inputs images, padding_mask, token_ids, expected a BERT"):
         extract_vectors("fake", ["cat", "dog"], cache_dir=tmp_path)
@@ -246,11 +223,13 @@ def test_model_that_is_no_encoder(monkeypatch, tmp_path):
         ({"layer": "last"}, "layer='last': expected the number of a layer, or 'mean'"),
         ({"sif": 0.1}, "give counts="),
         ({"frequency_weighting": True}, "give counts="),
+        ({"layer": 3}, r"no layer 3: .* 0 \(embeddings\) to 2, or 'mean'"),
+        ({"layer": -4}, "no layer -4"),
     ],
 )
-def test_bad_arguments(options, message):
+def test_bad_arguments(extract, options, message):
     with pytest.raises(InputError, match=message):
-        extract_vectors("any", ["a"], **options)
+        extract(**options)
 
 
 def test_options_are_for_extracted_vectors_alone(tmp_path):
@@ -323,12 +302,6 @@ def test_real_encoder(minilm, tmp_path):
     nearest = {word: names[near[row].argmax()] for word, row in vectors.words.items()}
     assert (nearest["dog"], nearest["kitten"]) == ("puppy", "cat")
     assert (nearest["truck"], nearest["blue"]) == ("car", "red")
-
-
-def test_a_missing_encoder_folder_is_said_before_anything_is_loaded(tmp_path, monkeypatch):
-    monkeypatch.setattr(WordEncoder, "states", lambda *_, **__: pytest.fail("looked for elsewhere"))
-    with pytest.raises(InputError, match="nosuch: no such folder; give the folder of an encoder"):
-        extract_vectors(tmp_path / "nosuch", WORDS, dim=4, cache_dir=tmp_path)
 
 
 def test_reduction_in_parts_is_that_of_the_whole():
