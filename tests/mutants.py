@@ -39,19 +39,9 @@ WORD_MODELS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 # How often a kind of sample is damaged, of 100 cases
 SHARES = {
-    "esim": 7,
-    "cafe": 7,
-    "diin": 6,
-    "plain": 6,
-    "pieces": 8,
-    "ensemble": 5,
-    "resume": 8,
-    "vector_extractor": 5,
-    "recipe": 6,
-    "lexicon": 2,
-    "data": 28,
-    "vectors": 12,
-}
+    "esim": 7, "cafe": 7, "diin": 6, "plain": 6, "pieces": 8, "ensemble": 5, "resume": 8,
+    "vector_extractor": 5, "recipe": 6, "lexicon": 2, "data": 28, "vectors": 12,
+}  # fmt: skip
 
 # Those that can be made with what is installed
 KINDS = [kind for kind in SHARES if kind != "pieces" or find_spec("keras_hub")]
@@ -61,24 +51,13 @@ KINDS = [kind for kind in SHARES if kind != "pieces" or find_spec("keras_hub")]
 
 def make_samples(home: Path, kinds: Any = KINDS) -> None:
     """Writes a folder with good files for each of the kinds."""
-    makers = {
-        "plain": _plain,
-        "pieces": _pieces,
-        "ensemble": _ensemble,
-        "resume": _resume,
-        "vector_extractor": _vector_extractor,
-        "recipe": _recipe,
-        "lexicon": lambda f: (f / "pairs.txt").write_text("hot cold\nbig small\n"),
-        "data": _data,
-        "vectors": _vectors,
-    }
     for kind in kinds:
         folder = home / kind
         folder.mkdir(parents=True)
         if kind in WORD_MODELS:
             _words(folder, kind)
         else:
-            makers[kind](folder)
+            globals()[f"_{kind}"](folder)
 
 
 def _encoder(**options: Any) -> Any:
@@ -208,6 +187,10 @@ def _recipe(folder: Path) -> None:
     (folder / "recipe.toml").write_text(load_recipe("esim", "snli").to_toml(), encoding="utf-8")
 
 
+def _lexicon(folder: Path) -> None:
+    (folder / "pairs.txt").write_text("hot cold\nbig small\n")
+
+
 def _vectors(folder: Path) -> None:
     rows = [(w, np.arange(i, i + 4, dtype="<f4")) for i, w in enumerate([*WORDS, "Paris", "le"])]
     text = "".join(f"{w} {' '.join(map(str, v))}\n" for w, v in rows)
@@ -300,6 +283,24 @@ CLASSES = (
 )  # fmt: skip
 
 
+BYTES = tuple(b'\0 \r \n " \xef\xbb\xbf \xed\xa0\x80 \xff\xff\xff\x7f'.split(b" ")) + (b"\xff" * 8,)
+ENCODINGS = "utf-16 utf-16-le utf-8-sig latin-1 utf-7 utf-32 cp037".split()
+NUMBERS = (b"nan", b"-1", b"1e999", b"9" * 5000, b"-", b"", b"maybe", b"0x1")
+TOML = (
+    b"1e999", b"-1", b"nan", b"inf", b'"x"', b"[]", b"{x = 1}", b"[" * 20_000 + b"]" * 20_000,
+    b"9" * 5000, b"true", b"1979-05-27", b'"/etc/passwd"', b"[1, 'x']",
+)  # fmt: skip
+SHAPES = (
+    b"(1000000000000,)",
+    b"(-1,)",
+    b"(3, 1000000000)",
+    b"()",
+    b"(2, 2)",
+    b"[1]",
+    CODE.encode(),
+)
+
+
 def odd_value(rng: random.Random) -> Any:
     """A value of any type that does not belong."""
     nested: Any = []
@@ -332,16 +333,10 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
     found, waiting = [], [value]
     while waiting:
         item = waiting.pop()
-        pairs = (
-            item.items()
-            if isinstance(item, dict)
-            else enumerate(item)
-            if isinstance(item, list)
-            else ()
-        )
-        for key, inner in pairs:
-            found.append((item, key))
-            waiting.append(inner)
+        if isinstance(item, dict | list):
+            keys = list(item) if isinstance(item, dict) else range(len(item))
+            found += [(item, key) for key in keys]
+            waiting += [item[key] for key in keys]
     return found
 
 
@@ -392,15 +387,8 @@ def _dump(value: Any) -> str:
 def deep_json(rng: random.Random) -> bytes:
     """Lists 10⁵ deep, or numbers of 10⁵ digits."""
     n = 100_000
-    return rng.choice(
-        (
-            b"[" * n + b"]" * n,
-            b'{"a":' * n + b"1" + b"}" * n,
-            b"[" * n,
-            b"9" * n,
-            b"{" + b'"x":1,' * n + b'"y":2}',
-        )
-    )
+    objects = b'{"a":' * n + b"1" + b"}" * n, b"{" + b'"x":1,' * n + b'"y":2}'
+    return rng.choice((b"[" * n + b"]" * n, b"[" * n, b"9" * n, *objects))
 
 
 def change_bytes(data: bytes, rng: random.Random) -> bytes:
@@ -429,22 +417,7 @@ def change_bytes(data: bytes, rng: random.Random) -> bytes:
     if kind == 6:
         return data[:a] + bytes(b - a) + data[b:]
     if kind == 7:
-        return (
-            data[:a]
-            + rng.choice(
-                (
-                    b"\xff" * 8,
-                    b"\0",
-                    b"\xef\xbb\xbf",
-                    b"\xed\xa0\x80",
-                    b"\r",
-                    b"\n",
-                    b'"',
-                    b"\xff\xff\xff\x7f",
-                )
-            )
-            + data[b:]
-        )
+        return data[:a] + rng.choice(BYTES) + data[b:]
     return rng.choice((b"", b"\0" * 100, data[::-1], data + data, rng.randbytes(200)))
 
 
@@ -459,30 +432,19 @@ def change_text(data: bytes, rng: random.Random) -> bytes:
         mixed = (line + rng.choice((b"\n", b"\r\n", b"\r")) for line in lines)
         return b"".join(mixed)
     if kind == 2:
-        text = data.decode("utf-8", "replace")
-        return text.encode(
-            rng.choice(("utf-16", "utf-16-le", "utf-8-sig", "latin-1", "utf-7", "utf-32", "cp037")),
-            "replace",
-        )
+        return data.decode("utf-8", "replace").encode(rng.choice(ENCODINGS), "replace")
     if kind == 3:
-        lines[at] = rng.choice((b"x", b"\t", b",", b"\0", b'"', b"a b ")) * rng.choice(
-            (1, 5000, 2_000_000)
-        )
+        times = rng.choice((1, 5000, 2_000_000))
+        lines[at] = rng.choice((b"x", b"\t", b",", b"\0", b'"', b"a b ")) * times
     elif kind == 4:
         lines[at] = lines[at].replace(b"\t", rng.choice((b"", b"\t\t", b",")), rng.choice((1, -1)))
     elif kind == 5:
         lines[0] = rng.choice((lines[-1], lines[0][::-1], b"", lines[0] * 2, lines[0].upper()))
     elif kind == 6:
-        lines[at] = lines[at].replace(
-            rng.choice((b"e", b"a", b"'", b'"', b"<", b" ")),
-            rng.choice((b'"', b"'", b"\0", b"\t", b"<", b">", b"{", b"\\")),
-        )
+        old, new = rng.choice(b"ea'\"< "), rng.choice(b"\"'\0\t<>{\\")
+        lines[at] = lines[at].replace(bytes([old]), bytes([new]))
     elif kind == 7:
-        lines[at] = re.sub(
-            rb"[\w.-]+$",
-            rng.choice((b"nan", b"-1", b"1e999", b"9" * 5000, b"-", b"", b"maybe", b"0x1")),
-            lines[at],
-        )
+        lines[at] = re.sub(rb"[\w.-]+$", rng.choice(NUMBERS), lines[at])
     elif kind == 8:
         lines = [re.sub(rb"[\w.]+$", str(rng.random()).encode(), line) for line in lines]
     elif kind == 9:
@@ -538,18 +500,7 @@ def change_npy(name: str, data: bytes, rng: random.Random) -> bytes:
     if kind == 1:
         shape = re.search(rb"'shape': \([^)]*\)", data)
         if shape:
-            new = rng.choice(
-                (
-                    b"(1000000000000,)",
-                    b"(-1,)",
-                    b"(3, 1000000000)",
-                    b"()",
-                    b"(2, 2)",
-                    b"[1]",
-                    CODE.encode(),
-                )
-            )
-            return data.replace(shape[0], b"'shape': " + new)
+            return data.replace(shape[0], b"'shape': " + rng.choice(SHAPES))
     if kind == 2:
         return data.replace(b"<f4", rng.choice((b"|O8", b"<f8", b"<c8", b"|S9", b"<M8", b"|V4")))
     if name == "state.npy" and kind == 3 and b"\n" in data:
@@ -579,53 +530,31 @@ def change_h5(data: bytes, rng: random.Random) -> bytes:
     file = io.BytesIO(data)
     try:
         with h5py.File(file, "r+") as h5:
-            groups: list[Any] = []
-            arrays: list[Any] = []
-            h5.visititems(
-                lambda _, item: (arrays if isinstance(item, h5py.Dataset) else groups).append(item)
-            )
-            group = rng.choice(groups or [h5])
-            name = rng.choice([a.name for a in arrays] or ["x"])
-            kind = rng.randrange(8)
-            if kind == 0:
-                del h5[name]
-            elif kind == 1:
-                group["x"] = rng.choice(
-                    (
-                        h5py.ExternalLink("/etc/passwd", "/"),
-                        h5py.SoftLink(name),
-                        h5py.SoftLink("/nowhere"),
-                    )
-                )
-            elif kind == 2:
-                shape = h5[name].shape
-                del h5[name]
-                h5.create_dataset(name, (10**6, 10**6), "float32", chunks=(10, 10))
-                del shape
+            items: list[Any] = []
+            h5.visititems(lambda _, item: items.append(item))
+            arrays = [item.name for item in items if isinstance(item, h5py.Dataset)]
+            groups = [item for item in items if isinstance(item, h5py.Group)]
+            group, name = rng.choice(groups or [h5]), rng.choice(arrays or ["x"])
+            kind, shape = rng.randrange(8), h5[name].shape
+            if kind == 1:
+                links = h5py.SoftLink(name), h5py.SoftLink("/nowhere")
+                group["x"] = rng.choice((h5py.ExternalLink("/etc/passwd", "/"), *links))
             elif kind == 3:
-                value = rng.choice((np.nan, np.inf, 1e38, -1e38))
-                h5[name][...] = value
-            elif kind == 4:
-                shape = h5[name].shape
-                del h5[name]
-                h5[name] = rng.choice(
-                    (
-                        np.zeros((*shape, 2)),
-                        np.zeros(shape, "S3"),
-                        np.zeros(shape, "complex64"),
-                        np.float32(0),
-                    )
-                )
-            elif kind == 5:
-                shape = h5[name].shape
-                del h5[name]
-                h5.create_dataset(
-                    name, shape, "float32", external=[("/etc/passwd", 0, h5py.h5f.UNLIMITED)]
-                )
+                h5[name][...] = rng.choice((np.nan, np.inf, 1e38, -1e38))
             elif kind == 6:
                 group["round"] = h5["/"]
-            else:
+            elif kind == 7:
                 h5.move(name, name + "x")
+            else:
+                del h5[name]
+            if kind == 2:
+                h5.create_dataset(name, (10**6, 10**6), "float32", chunks=(10, 10))
+            elif kind == 4:
+                odd = np.zeros((*shape, 2)), np.zeros(shape, "S3"), np.zeros(shape, "complex64")
+                h5[name] = rng.choice((*odd, np.float32(0)))
+            elif kind == 5:
+                far = [("/etc/passwd", 0, h5py.h5f.UNLIMITED)]
+                h5.create_dataset(name, shape, "float32", external=far)
     except Exception:
         return change_bytes(data, rng)
     return file.getvalue()
@@ -695,23 +624,7 @@ def change_file(path: Path, rng: random.Random) -> str:
         lines = data.split(b"\n")
         at = rng.randrange(len(lines))
         key = lines[at].split(b"=")[0]
-        value = rng.choice(
-            (
-                b"1e999",
-                b"-1",
-                b"nan",
-                b"inf",
-                b'"x"',
-                b"[]",
-                b"{x = 1}",
-                b"[" * 20_000 + b"]" * 20_000,
-                b"9" * 5000,
-                b"true",
-                b"1979-05-27",
-                b'"/etc/passwd"',
-                b"[1, 'x']",
-            )
-        )
+        value = rng.choice(TOML)
         lines[at] = rng.choice((key + b"= " + value, b"a." * 5000 + b"a = 1", b"[for.x]", b"[[model]]"))  # fmt: skip
         new = b"\n".join(lines)
     else:

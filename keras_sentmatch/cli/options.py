@@ -63,11 +63,13 @@ Lexicon = Annotated[
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     """The command with the fields of its dataclass parameters as options of their own."""
-    groups, parameters = {}, []
+    groups: dict[str, tuple[type, list[str]]] = {}
+    parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(command).parameters.values():
-        if dataclasses.is_dataclass(parameter.annotation):
-            fields = inspect.signature(parameter.annotation).parameters
-            groups[parameter.name] = parameter.annotation, list(fields)
+        kind: type = parameter.annotation
+        if dataclasses.is_dataclass(kind):
+            fields = dict(list(inspect.signature(kind.__init__).parameters.items())[1:])
+            groups[parameter.name] = kind, list(fields)
             parameters += fields.values()
         else:
             parameters.append(parameter)

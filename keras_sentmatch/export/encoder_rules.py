@@ -20,18 +20,12 @@ def write_encoder(
     ensemble: EnsembleMatcher,
     folder: Path,
     inputs: Sequence[str],
-    shape: Sequence[int | None] = (None, None),
+    shape: Sequence[int | None],
 ) -> str:
     """Writes the encoder into `encoder/`, and `score.py` with the files that it reads.
 
-    Args:
-        ensemble: Of matchers with equal encoders.
-        folder: The folder of the artifact.
-        inputs: Names of the model's inputs.
-        shape: Pairs and tokens that the model takes at once: `None` for any number.
-
-    Returns:
-        Why there is no `score.py`; "" if there is.
+    `inputs` are the names of the model's inputs, `shape` the pairs and tokens that it takes at once
+    (`None` for any number). Returns why there is no `score.py`; "" if there is.
     """
     encoder = ensemble.members[0].encoder
     encoder.save(folder / "encoder")
@@ -53,11 +47,7 @@ def write_encoder(
 
 
 def rules_of(encoder: PairEncoder | SubwordPairEncoder, folder: Path) -> dict[str, Any]:
-    """How text becomes ids, for JSON; writes the vocabularies into `folder`.
-
-    Raises:
-        InputError: Rules cannot express what the encoder does.
-    """
+    """How text becomes ids, for JSON; writes the vocabularies into `folder`."""
     if isinstance(encoder, PairEncoder):
         return _rules_of_words(encoder, folder)
     return _rules_of_pieces(encoder, folder)

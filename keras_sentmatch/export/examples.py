@@ -33,21 +33,12 @@ DIFFICULT = (
 
 @dataclass
 class Examples:
-    """Pairs and the matcher's answers.
-
-    Attributes:
-        sentence1, sentence2: The pairs.
-        arrays: The model's inputs by name. Empty if the members of an ensemble have different
-            encoders.
-        scores: Probabilities `[N, C]` or scores `[N]`.
-        labels: The chosen labels; `None` for a scoring model.
-        threshold: Of the matcher.
-    """
+    """Pairs and the matcher's answers."""
 
     sentence1: list[str]
     sentence2: list[str]
-    arrays: dict[str, np.ndarray]
-    scores: np.ndarray
+    arrays: dict[str, np.ndarray]  # the model's inputs; none if members have different encoders
+    scores: np.ndarray  # probabilities [N, C] or scores [N]
     labels: list[str] | None
     threshold: float | None
 
@@ -82,15 +73,9 @@ class Examples:
     def compare(
         self, found: Mapping[str, Mapping[str, Any]], tolerance: float = TOLERANCE
     ) -> float:
-        """The largest difference between the matcher's answers and those found.
+        """The largest difference between the matcher's answers and those of each signature.
 
-        Args:
-            found: For each signature its outputs by name: `probabilities` and `label`, or `score`,
-                one per pair; formats without strings have no `label`.
-            tolerance: The largest difference allowed.
-
-        Raises:
-            InputError: A difference above `tolerance`, or another label; it names the pair.
+        The first one above `tolerance`, or a label that is another one, raises `InputError`.
         """
         largest = 0.0
         for signature, outputs in found.items():
@@ -161,10 +146,10 @@ def group_by_encoder(members: Sequence[Matcher]) -> list[list[Matcher]]:
     """The members, grouped by equal encoders."""
     groups: list[list[Matcher]] = []
     for member in members:
-        facts = _facts(member.encoder)
-        same = [group for group in groups if _facts(group[0].encoder) == facts]
-        if same:
-            same[0].append(member)
+        for group in groups:
+            if _facts(group[0].encoder) == _facts(member.encoder):
+                group.append(member)
+                break
         else:
             groups.append([member])
     return groups

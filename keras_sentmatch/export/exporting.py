@@ -2,19 +2,23 @@
 
 import json
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 
+from keras_sentmatch import __version__
+from keras_sentmatch.display.rendering import render
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.export.card import write_card
 from keras_sentmatch.export.examples import TOLERANCE, Examples, as_ensemble
 from keras_sentmatch.export.portable import write_litert, write_onnx
-from keras_sentmatch.export.processes import ask_artifact, last_lines, run_python
 from keras_sentmatch.export.saved_model import write_saved_model
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
@@ -25,6 +29,7 @@ WRITERS: dict[str, Callable[[EnsembleMatcher, Path], dict[str, Any]]] = {
     "litert": write_litert,
 }
 FORMATS = tuple(WRITERS)
+FRESH_PROCESS = Path(__file__).with_name("fresh_process.py")
 
 
 def export(
@@ -38,12 +43,9 @@ def export(
     """Writes a matcher, or an ensemble, as an artifact that does not need this library.
 
     A fresh process loads the artifact and compares its answers with those of `Matcher.predict`, on
-    difficult pairs (empty, 10,000 words, emoji, right-to-left text, control characters, words of
-    the model's own vocabulary) and on `pairs`. Only then does `folder` appear; a failed export
-    leaves nothing behind.
-
-    Any backend can export: on JAX and PyTorch, or if TensorFlow has a GPU, another process builds
-    the same model on TensorFlow on the CPU.
+    difficult pairs (empty, 10,000 words, emoji, control characters, words of the vocabulary, …) and
+    on `pairs`. Only then does `folder` appear; a failed export leaves nothing behind. Any backend
+    can export: a process with TensorFlow on the CPU builds the same model where needed.
 
     Args:
         matcher: A `Matcher`, or an `inference.EnsembleMatcher`.
@@ -58,11 +60,6 @@ def export(
         `format`, `folder`, `signatures` (inputs and outputs of each by name), `left_out`
         (signatures that are missing, and why), `pairs` (how many were compared) and
         `largest_difference`.
-
-    Raises:
-        InputError: An unknown format, a folder that is not empty, a missing package, a matcher that
-            cannot be exported, answers that differ by more than `tolerance`, or a tolerance that is
-            not between 0 and 0.1.
 
     Example:
 
@@ -129,14 +126,8 @@ def _write_elsewhere(
         member.save(run)
     job, report = work / "job.json", work / "report.json"
     calibration = {"temperature": ensemble.temperature, "threshold": ensemble.threshold}
-    facts = {
-        "format": format,
-        "runs": runs,
-        "folder": str(folder),
-        "report": str(report),
-        "calibration": calibration,
-    }
-    job.write_text(json.dumps(facts), encoding="utf-8")
+    facts = {"format": format, "runs": runs, "folder": str(folder), "report": str(report)}
+    job.write_text(json.dumps({**facts, "calibration": calibration}), encoding="utf-8")
     done = run_python("-m", "keras_sentmatch.export.worker", str(job), KERAS_BACKEND="tensorflow")
     if not report.is_file():
         raise InputError(f"The TensorFlow process that exports failed: {last_lines(done)}.")
@@ -144,3 +135,60 @@ def _write_elsewhere(
     if "error" in found:
         raise InputError(found["error"])
     return found
+
+
+def run_python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs `python ARGUMENTS…` on the CPU with these environment variables; captures its output."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"} | environment,
+        capture_output=True,
+        text=True,
+        errors="replace",
+    )
+
+
+def last_lines(done: subprocess.CompletedProcess[str], count: int = 2) -> str:
+    """The last lines that a failed process printed."""
+    lines = (done.stderr or done.stdout).strip().splitlines()[-count:]
+    return " / ".join(lines) or f"it ended with status {done.returncode} and no message"
+
+
+def ask_artifact(folder: Path, examples: Examples, work: Path) -> dict[str, dict[str, np.ndarray]]:
+    """The answers of an artifact in a process that has only its runtime and NumPy.
+
+    Outputs by name, for each signature; `work` is a folder for the questions and the answers.
+    """
+    sentences = {"sentence1": examples.sentence1, "sentence2": examples.sentence2}
+    (work / "sentences.json").write_text(json.dumps(sentences), encoding="utf-8")
+    np.savez(work / "arrays.npz", **examples.arrays)  # type: ignore[arg-type] # its allow_pickle
+    done = run_python("-P", str(FRESH_PROCESS), str(folder), str(work))
+    if done.returncode:
+        raise InputError(f"Nothing was exported: the artifact does not run: {last_lines(done)}.")
+    found: dict[str, dict[str, np.ndarray]] = {}
+    with np.load(work / "answers.npz") as answers:
+        for name, array in answers.items():
+            signature, output = name.rsplit("/", 1)
+            found.setdefault(signature, {})[output] = array
+    return found
+
+
+def write_card(folder: Path, report: dict[str, Any], ensemble: EnsembleMatcher) -> None:
+    """Writes README.md: what the artifact takes and gives, how to load it, what was verified."""
+    versions = [f"keras-sentmatch {__version__}", f"keras {keras.__version__}"]
+    for name in ("tensorflow", "numpy", "onnx", "tf2onnx", "onnxruntime"):
+        try:
+            versions.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            continue
+    text = render(
+        "export_card.md",
+        **report,
+        first=ensemble.members[0],
+        members=len(ensemble.members),
+        label_names=ensemble.label_names,
+        threshold=ensemble.threshold,
+        backend=keras.config.backend(),
+        versions=versions,
+    )
+    (folder / "README.md").write_text(text, encoding="utf-8", newline="\n")

@@ -17,17 +17,10 @@ Tensors = dict[str, Any]
 
 
 def write_saved_model(ensemble: EnsembleMatcher, folder: Path) -> dict[str, Any]:
-    """Writes a SavedModel that answers with the mean of the members' outputs.
+    """Writes a SavedModel that answers with the mean of the members' outputs; TensorFlow only.
 
-    Needs TensorFlow as the backend.
-
-    Args:
-        ensemble: Of one or more matchers.
-        folder: The folder to make.
-
-    Returns:
-        `signatures`: the inputs and outputs of each, by name with dtype and shape. `left_out`:
-        signatures that are missing, and why.
+    Returns `signatures`, the inputs and outputs of each by name with dtype and shape, and
+    `left_out`: signatures that are missing, and why.
     """
     import tensorflow as tf
 

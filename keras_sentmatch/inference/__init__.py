@@ -26,7 +26,3 @@ def __getattr__(name: str) -> Any:
         module = importlib.import_module(f"keras_sentmatch.inference.{_MODULES[name]}")
         return getattr(module, name)
     raise AttributeError(f"module 'keras_sentmatch.inference' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})

@@ -50,17 +50,7 @@ class Prediction(dict[str, Any]):
 
 
 class BaseMatcher(ABC):
-    """Answers pairs of sentences by the scores that a subclass computes.
-
-    Args:
-        label_names: Names of the classes in index order; `None` for scores.
-        task: `"classification"`, `"ranking"` or `"regression"`.
-        temperature: See `Matcher`.
-        threshold: See `Matcher`.
-
-    Raises:
-        InputError: A temperature or a threshold that does not fit.
-    """
+    """Answers pairs of sentences by the scores that a subclass computes."""
 
     def __init__(
         self,
@@ -99,10 +89,6 @@ class BaseMatcher(ABC):
         Returns:
             A `Prediction` for one pair, a list of them for many.
 
-        Raises:
-            InputError: The pairs can be read two ways (a bare tuple or list of strings), or are
-                not strings.
-
         Example:
 
         ```python
@@ -125,8 +111,7 @@ class BaseMatcher(ABC):
     ) -> Array:
         """The probabilities, float32 `[pairs, classes]`, or the scores `[pairs]` of a scoring model.
 
-        The model's outputs at the matcher's `temperature`. Takes what `predict` takes; columns are in the order
-        of `label_names`.
+        Takes what `predict` takes. Columns are in the order of `label_names`.
         """
         dataset, _ = as_dataset(pairs, sentence1, sentence2)
         return self._tempered(self.raw_scores(dataset, batch_size))
@@ -150,14 +135,12 @@ class BaseMatcher(ABC):
         erasure: bool = True,
         batch_size: int = 64,
     ) -> "Explanation | list[Explanation]":
-        """Shows what an answer rests on: the model's attention and the like, and each word left out in turn.
+        """Shows what an answer rests on: the model's attention, and what each word contributes.
+
+        Takes what `predict` takes.
 
         Args:
-            pairs: As for `predict`.
-            sentence1: As for `predict`.
-            sentence2: As for `predict`.
             erasure: Whether to answer each pair again without each of its words.
-            batch_size: Most pairs scored at once.
 
         Returns:
             An `Explanation` for one pair, a list of them for many. In a notebook it shows itself.
@@ -171,9 +154,9 @@ class BaseMatcher(ABC):
         """
         from keras_sentmatch.explain import explain
 
-        options: dict[str, Any] = {"erasure": erasure, "batch_size": batch_size}
         this: Any = self  # one of the two subclasses
-        return explain(this, pairs, sentence1=sentence1, sentence2=sentence2, **options)
+        sides = {"sentence1": sentence1, "sentence2": sentence2}
+        return explain(this, pairs, **sides, erasure=erasure, batch_size=batch_size)
 
     def rank(
         self,
@@ -198,9 +181,6 @@ class BaseMatcher(ABC):
         Returns:
             A `Prediction` each: `index` (in `candidates`), `sentence` and `score`. Equal scores keep
             the order of the candidates.
-
-        Raises:
-            InputError: No label to score by, an unknown one, or a corpus of another matcher.
 
         Example:
 
@@ -235,11 +215,9 @@ class BaseMatcher(ABC):
         """The column of `predict_proba` to rank by; None for scores, which have no columns."""
         names = self.label_names
         if names is None:
-            if label is not None:
-                raise InputError(
-                    f"label={label!r}: this matcher gives one score and has no labels."
-                )
-            return None
+            if label is None:
+                return None
+            raise InputError(f"label={label!r}: this matcher gives one score and has no labels.")
         if label is None and len(names) != 2:
             raise InputError(
                 f"Which label should candidates be ranked by? Pass label= one of {', '.join(names)}."
@@ -249,19 +227,9 @@ class BaseMatcher(ABC):
         return 1 if label is None else names.index(label)
 
     def evaluate(self, dataset: PairDataset, *, batch_size: int = 64) -> dict[str, Any]:
-        """Scores labeled pairs and measures what is usual for their task.
+        """The metrics of `keras_sentmatch.metrics.evaluate_predictions` on labeled pairs.
 
-        The label names of the data are matched to the matcher's by name, whatever their order.
-
-        Args:
-            dataset: Labeled pairs.
-            batch_size: Most pairs scored at once.
-
-        Returns:
-            Metrics by name, as `keras_sentmatch.metrics.evaluate_predictions` gives them.
-
-        Raises:
-            InputError: The pairs have no labels, or labels that the matcher does not know.
+        The labels of the data are matched to the matcher's by name, whatever their order.
         """
         labeled = self.relabel(dataset)
         scores = self.predict_proba(labeled, batch_size=batch_size)
@@ -277,25 +245,20 @@ class BaseMatcher(ABC):
     ) -> dict[str, Any]:
         """Finds the temperature, and optionally the threshold, that fit labeled pairs best.
 
-        Both are set, and replace what was set before: without `temperature` it becomes 1, without `threshold` the
-        most probable class is answered. A temperature changes no answer, only how sure it is; a
-        threshold changes answers. `save` keeps them.
+        Both replace what was set before: without `temperature` it becomes 1, without `threshold`
+        the most probable class is answered. A temperature changes no answer, only how sure it is.
+        `save` keeps them.
 
         Args:
             dataset: Labeled pairs that the model was not trained on: validation pairs. Figures on
                 them flatter; measure on others.
             temperature: Whether to find a temperature.
-            threshold: `"accuracy"` or `"f1"` (of the second of two classes): what the threshold is
-                to score best in.
+            threshold: For two classes, `"accuracy"` or `"f1"`: what the threshold maximizes.
             batch_size: Most pairs scored at once.
 
         Returns:
-            What `keras_sentmatch.metrics.calibrate_predictions` gives: `temperature`, `threshold`,
-            `rows`, and `nll`, `ece` and `accuracy` of the bare model (`before`) and now (`after`).
-
-        Raises:
-            InputError: A scoring model, a threshold for other than two classes, or what `evaluate`
-                refuses.
+            What `keras_sentmatch.metrics.calibrate_predictions` gives, of the bare model (`before`)
+            and now (`after`).
 
         Example:
 
@@ -319,6 +282,7 @@ class BaseMatcher(ABC):
     def relabel(self, dataset: PairDataset) -> PairDataset:
         """The same pairs with the label indices of this matcher; refuses names it does not know."""
         where = " ".join(part for part in (dataset.name, dataset.split) if part) or "this data"
+        theirs = dataset.label_names or ()
         if not len(dataset):
             raise InputError(f"{where} holds no pairs: there is nothing to measure.")
         if dataset.labels is None:
@@ -332,21 +296,18 @@ class BaseMatcher(ABC):
             )
         if self.label_names is None and dataset.task == "classification":
             raise InputError(
-                f"{where} has classes ({', '.join(dataset.label_names or ())}), but this matcher "
-                "gives one score: "
+                f"{where} has classes ({', '.join(theirs)}), but this matcher gives one score: "
                 "evaluate it on data with scores or with groups of candidates."
             )
-        if self.label_names is None or dataset.label_names == self.label_names:
+        if self.label_names is None or theirs == self.label_names:
             return dataset
-        unknown = sorted(set(dataset.label_names or ()) - set(self.label_names))
-        if unknown:
+        if unknown := sorted(set(theirs) - set(self.label_names)):
             raise InputError(
-                f"{where} has the labels {', '.join(dataset.label_names or ())}, but this matcher "
-                "answers "
+                f"{where} has the labels {', '.join(theirs)}, but this matcher answers "
                 f"{', '.join(self.label_names)}: rename the labels of the data (unknown: "
                 f"{', '.join(unknown)})."
             )
-        names = [(dataset.label_names or ())[label] for label in dataset.labels]
+        names = [theirs[label] for label in dataset.labels]
         changed = dataset.to_dict() | {"labels": names, "label_names": self.label_names}
         return PairDataset.from_dict(changed)
 

@@ -60,17 +60,10 @@ def encode_blocks(
     sentences: Sequence[str],
     batch_size: int,
 ) -> list[tuple[np.ndarray, dict[str, Any]]]:
-    """Runs one of a model's encoders over sentences of like length at a time.
+    """Runs one of the encoders of `PairModel.split` over sentences of like length at a time.
 
-    Args:
-        model: The encoder of `PairModel.split` for these sentences.
-        encoder: Makes its inputs.
-        sentences: Raw sentences.
-        batch_size: Most sentences of a block.
-
-    Returns:
-        For each block its row numbers, and tensors by name of 1, 8 or `batch_size` rows: copies of
-        the last row fill up.
+    For each block there are its row numbers, and tensors by name of 1, 8 or `batch_size` rows:
+    copies of the last row fill up.
     """
     encoded = encoder.encode_pairs(sentences, None)
     blocks = []

@@ -18,17 +18,12 @@ class EnsembleMatcher(BaseMatcher):
     """Answers with the mean of its members' probabilities (or scores).
 
     Has the methods of `Matcher` that answer, rank, evaluate, calibrate, explain (by word erasure)
-    and export. Members keep their own encoders and temperatures; they must have the same label
-    names in the same order. The ensemble's temperature and threshold apply to the mean: the mean of
-    calibrated members is underconfident.
+    and export. Members keep their own encoders and temperatures.
 
     Args:
-        members: At least one matcher.
-        temperature: As of `Matcher`, of the mean.
+        members: At least one matcher; all have the same label names in the same order.
+        temperature: As of `Matcher`, of the mean: that of calibrated members is underconfident.
         threshold: As of `Matcher`, of the mean.
-
-    Raises:
-        InputError: No members, or members that answer different things.
 
     Example:
 
@@ -87,14 +82,7 @@ class EnsembleMatcher(BaseMatcher):
         return np.asarray(np.mean(scores, axis=0))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes what `load` reads: the members into `seed-0`, `seed-1`, …, and `ensemble.json`, which makes it whole, last.
-
-        Args:
-            folder: A folder that holds no run yet.
-
-        Raises:
-            InputError: It holds one.
-        """
+        """Writes what `load` reads into a folder that holds no run yet: `ensemble.json` comes last."""
         folder = Path(folder)
         if any((folder / name).exists() for name in ("ensemble.json", "matcher.json")):
             raise InputError(f"{folder} already holds a run; name another folder.")

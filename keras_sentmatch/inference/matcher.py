@@ -53,9 +53,6 @@ class Matcher(BaseMatcher):
         info: Facts to keep with the matcher (data, seed, …): anything JSON can hold.
         vector_extractor: What made the word vectors, if they were extracted: for `learn_words`.
 
-    Raises:
-        InputError: Label names, threshold, temperature or encoder do not fit the model.
-
     Example:
 
     ```python
@@ -131,14 +128,10 @@ class Matcher(BaseMatcher):
         return alone and "antonym" not in self.encoder.features
 
     def encode(self, sentences: Sequence[str], *, batch_size: int = 64) -> Corpus:
-        """Encodes candidates once, for any number of `rank` calls.
+        """Encodes candidates (second sentences) once, for any number of `rank` calls.
 
-        Args:
-            sentences: Candidates: the second sentences of the pairs to come.
-            batch_size: Most sentences encoded, and later ranked, at once.
-
-        Raises:
-            InputError: The model looks at both sentences from the start (`can_cache_encodings`).
+        Works where `can_cache_encodings`: most models; not those that look at both sentences from
+        the start.
         """
         if batch_size < 1:
             raise InputError(f"batch_size={batch_size}: at least 1 is needed.")
@@ -183,11 +176,10 @@ class Matcher(BaseMatcher):
     def learn_words(
         self, sentences: Sequence[str], encoder: str | Path | WordEncoder | None = None
     ) -> list[str]:
-        """Adds words that training never saw, with their extracted vectors.
+        """Adds words that training never saw, with the vectors extracted from the encoder.
 
-        Every table of word vectors gets the vector that is extracted from the encoder, as for the
-        words of the training data before training. Answers on known words stay what they are.
-        `save` keeps the new words. `Matcher.load(folder, word_encoder=…)` does this by itself.
+        Answers on known words stay what they are; `save` keeps the new words.
+        `Matcher.load(folder, word_encoder=…)` does this by itself.
 
         Args:
             sentences: Words, or sentences whose words to learn.
@@ -196,9 +188,6 @@ class Matcher(BaseMatcher):
 
         Returns:
             The words learned: those that were unknown, but not to the encoder's tokenizer.
-
-        Raises:
-            InputError: The word vectors were not extracted, or from another encoder.
 
         Example:
 
@@ -225,9 +214,6 @@ class Matcher(BaseMatcher):
 
         Everything is written beside the folder first and moved in when it is whole, `matcher.json`
         last: a folder that has it is complete. No optimizer state is saved.
-
-        Args:
-            folder: Folder to create or to renew.
         """
         folder = Path(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -263,10 +249,6 @@ class Matcher(BaseMatcher):
             word_encoder: The encoder that the word vectors were extracted from (a folder or a
                 KerasHub preset). With it no word stays unknown: those that training never met get
                 their vectors when they are met, as by `learn_words`.
-
-        Raises:
-            InputError: Not a run folder, a missing or damaged file, or another format; a
-                `word_encoder` for vectors that were not extracted.
 
         Example:
 

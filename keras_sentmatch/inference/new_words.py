@@ -20,26 +20,7 @@ class NewWords:
     """Gives a matcher the words that it meets for the first time.
 
     A new word gets, in every table of word vectors that the model has, what it would have had when
-    training began: the vector extracted from the encoder. (What training moved in a table that
-    learns belongs to the words it saw.)
-
-    Args:
-        matcher: A matcher whose word vectors were extracted.
-        encoder: The encoder they were extracted from: a KerasHub preset, a folder, or a
-            `WordEncoder` that several matchers share. By default the preset or folder that they
-            came from.
-
-    Raises:
-        InputError: where the matcher has no extracted word vectors.
-
-    Example:
-
-    ```python
-    from keras_sentmatch import Matcher
-    from keras_sentmatch.inference.new_words import NewWords
-
-    NewWords(Matcher.load("runs/re2-sick"), "path/to/encoder").learn(["zebra"])  # ["zebra"]
-    ```
+    training began: the vector extracted from `encoder` (by default the one that the run names).
     """
 
     def __init__(self, matcher: Any, encoder: str | Path | WordEncoder | None = None):
@@ -63,17 +44,7 @@ class NewWords:
         self._lock = threading.Lock()
 
     def learn(self, sentences: Iterable[str]) -> list[str]:
-        """Adds the words of some sentences that are not in the vocabulary.
-
-        Args:
-            sentences: Sentences, or single words.
-
-        Returns:
-            The words added: those whose spelling the encoder's tokenizer knows.
-
-        Raises:
-            InputError: where it is not the encoder that the vectors were extracted from.
-        """
+        """Adds the words that are not in the vocabulary, if the encoder's tokenizer knows them."""
         matcher = self.matcher
         with self._lock:  # servers answer in several threads
             known, skipped = matcher.encoder.vocabulary, self._unknown
@@ -102,15 +73,7 @@ def word_tables(model: keras.Model) -> list[Any]:
 def with_rows(model: keras.Model, rows: int) -> keras.Model:
     """A model whose word tables have at least `rows` rows: the same one, or a copy that has more.
 
-    Args:
-        model: One of the library's word-level models.
-        rows: How many are needed.
-
-    Returns:
-        The model; a copy has its weights, with further rows of zeros, a multiple of `BLOCK` of them.
-
-    Raises:
-        InputError: for a model without tables of word vectors.
+    A copy has the weights of the model, with further rows of zeros, a multiple of `BLOCK` of them.
     """
     tables = word_tables(model)
     if not tables:

@@ -79,13 +79,8 @@ def batches(
 ) -> Iterator[tuple[np.ndarray, int, int]]:
     """Row numbers of each batch with the number of rows and the length to pad it to.
 
-    Rows of like length go together. Few shapes occur: lengths of 8, 16, 32, …, `max_length`, and 1, 8 or
-    `batch_size` rows.
-
-    Args:
-        lengths: For each pair, the tokens of its longer sentence.
-        batch_size: Most rows of a batch.
-        max_length: The greatest length that an encoder makes, which a model may be limited to.
+    Rows of like length go together; `lengths` are those of the longer sentences. Few shapes occur:
+    lengths of 8, 16, 32, …, `max_length`, and 1, 8 or `batch_size` rows.
     """
     order = np.argsort(lengths, kind="stable")
     for start in range(0, len(order), batch_size):

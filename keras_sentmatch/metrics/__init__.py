@@ -7,6 +7,7 @@ scikit-learn and SciPy when a function needs them.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from keras_sentmatch.metrics.basic import accuracy, f1, macro_f1, pearson, spearman
 from keras_sentmatch.metrics.calibration import (
     apply_temperature,
     best_threshold,
@@ -16,8 +17,6 @@ from keras_sentmatch.metrics.calibration import (
     negative_log_likelihood,
     reliability,
 )
-from keras_sentmatch.metrics.classification import accuracy, f1, macro_f1
-from keras_sentmatch.metrics.correlation import pearson, spearman
 from keras_sentmatch.metrics.ranking import (
     mean_average_precision,
     mean_reciprocal_rank,
@@ -58,7 +57,3 @@ def __getattr__(name: str) -> Any:
     if name in ("PositiveF1", "SparseMacroF1"):
         return getattr(importlib.import_module("keras_sentmatch.metrics.keras_metrics"), name)
     raise AttributeError(f"module 'keras_sentmatch.metrics' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.metrics.basic import accuracy, f1
 from keras_sentmatch.metrics.checks import columns, finite, integers
-from keras_sentmatch.metrics.classification import accuracy, f1
 
 BINS = 15  # as in Guo et al. 2017
 LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 0.05, 20.0
@@ -22,17 +22,15 @@ _TINY = float(np.finfo("float32").tiny)  # stands for a probability of 0: softma
 def reliability(
     labels: ArrayLike, probabilities: ArrayLike, bins: int = BINS
 ) -> dict[str, np.ndarray]:
-    """Share of right answers by confidence, the probability of the answer (the most probable class).
-
-    Confidences are sorted into `bins` intervals of equal width; each includes its upper end.
+    """Share of right answers by confidence, the probability of the most probable class.
 
     Args:
         labels: integer labels, [n].
         probabilities: of each class, [n, C].
-        bins: number of intervals of [0, 1].
+        bins: number of intervals of [0, 1]; each includes its upper end.
 
     Returns:
-        Arrays by name, each [bins]: `count`, the rows in the interval; `confidence`, their mean
+        Arrays [bins] by name: `count`, the rows in the interval; `confidence`, their mean
         confidence; `accuracy`, the share of right answers. The last two are NaN in empty intervals.
 
     Example:
@@ -56,17 +54,12 @@ def reliability(
 def expected_calibration_error(
     labels: ArrayLike, probabilities: ArrayLike, bins: int = BINS
 ) -> float:
-    """Mean gap between confidence and accuracy.
-
-    The gap in each interval of `reliability`, weighted by its rows.
+    """Mean gap between confidence and accuracy in the intervals of `reliability`, by their rows.
 
     Args:
         labels: integer labels, [n].
         probabilities: of each class, [n, C].
         bins: number of intervals of [0, 1].
-
-    Returns:
-        A number in [0, 1]; 0 is best.
 
     Example:
 
@@ -86,9 +79,6 @@ def negative_log_likelihood(labels: ArrayLike, probabilities: ArrayLike) -> floa
         labels: integer labels, [n].
         probabilities: of each class, [n, C].
 
-    Returns:
-        A number; 0 is best.
-
     Example:
 
     >>> round(negative_log_likelihood([0, 1], [[0.5, 0.5], [0.5, 0.5]]), 4)
@@ -99,16 +89,11 @@ def negative_log_likelihood(labels: ArrayLike, probabilities: ArrayLike) -> floa
 
 
 def apply_temperature(probabilities: ArrayLike, temperature: float) -> np.ndarray:
-    """Probabilities as if the logits had been divided by a temperature.
-
-    A temperature above 1 moves them towards each other, one below 1 apart. Their order stays.
+    """Probabilities as if the logits had been divided by a temperature; their order stays.
 
     Args:
         probabilities: of each class, [n, C].
-        temperature: a positive number; 1 changes nothing.
-
-    Returns:
-        An array of the same shape and floating type.
+        temperature: a positive number; above 1 moves them towards each other, below 1 apart.
 
     Example:
 
@@ -126,16 +111,11 @@ def apply_temperature(probabilities: ArrayLike, temperature: float) -> np.ndarra
 
 
 def fit_temperature(labels: ArrayLike, probabilities: ArrayLike) -> float:
-    """The temperature, from 0.05 to 20, under which the true classes are most probable.
-
-    If every answer is right, the lower the better, and 0.05 is returned.
+    """The temperature, from 0.05 to 20, that minimizes `negative_log_likelihood`.
 
     Args:
         labels: integer labels, [n]; of pairs that the model was not trained on.
         probabilities: of each class, [n, C].
-
-    Returns:
-        The temperature that minimizes `negative_log_likelihood` after `apply_temperature`.
 
     Example:
 
@@ -167,16 +147,12 @@ def fit_temperature(labels: ArrayLike, probabilities: ArrayLike) -> float:
 def best_threshold(labels: ArrayLike, p_second: ArrayLike, metric: str = "accuracy") -> float:
     """The threshold on the probability of the second of two classes that scores best.
 
-    Tries 0.5 and the midpoints between consecutive probabilities. Of equally good thresholds, the
-    one nearest to 0.5 is returned.
+    Of equally good thresholds it is the one nearest to 0.5.
 
     Args:
         labels: 0 or 1, [n].
         p_second: probability of class 1, [n]; above the threshold, class 1 is the answer.
         metric: `"accuracy"`, or `"f1"` of class 1.
-
-    Returns:
-        A number between 0 and 1.
 
     Example:
 
@@ -225,8 +201,8 @@ def calibrate_predictions(
         labels: integer labels, [n]; of pairs that the model was not trained on.
         probabilities: what the model gives for each class, [n, C].
         temperature: whether to fit one; otherwise it is 1.
-        threshold: the metric to choose a threshold by, `"accuracy"` or `"f1"`, for two classes.
-            `None` for no threshold: the most probable class is the answer.
+        threshold: `"accuracy"` or `"f1"`, to choose a threshold by, for two classes. `None` for
+            no threshold: the most probable class is the answer.
 
     Returns:
         `temperature`, `threshold` (a number or `None`), `rows`, and `before` and `after`, each with

@@ -81,18 +81,13 @@ class SparseMacroF1(_F1):
 class PositiveF1(_F1):
     """F1 of the positive class, from integer labels and class probabilities.
 
-    The usual metric of paraphrase data with few positives (Twitter-URL). The predicted class is the
-    one of highest probability. Over an epoch it equals `keras_sentmatch.metrics.f1` of all rows.
+    Over an epoch it equals `keras_sentmatch.metrics.f1` of all rows. It is called as
+    `SparseMacroF1`.
 
     Args:
         positive: number of the positive class.
         name: name of the metric.
         dtype: dtype of the counts.
-
-    Call arguments:
-        y_true: integer labels, [B] or [B, 1].
-        y_pred: class probabilities or logits, [B, C].
-        sample_weight: weight of each row, [B], or None.
 
     Example:
 

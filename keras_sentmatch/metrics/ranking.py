@@ -44,12 +44,6 @@ def mean_average_precision(
         ties: `"average"` or `"worst"`, as described at the top of the module.
         empty: `"skip"` or `"zero"`: whether questions without a positive are left out or count 0.
 
-    Returns:
-        A number in [0, 1].
-
-    Raises:
-        InputError: No question has a positive, and such questions are skipped.
-
     Example:
 
     >>> mean_average_precision([1, 0, 0, 1], [0.9, 0.1, 0.8, 0.3], ["a", "a", "b", "b"])
@@ -69,17 +63,7 @@ def mean_reciprocal_rank(
 ) -> float:
     """MRR: the mean over questions of 1 / (rank of the first right answer).
 
-    Args:
-        y: 1 (or any non-zero) for a right answer, 0 for a wrong one, [n].
-        scores: the higher, the better; [n].
-        groups: the question each row belongs to, [n].
-        ties, empty: as for `mean_average_precision`.
-
-    Returns:
-        A number in [0, 1].
-
-    Raises:
-        InputError: No question has a positive, and such questions are skipped.
+    Takes what `mean_average_precision` takes.
 
     Example:
 
@@ -95,9 +79,6 @@ def ranking_counts(y: ArrayLike, groups: Sequence[str] | ArrayLike) -> dict[str,
     Args:
         y: 1 (or any non-zero) for a right answer, 0 for a wrong one, [n].
         groups: the question each row belongs to, [n].
-
-    Returns:
-        `{"questions": …, "without_positive": …, "without_negative": …}`.
 
     Example:
 

@@ -6,13 +6,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.metrics.basic import accuracy, f1, macro_f1, pearson, spearman
 from keras_sentmatch.metrics.calibration import (
     decide,
     expected_calibration_error,
     negative_log_likelihood,
 )
-from keras_sentmatch.metrics.classification import accuracy, f1, macro_f1
-from keras_sentmatch.metrics.correlation import pearson, spearman
 from keras_sentmatch.metrics.ranking import (
     mean_average_precision,
     mean_reciprocal_rank,
@@ -53,9 +52,6 @@ def evaluate_predictions(
 
     Returns:
         Values by name, `rows`, and `primary`, the name of the metric to choose models by.
-
-    Raises:
-        InputError: Unlabeled data, or predictions of the wrong shape.
 
     Example:
 

@@ -9,17 +9,11 @@ from keras_sentmatch.errors import InputError
 def wilson_interval(hits: int, total: int) -> tuple[float, float]:
     """The 95% confidence interval of a proportion, after Wilson (1927).
 
-    Unlike the normal approximation it stays within [0, 1] and is right for few rows.
+    Unlike the normal approximation it is right for few rows, too.
 
     Args:
         hits: Rows that count.
-        total: All rows.
-
-    Returns:
-        Lower and upper end; (0, 1) for no rows.
-
-    Raises:
-        InputError: Fewer than 0 hits, or more than there are rows.
+        total: All rows; without any the interval is (0, 1).
 
     Example:
 
@@ -39,8 +33,7 @@ def wilson_interval(hits: int, total: int) -> tuple[float, float]:
 def mcnemar(right1: ArrayLike, right2: ArrayLike) -> dict[str, float]:
     """McNemar's exact test: are two matchers equally often right on the same pairs?
 
-    Only pairs that one gets right and the other wrong matter; if neither is better, each of them is
-    a coin toss. The p-value is that of the two-sided binomial test.
+    A two-sided binomial test of the pairs that one gets right and the other wrong.
 
     Args:
         right1: For each pair, whether the first is right, [n].
@@ -48,9 +41,6 @@ def mcnemar(right1: ArrayLike, right2: ArrayLike) -> dict[str, float]:
 
     Returns:
         `only1` and `only2`, the number of pairs that only one gets right, and `p`.
-
-    Raises:
-        InputError: Columns of different lengths.
 
     Example:
 
@@ -86,9 +76,6 @@ def paired_bootstrap(
     Returns:
         `difference` (first minus second), `low` and `high` (the 95% interval), and `p`: twice the
         share of samples in which the better one is not better, at least 2/(samples + 1).
-
-    Raises:
-        InputError: Columns of different lengths, no pairs, or no samples.
 
     Example:
 
