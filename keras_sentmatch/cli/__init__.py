@@ -22,7 +22,7 @@ from keras_sentmatch.cli.predict import predict, rank
 from keras_sentmatch.cli.robustness import robustness
 from keras_sentmatch.cli.train import train
 from keras_sentmatch.cli.tune import search_report, tune
-from keras_sentmatch.errors import InputError
+from keras_sentmatch.errors import InputError, naming_options
 
 app = typer.Typer(
     help="Trains and uses sentence-pair matchers on TensorFlow, JAX or PyTorch.",
@@ -62,7 +62,8 @@ def main(arguments: list[str] | None = None) -> None:
     """
     show_log()
     try:
-        app(arguments, prog_name="keras-sentmatch")
+        with naming_options():
+            app(arguments, prog_name="keras-sentmatch")
     except InputError as error:
         print("error:", " ".join(str(error).split()), file=sys.stderr)
         sys.exit(2)

@@ -13,7 +13,7 @@ from keras_sentmatch.data.recognize import SPLITS, existing_path, recognize_file
 from keras_sentmatch.data.splits import split_pairs
 from keras_sentmatch.data.synthetic import natural_logic_pairs
 from keras_sentmatch.data.tfds import load_tfds
-from keras_sentmatch.errors import InputError
+from keras_sentmatch.errors import InputError, wording
 
 _Split = Literal["train", "validation", "test"]
 _EMBEDDED: dict[_Split, int] = {"train": 8000, "validation": 1000, "test": 1000}
@@ -166,8 +166,9 @@ def load_pairs(
             parts["train"] = _without(parts)
     if "train" in parts:
         if parts["train"].labels is None:
+            how = wording("label=…", "--columns FIRST,SECOND,LABEL")
             raise InputError(
-                f"{source}: the training pairs have no labels; name their column with label=…."
+                f"{source}: the training pairs have no labels; name their column with {how}."
             )
         shares = {} if "validation" in parts else {"validation": validation_fraction}
         if three_way:

@@ -24,7 +24,7 @@ from keras_sentmatch.data.formats import (
 )
 from keras_sentmatch.data.rows import HEADER, BadRow, first_line, table
 from keras_sentmatch.data.tags import tags_of_parse
-from keras_sentmatch.errors import InputError
+from keras_sentmatch.errors import InputError, wording
 
 OnError = Literal["raise", "skip"]
 _ALIASES = {"entails": "entailment"}
@@ -71,7 +71,8 @@ class _Reading:
 
     def bad(self, where: str, reason: str, message: str) -> None:
         if self.on_error == "raise" and reason not in self.layout.skips:
-            raise InputError(f'{self.path}{where}: {message}; or pass on_error="skip".')
+            skip = wording('pass on_error="skip"', "leave bad rows out with --on-error skip")
+            raise InputError(f"{self.path}{where}: {message}; or {skip}.")
         self.report.skip(reason)
 
     def find_columns(self, found: Sequence[str]) -> None:
@@ -101,10 +102,11 @@ class _Reading:
             if f"sentence{side}_parse" in lower:
                 self.names[f"parse_{side}"] = lower[f"sentence{side}_parse"]
         if len({self.names.get("sentence1"), self.names.get("sentence2"), None}) < 3:
+            how = wording("sentence1=… and sentence2=…", "--columns FIRST,SECOND,LABEL")
             raise InputError(
                 f"{self.path}: cannot tell the two sentence columns; the columns are "
-                f"{', '.join(found)}. Name them with sentence1=… and sentence2=… (numbers from 0 "
-                "where the file has no header)."
+                f"{', '.join(found)}. Name them with {how} (numbers from 0 where the file has no "
+                "header)."
             )
 
     def add(self, where: str, row: dict[str, Any]) -> None:
@@ -223,7 +225,8 @@ def _resolve_labels(
         else:
             lower = value.lower()
             label = index.get(_ALIASES.get(lower, lower), index.get(lower))
-            wrong = f"the label {value!r} is none of {', '.join(names)}; correct it or pass label_names=…"
+            how = wording("pass label_names=…", f"say what it means with --labels '{value}=NAME'")
+            wrong = f"the label {value!r} is none of {', '.join(names)}; correct it or {how}"
         if label is None:
             reading.bad(where, "unknown label", wrong)
             continue
@@ -253,9 +256,13 @@ def _found_names(values: set[str]) -> tuple[str, ...]:
         numbers = {value: float(value) for value in values}
     except ValueError:
         if len(values) > _MANY_LABELS:
+            other = wording(
+                "Name another with label=…, or pass label_names=…",
+                "Name another with --columns FIRST,SECOND,LABEL, or all labels with --labels",
+            )
             raise InputError(
                 f"the label column has {len(values)} different texts, such as {min(values)!r}: is "
-                "it the right one? Name another with label=…, or pass label_names=…."
+                f"it the right one? {other}."
             ) from None
         return tuple(sorted(values))
     if all(number.is_integer() for number in numbers.values()):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from keras_sentmatch.data.formats import FAMILIES, FORMATS, OWN, Format, Layout, file_names
 from keras_sentmatch.data.rows import first_line
-from keras_sentmatch.errors import InputError
+from keras_sentmatch.errors import InputError, wording
 
 SPLITS = ("train", "validation", "test")
 _SUFFIXES = {"tsv": "tsv", "txt": "tsv", "csv": "csv", "json": "jsonl", "jsonl": "jsonl"}
@@ -37,7 +37,7 @@ def _formats(name: str | None) -> tuple[list[Format], bool]:
     if name not in (*FAMILIES, *FORMATS):
         near = difflib.get_close_matches(name, FORMATS, n=1)
         raise InputError(
-            f"format={name!r} is unknown{f'; did you mean {near[0]!r}?' if near else ''}; "
+            f"{wording(f'format={name!r}', f'--format {name}')} is unknown{f'; did you mean {near[0]!r}?' if near else ''}; "
             f"there are {', '.join((*FAMILIES, *FORMATS))}."
         )
     return [FORMATS[member] for member in FAMILIES.get(name, (name,))], False
@@ -58,7 +58,8 @@ def recognize_file(path: Path, name: str | None) -> tuple[Format, Layout, str | 
     suffix = path.name.lower().removesuffix(".gz").rpartition(".")[2]
     if suffix not in _SUFFIXES and "\t" not in first_line(path):
         raise InputError(
-            f"{path}: not a known kind of file; expected TSV, CSV or JSONL, or a format=…."
+            f"{path}: not a known kind of file; expected TSV, CSV or JSONL, or "
+            f"{wording('a format=…', '--format NAME')}."
         )
     own = FORMATS[_SUFFIXES.get(suffix, "tsv")]
     return own, own.layouts[0], None

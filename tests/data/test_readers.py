@@ -10,7 +10,7 @@ import pytest
 
 from keras_sentmatch.data import load_pairs, read_pairs, readers
 from keras_sentmatch.data.formats import FORMATS
-from keras_sentmatch.errors import InputError
+from keras_sentmatch.errors import InputError, naming_options
 
 pytestmark = pytest.mark.once
 
@@ -480,3 +480,17 @@ def test_real_details(data_dir):
     assert np.array_equal(tokenized.labels, raw.labels)
     assert len(read_pairs(data_dir / "selqa" / "selqa-ass-dev.json")) == 9419
     assert len(read_pairs(data_dir / "breaking_nli" / "bnli.jsonl")) == 8193
+
+
+def test_messages_name_options_on_the_command_line(tmp_path):
+    bad = write(tmp_path / "bad.tsv", TSV + "c\td\n")
+    odd = write(tmp_path / "odd.tsv", "left\tright\n1\t2\n")
+    with naming_options():
+        with pytest.raises(InputError, match="bad rows out with --on-error skip"):
+            read_pairs(bad)
+        with pytest.raises(InputError, match="--columns FIRST,SECOND,LABEL"):
+            read_pairs(odd)
+        with pytest.raises(InputError, match="--format snil is unknown"):
+            read_pairs(odd, format="snil")
+    with pytest.raises(InputError, match='pass on_error="skip"'):
+        read_pairs(bad)
