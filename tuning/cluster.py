@@ -1,8 +1,9 @@
-"""A chief, which draws the trials of a search, and its workers, which train them, on one machine or many.
+"""A chief, which draws the trials of a search, and its workers, which train them.
 
-Each worker holds one TCP connection, over which it sends requests and gets replies as lines of JSON. Where a connection
-breaks, the other side is gone: a chief hands out the trial of a lost worker again, and a worker waits for its chief to come
-back. KerasTuner's own chief notices neither, and passes on no cause of a failure.
+Each worker holds one TCP connection, over which it sends requests and gets replies as lines of JSON.
+Where a connection breaks, the other side is gone: a chief hands out the trial of a lost worker
+again, and a worker waits for its chief to come back. KerasTuner's own chief notices neither, and
+passes on no cause of a failure.
 """
 
 import contextlib
@@ -23,9 +24,7 @@ from keras_sentmatch.training.resume import difference
 from keras_sentmatch.tuning.oracles import SearchOracle
 
 WAIT = 600.0  # seconds that a worker waits for a chief that is away
-HEAD_START = (
-    5.0  # seconds in which workers that still train may claim their trials from a resumed chief
-)
+HEAD_START = 5.0  # seconds for workers that still train to claim trials from a resumed chief
 LEAVE = 10.0  # seconds that a chief waits for its workers to hear of the end
 CTRL_C = "Ctrl-C"
 # A machine that vanished without closing its connections is noticed after 40 seconds.
@@ -35,7 +34,7 @@ Message = dict[str, Any]
 
 
 class ChiefGone(Exception):
-    """The chief ended the search, or has been away too long; `args[0]` is the error to raise in the end."""
+    """The chief ended the search, or has been away too long; `args[0]` is the error to raise."""
 
 
 class Connection:
@@ -71,21 +70,13 @@ class Connection:
 
 @dataclass
 class Chief:
-    """Hands out trials, and again those of workers that died.
-
-    Args:
-        oracle: Draws the trials.
-        identity: Of the search; a worker's must be the same.
-        ended: Called after each trial, with the small files of its folder by name.
-        lost: Called when a worker died, with its name and its trial.
-        outcome: What workers are told in the end.
-    """
+    """Hands out trials, and again those of workers that died."""
 
     oracle: SearchOracle
-    identity: Mapping[str, Any]
-    ended: Callable[[Trial, dict[str, str]], None]
-    lost: Callable[[str, Trial | None], None]
-    outcome: Callable[[], dict[str, Any]]
+    identity: Mapping[str, Any]  # of the search; a worker's must be the same
+    ended: Callable[[Trial, dict[str, str]], None]  # gets each trial and its folder's small files
+    lost: Callable[[str, Trial | None], None]  # called when a worker died with its trial
+    outcome: Callable[[], dict[str, Any]]  # what workers are told in the end
     workers: dict[str, Connection] = field(default_factory=dict)  # those that are there now
     joined: set[str] = field(default_factory=set)  # those that ever were
 
@@ -97,7 +88,7 @@ class Chief:
 
     @contextlib.contextmanager
     def serving(self, host: str, port: int) -> Iterator[int]:
-        """Listens while the body runs, which gets the port. Workers are told when it ends, however it ends."""
+        """Listens while the body runs, which gets the port. Workers are told however it ends."""
         chief = self
 
         class Handler(socketserver.BaseRequestHandler):
@@ -113,8 +104,9 @@ class Chief:
             server = Server((host, port), Handler)
         except OSError as error:
             raise InputError(
-                f"No chief can listen at {host}:{port} ({error}): is there another one? Name an address of this machine by "
-                "KERASTUNER_ORACLE_IP, and a free port by KERASTUNER_ORACLE_PORT."
+                f"No chief can listen at {host}:{port} ({error}): is there another one? Name an "
+                "address of this machine by KERASTUNER_ORACLE_IP, and a free port by "
+                "KERASTUNER_ORACLE_PORT."
             ) from error
         threading.Thread(target=server.serve_forever, args=[0.1], daemon=True).start()
         try:
@@ -138,11 +130,9 @@ class Chief:
         return f"The chief ended the search: {type(self._error).__name__}: {self._error}"
 
     def run(self, watch: Callable[[], None], others: bool = True) -> None:
-        """Hands out trials until there are no more.
+        """Hands out trials until there are no more, calling `watch` now and then.
 
-        Args:
-            watch: Called every now and then.
-            others: Whether workers may have been there before the chief.
+        `others`: whether workers may have been there before the chief.
         """
         if others and self.oracle.is_waiting:
             self._over.wait(HEAD_START)
@@ -235,13 +225,7 @@ class Chief:
 
 
 class Client:
-    """A worker's connection to its chief, which is made again whenever it breaks.
-
-    Args:
-        address: Host and port of the chief.
-        worker: Name of this worker.
-        identity: Of its search.
-    """
+    """A worker's connection to its chief, which is made again whenever it breaks."""
 
     def __init__(self, address: tuple[str, int], worker: str, identity: Mapping[str, Any]) -> None:
         self.address, self.worker, self.identity = address, worker, identity
@@ -329,8 +313,9 @@ class Client:
             except OSError:
                 if time.monotonic() > end:
                     self.gone = InputError(
-                        f"No chief answered at {self.address[0]}:{self.address[1]} for {WAIT:g} seconds: start it there, "
-                        "with --resume if its search was begun, and then this worker again."
+                        f"No chief answered at {self.address[0]}:{self.address[1]} for {WAIT:g} "
+                        "seconds: start it there, with --resume if its search was begun, and then "
+                        "this worker again."
                     )
                 time.sleep(0.2)
             else:

@@ -14,15 +14,8 @@ FILE = "events.out.tfevents.0.search"  # rewritten each time
 def write_hparams(trials: Trials, folder: Path) -> Path | None:
     """Writes what was searched, and each trial with its metrics, as runs of TensorBoard.
 
-    `tensorboard --logdir FOLDER` shows them. Parameters that did not matter in a trial are left out of it; trials that
-    failed have no metrics.
-
-    Args:
-        trials: Of a search.
-        folder: To write into.
-
-    Returns:
-        The folder; None where TensorBoard is not installed.
+    Parameters that did not matter in a trial are left out of it; trials that failed have no
+    metrics. Returns the folder, or None where TensorBoard is not installed.
     """
     if importlib.util.find_spec("tensorboard") is None:
         return None
@@ -38,21 +31,15 @@ def write_hparams(trials: Trials, folder: Path) -> Path | None:
     metrics = [api_pb2.MetricInfo(name=api_pb2.MetricName(tag=name)) for name in names]
     infos = [_info(trials, name) for name in trials.searched]
     experiment = api_pb2.Experiment(hparam_infos=infos, metric_infos=metrics)
-    data = plugin_data_pb2.HParamsPluginData
-    _write(folder, [_summary("experiment", data(experiment=experiment))])
+    _write(folder, [_summary(experiment=experiment)])
     for row in trials.rows:
         start = plugin_data_pb2.SessionStartInfo(group_name=row["trial"])
         for name in trials.searched:
             if row[name] is not None:
-                key = "string_value" if _is_text(trials, name) else "number_value"
-                setattr(start.hparams[trials.names[name]], key, _cast(trials, name, row[name]))
-        end = plugin_data_pb2.SessionEndInfo(
-            status=states.get(row["status"], api_pb2.STATUS_UNKNOWN)
-        )
-        session = [
-            _summary("session_start_info", data(session_start_info=start)),
-            _summary("session_end_info", data(session_end_info=end)),
-        ]
+                _set_value(start.hparams[trials.names[name]], trials, name, row[name])
+        status = states.get(row["status"], api_pb2.STATUS_UNKNOWN)
+        end = plugin_data_pb2.SessionEndInfo(status=status)
+        session = [_summary(session_start_info=start), _summary(session_end_info=end)]
         _write(folder / row["trial"], session + _scalars(trials, row))
     return folder
 
@@ -69,8 +56,7 @@ def _info(trials: Trials, name: str) -> Any:
         info.domain_interval.min_value, info.domain_interval.max_value = values[0], values[-1]
     else:
         for value in values:
-            listed = info.domain_discrete.values.add()
-            setattr(listed, "string_value" if text else "number_value", _cast(trials, name, value))
+            _set_value(info.domain_discrete.values.add(), trials, name, value)
     return info
 
 
@@ -78,15 +64,19 @@ def _is_text(trials: Trials, name: str) -> bool:
     return any(isinstance(value, str) for value in trials.searched[name])
 
 
-def _cast(trials: Trials, name: str, value: Any) -> Any:
-    return str(value) if _is_text(trials, name) else float(value)
+def _set_value(field: Any, trials: Trials, name: str, value: Any) -> None:
+    if _is_text(trials, name):
+        field.string_value = str(value)
+    else:
+        field.number_value = float(value)
 
 
-def _summary(tag: str, content: Any) -> Any:
+def _summary(**content: Any) -> Any:
     from tensorboard.compat.proto import summary_pb2
-    from tensorboard.plugins.hparams import metadata
+    from tensorboard.plugins.hparams import metadata, plugin_data_pb2
 
-    noted = metadata.create_summary_metadata(content)
+    (tag,) = content
+    noted = metadata.create_summary_metadata(plugin_data_pb2.HParamsPluginData(**content))
     value = summary_pb2.Summary.Value(
         tag=f"_hparams_/{tag}", metadata=noted, tensor=metadata.NULL_TENSOR
     )

@@ -32,17 +32,17 @@ from keras_sentmatch.tuning.spaces import narrowed_space
 class PairHyperModel(keras_tuner.HyperModel):
     """The models of a recipe's search space, for KerasTuner's own tuners; `search` is made of it too.
 
-    A trial has the seed of the recipe, and trains as `train` does, on one device: the same batches, figures and early
-    stopping. What the space does not allow fails, and is not tried again.
+    A trial has the seed of the recipe, and trains as `train` does, on one device: the same batches,
+    figures and early stopping. What the space does not allow fails, and is not tried again.
 
     Args:
         recipe: What `load_recipe` gives: the default configuration, and all that is not searched.
-        pairs: As `train` takes them: `"train"` and `"validation"` pairs, and others whose words are to be known.
+        pairs: As for `train`.
         space: What to search, as for `search`. Default: everything that `space_of(recipe)` has.
         fix: Values by name, for parameters that are not to be searched.
         build: As for `train`.
-        teacher_targets: What `compute_teacher_targets` gave, to take it once only.
-        encodings: Keeps encoders and encoded pairs, for others on the same pairs.
+        teacher_targets: As for `train`.
+        encodings: As for `train`.
         progress: Whether to show the reading of word vectors.
 
     Example:
@@ -112,11 +112,7 @@ class PairHyperModel(keras_tuner.HyperModel):
         return recipe.with_training(epochs=epochs)
 
     def build(self, hp: Any) -> keras.Model:
-        """The compiled model.
-
-        Raises:
-            keras_tuner.errors.FailedTrialError: The space does not allow it.
-        """
+        """The compiled model; `FailedTrialError` where the space does not allow it."""
         declare(self.space, hp)
         conflict = self.space.conflict(self.configuration(hp))
         if conflict is not None:
@@ -124,17 +120,7 @@ class PairHyperModel(keras_tuner.HyperModel):
         return self.model(self.recipe(hp))
 
     def fit(self, hp: Any, model: keras.Model, *args: Any, **kwargs: Any) -> Any:
-        """Trains it on the recipe's batches.
-
-        Args:
-            hp: What is chosen.
-            model: What `build` gave.
-            *args: None: the pairs are known.
-            **kwargs: For `keras.Model.fit`; its `epochs` win over the recipe's.
-
-        Returns:
-            The history.
-        """
+        """Trains it on the recipe's batches; `epochs` among `kwargs` win over the recipe's."""
         recipe = self.recipe(hp)
         settings = replace(recipe.training, devices=1)
         batches = self.batches(recipe, model)

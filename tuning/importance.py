@@ -15,25 +15,20 @@ REPEATS = 10
 
 @dataclass
 class Importance:
-    """How far a random forest predicts the scores, and by what.
+    """How far a random forest predicts the scores, and by what."""
 
-    Attributes:
-        explained: The share of the scores' variance that it predicts of trials it did not learn from.
-        shares: For each parameter, the share of the variance that goes with it, alone or together with others (Sobol's
-            total index): half of what the forest's squared error grows by when the parameter's values are shuffled among
-            those trials. The largest first.
-    """
-
-    explained: float
-    shares: dict[str, float]
+    explained: float  # share of the variance of scores of trials that it did not learn from
+    shares: dict[str, float]  # of the variance, by parameter, the largest first
 
 
 def importance_of(trials: Trials) -> tuple[Importance | None, str]:
     """The importance of each parameter; or None, and why not.
 
-    A random forest learns the scores from the parameters of four fifths of the trials at a time, and the importance is
-    measured by permutation on the other fifth. Of a list a value is its place in it, -1 where it did not matter; a score of
-    what did not learn is `Trials.worst`.
+    A random forest learns the scores from four fifths of the trials at a time. The share of a
+    parameter is half of what the forest's squared error on the other fifth grows by when the
+    parameter's values are shuffled there: the variance that goes with it, alone or together with
+    others (Sobol's total index). A value of a list counts as its place, -1 where it did not matter;
+    a score of what did not learn as `Trials.worst`.
     """
     names = [name for name in trials.searched if len(trials.tried(name)) > 1]
     if len(names) < 2:
@@ -72,8 +67,8 @@ def importance_of(trials: Trials) -> tuple[Importance | None, str]:
     explained = 1 - error / len(scores) / variance
     if explained <= 0:
         return None, (
-            "A random forest does not predict the scores of trials that it did not learn from: what the scores depend on, "
-            "these trials do not show."
+            "A random forest does not predict the scores of trials that it did not learn from: what "
+            "the scores depend on, these trials do not show."
         )
     shares = dict(zip(names, (growth / len(scores) / variance / 2).tolist()))
     return Importance(explained, dict(sorted(shares.items(), key=lambda item: -item[1]))), ""

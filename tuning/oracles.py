@@ -1,8 +1,9 @@
 """KerasTuner's four oracles, with what a search needs and their public surface has no place for.
 
-All use of KerasTuner's private names is in this file. KerasTuner 1.4.8 draws another seed in the place of 0, can't be told
-which configurations are not allowed, writes its state in several files (a kill between two of them loses trials), gives up a
-random search of a small space early, and can neither resume a grid nor keep more than two workers of one busy.
+All use of KerasTuner's private names is in this file. KerasTuner 1.4.8 draws another seed in the
+place of 0, can't be told which configurations are not allowed, writes its state in several files (a
+kill between two of them loses trials), gives up a random search of a small space early, and can
+neither resume a grid nor keep more than two workers of one busy.
 
 This module imports KerasTuner: import it inside functions.
 """
@@ -52,7 +53,7 @@ def _one_type(parameter: Parameter, labels: Iterable[Any]) -> list[Any]:
 
 
 def configuration(space: Space, values: dict[str, Any]) -> Configuration:
-    """The configuration that KerasTuner's values mean, without parameters that don't matter in it."""
+    """The configuration of KerasTuner's values, without parameters that don't matter in it."""
     found: Configuration = {}
     for name, parameter in space.parameters.items():
         if name not in values or not space.matters(parameter, found):
@@ -67,12 +68,7 @@ def configuration(space: Space, values: dict[str, Any]) -> Configuration:
 class SearchOracle(keras_tuner.Oracle):
     """What all four have in common; stands before one of KerasTuner's.
 
-    Args:
-        space: What to search.
-        path: File of the state, which is read if it exists.
-        seed: Of the draws.
-        trials: The maximum number of trials; None for no limit.
-        **options: For KerasTuner's oracle.
+    The file at `path` holds the state, which is read if it exists. None is no limit of trials.
     """
 
     def __init__(self, space: Space, path: Path, seed: int, trials: int | None, **options: Any):
@@ -128,7 +124,7 @@ class SearchOracle(keras_tuner.Oracle):
         return bool(self._retry_queue)
 
     def has_trial(self, worker: str, trial_id: str) -> bool:
-        """Whether a trial is a worker's. One that waits to be handed out again goes to a worker that still trains it."""
+        """Whether a trial is a worker's, also one that waits to be handed out again."""
         if trial_id in self._retry_queue and worker not in self.ongoing_trials:
             self._retry_queue.remove(trial_id)
             self.ongoing_trials[worker] = self.trials[trial_id]
@@ -183,7 +179,7 @@ class RandomOracle(SearchOracle, oracles.RandomSearchOracle):
 
 
 class BayesianOracle(SearchOracle, oracles.BayesianOptimizationOracle):
-    """Draws the first configurations at random, then those that a Gaussian process finds most promising."""
+    """Draws the first configurations at random, then what a Gaussian process finds promising."""
 
     def _use_seed(self, seed: int) -> None:
         super()._use_seed(seed)
@@ -236,17 +232,16 @@ class GridOracle(SearchOracle, oracles.GridSearchOracle):
         return found
 
     def reload(self) -> None:
-        """Restores the order of the trials, which KerasTuner forgets, from their values. Asking all of them for the next
-        one finds those that were not tried."""
-        super().reload()
-        ids = sorted(self.trials, key=functools.cmp_to_key(self._compare_trials))
-        for name in ids:
-            self._ordered_ids.insert(name)
-        self._populate_next = ids
+        """Restores the order of the trials, which KerasTuner forgets, from their values.
 
-    def _compare_trials(self, one: str, two: str) -> int:
-        values = (self.trials[name].hyperparameters.values for name in (one, two))
-        return int(self._compare(*values))
+        Asking all of them for the next one finds those that were not tried.
+        """
+        super().reload()
+        values = {name: trial.hyperparameters.values for name, trial in self.trials.items()}
+        order = functools.cmp_to_key(lambda one, two: int(self._compare(values[one], values[two])))
+        self._populate_next = sorted(self.trials, key=order)
+        for name in self._populate_next:
+            self._ordered_ids.insert(name)
 
 
 ORACLES: dict[str, type[SearchOracle]] = {

@@ -21,15 +21,8 @@ GROUPS = 5  # of a range, for means
 def sensitivity(trials: Trials, png: str | Path) -> Path:
     """The score against each parameter: each training, and mean ± standard deviation at each value.
 
-    Of a range, at the medians of up to five groups of neighbors. The best mean is marked. What did not learn is drawn at
-    the edge, and is in no mean.
-
-    Args:
-        trials: Of a search.
-        png: File to write.
-
-    Returns:
-        Path of the file.
+    Of a range, at the medians of up to five groups of neighbors. The best mean is marked. What did
+    not learn is drawn at the edge, and is in no mean.
     """
     names = trials.mattered
     columns = min(COLUMNS, len(names))
@@ -86,16 +79,7 @@ def _sensitivity_panel(
 
 
 def cost(trials: Trials, front: Mapping[str, Sequence[str]], png: str | Path) -> Path:
-    """The score against parameters and against the milliseconds of a pair, with the Pareto fronts.
-
-    Args:
-        trials: Of a search.
-        front: The trials on the front of `parameters` and of `pair_seconds`, the cheapest first.
-        png: File to write.
-
-    Returns:
-        Path of the file.
-    """
+    """The score against parameters and against the milliseconds of a pair, with the Pareto fronts."""
     heads = {"parameters": "parameters", "pair_seconds": "milliseconds a pair"}
     shown = [name for name in heads if front[name]]
     figure = empty_figure(1.0 + 4.2 * len(shown), 3.9)
@@ -115,15 +99,10 @@ def cost(trials: Trials, front: Mapping[str, Sequence[str]], png: str | Path) ->
         at: dict[tuple[float, float], list[str]] = {}
         for row, end in zip(members, ends):
             at.setdefault((end, row["score"]), []).append(row["trial"].lstrip("0") or "0")
+        style: Any = {"textcoords": "offset points", "ha": "right", "fontsize": "x-small"}
         for point, numbers in at.items():
-            panel.annotate(
-                ", ".join(numbers[:3]) + (", …" if len(numbers) > 3 else ""),
-                point,
-                textcoords="offset points",
-                xytext=(-3, 4),
-                ha="right",
-                fontsize="x-small",
-            )
+            text = ", ".join(numbers[:3]) + (", …" if len(numbers) > 3 else "")
+            panel.annotate(text, point, xytext=(-3, 4), **style)
         panel.set_xscale("log")
         _few_ticks(panel, costs)
         panel.set(xlabel=heads[name], ylim=(low, high))
@@ -136,15 +115,7 @@ def cost(trials: Trials, front: Mapping[str, Sequence[str]], png: str | Path) ->
 
 
 def parallel_coordinates(trials: Trials, png: str | Path) -> Path:
-    """A line for each completed trial through its values, colored by score; the best is on top.
-
-    Args:
-        trials: Of a search.
-        png: File to write.
-
-    Returns:
-        Path of the file.
-    """
+    """A line for each completed trial through its values, colored by score; the best is on top."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
@@ -159,15 +130,12 @@ def parallel_coordinates(trials: Trials, png: str | Path) -> Path:
     figure = empty_figure(max(6.0, 2.2 + 1.25 * (len(names) + 1)), 4.2)
     panel = figure.subplots()
     for number in range(len(scores))[::-1]:
-        best = number == 0
-        panel.plot(
-            range(len(names) + 1),
-            [*heights[number], last[number]],
-            color=BEST if best else colors.to_rgba(scores[number]),
-            linewidth=2.2 if best else 1.1,
-            alpha=1.0 if best else 0.75,
-            label=f"the best, trial {trials.completed[0]['trial']}" if best else None,
-        )
+        style: dict[str, Any] = {"color": colors.to_rgba(scores[number]), "linewidth": 1.1}
+        style["alpha"] = 0.75
+        if number == 0:
+            name = f"the best, trial {trials.completed[0]['trial']}"
+            style = {"color": BEST, "linewidth": 2.2, "label": name}
+        panel.plot(range(len(names) + 1), [*heights[number], last[number]], **style)
     for place, name in enumerate(names):
         panel.axvline(place, color="black", linewidth=0.8, zorder=0)
         for height, text in _marks(trials, name):
@@ -187,16 +155,7 @@ def parallel_coordinates(trials: Trials, png: str | Path) -> Path:
 
 
 def importance(found: Importance, names: Mapping[str, str], png: str | Path) -> Path:
-    """The share of the scores' variance that goes with each parameter.
-
-    Args:
-        found: What `importance_of` gives.
-        names: Short names of the parameters.
-        png: File to write.
-
-    Returns:
-        Path of the file.
-    """
+    """The share of the scores' variance that goes with each parameter."""
     figure = empty_figure(6.0, 1.3 + 0.34 * len(found.shares))
     panel = figure.subplots()
     panel.barh([names[name] for name in found.shares], list(found.shares.values()), color=LINE)
@@ -249,12 +208,7 @@ def _trainings(trials: Trials, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _dots(
-    panel: Any,
-    places: np.ndarray,
-    scores: np.ndarray,
-    trials: Trials,
-    ends: tuple[float, float],
-    **style: Any,
+    panel: Any, places: np.ndarray, scores: np.ndarray, trials: Trials, ends: Any, **style: Any
 ) -> None:
     """Dots, and triangles at the edge for what did not learn."""
     learned = trials.learned(scores)

@@ -11,26 +11,21 @@ log = logging.getLogger(__name__)
 
 
 class SearchProgress:
-    """A log message for each trial, and on a terminal two bars: of trials, and of the epochs of the one that runs.
-
-    Args:
-        shown: Whether to show bars.
-        objective: The value that decides.
-        total: The number of trials, if known.
-    """
+    """A log message for each trial, and on a terminal a bar of trials and one of the epochs."""
 
     def __init__(self, shown: bool, objective: str, total: int | None) -> None:
         self.shown = shown
         self.objective = objective
         self.console = Console(stderr=True)
-        columns = (
+        self.bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[note]}"),
             TimeElapsedColumn(),
+            console=self.console,
+            transient=True,
         )
-        self.bars = Progress(*columns, console=self.console, transient=True)
         self.trials = self.bars.add_task("trials", total=total, note="")
         self.epochs = self.bars.add_task("epochs", total=None, note="", visible=False)
 
@@ -46,7 +41,18 @@ class SearchProgress:
     def begin(self, name: str, epochs: int) -> keras.callbacks.Callback:
         """A trial begins; the callback shows its epochs."""
         self.bars.reset(self.epochs, total=epochs, visible=True, description=f"trial {name}")
-        return _Epochs(self)
+
+        def show(epoch: int, logs: dict[str, Any] | None) -> None:
+            note = (
+                f"{self.objective} {logs[self.objective]:.4f}"
+                if logs and self.objective in logs
+                else ""
+            )
+            self.bars.update(self.epochs, completed=epoch + 1, note=note)
+
+        callback = keras.callbacks.LambdaCallback(on_epoch_end=show)
+        callback.async_safe = True  # only shows
+        return callback
 
     def end(self, row: dict[str, Any], configuration: str, done: int, best: str) -> None:
         """A trial ended."""
@@ -56,16 +62,3 @@ class SearchProgress:
         log.info(f"trial {row['trial']}  {configuration}  {outcome}{took}")
         self.bars.update(self.trials, completed=done, note=best)
         self.bars.update(self.epochs, visible=False)
-
-
-class _Epochs(keras.callbacks.Callback):
-    async_safe = True  # only shows
-
-    def __init__(self, progress: SearchProgress) -> None:
-        super().__init__()
-        self.progress = progress
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        name = self.progress.objective
-        note = f"{name} {logs[name]:.4f}" if logs and name in logs else ""
-        self.progress.bars.update(self.progress.epochs, completed=epoch + 1, note=note)

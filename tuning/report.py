@@ -6,6 +6,9 @@ from pathlib import Path
 from statistics import NormalDist, mean, median
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from keras_sentmatch.display.rendering import render
 from keras_sentmatch.display.tables import markdown_table
 from keras_sentmatch.errors import InputError
@@ -13,23 +16,23 @@ from keras_sentmatch.safety import read_object
 from keras_sentmatch.tuning import pictures
 from keras_sentmatch.tuning.hparams import write_hparams
 from keras_sentmatch.tuning.importance import Importance, importance_of
-from keras_sentmatch.tuning.pareto import pareto_front
-from keras_sentmatch.tuning.trials import Row, Trials, read_trials
+from keras_sentmatch.tuning.trials import Trials, read_trials
 
 COSTS = {"parameters": "parameters", "pair_seconds": "milliseconds a pair"}
 
 
 def write_report(folder: str | Path) -> dict[str, Any]:
-    """Writes `report.md`, its pictures, and the trials for TensorBoard's HParams tab into the folder of a search.
+    """Writes `report.md`, its pictures, and the trials for TensorBoard's HParams tab.
 
-    The search may be over or still run; it is not disturbed. An earlier report is replaced.
+    They go into the folder of the search, which may be over or still run. An earlier report is
+    replaced.
 
     Args:
         folder: The `out` of `search`.
 
     Returns:
-        The counts of trials by `status`, the `best` row, what is `luck`, the trials on each `front`, the `importance`
-        of the parameters (or `no_importance`: why not), and the `files`.
+        The counts of trials by `status`, the `best` row, what is `luck`, the trials on each
+        `front`, the `importance` of the parameters (or `no_importance`: why not), and the `files`.
 
     Raises:
         InputError: It is no folder of a search, or no trial in it is completed.
@@ -88,12 +91,19 @@ def front_of(trials: Trials, cost: str) -> list[str]:
     return [measured[i]["trial"] for i in sorted(front, key=lambda i: measured[i][cost])]
 
 
+def pareto_front(costs: ArrayLike) -> list[int]:
+    """The rows that no other dominates: none is at most as costly in every column and less in one."""
+    rows = np.asarray(costs, float)
+    below = (rows[:, None] <= rows).all(-1) & (rows[:, None] < rows).any(-1)  # [by, dominated]
+    return np.flatnonzero(~below.any(0)).tolist()
+
+
 def luck_of(trials: Trials) -> dict[str, Any]:
     """How far the best stands from the middle one, and how far it would by luck alone.
 
-    With several seeds: `seed_sd`, the standard deviation over the seeds of a configuration, of all together;
-    `by_luck`, how far the best of so many equally good configurations is expected from the middle one; and `alike`, how
-    many others are within two standard errors of the best.
+    With several seeds: `seed_sd`, the pooled standard deviation over the seeds of a configuration;
+    `by_luck`, how far the best of so many equally good configurations is expected from the middle
+    one; and `alike`, how many others are within two standard errors of the best.
     """
     rows = trials.completed
     best, count = rows[0]["score"], len(rows)
@@ -126,26 +136,22 @@ def to_markdown(trials: Trials, report: Mapping[str, Any], importance: Importanc
         counts=", ".join(
             f"{number} {status}" for status, number in report["status"].items() if number
         ),
-        searched=_table(["name", "key", "values", "tried"], _searched(trials)),
+        searched=markdown_table(["name", "key", "values", "tried"], _searched(trials)),
         best=best,
         chosen=", ".join(chosen),
         retrained=_retrained(trials),
         recipe=recipe.read_text("utf-8").strip() if recipe.is_file() else "",
         luck=report["luck"],
-        table=_table(*trials_table(trials, report["front"])),
+        table=markdown_table(*trials_table(trials, report["front"])),
         failed=_failed(trials),
         costs=any(report["front"].values()),
         importance=importance,
         no_importance=report["no_importance"],
-        shares=_table(
+        shares=markdown_table(
             ["parameter", "share of the variance"],
             [[trials.names[name], share] for name, share in shares],
         ),
     )
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    return "\n".join(markdown_table(heads, rows))
 
 
 def trials_table(
@@ -163,7 +169,7 @@ def trials_table(
             *([row["score_sd"]] if several else []),
             *(in_short(row[name]) for name in trials.searched),
             row["parameters"],
-            in_short(_milliseconds(row)),
+            in_short(None if row.get("pair_seconds") is None else 1000 * row["pair_seconds"]),
             in_short(row.get("pairs_per_second")),
             in_short(row.get("seconds")),
             ", ".join(
@@ -183,11 +189,6 @@ def in_short(value: Any) -> Any:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def _milliseconds(row: Row) -> float | None:
-    seconds = row.get("pair_seconds")
-    return None if seconds is None else 1000 * seconds
-
-
 def _searched(trials: Trials) -> list[list[Any]]:
     rows = []
     for name, values in trials.searched.items():
@@ -204,6 +205,7 @@ def _searched(trials: Trials) -> list[list[Any]]:
 
 def _retrained(trials: Trials) -> str:
     """The figures of the best recipe trained with seeds that no trial had."""
+    objective = trials.objective.removeprefix("val_")
     for name, key in (("ensemble.json", "mean"), ("metrics.json", "")):
         path = trials.folder / "best" / name
         if not path.is_file():
@@ -213,8 +215,7 @@ def _retrained(trials: Trials) -> str:
         said = []
         for split in ("validation", "test"):
             part = noted.get(split, {})
-            value = part.get(key, part).get(trials.objective.removeprefix("val_"))
-            sd = part.get("sd", {}).get(trials.objective.removeprefix("val_"))
+            value, sd = part.get(key, part).get(objective), part.get("sd", {}).get(objective)
             if value is not None:
                 said.append(f"{split} {value:.4f}" + ("" if sd is None else f" ± {sd:.4f}"))
         if said:
@@ -223,11 +224,10 @@ def _retrained(trials: Trials) -> str:
     return ""
 
 
-def _failed(trials: Trials) -> str:
-    failed = trials.with_status("failed")
+def _failed(trials: Trials) -> list[str]:
     heads = ["failed", *(trials.names[name] for name in trials.searched), "error"]
     rows = [
         [row["trial"], *(in_short(row[name]) for name in trials.searched), row["error"]]
-        for row in failed
+        for row in trials.with_status("failed")
     ]
-    return _table(heads, rows) if failed else ""
+    return markdown_table(heads, rows) if rows else []

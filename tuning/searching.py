@@ -56,25 +56,20 @@ def search(
 ) -> "SearchResult":
     """Searches for the best configuration of a recipe, and retrains it.
 
-    Each trial trains a recipe with `train` on the training pairs. Its score is the best epoch's value
-    on the validation pairs; it never sees the labels of test pairs. The best recipe is retrained with
-    seeds that no trial had, and evaluated on the test pairs.
-
-    Before the first trial the recipe's own configuration and the largest one are trained on a batch.
-    A trial whose configuration fails (no memory, NaN) is recorded and skipped. Any other error ends
-    the search, which can be resumed once it is fixed.
+    Each trial trains a recipe with `train`. Its score is the best epoch's value on the validation
+    pairs; it never sees the labels of test pairs. The best recipe is retrained with seeds that no
+    trial had, and evaluated on the test pairs. A trial whose configuration fails (no memory, NaN) is
+    recorded and skipped. Any other error ends the search, which can be resumed once it is fixed.
 
     With KerasTuner's environment variables (KERASTUNER_TUNER_ID, KERASTUNER_ORACLE_IP and
     KERASTUNER_ORACLE_PORT) this process is the chief of a search on several machines, or one of its
-    workers, called with the same arguments. The chief trains no trials; a worker writes only the
-    folders of its trials. Both return the same result, except for `retrained`.
+    workers, called with the same arguments. Both return the same result, except for `retrained`.
 
     Args:
         recipe: What `load_recipe` returns: the default configuration, and all that is not searched.
             `training.epochs` is the maximum for a trial of Hyperband.
         splits: As for `train`.
-        out: Folder of the search: `trials.csv`, `best_recipe.toml`, `best/` (its run or runs),
-            `trials/`, `report.md` and its pictures, and the files to resume from.
+        out: Folder of the search.
         space: What to search: names, or a mapping from names to values (see `Space.narrowed`), or
             your own `Space`. Default: everything that `space_of(recipe)` has.
         fix: Values by name, for parameters that are not to be searched.
@@ -100,9 +95,9 @@ def search(
         A `SearchResult`.
 
     Raises:
-        InputError: KerasTuner is missing; the folder holds another search; there is nothing to search;
-            the default or largest configuration can't be trained; no trial completed; workers can't
-            start; a worker's arguments differ from its chief's, or it finds none for ten minutes.
+        InputError: KerasTuner is missing; there is nothing to search; the folder holds another
+            search; the default or largest configuration can't be trained; no trial completed; workers
+            can't start; a worker's arguments differ from its chief's, or it finds none.
         KeyboardInterrupt: Ctrl-C before a trial completed.
 
     Example:
@@ -150,7 +145,9 @@ def search(
     recipe = recipe.with_training(monitor=monitor)
     searched = narrowed_space(recipe, space, fix)
     folder = Path(out)
-    identity = _identity(searched, tuner, splits, seeds)
+    identity = {"tuner": tuner, **run_identity(searched.base, splits)}
+    del identity["backend"]  # trials may come from several
+    identity |= {"space": searched.description(), "seeds": seeds}
     if here != "worker":
         _begin(folder, identity, searched, resume)
     plan = Plan(folder, searched, tuner, trials, monitor, direction, seeds, keep)
@@ -172,14 +169,15 @@ def _check_arguments(
 ) -> None:
     if tuner not in TUNERS:
         raise InputError(f"There is no tuner {tuner!r}; there is {', '.join(TUNERS)}.")
-    bounds = (
-        ("trials", trials, 1),
-        ("seeds", seeds, 1),
-        ("keep", keep, 1),
-        ("retrain", retrain, 0),
-        ("workers", workers, 0),
-    )
-    for name, number, least in bounds:
+    bounds = {
+        "trials": trials,
+        "seeds": seeds,
+        "keep": keep,
+        "retrain": retrain,
+        "workers": workers,
+    }
+    for name, number in bounds.items():
+        least = 0 if name in ("retrain", "workers") else 1
         if number is not None and number < least:
             raise InputError(f"{name} is {number}; at least {least} is needed.")
     needed = {"keras_tuner": "keras-tuner"}
@@ -188,7 +186,8 @@ def _check_arguments(
     missing = [name for module, name in needed.items() if importlib.util.find_spec(module) is None]
     if missing:
         raise InputError(
-            f'{", ".join(missing)} not installed, which the tuner {tuner!r} needs: pip install "keras-sentmatch[tuner]".'
+            f"{', '.join(missing)} not installed, which the tuner {tuner!r} needs: "
+            'pip install "keras-sentmatch[tuner]".'
         )
 
 
@@ -211,16 +210,8 @@ def _objective(
     return monitor, direction
 
 
-def _identity(
-    space: Space, tuner: str, splits: Mapping[str, PairDataset], seeds: int
-) -> dict[str, Any]:
-    """By what a search is known again."""
-    identity = {"tuner": tuner, **run_identity(space.base, splits), "space": space.description()}
-    del identity["backend"]  # trials may come from several
-    return {**identity, "seeds": seeds}
-
-
 def _begin(folder: Path, identity: Mapping[str, Any], space: Space, resume: bool) -> None:
+    """Makes the folder of a new search, or refuses to resume another one."""
     then = read_json(folder / "search.json")
     then.pop("names", None)
     if then and not resume:
@@ -230,8 +221,8 @@ def _begin(folder: Path, identity: Mapping[str, Any], space: Space, resume: bool
         )
     if then and (differing := difference(then, identity)):
         raise InputError(
-            f"{folder} holds another search: {'; '.join(differing)}. Give the same command as then and --resume, or "
-            "name another folder."
+            f"{folder} holds another search: {'; '.join(differing)}. Give the same command as then "
+            "and --resume, or name another folder."
         )
     folder.mkdir(parents=True, exist_ok=True)
     if not then:

@@ -1,7 +1,6 @@
 """A search space: the configurations of a recipe that a search may try. Plain Python, no KerasTuner."""
 
 import copy
-import difflib
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,6 +9,7 @@ from typing import Any
 
 from keras_sentmatch.applications.search_space import Choice, LogUniform, Parameter
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.training.config import did_you_mean
 from keras_sentmatch.training.recipe import Recipe
 
 MAX_COMBINATIONS = 20_000  # to try in search of one that is allowed
@@ -25,15 +25,12 @@ class Space:
     matter in it.
 
     Args:
-        recipe: Everything that is not searched, and the default configuration. Its values are added to
-            parameters that don't list them.
-        parameters: Each after those that it depends on. One for which neither the recipe nor `defaults`
-            has a value is left out.
+        recipe: Everything that is not searched, and the default configuration. Its values are added
+            to parameters that don't list them.
+        parameters: Each after those that it depends on. One for which neither the recipe nor
+            `defaults` has a value is left out.
         rules: Functions of a `Recipe` that return what is wrong with it, or None.
         defaults: The model's own defaults by key, for what the recipe leaves out.
-
-    Attributes:
-        parameters: Those that are searched, by name.
     """
 
     def __init__(
@@ -69,22 +66,16 @@ class Space:
         self._here[name] = parameter.label(here)
 
     def find(self, name: str) -> str:
-        """The name of a parameter of the space, from that, its last part, or an alias.
-
-        Raises:
-            InputError: There is none; with all that there are.
-        """
+        """The name of a parameter of the space, from that, its last part, or an alias."""
         for full, parameter in self.parameters.items():
             if name in (full, full.rpartition(".")[2], *parameter.aliases):
                 return full
         aliases = {n: ", ".join(p.aliases) for n, p in self.parameters.items()}
         known = [*aliases, *(full.rpartition(".")[2] for full in aliases)]
-        close = difflib.get_close_matches(name, known, n=2)
+        listed = ", ".join(f"{n} ({a})" if a else n for n, a in aliases.items())
         raise InputError(
-            f"{self.base.name} has no {name!r} to search here; there is "
-            + ", ".join(f"{n} ({a})" if a else n for n, a in aliases.items())
-            + "."
-            + (f" Did you mean {' or '.join(close)}?" if close else "")
+            f"{self.base.name} has no {name!r} to search here; there is {listed}."
+            f"{did_you_mean(name, known)}"
         )
 
     def _possible(self, parameter: Parameter) -> bool:
@@ -100,15 +91,12 @@ class Space:
         if not self._possible(parameter):
             needs = (f"{n} is {' or '.join(map(str, w))}" for n, w in parameter.when.items())
             raise InputError(
-                f"{parameter.name} matters only where {' and '.join(needs)}: search or fix that as well."
+                f"{parameter.name} matters only where {' and '.join(needs)}: search or fix that as "
+                "well."
             )
 
     def fixed(self, values: Mapping[str, Any]) -> "Space":
-        """The space where some parameters, by any of their names, have one value.
-
-        Raises:
-            InputError: An unknown name, a value that it can't have, or one that could never matter.
-        """
+        """The space where some parameters, by any of their names, have one value."""
         tables, pinned = self.base.tables(), {}
         for name, text in values.items():
             full = self.find(name)
@@ -136,10 +124,7 @@ class Space:
         """The space of some parameters only; everything else is as in the recipe.
 
         Args:
-            names: Names; or a mapping from names to what `Choice.only` takes, or to None for all values.
-
-        Raises:
-            InputError: An unknown name or value, or a parameter that could never matter.
+            names: Names; or a mapping from names to what `Choice.only` takes, or None for all values.
         """
         wanted = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names)
         chosen = {self.find(name): values for name, values in wanted.items()}
@@ -161,11 +146,7 @@ class Space:
         )
 
     def recipe(self, chosen: Mapping[str, Any]) -> Recipe:
-        """The recipe of a configuration.
-
-        Raises:
-            InputError: Values that exclude each other.
-        """
+        """The recipe of a configuration; an `InputError` for values that exclude each other."""
         tables = self.base.tables()
         for name, declared in self.declared.items():
             parameter = self.parameters.get(name, declared)
@@ -190,11 +171,7 @@ class Space:
         return next((found for rule in self.rules if (found := rule(recipe))), None)
 
     def default(self) -> Configuration:
-        """The recipe's own configuration; where that is not allowed, or narrowed away, one near it.
-
-        Raises:
-            InputError: None is allowed; with what is wrong with the first.
-        """
+        """The recipe's own configuration; where that is not allowed, or narrowed away, one near it."""
 
         def preferred(name: str, parameter: Parameter) -> Any:
             here = self._here[name]
@@ -205,15 +182,11 @@ class Space:
         return self._first(preferred)
 
     def largest(self) -> Configuration:
-        """The configuration of the largest values, as far as it is allowed.
-
-        Raises:
-            InputError: As `default`.
-        """
+        """The configuration of the largest values, as far as it is allowed."""
         return self._first(lambda _, p: list(p.values)[-1] if isinstance(p, Choice) else p.high)
 
     def _first(self, preferred: Callable[[str, Parameter], Any]) -> Configuration:
-        """The allowed configuration that departs from the preferred values only in the last parameters."""
+        """The first allowed configuration: it departs from the preferred values in the last ones."""
         lists = []
         for name, parameter in self.parameters.items():
             best = preferred(name, parameter)
@@ -240,9 +213,7 @@ class Space:
     def format(self, chosen: Configuration) -> str:
         """A configuration in one line."""
         return " ".join(
-            f"{self.short(name)}={label:.3g}"
-            if isinstance(label, float)
-            else f"{self.short(name)}={label}"
+            f"{self.short(name)}={format(label, '.3g') if isinstance(label, float) else label}"
             for name, label in chosen.items()
         )
 
@@ -269,7 +240,7 @@ def get(recipe: Recipe, key: str) -> Any:
 
 
 def put(tables: dict[str, Any], key: str, value: Any) -> None:
-    """Sets a key of a recipe's tables; None takes it out, and the table that held it if nothing is left there."""
+    """Sets a key of a recipe's tables; None takes it out, and a table in which nothing is left."""
     table, *path = key.split(".")
     inner = tables[table]
     if len(path) == 2:

@@ -40,33 +40,23 @@ def space_of(recipe: Recipe) -> Space:
     if not found:
         known = (name for name in list_models() if get_model_class(name).search_space)
         raise InputError(
-            f"There is no search space for {recipe.name!r}; there is one for {', '.join(known)}. In Python, "
-            "search(…, space=Space(recipe, [Choice(…), …])) takes your own."
+            f"There is no search space for {recipe.name!r}; there is one for {', '.join(known)}. "
+            "In Python, search(…, space=Space(recipe, [Choice(…), …])) takes your own."
         )
     defaults = {f"model.{name}": value for name, value in arguments_of(recipe).items()}
-    for block in ("fa", "sfa"):
-        for name, value in _block_arguments(block).items():
+    for block in FEATURE_ATTENTION.values():
+        for name, value in _defaults(block).items():
             defaults.setdefault(f"model.feature_attention_config.{name}", value)
     return Space(recipe, found, (width_rule, conflict_rule), defaults)
 
 
 def narrowed_space(recipe: Recipe, space: Any, fix: Mapping[str, Any] | None) -> Space:
-    """What `search` searches.
-
-    Args:
-        recipe: The default configuration, and all that is not searched.
-        space: As for `search`.
-        fix: As for `search`.
-
-    Raises:
-        InputError: An unknown name or value, or nothing that is left to search.
-    """
-    found = space if isinstance(space, Space) else space_of(recipe)
-    if isinstance(space, Space):
-        found = copy.copy(space)
-        found.base = recipe  # with the seed and the objective of the search
+    """What `search` searches, from its arguments."""
+    own = isinstance(space, Space)
+    found = copy.copy(space) if own else space_of(recipe)
+    found.base = recipe  # with the seed and the objective of the search
     found = found.fixed(fix) if fix else found
-    if space is not None and not isinstance(space, Space):
+    if space is not None and not own:
         found = found.narrowed(space)
     if not found.parameters:
         raise InputError("There is nothing left to search: every parameter is fixed.")
@@ -76,10 +66,6 @@ def narrowed_space(recipe: Recipe, space: Any, fix: Mapping[str, Any] | None) ->
 def arguments_of(recipe: Recipe) -> dict[str, Any]:
     """All arguments of the recipe's model: what the recipe says, else their defaults."""
     return {**_defaults(get_model_class(recipe.name)), **recipe.model}
-
-
-def _block_arguments(kind: str) -> dict[str, Any]:
-    return _defaults(FEATURE_ATTENTION[kind])
 
 
 def _defaults(cls: type) -> dict[str, Any]:
@@ -96,7 +82,7 @@ def width_rule(recipe: Recipe) -> str | None:
     width = get_model_class(recipe.name).attended_width(model, word_features(recipe, model))
     if width is None:
         return None
-    config = {**_block_arguments(kind), **(model["feature_attention_config"] or {})}
+    config = {**_defaults(FEATURE_ATTENTION[kind]), **(model["feature_attention_config"] or {})}
     if config["raise_widths"]:
         return None
     length = recipe.encoder.max_length or 64
@@ -110,13 +96,13 @@ def width_rule(recipe: Recipe) -> str | None:
     if not narrow:
         return None
     return (
-        f"{', '.join(narrow)} must exceed 8.33 ln({length}) = {least:.4g} (eq 9 of the SFA paper; D = {width}, "
-        f"sentences of {length} tokens): reduce less, or make the model wider."
+        f"{', '.join(narrow)} must exceed 8.33 ln({length}) = {least:.4g} (eq 9 of the SFA paper; "
+        f"D = {width}, sentences of {length} tokens): reduce less, or make the model wider."
     )
 
 
 def word_features(recipe: Recipe, model: Mapping[str, Any]) -> int:
-    """The width of a word's features where the words have all those that the recipe names, but no tags."""
+    """The width of a word's features, with all those that the recipe names but tags."""
     features = recipe.encoder.features or ()
     characters = model["char_filters"] if "char" in features and "char_filters" in model else 0
     return recipe.vectors.dim + characters + bool(model.get("exact_match"))

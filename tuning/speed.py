@@ -2,9 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.inference.matcher import Matcher
@@ -18,16 +16,9 @@ PASSES = 3  # of the batch
 def answering_speed(matcher: Matcher, pairs: PairDataset) -> dict[str, float]:
     """Times a matcher from strings to probabilities, when everything is compiled.
 
-    It answers pairs of middling length, which need few shapes: JAX compiles each. Other programs on the machine make
-    the figures worse, so that small differences mean nothing.
-
-    Args:
-        matcher: To be timed.
-        pairs: To draw from.
-
-    Returns:
-        `pair_seconds`, the median of 16 pairs asked one by one, and `pairs_per_second`, of a batch of 64 in the best
-        of three passes.
+    It answers pairs of middling length, which need few shapes: JAX compiles each. Returns
+    `pair_seconds`, the median of 16 pairs asked one by one, and `pairs_per_second`, of a batch of 64
+    in the best of three passes.
     """
     sizes = [len(first) + len(second) for first, second in zip(pairs.sentence1, pairs.sentence2)]
     order = sorted(range(len(pairs)), key=sizes.__getitem__)
@@ -37,27 +28,23 @@ def answering_speed(matcher: Matcher, pairs: PairDataset) -> dict[str, float]:
     first = (len(middle) - ALONE) // 2 if len(middle) > ALONE else 0
     alone = [pairs.select([row]) for row in middle[first : first + ALONE]]
 
-    def ask(asked: PairDataset) -> None:
+    def seconds(asked: PairDataset) -> float:
+        before = time.perf_counter()
         matcher.predict_proba(asked, batch_size=BATCH)
+        return time.perf_counter() - before
 
     for asked in (batch, *alone):
-        ask(asked)
-    best = min(_seconds(ask, batch) for _ in range(PASSES))
+        seconds(asked)
+    best = min(seconds(batch) for _ in range(PASSES))
     return {
-        "pair_seconds": round(statistics.median(_seconds(ask, asked) for asked in alone), 6),
+        "pair_seconds": round(statistics.median(map(seconds, alone)), 6),
         "pairs_per_second": round(len(batch) / best, 1),
     }
 
 
 def note_speed(run: Path, matcher: Matcher | None, pairs: PairDataset) -> None:
-    """Adds the speed to a run's `metrics.json`, unless it is there; loads the matcher where it is not at hand."""
+    """Adds the speed to a run's `metrics.json`, unless it is there; may load the matcher."""
     metrics = read_json(run / "metrics.json")
     if "pair_seconds" not in metrics:
         speed = answering_speed(matcher or Matcher.load(run), pairs)
         write_json(run / "metrics.json", {**metrics, **speed})
-
-
-def _seconds(ask: Callable[[Any], None], asked: Any) -> float:
-    start = time.perf_counter()
-    ask(asked)
-    return time.perf_counter() - start

@@ -18,7 +18,6 @@ from keras_tuner.engine.trial import Trial
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.run_folder import read_json, write_json
-from keras_sentmatch.training.distillation import compute_teacher_targets
 from keras_sentmatch.training.ensemble import train_ensemble
 from keras_sentmatch.training.prepare import Build
 from keras_sentmatch.training.recipe import Recipe
@@ -39,55 +38,31 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class SearchResult:
-    """What `search` gives back.
+    """What `search` gives back."""
 
-    Attributes:
-        folder: Of the search.
-        space: What was searched.
-        best: The recipe of the best trial.
-        configuration: Its choices, by the names of the parameters.
-        score: Its validation value.
-        objective: The name of that value.
-        trials: The rows of `trials.csv`.
-        retrained: `metrics.json` of the best recipe retrained with one seed, or `ensemble.json` with several; None if
-            it was not retrained.
-        interrupted: Whether Ctrl-C ended it early.
-    """
-
-    folder: Path
-    space: Space
-    best: Recipe
-    configuration: Configuration
-    score: float
-    objective: str
-    trials: list[dict[str, Any]]
-    retrained: dict[str, Any] | None = None
-    interrupted: bool = False
+    folder: Path  # of the search
+    space: Space  # what was searched
+    best: Recipe  # of the best trial
+    configuration: Configuration  # its choices, by the names of the parameters
+    score: float  # its validation value
+    objective: str  # the name of that value
+    trials: list[dict[str, Any]]  # the rows of `trials.csv`
+    retrained: dict[str, Any] | None = None  # `metrics.json`, or `ensemble.json` of several seeds
+    interrupted: bool = False  # whether Ctrl-C ended it early
 
 
 @dataclass
 class Plan:
-    """What is searched, and how.
+    """What is searched, and how."""
 
-    Attributes:
-        folder: Of the search.
-        space: What is searched.
-        tuner: One of `TUNERS`.
-        trials: The maximum number of trials, if there is one.
-        monitor: The objective.
-        direction: `"max"` or `"min"`.
-        seeds: The number of seeds of each trial.
-        keep: The number of trials whose models are kept.
-    """
-
-    folder: Path
+    folder: Path  # of the search
     space: Space
-    tuner: str
-    trials: int | None
-    monitor: str
-    direction: str
-    seeds: int
-    keep: int
+    tuner: str  # one of `TUNERS`
+    trials: int | None  # at most, if there is a maximum
+    monitor: str  # the objective
+    direction: str  # `"max"` or `"min"`
+    seeds: int  # of each trial
+    keep: int  # trials whose models are kept
 
     def oracle(self) -> SearchOracle:
         """Draws the trials."""
@@ -120,15 +95,7 @@ class Plan:
 
 
 class Study:
-    """A search that runs.
-
-    Args:
-        plan: What is searched, and how.
-        splits: As for `search`.
-        progress: As for `search`.
-        build: As for `search`.
-        info: As for `search`.
-    """
+    """A search that runs."""
 
     def __init__(
         self,
@@ -140,18 +107,12 @@ class Study:
     ) -> None:
         self.folder, self.space = plan.folder, plan.space
         self.monitor, self.keep = plan.monitor, plan.keep
-        training = plan.space.base.training
-        teacher_targets = (
-            compute_teacher_targets(training, splits, None, progress) if training.teacher else None
-        )
         self.splits = splits
         self.oracle = plan.oracle()
         self.bars = SearchProgress(progress, plan.monitor, plan.expected_trials(self.oracle))
-        seeds = seeds_from(training.seed, plan.seeds)
+        seeds = seeds_from(plan.space.base.training.seed, plan.seeds)
         self.folders = TrialFolders(plan.folder / "trials", seeds, plan.monitor)
-        self.trainer = TrialTrainer(
-            plan.space, splits, self.folders, self.bars, build, teacher_targets, info
-        )
+        self.trainer = TrialTrainer(plan.space, splits, self.folders, self.bars, build, info)
 
     # The three ways to search: alone, as a chief, and as a worker.
 
@@ -189,7 +150,8 @@ class Study:
         """Trains the trials that a chief hands to this process."""
         self.oracle.trials.clear()  # only this worker's own
         client = Client(chief_address(), os.environ["KERASTUNER_TUNER_ID"], identity)
-        self.trainer.callbacks = [_Checked(client.check)]
+        check = keras.callbacks.LambdaCallback(on_train_batch_begin=lambda *_: client.check())
+        self.trainer.callbacks = [check]
         with self.bars:
             try:
                 trial, outcome = client.next_trial()
@@ -299,9 +261,6 @@ class Study:
     def _configuration(self, trial: Trial) -> Configuration:
         return self.trainer.hypermodel.configuration(trial.hyperparameters)
 
-    def _recipe(self, trial: Trial) -> Recipe:
-        return self.trainer.hypermodel.recipe(trial.hyperparameters)
-
     def _rows(self) -> list[dict[str, Any]]:
         return [self._row(trial) for trial in self.oracle.trials.values()]
 
@@ -328,32 +287,25 @@ class Study:
             writer.writerows(rows)
             replace_file(self.folder / "trials.csv", text.getvalue())
         if ranked := self.oracle.completed():
-            replace_file(self.folder / "best_recipe.toml", self._recipe(ranked[0]).to_toml())
+            best = self.trainer.hypermodel.recipe(ranked[0].hyperparameters)
+            replace_file(self.folder / "best_recipe.toml", best.to_toml())
 
     def result(self) -> SearchResult:
-        """The best trial.
-
-        Raises:
-            InputError: None completed.
-        """
+        """The best trial; an error if none completed."""
         ranked = self.oracle.completed()
         if not ranked:
             raise self._nothing_completed()
         return self._result_of(ranked[0], self._rows())
 
     def _result_of(self, best: Trial, rows: list[dict[str, Any]]) -> SearchResult:
-        return SearchResult(
-            self.folder,
-            self.space,
-            self._recipe(best),
+        recipe, chosen = (
+            self.trainer.hypermodel.recipe(best.hyperparameters),
             self._configuration(best),
-            best.score,
-            self.monitor,
-            rows,
         )
+        return SearchResult(self.folder, self.space, recipe, chosen, best.score, self.monitor, rows)
 
     def retrain(self, recipe: Recipe, count: int) -> tuple[dict[str, Any], bool]:
-        """Trains the best recipe with seeds that no trial had; its figures, and whether Ctrl-C ended it."""
+        """Trains the best recipe with seeds that no trial had; its figures, and whether Ctrl-C came."""
         out = self.folder / "best"
         seeds = seeds_from(recipe.training.seed + len(self.folders.seeds), count)
         wanted = {"recipe": recipe.to_toml(), "seeds": seeds, "backend": keras.config.backend()}
@@ -372,14 +324,3 @@ class Study:
         if not report or report["interrupted"]:
             report = train_ensemble(recipe, self.splits, out, seeds, **options)[1]
         return report, report["interrupted"]
-
-
-class _Checked(keras.callbacks.Callback):
-    """Calls a function before each batch, which may raise."""
-
-    def __init__(self, check: Callable[[], None]) -> None:
-        super().__init__()
-        self.check = check
-
-    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        self.check()

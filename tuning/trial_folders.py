@@ -12,13 +12,8 @@ from typing import Any
 from keras_sentmatch.inference.run_folder import read_json
 
 FACTS = (
-    "best_epoch",
-    "epochs",
-    "parameters",
-    "parameters_without_word_embeddings",
-    "seconds",
-    "pair_seconds",
-    "pairs_per_second",
+    *("best_epoch", "epochs", "parameters", "parameters_without_word_embeddings"),
+    *("seconds", "pair_seconds", "pairs_per_second"),
 )
 SMALL_FILES = ("error.txt", "history.csv", "metrics.json", "recipe.toml")  # kept of every trial
 
@@ -29,7 +24,7 @@ def seeds_from(first: int, count: int) -> list[int]:
 
 
 def score_of(run: Path, metrics: Mapping[str, Any], monitor: str) -> float:
-    """The value of the best epoch: as evaluated after the training, or for the loss as in its history."""
+    """The value of the best epoch: as evaluated after the training, or the loss in its history."""
     name = monitor.removeprefix("val_")
     if name in metrics["validation"]:
         return float(metrics["validation"][name])
@@ -46,17 +41,11 @@ def replace_file(path: Path, text: str) -> None:
 
 @dataclass
 class TrialFolders:
-    """Where the trials of a search are, and what is in them.
+    """Where the trials of a search are, and what is in them."""
 
-    Args:
-        root: `trials` in the folder of the search.
-        seeds: Of each trial's runs. With one seed the folder of the trial is the run folder.
-        monitor: The objective.
-    """
-
-    root: Path
-    seeds: Sequence[int]
-    monitor: str
+    root: Path  # `trials` in the folder of the search
+    seeds: Sequence[int]  # with one seed the folder of the trial is the run folder
+    monitor: str  # the objective
 
     def path(self, trial_id: str) -> Path:
         """The folder of a trial."""
@@ -70,10 +59,10 @@ class TrialFolders:
         return [""] if len(self.seeds) == 1 else [f"seed-{seed}" for seed in self.seeds]
 
     def facts(self, trial_id: str, completed: bool) -> dict[str, Any]:
-        """The columns of the table that come from the runs; None in each unless all of them finished.
+        """The columns of the table that come from the runs; each None unless all of them finished.
 
-        With several seeds the score of each and their standard deviation; what the runs cost, seconds
-        as a sum and everything else as a mean; the backend.
+        With several seeds the score of each and their standard deviation; seconds as a sum and all
+        other costs as a mean; the backend.
         """
         runs = self.runs(trial_id)
         metrics = [read_json(run / "metrics.json") for run in runs] if completed else []

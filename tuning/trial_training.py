@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.training.distillation import TeacherTargets
+from keras_sentmatch.training.distillation import compute_teacher_targets
 from keras_sentmatch.training.prepare import Build, EncodingCache
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.resume import difference, finished_metrics, latest
@@ -28,35 +28,20 @@ log = logging.getLogger(__name__)
 
 
 def configuration_errors() -> tuple[type[BaseException], ...]:
-    """The errors that a configuration may cause: too large, diverged, or values that exclude each other.
+    """The errors of a configuration that is too large, diverged or contradicts itself.
 
     All others are bugs, or the machine's, and end the search.
     """
-    found: tuple[type[BaseException], ...] = (
-        ValueError,
-        ArithmeticError,
-        MemoryError,
-        RuntimeError,
-    )
-    if keras.config.backend() == "tensorflow":
-        import tensorflow as tf
+    found = (ValueError, ArithmeticError, MemoryError, RuntimeError)
+    if keras.config.backend() != "tensorflow":
+        return found
+    import tensorflow as tf
 
-        found += (tf.errors.OpError,)
-    return found
+    return *found, tf.errors.OpError
 
 
 class TrialTrainer:
-    """Trains the trials of a search.
-
-    Args:
-        space: Of the search.
-        splits: As for `train`. Encoders read the words of the test pairs; no trial sees their labels.
-        folders: Where the trials go.
-        progress: Shows the epochs.
-        build: As for `train`.
-        teacher_targets: As for `train`.
-        info: As for `train`.
-    """
+    """Trains the trials of a search. Encoders read the test pairs; no trial sees their labels."""
 
     def __init__(
         self,
@@ -65,37 +50,26 @@ class TrialTrainer:
         folders: TrialFolders,
         progress: SearchProgress,
         build: Build | None,
-        teacher_targets: TeacherTargets | None,
         info: Mapping[str, Any] | None,
     ) -> None:
         self.space, self.folders, self.progress = space, folders, progress
-        self.splits = {**splits}
+        self.splits, training = {**splits}, space.base.training
         if "test" in splits:
             self.splits["test"] = _unlabeled(splits["test"])
-        self.encodings = EncodingCache()
+        teacher = (
+            compute_teacher_targets(training, splits, progress=progress.shown)
+            if training.teacher
+            else None
+        )
         self.callbacks: list[keras.callbacks.Callback] = []
-        self.options: dict[str, Any] = {
-            "build": build,
-            "teacher_targets": teacher_targets,
-            "info": info,
-            "encodings": self.encodings,
-        }
+        shared = {"build": build, "teacher_targets": teacher, "encodings": EncodingCache()}
+        self.options: dict[str, Any] = {**shared, "info": info}
         self.hypermodel = PairHyperModel(
-            space.base,
-            self.splits,
-            space,
-            build=build,
-            teacher_targets=teacher_targets,
-            encodings=self.encodings,
-            progress=progress.shown,
+            space.base, self.splits, space, progress=progress.shown, **shared
         )
 
     def dry_run(self) -> None:
-        """Trains the default and the largest configuration on their longest batch.
-
-        Raises:
-            InputError: One of them can't be trained.
-        """
+        """Trains the default and the largest configuration on their longest batch, or says why not."""
         default, largest = self.space.default(), self.space.largest()
         for name, chosen in {"default": default, "largest": largest}.items():
             if name == "largest" and chosen == default:
@@ -108,17 +82,19 @@ class TrialTrainer:
                 raise
             except configuration_errors() as error:
                 raise InputError(
-                    f"The {name} configuration ({shown}) can't be trained: {type(error).__name__}: {error}"
+                    f"The {name} configuration ({shown}) can't be trained: "
+                    f"{type(error).__name__}: {error}"
                 ) from error
-            seconds = time.perf_counter() - start
             log.info(
-                f"{name} configuration: {shown}; {parameters:,} parameters, built and trained on a batch in {seconds:.1f} s"
+                f"{name} configuration: {shown}; {parameters:,} parameters, built and trained on a "
+                f"batch in {time.perf_counter() - start:.1f} s"
             )
 
     def _one_step(self, recipe: Recipe) -> int:
         model = self.hypermodel.model(recipe)
         batches = self.hypermodel.batches(recipe, model)["train"]
-        model.train_on_batch(*max(batches.numpy(0), key=_size))
+        longest = max(batches.numpy(0), key=lambda batch: next(iter(batch[0].values())).size)
+        model.train_on_batch(*longest)
         parameters = int(model.count_params())
         del model
         free_memory()
@@ -136,9 +112,8 @@ class TrialTrainer:
 
     def _train_once(self, recipe: Recipe, folder: Path, name: str) -> float:
         shown = self.progress.begin(name, recipe.training.epochs)
-        identity = run_identity(
-            recipe, self.splits, teacher_targets=self.options["teacher_targets"]
-        )
+        taught = self.options["teacher_targets"]
+        identity = run_identity(recipe, self.splits, teacher_targets=taught)
         if folder.exists() and not _can_resume(folder, identity):
             shutil.rmtree(folder)
         metrics = finished_metrics(folder)  # it finished, but the search died before it heard of it
@@ -191,8 +166,3 @@ def _can_resume(folder: Path, identity: Mapping[str, Any]) -> bool:
         return False  # damaged
     then = metrics.get("identity") if state is None else state.identity
     return then is not None and not difference(then, identity)
-
-
-def _size(batch: Any) -> int:
-    inputs, _ = batch
-    return int(next(iter(inputs.values())).size)

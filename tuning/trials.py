@@ -20,27 +20,16 @@ Row = dict[str, Any]
 
 @dataclass
 class Trials:
-    """What a search has found so far.
-
-    Attributes:
-        folder: Of the search.
-        model: Name of the application.
-        tuner: How trials were drawn.
-        objective: The value that decides.
-        data: Training and validation pairs, in words.
-        searched: The values of each parameter; of a range its ends.
-        names: Their short names.
-        rows: Those of `trials.csv`, numbers as numbers, None where a cell is empty.
-    """
+    """What a search has found so far."""
 
     folder: Path
     model: str
     tuner: str
     objective: str
-    data: str
-    searched: dict[str, list[Any]]
-    names: dict[str, str]
-    rows: list[Row]
+    data: str  # training and validation pairs, in words
+    searched: dict[str, list[Any]]  # the values of each parameter; of a range its ends
+    names: dict[str, str]  # short ones
+    rows: list[Row]  # of `trials.csv`, numbers as numbers, None where a cell is empty
     completed: list[Row] = field(init=False)  # the best first
 
     def __post_init__(self) -> None:
@@ -73,7 +62,7 @@ class Trials:
 
     @property
     def worst(self) -> float:
-        """The score of a trial that still learned: one that is far worse than most would flatten pictures and bend means."""
+        """The lowest score that is not far worse than most, which would flatten pictures."""
         scores = np.array([row["score"] for row in self.completed])
         first, third = np.quantile(scores, [0.25, 0.75])
         reach = FENCE * (third - first) or math.inf  # where most are alike
@@ -95,25 +84,22 @@ class Trials:
         return [value for value in self.searched[name] if value in values]
 
     def places(self, name: str) -> np.ndarray:
-        """Each finished trial's value as a number: of a list its place among those tried, of a range its logarithm; NaN
-        where it did not matter."""
+        """Each completed trial's value as a number, NaN where it did not matter: of a list its place
+        among those tried, of a range its logarithm."""
         if self.is_range(name):
-            return np.array([_log(row[name]) for row in self.completed])
+            return np.log10([math.nan if r[name] is None else r[name] for r in self.completed])
         place = {value: float(number) for number, value in enumerate(self.tried(name))}
         return np.array([place.get(row[name], np.nan) for row in self.completed])
 
 
 def read_trials(folder: str | Path) -> Trials:
-    """Reads `search.json` and `trials.csv` of a search.
-
-    Raises:
-        InputError: It is no such folder, or no trial in it is over.
-    """
+    """Reads `search.json` and `trials.csv` of a search in which a trial is completed."""
     folder = Path(folder)
     table = folder / "trials.csv"
     if not (folder / "search.json").is_file():
         raise InputError(
-            f"{folder} holds no search.json: give the folder that tune --out named, such as searches/NAME."
+            f"{folder} holds no search.json: give the folder that tune --out named, such as "
+            "searches/NAME."
         )
     search = read_object(folder / "search.json")
     try:
@@ -129,17 +115,9 @@ def read_trials(folder: str | Path) -> Trials:
     if lacking:
         raise InputError(f"{table} has no column {', '.join(sorted(lacking))}: copy it again.")
     counts = [named[f"{part} pairs"].partition(" ")[0] for part in ("train", "validation")]
-    short = {name: name.rpartition(".")[2] for name in searched}
-    trials = Trials(
-        folder,
-        named["name"],
-        named["tuner"],
-        monitor,
-        f"{counts[0]} training and {counts[1]} validation pairs",
-        searched,
-        {**short, **search.get("names", {})},
-        rows,
-    )
+    data = f"{counts[0]} training and {counts[1]} validation pairs"
+    short = {name: name.rpartition(".")[2] for name in searched} | search.get("names", {})
+    trials = Trials(folder, named["name"], named["tuner"], monitor, data, searched, short, rows)
     if not trials.completed:
         raise InputError(
             f"None of the {len(rows)} trials in {table} is completed: there is nothing to report yet."
@@ -158,7 +136,3 @@ def _typed(row: dict[str, str], searched: dict[str, list[Any]]) -> Row:
         else:
             found[name] = int(text) if text.isdigit() else float(text)
     return found
-
-
-def _log(value: float | None) -> float:
-    return np.nan if value is None else float(np.log10(value))

@@ -19,18 +19,14 @@ MAX_FAILED_STARTS = 3  # workers that are killed before they join
 
 
 def role() -> str:
-    """`"chief"` or `"worker"`, as KerasTuner's environment variables have it; empty without them.
-
-    Raises:
-        InputError: Some of the three are missing.
-    """
+    """`"chief"` or `"worker"`, as KerasTuner's environment variables have it; empty without them."""
     there = [name for name in VARIABLES if os.environ.get(name)]
     if not there:
         return ""
     if missing := [name for name in VARIABLES if name not in there]:
         raise InputError(
-            f"{', '.join(there)} set, but not {', '.join(missing)}: a search on many machines needs all three; one on this "
-            "machine none of them."
+            f"{', '.join(there)} set, but not {', '.join(missing)}: a search on many machines needs "
+            "all three; one on this machine none of them."
         )
     return "chief" if "chief" in os.environ["KERASTUNER_TUNER_ID"] else "worker"
 
@@ -44,13 +40,10 @@ def chief_address() -> tuple[str, int]:
 
 
 class LocalWorkers:
-    """Worker processes on this machine. One that is killed is replaced.
+    """Worker processes on this machine, which call `work` with its arguments.
 
-    Args:
-        count: How many.
-        work: Called in each process, as a worker of the chief.
-        arguments: Of `work`, by name.
-        folder: Of the search; gets what each process prints, in `worker0.log` and so on.
+    One that is killed is replaced. What each prints goes into the folder of the search, as
+    `worker0.log` and so on.
     """
 
     def __init__(
@@ -82,8 +75,9 @@ class LocalWorkers:
             process.start()
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise InputError(
-                f"The search can't be handed to workers ({error}): functions given to it (build, a space's rules) must be "
-                "defined at the top of a module, and not in the script's own `if __name__ == ...` part."
+                f"The search can't be handed to workers ({error}): functions given to it (build, a "
+                "space's rules) must be defined at the top of a module, and not in the script's own "
+                "`if __name__ == ...` part."
             ) from error
         self.running[name] = process
         self.started += 1
@@ -92,14 +86,10 @@ class LocalWorkers:
         return self.folder / f"{name}.log"
 
     def watch(self, there: Container[str], joined: Container[str]) -> None:
-        """Starts another worker for each that was killed.
-
-        Args:
-            there: Names of the workers that the chief has.
-            joined: Names of those that it ever had.
+        """Starts another worker for each that was killed: names that the chief has, and ever had.
 
         Raises:
-            InputError: One ended by itself before the search, or several were killed before they joined.
+            InputError: One ended by itself, or several were killed before they joined.
         """
         for name, process in list(self.running.items()):
             if process.is_alive() or name in there:  # the chief will notice
@@ -125,10 +115,7 @@ class LocalWorkers:
 
 
 def _run_worker(
-    work: Callable[..., object],
-    arguments: Mapping[str, Any],
-    variables: Mapping[str, str],
-    log: Path,
+    work: Callable[..., object], arguments: Mapping[str, Any], variables: Any, log: Path
 ) -> None:
     """What a worker process does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the chief gets it too, and decides

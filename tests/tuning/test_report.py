@@ -14,8 +14,7 @@ from matplotlib.collections import PathCollection
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.tuning import pictures, write_report
 from keras_sentmatch.tuning.importance import LEAST_TRIALS, importance_of
-from keras_sentmatch.tuning.pareto import pareto_front
-from keras_sentmatch.tuning.report import front_of, luck_of
+from keras_sentmatch.tuning.report import front_of, luck_of, pareto_front
 from keras_sentmatch.tuning.trials import read_trials
 from tests.toys.searches import SPACE, made_up_rows, made_up_search
 

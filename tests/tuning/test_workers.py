@@ -286,8 +286,7 @@ def test_a_chief_that_comes_back(tmp_path, port, monkeypatch):
 def test_a_connection_that_breaks_loses_nothing(led):
     client = led.client("one")
     trial, _ = client.next_trial()
-    client._connection.close()
-    wait_for(lambda: led.lost)
+    client._connection.close()  # the chief may notice before the worker is back, or after
     finish(client, trial)
     assert [name for name, *_ in led.ended] == [trial.trial_id]
 
