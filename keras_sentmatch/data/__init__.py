@@ -23,3 +23,5 @@ from keras_sentmatch.data.vector_reading import read_vectors as read_vectors
 from keras_sentmatch.data.vector_sources import load_vectors as load_vectors
 from keras_sentmatch.data.vectors import WordVectors as WordVectors
 from keras_sentmatch.data.word_encoder import WordEncoder as WordEncoder
+from keras_sentmatch.data.word_table import WordTable as WordTable
+from keras_sentmatch.data.word_table import load_word_table as load_word_table

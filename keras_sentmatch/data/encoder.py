@@ -182,6 +182,7 @@ class PairEncoder(BaseEncoder):
         datasets: PairDataset | Sequence[PairDataset],
         *,
         keep_words: Collection[str] | None = None,
+        more_words: Iterable[str] = (),
         min_count: int = 1,
         max_size: int | None = None,
         **init: Any,
@@ -193,6 +194,7 @@ class PairEncoder(BaseEncoder):
             keep_words: Words that have a pretrained vector (a `WordVectors`, a set): those that
                 only the other data sets hold are added, after the words of the training data.
                 Nothing else is taken from these.
+            more_words: Further words, which no data need hold; they come last.
             min_count: The least number of occurrences in the training data.
             max_size: The greatest number of words from the training data, the two special entries
                 included.
@@ -226,6 +228,8 @@ class PairEncoder(BaseEncoder):
                 {w: n for w, n in more.items() if w not in vocabulary and w in keep_words}
             )
             vocabulary = Vocabulary(vocabulary.words[2:] + Vocabulary.from_counts(more).words[2:])
+        others = [word for word in more_words if word not in vocabulary]
+        vocabulary = Vocabulary([*vocabulary.words[2:], *others])
         letters = Counter("".join(counts[0].elements()))
         if "pos" in init.get("features", ()) and "tags" not in init:
             init["tags"] = _tag_set(datasets[0], tokenizer, init.get("tagger", ""))

@@ -1,5 +1,6 @@
 """Word vectors by the short text that names them in recipes and on the command line."""
 
+import logging
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,12 @@ from typing import Any
 from keras_sentmatch.data.extract import extract_vectors
 from keras_sentmatch.data.vector_reading import read_vectors
 from keras_sentmatch.data.vectors import WordVectors
+from keras_sentmatch.data.word_table import load_word_table
 from keras_sentmatch.errors import InputError
+
+log = logging.getLogger(__name__)
+
+ENGLISH = 0.75  # share of the running words that the table must have for `auto` to use it
 
 
 def load_vectors(
@@ -23,16 +29,17 @@ def load_vectors(
     """Load word vectors by a short text, as the command line and the recipes name them.
 
     Args:
-        spec: `"none"`, the path of a file (see `read_vectors`), or `"encoder:PRESET_OR_FOLDER"`
-            (see `extract_vectors`).
-        words: The words to keep.
+        spec: `"table"`, the English words in the package (see `WordTable`); `"auto"`, the same
+            where the text is mostly English, else none; `"none"`; the path of a file (see
+            `read_vectors`); or `"encoder:PRESET_OR_FOLDER"` (see `extract_vectors`).
+        words: The words to keep, perhaps with their counts.
         dim: Dimension: of the extracted vectors (300 by default), or what a file must have.
         counts: Token counts, for the options of extracted vectors that weight words.
         cache_dir, progress: See `read_vectors`.
         **options: Further arguments of `extract_vectors`, for extracted vectors only.
 
     Returns:
-        The vectors, or None for `"none"`.
+        The vectors, or None for `"none"`, and for `"auto"` where the text is not English.
 
     Raises:
         InputError: for a file that is missing, damaged or of another dimension, or options that
@@ -52,8 +59,10 @@ def load_vectors(
         raise InputError(
             f"{', '.join(options)}: an option of extracted vectors (encoder:NAME), not of {spec!r}"
         )
-    if spec == "none":
+    if spec == "none" or (spec == "auto" and not _is_english(words)):
         return None
+    if spec in ("auto", "table"):
+        return load_word_table().word_vectors(words)
     vectors = read_vectors(spec, words, **common)
     if dim is not None and vectors.dim != dim:
         raise InputError(
@@ -61,3 +70,19 @@ def load_vectors(
             f"ask for dim={vectors.dim} or give another file"
         )
     return vectors
+
+
+def _is_english(words: Collection[str]) -> bool:
+    """Whether the table has most of the running words; logged if it does not."""
+    counts = words if isinstance(words, Mapping) else dict.fromkeys(words, 1)
+    counts = {word: n for word, n in counts.items() if any(map(str.isalpha, word))}
+    table = load_word_table()
+    found = sum(n for word, n in counts.items() if word in table)
+    share = found / max(sum(counts.values()), 1)
+    if share < ENGLISH:
+        log.warning(
+            f"The package's English word vectors know {share:.0%} of the running words: too few, so "
+            "random ones are trained instead. For better ones give a file (--vectors FILE) or an "
+            "encoder (--vectors encoder:NAME)."
+        )
+    return share >= ENGLISH

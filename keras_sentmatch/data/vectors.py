@@ -8,13 +8,16 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_sentmatch.data.vector_extractor import VectorExtractor
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.safety import read_arrays
+
+if TYPE_CHECKING:
+    from keras_sentmatch.data.word_table import WordTable
 
 _CACHE_FORMAT = 3
 
@@ -35,7 +38,7 @@ class WordVectors:
         matrix: Float array `[n, d]`.
         source: Where the vectors come from.
         report: What was counted when they were made, on one line.
-        extractor: Makes the vectors of further words, if these come from an encoder.
+        extractor: Makes the vectors of further words: what extracted these, or the table.
 
     Raises:
         InputError: if `matrix` has not one row for each word.
@@ -53,7 +56,7 @@ class WordVectors:
         matrix: np.ndarray,
         source: str = "",
         report: str = "",
-        extractor: VectorExtractor | None = None,
+        extractor: "VectorExtractor | WordTable | None" = None,
     ) -> None:
         matrix = np.asarray(matrix, np.float32)
         if matrix.ndim != 2 or len(matrix) != len(words):

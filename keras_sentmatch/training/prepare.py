@@ -16,6 +16,7 @@ from keras_sentmatch.data import (
     PairEncoder,
     SubwordPairEncoder,
     Tokenizer,
+    WordTable,
     WordVectors,
     load_vectors,
 )
@@ -114,14 +115,24 @@ def fit_encoder(recipe: Recipe, splits: Splits, progress: bool) -> FittedEncoder
         extraction = {}
     weights = count(datasets[:1]) if {"frequency_weighting", "sif"} & set(extraction) else None
     vectors = load_vectors(
-        source, set(counts), dim=dim, counts=weights, progress=progress, **extraction
+        source, counts, dim=dim, counts=weights, progress=progress, **extraction
     )
     if vectors is None:
         encoder = PairEncoder.fit(datasets[0], **options)
         return FittedEncoder(encoder, None, "; ".join(["no word vectors", *notes]))
     known = {word for word in counts if word in vectors}
-    encoder = PairEncoder.fit(datasets, keep_words=known, **options)
+    # Vectors that never change need no training: the model knows all words of the table.
+    fixed = isinstance(vectors.extractor, WordTable) and not _trains_vectors(recipe)
+    encoder = PairEncoder.fit(
+        datasets, keep_words=known, more_words=vectors.words if fixed else (), **options
+    )
     return FittedEncoder(encoder, vectors, "; ".join([vectors.coverage(counts), *notes]))
+
+
+def _trains_vectors(recipe: Recipe) -> bool:
+    """Whether the model has word vectors that are trained."""
+    default = applications.base.model_arguments(applications.get_model_class(recipe.name))
+    return bool(recipe.model.get("trainable_embedding", default["trainable_embedding"].default))
 
 
 class EncodingCache:
