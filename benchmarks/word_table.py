@@ -93,7 +93,9 @@ def word_pieces(word: str, known: dict[str, int], inner: set[str]) -> list[str]:
         if start == 0:
             found = next((word[:e] for e in ends if word[:e] in known), None)
         else:
-            found = next((f"##{word[start:e]}" for e in ends if f"##{word[start:e]}" in inner), None)
+            found = next(
+                (f"##{word[start:e]}" for e in ends if f"##{word[start:e]}" in inner), None
+            )
         if found is None:
             return []
         start += len(found) - 2 * bool(start)

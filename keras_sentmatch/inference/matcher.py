@@ -18,6 +18,7 @@ from keras_sentmatch.data import (
     SubwordPairEncoder,
     VectorExtractor,
     WordEncoder,
+    WordTable,
 )
 from keras_sentmatch.data.dataset import Task
 from keras_sentmatch.errors import InputError
@@ -51,7 +52,8 @@ class Matcher(BaseMatcher):
         temperature: What the model's probabilities are softened by (`apply_temperature`), in every
             answer; 1 leaves them. `calibrate` finds it.
         info: Facts to keep with the matcher (data, seed, …): anything JSON can hold.
-        vector_extractor: What made the word vectors, if they were extracted: for `learn_words`.
+        vector_extractor: What made the word vectors: for `learn_words`. With the package's table new
+            words are learned when they are met.
 
     Example:
 
@@ -74,7 +76,7 @@ class Matcher(BaseMatcher):
         threshold: float | None = None,
         temperature: float = 1.0,
         info: Mapping[str, Any] | None = None,
-        vector_extractor: VectorExtractor | None = None,
+        vector_extractor: VectorExtractor | WordTable | None = None,
     ):
         outputs = model.output_shape[-1]
         names = None if label_names is None else tuple(str(name) for name in label_names)
@@ -103,7 +105,7 @@ class Matcher(BaseMatcher):
         self.encoder = encoder
         self.info = dict(info or {})
         self.vector_extractor = vector_extractor
-        self._new_words: NewWords | None = None
+        self._new_words = NewWords(self) if isinstance(vector_extractor, WordTable) else None
         self._halves: tuple[keras.Model, keras.Model, keras.Model] | None = None
         self._explainer: keras.Model | None = None
 
@@ -278,7 +280,8 @@ class Matcher(BaseMatcher):
             threshold=card["threshold"],
             temperature=card["temperature"],
             info=card["info"],
-            vector_extractor=VectorExtractor.load(folder / "encoder"),
+            vector_extractor=VectorExtractor.load(folder / "encoder")
+            or WordTable.load(folder / "encoder"),
         )
         if word_encoder is not None:
             matcher._new_words = NewWords(matcher, word_encoder)

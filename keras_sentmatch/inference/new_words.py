@@ -9,10 +9,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_sentmatch.data import PairEncoder, WordEncoder
+from keras_sentmatch.data import PairEncoder, WordEncoder, WordTable
 from keras_sentmatch.data.text import PAD, UNK
 from keras_sentmatch.errors import InputError
 
+MOST = 100_000  # new words; a service that meets more leaves the others unknown
 BLOCK = 1024  # rows by which the tables of a model grow: each time it is made (and compiled) again
 
 
@@ -31,15 +32,22 @@ class NewWords:
                 "make those of new words like: train it with extracted ones (--vectors "
                 "encoder:NAME), or use it without a word encoder."
             )
-        if encoder is None and "://" in matcher.vector_extractor.encoder:
+        if isinstance(matcher.vector_extractor, WordTable):
+            if encoder is not None:
+                raise InputError(
+                    "The word vectors come from the package's own table, which new words are looked "
+                    "up in: leave the word encoder out."
+                )
+        elif encoder is None and "://" in matcher.vector_extractor.encoder:
             raise InputError(
                 f"The word vectors come from {matcher.vector_extractor.encoder!r:.80}, says the run "
                 "folder; nothing is fetched because a run folder says so. If you trust it, give it "
                 "yourself (word_encoder=…, learn_words(…, encoder=…))."
             )
-        if not isinstance(encoder, WordEncoder):
+        elif not isinstance(encoder, WordEncoder):
             encoder = WordEncoder(encoder or matcher.vector_extractor.encoder)
         self.encoder = encoder
+        self.learned = 0
         self._unknown: set[str] = set()  # to the encoder too
         self._lock = threading.Lock()
 
@@ -51,12 +59,16 @@ class NewWords:
             met = (t for s in sentences if isinstance(s, str) for t in matcher.encoder.tokens(s))
             wanted = [t for t in dict.fromkeys(met) if t not in known and t not in skipped]
             wanted = [t for t in wanted if t not in ("", PAD, UNK) and "\n" not in t]
+            wanted = wanted[: MOST - self.learned]
             if not wanted:
                 return []
             added: list[str]
             added, vectors = matcher.vector_extractor.extract(wanted, self.encoder)
             skipped.update(set(wanted) - set(added))
+            if len(skipped) > MOST:
+                skipped.clear()
             if added:
+                self.learned += len(added)
                 model = with_rows(matcher.model, len(known) + len(added))
                 put_vectors(model, len(known), vectors)
                 matcher.replace_model(model)

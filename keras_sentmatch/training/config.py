@@ -113,7 +113,9 @@ class VectorsConfig(_Table):
 
     table = "vectors"
 
-    source: str = _text("none", '"none", the path of a vector file, or "encoder:NAME"')
+    source: str = _text(
+        "auto", '"auto", "table", "none", the path of a vector file, or "encoder:NAME"'
+    )
     dim: int = _integer(300, 1)
     layer: int | Literal["mean"] = _setting(
         -1, 'the number of a layer, or "mean"', lambda v: v == "mean" or type(v) is int

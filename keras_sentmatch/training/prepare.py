@@ -1,15 +1,18 @@
 """What a run needs before `fit`: checked splits, an encoder, word vectors, batches, a compiled model."""
 
 import dataclasses
+import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 from numpy.typing import NDArray
 
 from keras_sentmatch import applications
+from keras_sentmatch.applications.base import model_arguments
 from keras_sentmatch.data import (
     PairBatches,
     PairDataset,
@@ -23,11 +26,14 @@ from keras_sentmatch.data import (
 from keras_sentmatch.data.pipeline import encode_dataset
 from keras_sentmatch.data.tags import SPACY_MODEL, spacy_tagger, wordnet_antonyms
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.inference.new_words import BLOCK
 from keras_sentmatch.metrics import SparseMacroF1, ranking_counts
 from keras_sentmatch.training.config import TrainingConfig
 from keras_sentmatch.training.distillation import DistillationLoss, OnLabels
 from keras_sentmatch.training.optimizers import make_optimizer
 from keras_sentmatch.training.recipe import Recipe
+
+log = logging.getLogger(__name__)
 
 Build = Callable[..., keras.Model]
 Splits = Mapping[str, PairDataset]
@@ -114,9 +120,7 @@ def fit_encoder(recipe: Recipe, splits: Splits, progress: bool) -> FittedEncoder
         notes.append(f"vectors.{', vectors.'.join(extraction)} not used: they are for encoder:NAME")
         extraction = {}
     weights = count(datasets[:1]) if {"frequency_weighting", "sif"} & set(extraction) else None
-    vectors = load_vectors(
-        source, counts, dim=dim, counts=weights, progress=progress, **extraction
-    )
+    vectors = load_vectors(source, counts, dim=dim, counts=weights, progress=progress, **extraction)
     if vectors is None:
         encoder = PairEncoder.fit(datasets[0], **options)
         return FittedEncoder(encoder, None, "; ".join(["no word vectors", *notes]))
@@ -131,8 +135,10 @@ def fit_encoder(recipe: Recipe, splits: Splits, progress: bool) -> FittedEncoder
 
 def _trains_vectors(recipe: Recipe) -> bool:
     """Whether the model has word vectors that are trained."""
-    default = applications.base.model_arguments(applications.get_model_class(recipe.name))
-    return bool(recipe.model.get("trainable_embedding", default["trainable_embedding"].default))
+    if recipe.name not in applications.list_models():
+        return bool(recipe.model.get("trainable_embedding", True))
+    default = model_arguments(applications.get_model_class(recipe.name))["trainable_embedding"]
+    return bool(recipe.model.get("trainable_embedding", default.default))
 
 
 class EncodingCache:
@@ -229,6 +235,8 @@ def make_model(
     config: dict[str, Any] = {"num_classes": 1 if train.task == "regression" else train.num_classes}
     if isinstance(encoder, PairEncoder):
         config["vocabulary_size"] = encoder.vocabulary_size
+        if vectors is not None and isinstance(vectors.extractor, WordTable):
+            config["vocabulary_size"] += BLOCK  # of words that are met later
         config["embedding_dim"] = vectors.dim if vectors is not None else recipe.vectors.dim
         if "char" in encoder.features:
             config["char_vocabulary_size"] = len(encoder.characters)
@@ -242,10 +250,14 @@ def make_model(
             f"The recipe sets model.{', model.'.join(clash)}, which follows from the data and the "
             "vectors; leave it out (vectors.dim sets embedding_dim)."
         )
+    arguments = dict(recipe.model)
+    if vectors is None and arguments.get("trainable_embedding") is False:
+        log.info("The word vectors are random, so they are trained.")
+        arguments["trainable_embedding"] = True
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(settings.dtype_policy)
     try:
-        model = build(recipe.name, **config, **recipe.model)
+        model = build(recipe.name, **config, **arguments)
     finally:
         keras.config.set_dtype_policy(before)
     limit = getattr(model, "max_length", None)
@@ -255,7 +267,9 @@ def make_model(
             f"{limit} word pieces: set encoder.max_length={limit} or less."
         )
     if vectors is not None and isinstance(encoder, PairEncoder):
-        model.set_word_vectors(vectors.matrix_for(encoder.vocabulary, settings.seed))
+        matrix = vectors.matrix_for(encoder.vocabulary, settings.seed)
+        spare = config["vocabulary_size"] - len(matrix)
+        model.set_word_vectors(np.pad(matrix, [(0, spare), (0, 0)]))
     compile_model(model, train, settings)
     return model
 

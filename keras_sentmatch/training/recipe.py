@@ -136,7 +136,7 @@ class Recipe:
                 f"{', '.join(unused)}: a model with a pretrained encoder reads that encoder's word "
                 "pieces, so [encoder] can only set max_length. Leave the others out."
             )
-        if self.vectors.source != "none":
+        if self.vectors.source not in ("auto", "none"):
             yield (
                 f"vectors.source is {self.vectors.source!r}, but a model with a pretrained encoder "
                 f"({backbone}) takes no word vectors: leave --vectors out."
