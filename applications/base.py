@@ -240,15 +240,20 @@ class PairModel(keras.Model):
 
     # === Parts that most models have ===
 
+    def make(self, cls: Any, name: str, **options):
+        """A layer of the model's dtype policy, from those of the model's arguments that it takes.
+
+        `options` are its other arguments, or override them.
+        """
+        takes = inspect.signature(cls.__init__).parameters
+        given = {n: value for n, value in self.arguments.items() if n in takes}
+        return cls(**{**given, **options}, dtype=self.policy, name=name)
+
     def make_word_representation(self, **options) -> WordRepresentation:
         """`WordRepresentation` from those of the model's arguments that it takes; `options` override them."""
-        takes = inspect.signature(WordRepresentation.__init__).parameters
-        given = {name: value for name, value in self.arguments.items() if name in takes}
-        given.setdefault("fixed_embedding", not self.trainable_embedding)
-        given.setdefault("exact_match", False)
-        return WordRepresentation(
-            **{**given, **options}, dtype=self.policy, name="word_representation"
-        )
+        given = {"exact_match": False, "fixed_embedding": not self.trainable_embedding}
+        given |= {name: self.arguments[name] for name in given if name in self.arguments}
+        return self.make(WordRepresentation, "word_representation", **{**given, **options})
 
     def represent_words(self, sentence: Sentence):
         """`[B, L, D]`: what `self.word_representation` makes of a sentence's words."""

@@ -110,20 +110,13 @@ class BiMPM(PairModel):
             char_filters=char_units, char_encoder="lstm", dropout=0.0
         )
         self.word_dropout = self.make_dropout("word_dropout")
-        self.context = BidirectionalRNN(units, cell, dtype=self.policy, name="context")  # eq 1
+        self.context = self.make(BidirectionalRNN, "context")  # eq 1
         self.context_dropout = self.make_dropout("context_dropout")
-        self.matching = MultiPerspectiveMatching(  # eq 2-6
-            perspectives, strategies, attentive, max_attentive, dtype=self.policy, name="matching"
-        )
+        self.matching = self.make(MultiPerspectiveMatching, "matching")  # eq 2-6
         self.feature_blocks = self.make_feature_attention()
         self.matching_dropout = self.make_dropout("matching_dropout")
-        self.aggregation = BidirectionalRNN(
-            aggregation_units, cell, dtype=self.policy, name="aggregation"
-        )
-        self.dropout_1, self.dropout_2 = (
-            self.make_dropout("dropout_1"),
-            self.make_dropout("dropout_2"),
-        )
+        self.aggregation = self.make(BidirectionalRNN, "aggregation", units=aggregation_units)
+        self.dropout_1, self.dropout_2 = (self.make_dropout(f"dropout_{i}") for i in "12")
         self.hidden = keras.layers.Dense(hidden_units, "tanh", dtype=self.policy, name="hidden")
         self.classify = self.make_classifier()
         super().__init__(**kwargs)

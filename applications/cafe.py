@@ -188,10 +188,7 @@ class CAFE(PairModel):
         self.matching = MatchingVector(
             ("first", "second", "difference", "product"), dtype=self.policy, name="matching_vector"
         )
-        self.dropout_1, self.dropout_2 = (
-            self.make_dropout("dropout_1"),
-            self.make_dropout("dropout_2"),
-        )
+        self.dropout_1, self.dropout_2 = (self.make_dropout(f"dropout_{i}") for i in "12")
         self.projection = self.dense(None, "projection")
         self.last_highway = self.highway("highway")
         self.classify = self.make_classifier(kernel_regularizer=self.regularizer())

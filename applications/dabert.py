@@ -140,24 +140,14 @@ class DABERT(BackboneModel):
     def make_dual_layer(self, i: int) -> DualAttentionEncoder:
         """What stands in for block `i` of the backbone."""
         block = self.bert.blocks[i]
-        return DualAttentionEncoder(
-            block.intermediate_dim,
-            block.num_heads,
-            block.dropout,
-            block.activation,
-            block.layer_norm_epsilon,
-            self.channels,
-            self.distance,
-            self.cross,
-            self.attention_units,
-            self.hidden_units,
-            self.alignment,
-            self.gate,
-            self.filter_gate,
-            self.output_mode,
-            self.regulation,
-            dtype=self.policy,
-            name=f"dual_attention_{i}",
+        return self.make(
+            DualAttentionEncoder,
+            f"dual_attention_{i}",
+            intermediate_dim=block.intermediate_dim,
+            num_heads=block.num_heads,
+            dropout=block.dropout,
+            activation=block.activation,
+            layer_norm_epsilon=block.layer_norm_epsilon,
         )
 
     def read(self, pair: Sentence):

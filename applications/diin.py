@@ -126,28 +126,12 @@ class DIIN(PairModel):
         self.word_dropout = self.drop("word_dropout")
         self.highway = Highway(highway_layers, dtype=self.policy, name="highway")
         self.encoders = {  # eq 1-7
-            side: SelfAttentiveEncoder(
-                dropout,
-                dropout_decay,
-                dropout_decay_steps,
-                dtype=self.policy,
-                name=f"self_attentive_encoder_{side}",
-            )
-            for side in "12"
+            side: self.make(SelfAttentiveEncoder, f"self_attentive_encoder_{side}") for side in "12"
         }
         self.penalty_loss = _TrainingLoss(self.penalty, dtype=self.policy, name="penalty")
         self.feature_blocks = self.make_feature_attention()
         self.interaction_dropout = self.drop("interaction_dropout")
-        self.dense_net = DenseInteractionCNN(
-            first_scale,
-            blocks,
-            layers_per_block,
-            growth_rate,
-            kernel_size,
-            compression,
-            dtype=self.policy,
-            name="dense_interaction_cnn",
-        )
+        self.dense_net = self.make(DenseInteractionCNN, "dense_interaction_cnn")
         self.output_dropout = self.drop("output_dropout")
         self.classify = self.make_classifier()
         super().__init__(**kwargs)

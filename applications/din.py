@@ -118,9 +118,7 @@ class DIN(PairModel):
             units, return_sequences=True, dtype=self.policy, name="encoding"
         )
         self.encoding_dropout = self.make_dropout("encoding_dropout")
-        self.control = MatrixDynamicGRU(  # eq 7-23
-            units, variant, concat, use_bias, shared_transform, dtype=self.policy, name="control"
-        )
+        self.control = self.make(MatrixDynamicGRU, "control")  # eq 7-23
         self.control_dropout = self.make_dropout("control_dropout")
         self.hidden = [
             keras.layers.Dense(units, "relu", dtype=self.policy, name=f"hidden_{i}")

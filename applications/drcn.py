@@ -199,29 +199,18 @@ class DRCN(PairModel):
         After an autoencoder the stack starts again from its code, so it can be divided there for a block to go in between.
         Without feature attention it is one part.
         """
-        divided = self.feature_attention is not None
+        divided, alone = self.feature_attention is not None, self.independent
         ends = [layer for layer in autoencoder_after if layer < self.depth] if divided else []
         stacks, blocks = [], []
         for i, (start, end) in enumerate(zip([0, *ends], [*ends, self.depth]), start=1):
             stacks.append(
-                DenseCoAttentiveRNN(
-                    self.units,
-                    end - start,
-                    self.cell,
-                    self.attention,
-                    self.recurrent_connection,
-                    self.attentive_connection,
-                    self.embedding_connection,
-                    [layer - start for layer in autoencoder_after if start < layer <= end],
-                    self.autoencoder_units,
-                    self.autoencoder_activation,
-                    self.autoencoder_dropout,
-                    self.autoencoder_stop_gradient,
-                    self.reconstruction_weight / (2 if self.independent else 1),
-                    self.temperature,
-                    self.regularizer(),
-                    dtype=self.policy,
-                    name="dense_co_attentive_rnn" + (f"_{i}" if divided else ""),
+                self.make(
+                    DenseCoAttentiveRNN,
+                    "dense_co_attentive_rnn" + (f"_{i}" if divided else ""),
+                    depth=end - start,
+                    autoencoder_after=[n - start for n in autoencoder_after if start < n <= end],
+                    reconstruction_weight=self.reconstruction_weight / (2 if alone else 1),
+                    kernel_regularizer=self.regularizer(),
                 )
             )
             gated = not divided or end in autoencoder_after

@@ -143,8 +143,8 @@ class DRrNet(PairModel):
             raise InputError(f"aux_loss_weight must be at least 0. Received: {aux_loss_weight!r}")
         self.word_representation = self.make_word_representation(dropout=0.0)
         self.highway = Highway(highway_layers, dtype=self.policy, name="highway")
-        self.encoding = StackRNN(units, depth, bidirectional, dtype=self.policy, name="encoding")
-        self.pooling = SelfAttentionPooling(units, dtype=self.policy, name="pooling")  # eq 3
+        self.encoding = self.make(StackRNN, "encoding")
+        self.pooling = self.make(SelfAttentionPooling, "pooling")  # eq 3
         if use_dynamic:
             self.rereading = self.make_rereading()
         self.matching = MatchingVector(  # eq 7, which the paper leaves out
@@ -191,16 +191,12 @@ class DRrNet(PairModel):
         width = self.word_representation.width
         width += self.depth * self.units * (2 if self.bidirectional else 1)
         start = "projected" if self.init_projection else "given"
-        return RerereadAttention(
-            self.units if self.init_projection else width,
-            self.attention_units,
-            self.steps,
-            self.beta,
-            self.selection,
-            start if self.use_initial_vector else "zero",
-            self.use_guide,
-            dtype=self.policy,
-            name="rereading",
+        return self.make(
+            RerereadAttention,
+            "rereading",
+            units=self.units if self.init_projection else width,
+            initial_state=start if self.use_initial_vector else "zero",
+            guide=self.use_guide,
         )
 
     def encode(self, sentence: Sentence) -> Sentence:

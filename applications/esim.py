@@ -80,7 +80,7 @@ class ESIM(PairModel):
 
         self.word_representation = self.make_word_representation(dropout=0.0)
         self.word_dropout = drop("word_dropout")
-        self.encoding = BidirectionalRNN(units, cell, dtype=self.policy, name="encoding")  # eq 1-2
+        self.encoding = self.make(BidirectionalRNN, "encoding")  # eq 1-2
         self.alignment = CoAttention("dot", dtype=self.policy, name="alignment")  # eq 11-13
         self.enhancement = MatchingVector(  # eq 14-15
             ("first", "second", "difference", "product"), dtype=self.policy, name="enhancement"
@@ -88,9 +88,7 @@ class ESIM(PairModel):
         self.projection = keras.layers.Dense(units, "relu", dtype=self.policy, name="projection")
         self.inference_dropout = drop("inference_dropout")
         self.feature_blocks = self.make_feature_attention()
-        self.composition = BidirectionalRNN(  # eq 16-17
-            units, cell, dtype=self.policy, name="composition"
-        )
+        self.composition = self.make(BidirectionalRNN, "composition")  # eq 16-17
         self.dropout_1, self.dropout_2 = (self.make_dropout(f"dropout_{i}") for i in "12")
         self.hidden = keras.layers.Dense(units, "tanh", dtype=self.policy, name="hidden")
         self.classify = self.make_classifier()

@@ -63,7 +63,7 @@ class HyperLSTM(PairModel):
         self.word_representation = self.make_word_representation()
         self.encodings = {
             side: keras.layers.RNN(
-                HyperLSTMCell(units, hyper_units, embedding_units, layer_norm, dtype=self.policy),
+                self.make(HyperLSTMCell, "hyper_lstm_cell"),
                 return_sequences=True,
                 dtype=self.policy,
                 name=f"encoding_{side}",

@@ -171,23 +171,11 @@ class LadRaNet(BackboneModel):
         self.weigh = LayerWeightedSum(
             layer_weighting == "softmax", dtype=self.policy, name="layer_weighting"
         )
-        self.gru = StackRNN(units, depth, dtype=self.policy, name="stack_gru")
+        self.gru = self.make(StackRNN, "stack_gru")
         self.word_pooling = self.make_pooling("words")
-        self.phrase_cnn: Any = widths and PhraseCNN(
-            widths, hidden_filters, dtype=self.policy, name="phrase_cnn"
-        )
+        self.phrase_cnn = self.make(PhraseCNN, "phrase_cnn") if widths else None
         self.phrase_poolings = [self.make_pooling(str(r)) for r in range(1, len(widths) + 1)]
-        self.rereading: Any = steps and DynamicSequentialAttention(
-            steps,
-            attention_units,
-            beta,
-            fuse_word,
-            coverage,
-            clip_coverage,
-            coverage_update,
-            dtype=self.policy,
-            name="rereading",
-        )
+        self.rereading = self.make(DynamicSequentialAttention, "rereading") if steps else None
         self.drop_1, self.drop_2 = (self.make_dropout(f"dropout_{i}") for i in "12")
         width = self.bert.width
         if encoder == "stack_gru":

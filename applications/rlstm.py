@@ -78,14 +78,7 @@ class RLSTM(PairModel):
         self.word_representation = self.make_word_representation()
         self.encoding = BidirectionalRNN(units // 2, dtype=self.policy, name="encoding")
         self.readers = {
-            way: RereadingLSTM(
-                units,
-                tanh,
-                first_attention,
-                go_backwards=way == "backward",
-                dtype=self.policy,
-                name=f"reading_{way}",
-            )
+            way: self.make(RereadingLSTM, f"reading_{way}", go_backwards=way == "backward")
             for way in ("forward", "backward")
         }
         self.output_dropout = self.make_dropout("output_dropout")

@@ -262,20 +262,41 @@ def check_save(case: Case) -> None:
     close(Runner(case, again)(case.inputs), values(want), "loaded", 1e-6)
 
 
-def check_option(case: Case, option: str, one: Any, two: Any, training: bool = False) -> None:
-    """Two values of an option give other weights, other shapes or other outputs."""
-    results = []
-    for setting in (one, two):
-        keras.utils.set_random_seed(0)
-        layer = built(case, **{option: setting})
-        layer._clear_losses()
-        kwargs = {"training": True} if training else {}
-        outputs = values(case.call(layer, case.inputs, **kwargs))
-        results.append(([v.shape for v in layer.weights], [*outputs, *values(layer.losses)]))
-    (weights_1, out_1), (weights_2, out_2) = results
-    same = weights_1 == weights_2 and [o.shape for o in out_1] == [o.shape for o in out_2]
-    same = same and all(np.allclose(a, b, atol=1e-7) for a, b in zip(out_1, out_2))
-    assert not same, f"{option}={one!r} and {option}={two!r} are the same"
+def differ(case: Case, one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
+    """Whether two settings give other weights, shapes, losses or outputs, in training or outside."""
+    for kwargs in ({}, {"training": True}):
+        results = []
+        for setting in (one, two):
+            keras.utils.set_random_seed(0)
+            layer = built(case, **setting)
+            layer._clear_losses()
+            outputs = values(case.call(layer, case.inputs, **kwargs))
+            shapes = [v.shape for v in layer.weights], len(layer.trainable_weights)
+            results.append((shapes, [*outputs, *values(layer.losses)]))
+        (weights_1, out_1), (weights_2, out_2) = results
+        if weights_1 != weights_2 or [o.shape for o in out_1] != [o.shape for o in out_2]:
+            return True
+        if not all(np.allclose(a, b, atol=1e-7) for a, b in zip(out_1, out_2)):
+            return True
+        if "training" not in inspect.signature(layer.call).parameters:
+            return False
+    return False
+
+
+def check_option(case: Case, option: str, one: Any, two: Any) -> None:
+    """Two values of an option give other results."""
+    assert differ(case, {option: one}, {option: two}), f"{option}={one!r} and {two!r} are the same"
+
+
+def other_value(argument: str, used: Any) -> Any:
+    """A value of an argument that must give other results than the one in use."""
+    if argument.endswith("regularizer"):
+        return keras.regularizers.L2(0.1)
+    if argument.endswith("activation"):
+        return "relu" if used == "tanh" else "tanh"
+    if "dropout" in argument:
+        return 0.0 if used else 0.9
+    return not used if isinstance(used, bool) else used + 1
 
 
 ALL: list[Callable[[Case], None]] = [
@@ -296,23 +317,45 @@ ONCE = (check_config, check_batch, check_short)
 CHECKS = [pytest.param(c, marks=pytest.mark.once) if c in ONCE else pytest.param(c) for c in ALL]
 
 
-def run_checks(cases: Sequence[Case], *checks: Callable[[Case], None]) -> Callable[..., None]:
-    """The test of a file that runs every check on every case; only `checks`, once, where given."""
+def run_checks(
+    cases: Sequence[Case], *checks: Callable[[Case], None], everywhere: bool = False
+) -> Callable[..., None]:
+    """The test of a file that runs every check on every case; or the `checks` given.
+
+    Those run on one backend, unless `everywhere`.
+    """
 
     @pytest.mark.parametrize("check", checks or CHECKS, ids=name_of)
     @pytest.mark.parametrize("case", cases, ids=name_of)
     def test(case: Case, check: Callable[[Case], None]) -> None:
         check(case)
 
-    return pytest.mark.once(test) if checks else test
+    return pytest.mark.once(test) if checks and not everywhere else test
 
 
-def options_act(case: Case, options: Mapping[str, tuple[Any, Any]]) -> Callable[..., None]:
-    """The test of a file that each option acts: `check_option` over option -> two values."""
+def arguments_act(cases: Sequence[Case], *elsewhere: str, **others: Any) -> Callable[..., None]:
+    """The test of a file that each argument of the constructor acts in at least one of the cases.
 
-    @pytest.mark.parametrize("option", options)
-    def test(option: str) -> None:
-        check_option(case, option, *options[option])
+    Args:
+        cases: of one class.
+        elsewhere: arguments that have a test of their own.
+        others: another value than the one in use, where `other_value` has none; or a dict of
+            several arguments, of which it is one.
+    """
+    arguments = signature_arguments(cases[0].cls)
+    assert {*elsewhere, *others} <= arguments.keys(), "there is no such argument"
+
+    def acts(case: Case, argument: str) -> bool:
+        used = getattr(case.make, "keywords", {}).get(argument, arguments[argument].default)
+        other = others[argument] if argument in others else other_value(argument, used)
+        if other == used:
+            return False
+        return differ(case, {}, other if isinstance(other, dict) else {argument: other})
+
+    @pytest.mark.once
+    @pytest.mark.parametrize("argument", [a for a in arguments if a not in elsewhere])
+    def test(argument: str) -> None:
+        assert any(acts(case, argument) for case in cases), f"{argument} changes nothing"
 
     return test
 

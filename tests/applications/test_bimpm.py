@@ -7,7 +7,7 @@ import pytest
 from keras_sentmatch.applications import BiMPM
 from tests import oracles_hosts
 from tests.applications.common import IDS_1, IDS_2, WORDS, adapt, check_halves, features, model_case
-from tests.harness import CHECKS, Case, built, check_option, check_oracle, name_of, value
+from tests.harness import Case, arguments_act, built, check_oracle, run_checks, value
 
 
 def weights_of(layer):
@@ -55,14 +55,10 @@ CASES = [model_case(partial(SMALL, char_vocabulary_size=6), CHARS, oracle, "BiMP
 WORDS_ONLY = Case(SMALL, WORDS, (0, 0))
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-def test_bimpm(check):
-    check(CASES[0])
+test_checks = run_checks(CASES)
 
 
-@pytest.mark.once
-def test_halves():
-    check_halves(CASES[0])
+test_halves = run_checks(CASES, check_halves)
 
 
 @pytest.mark.once
@@ -74,37 +70,16 @@ def test_presets():
     check_oracle(Case(partial(SMALL, **{**galsang, "attentive": "mean"}), WORDS, (0, 0), oracle))
 
 
-@pytest.mark.once
-@pytest.mark.parametrize(
-    "option, one, two",
-    [
-        ("num_classes", 3, 1),
-        ("embedding_dim", 3, 4),
-        ("char_vocabulary_size", 6, 7),
-        ("char_dim", 2, 3),
-        ("char_units", 2, 3),
-        ("units", 3, 4),
-        ("aggregation_units", 2, 3),
-        ("hidden_units", 4, 5),
-        ("cell", "lstm", "gru"),
-        ("perspectives", 2, 3),
-        ("strategies", ("full", "max"), ("full", "attentive")),
-        ("max_attentive", "argmax", "elementwise"),
-    ],
+test_arguments = arguments_act(
+    CASES,
+    "max_word_length",
+    "feature_attention",
+    "feature_attention_config",
+    cell="gru",
+    strategies=("full", "max"),
+    attentive="sum",
+    max_attentive="elementwise",
 )
-def test_options(option, one, two):
-    check_option(CASES[0] if option.startswith("char") else WORDS_ONLY, option, one, two)
-
-
-def test_trainable_embedding():
-    assert len(SMALL().trainable_weights) + 1 == len(
-        SMALL(trainable_embedding=True).trainable_weights
-    )
-
-
-@pytest.mark.each_backend
-def test_dropout():
-    check_option(WORDS_ONLY, "dropout", 0.0, 0.9, training=True)
 
 
 @pytest.mark.once

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.applications import CAFE
-from keras_sentmatch.errors import InputError
 from tests import oracles_hosts
 from tests.applications.common import WORDS, adapt, check_halves, features, model_case
-from tests.harness import CHECKS, Case, built, check_option, check_oracle, name_of, value
+from tests.harness import Case, arguments_act, built, check_oracle, refuses, run_checks, value
 
 
 def weights_of(layer):
@@ -77,9 +76,7 @@ CASES = [model_case(partial(SMALL, **FEATURES), FULL, oracle, "CAFE")]
 WORDS_ONLY = Case(SMALL, WORDS, (0, 0))
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-def test_cafe(check):
-    check(CASES[0])
+test_checks = run_checks(CASES)
 
 
 @pytest.mark.once
@@ -98,39 +95,19 @@ def test_variants(config):
     )
 
 
-@pytest.mark.once
-@pytest.mark.parametrize(
-    "option, one, two",
-    [
-        ("num_classes", 3, 1),
-        ("embedding_dim", 3, 4),
-        ("char_vocabulary_size", 6, 7),
-        ("char_encoder", "cnn", "lstm"),
-        ("char_dim", 2, 3),
-        ("char_filters", 2, 3),
-        ("char_kernel_size", 3, 2),
-        ("units", 4, 5),
-        ("highway_layers", 2, 1),
-        ("inter_attention", True, False),
-        ("intra_attention", True, False),
-        ("alignment_features", ("concat", "product"), ("concat", "difference")),
-        ("factors", 2, 0),
-        ("meta_factors", 0, 2),
-        ("append_intra", False, True),
-        ("bidirectional", False, True),
-    ],
+test_arguments = arguments_act(
+    CASES,
+    "max_word_length",
+    "feature_attention",
+    "feature_attention_config",
+    char_encoder="lstm",
+    char_kernel_size=2,
+    alignment_features=("concat", "product"),
 )
-def test_options(option, one, two):
-    check_option(CASES[0] if option.startswith("char") else WORDS_ONLY, option, one, two)
 
 
-@pytest.mark.once
-def test_training_options():
-    check_option(WORDS_ONLY, "dropout", 0.0, 0.9, training=True)
-    check_option(WORDS_ONLY, "l2", 1e-8, 0.1)
+def test_penalties():
     assert not SMALL(l2=0.0).losses
-    model = SMALL(trainable_embedding=True, **FEATURES)
-    assert model.trainable_weights[0].path.endswith("trainable_embedding/embeddings")
     penalized = [v for v in SMALL(**FEATURES).trainable_weights if "kernel" in v.path]
     assert len(SMALL(**FEATURES).losses) == len(penalized)
 
@@ -153,9 +130,9 @@ def test_what_a_switch_leaves_out():
     assert SMALL(append_intra=True).count_params() - whole == d * 4 * d
 
 
-@pytest.mark.once
-def test_refuses_options_without_effect():
-    for config, message in (
+test_errors = refuses(
+    SMALL,
+    [
         ({"alignment_features": ("sum",)}, "each once. Received: alignment_features=.'sum',"),
         ({"alignment_features": ()}, "each once"),
         ({"append_intra": True, "intra_attention": False}, "needs intra_attention=True"),
@@ -163,9 +140,11 @@ def test_refuses_options_without_effect():
             {"meta_factors": 4, "intra_attention": False, "inter_attention": False},
             "switch an attention on",
         ),
-    ):
-        with pytest.raises(InputError, match=message):
-            SMALL(**config)
+    ],
+)
+
+
+def test_no_attention_at_all():
     assert SMALL(inter_attention=False, intra_attention=False).count_params()
 
 

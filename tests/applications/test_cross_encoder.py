@@ -23,7 +23,16 @@ from tests.applications.encoders import (
     oracle_inputs,
 )
 from tests.case import randomize
-from tests.harness import CHECKS, built, check_option, check_oracle, close, name_of, value, values
+from tests.harness import (
+    arguments_act,
+    built,
+    check_oracle,
+    close,
+    refuses,
+    run_checks,
+    value,
+    values,
+)
 
 
 def everything(model, **inputs):
@@ -54,20 +63,15 @@ SMALL = {  # every model on a backbone
 each_model = pytest.mark.parametrize("cls", SMALL, ids=lambda cls: cls.__name__)
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-def test_cross_encoder(check):
-    check(CASES[0])
+test_checks = run_checks(CASES)
 
 
-@pytest.mark.once
-@pytest.mark.parametrize("case", VARIANTS, ids=name_of)
-def test_variants(case):
-    check_oracle(case)
+test_variants = run_checks(VARIANTS, check_oracle)
 
 
-@pytest.mark.once
-def test_options():
-    check_option(case("off", backbone_dropout=0.0), "dropout", 0.0, 0.5, training=True)
+test_arguments = arguments_act(
+    CASES, "backbone", "trainable_backbone", "backbone_dropout", pooling="mean"
+)
 
 
 @pytest.mark.once
@@ -98,9 +102,9 @@ def test_it_trains_as_the_classifier_of_keras_hub():
     assert losses[0][-1] < 0.9 < losses[0][0]
 
 
-def test_an_unknown_pooling():
-    with pytest.raises(InputError, match="pooling must be one of .*Received: pooling='max'"):
-        CrossEncoder(BERT, pooling="max")
+test_errors = refuses(
+    CASES[0].make, [({"pooling": "max"}, "pooling must be one of .*Received: pooling='max'")]
+)
 
 
 # --- every model on a pretrained encoder ---

@@ -9,7 +9,6 @@ import pytest
 
 from keras_sentmatch.applications import DABERT, CrossEncoder
 from keras_sentmatch.data.hub import load_backbone
-from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import DualAttentionEncoder
 from tests import oracles_encoders
 from tests.applications.common import model_case
@@ -25,7 +24,7 @@ from tests.applications.encoders import (
     oracle_inputs,
 )
 from tests.case import randomize
-from tests.harness import CHECKS, built, check_oracle, close, name_of, value
+from tests.harness import built, check_oracle, close, name_of, refuses, run_checks, value
 
 
 def everything(model, **inputs):
@@ -75,9 +74,7 @@ VARIANTS = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-def test_dabert(check):
-    check(CASES[0])
+test_checks = run_checks(CASES)
 
 
 @pytest.mark.once
@@ -158,7 +155,10 @@ def test_explainer():
         assert all((shown[f"{name}_{i}"][~MASK] == 0).all() for name in names[2:])
 
 
-@pytest.mark.parametrize("layers", [(), (2,), (-1,), ("0",)])
-def test_layers_that_there_are_not(layers):
-    with pytest.raises(InputError, match="some of the 2 layers of the backbone, 0 to 1"):
-        DABERT(BERT, dual_layers=layers)
+test_errors = refuses(
+    CASES[0].make,
+    [
+        ({"dual_layers": layers}, "some of the 2 layers of the backbone, 0 to 1")
+        for layers in ((), (2,), (-1,), ("0",))
+    ],
+)

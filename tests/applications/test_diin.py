@@ -2,7 +2,6 @@
 
 from functools import partial
 
-import keras
 import numpy as np
 import pytest
 
@@ -11,13 +10,13 @@ from keras_sentmatch.errors import InputError
 from tests import oracles_hosts
 from tests.applications.common import IDS_1, WORDS, adapt, check_halves, features, model_case
 from tests.harness import (
-    CHECKS,
+    arguments_act,
     built,
     check_build,
-    check_option,
     check_oracle,
     close,
-    name_of,
+    refuses,
+    run_checks,
     value,
     values,
 )
@@ -89,15 +88,10 @@ REST = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-def test_diin(check):
-    check(CASES[0])
+test_checks = run_checks(CASES)
 
 
-@pytest.mark.parametrize("check", [check_build, check_oracle], ids=name_of)
-@pytest.mark.parametrize("case", REST, ids=name_of)
-def test_variants(case, check):
-    check(case)
+test_variants = run_checks(REST, check_build, check_oracle, everywhere=True)
 
 
 @pytest.mark.once
@@ -107,52 +101,40 @@ def test_halves():
         CASES[0].make().split()
 
 
-@pytest.mark.once
-@pytest.mark.parametrize(
-    "option, one, two",
+test_arguments = arguments_act(
+    CASES,
+    "max_word_length",
+    "feature_attention",
+    "feature_attention_config",
+    "dropout_decay",
+    "dropout_decay_steps",
+    "l2_steps",
+    char_kernel_size=2,
+    max_length=4,
+    blocks=1,
+    kernel_size=1,
+    first_scale=0.3,
+    compression=0.7,
+)
+
+test_errors = refuses(
+    ALL,
     [
-        ("num_classes", 3, 1),
-        ("embedding_dim", 3, 4),
-        ("char_vocabulary_size", 6, 7),
-        ("char_dim", 2, 3),
-        ("char_filters", 2, 3),
-        ("char_kernel_size", 3, 2),
-        ("pos_tags", 3, 4),
-        ("exact_match", True, False),
-        ("max_length", 4, 8),
-        ("highway_layers", 1, 2),
-        ("first_scale", 0.3, 0.6),
-        ("blocks", 1, 2),
-        ("layers_per_block", 1, 2),
-        ("growth_rate", 2, 3),
-        ("kernel_size", 1, 3),
-        ("compression", 0.5, 0.7),
-        ("mask_padding", True, False),
+        ({"max_length": 3}, r"at least 2 \*\* blocks = 4.*max_length=3, blocks=2"),
+        ({"max_word_length": 2}, "at least kernel_size=3 characters"),
     ],
 )
-def test_options(option, one, two):
-    check_option(CASES[0], option, one, two)
 
 
 @pytest.mark.once
-def test_options_of_training():
-    for option, pair in {
-        "dropout": (0.0, 0.5),
-        "difference_penalty": (0.0, 1.0),
-        "l2": (1e-3, 1.0),
-    }.items():
-        check_option(CASES[0], option, *pair, training=True)
+def test_every_dropout_decays():
     model = SMALL(dropout=0.3, dropout_decay=0.9, dropout_decay_steps=7)
     dropouts = [model.get_layer(f"{n}_dropout") for n in ("word", "interaction", "output")]
     for side in "12":
         encoder = model.get_layer(f"self_attentive_encoder_{side}")
         dropouts += [encoder.token_dropout, encoder.attended_dropout]
     assert [(d.rate, d.decay, d.decay_steps) for d in dropouts] == 7 * [(0.3, 0.9, 7)]
-    counts = [len(SMALL(trainable_embedding=v).trainable_weights) for v in (False, True)]
-    assert counts[0] + 1 == counts[1]
     assert ALL(max_word_length=9).input["char_ids_1"].shape[-1] == 9
-    with pytest.raises(InputError, match=r"at least 2 \*\* blocks = 4.*max_length=3, blocks=2"):
-        SMALL(max_length=3)
 
 
 def half_squares(arrays):
@@ -248,9 +230,3 @@ def test_presets():
     }
     assert {preset: model.max_length for preset, model in models.items()} == lengths
     assert models["no_exact_match"].exact_match is False
-
-
-def test_characters_have_to_fill_a_window():
-    assert isinstance(ALL(), keras.Model)
-    with pytest.raises(ValueError, match="at least kernel_size=3 characters"):
-        ALL(max_word_length=2)

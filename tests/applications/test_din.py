@@ -8,7 +8,7 @@ import pytest
 from keras_sentmatch.applications import DIN
 from tests import oracles_recurrent
 from tests.applications.common import WORDS, check_halves, model_case
-from tests.harness import CHECKS, built, check_option, check_oracle, name_of, value
+from tests.harness import arguments_act, built, check_oracle, name_of, refuses, run_checks, value
 from tests.layers.test_matrix_dynamic_gru import gates_of
 
 
@@ -55,20 +55,13 @@ REST = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-def test_din(check):
-    check(CASES[0])
+test_checks = run_checks(CASES)
 
 
-@pytest.mark.parametrize("check", [check_oracle, check_halves], ids=name_of)
-@pytest.mark.parametrize("case", REST, ids=name_of)
-def test_variants(case, check):
-    check(case)
+test_variants = run_checks(REST, check_oracle, check_halves, everywhere=True)
 
 
-@pytest.mark.once
-def test_halves():
-    check_halves(CASES[0])
+test_halves = run_checks(CASES, check_halves)
 
 
 @pytest.mark.once
@@ -101,44 +94,19 @@ def test_the_sentences_play_different_parts():
     assert abs(value(model(WORDS)) - value(model(swapped))).max() > 1e-3
 
 
-@pytest.mark.once
-@pytest.mark.parametrize(
-    "option, one, two",
+test_arguments = arguments_act(
+    [model_case(partial(SMALL, encode_hypothesis=True), WORDS, None, "encoded"), *CASES],
+    "shared_transform",
+    units=4,
+    variant="din2",
+    concat="split",
+)
+
+
+test_errors = refuses(
+    SMALL,
     [
-        ("num_classes", 3, 1),
-        ("embedding_dim", 3, 4),
-        ("units", 9, 4),
-        ("variant", "din1", "din2"),
-        ("variant", "din1", "static"),
-        ("concat", "sum", "split"),
-        ("use_bias", True, False),
-        ("encode_hypothesis", False, True),
-        ("hidden_layers", 2, 1),
+        ({"shared_transform": True}, "With shared_transform=True, x1 and x2 must have the same"),
+        ({"units": 300}, "units must be a perfect square.* Received: units=300"),
     ],
 )
-def test_options(option, one, two):
-    check_option(CASES[0], option, one, two)
-
-
-def test_shared_transform():
-    case = model_case(partial(SMALL, encode_hypothesis=True), WORDS, None, "encoded")
-    check_option(case, "shared_transform", False, True)
-    with pytest.raises(
-        ValueError, match="With shared_transform=True, x1 and x2 must have the same"
-    ):
-        SMALL(shared_transform=True)
-
-
-def test_trainable_embedding():
-    counts = [len(SMALL(trainable_embedding=v).trainable_weights) for v in (True, False)]
-    assert counts[0] == counts[1] + 1
-
-
-@pytest.mark.each_backend
-def test_dropout():
-    check_option(CASES[0], "dropout", 0.0, 0.5, training=True)
-
-
-def test_units_must_be_a_square():
-    with pytest.raises(ValueError, match="units must be a perfect square.* Received: units=300"):
-        DIN(vocabulary_size=10, units=300)

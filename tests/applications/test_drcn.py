@@ -10,28 +10,19 @@ from keras_sentmatch.applications import DRCN, build_model, get_model_class, lis
 from keras_sentmatch.data import PairBatches, PairEncoder, load_pairs
 from keras_sentmatch.errors import InputError
 from tests import oracles
+from tests.applications.common import IDS_1, IDS_2, WORDS, features, model_case
 from tests.harness import (
-    CHECKS,
     Case,
+    arguments_act,
     built,
     check_build,
-    check_option,
     check_oracle,
-    name_of,
+    noise,
+    run_checks,
     value,
 )
 
-RNG = np.random.default_rng(0)
-IDS_1 = np.array([[2, 3, 1, 4, 0], [5, 7, 0, 0, 0], [7, 7, 8, 2, 6]], "int32")
-IDS_2 = np.array([[3, 1, 9, 0], [5, 5, 2, 4], [2, 6, 0, 0]], "int32")
-
-
-def chars(ids):
-    return np.where(ids[..., None] > 0, RNG.integers(1, 6, (*ids.shape, 6)), 0).astype("int32")
-
-
-WORDS = {"word_ids_1": IDS_1, "word_ids_2": IDS_2}
-ALL = {**WORDS, "char_ids_1": chars(IDS_1), "char_ids_2": chars(IDS_2)}
+ALL = {n: a for n, a in features().items() if n.startswith(("word_ids", "char_ids"))}
 SMALL = partial(
     DRCN,
     vocabulary_size=10,
@@ -44,15 +35,7 @@ SMALL = partial(
     char_kernel_size=3,
     max_word_length=6,
 )
-ROW = {
-    "table6_5": 5,
-    "table6_6": 6,
-    "table6_7": 7,
-    "table6_8": 8,
-    "table6_9": 9,
-    "table6_10": 10,
-    "table6_11": 11,
-}
+ROW = {f"table6_{row}": row for row in range(5, 12)}
 
 
 def weights_of(layer):
@@ -85,10 +68,6 @@ def oracle(model, row=1, **inputs):
     return oracles.drcn_forward(inputs, weights)["probabilities"]
 
 
-def probabilities(model, **inputs):
-    return oracle(model, **inputs)
-
-
 def count(**config):
     """The paper's count: without word embeddings and, as it turns out, without the character CNN."""
     model = DRCN(vocabulary_size=10, num_classes=3, char_vocabulary_size=30, **config)
@@ -96,25 +75,9 @@ def count(**config):
     return model.count_params_without_word_embeddings() - cnn.count_params()
 
 
-def weights(case):
-    model = case.make()
-    trainable = sum(int(np.prod(w.shape)) for w in model.trainable_weights)
-    return trainable, model.count_params() - trainable
-
-
-def case(make, inputs, name, forward=probabilities):
-    return Case(
-        make,
-        inputs,
-        weights(Case(make, inputs, (0, 0))),  # exact counts are asserted at the paper's sizes below
-        forward,
-        name=name,
-        float32_outputs=True,
-        float32_sublayers=("logits", "probabilities"),
-        zero_pads=False,  # a pair has no padding left
-        # Only the reconstruction loss reaches the decoder; embeddings of ids that don't occur.
-        unused=("decoder",),
-    )
+def case(make, inputs, name, forward=oracle):
+    # Only the reconstruction loss reaches the decoder; embeddings of ids that don't occur.
+    return model_case(make, inputs, forward, name, unused=("decoder",))
 
 
 FULL = case(partial(SMALL, char_vocabulary_size=6, batch_normalization=True), ALL, "full")
@@ -133,20 +96,12 @@ REST = [
     ),
 ]
 CASES = [FULL, *REST]
-SHALLOW = partial(SMALL, depth=3, autoencoder_after=(1,))
-WORDS_ONLY = Case(partial(SHALLOW), WORDS, (0, 0))
-ALL_FEATURES = Case(partial(SHALLOW, char_vocabulary_size=6), ALL, (0, 0))
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-def test_drcn(check):
-    check(FULL)
+test_checks = run_checks([FULL])
 
 
-@pytest.mark.parametrize("check", [check_build, check_oracle], ids=name_of)
-@pytest.mark.parametrize("case", REST, ids=name_of)
-def test_variants(case, check):
-    check(case)
+test_variants = run_checks(REST, check_build, check_oracle, everywhere=True)
 
 
 @pytest.mark.once
@@ -156,40 +111,26 @@ def test_counts_of_the_paper():
     assert count(**DRCN.presets["encoder_only"]) == 5_620_835
 
 
-@pytest.mark.once
-def test_options():
-    options = {
-        "num_classes": (2, 3),
-        "embedding_dim": (3, 4),
-        "trainable_embedding": (True, False),
-        "fixed_embedding": (True, False),
-        "exact_match": (True, False),
-        "units": (2, 3),
-        "depth": (2, 3),
-        "cell": ("lstm", "gru"),
-        "attention": (True, False),
-        "recurrent_connection": ("dense", "none"),
-        "attentive_connection": ("dense", "none"),
-        "embedding_connection": ("dense", "none"),
-        "autoencoder_after": ((1,), (2,)),
-        "autoencoder_units": (4, 5),
-        "autoencoder_activation": ("tanh", "linear"),
-        "temperature": (False, True),
-        "hidden_units": (5, 6),
-        "batch_normalization": (False, True),
-        "l2": (0.0, 1e-2),
-    }
-    for option, pair in options.items():
-        check_option(WORDS_ONLY, option, *pair)
-    for option, pair in {
-        "char_vocabulary_size": (6, 7),
-        "char_dim": (2, 3),
-        "char_filters": (2, 3),
-        "char_kernel_size": (3, 2),
-    }.items():
-        check_option(ALL_FEATURES, option, *pair)
-    for option in ("dropout", "embedding_dropout", "autoencoder_dropout", "reconstruction_weight"):
-        check_option(WORDS_ONLY, option, 0.0, 0.9, training=True)
+SHALLOW = Case(partial(SMALL, depth=3, autoencoder_after=(1,), char_vocabulary_size=6), ALL, (0, 0))
+test_arguments = arguments_act(
+    [SHALLOW],
+    "max_word_length",
+    "pos_tags",
+    "antonym",
+    "autoencoder_stop_gradient",
+    "feature_attention",
+    "feature_attention_config",
+    depth=2,
+    cell="gru",
+    char_kernel_size=2,
+    recurrent_connection="none",
+    attentive_connection="none",
+    embedding_connection="none",
+    autoencoder_after=(2,),
+)
+
+
+def test_what_layers_are_given():
     model = SMALL(
         char_vocabulary_size=6,
         pos_tags=4,
@@ -201,9 +142,7 @@ def test_options():
         f"{n}_{s}" for s in "12" for n in ("word_ids", "char_ids", "pos", "antonym")
     ]
     assert model.input["char_ids_1"].shape[-1] == 9
-    assert next(
-        x for x in model.layers if x.name == "dense_co_attentive_rnn"
-    ).autoencoder_stop_gradient
+    assert model.get_layer("dense_co_attentive_rnn").autoencoder_stop_gradient
 
 
 @pytest.mark.once
@@ -228,14 +167,14 @@ def test_explainer():
 
 
 def test_identical_sentences_of_one_input():
-    model = built(WORDS_ONLY)
+    model = built(Case(SMALL, WORDS, (0, 0)))
     same = {"word_ids_1": IDS_1, "word_ids_2": IDS_1}
     np.testing.assert_allclose(value(model(same)), oracle(model, **same), atol=1e-5)
 
 
 def test_word_vectors_go_into_both_embeddings():
     model = SMALL()
-    matrix = RNG.normal(size=(10, 3)).astype("float32")
+    matrix = noise(10, 3)
     model.set_word_vectors(matrix)
     tables = [w for w in model.weights if "embedding/embeddings" in w.path]
     assert len(tables) == 2 and all((value(t) == matrix).all() for t in tables)

@@ -11,7 +11,7 @@ from keras_sentmatch.applications import DRrNet
 from keras_sentmatch.errors import InputError
 from tests import oracles_recurrent
 from tests.applications.common import WORDS, check_halves, features, model_case
-from tests.harness import CHECKS, built, check_option, close, name_of, value
+from tests.harness import arguments_act, built, check_oracle, refuses, run_checks, value
 
 ALL = features()
 FLOAT32 = ("logits", "probabilities", "p_h", "p_v", "auxiliary", "gate_h", "gate_v")
@@ -128,62 +128,15 @@ CASES = [FULL, *REST]
 WORDS_ONLY = REST[4]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-def test_drr_net(check):
-    check(FULL)
+test_checks = run_checks([FULL])
 
 
-@pytest.mark.once
-@pytest.mark.parametrize("case", REST, ids=name_of)
-def test_variants(case):
-    model = built(case)
-    close(model(WORDS), oracle(model, **WORDS), case.name)
+test_variants = run_checks(REST, check_oracle)
 
 
-def weight_shapes(**config):
-    return [w.shape for w in SMALL(**config).weights]
-
-
-@pytest.mark.once
-def test_options():
-    some = {"char_vocabulary_size": 6, "pos_tags": 3, "antonym": True}
-    plain, full = weight_shapes(), weight_shapes(**some)
-    for option, other in {
-        "num_classes": 2,
-        "embedding_dim": 4,
-        "exact_match": False,
-        "highway_layers": 1,
-        "units": 4,
-        "depth": 3,
-        "bidirectional": True,
-        "attention_units": 3,
-        "init_projection": False,
-        "use_initial_vector": False,
-        "use_guide": False,
-        "use_global": False,
-        "use_dynamic": False,
-        "hidden_units": 9,
-    }.items():
-        assert weight_shapes(**{option: other}) != plain, option
-    for option, other in {
-        "char_vocabulary_size": 7,
-        "char_dim": 3,
-        "char_filters": 3,
-        "char_kernel_size": 2,
-        "pos_tags": 4,
-        "antonym": False,
-    }.items():
-        assert weight_shapes(**{**some, option: other}) != full, option
-    for option, pair in {
-        "steps": (2, 3),
-        "beta": (3.0, 4.0),
-        "selection": ("soft", "hard"),
-    }.items():
-        check_option(WORDS_ONLY, option, *pair)
-    check_option(WORDS_ONLY, "dropout", 0.0, 0.9, training=True)
-    counts = [len(SMALL(trainable_embedding=v).trainable_weights) for v in (True, False)]
-    assert counts[0] == counts[1] + 1
-    assert SMALL(char_vocabulary_size=6, max_word_length=9).input["char_ids_1"].shape[-1] == 9
+test_arguments = arguments_act(
+    [FULL], "max_word_length", "aux_loss_weight", char_kernel_size=2, selection="hard"
+)
 
 
 def test_what_is_off_is_gone():
@@ -199,11 +152,13 @@ def test_what_is_off_is_gone():
     assert "pooling" not in {layer.name for layer in bare.layers}
 
 
-def test_errors():
-    with pytest.raises(InputError, match="set use_global or use_dynamic to True"):
-        SMALL(use_global=False, use_dynamic=False)
-    with pytest.raises(InputError, match="aux_loss_weight must be at least 0. Received: -1"):
-        SMALL(aux_loss_weight=-1)
+test_errors = refuses(
+    SMALL,
+    [
+        ({"use_global": False, "use_dynamic": False}, "set use_global or use_dynamic to True"),
+        ({"aux_loss_weight": -1}, "aux_loss_weight must be at least 0. Received: -1"),
+    ],
+)
 
 
 @pytest.mark.once

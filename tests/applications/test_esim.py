@@ -7,7 +7,7 @@ import pytest
 from keras_sentmatch.applications import ESIM
 from tests import oracles_hosts
 from tests.applications.common import WORDS, adapt, check_halves, model_case
-from tests.harness import CHECKS, built, check_option, name_of, value
+from tests.harness import arguments_act, built, run_checks, value
 
 
 def weights_of(layer):
@@ -42,39 +42,15 @@ SMALL = partial(ESIM, vocabulary_size=10, embedding_dim=3, units=4)
 CASES = [model_case(SMALL, WORDS, oracle, "ESIM")]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-def test_esim(check):
-    check(CASES[0])
+test_checks = run_checks(CASES)
 
 
-@pytest.mark.once
-def test_halves():
-    check_halves(CASES[0])
+test_halves = run_checks(CASES, check_halves)
 
 
-@pytest.mark.once
-@pytest.mark.parametrize(
-    "option, one, two",
-    [
-        ("num_classes", 3, 1),
-        ("embedding_dim", 3, 4),
-        ("trainable_embedding", True, False),
-        ("units", 4, 5),
-        ("cell", "lstm", "gru"),
-        ("feature_attention", "fa", "sfa"),
-    ],
+test_arguments = arguments_act(
+    CASES, "placement", "feature_attention_config", cell="gru", feature_attention="fa"
 )
-def test_options(option, one, two):
-    if option == "trainable_embedding":
-        counts = [len(built(CASES[0], **{option: v}).trainable_weights) for v in (one, two)]
-        assert counts[0] == counts[1] + 1
-    else:
-        check_option(CASES[0], option, one, two)
-
-
-@pytest.mark.each_backend
-def test_dropout():
-    check_option(CASES[0], "dropout", 0.0, 0.5, training=True)
 
 
 @pytest.mark.once

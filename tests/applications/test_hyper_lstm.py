@@ -3,12 +3,11 @@
 from functools import partial
 
 import numpy as np
-import pytest
 
 from keras_sentmatch.applications import HyperLSTM
 from tests import oracles, oracles_blocks
 from tests.applications.common import WORDS, check_halves, model_case
-from tests.harness import CHECKS, built, check_option, check_oracle, name_of, value
+from tests.harness import arguments_act, built, check_oracle, run_checks, value
 from tests.layers.test_hyper_lstm_cell import weights_of as cell_weights
 
 
@@ -36,14 +35,10 @@ SHARED = model_case(
 )
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-def test_hyper_lstm(check):
-    check(CASES[0])
+test_checks = run_checks(CASES)
 
 
-@pytest.mark.parametrize("check", [check_oracle, check_halves], ids=name_of)
-def test_shared_encoder(check):
-    check(SHARED)
+test_shared_encoder = run_checks([SHARED], check_oracle, check_halves, everywhere=True)
 
 
 def test_a_shared_encoder_tells_the_sentences_apart_only_by_their_places():
@@ -56,33 +51,7 @@ def test_a_shared_encoder_tells_the_sentences_apart_only_by_their_places():
     assert abs(other[0] - other[1]).max() > 1e-3
 
 
-@pytest.mark.once
-def test_halves():
-    check_halves(CASES[0])
+test_halves = run_checks(CASES, check_halves)
 
 
-@pytest.mark.once
-@pytest.mark.parametrize(
-    "option, one, two",
-    [
-        ("num_classes", 3, 1),
-        ("embedding_dim", 3, 4),
-        ("units", 4, 5),
-        ("hyper_units", 3, 4),
-        ("embedding_units", 2, 3),
-        ("layer_norm", False, True),
-        ("shared_encoder", False, True),
-    ],
-)
-def test_options(option, one, two):
-    check_option(CASES[0], option, one, two)
-
-
-def test_trainable_embedding():
-    counts = [len(SMALL(trainable_embedding=v).trainable_weights) for v in (True, False)]
-    assert counts[0] == counts[1] + 1
-
-
-@pytest.mark.each_backend
-def test_dropout():
-    check_option(CASES[0], "dropout", 0.0, 0.5, training=True)
+test_arguments = arguments_act(CASES)

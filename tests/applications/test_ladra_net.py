@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.applications import LadRaNet
-from keras_sentmatch.errors import InputError
 from tests import oracles_encoders
 from tests.applications.common import model_case
 from tests.applications.encoders import (
@@ -19,7 +18,7 @@ from tests.applications.encoders import (
     oracle_inputs,
     weights_of,
 )
-from tests.harness import CHECKS, built, check_oracle, close, name_of, value
+from tests.harness import built, check_oracle, close, name_of, refuses, run_checks, value
 from tests.oracles_recurrent import self_attention_pooling, stack_gru
 
 
@@ -117,9 +116,7 @@ VARIANTS = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-def test_ladra_net(check):
-    check(CASES[0])
+test_checks = run_checks(CASES)
 
 
 @pytest.mark.once
@@ -148,19 +145,13 @@ def test_explainer():
         built(CASES[0], **LadRaNet.presets["table7_1_bert"]).explainer()
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
+test_errors = refuses(
+    CASES[0].make,
     [
         ({"encoder": "lstm"}, "encoder must be one of .*Received: encoder='lstm'"),
-        (
-            {"layer_weighting": None},
-            "layer_weighting must be one of .*Received: layer_weighting=None",
-        ),
+        ({"layer_weighting": None}, "layer_weighting must be one of .*layer_weighting=None"),
         ({"fusion": "sum"}, "fusion must be one of .*Received: fusion='sum'"),
         ({"steps": -1}, "steps must be at least 0. Received: steps=-1"),
         ({"steps": 0, "use_global": False}, "Nothing is left to classify"),
     ],
 )
-def test_bad_arguments(arguments, message):
-    with pytest.raises(InputError, match=message):
-        LadRaNet(**{**SMALL, **arguments})

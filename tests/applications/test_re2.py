@@ -6,17 +6,16 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.applications import RE2
-from keras_sentmatch.errors import InputError
 from tests import oracles_hosts
 from tests.applications.common import WORDS, adapt, check_halves, model_case
 from tests.harness import (
-    CHECKS,
+    arguments_act,
     built,
     check_build,
-    check_option,
     check_oracle,
     close,
-    name_of,
+    refuses,
+    run_checks,
     value,
 )
 from tests.layers.test_convolutional_encoder import kernel_and_bias
@@ -74,15 +73,10 @@ REST = [
 ]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-def test_re2(check):
-    check(CASES[0])
+test_checks = run_checks(CASES)
 
 
-@pytest.mark.parametrize("check", [check_build, check_oracle], ids=name_of)
-@pytest.mark.parametrize("case", REST, ids=name_of)
-def test_variants(case, check):
-    check(case)
+test_variants = run_checks(REST, check_build, check_oracle, everywhere=True)
 
 
 @pytest.mark.once
@@ -91,46 +85,28 @@ def test_halves(options):
     check_halves(CASES[0], **options)
 
 
-@pytest.mark.once
-@pytest.mark.parametrize(
-    "option, one, two",
+test_arguments = arguments_act(
+    CASES,
+    "feature_attention",
+    "feature_attention_config",
+    encoder_layers=1,
+    kernel_size=1,
+    alignment="identity",
+    fusion="simple",
+    connection="none",
+    prediction="symmetric",
+)
+
+
+test_errors = refuses(
+    SMALL,
     [
-        ("num_classes", 3, 1),
-        ("embedding_dim", 3, 4),
-        ("units", 4, 5),
-        ("blocks", 2, 3),
-        ("encoder_layers", 1, 2),
-        ("kernel_size", 1, 3),
-        ("alignment", "linear", "identity"),
-        ("fusion", "full", "simple"),
-        ("connection", "augmented", "residual"),
-        ("connection", "residual", "none"),
-        ("prediction", "full", "symmetric"),
-        ("prediction", "full", "simple"),
-        ("activation", "gelu", "relu"),
-        ("weight_normalization", True, False),
+        ({"alignment": "bilinear"}, "alignment must be one of .* Received: alignment='bilinear'"),
+        ({"connection": "dense"}, "connection must be one of .* Received: connection='dense'"),
+        ({"prediction": "half"}, "prediction must be one of .* Received: prediction='half'"),
+        ({"blocks": 0}, "blocks must be at least 1. Received: blocks=0"),
     ],
 )
-def test_options(option, one, two):
-    check_option(CASES[0], option, one, two)
-
-
-@pytest.mark.once
-def test_the_rest_of_the_options():
-    counts = [len(SMALL(trainable_embedding=v).trainable_weights) for v in (False, True)]
-    assert counts[0] + 1 == counts[1]
-    check_option(CASES[0], "dropout", 0.0, 0.5, training=True)
-    for option, wrong in (
-        ("alignment", "bilinear"),
-        ("connection", "dense"),
-        ("prediction", "half"),
-    ):
-        with pytest.raises(
-            InputError, match=f"{option} must be one of .* Received: {option}='{wrong}'"
-        ):
-            SMALL(**{option: wrong})
-    with pytest.raises(InputError, match="blocks must be at least 1. Received: blocks=0"):
-        SMALL(blocks=0)
 
 
 def test_temperature_starts_at_one_over_the_root_of_the_units():

@@ -7,7 +7,7 @@ import pytest
 from keras_sentmatch.applications import RLSTM
 from tests import oracles_blocks
 from tests.applications.common import WORDS, check_halves, model_case
-from tests.harness import CHECKS, built, check_option, check_oracle, name_of, value
+from tests.harness import arguments_act, built, check_oracle, refuses, run_checks, value
 from tests.layers.test_rereading_lstm import weights_of as reader_weights
 
 
@@ -40,18 +40,14 @@ SMALL = partial(RLSTM, vocabulary_size=10, embedding_dim=3, units=4)
 CASES = [model_case(SMALL, WORDS, oracle, "RLSTM")]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=name_of)
-def test_rlstm(check):
-    check(CASES[0])
+test_checks = run_checks(CASES)
 
 
 def test_without_tanh():
     check_oracle(model_case(partial(SMALL, tanh=False), WORDS, oracle, "no tanh"))
 
 
-@pytest.mark.once
-def test_halves():
-    check_halves(CASES[0])
+test_halves = run_checks(CASES, check_halves)
 
 
 @pytest.mark.once
@@ -66,31 +62,7 @@ def test_explainer():
         assert abs(attention.sum(-1) - (WORDS["word_ids_2"] > 0)).max() < 1e-6
 
 
-@pytest.mark.once
-@pytest.mark.parametrize(
-    "option, one, two",
-    [
-        ("num_classes", 3, 1),
-        ("embedding_dim", 3, 4),
-        ("units", 4, 6),
-        ("tanh", True, False),
-        ("first_attention", "uniform", "learned"),
-    ],
-)
-def test_options(option, one, two):
-    check_option(CASES[0], option, one, two)
+test_arguments = arguments_act(CASES, units=6, first_attention="learned")
 
 
-def test_trainable_embedding():
-    counts = [len(SMALL(trainable_embedding=v).trainable_weights) for v in (True, False)]
-    assert counts[0] == counts[1] + 1
-
-
-@pytest.mark.each_backend
-def test_dropout():
-    check_option(CASES[0], "dropout", 0.0, 0.5, training=True)
-
-
-def test_units_must_be_even():
-    with pytest.raises(ValueError, match="units must be even.* Received: units=5"):
-        SMALL(units=5)
+test_errors = refuses(SMALL, [({"units": 5}, "units must be even.* Received: units=5")])

@@ -9,12 +9,12 @@ from keras_sentmatch.layers import AdaptiveFusion
 from tests import oracles_encoders
 from tests.harness import (
     Case,
+    arguments_act,
     built,
     check_build,
     check_oracle,
     lengths_mask,
     noise,
-    options_act,
     refuses,
     run_checks,
     value,
@@ -105,18 +105,7 @@ test_checks = run_checks(CASES)
 test_variants = run_checks(VARIANTS, check_build, check_oracle)
 
 
-test_options = options_act(
-    CASES[0],
-    {
-        "attention_units": (5, 2),
-        "hidden_units": (3, None),
-        "alignment": ("additive", "none"),
-        "gate": (True, False),
-        "filter_gate": (True, False),
-        "output_mode": ("residual", "replace"),
-        "regulation": (True, False),
-    },
-)
+test_arguments = arguments_act(CASES, alignment="none", hidden_units=4, output_mode="replace")
 
 
 def test_parameters_of_the_paper():

@@ -3,12 +3,11 @@
 from functools import partial
 
 import numpy as np
-import pytest
 
 from keras_sentmatch.layers import AlignmentFusion
 from tests import oracles_hosts
 from tests.case import randomize
-from tests.harness import Case, check_option, lengths_mask, noise, run_checks, value
+from tests.harness import Case, arguments_act, lengths_mask, noise, refuses, run_checks, value
 from tests.layers.test_convolutional_encoder import kernel_and_bias
 from tests.oracles_blocks import zero_pads
 
@@ -34,17 +33,9 @@ CASES = [
 test_checks = run_checks(CASES)
 
 
-def test_options():
-    for option, pair in {
-        "units": (3, 4),
-        "mode": ("full", "simple"),
-        "activation": ("gelu", "relu"),
-        "weight_normalization": (True, False),
-    }.items():
-        check_option(CASES[0], option, *pair)
-    check_option(CASES[0], "dropout", 0.0, 0.5, training=True)
-    with pytest.raises(ValueError, match="mode must be one of .* Received: mode='half'"):
-        AlignmentFusion(3, mode="half")
+test_arguments = arguments_act(CASES, mode="simple")
+
+test_errors = refuses(SMALL, [({"mode": "half"}, "mode must be one of .* Received: mode='half'")])
 
 
 def test_nothing_to_compare_with():

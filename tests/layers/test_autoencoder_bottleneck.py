@@ -8,7 +8,7 @@ import pytest
 
 from keras_sentmatch.layers import AutoencoderBottleneck
 from tests import oracles
-from tests.harness import Case, built, check_option, lengths_mask, noise, run_checks, value
+from tests.harness import Case, arguments_act, built, lengths_mask, noise, run_checks, value
 
 INPUTS = {"x": noise(4, 5, 6), "mask": lengths_mask([5, 2, 1, 4], 5)}
 
@@ -98,8 +98,4 @@ def test_loss_trains_the_decoder_and_stop_gradient_holds_the_target():
     assert free[0] != pytest.approx(held[0], rel=1e-3)
 
 
-def test_options():
-    check_option(CASES[0], "units", 3, 4)
-    check_option(CASES[0], "activation", "tanh", "linear")
-    check_option(CASES[0], "dropout", 0.0, 0.9, training=True)
-    assert len(built(CASES[0], kernel_regularizer=keras.regularizers.L2(0.1)).losses) == 2
+test_arguments = arguments_act(CASES, "groups", "stop_gradient")

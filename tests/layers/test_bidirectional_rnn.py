@@ -12,12 +12,13 @@ from tests import oracles
 from tests.case import gradients
 from tests.harness import (
     Case,
+    arguments_act,
     built,
-    check_option,
     close,
     lengths_mask,
     name_of,
     noise,
+    refuses,
     run_checks,
     value,
     values,
@@ -82,12 +83,13 @@ def test_equals_keras_masked_bidirectional(case):
     close([*w1, *x1], [*w2, *x2], f"gradients of {case.name}")
 
 
-def test_options():
-    check_option(CASES[0], "units", 3, 4)
-    check_option(CASES[0], "cell", "lstm", "gru")
+test_arguments = arguments_act(CASES, cell="gru")
+
+test_errors = refuses(CASES[0].make, [({"cell": "lstmp"}, "cell must be one of")])
+
+
+def test_penalty():
     layer = built(CASES[0], kernel_regularizer=keras.regularizers.L2(0.1))
-    assert len(layer.losses) == 4
     kernels = [value(w) for w in layer.weights if "bias" not in w.path]
+    assert len(layer.losses) == len(kernels) == 4
     assert np.isclose(sum(map(float, layer.losses)), oracles.l2_penalty(kernels, 0.1), rtol=1e-5)
-    with pytest.raises(ValueError, match="cell must be one of"):
-        BidirectionalRNN(3, cell="lstmp")

@@ -2,13 +2,12 @@
 
 from functools import partial
 
-import keras
 import numpy as np
 import pytest
 
 from keras_sentmatch.layers import CharCNN
 from tests import oracles
-from tests.harness import Case, built, check_option, run_checks, value
+from tests.harness import Case, arguments_act, built, run_checks, value
 
 IDS = np.random.default_rng(0).integers(1, 9, (2, 4, 7)).astype("int32")
 IDS[0, 0, 2:] = IDS[0, 1, 1:] = IDS[1, 2, 5:] = IDS[1, 3] = 0
@@ -40,15 +39,9 @@ def test_wider_padding_of_short_words_changes_nothing():
     np.testing.assert_allclose(value(layer(wider)), value(layer(short)), atol=1e-6)
 
 
-def test_options():
-    for option, values in {
-        "vocabulary_size": (9, 10),
-        "embedding_dim": (3, 4),
-        "filters": (5, 6),
-        "kernel_size": (3, 2),
-    }.items():
-        check_option(CASES[0], option, *values)
-    check_option(CASES[0], "dropout", 0.0, 0.9, training=True)
-    assert len(built(CASES[0], kernel_regularizer=keras.regularizers.L2(0.1)).losses) == 1
+test_arguments = arguments_act(CASES, kernel_size=2)
+
+
+def test_words_narrower_than_a_window():
     with pytest.raises(ValueError, match="at least kernel_size=5"):
         CharCNN(9)(np.ones((1, 2, 4), "int32"))

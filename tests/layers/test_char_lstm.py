@@ -2,12 +2,11 @@
 
 from functools import partial
 
-import keras
 import numpy as np
 
 from keras_sentmatch.layers import CharLSTM
 from tests import oracles_recurrent
-from tests.harness import Case, built, check_option, run_checks, value
+from tests.harness import Case, arguments_act, built, run_checks, value
 
 IDS = np.random.default_rng(0).integers(1, 9, (2, 4, 7)).astype("int32")
 IDS[0, 0, 2:] = IDS[0, 1, 1:] = IDS[1, 2, 5:] = IDS[1, 3] = 0
@@ -37,12 +36,4 @@ def test_wider_padding_of_words_changes_nothing():
     assert not value(layer(wider))[1, 3].any()
 
 
-def test_options():
-    for option, values in {
-        "vocabulary_size": (9, 10),
-        "embedding_dim": (3, 4),
-        "units": (5, 6),
-    }.items():
-        check_option(CASES[0], option, *values)
-    check_option(CASES[0], "dropout", 0.0, 0.9, training=True)
-    assert len(built(CASES[0], kernel_regularizer=keras.regularizers.L2(0.1)).losses) == 2
+test_arguments = arguments_act(CASES)

@@ -3,11 +3,10 @@
 from functools import partial
 
 import numpy as np
-import pytest
 
 from keras_sentmatch.layers import ConvolutionalEncoder
 from tests import oracles_blocks, oracles_hosts
-from tests.harness import Case, check_option, lengths_mask, noise, run_checks, value
+from tests.harness import Case, arguments_act, lengths_mask, noise, refuses, run_checks, value
 
 INPUTS = {"x": noise(3, 5, 4), "mask": lengths_mask([5, 2, 1], 5)}
 
@@ -42,18 +41,9 @@ CASES = [
 test_checks = run_checks(CASES)
 
 
-def test_options():
-    for option, pair in {
-        "units": (3, 4),
-        "num_layers": (1, 2),
-        "kernel_size": (3, 5),
-        "activation": ("gelu", "tanh"),
-        "weight_normalization": (True, False),
-    }.items():
-        check_option(CASES[0], option, *pair)
-    check_option(CASES[0], "dropout", 0.0, 0.5, training=True)
+test_arguments = arguments_act(CASES)
 
 
-def test_no_layers():
-    with pytest.raises(ValueError, match="num_layers must be at least 1. Received: num_layers=0"):
-        ConvolutionalEncoder(3, num_layers=0)
+test_errors = refuses(
+    SMALL, [({"num_layers": 0}, "num_layers must be at least 1. Received: num_layers=0")]
+)

@@ -9,9 +9,9 @@ from keras_sentmatch.layers import DenseCoAttentiveRNN
 from tests import oracles
 from tests.harness import (
     Case,
+    arguments_act,
     built,
     check_build,
-    check_option,
     check_oracle,
     lengths_mask,
     noise,
@@ -154,29 +154,20 @@ def test_swapping_the_sentences_swaps_the_outputs():
     assert abs(value(y1) - value(z2)).max() < 1e-5 and abs(value(y2) - value(z1)).max() < 1e-5
 
 
-def test_options():
-    base = Case(partial(SMALL, autoencoder_after=(2,)), INPUTS, (0, 0))
-    options = {
-        "units": (2, 3),
-        "depth": (2, 3),
-        "cell": ("lstm", "rnn"),
-        "attention": (True, False),
-        "autoencoder_after": ((2,), (3,)),
-        "autoencoder_units": (3, 4),
-        "autoencoder_activation": ("tanh", "linear"),
-        "temperature": (False, True),
-        "recurrent_connection": ("dense", "residual"),
-        "attentive_connection": ("residual", "none"),
-        "embedding_connection": ("dense", "none"),
-    }
-    for option, values in options.items():
-        check_option(
-            Case(SMALL, INPUTS, (0, 0)) if "connection" in option else base, option, *values
-        )
-    check_option(base, "autoencoder_dropout", 0.0, 0.9, training=True)
-    check_option(base, "reconstruction_weight", 1.0, 0.5, training=True)
-    assert built(base, autoencoder_stop_gradient=True).autoencoders[0].stop_gradient
-    assert len(built(base, kernel_regularizer=keras.regularizers.L2(0.1)).losses) == 3 * 4 + 2
+test_arguments = arguments_act(
+    [Case(partial(SMALL, autoencoder_after=(2,)), INPUTS, (0, 0)), Case(SMALL, INPUTS, (0, 0))],
+    "autoencoder_stop_gradient",
+    cell="rnn",
+    autoencoder_after=(3,),
+    recurrent_connection="residual",
+    attentive_connection="none",
+    embedding_connection="none",
+)
+
+
+def test_what_the_autoencoders_are_given():
+    layer = built(CASES[-2], autoencoder_stop_gradient=True)
+    assert all(autoencoder.stop_gradient for autoencoder in layer.autoencoders)
 
 
 test_errors = refuses(

@@ -6,7 +6,7 @@ import pytest
 
 from keras_sentmatch.layers import DenseInteractionCNN
 from tests import oracles_hosts
-from tests.harness import Case, noise, options_act, run_checks, value
+from tests.harness import Case, arguments_act, noise, run_checks, value
 
 
 def of(layer):
@@ -41,17 +41,7 @@ CASES = [
 test_checks = run_checks(CASES)
 
 
-test_options = options_act(
-    CASES[0],
-    {
-        "first_scale": (0.3, 0.4),
-        "blocks": (1, 2),
-        "layers_per_block": (1, 2),
-        "growth_rate": (2, 3),
-        "kernel_size": (1, 3),
-        "compression": (0.5, 0.6),
-    },
-)
+test_arguments = arguments_act(CASES, blocks=1, kernel_size=1)
 
 
 def test_the_grid_must_be_known_and_large_enough():

@@ -10,9 +10,9 @@ from keras_sentmatch.layers import DualAttention
 from tests import oracles_encoders
 from tests.harness import (
     Case,
+    arguments_act,
     built,
     check_build,
-    check_option,
     check_oracle,
     gradients,
     lengths_mask,
@@ -62,15 +62,7 @@ test_checks = run_checks(CASES)
 test_variants = run_checks(VARIANTS, check_build, check_oracle)
 
 
-def test_options():
-    for option, pair in {
-        "num_heads": (2, 1),
-        "key_dim": (4, 3),
-        "distance": ("l2_squared", "l2"),
-        "cross": (False, True),
-    }.items():
-        check_option(CASES[1], option, *pair)
-    check_option(CASES[1], "dropout", 0.0, 0.5, training=True)
+test_arguments = arguments_act(CASES[1:], distance="l2_squared")
 
 
 def test_affinity_is_keras_attention_before_its_output_projection():

@@ -7,7 +7,7 @@ import pytest
 
 from keras_sentmatch.layers import DualAttentionEncoder
 from tests import oracles_encoders
-from tests.harness import Case, check_option, check_oracle, lengths_mask, noise, run_checks, value
+from tests.harness import Case, arguments_act, check_oracle, lengths_mask, noise, run_checks, value
 from tests.layers.test_adaptive_fusion import weights_of as fusion_weights
 
 INPUTS = {
@@ -82,10 +82,9 @@ test_checks = run_checks(CASES)
 test_variants = run_checks(VARIANTS, check_oracle)
 
 
-def test_options():
-    """The others are told apart by the oracle and the number of weights."""
-    check_option(CASES[0], "num_heads", 2, 4)
-    check_option(CASES[0], "dropout", 0.0, 0.5, training=True)
+test_arguments = arguments_act(
+    CASES, num_heads=4, channels="affinity", distance="l2", alignment="none", output_mode="replace"
+)
 
 
 def test_a_new_layer_is_a_plain_block():

@@ -9,10 +9,10 @@ from keras_sentmatch.layers import DynamicSequentialAttention, RerereadAttention
 from tests import oracles_encoders
 from tests.harness import (
     Case,
+    arguments_act,
     built,
     check_build,
     check_gradients,
-    check_option,
     check_oracle,
     gradients,
     lengths_mask,
@@ -115,18 +115,7 @@ test_variants = run_checks(VARIANTS, check_build, check_oracle)
 test_no_weight_of_the_variants_is_dead = run_checks(VARIANTS, check_gradients)
 
 
-def test_options():
-    for option, pair in {
-        "steps": (3, 4),
-        "attention_units": (2, 3),
-        "beta": (2.0, 3.0),
-        "fuse_word": (True, False),
-        "coverage": ("multiply", "log"),
-        "clip_coverage": (True, False),
-        "coverage_update": ("probability", "score"),
-    }.items():
-        check_option(SHOW, option, *pair)
-    check_option(SHOW, "coverage", "log", "off")
+test_arguments = arguments_act([SHOW], coverage="log", coverage_update="score")
 
 
 def seen(layer, inputs=INPUTS):

@@ -2,13 +2,11 @@
 
 from functools import partial
 
-import keras
 import numpy as np
-import pytest
 
 from keras_sentmatch.layers import FactorizationMachine
 from tests import oracles_blocks
-from tests.harness import Case, built, check_option, noise, run_checks, value
+from tests.harness import Case, arguments_act, built, noise, refuses, run_checks, value
 
 
 def oracle(layer, z):
@@ -44,9 +42,6 @@ def test_is_the_sum_over_pairs_of_features():
     np.testing.assert_allclose(value(layer(z)), want, atol=1e-5)
 
 
-def test_options():
-    check_option(CASES[0], "factors", 3, 4)
-    regularizer = keras.regularizers.L2(0.1)
-    assert len(built(CASES[0], kernel_regularizer=regularizer).losses) == 2
-    with pytest.raises(ValueError, match="at least 0. Received: factors=-1"):
-        FactorizationMachine(-1)
+test_arguments = arguments_act(CASES)
+
+test_errors = refuses(FactorizationMachine, [({"factors": -1}, "at least 0. Received: factors=-1")])

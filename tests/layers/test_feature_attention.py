@@ -3,13 +3,21 @@
 import warnings
 from functools import partial
 
-import keras
 import numpy as np
 import pytest
 
 from keras_sentmatch.layers import FeatureAttention
 from tests import oracles_blocks
-from tests.harness import Case, built, check_option, lengths_mask, noise, refuses, run_checks, value
+from tests.harness import (
+    Case,
+    arguments_act,
+    built,
+    lengths_mask,
+    noise,
+    refuses,
+    run_checks,
+    value,
+)
 
 INPUTS = {"x": noise(3, 5, 8), "mask": lengths_mask([5, 2, 1], 5)}
 
@@ -38,7 +46,6 @@ CASES = [
         name="as released, but tanh",
     ),
 ]
-PLAIN = Case(FeatureAttention, INPUTS, (0, 0))
 
 test_checks = run_checks(CASES)
 
@@ -60,16 +67,9 @@ def test_gates_are_between_0_and_1_and_the_same_at_every_token():
     )
 
 
-def test_options():
-    for option, values in {
-        "reduction": (1, 2),
-        "use_bias": (True, False),
-        "batch_norm": (False, True),
-    }.items():
-        check_option(PLAIN, option, *values)
-    layer = built(PLAIN, max_length=20, raise_widths=True)
-    assert layer.squeeze.units == 24  # the released code's width for 20 tokens
-    assert len(built(PLAIN, kernel_regularizer=keras.regularizers.L2(0.1)).losses) == 2
+test_arguments = arguments_act(
+    CASES, "max_length", raise_widths={"raise_widths": True, "max_length": 20}
+)
 
 
 def test_eq_9_is_a_warning():
@@ -80,6 +80,7 @@ def test_eq_9_is_a_warning():
         warnings.simplefilter("error")
         FeatureAttention(max_length=35).build((None, None, 30))
         FeatureAttention(reduction=10, max_length=35, raise_widths=True).build((None, None, 25))
+    assert built(CASES[0], max_length=20, raise_widths=True).squeeze.units == 24  # as released
 
 
 test_errors = refuses(

@@ -10,10 +10,10 @@ from keras_sentmatch.layers import HyperLSTMCell
 from tests import oracles_blocks
 from tests.harness import (
     Case,
+    arguments_act,
     built,
     check_fit,
     check_gradients,
-    check_option,
     check_oracle,
     check_save,
     lengths_mask,
@@ -124,8 +124,4 @@ def test_it_starts_as_an_lstm_with_weights_a_tenth_as_large():
     assert abs(states - value(lstm(x))).max() < 1e-6
 
 
-def test_options():
-    check_option(CASES[0], "units", 4, 5)
-    check_option(CASES[0], "hyper_units", 3, 4)
-    check_option(CASES[0], "embedding_units", 2, 3)
-    check_option(CASES[0], "layer_norm", False, True)
+test_arguments = arguments_act(CASES)

@@ -8,7 +8,7 @@ import pytest
 
 from keras_sentmatch.layers import LayerWeightedSum
 from tests import oracles_encoders
-from tests.harness import Case, built, check_option, noise, run_checks, value
+from tests.harness import Case, arguments_act, built, noise, run_checks, value
 
 INPUTS = {"layers": noise(2, 4, 5, 3)}
 LIST = [INPUTS["layers"][:, k] for k in range(4)]
@@ -29,8 +29,7 @@ CASES = [
 test_checks = run_checks(CASES)
 
 
-def test_options():
-    check_option(CASES[0], "normalize", True, False)
+test_arguments = arguments_act(CASES)
 
 
 @pytest.mark.parametrize("normalize", [True, False])

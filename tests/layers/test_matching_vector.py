@@ -2,11 +2,9 @@
 
 from functools import partial
 
-import pytest
-
 from keras_sentmatch.layers import MatchingVector
 from tests import oracles
-from tests.harness import Case, check_option, noise, run_checks
+from tests.harness import Case, arguments_act, noise, refuses, run_checks
 
 INPUTS = {"p": noise(3, 4), "q": noise(3, 4, seed=1)}
 CASES = [
@@ -23,7 +21,6 @@ CASES = [
 test_checks = run_checks(CASES)
 
 
-def test_options():
-    check_option(CASES[0], "parts", ("first",), ("second",))
-    with pytest.raises(ValueError, match="parts must be some of"):
-        MatchingVector(("first", "third"))
+test_arguments = arguments_act(CASES, parts=("first",))
+
+test_errors = refuses(MatchingVector, [({"parts": ("first", "third")}, "parts must be some of")])

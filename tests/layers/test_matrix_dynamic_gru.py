@@ -9,10 +9,10 @@ from keras_sentmatch.layers import MatrixDynamicGRU
 from tests import oracles, oracles_recurrent
 from tests.harness import (
     Case,
+    arguments_act,
     built,
     check_build,
     check_gradients,
-    check_option,
     check_oracle,
     lengths_mask,
     noise,
@@ -116,16 +116,9 @@ def test_the_norms_change_nothing():
     assert (value(layer(**INPUTS)) == value(CASES[0].call(layer, INPUTS)[0])).all()
 
 
-def test_options():
-    check_option(CASES[0], "units", 4, 9)
-    check_option(CASES[0], "variant", "din1", "din2")
-    check_option(CASES[0], "variant", "din1", "static")
-    check_option(CASES[0], "concat", "sum", "split")
-    check_option(REST[3], "use_bias", True, False)
-    no_bias = built(CASES[0], use_bias=False)
-    assert no_bias.count_params() == CASES[0].weights[0] - 3 * 4
-    shared = Case(MAKE, SAME_WIDTH, (0, 0))
-    check_option(shared, "shared_transform", False, True)
+test_arguments = arguments_act(
+    [Case(MAKE, SAME_WIDTH, (0, 0))], units=9, variant="din2", concat="split"
+)
 
 
 test_bad_arguments = refuses(

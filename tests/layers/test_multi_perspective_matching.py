@@ -9,11 +9,12 @@ from keras_sentmatch.layers import MultiPerspectiveMatching
 from tests import oracles, oracles_hosts
 from tests.harness import (
     Case,
+    arguments_act,
     built,
-    check_option,
     check_oracle,
     lengths_mask,
     noise,
+    refuses,
     run_checks,
     value,
 )
@@ -102,21 +103,22 @@ def test_a_sum_is_a_mean_but_for_its_sign():
         np.testing.assert_allclose(value(total), signs * mean, atol=1e-6)
 
 
-def test_options():
-    check_option(CASES[0], "perspectives", 2, 3)
-    check_option(CASES[0], "attentive", "mean", "sum")
-    check_option(CASES[0], "max_attentive", "argmax", "elementwise")
-    for options, message in (
+test_arguments = arguments_act(
+    CASES, strategies=("full", "max"), attentive="sum", max_attentive="elementwise"
+)
+
+test_errors = refuses(
+    MultiPerspectiveMatching,
+    [
         ({"strategies": ("full", "mean")}, "each once. Received: strategies=.'full', 'mean'"),
         ({"strategies": ("full", "full")}, "each once"),
         ({"strategies": ()}, "each once"),
         ({"attentive": "max"}, "one of .'mean', 'sum'.. Received: attentive='max'"),
-        (
-            {"max_attentive": "max"},
-            "one of .'argmax', 'elementwise'.. Received: max_attentive='max'",
-        ),
-    ):
-        with pytest.raises(ValueError, match=message):
-            MultiPerspectiveMatching(**options)
+        ({"max_attentive": "max"}, "one of .'argmax', 'elementwise'.. Received: max_att"),
+    ],
+)
+
+
+def test_an_odd_width():
     with pytest.raises(ValueError, match=r"Received: x1 of shape \(3, 5, 5\)"):
         SMALL().build((3, 5, 5))

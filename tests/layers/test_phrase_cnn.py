@@ -6,7 +6,16 @@ import numpy as np
 
 from keras_sentmatch.layers import PhraseCNN
 from tests import oracles_encoders
-from tests.harness import Case, built, lengths_mask, noise, options_act, refuses, run_checks, value
+from tests.harness import (
+    Case,
+    arguments_act,
+    built,
+    lengths_mask,
+    noise,
+    refuses,
+    run_checks,
+    value,
+)
 
 INPUTS = {"x": noise(3, 6, 4), "mask": lengths_mask([6, 2, 1], 6)}
 SMALL = partial(PhraseCNN, hidden_filters=3)
@@ -36,9 +45,7 @@ CASES = [
 test_checks = run_checks(CASES)
 
 
-test_options = options_act(
-    CASES[0], {"widths": ((2, 3), (3, 2)), "hidden_filters": (3, 4), "activation": ("relu", "tanh")}
-)
+test_arguments = arguments_act(CASES, widths=(3, 2))
 
 
 def test_windows():

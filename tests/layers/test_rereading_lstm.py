@@ -10,12 +10,13 @@ from tests import oracles_blocks
 from tests.case import gradients
 from tests.harness import (
     Case,
+    arguments_act,
     built,
     check_build,
-    check_option,
     check_oracle,
     lengths_mask,
     noise,
+    refuses,
     run_checks,
     value,
 )
@@ -103,14 +104,13 @@ def test_the_forget_gate_starts_open():
     assert value(layer.bias).tolist() == [0] * 4 + [1] * 4 + [0] * 8
 
 
-def test_options():
-    forward = REST[0]
-    check_option(forward, "tanh", True, False)
-    check_option(forward, "first_attention", "uniform", "learned")
-    check_option(forward, "go_backwards", False, True)
-    with pytest.raises(
-        ValueError, match="first_attention must be one of .*: first_attention='all'"
-    ):
-        MAKE(first_attention="all")
+test_arguments = arguments_act(REST, "units", first_attention="learned")
+
+test_errors = refuses(
+    MAKE, [({"first_attention": "all"}, "first_attention must be one of .*: first_attention='all'")]
+)
+
+
+def test_another_width():
     with pytest.raises(ValueError, match=r"x1 must be as wide .*x1.shape=\(3, 5, 4\), units=5"):
         RereadingLSTM(units=5)(**INPUTS)

@@ -10,13 +10,13 @@ from keras_sentmatch.layers import RerereadAttention
 from tests import oracles_recurrent
 from tests.harness import (
     Case,
+    arguments_act,
     built,
     check_build,
     check_oracle,
     gradients,
     lengths_mask,
     noise,
-    options_act,
     refuses,
     run_checks,
     value,
@@ -95,18 +95,7 @@ test_checks = run_checks(CASES)
 test_variants = run_checks(PLAIN, check_build, check_oracle)
 
 
-test_options = options_act(
-    CASES[0],
-    {
-        "units": (3, 4),
-        "attention_units": (2, 3),
-        "steps": (3, 4),
-        "beta": (2.0, 3.0),
-        "selection": ("soft", "hard"),
-        "initial_state": ("projected", "zero"),
-        "guide": (True, False),
-    },
-)
+test_arguments = arguments_act(CASES, selection="hard", initial_state="zero")
 
 
 def seen(case, **overrides):

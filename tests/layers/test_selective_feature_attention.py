@@ -13,9 +13,9 @@ from keras_sentmatch.layers.transformer_block import TransformerBlock
 from tests import oracles_blocks
 from tests.harness import (
     Case,
+    arguments_act,
     built,
     check_build,
-    check_option,
     check_oracle,
     check_padding,
     lengths_mask,
@@ -212,24 +212,17 @@ def test_transformer_block_is_the_textbook_one():
         assert abs(got[row, :length] - value(want)[0]).max() < 1e-5
 
 
-def test_options():
-    for option, values in {
-        "branches": (2, 3),
-        "r1": (2, 3),
-        "r2": (1, 2),
-        "units": ("compact", "literal"),
-        "branch_kind": ("bigru", "cnn"),
-        "autoencoder": (True, False),
-        "mean_pooling": (True, False),
-        "max_pooling": (True, False),
-        "selection": (True, False),
-        "pre_sigmoid": (True, False),
-        "use_bias": (True, False),
-        "batch_norm": (True, False),
-    }.items():
-        check_option(CASES[0], option, *values)
-    check_option(Case(partial(SMALL, branch_kind="transformer"), INPUTS, (0, 0)), "heads", 1, 2)
-    check_option(CASES[0], "dropout", 0.0, 0.9, training=True)
+test_arguments = arguments_act(
+    CASES,
+    "max_length",
+    units="compact",
+    branch_kind="cnn",
+    raise_widths={"raise_widths": True, "max_length": 20},
+    pre_sigmoid=True,
+)
+
+
+def test_widths_that_are_raised_and_penalties():
     layer = built(CASES[0], max_length=20, raise_widths=True)
     assert (layer.branch_layers[0].units, layer.squeeze.units) == (12, 24)
     regular = built(CASES[0], kernel_regularizer=keras.regularizers.L2(0.1))

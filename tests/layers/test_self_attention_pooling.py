@@ -3,11 +3,19 @@
 from functools import partial
 
 import numpy as np
-import pytest
 
 from keras_sentmatch.layers import SelfAttentionPooling
 from tests import oracles_recurrent
-from tests.harness import Case, built, check_option, lengths_mask, noise, run_checks, value
+from tests.harness import (
+    Case,
+    arguments_act,
+    built,
+    lengths_mask,
+    noise,
+    refuses,
+    run_checks,
+    value,
+)
 
 INPUTS = {"x": noise(3, 5, 4), "mask": lengths_mask([5, 2, 1], 5)}
 SMALL = partial(SelfAttentionPooling, units=3)
@@ -34,10 +42,11 @@ CASES = [
 test_checks = run_checks(CASES)
 
 
-def test_units():
-    check_option(CASES[0], "units", 3, 4)
-    with pytest.raises(ValueError, match="units must be at least 1. Received: units=0"):
-        SelfAttentionPooling(0)
+test_arguments = arguments_act(CASES)
+
+test_errors = refuses(
+    SelfAttentionPooling, [({"units": 0}, "units must be at least 1. Received: units=0")]
+)
 
 
 def test_the_pooled_vector_is_a_mean_without_a_context():

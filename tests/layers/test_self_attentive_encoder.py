@@ -44,13 +44,11 @@ CASES = [
 test_checks = run_checks(CASES)
 
 
-def test_options():
-    check_option(CASES[0], "dropout", 0.0, 0.5, training=True)
-    case = Case(partial(SelfAttentiveEncoder, dropout=0.5), INPUTS, WEIGHTS)
-    layers = [case.make(**o) for o in ({"dropout_decay": 0.5}, {"dropout_decay_steps": 7})]
-    for layer, expected in zip(layers, ((0.5, 10_000), (1.0, 7))):
-        for dropout in (layer.token_dropout, layer.attended_dropout):
-            assert (dropout.decay, dropout.decay_steps, dropout.rate) == (*expected, 0.5)
+def test_dropout():
+    layer = SelfAttentiveEncoder(0.5, 0.25, 7)
+    for dropout in (layer.token_dropout, layer.attended_dropout):
+        assert (dropout.rate, dropout.decay, dropout.decay_steps) == (0.5, 0.25, 7)
+    check_option(CASES[0], "dropout", 0.0, 0.5)
 
 
 def test_the_first_third_of_the_attention_does_nothing():

@@ -4,11 +4,19 @@ from functools import partial
 
 import keras
 import numpy as np
-import pytest
 
 from keras_sentmatch.layers import StackRNN
 from tests import oracles_recurrent
-from tests.harness import Case, built, check_option, lengths_mask, noise, run_checks, value
+from tests.harness import (
+    Case,
+    arguments_act,
+    built,
+    lengths_mask,
+    noise,
+    refuses,
+    run_checks,
+    value,
+)
 
 INPUTS = {"x": noise(3, 5, 4), "mask": lengths_mask([5, 2, 1], 5)}
 SMALL = partial(StackRNN, units=3, depth=2)
@@ -42,12 +50,12 @@ CASES = [
 test_checks = run_checks(CASES)
 
 
-def test_options():
-    for option, pair in {"units": (3, 2), "depth": (2, 3), "bidirectional": (False, True)}.items():
-        check_option(CASES[0], option, *pair)
-    for name in ("units", "depth"):
-        with pytest.raises(ValueError, match=f"{name} must be at least 1. Received: {name}=0"):
-            StackRNN(**{name: 0})
+test_arguments = arguments_act(CASES)
+
+test_errors = refuses(
+    StackRNN,
+    [({name: 0}, f"{name} must be at least 1. Received: {name}=0") for name in ("units", "depth")],
+)
 
 
 def test_newest_states_first_and_the_input_last():

@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_sentmatch.layers import WeightNormalizedDense
 from tests import oracles_hosts
-from tests.harness import Case, built, check_option, noise, run_checks, value
+from tests.harness import Case, arguments_act, built, noise, run_checks, value
 
 X = noise(2, 5, 4)
 
@@ -38,9 +38,10 @@ def test_the_length_of_the_direction_does_not_matter():
     assert abs(value(layer(X)) - before).max() < 1e-5
 
 
-def test_options():
-    for option, pair in {"units": (3, 4), "activation": ("tanh", None)}.items():
-        check_option(CASES[0], option, *pair)
+test_arguments = arguments_act(CASES, "kernel_initializer", activation=None)
+
+
+def test_initializer():
     layer = SMALL(kernel_initializer="ones")
     layer.build(X.shape)
     assert (value(layer.kernel) == 1).all() and abs(value(layer.scale) - 2).max() < 1e-6

@@ -8,7 +8,7 @@ import pytest
 
 from keras_sentmatch.layers import WordRepresentation
 from tests import oracles, oracles_recurrent
-from tests.harness import Case, built, check_option, run_checks, value
+from tests.harness import Case, arguments_act, built, refuses, run_checks, value
 
 RNG = np.random.default_rng(0)
 IDS = np.array([[2, 3, 1, 4, 0], [5, 0, 0, 0, 0], [7, 7, 8, 2, 6]], "int32")
@@ -86,20 +86,11 @@ test_checks = run_checks(CASES)
 
 
 def test_an_lstm_in_place_of_the_cnn():
-    check_option(CASES[1], "char_encoder", "cnn", "lstm")
     layer = built(CASES[1], char_encoder="lstm")
     lstm = layer.char_lstm
     table, *weights = (value(w) for w in (lstm.embedding.embeddings, *lstm.lstm.weights))
     want = oracles_recurrent.char_lstm(CHARS, table, weights)
     np.testing.assert_allclose(value(layer(**FEATURES))[..., 8:11], want, atol=1e-5)
-    with pytest.raises(ValueError, match="'cnn' or 'lstm'. Received: char_encoder='rnn'"):
-        SMALL(char_encoder="rnn")
-
-
-def test_a_config_saved_before_there_was_a_choice():
-    config = SMALL(char_vocabulary_size=6).get_config()
-    del config["char_encoder"]
-    assert WordRepresentation.from_config(config).char_cnn
 
 
 def test_one_matrix_fills_both_embeddings():
@@ -124,27 +115,20 @@ def test_padding_row_is_never_trained():
     assert not moved[0] and moved[[2, 3, 4, 5]].all()
 
 
-def test_options():
-    flags = {
-        "trainable_embedding": (True, False),
-        "fixed_embedding": (True, False),
-        "exact_match": (True, False),
-        "embedding_dim": (4, 5),
-    }
-    for option, values in flags.items():
-        check_option(CASES[0], option, *values)
-    for option, values in {
-        "char_vocabulary_size": (6, 0),
-        "char_dim": (2, 3),
-        "char_filters": (3, 4),
-        "char_kernel_size": (2, 3),
-        "pos_tags": (3, 4),
-        "antonym": (True, False),
-    }.items():
-        check_option(CASES[1], option, *values)
-    check_option(CASES[0], "dropout", 0.0, 0.5, training=True)
-    assert len(built(CASES[1], kernel_regularizer=keras.regularizers.L2(0.1)).losses) == 1
-    with pytest.raises(ValueError, match="at least one feature"):
-        SMALL(trainable_embedding=False, fixed_embedding=False, exact_match=False)
+test_arguments = arguments_act(CASES[1:2], char_kernel_size=3, char_encoder="lstm")
+
+test_errors = refuses(
+    SMALL,
+    [
+        ({"char_encoder": "rnn"}, "'cnn' or 'lstm'. Received: char_encoder='rnn'"),
+        (
+            {"trainable_embedding": False, "fixed_embedding": False, "exact_match": False},
+            "at least one feature",
+        ),
+    ],
+)
+
+
+def test_a_missing_input():
     with pytest.raises(ValueError, match="must be called with other_word_ids"):
         SMALL()(IDS)
