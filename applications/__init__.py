@@ -1,4 +1,4 @@
-"""Functional models, one paper a file. Importing this package registers every class for `keras.saving`.
+"""Functional models, one paper a file; importing them registers them with `keras.saving`.
 
 Each file here is imported, and each model in it is known by its name: a new model needs no line in
 another file.

@@ -1,4 +1,4 @@
-"""What the models on pretrained encoders share: a KerasHub encoder taken apart into layers of the model's own."""
+"""What the models on pretrained encoders share: a KerasHub encoder, layer by layer."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +17,8 @@ FROM_MODEL = ("name", "dtype", "trainable")  # which the model has of its own
 class BackboneModel(PairModel):
     """A model that reads both sentences as one sequence, with the layers of a BERT or RoBERTa.
 
-    A subclass's `__init__` begins with `self.bert = self.make_encoder()`; the maths stands in `read(pair)`.
+    A subclass's `__init__` begins with `self.bert = self.make_encoder()`; the maths stands in
+    `read(pair)`.
 
     Args:
         backbone: a KerasHub preset name, or a folder with a KerasHub or Hugging Face BERT or
@@ -49,7 +50,7 @@ class BackboneModel(PairModel):
             layer.trainable = False  # only now: `keras.Model` may make it trainable again
 
     def read(self, pair: Sentence):
-        """The output from `token_ids`, `padding_mask`, `segment_ids` (BERT) and the boolean `mask` of a pair."""
+        """The output from `token_ids`, `padding_mask`, `segment_ids` (BERT) and `mask` of a pair."""
         raise NotImplementedError
 
     def make_encoder(self) -> "Encoder":
@@ -77,7 +78,7 @@ class BackboneModel(PairModel):
 
     @property
     def backbone_variables(self) -> list[Any]:
-        """The variables that came from the backbone, e.g. for a lower learning rate; all others are new."""
+        """The variables of the backbone, e.g. for a lower learning rate; all others are new."""
         return [v for layer in self.backbone_layers() for v in layer.weights]
 
     def set_word_vectors(self, matrix) -> None:
@@ -91,11 +92,12 @@ class BackboneModel(PairModel):
 
 
 class Encoder:
-    """The layers of a KerasHub BERT or RoBERTa, made for one model and called one by one in its graph.
+    """The layers of a KerasHub BERT or RoBERTa, called one by one in the graph of a model.
 
     Args:
-        backbone: a KerasHub preset name, a folder with a KerasHub or Hugging Face model, a KerasHub backbone, or the
-            serialized config of one. A config has no weights: they start at random.
+        backbone: a KerasHub preset name, a folder with a KerasHub or Hugging Face model, a KerasHub
+            backbone, or the serialized config of one. A config has no weights: they start at
+            random.
         dtype: the model's dtype policy.
         dropout: rate in place of the backbone's own. Defaults to `None`, which keeps that.
 
@@ -173,7 +175,7 @@ def first_state(x, mask):
 
 
 def special_tokens(pair: Sentence) -> tuple[Any, Any]:
-    """Where the tokens stand that open (`[CLS]`) and that close (`[SEP]`) a sentence: boolean `[B, L]` each.
+    """Where a sentence is opened (`[CLS]`) and where closed (`[SEP]`): boolean `[B, L]` each.
 
     Every sequence begins with the one and ends with the other, in BERT and in RoBERTa.
     """
@@ -183,7 +185,7 @@ def special_tokens(pair: Sentence) -> tuple[Any, Any]:
 
 
 def segments_of(pair: Sentence):
-    """The sentence of each token, 0 or 1: given, or for RoBERTa from the two separators between the sentences."""
+    """The sentence of each token, 0 or 1: given, or for RoBERTa from the separators."""
     if hasattr(pair, "segment_ids"):
         return pair.segment_ids
     closes = ops.cast(special_tokens(pair)[1], "int32")

@@ -1,4 +1,4 @@
-"""What every model shares: its arguments, inputs, graph, explainer, word vectors, and the registry."""
+"""What every model shares: arguments, inputs, graph, explainer, word vectors, registry."""
 
 import difflib
 import inspect
@@ -32,7 +32,7 @@ _MODELS: dict[str, type["PairModel"]] = {}
 
 
 class Sentence(SimpleNamespace):
-    """Tensors of one sentence by name, read as attributes: `sentence.word_ids`, `sentence.mask`, ..."""
+    """Tensors of one sentence by name: `sentence.word_ids`, `sentence.mask`, ..."""
 
     def having(self, **tensors) -> "Sentence":
         """The same sentence with more tensors, or others."""
@@ -42,15 +42,17 @@ class Sentence(SimpleNamespace):
 class PairModel(keras.Model):
     """A functional Keras model of sentence pairs.
 
-    A subclass makes its layers in `__init__`, in the order of its paper, and ends with `super().__init__(**kwargs)`, which
-    makes the graph from two methods that read like the paper's equations:
+    A subclass makes its layers in `__init__`, in the order of its paper, and ends with
+    `super().__init__(**kwargs)`, which makes the graph from two methods that read like the paper's
+    equations:
 
     - `encode(sentence)` returns what is known of one sentence without the other, as a `Sentence`;
     - `interact(one, two)` returns the output from both.
 
     What is worth looking at is named where it is computed, with `show`; `explainer` returns it.
 
-    Every argument is an attribute of the same name before `__init__` runs, and is what `get_config` returns.
+    Every argument is an attribute of the same name before `__init__` runs, and is what `get_config`
+    returns.
 
     Args:
         vocabulary_size: number of word ids; 0 is padding, 1 the unknown word.
@@ -65,16 +67,20 @@ class PairModel(keras.Model):
         exact_match: whether to flag words that occur in the other sentence.
         pos_tags: number of part-of-speech ids (`pos_1`, `pos_2`); 0 leaves them out.
         antonym: whether there is an antonym flag (`antonym_1`, `antonym_2`).
-        feature_attention: blocks that gate the features of each sentence: `"fa"`, `"sfa"`, a layer to copy, or `None`.
-        feature_attention_config: arguments of the blocks, and `share` for one block for both sentences.
+        feature_attention: blocks that gate the features of each sentence: `"fa"`, `"sfa"`, a layer
+            to copy, or `None`.
+        feature_attention_config: arguments of the blocks, and `share` for one block for both
+            sentences.
         **kwargs: `name`, `dtype` and `trainable`.
 
     Inputs:
-        A dict of int32, right-padded with 0: `word_ids_1` `[B, L1]`, `word_ids_2` `[B, L2]`; with characters `char_ids_1`
-        `[B, L1, max_word_length]`, `char_ids_2`; with those features `pos_1`, `pos_2`, `antonym_1`, `antonym_2`.
+        A dict of int32, right-padded with 0: `word_ids_1` `[B, L1]`, `word_ids_2` `[B, L2]`; with
+        characters `char_ids_1` `[B, L1, max_word_length]`, `char_ids_2`; with those features
+        `pos_1`, `pos_2`, `antonym_1`, `antonym_2`.
 
     Output:
-        `[B, num_classes]` probabilities, or `[B, 1]` scores when `num_classes=1`, in float32 under every dtype policy.
+        `[B, num_classes]` probabilities, or `[B, 1]` scores when `num_classes=1`, in float32 under
+        every dtype policy.
 
     Masking:
         Padding changes nothing and is never read; an empty sentence gives a finite answer.
@@ -139,7 +145,7 @@ class PairModel(keras.Model):
 
     @classmethod
     def from_preset(cls, preset: str, **config) -> "PairModel":
-        """The model with one of the configurations in `presets`; `config` adds to it and overrides it."""
+        """The model with one of its `presets`; `config` adds to it and overrides it."""
         if preset not in cls.presets:
             raise InputError(
                 f"{cls.__name__} has no preset {preset!r}. Use one of: {', '.join(cls.presets)}."
@@ -206,7 +212,7 @@ class PairModel(keras.Model):
 
     @property
     def shares_encoder(self) -> bool:
-        """Whether both sentences go through the same layers in `encode`, which then runs once, on both stacked."""
+        """Whether `encode` is the same for both sentences; it then runs once, on both stacked."""
         return True
 
     def both(
@@ -214,13 +220,12 @@ class PairModel(keras.Model):
     ) -> tuple[Sentence, Sentence]:
         """`function(one), function(two)`, as one call on both sentences stacked along the batch.
 
-        Layers with shared weights run once, which is 4 to 13% faster for recurrent ones (TensorFlow, JAX).
+        Layers with shared weights run once, which is 4 to 13% faster for recurrent ones
+        (TensorFlow, JAX).
 
-        Args:
-            function: takes and returns a `Sentence` of tensors `[B, L, ...]`, masks `[B, L]` and vectors `[B, D]`. It is the
-                same for both: `side` is None.
-            one: the first sentence; it has a `mask`.
-            two: the second sentence, with the same tensors.
+        Layers with shared weights run once, which is 4 to 13% faster for recurrent ones. `function`
+        takes and returns a `Sentence` of tensors `[B, L, ...]`, masks `[B, L]` and vectors
+        `[B, D]`; its `side` is None.
         """
         given = {
             name: None if x is None or name == "side" else _StackPair()(x, getattr(two, name))
@@ -250,7 +255,7 @@ class PairModel(keras.Model):
         return cls(**{**given, **options}, dtype=self.policy, name=name)
 
     def make_word_representation(self, **options) -> WordRepresentation:
-        """`WordRepresentation` from those of the model's arguments that it takes; `options` override them."""
+        """`WordRepresentation` from the model's arguments; `options` override them."""
         given = {"exact_match": False, "fixed_embedding": not self.trainable_embedding}
         given |= {name: self.arguments[name] for name in given if name in self.arguments}
         return self.make(WordRepresentation, "word_representation", **{**given, **options})
@@ -272,9 +277,10 @@ class PairModel(keras.Model):
     def make_classifier(
         self, dense: Callable[..., Any] = keras.layers.Dense, **options
     ) -> Callable[[Any], Any]:
-        """The last layers: a function from `[B, D]` to class probabilities `[B, num_classes]`, or a score with one class.
+        """The last layers: a function from `[B, D]` to probabilities `[B, num_classes]`, or a score.
 
-        Both are float32 under every policy. `dense` makes the layer that gives the logits, with `options`.
+        Both are float32 under every policy. `dense` makes the layer that gives the logits, with
+        `options`.
         """
         self.logits = dense(self.num_classes, dtype="float32", name="logits", **options)
         self.probabilities = keras.layers.Activation(
@@ -293,12 +299,12 @@ class PairModel(keras.Model):
     def attend_features(
         self, blocks: tuple[keras.layers.Layer, ...], x1, mask_1, x2, mask_2, each: bool = False
     ) -> tuple[Any, Any]:
-        """Feature attention of both sentences, by the blocks of `make_feature_attention`; without any, `x1` and `x2`.
+        """Feature attention of both sentences; without any `blocks`, `x1` and `x2`.
 
-        Shows `feature_map_base` `[B, L1, L2]`, the mean over the features of `x1_i * x2_j` (the paper's Fig 5). With blocks
-        the same mean of what they are given, `feature_map_before`, and of what they return, `feature_map`; their gates,
-        `gates_1` and `gates_2`: `[B, D]` of FA, `[B, N, W]` of SFA; and of SFA `selection_1` and `selection_2` `[B, N, W]`,
-        the weights of the branches. `each` is that of `show`.
+        Shows `feature_map_base` `[B, L1, L2]`, the mean over the features of `x1_i * x2_j` (the
+        paper's Fig 5). With blocks `feature_map_before` and `feature_map`, the same of what they
+        take and return; `gates_1` and `gates_2`, `[B, D]` of FA, `[B, N, W]` of SFA; and of SFA
+        `selection_1` and `selection_2` `[B, N, W]`, the weights of the branches.
         """
         if not blocks:
             self.show(lambda: {"feature_map_base": dot_matrix(x1, x2) / x1.shape[-1]}, each=each)
@@ -325,10 +331,9 @@ class PairModel(keras.Model):
         """Names tensors for `explainer`, while the graph is made.
 
         Args:
-            later: a function that returns tensors by name; called only for an explainer, so that nothing is computed for
-                it otherwise.
-            each: whether each of several layers shows its own under the same name: the explainer stacks them along an axis
-                after the batch. (What is shown again without it is concatenated along axis 1.)
+            later: a function that returns tensors by name, called only for an explainer.
+            each: whether layers show theirs under one name, stacked along an axis after the batch.
+                (What is shown again without it is concatenated along axis 1.)
             **tensors: tensors by name.
         """
         if self._shown is not None:
@@ -365,11 +370,11 @@ class PairModel(keras.Model):
         return not self.why_not_splittable
 
     def split(self) -> tuple[keras.Model, keras.Model, keras.Model]:
-        """Encoders of sentence 1 and of sentence 2, and the interaction: functional models on the same weights.
+        """Encoders of sentence 1 and of 2, and the interaction, on the same weights.
 
-        An encoder takes the inputs of one sentence by name without a number (`word_ids`, `char_ids`, ...) and returns a
-        dict of tensors. The interaction takes both dicts in one, with `_1` and `_2` added to each name, and returns the
-        model's output. So the encodings of a corpus can be cached.
+        An encoder takes the inputs of one sentence by name without a number and returns a dict of
+        tensors. The interaction takes both dicts in one, with `_1` and `_2` added to each name, and
+        returns the model's output. So the encodings of a corpus can be cached.
 
         Raises:
             InputError: if the model looks at both sentences from the start.
@@ -408,12 +413,12 @@ class PairModel(keras.Model):
         return [layer for layer in self.layers if isinstance(layer, WordRepresentation)]
 
     def set_word_vectors(self, matrix) -> None:
-        """Put `matrix`, `[vocabulary_size, embedding_dim]`, into every word embedding of the model."""
+        """Put `matrix`, `[vocabulary_size, embedding_dim]`, into every word embedding."""
         for layer in self._word_representations():
             layer.set_word_vectors(matrix)
 
     def count_params_without_word_embeddings(self) -> int:
-        """The papers' count: all parameters but the word-embedding matrices (character embeddings do count)."""
+        """The papers' count: all parameters but the word embeddings."""
         words = sum(
             e.count_params()
             for layer in self._word_representations()
@@ -425,8 +430,8 @@ class PairModel(keras.Model):
 class CallWith(keras.layers.Layer):
     """Calls `layer` with options that change what it returns, on the layer's own weights.
 
-    In one graph Keras takes all calls of a layer to return as many tensors as the first. What an explainer wants besides is
-    computed by a call of its own: `CallWith(attention, return_norms=True)(x1, x2, mask_1, mask_2)`.
+    In one graph Keras takes all calls of a layer to return as many tensors as the first; this is a
+    call of its own: `CallWith(attention, return_norms=True)(x1, x2, mask_1, mask_2)`.
     """
 
     def __init__(self, layer: keras.layers.Layer, **options):
@@ -493,8 +498,9 @@ def make_feature_blocks(
 
     Args:
         kind: None for no blocks, `"fa"`, `"sfa"`, a layer to copy, or the serialized config of one.
-        config: arguments of the block, and `share`: whether both sentences share one block instead of having one each, as
-            the paper has it (which makes a symmetric host tell the first sentence from the second).
+        config: arguments of the block, and `share`: whether both sentences share one block instead
+            of having one each, as the paper has it (which makes a symmetric host tell the first
+            sentence from the second).
         name: of the blocks; `_1` and `_2` are added.
         dtype: the model's dtype policy.
         **defaults: arguments of the block that `config` may override.
@@ -539,7 +545,7 @@ def model_arguments(cls: type[PairModel]) -> dict[str, inspect.Parameter]:
 
 
 def check_arguments(cls: type[PairModel], names, *more: str) -> None:
-    """Raises an `InputError` for names that are no arguments of the model, of Keras, nor in `more`."""
+    """Raise an `InputError` for names that the model, Keras and `more` do not have."""
     allowed = [*model_arguments(cls), *_KERAS_ARGUMENTS, *more]
     if unknown := [name for name in names if name not in allowed]:
         near = [n for name in unknown for n in difflib.get_close_matches(name, allowed, n=1)]

@@ -15,7 +15,7 @@ from keras_sentmatch.ops import last_state
 
 @register_model("bimpm")
 class BiMPM(PairModel):
-    """Bilateral Multi-Perspective Matching: each state of a sentence against the other sentence, from many perspectives.
+    """Bilateral Multi-Perspective Matching: each state against the other sentence.
 
     Args:
         char_units: width of the LSTM that reads the characters of a word. Defaults to `50`.
@@ -24,16 +24,17 @@ class BiMPM(PairModel):
         hidden_units: width of the hidden layer of the classifier. Defaults to `200`.
         cell: `"lstm"`, `"gru"` or `"rnn"`. Defaults to `"lstm"`.
         perspectives: weighted cosines for each strategy and direction. Defaults to `20`.
-        strategies: what a state is matched with: some of `"full"`, `"max"`, `"attentive"` and `"max_attentive"`, see
-            `MultiPerspectiveMatching`. Defaults to `("full", "max", "attentive", "max_attentive")`.
-        attentive: `"mean"`, the paper's, or `"sum"`, as in public code; see `MultiPerspectiveMatching`. Defaults to
-            `"mean"`.
-        max_attentive: `"argmax"`, the paper's, or `"elementwise"`, as in public code; see `MultiPerspectiveMatching`.
-            Defaults to `"argmax"`.
-        dropout: rate on the word features, the states of the context layer and the matching vectors, and before each dense
-            layer. Defaults to `0.1`.
-        feature_attention: blocks that gate the matching vectors of each sentence: `"fa"`, `"sfa"`, a layer to
-            copy, or `None`. Defaults to `None`.
+        strategies: what a state is matched with: some of `"full"`, `"max"`, `"attentive"` and
+            `"max_attentive"`, see `MultiPerspectiveMatching`. Defaults to `("full", "max",
+            "attentive", "max_attentive")`.
+        attentive: `"mean"`, the paper's, or `"sum"`, as in public code; see
+            `MultiPerspectiveMatching`. Defaults to `"mean"`.
+        max_attentive: `"argmax"`, the paper's, or `"elementwise"`, as in public code; see
+            `MultiPerspectiveMatching`. Defaults to `"argmax"`.
+        dropout: rate on the word features, the states of the context layer and the matching
+            vectors, and before each dense layer. Defaults to `0.1`.
+        feature_attention: blocks that gate the matching vectors of each sentence: `"fa"`, `"sfa"`,
+            a layer to copy, or `None`. Defaults to `None`.
 
     Example:
         >>> import numpy as np
@@ -44,8 +45,8 @@ class BiMPM(PairModel):
         (1, 3)
 
     References:
-        Wang, Hamza, Florian: "Bilateral Multi-Perspective Matching for Natural Language Sentences", IJCAI 2017, arXiv
-        1702.03814.
+        Wang, Hamza, Florian: "Bilateral Multi-Perspective Matching for Natural Language Sentences",
+        IJCAI 2017, arXiv 1702.03814.
     """
 
     paper = "Wang et al. 2017"
@@ -151,8 +152,9 @@ class BiMPM(PairModel):
     def matches(self, *given) -> dict[str, Any]:
         """What matching compares and finds.
 
-        `cosines` `[B, 2, L1, L2]`, of forward and of backward states; `matching_1` `[B, L1, N]` and `matching_2`
-        `[B, L2, N]`, for each strategy the perspectives of the forward states, then of the backward ones.
+        `cosines` `[B, 2, L1, L2]`, of forward and of backward states; `matching_1` `[B, L1, N]` and
+        `matching_2` `[B, L2, N]`, for each strategy the perspectives of the forward states, then of
+        the backward ones.
         """
         names = "matching_1", "matching_2", "cosines"
         return dict(zip(names, CallWith(self.matching, return_cosines=True)(*given)))

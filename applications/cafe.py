@@ -41,23 +41,25 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 
 @register_model("cafe")
 class CAFE(PairModel):
-    """Compare, Compress and Propagate: attention compared with each word, and the comparison compressed to six numbers.
+    """Compare, Compress and Propagate: each word's alignments, compressed to six numbers.
 
     Args:
         char_encoder: `"cnn"` or `"lstm"`. Defaults to `"cnn"`.
         units: width of everything after the word features. Defaults to `300`.
-        highway_layers: highway layers before the attention, and before the classification. Defaults to `2`.
+        highway_layers: highway layers before the attention, and before the classification. Defaults
+            to `2`.
         inter_attention: whether to attend to the other sentence. Defaults to `True`.
         intra_attention: whether to attend within the sentence. Defaults to `True`.
-        alignment_features: how a word is compared with what it attended to: some of `"concat"`, `"product"` and
-            `"difference"`. Defaults to `("concat", "product", "difference")`.
+        alignment_features: how a word is compared with what it attended to: some of `"concat"`,
+            `"product"` and `"difference"`. Defaults to `("concat", "product", "difference")`.
         factors: of the factorization machines; 0 makes them linear. Defaults to `10`.
-        meta_factors: factors of another machine over a word's features, as the released code has it (4); 0 leaves it out.
-            Defaults to `0`.
-        append_intra: whether the LSTM also sees what the word attended to in its own sentence, as in the released code.
-            Defaults to `False`.
+        meta_factors: factors of another machine over a word's features, as the released code has it
+            (4); 0 leaves it out. Defaults to `0`.
+        append_intra: whether the LSTM also sees what the word attended to in its own sentence, as
+            in the released code. Defaults to `False`.
         bidirectional: whether the LSTM runs both ways. Defaults to `False`.
-        dropout: rate before the first highway layers, the LSTM, the last ones, and the classification. Defaults to `0.2`.
+        dropout: rate before the first highway layers, the LSTM, the last ones, and the
+            classification. Defaults to `0.2`.
         l2: L2 penalty on every kernel; embeddings are left out. Defaults to `1e-8`.
         feature_attention: blocks that gate what the LSTM reads: `"fa"`, `"sfa"`, a layer to
             copy, or `None`. Defaults to `None`.
@@ -74,8 +76,8 @@ class CAFE(PairModel):
         (1, 3)
 
     References:
-        Tay, Tuan, Hui: "Compare, Compress and Propagate: Enhancing Neural Architectures with Alignment Factorization for
-        Natural Language Inference", EMNLP 2018, arXiv 1801.00102.
+        Tay, Tuan, Hui: "Compare, Compress and Propagate: Enhancing Neural Architectures with
+        Alignment Factorization for Natural Language Inference", EMNLP 2018, arXiv 1801.00102.
     """
 
     paper = "Tay et al. 2018"
@@ -247,7 +249,7 @@ class CAFE(PairModel):
         return ops.cast(weights, x.dtype)
 
     def compare(self, kind: str, x, attended):
-        """What the factorization machines make of each word with what it attended to, `[B, L, 3]`."""
+        """Each word compared with what it attended to, by factorization machines: `[B, L, 3]`."""
         found = [fm(COMPARISONS[name](x, attended)) for name, fm in self.machines[kind].items()]
         return ops.concatenate(found, axis=-1)
 
@@ -289,7 +291,7 @@ class CAFE(PairModel):
         return self.classify(self.dropout_2(self.last_highway(self.projection(v))))
 
     def align(self, sentence: Sentence, aligned):
-        """The features of each word, `[B, L, 6]`: of inter-attention, then of intra-attention; None without attention."""
+        """Each word's features, `[B, L, 6]`: of inter-, then of intra-attention; None without."""
         found = []
         if self.inter_attention:
             found.append(self.compare("inter", sentence.states, aligned))

@@ -1,4 +1,4 @@
-"""The cross-encoder: a classifier on the `[CLS]` state of a pretrained encoder (Devlin et al., NAACL 2019)."""
+"""The cross-encoder: a pretrained encoder and a classifier (Devlin et al., NAACL 2019)."""
 
 from functools import partial
 from typing import Any
@@ -19,12 +19,13 @@ class CrossEncoder(BackboneModel):
     """BERT or RoBERTa over both sentences as one sequence, and a classifier on one vector of it.
 
     Args:
-        pooling: `"cls"`, the state of the first token through a tanh layer (BERT's own; a new one for RoBERTa), or
-            `"mean"`, the mean of the states of all tokens. Defaults to `"cls"`.
+        pooling: `"cls"`, the state of the first token through a tanh layer (BERT's own; a new one
+            for RoBERTa), or `"mean"`, the mean of the states of all tokens. Defaults to `"cls"`.
         dropout: rate before the classifier. Defaults to `0.1`.
 
     Raises:
-        InputError: for an unknown pooling, or a backbone that is no BERT or RoBERTa or cannot be loaded.
+        InputError: for an unknown pooling, or a backbone that is no BERT or RoBERTa or cannot be
+        loaded.
 
     Example:
         >>> import keras_hub, numpy as np
@@ -39,8 +40,8 @@ class CrossEncoder(BackboneModel):
         (1, 3)
 
     References:
-        Devlin, Chang, Lee, Toutanova: "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding",
-        NAACL 2019.
+        Devlin, Chang, Lee, Toutanova: "BERT: Pre-training of Deep Bidirectional Transformers for
+        Language Understanding", NAACL 2019.
     """
 
     paper = "Devlin et al. 2019"
@@ -79,7 +80,7 @@ class CrossEncoder(BackboneModel):
 
 
 class _WithAttention(keras.layers.Layer):
-    """A transformer block of KerasHub, called on its own weights so that it returns its attention too."""
+    """A transformer block of KerasHub that returns its attention too."""
 
     def __init__(self, block: keras.layers.Layer):
         super().__init__(dtype=block.dtype_policy)

@@ -18,28 +18,33 @@ from keras_sentmatch.layers import DualAttentionEncoder
 class DABERT(BackboneModel):
     """BERT or RoBERTa whose first layer also attends to differences, with the `[CLS]` classifier.
 
-    The chosen layers become `DualAttentionEncoder`s with the weights of those they replace. What differences add starts at
-    zero, so a new model gives what the same `CrossEncoder` would.
+    The chosen layers become `DualAttentionEncoder`s with the weights of those they replace. What
+    differences add starts at zero, so a new model gives what the same `CrossEncoder` would.
 
     Args:
         dual_layers: the layers to replace, counted from 0. Defaults to `(0,)`.
-        channels: what is fused: `"both"`, or `"affinity"` or `"difference"` alone. Defaults to `"both"`.
-        distance: between a query and a key, `"l1"`, `"l2"`, `"l2_squared"` or `"sum"` (as printed), see `DualAttention`.
-            Defaults to `"l1"`.
-        cross: whether a token's differences are those to the other sentence only. Defaults to `False`.
+        channels: what is fused: `"both"`, or `"affinity"` or `"difference"` alone. Defaults to
+            `"both"`.
+        distance: between a query and a key, `"l1"`, `"l2"`, `"l2_squared"` or `"sum"` (as printed),
+            see `DualAttention`. Defaults to `"l1"`.
+        cross: whether a token's differences are those to the other sentence only. Defaults to
+            `False`.
         attention_units: width of the alignment's hidden layer. Defaults to `128`.
         hidden_units: width of the fused vector. Defaults to `None`, the width of a token.
-        alignment: `"additive"`, `"literal"` (as printed) or `"none"`, see `AdaptiveFusion`. Defaults to `"additive"`.
-        gate: whether a gate weighs affinity and difference; otherwise they are averaged. Defaults to `True`.
+        alignment: `"additive"`, `"literal"` (as printed) or `"none"`, see `AdaptiveFusion`.
+            Defaults to `"additive"`.
+        gate: whether a gate weighs affinity and difference; otherwise they are averaged. Defaults
+            to `True`.
         filter_gate: whether a gate filters what is added. Defaults to `True`.
-        output_mode: `"residual"` adds to the affinity, `"replace"` (as printed) puts the fused vector in its place. Defaults
-            to `"residual"`.
-        regulation: with `False` there is no fusion but the mean of both channels. Defaults to `True`.
+        output_mode: `"residual"` adds to the affinity, `"replace"` (as printed) puts the fused
+            vector in its place. Defaults to `"residual"`.
+        regulation: with `False` there is no fusion but the mean of both channels. Defaults to
+            `True`.
         dropout: rate before the classifier. Defaults to `0.1`.
 
     Raises:
-        InputError: for layers that the backbone lacks, or a backbone that is no BERT or RoBERTa or cannot be loaded.
-        ValueError: for an unknown option, see `DualAttentionEncoder`.
+        InputError: for layers that the backbone lacks, or a backbone that is no BERT or RoBERTa or
+        cannot be loaded. ValueError: for an unknown option, see `DualAttentionEncoder`.
 
     Example:
         >>> import keras_hub, numpy as np
@@ -54,7 +59,8 @@ class DABERT(BackboneModel):
         (1, 3)
 
     References:
-        Wang et al.: "DABERT: Dual Attention Enhanced BERT for Semantic Matching", COLING 2022, eq 1-7 and Table 5.
+        Wang et al.: "DABERT: Dual Attention Enhanced BERT for Semantic Matching", COLING 2022, eq
+        1-7 and Table 5.
     """
 
     paper = "Wang et al. 2022"
@@ -164,8 +170,9 @@ class DABERT(BackboneModel):
     def attention_of(self, i: int, *given) -> dict[str, Any]:
         """What layer `i` attends to (Fig 3).
 
-        `affinity_i` and `difference_i` `[B, heads, L, L]`, from each token to the others; `gate_i` `[B, L]`, how much of the
-        fused vector is affinity; `filter_i` `[B, L]`, how much of it is let through.
+        `affinity_i` and `difference_i` `[B, heads, L, L]`, from each token to the others; `gate_i`
+        `[B, L]`, how much of the fused vector is affinity; `filter_i` `[B, L]`, how much of it is
+        let through.
         """
         _, *found = CallWith(self.duals[i], return_attention=True)(*given)
         names = ("affinity", "difference", "gate", "filter")

@@ -23,8 +23,9 @@ from keras_sentmatch.ops import at_least_float32
 class DIIN(PairModel):
     """Densely Interactive Inference Network: a DenseNet over the products of all pairs of tokens.
 
-    Every sentence is padded or cut to `max_length` tokens, whatever the length of the batch: the DenseNet needs a grid of
-    one size. Give the encoder of the pairs the same `max_length`, so that it counts what is cut.
+    Every sentence is padded or cut to `max_length` tokens, whatever the length of the batch: the
+    DenseNet needs a grid of one size. Give the encoder of the pairs the same `max_length`, so that
+    it counts what is cut.
 
     Args:
         max_length: tokens a sentence is padded or cut to, at least `2 ** blocks`. Defaults to `32`.
@@ -35,17 +36,19 @@ class DIIN(PairModel):
         growth_rate: features that each of them adds. Defaults to `20`.
         kernel_size: cells in a row of their windows. Defaults to `3`.
         compression: features kept after a block, as a share. Defaults to `0.5`.
-        mask_padding: whether padding gets no attention and its cells of the grid are zero; `False` treats it as a word.
-            Defaults to `True`.
+        mask_padding: whether padding gets no attention and its cells of the grid are zero; `False`
+            treats it as a word. Defaults to `True`.
         dropout: rate at the first training step, see `DecayingDropout`. Defaults to `0.0`.
-        dropout_decay: what the share of kept values is multiplied by every `dropout_decay_steps` steps. Defaults to `0.977`.
+        dropout_decay: what the share of kept values is multiplied by every `dropout_decay_steps`
+            steps. Defaults to `0.977`.
         dropout_decay_steps: see there. Defaults to `10_000`.
-        difference_penalty: weight of half the squared difference between the two encoders' kernels. Defaults to `1e-3`.
+        difference_penalty: weight of half the squared difference between the two encoders' kernels.
+            Defaults to `1e-3`.
         l2: weight, in the end, of half the squares of all kernels; at training step t it is
             `l2 * sigmoid(8 (2 t / l2_steps - 1))`. Defaults to `9e-5`.
         l2_steps: steps until it is there. Defaults to `100_000`.
-        feature_attention: blocks that gate the features of each encoding: `"fa"`, `"sfa"`, a layer to
-            copy, or `None`. Defaults to `None`.
+        feature_attention: blocks that gate the features of each encoding: `"fa"`, `"sfa"`, a layer
+            to copy, or `None`. Defaults to `None`.
 
     Example:
         >>> import numpy as np
@@ -56,7 +59,8 @@ class DIIN(PairModel):
         (1, 3)
 
     References:
-        Gong, Luo, Zhang: "Natural Language Inference over Interaction Space", ICLR 2018, arXiv 1709.04348.
+        Gong, Luo, Zhang: "Natural Language Inference over Interaction Space", ICLR 2018, arXiv
+        1709.04348.
     """
 
     paper = "Gong et al. 2018"

@@ -21,15 +21,19 @@ class DIN(PairModel):
     Sentence 1 is the premise, sentence 2 the hypothesis: swapping them changes the answer.
 
     Args:
-        units: width of the states, `n * n` for matrices of `n x n`: a perfect square. Defaults to `400`.
-        variant: where the GRU's weights come from: `"din1"`, made as matrices; `"din2"`, made as vectors; `"static"`,
-            learned as usual, without dynamic weights. Defaults to `"din1"`.
+        units: width of the states, `n * n` for matrices of `n x n`: a perfect square. Defaults to
+            `400`.
+        variant: where the GRU's weights come from: `"din1"`, made as matrices; `"din2"`, made as
+            vectors; `"static"`, learned as usual, without dynamic weights. Defaults to `"din1"`.
         concat: `"sum"` or `"split"`, how `"din1"` weighs state and word. Defaults to `"sum"`.
         use_bias: whether the made weights have a bias, `b_con`. Defaults to `True`.
-        encode_hypothesis: whether the words of sentence 2 go through the encoder as well. Defaults to `False`.
-        shared_transform: whether one layer makes the matrices of both sentences. Defaults to `False`.
+        encode_hypothesis: whether the words of sentence 2 go through the encoder as well. Defaults
+            to `False`.
+        shared_transform: whether one layer makes the matrices of both sentences. Defaults to
+            `False`.
         hidden_layers: ReLU layers of width `units` before the classifier. Defaults to `2`.
-        dropout: rate on word vectors, on the encoder's states and on the states over sentence 2. Defaults to `0.2`.
+        dropout: rate on word vectors, on the encoder's states and on the states over sentence 2.
+            Defaults to `0.2`.
 
     Example:
         >>> import numpy as np
@@ -40,12 +44,13 @@ class DIN(PairModel):
         (1, 3)
 
     References:
-        Huo, Liu: "A Dynamic Interaction Network for Recognizing Text Entailment in Matrix Space", 2018, eq 3-31.
+        Huo, Liu: "A Dynamic Interaction Network for Recognizing Text Entailment in Matrix Space",
+        2018, eq 3-31.
     """
 
     paper = "Huo and Liu 2018"
     summary_line = "words as matrices, read by a GRU whose weights their interaction makes"
-    # As the text has it, by matrix size, and the rows of Table 2, whose counts fit a smaller model (docs/models.md).
+    # As the text has it, and the rows of Table 2, whose counts fit a smaller model.
     presets = {
         "din1_16": {"units": 256},
         "din1_18": {"units": 324},
@@ -150,9 +155,9 @@ class DIN(PairModel):
     def sizes(self, x1, x2, mask_1, mask_2) -> dict[str, Any]:
         """Norms of what is made at each word of sentence 2 (eq 28-31, Fig 2-3).
 
-        `interaction_2` `[B, L2, L1]`, of its interaction matrix after each word of sentence 1; and, with dynamic weights,
-        `update_gate_2`, `reset_gate_2` and `candidate_2` `[B, L2]`, of the weights. They are scaled to [0, 1] over the real
-        words of a row.
+        `interaction_2` `[B, L2, L1]`, of its interaction matrix after each word of sentence 1; and,
+        with dynamic weights, `update_gate_2`, `reset_gate_2` and `candidate_2` `[B, L2]`, of the
+        weights. They are scaled to [0, 1] over the real words of a row.
         """
         show = CallWith(self.control, return_norms=True)
         _, norms, *gates = show(x1, x2, mask_1, mask_2)
@@ -164,7 +169,7 @@ class DIN(PairModel):
 
 
 def _stretch(x, mask):
-    """`(x - min) / (max - min)` over the real entries of the last axis, in float32; 0 at padding and where max = min."""
+    """`(x - min) / (max - min)` over the real entries of the last axis; 0 where max = min."""
     x, axis = ops.cast(x, "float32"), len(x.shape) - 1
     low = -ops.expand_dims(masked_max(-x, mask, axis), -1)
     span = ops.expand_dims(masked_max(x, mask, axis), -1) - low

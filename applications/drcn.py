@@ -40,19 +40,20 @@ class DRCN(PairModel):
         recurrent_connection: `"dense"`, `"residual"` or `"none"`. Defaults to `"dense"`.
         attentive_connection: `"dense"`, `"residual"` or `"none"`. Defaults to `"dense"`.
         embedding_connection: `"dense"` or `"none"`. Defaults to `"dense"`.
-        autoencoder_after: recurrent layers, from 1, that an autoencoder follows. `None` means 3 and 5, as far as `depth`
-            reaches. Defaults to `None`.
+        autoencoder_after: recurrent layers, from 1, that an autoencoder follows. `None` means 3 and
+            5, as far as `depth` reaches. Defaults to `None`.
         autoencoder_units: width of the code. Defaults to `200`.
         autoencoder_activation: of the code. Defaults to `"tanh"`.
         autoencoder_dropout: rate on the code. Defaults to `0.2`.
-        autoencoder_stop_gradient: keep the reconstruction loss from changing the features. Defaults to `False`.
+        autoencoder_stop_gradient: keep the reconstruction loss from changing the features. Defaults
+            to `False`.
         reconstruction_weight: weight of the reconstruction loss. Defaults to `1.0`.
         temperature: whether the attention learns a temperature. Defaults to `False`.
-        feature_attention: what follows each autoencoder, one block a sentence: `"fa"`, `"sfa"`, a layer to copy, or `None`.
-            Defaults to `None`.
+        feature_attention: what follows each autoencoder, one block a sentence: `"fa"`, `"sfa"`, a
+            layer to copy, or `None`. Defaults to `None`.
         hidden_units: width of the two fully connected layers. Defaults to `1000`.
-        batch_normalization: whether they are normalized before ReLU, as the paper does for SNLI, MultiNLI, TrecQA and SelQA
-            but not for Quora. Defaults to `False`.
+        batch_normalization: whether they are normalized before ReLU, as the paper does for SNLI,
+            MultiNLI, TrecQA and SelQA but not for Quora. Defaults to `False`.
         embedding_dropout: rate on word and character embeddings. Defaults to `0.5`.
         dropout: rate before each fully connected layer. Defaults to `0.2`.
         l2: L2 penalty on every kernel; embeddings are left out. Defaults to `1e-6`.
@@ -66,8 +67,8 @@ class DRCN(PairModel):
         (1, 3)
 
     References:
-        Kim, Kang, Kwak: "Semantic Sentence Matching with Densely-connected Recurrent and Co-attentive Information", AAAI
-        2019, arXiv 1805.11360.
+        Kim, Kang, Kwak: "Semantic Sentence Matching with Densely-connected Recurrent and
+        Co-attentive Information", AAAI 2019, arXiv 1805.11360.
     """
 
     paper = "Kim et al. 2019"
@@ -196,8 +197,8 @@ class DRCN(PairModel):
     def make_stacks(self, autoencoder_after: Sequence[int]) -> tuple[list[Any], list[Any]]:
         """The recurrent layers, and the feature attention after each part of them.
 
-        After an autoencoder the stack starts again from its code, so it can be divided there for a block to go in between.
-        Without feature attention it is one part.
+        After an autoencoder the stack starts again from its code, so it can be divided there for a
+        block to go in between. Without feature attention it is one part.
         """
         divided, alone = self.feature_attention is not None, self.independent
         ends = [layer for layer in autoencoder_after if layer < self.depth] if divided else []
@@ -252,7 +253,7 @@ class DRCN(PairModel):
 
     @property
     def independent(self) -> bool:
-        """Whether each sentence is read to its vector without the other, and so adds half of the reconstruction loss."""
+        """Whether each sentence is read without the other, and adds half of the autoencoders' loss."""
         return not self.attention and self.feature_attention is None
 
     @property
@@ -297,7 +298,7 @@ class DRCN(PairModel):
         return self.pooling(x1, one.mask), self.pooling(x2, two.mask)
 
     def attention_of(self, stack: DenseCoAttentiveRNN, *given) -> dict[str, Any]:
-        """The attention of the layers of a stack, `[B, depth, L1, L2]` and `[B, depth, L2, L1]`; of all of them Fig 3-4."""
+        """The attention of a stack, `[B, depth, L1, L2]` and `[B, depth, L2, L1]` (Fig 3-4)."""
         if not self.attention:
             return {}
         _, _, attention_1, attention_2 = CallWith(stack, return_attention=True)(*given)

@@ -19,31 +19,37 @@ from keras_sentmatch.layers import (
 
 @register_model("drr_net")
 class DRrNet(PairModel):
-    """Dynamic Re-read Network: a global view of each sentence, and a GRU that reads its most important words again.
+    """Dynamic Re-read Network: a global view, and a GRU that reads the important words again.
 
     Args:
         highway_layers: highway layers over the word features. Defaults to `2`.
         units: width of a GRU, and of the hidden layer of the pooling. Defaults to `256`.
         depth: recurrent layers of the stack, l_s; the paper tries 1 to 4. Defaults to `3`.
         bidirectional: whether they run both ways, which doubles their width. Defaults to `False`.
-        attention_units: width of the hidden layer that scores a token for re-reading. Defaults to `200`.
+        attention_units: width of the hidden layer that scores a token for re-reading. Defaults to
+            `200`.
         steps: tokens read again, T; the paper tries 1 to 10. Defaults to `6`.
         beta: sharpness of their selection. Defaults to `10.0`.
-        selection: `"soft"`, `"straight_through"` or `"hard"`, see `RerereadAttention`. Defaults to `"soft"`.
-        init_projection: whether a dense layer narrows the global vector to the re-reading GRU's initial state. Without it
-            that GRU is as wide as the global vector. Defaults to `True`.
-        use_initial_vector: whether the sentence's own global vector is that state; else zeros. Defaults to `True`.
-        use_guide: whether the other sentence's global vector guides the selection. Defaults to `True`.
+        selection: `"soft"`, `"straight_through"` or `"hard"`, see `RerereadAttention`. Defaults to
+            `"soft"`.
+        init_projection: whether a dense layer narrows the global vector to the re-reading GRU's
+            initial state. Without it that GRU is as wide as the global vector. Defaults to `True`.
+        use_initial_vector: whether the sentence's own global vector is that state; else zeros.
+            Defaults to `True`.
+        use_guide: whether the other sentence's global vector guides the selection. Defaults to
+            `True`.
         use_global: whether the global vectors are compared. Defaults to `True`.
         use_dynamic: whether what was re-read is compared. Defaults to `True`.
         hidden_units: width of the two hidden layers of each classifier. Defaults to `256`.
-        dropout: rate before each dense layer of the classifiers, but not on the class probabilities that the last of them
-            takes. Defaults to `0.2`.
-        aux_loss_weight: weight of the loss of each of the two intermediate predictions, p_h and p_v, in training. It is the
-            loss given to `compile`, so `loss` is not comparable with `val_loss`; 0 leaves them out. Defaults to `1.0`.
+        dropout: rate before each dense layer of the classifiers, but not on the class probabilities
+            that the last of them takes. Defaults to `0.2`.
+        aux_loss_weight: weight of the loss of each of the two intermediate predictions, p_h and
+            p_v, in training. It is the loss given to `compile`, so `loss` is not comparable with
+            `val_loss`; 0 leaves them out. Defaults to `1.0`.
 
     Raises:
-        InputError: if `use_global` and `use_dynamic` are both off, or `aux_loss_weight` is negative.
+        InputError: if `use_global` and `use_dynamic` are both off, or `aux_loss_weight` is
+        negative.
 
     Example:
         >>> import numpy as np
@@ -54,8 +60,8 @@ class DRrNet(PairModel):
         (1, 3)
 
     References:
-        Zhang et al.: "DRr-Net: Dynamic Re-read Network for Sentence Semantic Matching", AAAI 2019; Zhang, Lv, Wu, Chen, Liu,
-        Wang: "LadRa-Net", IEEE TNNLS, Section IV, eq 1-8 and Table VI.
+        Zhang et al.: "DRr-Net: Dynamic Re-read Network for Sentence Semantic Matching", AAAI 2019;
+        Zhang, Lv, Wu, Chen, Liu, Wang: "LadRa-Net", IEEE TNNLS, Section IV, eq 1-8 and Table VI.
     """
 
     paper = "Zhang et al. 2019"
@@ -229,7 +235,7 @@ class DRrNet(PairModel):
         return self.classify(_apply(self.mlp, sum(gated[1:], gated[0])))  # eq 8
 
     def reading(self, sentence: Sentence, other: Sentence) -> Sentence:
-        """What the re-reading of a sentence is given: its states, and the vectors that start and guide it."""
+        """What re-reading is given: the states, and the vectors that start and guide it."""
         given = Sentence(states=sentence.states, mask=sentence.mask)
         if self.use_guide:
             given = given.having(guide=other.h)
@@ -242,7 +248,7 @@ class DRrNet(PairModel):
         return Sentence(v=self.rereading(*self._rereading_inputs(given)))
 
     def selection_of(self, given: Sentence):
-        """The weights of the tokens at each step, `[B, T, L]`: the arg-max of a row is the token read (Table VIII)."""
+        """The weights of the tokens at each step, `[B, T, L]`; the greatest is the token read."""
         select = CallWith(self.rereading, return_selection=True)
         return select(*self._rereading_inputs(given))[2]
 
@@ -251,7 +257,7 @@ class DRrNet(PairModel):
         return given.states, given.mask, guide, start
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training: bool = True):
-        """The compiled loss, and in training the same loss of p_h and of p_v, `aux_loss_weight` times each."""
+        """The compiled loss, and in training `aux_loss_weight` times that of p_h and of p_v."""
         loss = super().compute_loss(x, y, y_pred, sample_weight, training)
         kept = [layer.take() for layer in self.layers if isinstance(layer, _UntilLoss)]
         if training and self.aux_loss_weight and self._compile_loss is not None:
@@ -262,7 +268,7 @@ class DRrNet(PairModel):
 
 
 class _UntilLoss(keras.layers.Layer):
-    """Passes a prediction on, and in training keeps it until `compute_loss` of the same trace takes it."""
+    """Passes a prediction on, and in training keeps it until `compute_loss` takes it."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)

@@ -20,14 +20,15 @@ class ESIM(PairModel):
     """Enhanced Sequential Inference Model: local inference between two BiLSTMs.
 
     Args:
-        units: width of one direction of a recurrent layer, of the projection and of the hidden layer. Defaults to `300`.
+        units: width of one direction of a recurrent layer, of the projection and of the hidden
+            layer. Defaults to `300`.
         cell: `"lstm"`, `"gru"` or `"rnn"`. Defaults to `"lstm"`.
-        dropout: rate on embeddings and on the projection (one mask a sentence, the same for all its tokens), and before
-            each dense layer of the classifier. Defaults to `0.5`.
-        feature_attention: blocks that gate the features of each sentence: `"fa"`, `"sfa"`, a layer to copy, or `None`.
-            Defaults to `None`.
-        placement: where they stand: `"fused"`, after the projection; or `"attended"`, on what each word attends to, as in
-            the released code of feature attention. Defaults to `"fused"`.
+        dropout: rate on embeddings and on the projection (one mask a sentence, the same for all its
+            tokens), and before each dense layer of the classifier. Defaults to `0.5`.
+        feature_attention: blocks that gate the features of each sentence: `"fa"`, `"sfa"`, a layer
+            to copy, or `None`. Defaults to `None`.
+        placement: where they stand: `"fused"`, after the projection; or `"attended"`, on what each
+            word attends to, as in the released code of feature attention. Defaults to `"fused"`.
 
     Example:
         >>> import numpy as np
@@ -38,8 +39,8 @@ class ESIM(PairModel):
         (1, 3)
 
     References:
-        Chen, Zhu, Ling, Wei, Jiang, Inkpen: "Enhanced LSTM for Natural Language Inference", ACL 2017, eq 1-19 (the
-        sequential model).
+        Chen, Zhu, Ling, Wei, Jiang, Inkpen: "Enhanced LSTM for Natural Language Inference", ACL
+        2017, eq 1-19 (the sequential model).
     """
 
     paper = "Chen et al. 2017"

@@ -10,7 +10,7 @@ from keras_sentmatch.layers import HyperLSTMCell, MatchingVector
 
 @register_model("hyper_lstm")
 class HyperLSTM(PairModel):
-    """HyperLSTM: each sentence's last state from an LSTM with dynamic weights, compared as `[p; h; p - h; p * h]`.
+    """HyperLSTM: last states of LSTMs with dynamic weights, as `[p; h; p - h; p * h]`.
 
     The sentences do not see each other before the end.
 
@@ -19,7 +19,8 @@ class HyperLSTM(PairModel):
         hyper_units: width of the small LSTM. Defaults to `128`.
         embedding_units: numbers from which a scale of the weights is made. Defaults to `4`.
         layer_norm: whether gates and cell are normalized. Defaults to `False`.
-        shared_encoder: whether both sentences go through one encoder instead of one each. Defaults to `False`.
+        shared_encoder: whether both sentences go through one encoder instead of one each. Defaults
+            to `False`.
         dropout: rate on word vectors and before the classifier. Defaults to `0.2`.
 
     Example:

@@ -26,32 +26,41 @@ FUSIONS = ("mean", "max")
 
 @register_model("ladra_net")
 class LadRaNet(BackboneModel):
-    """Locally Aware Dynamic Re-read Attention Net: BERT, phrases around each token, and a GRU that re-reads both.
+    """Locally Aware Dynamic Re-read Attention Net: BERT, phrases, and a GRU that re-reads both.
 
     Args:
-        encoder: `"transformer"`, the backbone's blocks, or `"stack_gru"`, DRr-Net's encoder in their place: GRUs over the
-            backbone's embeddings, and attention that pools their states. Defaults to `"transformer"`.
+        encoder: `"transformer"`, the backbone's blocks, or `"stack_gru"`, DRr-Net's encoder in
+            their place: GRUs over the backbone's embeddings, and attention that pools their states.
+            Defaults to `"transformer"`.
         units: width of one of those GRUs. Defaults to `256`.
         depth: number of those GRUs. Defaults to `3`.
-        layer_weighting: how the backbone's blocks are summed: `"softmax"`, with weights that sum to 1, or `"free"`, with any
-            numbers. Defaults to `"softmax"`.
-        widths: tokens in a phrase, one convolutional unit each, d_k; `()` for no phrases. Defaults to `(2, 3)`.
+        layer_weighting: how the backbone's blocks are summed: `"softmax"`, with weights that sum to
+            1, or `"free"`, with any numbers. Defaults to `"softmax"`.
+        widths: tokens in a phrase, one convolutional unit each, d_k; `()` for no phrases. Defaults
+            to `(2, 3)`.
         hidden_filters: width between the two convolutions of a unit. Defaults to `500`.
         attention_units: width of the hidden layers that score tokens and units. Defaults to `200`.
-        steps: how often the pair is read again, T; the paper tries 1 to 8, 0 is never. Defaults to `5`.
+        steps: how often the pair is read again, T; the paper tries 1 to 8, 0 is never. Defaults to
+            `5`.
         beta: sharpness of the choice. Defaults to `10.0`.
         fuse_word: whether the chosen token is read beside the chosen phrases. Defaults to `True`.
-        coverage: `"multiply"`, `"log"` or `"off"`, see `DynamicSequentialAttention`. Defaults to `"multiply"`.
+        coverage: `"multiply"`, `"log"` or `"off"`, see `DynamicSequentialAttention`. Defaults to
+            `"multiply"`.
         clip_coverage: whether coverage stays at 0 or above. Defaults to `True`.
-        coverage_update: `"probability"` or `"score"`, by which coverage falls. Defaults to `"probability"`.
+        coverage_update: `"probability"` or `"score"`, by which coverage falls. Defaults to
+            `"probability"`.
         select_special: whether `[CLS]` and `[SEP]` may be chosen. Defaults to `True`.
-        use_global: whether the global vector h_ab is part of what is classified. Defaults to `True`.
-        fusion: how h_ab and the states of re-reading become one vector, `"mean"` or `"max"`. Defaults to `"mean"`.
-        hidden_units: width of the classifier's hidden layer. Defaults to `None`, the width of a token.
+        use_global: whether the global vector h_ab is part of what is classified. Defaults to
+            `True`.
+        fusion: how h_ab and the states of re-reading become one vector, `"mean"` or `"max"`.
+            Defaults to `"mean"`.
+        hidden_units: width of the classifier's hidden layer. Defaults to `None`, the width of a
+            token.
         dropout: rate before both layers of the classifier. Defaults to `0.1`.
 
     Raises:
-        InputError: for an unknown option, `steps` below 0, `use_global` off with no steps, or a backbone that is no BERT or
+        InputError: for an unknown option, `steps` below 0, `use_global` off with no steps, or a
+        backbone that is no BERT or
             RoBERTa or cannot be loaded.
 
     Example:
@@ -67,8 +76,8 @@ class LadRaNet(BackboneModel):
         (1, 3)
 
     References:
-        Zhang, Lv, Wu, Chen, Liu, Wang: "LadRa-Net: Locally Aware Dynamic Reread Attention Net for Sentence Semantic
-        Matching", IEEE TNNLS, Section V, eq 9-15 and Table VII.
+        Zhang, Lv, Wu, Chen, Liu, Wang: "LadRa-Net: Locally Aware Dynamic Reread Attention Net for
+        Sentence Semantic Matching", IEEE TNNLS, Section V, eq 9-15 and Table VII.
     """
 
     paper = "Zhang et al. 2021"
@@ -208,7 +217,7 @@ class LadRaNet(BackboneModel):
         return self.classify(self.drop_2(self.hidden(self.drop_1(v))))
 
     def read_tokens(self, pair: Sentence) -> tuple[Any, Any]:
-        """The states of the tokens, `[B, L, D]` (None if nothing reads them), and the vector of the whole, `[B, D]`."""
+        """The tokens' states, `[B, L, D]` (None if nothing reads them), and the whole's, `[B, D]`."""
         x = self.bert.embed(pair)
         if self.encoder == "stack_gru":
             words = self.gru(x, pair.mask)
@@ -223,9 +232,10 @@ class LadRaNet(BackboneModel):
     def reread(self, pair: Sentence, units, h_ab):
         """The state after each step, `[B, T, D]`, from the tokens and phrases `[B, R+1, L, D]`.
 
-        Shows `selection` `[B, T, R+1, L]`, what each unit chose at each step, the tokens first, then a unit for each of
-        `widths`: the arg-max of a row is the token read, or the phrase around it; `coverage`, of the same shape, what is
-        left to read after the step; `unit_weights` `[B, T, R+1]`, how much each unit counts.
+        Shows `selection` `[B, T, R+1, L]`, what each unit chose at each step, the tokens first,
+        then a unit for each of `widths`: the arg-max of a row is the token read, or the phrase
+        around it; `coverage`, of the same shape, what is left to read after the step;
+        `unit_weights` `[B, T, R+1]`, how much each unit counts.
         """
         selectable = None
         if not self.select_special:

@@ -9,12 +9,12 @@ class PictureSpec:
     """How one array of `explainer()`, or one for each sentence or layer, is drawn.
 
     Args:
-        key: Name of the array. `{side}` stands for `1` or `2`, `{layer}` for a number counted from 0.
-            `title`, `caption` and `axes` may use them too, and `{other}` for the other sentence;
+        key: Name of the array. `{side}` stands for `1` or `2`, `{layer}` for a number counted from
+            0. `title`, `caption` and `axes` may use them too, and `{other}` for the other sentence;
             there `{layer}` counts from 1.
-        axes: The axes after the batch. `1`, `2` and `joint` are tokens of sentence 1, of sentence 2,
-            and of both in one sequence; other names are free. An axis with a question mark may be
-            missing. The spec is used only if the axes fit the array.
+        axes: The axes after the batch. `1`, `2` and `joint` are tokens of sentence 1, of sentence
+            2, and of both in one sequence; other names are free. An axis with a question mark may
+            be missing. The spec is used only if the axes fit the array.
         title: Title of the picture. Single rows with the same title become one picture.
         caption: What the picture shows.
         row: Name of the row of a one-dimensional array.

@@ -51,20 +51,21 @@ class RE2(PairModel):
         blocks: number of blocks. Defaults to `3`.
         encoder_layers: convolutions in a block. Defaults to `2`.
         kernel_size: words in their windows. Defaults to `3`.
-        alignment: what the attention compares: `"linear"`, a dense layer of the states, or `"identity"`, the states.
-            Defaults to `"linear"`.
+        alignment: what the attention compares: `"linear"`, a dense layer of the states, or
+            `"identity"`, the states. Defaults to `"linear"`.
         fusion: `"full"` or `"simple"`, see `AlignmentFusion`. Defaults to `"full"`.
-        connection: input of block n + 1 from the outputs r: `"augmented"`, `[(r_{n-1} + r_n) / sqrt(2); word vectors]`;
-            `"residual"`, the input of block n plus its output, over sqrt(2); `"none"`, the output. Defaults to
-            `"augmented"`.
-        prediction: what the last layers see of the two sentence vectors: `"full"`, `[p; q; p - q; p * q]`; `"symmetric"`,
-            the same with `|p - q|`; `"simple"`, `[p; q]`. Defaults to `"full"`.
+        connection: input of block n + 1 from the outputs r: `"augmented"`, `[(r_{n-1} + r_n) /
+            sqrt(2); word vectors]`; `"residual"`, the input of block n plus its output, over
+            sqrt(2); `"none"`, the output. Defaults to `"augmented"`.
+        prediction: what the last layers see of the two sentence vectors: `"full"`, `[p; q; p - q; p
+            * q]`; `"symmetric"`, the same with `|p - q|`; `"simple"`, `[p; q]`. Defaults to
+            `"full"`.
         activation: `"gelu"` (by its tanh approximation) or another of Keras. Defaults to `"gelu"`.
         weight_normalization: whether every kernel is normalized. Defaults to `True`.
-        dropout: rate on the word vectors and before every layer but the first of the encoder and of the fusion. Defaults to
-            `0.2`.
-        feature_attention: blocks that gate the features of each sentence before the pooling: `"fa"`, `"sfa"`, a layer to
-            copy, or `None`. Defaults to `None`.
+        dropout: rate on the word vectors and before every layer but the first of the encoder and of
+            the fusion. Defaults to `0.2`.
+        feature_attention: blocks that gate the features of each sentence before the pooling:
+            `"fa"`, `"sfa"`, a layer to copy, or `None`. Defaults to `None`.
 
     Example:
         >>> import numpy as np
@@ -75,8 +76,8 @@ class RE2(PairModel):
         (1, 3)
 
     References:
-        Yang, Zhang, Gao, Ji, Chen: "Simple and Effective Text Matching with Richer Alignment Features", ACL 2019, arXiv
-        1908.00300.
+        Yang, Zhang, Gao, Ji, Chen: "Simple and Effective Text Matching with Richer Alignment
+        Features", ACL 2019, arXiv 1908.00300.
     """
 
     paper = "Yang et al. 2019"
@@ -220,7 +221,7 @@ class RE2(PairModel):
         return self.classify(self.hidden_dropout(self.hidden(self.matching_dropout(v))))
 
     def fuse(self, n: int, sentence: Sentence) -> Sentence:
-        """Block `n` (from 0) after its alignment: the fused words, and the next block's states if there is one."""
+        """Block `n` (from 0) after its alignment: the fused words, or the next block's states."""
         fused = self.fusions[n](sentence.states, sentence.aligned, sentence.mask)  # [B, L, u]
         if n + 1 == self.blocks:
             return Sentence(fused=fused)

@@ -13,16 +13,17 @@ from keras_sentmatch.ops import masked_mean
 
 @register_model("rlstm")
 class RLSTM(PairModel):
-    """Re-read LSTM: an LSTM over sentence 2, in both directions, that reads sentence 1 again at every word.
+    """Re-read LSTM: an LSTM over sentence 2 that reads sentence 1 again at every word.
 
     Sentence 1 is the premise, sentence 2 the hypothesis: swapping them changes the answer.
 
     Args:
-        units: width of a state: of both directions together over sentence 1, of each over sentence 2. Even. Defaults to
-            `300`.
-        tanh: whether the attention's score has a tanh; without it, re-reading does not depend on what was read. Defaults to
-            `True`.
-        first_attention: `"uniform"` or `"learned"`, where the first word reads. Defaults to `"uniform"`.
+        units: width of a state: of both directions together over sentence 1, of each over sentence
+            2. Even. Defaults to `300`.
+        tanh: whether the attention's score has a tanh; without it, re-reading does not depend on
+            what was read. Defaults to `True`.
+        first_attention: `"uniform"` or `"learned"`, where the first word reads. Defaults to
+            `"uniform"`.
         dropout: rate on word vectors and before the classifier. Defaults to `0.2`.
 
     Raises:
@@ -37,7 +38,8 @@ class RLSTM(PairModel):
         (1, 3)
 
     References:
-        Sha, Chang, Sui, Li: "Reading and Thinking: Re-read LSTM Unit for Textual Entailment Recognition", COLING 2016.
+        Sha, Chang, Sui, Li: "Reading and Thinking: Re-read LSTM Unit for Textual Entailment
+        Recognition", COLING 2016.
     """
 
     paper = "Sha et al. 2016"
@@ -102,7 +104,7 @@ class RLSTM(PairModel):
         return self.classify(self.output_dropout(ops.concatenate(means, axis=-1)))
 
     def attention(self, *given) -> dict[str, Any]:
-        """At each word of sentence 2 what was read in sentence 1, `[B, L2, L1]`; rows sum to 1 at real tokens."""
+        """What each word of sentence 2 reads in sentence 1, `[B, L2, L1]`; rows sum to 1."""
         return {
             f"attention_{way}_2": CallWith(reader, return_attention=True)(*given)[1]
             for way, reader in self.readers.items()

@@ -1,7 +1,8 @@
-"""What a model declares about its hyperparameters: which recipe keys to search, and at which values.
+"""What a model declares of its hyperparameters: the recipe keys to search, and their values.
 
-Plain data, without KerasTuner. A model's `search_space` lists `Choice` and `LogUniform` parameters; values go from the
-smallest model to the largest, so that the last ones together are the largest configuration. Aliases are the papers' letters.
+Plain data, without KerasTuner. A model's `search_space` lists `Choice` and `LogUniform` parameters;
+values go from the smallest model to the largest, so that the last ones together are the largest
+configuration. Aliases are the papers' letters.
 """
 
 import tomllib
@@ -18,9 +19,9 @@ class Choice:
 
     Args:
         name: The key, `TABLE.KEY`, or `TABLE.KEY.ARGUMENT` where the key holds a table.
-        values: From the smallest model to the largest: numbers or names, or a mapping from labels to
-            values where a value needs another label: `{"none": None, "2+3": [2, 3]}`. None leaves
-            the key out of the recipe.
+        values: From the smallest model to the largest: numbers or names, or a mapping from labels
+            to values where a value needs another label: `{"none": None, "2+3": [2, 3]}`. None
+            leaves the key out of the recipe.
         aliases: Short names, such as the paper's.
         when: Other parameters by name, and the labels that they must have for this one to matter.
         otherwise: The value of the key where the parameter does not matter.
@@ -115,8 +116,8 @@ class Choice:
 class LogUniform:
     """A recipe key searched on a logarithmic scale around the recipe's own value.
 
-    It ranges from the recipe's value divided by `factor` to that value times `factor`. A key that the recipe leaves out or
-    sets to 0 is not searched.
+    It ranges from the recipe's value divided by `factor` to that value times `factor`. A key that
+    the recipe leaves out or sets to 0 is not searched.
 
     Args:
         name: The key, `TABLE.KEY`.

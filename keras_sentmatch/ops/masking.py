@@ -110,7 +110,7 @@ def _lower_padding(x: Any, mask: Any) -> Any:
 
 
 def max_pool_rates(x: Any, mask: Any) -> Any:
-    """The share of the features of `masked_max` that come from each token, float32 `[B, L]`; each row sums to 1.
+    """The share of the features of `masked_max` that come from each token.
 
     Args:
         x: `[B, L, D]`.

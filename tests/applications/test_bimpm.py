@@ -72,12 +72,12 @@ def test_presets():
 
 test_arguments = arguments_act(
     CASES,
+    "attentive",  # see the test of its layer
     "max_word_length",
     "feature_attention",
     "feature_attention_config",
     cell="gru",
     strategies=("full", "max"),
-    attentive="sum",
     max_attentive="elementwise",
 )
 

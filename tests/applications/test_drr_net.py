@@ -135,7 +135,7 @@ test_variants = run_checks(REST, check_oracle)
 
 
 test_arguments = arguments_act(
-    [FULL], "max_word_length", "aux_loss_weight", char_kernel_size=2, selection="hard"
+    [FULL], "antonym", "max_word_length", "aux_loss_weight", char_kernel_size=2, selection="hard"
 )
 
 
