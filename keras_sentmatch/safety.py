@@ -207,7 +207,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     except (InputError, FileNotFoundError):
         raise
     except Exception as error:  # zipfile and NumPy raise whatever the bytes led to
-        raise InputError(f"{path} is damaged ({_first_line(error)}): {COPY}.") from error
+        raise InputError(f"{path} is damaged ({first_line(error)}): {COPY}.") from error
 
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
@@ -253,7 +253,7 @@ def weight_sizes(content: bytes | Path, place: Any) -> tuple[int, int]:
                         seen.add(item.id.__hash__())
                         groups.append(item)
     except Exception as error:  # h5py raises whatever the bytes led to
-        raise InputError(f"{place} is damaged ({_first_line(error)}): {COPY}.") from error
+        raise InputError(f"{place} is damaged ({first_line(error)}): {COPY}.") from error
     return arrays, values
 
 
@@ -328,5 +328,6 @@ def no_larger_than(arrays: int, values: int) -> Iterator[None]:
             keras.Layer.add_weight = plain
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or the name of its class."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -11,6 +11,7 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.export.encoder_rules import write_encoder
 from keras_sentmatch.export.saved_model import ServingFunctions, describe_specs, quiet
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
+from keras_sentmatch.safety import first_line
 
 OPSET = 18
 
@@ -123,4 +124,4 @@ def _refused(format: str, served: ServingFunctions, reasons: list[str]) -> Input
 def _reason(error: Exception) -> str:
     """The operation that an error of the converter names, or its first line."""
     found = re.search(r"'tf\.\w+' op [^\n]*", str(error))
-    return found[0] if found else (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return found[0] if found else first_line(error)

@@ -18,6 +18,7 @@ from keras_sentmatch.safety import (
     check_config,
     check_tree,
     check_types,
+    first_line,
     inside,
     no_larger_than,
     parse_json,
@@ -127,7 +128,7 @@ def load_model(path: Path, card: Mapping[str, Any]) -> keras.Model:
     except Exception as error:  # Keras raises whatever the config led to
         raise InputError(
             f"{path} was written by {card.get('versions')} and does not load with keras_sentmatch "
-            f"{__version__}, keras {keras.__version__} ({_first_line(error)}): use the versions "
+            f"{__version__}, keras {keras.__version__} ({first_line(error)}): use the versions "
             "that wrote it."
         ) from error
     outputs = getattr(model, "output_shape", None)
@@ -183,7 +184,7 @@ def load_weights(model: keras.Model, path: Path) -> None:
         model.load_weights(path)
     except Exception as error:  # h5py and Keras raise whatever the file led to
         raise InputError(
-            f"{path} does not fit the model ({_first_line(error)}): delete the folder and train again."
+            f"{path} does not fit the model ({first_line(error)}): delete the folder and train again."
         ) from error
 
 
@@ -199,13 +200,9 @@ def _inspect_archive(path: Path) -> tuple[int, int]:
             files = {name: archive.read(name) for name in _MEMBERS}  # checks their sums
     except Exception as error:  # zipfile raises whatever the bytes led to
         raise InputError(
-            f"{path} is damaged ({_first_line(error)}), expected a model that Keras saved "
+            f"{path} is damaged ({first_line(error)}), expected a model that Keras saved "
             f"({', '.join(_MEMBERS)}): copy the run folder again, or train again."
         ) from error
     config = parse_json(files["config.json"], f"config.json in {path}")
     check_config(config, path)
     return weight_sizes(files["model.weights.h5"], f"model.weights.h5 in {path}")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

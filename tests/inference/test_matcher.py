@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -15,6 +16,7 @@ from keras_sentmatch.data import PairDataset, PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.metrics import apply_temperature, fit_temperature
+from tests.toys.training import build_tiny
 
 NAMES = ("entailment", "neutral", "contradiction")
 SENTENCES = ["a dog runs", "no dog runs in the park today", "two cats", "", "the " * 30 + "end"]
@@ -27,19 +29,9 @@ def make_encoder() -> PairEncoder:
 
 
 def make_model(encoder: PairEncoder, outputs: int = 3) -> keras.Model:
-    """Means of word vectors over real words, compared by a dense layer."""
-    names = ("word_ids_1", "word_ids_2")
-    inputs = {name: keras.Input([None], dtype="int32", name=name) for name in names}
-    embed = keras.layers.Embedding(len(encoder.vocabulary), 8)
-    means = []
-    for ids in inputs.values():
-        mask = keras.ops.expand_dims(keras.ops.cast(keras.ops.not_equal(ids, 0), "float32"), -1)
-        total = keras.ops.sum(embed(ids) * mask, axis=1)
-        means.append(total / (keras.ops.sum(mask, axis=1) + 1e-6))
-    joined = keras.layers.Concatenate()(means)
-    activation = "linear" if outputs == 1 else "softmax"
-    model = keras.Model(inputs, keras.layers.Dense(outputs, activation=activation)(joined))
-    rng = np.random.default_rng(5)  # the same weights on every backend
+    size = {"vocabulary_size": len(encoder.vocabulary), "embedding_dim": 8}
+    model = build_tiny("tiny", num_classes=outputs, dropout=0.0, **size)
+    rng = np.random.default_rng(12)  # the same weights on every backend
     *weights, bias = model.get_weights()
     model.set_weights([*(rng.normal(size=weight.shape) for weight in weights), 0 * bias])
     return model
@@ -78,6 +70,8 @@ def test_many_pairs_keep_their_order_whatever_the_batch_size(matcher):
         scores = matcher.predict_proba(sentence1=FIRST, sentence2=SECOND, batch_size=batch_size)
         assert scores.dtype == np.float32 and scores.shape == (13, 3)
         np.testing.assert_allclose(scores, one_by_one, atol=1e-5)
+    assert matcher.predict([]) == []
+    assert matcher.predict_proba(sentence1=[], sentence2=[]).shape == (0, 3)
     as_dicts = matcher.predict([{"sentence1": a, "sentence2": b} for a, b in zip(FIRST, SECOND)])
     as_data = matcher.predict(PairDataset(FIRST, SECOND))
     for answers in (as_dicts, as_data):
@@ -104,15 +98,10 @@ def test_few_shapes_reach_the_model(matcher, monkeypatch):
     assert lengths <= {8, 16, 24}, "24 is the encoder's max_length"
 
 
-def test_no_pairs_give_no_answers(matcher):
-    assert matcher.predict([]) == []
-    assert matcher.predict_proba(sentence1=[], sentence2=[]).shape == (0, 3)
-
-
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"pairs": ("a dog", "a cat")}, "read two ways"),
+        ({"pairs": ("a dog", "a cat")}, "two ways.*sentence1=a, sentence2=b.*sentence1=.a, …."),
         ({"pairs": ["a dog", "a cat"]}, "read two ways"),
         ({"pairs": [("a dog", "a cat")]}, "read two ways"),
         ({"pairs": "a dog"}, "not a pair"),
@@ -132,13 +121,6 @@ def test_no_pairs_give_no_answers(matcher):
 def test_bad_pairs_are_refused(matcher, arguments, message):
     with pytest.raises(InputError, match=message):
         matcher.predict(**arguments)
-
-
-def test_ambiguous_pairs_name_both_spellings(matcher):
-    with pytest.raises(InputError) as error:
-        matcher.predict(("a dog", "a cat"))
-    assert "predict(sentence1=a, sentence2=b)" in str(error.value)
-    assert "sentence1=[a, …], sentence2=[b, …]" in str(error.value)
 
 
 def test_a_score_has_no_label():
@@ -303,9 +285,28 @@ def break_card(folder, **changes):
     (folder / "matcher.json").write_text(json.dumps(card))
 
 
+def flip_bit(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(bytes(data))
+
+
+def rename_class(path):
+    """To one that nobody registered."""
+    with zipfile.ZipFile(path) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    files["config.json"] = files["config.json"].replace(b'"Dense"', b'"Dance"')
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+
+
 @pytest.mark.parametrize(
     "breaking, message",
     [
+        (lambda f: shutil.rmtree(f), "no such folder"),
+        (lambda f: flip_bit(f / "model.keras"), "model.keras"),
+        (lambda f: rename_class(f / "model.keras"), "does not load with keras_sentmatch"),
         (lambda f: (f / "matcher.json").unlink(), "not a run folder .*no matcher.json"),
         (lambda f: (f / "model.keras").unlink(), "model.keras is missing"),
         (lambda f: [p.unlink() for p in (f / "encoder").iterdir()], "encoder"),
@@ -325,33 +326,6 @@ def break_card(folder, **changes):
 def test_broken_folders_are_explained(folder, breaking, message):
     breaking(folder)
     with pytest.raises(InputError, match=message):
-        Matcher.load(folder)
-
-
-def test_a_flipped_bit_in_the_weights_is_found(folder):
-    path = folder / "model.keras"
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 0xFF
-    path.write_bytes(bytes(data))
-    with pytest.raises(InputError, match="model.keras"):
-        Matcher.load(folder)
-
-
-def test_a_missing_folder_is_explained(tmp_path):
-    with pytest.raises(InputError, match="no such folder"):
-        Matcher.load(tmp_path / "nothing")
-
-
-def test_unknown_classes_are_not_built(folder):
-    """Safe mode: a model of a class that no one registered is refused, with the versions named."""
-    path = folder / "model.keras"
-    with zipfile.ZipFile(path) as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
-    files["config.json"] = files["config.json"].replace(b'"Dense"', b'"Dance"')
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    with pytest.raises(InputError, match="does not load with keras_sentmatch"):
         Matcher.load(folder)
 
 

@@ -48,7 +48,7 @@ def run(samples, tmp_path):
     return shutil.copytree(samples / "plain", tmp_path / "run")
 
 
-def edit_model(folder, change):
+def edit_model(folder, change, compression=zipfile.ZIP_STORED):
     """Changes the members of model.keras, `{name: bytes}`, in place."""
     path = folder / "model.keras"
     with zipfile.ZipFile(path) as archive:
@@ -56,13 +56,18 @@ def edit_model(folder, change):
     config = json.loads(files["config.json"])
     change(files, config)
     files["config.json"] = json.dumps(config).encode()
-    with zipfile.ZipFile(path, "w") as archive:
+    with zipfile.ZipFile(path, "w", compression) as archive:
         for name, content in files.items():
             archive.writestr(name, content)
 
 
 def edit_json(path, **changes):
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def refuses_to_load(folder, message):
+    with pytest.raises(InputError, match=message):
+        Matcher.load(folder)
 
 
 def layer(config, kind):
@@ -112,8 +117,7 @@ def test_own_registered_classes_may_be_named():
 
 def test_a_model_that_names_files_is_refused(run):
     edit_model(run, lambda files, config: layer(config, "Dense").update(backbone="hf://evil"))
-    with pytest.raises(InputError, match="backbone names 'hf://evil'"):
-        Matcher.load(run)
+    refuses_to_load(run, "backbone names 'hf://evil'")
 
 
 def test_nothing_is_imported_from_the_run_folder(run, monkeypatch):
@@ -121,8 +125,7 @@ def test_nothing_is_imported_from_the_run_folder(run, monkeypatch):
     monkeypatch.syspath_prepend(run)
     change = {"module": mutants.CANARY, "class_name": "Dense", "registered_name": None}
     edit_model(run, lambda files, config: layer(config, "Dense").update(change))
-    with pytest.raises(InputError, match=f"names '{mutants.CANARY}.Dense'"):
-        Matcher.load(run)
+    refuses_to_load(run, f"names '{mutants.CANARY}.Dense'")
 
 
 # === How much a model asks for ===
@@ -130,12 +133,9 @@ def test_nothing_is_imported_from_the_run_folder(run, monkeypatch):
 
 def test_a_model_larger_than_its_weights_is_not_built(run):
     plain = keras.Layer.add_weight
-    edit_model(
-        run,
-        lambda files, config: layer(config, "Embedding")["config"].update(output_dim=10**10),
-    )
-    with pytest.raises(InputError, match="asks for more weights than its"):
-        Matcher.load(run)
+    large = {"output_dim": 10**10}
+    edit_model(run, lambda files, config: layer(config, "Embedding")["config"].update(large))
+    refuses_to_load(run, "asks for more weights than its")
     assert keras.Layer.add_weight is plain
 
 
@@ -147,42 +147,28 @@ def test_a_tokenizer_has_no_weights(samples, tmp_path):
     described = keras.saving.serialize_keras_object(backbone)
     described["config"]["vocabulary_size"] = 1_000_000
     (run / "encoder" / "tokenizer" / "tokenizer.json").write_text(json.dumps(described))
-    with pytest.raises(
-        InputError, match="tokenizer does not load .its config asks for more weights"
-    ):
-        Matcher.load(run)
+    refuses_to_load(run, "tokenizer does not load .its config asks for more weights")
 
 
 @pytest.mark.parametrize(
     "change, message",
     [
-        (lambda files, config: files.pop("metadata.json"), "damaged .it holds"),
-        (lambda files, config: files.update({"../x": b""}), "damaged .it holds .*expected a model"),
-        (
-            lambda files, config: files.update({"model.weights.h5": b"HDF"}),
-            "weights.h5 in .*damaged",
-        ),
-        (lambda files, config: config.update(compile_config=[[]] * 3), "^$"),
+        (lambda files: files.pop("metadata.json"), "damaged .it holds"),
+        (lambda files: files.update({"../x": b""}), "damaged .it holds .*expected a model"),
+        (lambda files: files.update({"model.weights.h5": b"HDF"}), "weights.h5 in .*damaged"),
     ],
 )
 def test_a_model_file_holds_what_keras_saves(run, change, message):
-    edit_model(run, change)
-    if message == "^$":
-        Matcher.load(run)  # how it was compiled is not looked at
-        return
-    with pytest.raises(InputError, match=message):
-        Matcher.load(run)
+    edit_model(run, lambda files, config: config.update(compile_config=[[]] * 3))
+    Matcher.load(run)  # how it was compiled is not looked at
+    edit_model(run, lambda files, config: change(files))
+    refuses_to_load(run, message)
 
 
 def test_a_compressed_model_is_refused(run):
-    path = run / "model.keras"
-    with zipfile.ZipFile(path) as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in files:
-            archive.writestr(name, bytes(10_000_000))
-    with pytest.raises(InputError, match="compressed, which Keras never does"):
-        Matcher.load(run)
+    zeros = {"model.weights.h5": bytes(10_000_000)}
+    edit_model(run, lambda files, config: files.update(zeros), zipfile.ZIP_DEFLATED)
+    refuses_to_load(run, "compressed, which Keras never does")
 
 
 def weights(change):
@@ -237,8 +223,7 @@ def test_not_a_number_is_no_answer(run):
 def test_links_that_lead_out_are_refused(run, tmp_path, name):
     shutil.move(run / name, tmp_path / "elsewhere")
     (run / name).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(InputError, match="leads out of its folder"):
-        Matcher.load(run)
+    refuses_to_load(run, "leads out of its folder")
 
 
 def test_a_run_folder_may_be_reached_by_a_link(run, tmp_path):
@@ -293,25 +278,19 @@ def test_a_fifo_is_no_file(tmp_path):
         ({"max_word_length": 10**9}, "max_word_length is 1000000000, expected an integer from 1"),
         ({"max_length": True}, "max_length is True"),
         ({"max_length": 2.5}, "max_length is 2.5"),
-        (
-            {"antonyms": "/etc/passwd"},
-            "antonyms is '/etc/passwd', expected a list of a list of str",
-        ),
+        ({"antonyms": "/etc/passwd"}, "is '/etc/passwd', expected a list of a list of str"),
         ({"antonyms": [["a"]]}, "expected pairs of words"),
         ({"features": "word"}, "features is 'word', expected a list of str"),
         ({"features": ["wurd"]}, "encoder.json is not the description .*features"),
         ({"lowercase": 1}, "lowercase is 1, expected bool"),
         ({"tagger": "spacy:/tmp/evil"}, "names the tagger 'spacy:/tmp/evil'"),
-        ({"max_word_length": 6}, None),
     ],
 )
 def test_an_encoder_is_what_it_must_be(run, change, message):
+    edit_json(run / "encoder" / "encoder.json", max_word_length=6)
+    Matcher.load(run)  # a model without characters
     edit_json(run / "encoder" / "encoder.json", **change)
-    if message is None:
-        Matcher.load(run)  # a model without characters
-        return
-    with pytest.raises(InputError, match=message):
-        Matcher.load(run)
+    refuses_to_load(run, message)
 
 
 def test_encoder_and_model_must_fit(samples, tmp_path):
@@ -319,13 +298,11 @@ def test_encoder_and_model_must_fit(samples, tmp_path):
     described = run / "encoder" / "encoder.json"
     text = described.read_text()
     edit_json(described, max_word_length=6)
-    with pytest.raises(InputError, match="makes char_ids_1 of the shape .*6.* takes .*5"):
-        Matcher.load(run)
+    refuses_to_load(run, "makes char_ids_1 of the shape .*6.* takes .*5")
     described.write_text(text)
     with open(run / "encoder" / "characters.txt", "a") as file:
         file.write("ß\n")
-    with pytest.raises(InputError, match="the encoder has char_vocabulary_size"):
-        Matcher.load(run)
+    refuses_to_load(run, "the encoder has char_vocabulary_size")
 
 
 @pytest.mark.parametrize(
@@ -340,8 +317,7 @@ def test_encoder_and_model_must_fit(samples, tmp_path):
 )
 def test_a_card_is_what_it_must_be(run, change, message):
     edit_json(run / "matcher.json", **change)
-    with pytest.raises(InputError, match=message):
-        Matcher.load(run)
+    refuses_to_load(run, message)
 
 
 def test_the_source_that_a_run_noted_is_checked(tmp_path):
@@ -354,9 +330,8 @@ def test_the_source_that_a_run_noted_is_checked(tmp_path):
 
 
 def test_types_are_named():
-    check_types(
-        {"a": 1, "b": [[1.5]], "c": None}, {"a": float, "b": [[float]], "c": (int, None)}, "x"
-    )
+    kinds = {"a": float, "b": [[float]], "c": (int, None)}
+    check_types({"a": 1, "b": [[1.5]], "c": None}, kinds, "x")
     for value, kind, message in (
         (True, int, "a is True, expected int"),
         ([1, "x"], [int], "expected a list of int"),
@@ -509,15 +484,13 @@ def test_the_first_line_of_vectors_asks_for_no_memory(tmp_path, head):
         ('{"s1": "a", "s2": ' + "[" * 300 + "]" * 300 + "}", "more than 100 deep"),
         ('{"s1": ' + "9" * 5000 + "}", "x.jsonl:1: .*digits"),
         (r'{"s1": "\ud800", "s2": "b"}', "half a character"),
-        ('{"question": "a", "candidates": ["x"], "answers": 3}', "no usable row|labels"),
     ],
 )
 def test_odd_json_lines_are_bad_rows(tmp_path, line, message):
     path = tmp_path / "x.jsonl"
+    path.write_text('{"question": "a", "candidates": ["x"], "answers": 3}\n')
+    assert read_pairs(path).labels.tolist() == [0]
     path.write_text(line + "\n")
-    if "candidates" in line:
-        assert read_pairs(path).labels.tolist() == [0]
-        return
     with pytest.raises(InputError, match=message):
         read_pairs(path)
     path.write_text(f"[{line}]")
