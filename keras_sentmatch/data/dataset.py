@@ -176,8 +176,9 @@ class PairDataset:
             order = rng.permutation(len(sizes))
             keep = order[: max(1, int(np.searchsorted(np.cumsum(sizes[order]), n, side="right")))]
             return self.select(np.flatnonzero(np.isin(codes, keep)))
-        unclassed = self.labels is None or self.task == "regression"
-        strata = np.zeros(len(self), int) if unclassed else self.labels
+        strata = np.zeros(len(self), int)
+        if self.labels is not None and self.task != "regression":
+            strata = self.labels
         # Ranked at random within their class: taking the smallest relative ranks keeps the shares.
         order = rng.permutation(len(self))
         rank = np.empty(len(self))

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from keras_sentmatch.data.dataset import Task
 from keras_sentmatch.data.rows import (
     RowSource,
+    TextFile,
     advglue,
     counterfactual,
     first_line,
@@ -83,11 +84,13 @@ class Layout:
             names = " ".join(folder.resolve().parts[-2:]).lower()
             if not any(word in names for word in self.hint):
                 return False
-            if self.fields and first_line(path).count("\t") + 1 != self.fields:
+            if self.fields and first_line(TextFile(path)).count("\t") + 1 != self.fields:
                 return False
         if not self.needs:
             return True
-        return set(self.needs) <= {name.strip() for name in first_line(path).lower().split("\t")}
+        return set(self.needs) <= {
+            name.strip() for name in first_line(TextFile(path)).lower().split("\t")
+        }
 
 
 @dataclass(frozen=True)
@@ -177,7 +180,7 @@ def _own(name: str, what: str, suffixes: str, rows: RowSource) -> Format:
 
 
 _HEADED, _RAGGED = table(), table(ragged=True)
-_CSV = table(separator=None, quoted=True)
+_CSV, _OWN_TABLE = table(separator=None, quoted=True), table(separator=None, quoted=None)
 _MSRP = ("#1 String", "#2 String", "Quality")
 _FORMATS = (
     Format("snli", "SNLI: image captions, three-way inference", NLI, "accuracy", (
@@ -268,7 +271,7 @@ _FORMATS = (
     _advglue("qqp", DUPLICATE, "question1", "question2"),
     _advglue("qnli", TWO_WAY, "question", "sentence"),
     _advglue("rte", TWO_WAY, "sentence1", "sentence2"),
-    _own("tsv", "your own tab-separated files, quotes are text", "tsv txt", _HEADED),
+    _own("tsv", "your own tab-separated files, quotes are text", "tsv txt", _OWN_TABLE),
     _own("tsv-quoted", "your own tab-separated files, quoted like CSV", "tsv", table(quoted=True)),
     _own("csv", "your own CSV files", "csv", _CSV),
     _own("jsonl", "your own JSON objects, one a line", "jsonl ndjson json", json_records),

@@ -30,6 +30,8 @@ def read_pairs(
     group: str | int | None = None,
     label_names: Sequence[str] | None = None,
     task: Task | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
     on_error: OnError = "raise",
 ) -> PairDataset:
     """Reads one file of sentence pairs.
@@ -52,6 +54,9 @@ def read_pairs(
             the data set; else the names found, inference labels in their usual order, others
             sorted.
         task: `"classification"`, `"ranking"` or `"regression"`, where it is not to be found.
+        delimiter: What separates the fields of a table, if neither tab, comma nor semicolon.
+        encoding: Encoding of the file, such as `"latin-1"`; by default UTF-8, or what its byte
+            order mark says.
         on_error: `"raise"`: the first bad row is an error. `"skip"`: it is left out and counted.
 
     Returns:
@@ -79,7 +84,7 @@ def read_pairs(
         raise InputError(
             f"{path} is a folder; read_pairs takes one file, load_pairs takes folders."
         )
-    columns = Columns(sentence1, sentence2, label, group, label_names, task)
+    columns = Columns(sentence1, sentence2, label, group, label_names, task, delimiter, encoding)
     known, layout, part = recognize_file(path, format)
     return read_file(path, known, layout, split or part or "", columns, on_error)
 
@@ -103,6 +108,8 @@ def load_pairs(
     group: str | int | None = None,
     label_names: Sequence[str] | None = None,
     task: Task | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
 ) -> dict[str, PairDataset]:
     """Loads the parts of a data set: `"train"`, `"validation"`, `"test"`, as far as there are any.
 
@@ -119,7 +126,8 @@ def load_pairs(
         on_error: As in `read_pairs`.
         validation_fraction: Share of the training pairs split off for validation.
         test_fraction: Share split off for testing where one file is split three ways.
-        sentence1, sentence2, label, group, label_names, task: As in `read_pairs`.
+        sentence1, sentence2, label, group, label_names, task, delimiter, encoding: As in
+            `read_pairs`.
 
     Returns:
         A dict of `PairDataset`s by part.
@@ -136,7 +144,7 @@ def load_pairs(
     # {"train": 8000, "validation": 1000, "test": 1000}
     ```
     """
-    columns = Columns(sentence1, sentence2, label, group, label_names, task)
+    columns = Columns(sentence1, sentence2, label, group, label_names, task, delimiter, encoding)
     three_way = False
     if source == "embedded":
         return {

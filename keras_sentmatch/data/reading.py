@@ -22,7 +22,14 @@ from keras_sentmatch.data.formats import (
     Format,
     Layout,
 )
-from keras_sentmatch.data.rows import HEADER, BadRow, first_line, table
+from keras_sentmatch.data.rows import (
+    HEADER,
+    BadRow,
+    TextFile,
+    first_line,
+    recognized_separator,
+    table,
+)
 from keras_sentmatch.data.tags import tags_of_parse
 from keras_sentmatch.errors import InputError, wording
 
@@ -43,6 +50,8 @@ class Columns:
     group: str | int | None = None
     label_names: Sequence[str] | None = None
     task: Task | None = None
+    delimiter: str | None = None
+    encoding: str | None = None
 
     def numbered(self) -> bool:
         return isinstance(self.sentence1, int) or str(self.sentence1).isdigit()
@@ -102,11 +111,15 @@ class _Reading:
             if f"sentence{side}_parse" in lower:
                 self.names[f"parse_{side}"] = lower[f"sentence{side}_parse"]
         if len({self.names.get("sentence1"), self.names.get("sentence2"), None}) < 3:
+            separated = ""
+            if len(found) == 1:
+                option = wording("delimiter=…", "--delimiter")
+                separated = f", and what separates the fields with {option}"
             how = wording("sentence1=… and sentence2=…", "--columns FIRST,SECOND,LABEL")
             raise InputError(
                 f"{self.path}: cannot tell the two sentence columns; the columns are "
                 f"{', '.join(found)}. Name them with {how} (numbers from 0 where the file has no "
-                "header)."
+                f"header){separated}."
             )
 
     def add(self, where: str, row: dict[str, Any]) -> None:
@@ -121,6 +134,7 @@ class _Reading:
                 wrong += "half a character (\\ud800 to \\udfff); fix the escapes"
                 return self.bad(where, "half a character", wrong)
             sentences.append(value.strip())
+        one, two = sentences
         raw = row.get(self.names.get("label", ""))
         value = None if raw is None else self.layout.label_of(str(raw).strip())
         if value is not None and re.fullmatch(r"[+-]?\d+\.0*", value):
@@ -131,7 +145,7 @@ class _Reading:
             for side in "12":
                 parse = row.get(self.names[f"parse_{side}"], "")
                 further[f"tags_{side}"] = tags_of_parse(str(parse))
-        self.kept.append(_Kept(where, *sentences, value, group, number, further))
+        self.kept.append(_Kept(where, one, two, value, group, number, further))
 
 
 def read_file(
@@ -148,11 +162,12 @@ def read_file(
         raise InputError(f'on_error={on_error!r} is neither "raise" nor "skip".')
     reading = _Reading(path, layout, columns, on_error)
     rows = layout.rows
+    file = TextFile(path, columns.encoding, columns.delimiter)
     if columns.numbered():
-        separator = "\t" if "\t" in first_line(path) else ","
-        width = len(first_line(path).split(separator))
-        rows = table([str(i) for i in range(width)], separator=separator, quoted=separator == ",")
-    for where, row in rows(path):
+        line = first_line(file)
+        width = len(line.split(file.delimiter or recognized_separator(line)))
+        rows = table([str(i) for i in range(width)], separator=None, quoted=None)
+    for where, row in rows(file):
         if where == HEADER and isinstance(row, dict):
             reading.find_columns(list(row))
             continue
@@ -163,6 +178,9 @@ def read_file(
         if not reading.names:
             reading.find_columns(list(row))
         reading.add(where, row)
+    if file.delimiter and not file.is_table:
+        how = wording("delimiter", "--delimiter")
+        raise InputError(f"{path}: {how} is for tables of separated values, which this is not.")
     if not reading.report.rows:
         raise InputError(f"{path}: the file has no rows; expected at least one pair.")
     if not reading.kept:

@@ -4,7 +4,7 @@ import difflib
 from pathlib import Path
 
 from keras_sentmatch.data.formats import FAMILIES, FORMATS, OWN, Format, Layout, file_names
-from keras_sentmatch.data.rows import first_line
+from keras_sentmatch.data.rows import TextFile, first_line
 from keras_sentmatch.errors import InputError, wording
 
 SPLITS = ("train", "validation", "test")
@@ -56,7 +56,7 @@ def recognize_file(path: Path, name: str | None) -> tuple[Format, Layout, str | 
         files = "; ".join(file_names(known) for known in formats)
         raise InputError(f"{path}: not a file of the format {name!r}, which has {files}.")
     suffix = path.name.lower().removesuffix(".gz").rpartition(".")[2]
-    if suffix not in _SUFFIXES and "\t" not in first_line(path):
+    if suffix not in _SUFFIXES and "\t" not in first_line(TextFile(path)):
         raise InputError(
             f"{path}: not a known kind of file; expected TSV, CSV or JSONL, or "
             f"{wording('a format=…', '--format NAME')}."

@@ -2,20 +2,22 @@
 
 A row is a dict by column name, or a `BadRow` that says why there is none; a table yields its columns
 first, at `HEADER`. Files are streamed, `.gz` ones too. Only a line feed ends a line, so that no
-other separator inside a sentence breaks it.
+other separator inside a sentence breaks it; in a file without line feeds a carriage return does.
 """
 
+import codecs
 import csv
 import gzip
+import io
 import json
 import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from keras_sentmatch.errors import InputError
+from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.safety import (
     check_depth,
     compressed_room,
@@ -38,47 +40,113 @@ class BadRow:
 
 
 Rows = Iterator[tuple[str, Row | BadRow]]
-RowSource = Callable[[Path], Rows]
+_MARKS = {  # byte order marks; the longer before the shorter that it begins with
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_HEAD = 1 << 16  # bytes that tell how a file is written
 
 
-def text_lines(path: Path) -> Iterator[tuple[int, str | BadRow]]:
-    """Line numbers from 1 and the lines, without line ends; a byte order mark is dropped."""
-    offset, most, zipped = 0, limit("LINE_BYTES"), path.suffix == ".gz"
-    try:
-        room = compressed_room(path) if zipped else None
-        with gzip.open(path, "rb") if zipped else open(path, "rb") as file:
-            for number, raw in enumerate(iter(lambda: file.readline(most), b""), 1):
-                if len(raw) == most and not raw.endswith(b"\n"):
-                    raise InputError(
-                        f"{path}:{number}: a line of more than {most:,} bytes; expected a pair a line. "
-                        f"{raise_limit_hint('LINE_BYTES')}"
-                    )
-                try:
-                    line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-                    yield number, line.removesuffix("\n").removesuffix("\r")
-                except UnicodeDecodeError as error:
-                    yield number, BadRow("not UTF-8", _not_utf8(raw, offset, error))
-                offset += len(raw)
-                if room is not None and offset > room:
-                    raise expansion_error(path)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: not a whole gzip file ({error}); fetch it again.") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from None
+@dataclass
+class TextFile:
+    """A file of pairs, and how it is written.
+
+    Attributes:
+        encoding: By default what a byte order mark says, or UTF-8.
+        delimiter: What separates the fields of a table; by default each format's own way.
+        is_table: Whether it has been read as a table, so that the delimiter made a difference.
+    """
+
+    path: Path
+    encoding: str | None = None
+    delimiter: str | None = None
+    is_table: bool = False
+
+    def __post_init__(self) -> None:
+        if self.delimiter is not None:
+            given = self.delimiter
+            self.delimiter = "\t" if given in ("tab", "\\t") else given
+            if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
+                how = wording(f"delimiter={given!r}", f"--delimiter {given!r}")
+                raise InputError(f"{how}: expected one character such as ';', or tab.")
+        try:
+            "".encode(self.encoding or "utf-8")
+        except LookupError:
+            how = wording(f"encoding={self.encoding!r}", f"--encoding {self.encoding}")
+            raise InputError(
+                f"{how}: there is no such encoding; usual are utf-8, utf-16, latin-1 and cp1252."
+            ) from None
+
+    def beside(self, name: str) -> "TextFile":
+        """The file of another name in the same folder, written in the same way."""
+        return replace(self, path=self.path.with_name(name))
+
+    def lines(self) -> Iterator[tuple[int, str | BadRow]]:
+        """Line numbers from 1 and the lines, without line ends; a byte order mark is dropped."""
+        path, offset, most = self.path, 0, limit("LINE_BYTES")
+        zipped = path.suffix == ".gz"
+        try:
+            room = compressed_room(path) if zipped else None
+            with gzip.open(path, "rb") if zipped else open(path, "rb", _HEAD) as file:
+                encoding, raw_lines = self._cut(file, most)
+                for number, raw in enumerate(raw_lines, 1):
+                    if len(raw) >= most and not raw.endswith((b"\n", b"\r")):
+                        raise InputError(
+                            f"{path}:{number}: a line of more than {most:,} bytes; expected a pair "
+                            f"a line. {raise_limit_hint('LINE_BYTES')}"
+                        )
+                    try:
+                        line = raw.decode(encoding).removesuffix("\n").removesuffix("\r")
+                        yield number, line.removeprefix("\ufeff") if number == 1 else line
+                    except UnicodeDecodeError as error:
+                        yield number, BadRow(*_undecoded(raw, offset, error))
+                    offset += len(raw)
+                    if room is not None and offset > room:
+                        raise expansion_error(path)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise InputError(f"{path}: not a whole gzip file ({error}); fetch it again.") from None
+        except UnicodeError as error:
+            raise InputError(f"{path}: {error}; {_other_encoding()}.") from None
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from None
+
+    def _cut(self, file: Any, most: int) -> tuple[str, Iterator[bytes]]:
+        """The lines in bytes, with their ends, and the encoding to read them by."""
+        head = file.peek(_HEAD)
+        mark = next((mark for mark in _MARKS if head.startswith(mark)), b"")
+        encoding = self.encoding or _MARKS.get(mark, "utf-8")
+        plain = b"a\n" in "a\n".encode(encoding)  # so that lines can be cut before decoding
+        text = head.decode("latin-1" if plain else encoding, "ignore")
+        end = "\r" if "\r" in text and "\n" not in text else "\n"
+        if plain and end == "\n":
+            return encoding, iter(lambda: file.readline(most), b"")
+        # Latin-1 leaves all bytes as they are
+        wrapped = io.TextIOWrapper(file, "latin-1" if plain else encoding, newline=end)
+        code = "latin-1" if plain else "utf-8"
+        lines = iter(lambda: wrapped.readline(most).encode(code, "surrogatepass"), b"")
+        return (encoding if plain else "utf-8"), lines
 
 
-def _not_utf8(raw: bytes, offset: int, error: UnicodeDecodeError) -> str:
-    if offset == 0 and raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        wrong, code = "the file is UTF-16", "UTF-16"
-    else:
-        wrong = f"byte {offset + error.start} (0x{raw[error.start]:02x}) is not UTF-8"
-        code = "LATIN1"
-    return f"{wrong}; convert the file first, for instance: iconv -f {code} -t UTF-8 FILE > NEW"
+RowSource = Callable[[TextFile], Rows]
 
 
-def first_line(path: Path) -> str:
+def _undecoded(raw: bytes, offset: int, error: UnicodeDecodeError) -> tuple[str, str]:
+    name = "UTF-8" if error.encoding == "utf-8" else error.encoding
+    wrong = f"byte {offset + error.start} (0x{raw[error.start]:02x}) is not {name}"
+    return f"not {name}", f"{wrong}; {_other_encoding()}"
+
+
+def _other_encoding() -> str:
+    how = wording('encoding="latin-1", "cp1252"', "--encoding latin-1, cp1252")
+    return f"if the file is in another encoding, name it ({how}, …)"
+
+
+def first_line(file: TextFile) -> str:
     """The first line that can be read, or an empty string."""
-    for _, line in text_lines(path):
+    for _, line in file.lines():
         return line if isinstance(line, str) else ""
     return ""
 
@@ -87,24 +155,27 @@ def table(
     header: Sequence[str] | None = None,
     *,
     separator: str | None = "\t",
-    quoted: bool = False,
+    quoted: bool | None = False,
     ragged: bool = False,
 ) -> RowSource:
     """Tables of separated values.
 
     Args:
         header: Column names where the file has no header line.
-        separator: `None`: a tab if the first line has one, else a comma.
-        quoted: Fields may be quoted as in CSV; otherwise a quote is an ordinary character.
+        separator: `None`: what the first line has, of tab, comma and semicolon.
+        quoted: Fields may be quoted as in CSV; otherwise a quote is an ordinary character. `None`:
+            unless the separator is a tab.
         ragged: Rows may be shorter or longer (SNLI's files leave out annotator columns).
     """
 
-    def rows(path: Path) -> Rows:
-        sep = separator or ("\t" if "\t" in first_line(path) else ",")
+    def rows(file: TextFile) -> Rows:
+        file.is_table = True
+        sep = file.delimiter or separator or recognized_separator(first_line(file))
+        quotes = sep != "\t" if quoted is None else quoted
         names = list(header) if header else None
         if names:
             yield HEADER, dict.fromkeys(names, "")
-        source = _quoted_fields(path, sep) if quoted else _plain_fields(path, sep)
+        source = _quoted_fields(file, sep) if quotes else _plain_fields(file, sep)
         for number, fields in source:
             where = f":{number}"
             if isinstance(fields, BadRow):
@@ -113,17 +184,26 @@ def table(
                 names = [name.strip() for name in fields]
                 yield HEADER, dict.fromkeys(names, "")
             elif len(fields) != len(names) and not ragged:
-                yield where, _wrong_width(fields, names, sep, quoted)
+                yield where, _wrong_width(fields, names, sep, quotes)
             else:
                 yield where, dict(zip(names, fields))
 
     return rows
 
 
+def recognized_separator(line: str) -> str:
+    """What separates the fields of a table with this first line."""
+    if "\t" in line:
+        return "\t"
+    return ";" if line.count(";") > line.count(",") else ","
+
+
 def _wrong_width(fields: list[str], names: list[str], sep: str, quoted: bool) -> BadRow:
-    few, kind, hint = len(fields) < len(names), "tab" if sep == "\t" else "comma", ""
+    few, hint = len(fields) < len(names), ""
+    kind = {"\t": "tab", ",": "comma", ";": "semicolon"}.get(sep, repr(sep))
     if not quoted and any('"' in field for field in fields):
-        hint = ', or read it with format="tsv-quoted" if quotes protect tabs and line breaks here'
+        how = wording('format="tsv-quoted"', "--format tsv-quoted")
+        hint = f", or read it with {how} if quotes protect tabs and line breaks here"
     return BadRow(
         f"too {'few' if few else 'many'} fields",
         f"{len(fields)} {kind}-separated fields where {len(names)} were expected "
@@ -131,19 +211,19 @@ def _wrong_width(fields: list[str], names: list[str], sep: str, quoted: bool) ->
     )
 
 
-def _plain_fields(path: Path, sep: str) -> Iterator[tuple[int, list[str] | BadRow]]:
-    for number, line in text_lines(path):
+def _plain_fields(file: TextFile, sep: str) -> Iterator[tuple[int, list[str] | BadRow]]:
+    for number, line in file.lines():
         if isinstance(line, BadRow):
             yield number, line
         elif line.strip():
             yield number, line.split(sep)
 
 
-def _quoted_fields(path: Path, sep: str) -> Iterator[tuple[int, list[str] | BadRow]]:
+def _quoted_fields(file: TextFile, sep: str) -> Iterator[tuple[int, list[str] | BadRow]]:
     bad: list[tuple[int, BadRow]] = []
 
     def good_lines() -> Iterator[str]:
-        for number, line in text_lines(path):
+        for number, line in file.lines():
             if isinstance(line, BadRow):
                 bad.append((number, line))
                 yield "\n"  # the reader counts lines; a blank one gives no row
@@ -168,36 +248,36 @@ def _quoted_fields(path: Path, sep: str) -> Iterator[tuple[int, list[str] | BadR
             yield start, fields
 
 
-def json_records(path: Path) -> Rows:
+def json_records(file: TextFile) -> Rows:
     """One JSON object a line, or one JSON list of objects.
 
     A record with `question` and `candidates` gives a row for each candidate: an object with
     `sentence` and `label`, or a string that is an answer if its index is among `answers`.
     """
-    if first_line(path).lstrip().startswith("["):
-        records, bad = _whole_json(path)
+    if first_line(file).lstrip().startswith("["):
+        records, bad = _whole_json(file)
         yield from bad
         for i, record in enumerate(records or ()):
             yield from _candidates(f" item {i}", record)
         return
-    for number, line in text_lines(path):
+    for number, line in file.lines():
         if isinstance(line, BadRow):
             yield f":{number}", line
         elif line.strip():
             try:
                 record = json.loads(line)
                 if line.count("[") + line.count("{") > limit("JSON_DEPTH"):
-                    check_depth(record, f"{path}:{number}")
+                    check_depth(record, f"{file.path}:{number}")
             except (ValueError, RecursionError) as error:
                 yield f":{number}", BadRow("not JSON", f"not a JSON object ({error})")
             else:
                 yield from _candidates(f":{number}", record)
 
 
-def _whole_json(path: Path) -> tuple[Any, list[tuple[str, Row | BadRow]]]:
+def _whole_json(file: TextFile) -> tuple[Any, list[tuple[str, Row | BadRow]]]:
     """The JSON value of a file; None and the bad line where one cannot be read."""
-    lines = []
-    for number, line in text_lines(path):
+    path, lines = file.path, []
+    for number, line in file.lines():
         if isinstance(line, BadRow):
             return None, [(f":{number}", line)]
         lines.append(line)
@@ -232,15 +312,16 @@ def parallel(second: str, label: str) -> RowSource:
     first dot.
     """
 
-    def rows(path: Path) -> Rows:
+    def rows(file: TextFile) -> Rows:
+        path = file.path
         rest = path.name.split(".", 1)[1]
-        files = [path, path.with_name(second.format(rest)), path.with_name(label.format(rest))]
-        for file in files:
-            if not file.is_file():
-                raise InputError(f"{file}: no such file; it belongs to {path}.")
-        columns = [list(text_lines(file)) for file in files]
+        files = [file, *(file.beside(name.format(rest)) for name in (second, label))]
+        for each in files:
+            if not each.path.is_file():
+                raise InputError(f"{each.path}: no such file; it belongs to {path}.")
+        columns = [list(each.lines()) for each in files]
         if len({len(column) for column in columns}) > 1:
-            counts = ", ".join(f"{file.name} {len(c)}" for file, c in zip(files, columns))
+            counts = ", ".join(f"{each.path.name} {len(c)}" for each, c in zip(files, columns))
             raise InputError(f"{path}: the parallel files must have equally many lines: {counts}.")
         for (number, a), (_, b), (_, c) in zip(*columns):
             broken = next((x for x in (a, b, c) if isinstance(x, BadRow)), None)
@@ -255,8 +336,8 @@ def masked(source: RowSource) -> RowSource:
     def mask(text: str) -> str:
         return " ".join("<num>" if _NUMBER.fullmatch(token) else token for token in text.split())
 
-    def rows(path: Path) -> Rows:
-        for where, row in source(path):
+    def rows(file: TextFile) -> Rows:
+        for where, row in source(file):
             if isinstance(row, dict):
                 row |= {side: mask(row[side]) for side in ("sentence1", "sentence2")}
             yield where, row
@@ -264,14 +345,14 @@ def masked(source: RowSource) -> RowSource:
     return rows
 
 
-def trecqa_xml(path: Path) -> Rows:
+def trecqa_xml(file: TextFile) -> Rows:
     """`<QApairs id='…'>` with a `<question>`, `<positive>` and `<negative>` blocks.
 
     The first line of a block holds the tokens, tab-separated; what follows is left out. A question
     without candidates gives no row.
     """
     group = question = tag = None
-    for number, line in text_lines(path):
+    for number, line in file.lines():
         if isinstance(line, BadRow):
             yield f":{number}", line
         elif line.startswith("<QApairs"):
@@ -297,13 +378,13 @@ def advglue(task: str, columns: tuple[str, str]) -> RowSource:
     where the file does not say), and `category`, the attack's name.
     """
 
-    def rows(path: Path) -> Rows:
-        tasks, bad = _whole_json(path)
+    def rows(file: TextFile) -> Rows:
+        tasks, bad = _whole_json(file)
         yield from bad
         if bad:
             return
         if not isinstance(tasks, dict) or not isinstance(tasks.get(task), list):
-            raise InputError(f"{path}: expected a JSON object with a list named {task!r}.")
+            raise InputError(f"{file.path}: expected a JSON object with a list named {task!r}.")
         for i, record in enumerate(tasks[task]):
             where = f" {task} item {i}"
             if not isinstance(record, dict):
@@ -328,9 +409,9 @@ def counterfactual(source: RowSource) -> RowSource:
     with the other two: there the one sentence has been revised. Other rows have no category.
     """
 
-    def rows(path: Path) -> Rows:
+    def rows(file: TextFile) -> Rows:
         block: list[tuple[str, Row | BadRow]] = []
-        for where, row in source(path):
+        for where, row in source(file):
             if where == HEADER and isinstance(row, dict):
                 yield where, {**row, "category": ""}
                 continue
