@@ -45,6 +45,28 @@ Columns = Annotated[
         "names; in a file without a header their numbers, from 0.",
     ),
 ]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CHARACTER",
+        help="What separates the fields of a table. Default: recognized (tab, comma, semicolon).",
+    ),
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Encoding of the data, such as latin-1 or cp1252. Default: UTF-8, or what the byte "
+        "order mark says.",
+    ),
+]
+Labels = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B,… or 0=A,1=B,…",
+        help="Names of the labels in order, or what each label of the data is called.",
+    ),
+]
 OnBadRow = Annotated[
     OnError, typer.Option("--on-error", help="Stop at a bad row, or skip and count it.")
 ]

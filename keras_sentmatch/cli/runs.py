@@ -11,7 +11,7 @@ import typer
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.backend import use_backend
 from keras_sentmatch.cli.options import OnError
-from keras_sentmatch.cli.sources import Source
+from keras_sentmatch.cli.sources import Reading, Source
 from keras_sentmatch.errors import InputError
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def recorded_source(facts: Any, folder: Path) -> Source:
 
     place = f"info.source in {folder / 'matcher.json'}"
     text = (str, None)
-    kinds = {"data": str, "format": text, "columns": text, "on_error": str}
+    kinds = dict.fromkeys(Source("").facts(), text) | {"data": str, "on_error": str}
     if not isinstance(facts, dict) or "data" not in facts or not facts.keys() <= kinds.keys():
         raise InputError(f"{place} is {facts!r:.60}, expected {', '.join(kinds)}: give --data.")
     check_types(facts, kinds, place)
@@ -114,7 +114,7 @@ class Scoring:
 
 
 @dataclass
-class LabeledPairs:
+class LabeledPairs(Reading):
     """The options that name the labeled pairs that a run is measured on."""
 
     data: Annotated[
@@ -130,23 +130,20 @@ class LabeledPairs:
             "a single file of --data."
         ),
     ] = None
-    format: options.Format = None
-    columns: options.Columns = None
-    on_error: options.OnBadRow = OnError.RAISE
 
     def __post_init__(self) -> None:
-        how = self.format or self.columns or self.on_error is not OnError.RAISE
-        if self.data is None and how:
-            raise InputError(
-                "--format, --columns and --on-error say how to read --data, which is missing."
-            )
+        default = Reading().reading()
+        given = [name for name, value in self.reading().items() if value != default[name]]
+        if self.data is None and given:
+            names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+            raise InputError(f"{names}: how to read --data, but --data is missing.")
 
     @property
     def given(self) -> Source | None:
         """What `--data` names."""
         if self.data is None:
             return None
-        return Source(self.data, self.format, self.columns, self.on_error)
+        return Source(self.data, **self.reading())
 
     def read(self, run: Run, default: str = "test") -> "tuple[PairDataset, dict[str, Any]]":
         """The pairs, and the run, the data and the part as a report names them.

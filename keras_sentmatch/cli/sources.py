@@ -1,5 +1,6 @@
 """The options that name pairs, and what they read."""
 
+import dataclasses
 import logging
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,17 +18,32 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+@dataclass(kw_only=True)
+class Reading:
+    """The options that say how pairs are read."""
+
+    format: options.Format = None
+    columns: options.Columns = None
+    delimiter: options.Delimiter = None
+    encoding: options.Encoding = None
+    labels: options.Labels = None
+    on_error: options.OnBadRow = OnError.RAISE
+
+    def reading(self) -> dict[str, Any]:
+        """The values of these options, by name."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(Reading)}
+
+
 @dataclass
-class Source:
+class Source(Reading):
     """Where pairs come from and how to read them: the values of `--data`, `--format`, and so on.
 
     `data` is a folder or a file, either of them after `FORMAT:`, `tfds:NAME`, or `embedded`.
+    `shares` are those of the parts that a single file is split into, such as `70/15/15`.
     """
 
     data: str
-    format: str | None = None
-    columns: str | None = None
-    on_error: OnError = OnError.RAISE
+    shares: str | None = None
 
     def __post_init__(self) -> None:
         from keras_sentmatch.data.readers import format_and_path
@@ -42,7 +58,7 @@ class Source:
         from keras_sentmatch.data import load_pairs
 
         name = f"{self.format}:{self.data}" if self.format else self.data
-        splits = load_pairs(name, on_error=self.on_error.value, **self._columns())
+        splits = load_pairs(name, fractions=self._fractions(), **self._how())
         for part in splits.values():
             log_summary(part)
         return splits
@@ -57,8 +73,7 @@ class Source:
         """All rows of a single file."""
         from keras_sentmatch.data import read_pairs
 
-        how: dict[str, Any] = {"format": self.format, "on_error": self.on_error.value}
-        pairs = read_pairs(self.data, **how, **self._columns())
+        pairs = read_pairs(self.data, format=self.format, **self._how())
         log_summary(pairs)
         return pairs
 
@@ -66,23 +81,55 @@ class Source:
         """What to record with a run, so that `evaluate` finds its data again."""
         path = Path(self.data)
         data = str(path.resolve()) if path.exists() else self.data
-        how = {"format": self.format, "columns": self.columns, "on_error": self.on_error.value}
-        return {"data": data, **how}
+        how = self.reading() | {"on_error": self.on_error.value}
+        return {"data": data, "shares": self.shares, **how}
 
-    def _columns(self) -> dict[str, Any]:
+    def _how(self) -> dict[str, Any]:
+        """Arguments of `read_pairs` and `load_pairs`."""
+        how: dict[str, Any] = {"delimiter": self.delimiter, "encoding": self.encoding}
+        how |= {"on_error": self.on_error.value, "label_names": parse_labels(self.labels)}
         if self.columns is None:
-            return {}
+            return how
         names = [name.strip() for name in self.columns.split(",")]
         if not 2 <= len(names) <= 4 or not all(names):
             raise InputError(
                 f"--columns {self.columns!r}: expected two to four names, separated by commas: "
                 "sentence 1, sentence 2, the label, and the question's id."
             )
-        return dict(zip(("sentence1", "sentence2", "label", "group"), names))
+        return how | dict(zip(("sentence1", "sentence2", "label", "group"), names))
+
+    def _fractions(self) -> list[float] | None:
+        if self.shares is None:
+            return None
+        try:
+            parts = [float(part) for part in self.shares.split("/")]
+        except ValueError:
+            parts = []
+        whole = 100 if sum(parts) > 1.5 else 1
+        if len(parts) not in (2, 3) or min(parts) <= 0 or abs(sum(parts) / whole - 1) > 1e-6:
+            raise InputError(
+                f"--split {self.shares}: expected the shares of the training, validation and test "
+                "pairs in percent, such as 70/15/15, or of the first two, such as 80/20."
+            )
+        return [part / whole for part in parts]
+
+
+def parse_labels(text: str | None) -> list[str] | dict[str, str] | None:
+    """`--labels no,yes` as a list, `--labels 0=no,1=yes` as a mapping."""
+    if text is None:
+        return None
+    parts = [[piece.strip() for piece in part.split("=")] for part in text.split(",")]
+    sizes = {len(part) for part in parts}
+    if len(sizes) > 1 or not sizes <= {1, 2} or not all(map(all, parts)):
+        raise InputError(
+            f"--labels {text!r}: expected names separated by commas, each alone, or each after the "
+            "label that the data has for it, such as 0=no,1=yes."
+        )
+    return dict(parts) if sizes == {2} else [name for (name,) in parts]
 
 
 @dataclass
-class TrainingData:
+class TrainingData(Reading):
     """The options that name what `train` and `tune` learn from."""
 
     data: Annotated[
@@ -90,16 +137,21 @@ class TrainingData:
         typer.Option(help="A name from `keras-sentmatch datasets`, a folder, or a file of pairs."),
     ] = "embedded"
     limit: Annotated[int | None, typer.Option(help="Use only this many training pairs.")] = None
-    format: options.Format = None
-    columns: options.Columns = None
-    on_error: options.OnBadRow = OnError.RAISE
+    split: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TRAIN/VALIDATION[/TEST]",
+            help="Shares of the parts that a single file is split into, in percent, such as "
+            "70/15/15. Default: 85/5/10.",
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         options.check_at_least(1, limit=self.limit)
 
     def read(self) -> "tuple[dict[str, PairDataset], str, dict[str, Any]]":
         """The parts, the name of the data, and the facts to record with a run."""
-        source = Source(self.data, self.format, self.columns, self.on_error)
+        source = Source(self.data, self.split, **self.reading())
         splits = source.splits()
         if "train" not in splits:
             raise InputError(
@@ -112,7 +164,7 @@ class TrainingData:
 
 
 @dataclass
-class AskedPairs:
+class AskedPairs(Reading):
     """The options that name what `predict` and `explain` answer: one pair, or those of a file."""
 
     file: Annotated[
@@ -122,9 +174,6 @@ class AskedPairs:
         None
     )
     sentence2: Annotated[str | None, typer.Option(help="The second sentence of it.")] = None
-    format: options.Format = None
-    columns: options.Columns = None
-    on_error: options.OnBadRow = OnError.RAISE
 
     def __post_init__(self) -> None:
         given = [sentence is not None for sentence in (self.sentence1, self.sentence2)]
@@ -135,7 +184,7 @@ class AskedPairs:
         from keras_sentmatch.data import PairDataset
 
         if self.file is not None:
-            return Source(str(self.file), self.format, self.columns, self.on_error).rows()
+            return Source(str(self.file), **self.reading()).rows()
         return PairDataset([self.sentence1 or ""], [self.sentence2 or ""])
 
 

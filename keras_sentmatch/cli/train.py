@@ -60,7 +60,8 @@ def train(
     further: dict[str, Any] = {"resume": resume, "info": facts}
     if unlabeled:
         two = ",".join(source.columns.split(",")[:2]) if source.columns else None
-        further["unlabeled"] = Source(unlabeled, columns=two, on_error=source.on_error).rows()
+        how = source.reading() | {"format": None, "labels": None, "columns": two}
+        further["unlabeled"] = Source(unlabeled, **how).rows()
     out = out or default_folder("runs", model, name)
     plan = draft.for_data(name)
     first = plan.training.seed

@@ -1,7 +1,7 @@
 """Reading sentence pairs: one file, or all the parts of a data set."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -28,7 +28,7 @@ def read_pairs(
     sentence2: str | int | None = None,
     label: str | int | None = None,
     group: str | int | None = None,
-    label_names: Sequence[str] | None = None,
+    label_names: Sequence[str] | Mapping[str, str] | None = None,
     task: Task | None = None,
     delimiter: str | None = None,
     encoding: str | None = None,
@@ -50,9 +50,9 @@ def read_pairs(
             without header.
         label: Column of the label. Without one the pairs are unlabeled.
         group: Column of the question id, for ranking.
-        label_names: Names in index order; labels may be these or their numbers. By default those of
-            the data set; else the names found, inference labels in their usual order, others
-            sorted.
+        label_names: Names in index order; labels may be these or their numbers. Or a mapping from
+            the labels of the file to their names. By default the names of the data set; else those
+            found, inference labels in their usual order, others sorted.
         task: `"classification"`, `"ranking"` or `"regression"`, where it is not to be found.
         delimiter: What separates the fields of a table, if neither tab, comma nor semicolon.
         encoding: Encoding of the file, such as `"latin-1"`; by default UTF-8, or what its byte
@@ -100,13 +100,12 @@ def load_pairs(
     *,
     seed: int = 0,
     on_error: OnError = "raise",
-    validation_fraction: float = 0.05,
-    test_fraction: float = 0.1,
+    fractions: Sequence[float] | None = None,
     sentence1: str | int | None = None,
     sentence2: str | int | None = None,
     label: str | int | None = None,
     group: str | int | None = None,
-    label_names: Sequence[str] | None = None,
+    label_names: Sequence[str] | Mapping[str, str] | None = None,
     task: Task | None = None,
     delimiter: str | None = None,
     encoding: str | None = None,
@@ -124,8 +123,9 @@ def load_pairs(
             `"trecqa-clean:data/trecqa"`.
         seed: Seed of the generator and of the splits.
         on_error: As in `read_pairs`.
-        validation_fraction: Share of the training pairs split off for validation.
-        test_fraction: Share split off for testing where one file is split three ways.
+        fractions: Shares of the training, validation and perhaps test pairs that one part is split
+            into. By default 5% of the training pairs go to a missing validation part, and of one
+            file that is split three ways 10% to the test part.
         sentence1, sentence2, label, group, label_names, task, delimiter, encoding: As in
             `read_pairs`.
 
@@ -145,13 +145,20 @@ def load_pairs(
     ```
     """
     columns = Columns(sentence1, sentence2, label, group, label_names, task, delimiter, encoding)
+    if columns != Columns() and str(source).partition(":")[0] in ("embedded", "tfds"):
+        names = ", ".join(name for name, value in vars(columns).items() if value is not None)
+        options = "--columns, --delimiter, --encoding and --labels"
+        raise InputError(
+            f"{source} is not read from a file of yours: leave out {wording(names, options)}."
+        )
     three_way = False
-    if source == "embedded":
-        return {
-            part: natural_logic_pairs(n, seed=seed, split=part) for part, n in _EMBEDDED.items()
-        }
+    parts: dict[str, PairDataset]
     format, rest = format_and_path(source)
-    if str(source).startswith("tfds:") and source != "tfds:":
+    if source == "embedded":
+        parts = {
+            name: natural_logic_pairs(n, seed=seed, split=name) for name, n in _EMBEDDED.items()
+        }
+    elif str(source).startswith("tfds:") and source != "tfds:":
         parts = load_tfds(str(source).removeprefix("tfds:"))
     elif (path := existing_path(rest)).is_file():
         known, layout, part = recognize_file(path, format)
@@ -166,7 +173,8 @@ def load_pairs(
         for split, (file, layout) in found.items():
             data = read_file(file, known, layout, split, columns, on_error, own_name)
             parts[split] = data
-            if data.label_names:  # the parts of your own data share the names of the first
+            # the parts of your own data share the names of the first
+            if data.label_names and not isinstance(columns.label_names, Mapping):
                 columns = replace(columns, label_names=data.label_names)
         three_way = set(parts) == {"train"} and (known.name in OWN or known.own_split)
         mixed = len({layout.rows for _, layout in found.values()}) > 1
@@ -178,11 +186,19 @@ def load_pairs(
             raise InputError(
                 f"{source}: the training pairs have no labels; name their column with {how}."
             )
-        shares = {} if "validation" in parts else {"validation": validation_fraction}
+        shares = {} if "validation" in parts else {"validation": 0.05}
         if three_way:
-            shares["test"] = test_fraction
+            shares["test"] = 0.1
+        if fractions is not None:
+            shares = dict(zip(("validation", "test"), fractions[1:]))
+        if taken := [name for name in shares if name in parts]:
+            how = wording("fractions", "--split")
+            raise InputError(
+                f"{source} has {' and '.join(taken)} pairs of its own: leave {how} out, or give "
+                "the file of the training pairs alone."
+            )
         if shares:
-            fractions = [1 - sum(shares.values()), *shares.values()]
+            fractions = fractions or [1 - sum(shares.values()), *shares.values()]
             cut = split_pairs(parts["train"], fractions, seed=seed)
             for split, data in zip(("train", *shares), cut):
                 parts[split] = data.select(range(len(data)), split=split)

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -48,7 +48,7 @@ class Columns:
     sentence2: str | int | None = None
     label: str | int | None = None
     group: str | int | None = None
-    label_names: Sequence[str] | None = None
+    label_names: Sequence[str] | Mapping[str, str] | None = None
     task: Task | None = None
     delimiter: str | None = None
     encoding: str | None = None
@@ -187,7 +187,12 @@ def read_file(
         raise InputError(f"{path}: no usable row ({reading.report}).")
 
     task = columns.task or known.task
-    names = tuple(columns.label_names or known.labels)
+    given = columns.label_names or known.labels
+    names = tuple(given)
+    if isinstance(given, Mapping):
+        names = tuple(dict.fromkeys(given.values()))
+        if set(names) <= set(known.labels):
+            names = known.labels  # in their usual order
     if task is None and not names and reading.names.get("label", "").lower() in SCORE:
         task = "regression"
     labels, names, task = _resolve_labels(reading, names, task, known.name not in OWN)
@@ -226,8 +231,11 @@ def _resolve_labels(
         if not names:
             task = "regression"
     index = {name.lower(): i for i, name in enumerate(names)}
-    for i in range(len(names)):
-        index.setdefault(str(i), i)
+    if isinstance(meant := reading.columns.label_names, Mapping):
+        index |= {label.lower(): names.index(name) for label, name in meant.items()}
+    else:
+        for i in range(len(names)):
+            index.setdefault(str(i), i)
     label: float | None
     kept, labels = [], []
     for row in reading.kept:

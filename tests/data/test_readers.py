@@ -213,6 +213,11 @@ def test_label_names_are_found(tmp_path):
     assert names("1", "3", task="regression") == (None, [1.0, 3.0])
     assert names("-", "-")[1] is None
     assert names("1", "0", label_names=["no", "yes"]) == (("no", "yes"), [1, 0])
+    assert names("2", "1", label_names={"1": "no", "2": "yes"}) == (("no", "yes"), [1, 0])
+    assert names("yes", "1", label_names={"1": "no", "2": "yes"}) == (("no", "yes"), [1, 0])
+    assert names("y", "N", label_names={"n": "no", "y": "yes", "maybe": "no"})[1] == [1, 0]
+    with pytest.raises(InputError, match="'0' is none of no, yes"):
+        names("1", "0", label_names={"1": "no", "2": "yes"})
 
 
 def test_quotes_in_one_own_tsv(tmp_path):
@@ -323,7 +328,11 @@ def test_one_own_file_is_split_three_ways(tmp_path):
     again = load_pairs(str(path), seed=1)
     assert all(parts[part].fingerprint() == again[part].fingerprint() for part in parts)
     assert load_pairs(path, seed=2)["test"].fingerprint() != parts["test"].fingerprint()
-    assert len(load_pairs(path, test_fraction=0.3)["test"]) == 30
+    cut = load_pairs(path, fractions=[0.5, 0.2, 0.3])
+    assert [len(data) for data in cut.values()] == [50, 20, 30]
+    assert [*load_pairs(path, fractions=[0.5, 0.5])] == ["train", "validation"]
+    with pytest.raises(InputError, match="embedded has validation and test pairs of its own"):
+        load_pairs("embedded", fractions=[0.7, 0.15, 0.15])
     assert list(load_pairs(own_file(tmp_path / "alone" / "train.tsv").parent)) == list(parts)
 
 

@@ -1,0 +1,88 @@
+"""The options that say how a file of pairs is read, and messages that name them."""
+
+import json
+
+import pytest
+
+from keras_sentmatch.cli import main
+from keras_sentmatch.cli.runs import LabeledPairs, recorded_source
+from keras_sentmatch.cli.sources import Source, parse_labels
+from keras_sentmatch.errors import InputError
+
+pytestmark = pytest.mark.once
+
+
+@pytest.fixture
+def odd(tmp_path):
+    """A table as nothing recognizes it: Latin-1, bars, numbers for labels, other column names."""
+    rows = [f"café {i}|was ist {i}?|{i % 2}" for i in range(100)]
+    path = tmp_path / "odd.csv"
+    path.write_text("\n".join(["eins|zwei|urteil", *rows]) + "\n", encoding="latin-1")
+    return path
+
+
+HOW = {"columns": "eins,zwei,urteil", "delimiter": "|", "encoding": "latin-1"}
+
+
+def test_every_option_reaches_the_reader_and_is_recorded(odd, tmp_path):
+    source = Source(str(odd), "70/15/15", labels="0=nein,1=ja", **HOW)
+    facts = json.loads(json.dumps(source.facts()))
+    for again in (source, recorded_source(facts, tmp_path)):
+        parts = again.splits()
+        assert {name: len(part) for name, part in parts.items()} == {
+            "train": 70, "validation": 15, "test": 15
+        }  # fmt: skip
+        assert parts["test"].label_names == ("nein", "ja")
+        assert all(text.startswith("café ") for text in parts["test"].sentence1)
+    rows = LabeledPairs(str(odd), labels="nein,ja", **HOW).given.rows()
+    assert rows.label_counts() == {"nein": 50, "ja": 50}
+
+
+def test_labels_as_typed():
+    assert parse_labels(None) is None
+    assert parse_labels("no, yes") == ["no", "yes"]
+    assert parse_labels("0=no, 1=yes") == {"0": "no", "1": "yes"}
+    for text in ("0=no,yes", "no,,yes", "0=no=yes", "=no", ""):
+        with pytest.raises(InputError, match="--labels .*such as 0=no,1=yes"):
+            parse_labels(text)
+
+
+@pytest.mark.parametrize("shares", ["70/15", "70-15-15", "100", "70/15/10/5", "110/-5/-5", "a/b"])
+def test_shares_that_are_none(odd, shares):
+    with pytest.raises(InputError, match=f"--split {shares}: expected the shares"):
+        Source(str(odd), shares, **HOW).splits()
+
+
+def error_of(capsys, *arguments):
+    with pytest.raises(SystemExit) as exit_:
+        main([str(argument) for argument in arguments])
+    assert exit_.value.code == 2
+    return capsys.readouterr().err.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            "--delimiter | --columns eins,zwei,urteil",
+            "if the file is in another encoding, name it (--encoding latin-1",
+        ),
+        ("--encoding latin-1", "Name them with --columns FIRST,SECOND,LABEL"),
+        ("--encoding latin-1", "what separates the fields with --delimiter"),
+        ("--encoding latin-9000", "--encoding latin-9000: there is no such encoding"),
+        ("--encoding latin-1 --delimiter ab", "--delimiter 'ab': expected one character"),
+        ("--encoding latin-1 --delimiter | --columns eins,drei,urteil", "no column 'drei'"),
+        ("--encoding latin-1 --delimiter | --columns eins,zwei", "--columns FIRST,SECOND,LABEL"),
+    ],
+)
+def test_one_error_that_names_the_option(capsys, odd, options, message):
+    assert message in error_of(capsys, "train", "--data", odd, *options.split())
+
+
+def test_options_that_would_change_nothing(capsys, tmp_path):
+    line = error_of(capsys, "train", "--delimiter", ";")
+    assert "embedded is not read from a file of yours: leave out --columns, --delimiter" in line
+    line = error_of(capsys, "train", "--split", "70/15/15")
+    assert "embedded has validation and test pairs of its own: leave --split out" in line
+    with pytest.raises(InputError, match="--encoding, --labels: how to read --data"):
+        LabeledPairs(encoding="utf-8", labels="a,b")
