@@ -53,3 +53,41 @@ def tiny_pairs(rows, seed, task="classification", split="train"):
 def tiny_splits(task="classification"):
     sizes = {"train": 100, "validation": 40, "test": 30}
     return {role: tiny_pairs(n, n, task, role) for role, n in sizes.items()}
+
+
+class Strike(keras.callbacks.Callback):
+    """Raises an error in the middle of an epoch."""
+
+    def __init__(self, error, epoch, hook):
+        super().__init__()
+        self.error, self.at, self.now = error, epoch, 0
+        setattr(self, hook, self.strike)
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.now = epoch
+
+    def strike(self, batch, logs=None):
+        if self.now == self.at and batch >= 2:
+            raise self.error
+
+
+def struck_build(error, epoch, hook="on_train_batch_end"):
+    """Builds a model whose training is struck by an error."""
+
+    def build(name, **config):
+        model = build_tiny(name, **config)
+        fit = model.fit
+        strike = Strike(error, epoch, hook)
+        model.fit = lambda *a, callbacks, **more: fit(*a, callbacks=[*callbacks, strike], **more)
+        return model
+
+    return build
+
+
+def tiny_run(out, *, splits=None, build=build_tiny, recipe=None, options=None, **training):
+    """`train` without progress and baseline; `options` are its further arguments."""
+    from keras_sentmatch.training import train
+
+    options = {"progress": False, "baseline": False, **(options or {})}
+    recipe = recipe or tiny_recipe(**training)
+    return train(recipe, splits or tiny_splits(), out, build=build, **options)

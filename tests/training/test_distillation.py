@@ -12,14 +12,13 @@ from keras_sentmatch.applications import build_model
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import SparseMacroF1
-from keras_sentmatch.training import train, train_ensemble
+from keras_sentmatch.training import train_ensemble
 from keras_sentmatch.training.distillation import (
     DistillationLoss,
     OnLabels,
     compute_teacher_targets,
 )
-from tests.toys.training import build_tiny, tiny_pairs, tiny_recipe, tiny_splits
-from tests.training.test_run import run
+from tests.toys.training import build_tiny, tiny_pairs, tiny_recipe, tiny_run, tiny_splits
 
 rng = np.random.default_rng(0)
 LABELS = np.array([0, 2, -1, 1])
@@ -60,13 +59,6 @@ def test_loss_of_scores():
     assert got == pytest.approx(want, rel=1e-5)
 
 
-def test_without_a_share_of_the_teacher_it_is_keras_loss():
-    labels = np.array([0, 2, 1, 1])
-    own = keras.losses.SparseCategoricalCrossentropy()(labels, STUDENT.astype("float32"))
-    got = loss_of(0.0, 2.0, labels, TEACHER, STUDENT)
-    assert got == pytest.approx(float(ops.convert_to_numpy(own)), rel=1e-5)
-
-
 def test_sure_answers_stay_finite():
     sure = np.array([[1.0, 0.0, 0.0]])
     assert np.isfinite(loss_of(0.5, 2.0, [1], sure, sure[:, ::-1]))
@@ -105,7 +97,7 @@ def teacher(tmp_path_factory):
         columns = data.to_dict() | {"label_names": ["yes", "no"], "labels": 1 - data.labels}
         splits[role] = PairDataset.from_dict(columns)
     out = tmp_path_factory.mktemp("teacher") / "run"
-    return run(out, splits=splits, epochs=6)
+    return tiny_run(out, splits=splits, epochs=6)
 
 
 def settings(*folders, **more):
@@ -138,15 +130,7 @@ def test_a_student_learns_from_answers_alone(teacher, tmp_path):
     bare = tiny_pairs(200, 7)
     more = PairDataset(bare.sentence1, bare.sentence2)
     recipe = settings(teacher.folder, distillation_weight=1.0, epochs=6)
-    result = train(
-        recipe,
-        splits,
-        tmp_path / "a",
-        unlabeled=more,
-        progress=False,
-        baseline=False,
-        build=build_tiny,
-    )
+    result = tiny_run(tmp_path / "a", recipe=recipe, splits=splits, options={"unlabeled": more})
     assert result.metrics["test"]["accuracy"] > 0.7
     assert result.history["accuracy"][-1] < 0.3  # on the wrong labels
     facts = json.loads((tmp_path / "a" / "metrics.json").read_text())["teacher"]
@@ -158,7 +142,7 @@ def test_a_student_learns_from_answers_alone(teacher, tmp_path):
 
 def test_scores_and_ensembles_of_teachers_and_of_students(tmp_path):
     splits = tiny_splits("regression")
-    run(tmp_path / "t" / "seed-0", splits=splits, epochs=1)
+    tiny_run(tmp_path / "t" / "seed-0", splits=splits, epochs=1)
     shutil.copytree(tmp_path / "t" / "seed-0", tmp_path / "t" / "seed-1")
     (tmp_path / "t" / "ensemble.json").write_text('{"seeds": [0, 1]}')
     ensemble, _ = train_ensemble(

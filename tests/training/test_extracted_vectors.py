@@ -8,10 +8,10 @@ import pytest
 from keras_sentmatch.data import VectorExtractor, WordVectors
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
-from keras_sentmatch.training import Recipe, VectorsConfig, train
+from keras_sentmatch.training import Recipe, VectorsConfig
 from keras_sentmatch.training import prepare as module
 from keras_sentmatch.training.prepare import fit_encoder
-from tests.toys.training import build_tiny, tiny_recipe, tiny_splits
+from tests.toys.training import build_tiny, tiny_recipe, tiny_run, tiny_splits
 
 pytestmark = pytest.mark.once
 
@@ -78,9 +78,7 @@ def test_a_run_keeps_how_its_vectors_were_made(asked, tmp_path):
         return model
 
     settings = replace(tiny_recipe(epochs=1), vectors=VectorsConfig("encoder:bert", dim=8))
-    result = train(
-        settings, tiny_splits(), tmp_path / "a", progress=False, baseline=False, build=build
-    )
+    result = tiny_run(tmp_path / "a", recipe=settings, build=build)
     assert result.matcher.vector_extractor.encoder == "bert"
     kept = Matcher.load(tmp_path / "a").vector_extractor
     np.testing.assert_array_equal(kept.axes, np.eye(8))

@@ -68,18 +68,6 @@ def test_updates_are_those_of_the_formulas(schedule):
         np.testing.assert_allclose(x, y, rtol=2e-5, atol=1e-6)
 
 
-def test_without_factors_it_is_keras_own():
-    ours, keras_own = FineTuningAdamW(0.05, 0.1), keras.optimizers.AdamW(0.05, 0.1)
-    results = []
-    for chosen in (ours, keras_own):
-        variables = [keras.Variable(start) for start in STARTS]
-        for step in range(3):
-            apply(chosen, variables, gradients(step))
-        results.append(values(variables))
-    for x, y in zip(*results):
-        np.testing.assert_allclose(x, y, rtol=1e-6)
-
-
 def test_the_config_comes_back():
     schedule = LinearWarmUpDecay(0.05, 8)
     chosen = optimizer(learning_rate=schedule, global_clipnorm=1.0, gradient_accumulation_steps=2)

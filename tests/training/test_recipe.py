@@ -32,13 +32,6 @@ def test_recipes_of_pretrained_encoders(name):
     assert load_recipe(name, "sick").encoder == EncoderConfig(max_length=64)
 
 
-@pytest.mark.parametrize(
-    ("data", "length"), [("snli", 35), ("multinli", 55), ("quora", 25), ("trecqa", 50)]
-)
-def test_the_papers_lengths(data, length):
-    assert load_recipe("drcn", data).encoder.max_length == length
-
-
 def test_a_preset_wins_over_the_recipe_and_loses_to_what_stands_beside_it(tmp_path):
     assert load_recipe("re2").model["units"] != 200
     chosen = load_recipe("re2", overrides=["model.blocks=4", "model.preset=quora"])

@@ -10,18 +10,17 @@ import pytest
 from keras import ops
 
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.training import train, train_ensemble
+from keras_sentmatch.training import train_ensemble
 from keras_sentmatch.training.resume import (
     GENERATIONS,
     Checkpoint,
     State,
     check_folder,
-    difference,
     latest,
     variables_of,
 )
 from keras_sentmatch.training.run import run_identity
-from tests.toys.training import build_tiny, tiny_recipe, tiny_splits
+from tests.toys.training import build_tiny, struck_build, tiny_recipe, tiny_run, tiny_splits
 
 SETTINGS = {"epochs": 6, "plateau_factor": 0.5, "patience": 3}
 
@@ -30,44 +29,8 @@ class Killed(BaseException):
     """Nothing catches it, as nothing catches a kill."""
 
 
-class Kill(keras.callbacks.Callback):
-    def __init__(self, epoch):
-        super().__init__()
-        self.at = epoch
-        self.now = 0
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self.now = epoch
-
-    def on_train_batch_end(self, batch, logs=None):
-        if self.now == self.at and batch == 2:
-            raise Killed
-
-
-def killed_build(epoch):
-    def build(name, **config):
-        model = build_tiny(name, **config)
-        fit = model.fit
-        model.fit = lambda *args, callbacks, **more: fit(
-            *args, callbacks=[*callbacks, Kill(epoch)], **more
-        )
-        return model
-
-    return build
-
-
-def run(out, build=build_tiny, resume=False, **more):
-    recipe = tiny_recipe(**SETTINGS)
-    return train(
-        recipe,
-        tiny_splits(),
-        out,
-        resume=resume,
-        progress=False,
-        baseline=False,
-        build=build,
-        **more,
-    )
+def run(out, build=build_tiny, resume=False):
+    return tiny_run(out, build=build, options={"resume": resume}, **SETTINGS)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +39,7 @@ def runs(tmp_path_factory):
     home = tmp_path_factory.mktemp("resume")
     whole = run(home / "whole")
     with pytest.raises(Killed):
-        run(home / "killed", killed_build(3))
+        run(home / "killed", struck_build(Killed, 3))
     return SimpleNamespace(whole=whole, killed=home / "killed")
 
 
@@ -139,7 +102,7 @@ def test_a_kill_after_the_last_epoch(runs, tmp_path, monkeypatch):
 
 def test_resume_without_anything_to_resume(tmp_path, runs, capsys):
     with pytest.raises(Killed):
-        run(tmp_path / "a", killed_build(0))
+        run(tmp_path / "a", struck_build(Killed, 0))
     assert latest(tmp_path / "a") is None
     with pytest.raises(InputError, match="finished; there is nothing to resume"):
         run(runs.whole.folder, resume=True)
@@ -232,18 +195,6 @@ def test_callbacks_of_one_class_are_told_apart(tmp_path):
     assert [(c.wait, c.best) for c in again] == [(1, 0.5), (2, 1.0)]
 
 
-def test_differences_are_named():
-    then = {"a": {"x": 1, "y": [1]}, "b": "c"}
-    assert difference(then, then) == []
-    found = difference(then, {"a": {"x": 2, "z": True}, "b": "d"})
-    assert found == [
-        "a.x was 1, now 2",
-        "a.y was [1], now absent",
-        "a.z was absent, now true",
-        "b was c, now d",
-    ]
-
-
 @pytest.mark.backend("torch")
 def test_an_ensemble_goes_on_with_the_seed_that_was_killed(tmp_path):
     def ensemble(out, build=build_tiny, **more):
@@ -253,7 +204,7 @@ def test_an_ensemble_goes_on_with_the_seed_that_was_killed(tmp_path):
         )
 
     _, whole = ensemble(tmp_path / "whole")
-    builds = iter([build_tiny, killed_build(1)])
+    builds = iter([build_tiny, struck_build(Killed, 1)])
     with pytest.raises(Killed):
         ensemble(tmp_path / "a", lambda name, **config: next(builds)(name, **config))
     finished = (tmp_path / "a" / "seed-0" / "metrics.json").stat().st_mtime_ns
@@ -266,19 +217,6 @@ def test_an_ensemble_goes_on_with_the_seed_that_was_killed(tmp_path):
 
 @pytest.mark.backend("torch")
 def test_ctrl_c_can_be_gone_on_from(runs, tmp_path):
-    class Stop(Kill):
-        def on_train_batch_end(self, batch, logs=None):
-            if self.now == self.at and batch == 2:
-                raise KeyboardInterrupt
-
-    def build(name, **config):
-        model = build_tiny(name, **config)
-        fit = model.fit
-        model.fit = lambda *args, callbacks, **more: fit(
-            *args, callbacks=[*callbacks, Stop(3)], **more
-        )
-        return model
-
     out = tmp_path / "a"
-    assert run(out, build).metrics["interrupted"]
+    assert run(out, struck_build(KeyboardInterrupt, 3)).metrics["interrupted"]
     assert_same(run(out, resume=True), runs.whole)

@@ -8,12 +8,19 @@ import keras
 import numpy as np
 import pytest
 
-from keras_sentmatch.data import PairDataset, natural_logic_pairs
+from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.training import VectorsConfig, load_recipe, set_seed, train, train_ensemble
-from tests.toys.training import build_tiny, tiny_pairs, tiny_recipe, tiny_splits
+from tests.toys.training import (
+    build_tiny,
+    struck_build,
+    tiny_pairs,
+    tiny_recipe,
+    tiny_run,
+    tiny_splits,
+)
 
 FILES = {
     "README.md",
@@ -29,12 +36,6 @@ FILES = {
 PRIMARY = {"classification": "accuracy", "ranking": "map", "regression": "pearson"}
 
 
-def run(out, *, splits=None, build=build_tiny, baseline=False, **training):
-    recipe = tiny_recipe(**training)
-    splits = splits or tiny_splits()
-    return train(recipe, splits, out, progress=False, baseline=baseline, build=build)
-
-
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A function from a task to its finished run, trained once; classification with the baseline."""
@@ -42,8 +43,9 @@ def finished(tmp_path_factory):
     @functools.cache
     def of(task):
         out = tmp_path_factory.mktemp("runs") / "new" / task
-        settings = {"epochs": 5, "plateau_factor": 0.85, "baseline": task == "classification"}
-        return run(out, splits=tiny_splits(task), **settings)
+        options = {"baseline": task == "classification"}
+        splits = tiny_splits(task)
+        return tiny_run(out, splits=splits, options=options, epochs=5, plateau_factor=0.85)
 
     return of
 
@@ -76,29 +78,7 @@ def test_a_run_learns_and_writes_its_folder(task, finished):
 
 def test_a_finished_run_is_never_overwritten(finished):
     with pytest.raises(InputError, match="already holds a run"):
-        run(finished("classification").folder)
-
-
-def test_drcn_on_the_embedded_pairs(tmp_path):
-    sizes = {"units=4", "hidden_units=8", "char_dim=4", "char_filters=4"}
-    small = [f"model.{size}" for size in sorted(sizes)]
-    more = [
-        "vectors.dim=8",
-        "model.depth=1",
-        "encoder.max_length=8",
-        "training.epochs=1",
-        "training.batch_size=32",
-    ]
-    if keras.config.backend() == "tensorflow":
-        more.append("training.jit_compile=false")
-    recipe = load_recipe("drcn", "embedded", overrides=small + more)
-    splits = {role: natural_logic_pairs(96, seed=0, split=role) for role in ("train", "validation")}
-    result = train(recipe, splits, tmp_path / "a", progress=False, baseline=False)
-    assert result.metrics["parameters_without_word_embeddings"] < result.metrics["parameters"]
-    assert result.metrics["validation"]["accuracy"] > 0.2
-    again = Matcher.load(tmp_path / "a").predict_proba(splits["validation"])
-    expected = result.matcher.predict_proba(splits["validation"])
-    np.testing.assert_allclose(again, expected, atol=1e-5)
+        tiny_run(finished("classification").folder)
 
 
 def test_an_argument_that_the_model_has_not(tmp_path):
@@ -107,40 +87,11 @@ def test_an_argument_that_the_model_has_not(tmp_path):
         train(recipe, tiny_splits(), tmp_path / "a", progress=False)
 
 
-class Interrupt(keras.callbacks.Callback):
-    """Ctrl-C in the middle of an epoch."""
-
-    def __init__(self, epoch, hook):
-        super().__init__()
-        self.at = epoch
-        self.now = 0
-        setattr(self, hook, self.strike)
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self.now = epoch
-
-    def strike(self, batch, logs=None):
-        if self.now == self.at and batch >= 2:
-            raise KeyboardInterrupt
-
-
-def interrupted_build(epoch, hook):
-    def build(name, **config):
-        model = build_tiny(name, **config)
-        fit = model.fit
-        model.fit = lambda *args, callbacks, **more: fit(
-            *args, callbacks=[*callbacks, Interrupt(epoch, hook)], **more
-        )
-        return model
-
-    return build
-
-
 @pytest.mark.parametrize("hook", ["on_train_batch_begin", "on_train_batch_end"])
 def test_ctrl_c_keeps_the_best_so_far(hook, tmp_path, caplog):
     caplog.set_level("INFO")
     out = tmp_path / "a"
-    build = interrupted_build(2, hook)
+    build = struck_build(KeyboardInterrupt, 2, hook)
     result = train(tiny_recipe(epochs=9), tiny_splits(), out, build=build)
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["interrupted"] and metrics["epochs"] == 2 and "baseline" not in metrics
@@ -151,7 +102,7 @@ def test_ctrl_c_keeps_the_best_so_far(hook, tmp_path, caplog):
 
 
 def test_ctrl_c_in_the_first_epoch_keeps_nothing(tmp_path, caplog):
-    build = interrupted_build(0, "on_train_batch_end")
+    build = struck_build(KeyboardInterrupt, 0)
     with pytest.raises(KeyboardInterrupt):
         train(tiny_recipe(), tiny_splits(), tmp_path / "a", build=build)
     assert "nothing to keep" in caplog.text
@@ -167,7 +118,7 @@ def test_a_diverged_run_says_so(tmp_path):
 def test_mixed_precision_other_settings_and_unlabeled_test_pairs(tmp_path):
     before = keras.config.dtype_policy()
     bare = PairDataset(["w1"], ["w2"], label_names=("no", "yes"))
-    result = run(
+    result = tiny_run(
         tmp_path / "a",
         splits={**tiny_splits(), "test": bare},
         dtype_policy="mixed_bfloat16",
@@ -194,9 +145,7 @@ def test_word_vectors_are_put_in(tmp_path):
         return model
 
     recipe = replace(tiny_recipe(epochs=1), vectors=VectorsConfig(str(file), dim=8))
-    result = train(
-        recipe, tiny_splits(), tmp_path / "a", progress=False, baseline=False, build=build
-    )
+    result = tiny_run(tmp_path / "a", recipe=recipe, build=build)
     encoder = result.matcher.encoder
     assert seen["embedding_dim"] == 3 and seen["matrix"].shape == (len(encoder.vocabulary), 3)
     assert seen["matrix"][encoder.vocabulary["w7"]].tolist() == [7.0, 1.0, 2.0]
@@ -219,7 +168,7 @@ def test_bad_splits(tmp_path):
         ({"train": wrong, "validation": lost}, "None of the 1 validation questions"),
     ]:
         with pytest.raises(InputError, match=message):
-            run(tmp_path / "a", splits=bad)
+            tiny_run(tmp_path / "a", splits=bad)
     assert not (tmp_path / "a").exists()
 
 
@@ -299,7 +248,7 @@ def test_an_ensemble_is_saved_as_one(tmp_path, finished):
 
 def test_ctrl_c_ends_an_ensemble(tmp_path, caplog):
     caplog.set_level("INFO")
-    build = interrupted_build(2, "on_train_batch_end")
+    build = struck_build(KeyboardInterrupt, 2)
     _, report = train_ensemble(
         tiny_recipe(epochs=9), tiny_splits(), tmp_path, [3, 4], build=build, baseline=False
     )

@@ -37,11 +37,6 @@ def test_a_score_is_the_mean_of_its_seeds(tmp_path):
     assert kept == {f"{best}/{seed}" for seed in SEEDS}
 
 
-def test_one_seed_has_no_columns_of_seeds(tmp_path):
-    result = fake_search(tmp_path / "a", FakeTrain(tmp_path / "log"), trials=1)
-    assert not [name for name in result.trials[0] if name.startswith("score_")]
-
-
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("tuner", ["grid", "hyperband"])
 def test_no_finished_seed_runs_again(tuner, late, tmp_path):
