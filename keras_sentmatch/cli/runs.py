@@ -1,7 +1,6 @@
 """The options that load a run, and those that name the labeled pairs that runs are measured on."""
 
 import logging
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -72,7 +71,8 @@ class Run:
 
 
 def recorded_source(facts: Any, folder: Path) -> Source:
-    """The `Source.facts` of a run, checked: the file may come from anywhere."""
+    """The `Source.facts` of a run, checked: they may come from anybody, and download nothing."""
+    from keras_sentmatch.data.readers import format_and_path
     from keras_sentmatch.safety import check_types
 
     place = f"info.source in {folder / 'matcher.json'}"
@@ -81,10 +81,17 @@ def recorded_source(facts: Any, folder: Path) -> Source:
     if not isinstance(facts, dict) or "data" not in facts or not facts.keys() <= kinds.keys():
         raise InputError(f"{place} is {facts!r:.60}, expected {', '.join(kinds)}: give --data.")
     check_types(facts, kinds, place)
-    known = re.fullmatch(r"(?!tfds:).*|tfds:\w+(/[\w.+-]+)?", facts["data"])
-    if not known or facts.get("on_error", "raise") not in list(OnError):
+    if facts.get("on_error", "raise") not in list(OnError):
         raise InputError(f"{place} is {facts!r:.80}, which is not a source of pairs: give --data.")
-    return Source(**facts)
+    source = Source(**facts)
+    if source.name.startswith("tfds:"):
+        raise InputError(
+            f"{place} names {source.name!r:.60}, which may be downloaded; nothing is because a run "
+            "folder says so. If you trust it, name it yourself with --data."
+        )
+    if source.format != format_and_path(source.name)[0]:
+        raise InputError(f"{place} names the unknown format {source.format!r:.40}: give --data.")
+    return source
 
 
 @dataclass

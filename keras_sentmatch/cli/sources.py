@@ -53,12 +53,16 @@ class Source(Reading):
         if format and self.format is None:
             self.format, self.data = format, str(data)
 
+    @property
+    def name(self) -> str:
+        """What `load_pairs` takes."""
+        return f"{self.format}:{self.data}" if self.format else self.data
+
     def splits(self) -> "dict[str, PairDataset]":
         """The parts by name. The seed of the split is fixed: all runs share their test part."""
         from keras_sentmatch.data import load_pairs
 
-        name = f"{self.format}:{self.data}" if self.format else self.data
-        splits = load_pairs(name, fractions=self._fractions(), **self._how())
+        splits = load_pairs(self.name, fractions=self._fractions(), **self._how())
         for part in splits.values():
             log_summary(part)
         return splits

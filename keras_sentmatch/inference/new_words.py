@@ -38,11 +38,11 @@ class NewWords:
                     "The word vectors come from the package's own table, which new words are looked "
                     "up in: leave the word encoder out."
                 )
-        elif encoder is None and "://" in matcher.vector_extractor.encoder:
+        elif encoder is None and not Path(matcher.vector_extractor.encoder).is_dir():
             raise InputError(
                 f"The word vectors come from {matcher.vector_extractor.encoder!r:.80}, says the run "
-                "folder; nothing is fetched because a run folder says so. If you trust it, give it "
-                "yourself (word_encoder=…, learn_words(…, encoder=…))."
+                "folder; that is no folder here, and nothing is downloaded because a run folder "
+                "says so. If you trust it, give it yourself (word_encoder=…, encoder=…)."
             )
         elif not isinstance(encoder, WordEncoder):
             encoder = WordEncoder(encoder or matcher.vector_extractor.encoder)

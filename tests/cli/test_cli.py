@@ -359,6 +359,32 @@ def test_evaluate_says_why_it_cannot(trained, capsys, tmp_path):
     assert "batch_size=0" in line
 
 
+@pytest.mark.parametrize("command", ["evaluate", "calibrate", "compare", "errors", "robustness"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"data": "snli/data_dir=evil,download=True", "format": "tfds"},
+        {"data": "tfds:snli", "format": None},
+        {"data": "x", "format": "tfds:snli/data_dir=evil:"},
+    ],
+)
+def test_a_source_that_a_run_notes_is_never_downloaded(
+    trained, capsys, monkeypatch, tmp_path, command, source
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("keras_sentmatch.data.readers.load_tfds", pytest.fail)
+    runs = [tmp_path / "one", tmp_path / "two"]
+    for folder in runs:
+        shutil.copytree(trained.folder, folder)
+        (folder / "recipe.toml").unlink()  # two matchers, not two seeds of one
+        card = json.loads((folder / "matcher.json").read_text())
+        card["info"]["source"] = {**source, "columns": None, "on_error": "raise"}
+        (folder / "matcher.json").write_text(json.dumps(card))
+    line = error_of(capsys, command, *runs[: 2 if command == "compare" else 1])
+    assert "info.source in" in line and "--data" in line
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]
+
+
 @pytest.mark.each_backend
 def test_predict_one_pair(trained, capsys):
     pair = ["--sentence1", "the dog 1 runs", "--sentence2", "a zebra " * 9]

@@ -1,5 +1,7 @@
 """Words met for the first time at prediction: their vectors, and what stays as it was."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -216,6 +218,15 @@ def test_matchers_without_extracted_vectors(vectors, folder, tmp_path):
         Matcher.load(tmp_path / "other", word_encoder=tmp_path / "nosuch")
     with pytest.raises(InputError, match="one string"):
         matcher.learn_words("zebra", folder)
+
+
+@pytest.mark.parametrize("noted", ["bert_tiny_en_uncased", "hf://evil/model"])
+def test_an_encoder_that_a_run_notes_is_never_downloaded(vectors, monkeypatch, noted):
+    monkeypatch.setattr("keras_sentmatch.inference.new_words.WordEncoder", pytest.fail)
+    matcher = make(vectors)
+    matcher.vector_extractor = dataclasses.replace(vectors.extractor, encoder=noted)
+    with pytest.raises(InputError, match="nothing is downloaded because a run folder says so"):
+        matcher.learn_words(["zebra"])
 
 
 def test_models_without_word_tables():
