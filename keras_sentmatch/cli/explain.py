@@ -11,6 +11,7 @@ from keras_sentmatch.cli import options
 from keras_sentmatch.cli.console import print_table
 from keras_sentmatch.cli.runs import Scoring
 from keras_sentmatch.cli.sources import AskedPairs
+from keras_sentmatch.display.tables import shown
 from keras_sentmatch.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,8 +44,6 @@ def explain(
 ) -> None:
     """Shows what an answer is based on: attention, re-read words, words left out."""
     file = asked.file
-    if out is None and png is None and not text:
-        raise InputError("nothing to make: ask for a page (--out), PNG files (--png) or --text.")
     if out is not None and (out.suffix in (".html", ".htm")) != (file is None):
         wanted = "a name that ends in .html" if file is None else "a folder, for the pages of FILE"
         raise InputError(f"--out {out}: expected {wanted}.")
@@ -62,6 +61,8 @@ def explain(
         (found,) = cast("list[Explanation]", explained)
         found.facts = {"run": str(run), **found.facts}
         name = f"pair-{number + 1:03}"
+        if file is None or not (out or png or text):
+            _print_answer(found, asked_one=file is None)
         if text:
             reread += _reread_rows(found, run)
         if png is not None:
@@ -80,6 +81,15 @@ def explain(
         if reread and len(reread[0]) > len(heads):
             heads.insert(1, "unit")
         print_table(heads, reread)
+
+
+def _print_answer(found: "Explanation", asked_one: bool) -> None:
+    """The answer, then the words that decided it; before them the pair, if it was one of many."""
+    if not asked_one:
+        print(f"{shown(found.sentence1)} / {shown(found.sentence2)}")
+    print("\n".join(map(shown, found.summary().splitlines())) + "\n" * (not asked_one))
+    if found.erasure and asked_one:
+        print("₁ ₂: in sentence 1, in sentence 2; the number is what the word adds to the answer")
 
 
 def _reread_rows(found: "Explanation", run: Path) -> list[Sequence[Any]]:

@@ -151,7 +151,7 @@ def before_and_after(
     known = [(place, old, new) for place, old, new in zip(places, before, after) if old is not None]
     for place, old, new in known:
         axis.plot([old, new], [place, place], color="gray", linewidth=1, zorder=1)
-    rings = {"facecolors": "white", "edgecolors": BEFORE, "linewidths": 2}
+    rings: dict[str, Any] = {"facecolors": "white", "edgecolors": BEFORE, "linewidths": 2}
     axis.scatter([old for _, old, _ in known], [at for at, *_ in known], label="before", **rings)
     axis.scatter(list(after), list(places), color=AFTER, label="after", zorder=3)
     axis.set_yticks(list(places), list(names))

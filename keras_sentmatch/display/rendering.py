@@ -1,5 +1,7 @@
 """Text from the jinja2 templates in `templates/`."""
 
+import base64
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,17 @@ _TEMPLATES = Environment(
     keep_trailing_newline=True,
 )
 _TEMPLATES.globals["table"] = lambda columns, rows: "\n".join(markdown_table(columns, rows))
+_TEMPLATES.globals["source"] = lambda name: _TEMPLATES.get_template(name).render()
+_TEMPLATES.globals["script_file"] = ""  # of pages that have no script
+
+
+def _csp_hash(script: str) -> str:
+    """What a Content Security Policy calls an inline script, so that only this one runs."""
+    digest = hashlib.sha256(script.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"
+
+
+_TEMPLATES.filters["csp_hash"] = _csp_hash
 
 
 def render(template: str, **values: Any) -> str:

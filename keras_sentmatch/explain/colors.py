@@ -2,14 +2,16 @@
 
 import base64
 import io
+from dataclasses import dataclass
 
 import numpy as np
 
 STEPS = 32
-BLUES = ("#ffffff", "#d6e6f4", "#9ecae1", "#4a98c9", "#1764ab", "#08306b")
-ORANGES = ("#7f3b08", "#b35806", "#e08214", "#fdb863", "#fee0b6", "#ffffff")
-SEQUENTIAL = BLUES
-DIVERGING = ORANGES + BLUES[1:]
+EVEN = 0.12  # where on the scale of shares an even share stands: pale
+_BLUES = ("#ffffff", "#d6e6f4", "#9ecae1", "#4a98c9", "#1764ab", "#08306b")
+_ORANGES = ("#7f3b08", "#b35806", "#e08214", "#fdb863", "#fee0b6")
+_NIGHT_BLUES = ("#16191d", "#1d3a54", "#23609a", "#3b8ad4", "#7cbcf0", "#d4eafc")
+_NIGHT_ORANGES = ("#fed9a8", "#fdb04f", "#dd7f1c", "#99530f", "#4f3010")
 
 
 def _palette(stops: tuple[str, ...]) -> np.ndarray:
@@ -20,23 +22,51 @@ def _palette(stops: tuple[str, ...]) -> np.ndarray:
     return np.stack(columns, 1).round().astype("uint8")
 
 
-PALETTES = {"s": _palette(SEQUENTIAL), "d": _palette(DIVERGING)}
+# "s" (sequential) for values from 0, "d" (diverging) for values of both signs
+PALETTES = {"s": _palette(_BLUES), "d": _palette(_ORANGES + _BLUES)}
+NIGHT_PALETTES = {"s": _palette(_NIGHT_BLUES), "d": _palette(_NIGHT_ORANGES + _NIGHT_BLUES)}
 
 
-def levels(values: np.ndarray, low: float, high: float) -> np.ndarray:
-    """The color of each value, int in `[0, STEPS]`; -1 where it is not finite."""
-    share = np.clip((values - low) / (high - low), 0, 1)
-    return np.where(np.isfinite(values), np.nan_to_num(share) * STEPS + 0.5, -1).astype(int)
+@dataclass(frozen=True)
+class Scale:
+    """From values to colors.
 
+    Attributes:
+        low: The value of the first color: 0, or `-high` if there are negative values.
+        high: The value of the last color.
+        even: Of the shares of a whole, such as attention: an even share, which is pale. Only what
+            exceeds it is dark, by its logarithm. 0 for other values, whose scale is linear.
+    """
 
-def palette_of(low: float) -> str:
-    """The palette for values from `low`: `"d"` (diverging) below 0, else `"s"` (sequential)."""
-    return "d" if low < 0 else "s"
+    low: float
+    high: float
+    even: float = 0.0
 
+    @property
+    def palette(self) -> str:
+        return "d" if self.low < 0 else "s"
 
-def stops_of(low: float) -> tuple[str, ...]:
-    """The main colors of that palette."""
-    return DIVERGING if low < 0 else SEQUENTIAL
+    def positions(self, values: np.ndarray) -> np.ndarray:
+        """How far up the scale each value stands, from 0 to 1; NaN where it is not finite."""
+        if not self.even:
+            found = np.clip((values - self.low) / (self.high - self.low), 0, 1)
+        else:
+            times = np.clip(values / self.even, 1e-9, None)
+            above = np.log(times) / max(-np.log(self.even), 1e-9)
+            found = np.where(times <= 1, EVEN * times, EVEN + (1 - EVEN) * np.clip(above, 0, 1))
+        return np.where(np.isfinite(values), found, np.nan)
+
+    def levels(self, values: np.ndarray) -> np.ndarray:
+        """The color of each value, int in `[0, STEPS]`; -1 where it is not finite."""
+        return np.nan_to_num(self.positions(values) * STEPS + 0.5, nan=-1).astype(int)
+
+    @property
+    def ticks(self) -> list[tuple[float, str]]:
+        """Positions to name under the scale, and their names."""
+        if self.even:
+            return [(0.0, "0"), (EVEN, f"even ({self.even:.2g})"), (1.0, "all")]
+        middle = [(0.5, "0")] if self.low < 0 else []
+        return [(0.0, f"{self.low:.3g}"), *middle, (1.0, f"{self.high:.3g}")]
 
 
 def is_dark(color: np.ndarray) -> bool:
@@ -45,12 +75,11 @@ def is_dark(color: np.ndarray) -> bool:
     return bool(linear @ [0.2126, 0.7152, 0.0722] < 0.18)
 
 
-def png_uri(values: np.ndarray, low: float, high: float) -> str:
+def png_uri(values: np.ndarray, scale: Scale) -> str:
     """A `data:` address of a PNG with a pixel for each of `values`, `[rows, columns]`."""
     from matplotlib.image import imsave
 
-    colors = np.concatenate([PALETTES[palette_of(low)], [[176, 176, 176]]]).astype("uint8")
-    pixels = colors[levels(values, low, high)]
+    colors = np.concatenate([PALETTES[scale.palette], [[176, 176, 176]]]).astype("uint8")
     file = io.BytesIO()
-    imsave(file, pixels, format="png")
+    imsave(file, colors[scale.levels(values)], format="png")
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"

@@ -3,13 +3,17 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import groupby
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.data.text import IDEOGRAPHS
 from keras_sentmatch.robustness.words import Word, words
+
+LEAST_DECIDING = 0.02  # change of a probability
+MOST_DECIDING = 6
 
 
 @dataclass(frozen=True)
@@ -42,11 +46,47 @@ class Erasure:
     answers_1: tuple[str, ...]
     answers_2: tuple[str, ...]
 
-    def side(self, side: str) -> tuple[tuple[str, ...], np.ndarray, tuple[str, ...]]:
-        """Words, importance and answers of sentence `"1"` or `"2"`."""
-        if side == "1":
-            return self.words_1, self.importance_1, self.answers_1
-        return self.words_2, self.importance_2, self.answers_2
+    @property
+    def effects(self) -> list["Effect"]:
+        """What leaving out each word does, in the order of the text."""
+        words = [(1, word) for word in self.words_1] + [(2, word) for word in self.words_2]
+        changes = [*self.importance_1, *self.importance_2]
+        answers = self.answers_1 + self.answers_2 or ("",) * len(words)
+        return [
+            Effect(side, word, float(change), "" if answer == self.of else answer)
+            for (side, word), change, answer in zip(words, changes, answers)
+        ]
+
+    @property
+    def scored(self) -> bool:
+        """Whether the answer is a score, not a label."""
+        return not (self.answers_1 or self.answers_2)
+
+    @property
+    def greatest(self) -> float:
+        """The largest importance, without its sign."""
+        return float(np.abs([*self.importance_1, *self.importance_2]).max(initial=0.0))
+
+    def deciding(self) -> list["Effect"]:
+        """The words that matter most, at most `MOST_DECIDING`, the most important first."""
+        least = 0.2 * self.greatest if self.scored else LEAST_DECIDING
+        found = [effect for effect in self.effects if abs(effect.change) >= max(least, 1e-9)]
+        return sorted(found, key=lambda effect: -abs(effect.change))[:MOST_DECIDING]
+
+    def turning(self) -> list[tuple[str, list["Effect"]]]:
+        """Other answers, and the words without which the model gives them."""
+        found = sorted(self.effects, key=lambda effect: (effect.answer, -abs(effect.change)))
+        groups = groupby(found, lambda effect: effect.answer)
+        return [(answer, list(effects)) for answer, effects in groups if answer]
+
+
+class Effect(NamedTuple):
+    """What leaving a word out of sentence 1 or 2 does: its importance, and the answer if another."""
+
+    side: int
+    word: str
+    change: float
+    answer: str
 
 
 def erasable(text: str) -> list[Word]:

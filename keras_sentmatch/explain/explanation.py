@@ -13,9 +13,11 @@ from keras_sentmatch import __version__
 from keras_sentmatch.data import PairDataset, PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.explain.erasure import Erasure, erase_words
-from keras_sentmatch.explain.page import make_bar, make_erasure_figure, make_figure, render_page
+from keras_sentmatch.explain.page import make_bar, make_groups, make_words, pack_links, render_page
 from keras_sentmatch.explain.pictures import Picture, make_pictures
 from keras_sentmatch.explain.png import draw_all
+from keras_sentmatch.explain.summary import Run, summarize
+from keras_sentmatch.explain.words import ShownWord, find_links, shown_words
 from keras_sentmatch.inference.pairs import as_dataset, batches
 
 if TYPE_CHECKING:
@@ -80,22 +82,45 @@ class Explanation:
     @property
     def html(self) -> str:
         """The page: one HTML document that needs no other file and no network."""
+        sides = self.words(1), self.words(2)
+        links = find_links(self.pictures, sides)
         return render_page(
             "explanation.html",
             f"{self.label or self.score}: {self.sentence1} / {self.sentence2}",
+            script_file="explanation.js" if links else "",
             explanation=self,
+            summary=self._lines(),
             answers=[
                 make_bar(name, share, 1.0, "chosen" if name == self.label else "")
                 for name, share in self.probabilities.items()
             ],
-            figures=[make_figure(picture) for picture in self.pictures],
-            erasure=self.erasure and make_erasure_figure(self.erasure),
+            sides=make_words(sides, self.label is None),
+            links=pack_links(links),
+            unknown=list(dict.fromkeys(w.text for side in sides for w in side if w.unknown)),
+            groups=make_groups(self.pictures),
         )
+
+    def _lines(self) -> list[list[Run]]:
+        probability = None if self.label is None else self.probabilities[self.label]
+        return summarize(self.label, self.score, probability, self.gold, self.erasure)
+
+    def summary(self) -> str:
+        """The answer, and the words that decided it, as lines of text."""
+        return "\n".join("".join(text for text, _ in line) for line in self._lines())
+
+    def words(self, side: int) -> list[ShownWord]:
+        """The words of sentence 1 or 2, with the tokens and the importance of each."""
+        text, tokens = ((self.sentence1, self.tokens_1), (self.sentence2, self.tokens_2))[side - 1]
+        effects = self.erasure.effects if self.erasure else []
+        mine = [effect for effect in effects if effect.side == side]
+        return shown_words(text, tokens, self.unknown, mine)
 
     def _repr_html_(self) -> str:
         """The page in a frame, so that it does not change the style of a notebook."""
         style = "width: 100%; height: 640px; border: 1px solid #ccc"
-        return f'<iframe sandbox srcdoc="{escape(self.html)}" style="{style}"></iframe>'
+        return (
+            f'<iframe sandbox=allow-scripts srcdoc="{escape(self.html)}" style="{style}"></iframe>'
+        )
 
     def save(self, path: str | Path) -> Path:
         """Writes the page; returns its path."""

@@ -1,40 +1,35 @@
-"""What the templates of the page need: bars, grids of colored cells, images and legends.
+"""What the templates of the page need: bars, grids of colored cells, images and words.
 
-The page is plain HTML and CSS in one file, without scripts, fonts or anything from the network.
+The page is one file of HTML, CSS and a small script, without anything from the network. It can be
+read without the script, and printed.
 """
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
 
 import numpy as np
 
 from keras_sentmatch.display.rendering import render
-from keras_sentmatch.explain.colors import PALETTES, is_dark, levels, palette_of, png_uri, stops_of
-from keras_sentmatch.explain.erasure import Erasure
-from keras_sentmatch.explain.pictures import TOKENS, Picture
+from keras_sentmatch.explain.colors import NIGHT_PALETTES, PALETTES, Scale, is_dark, png_uri
+from keras_sentmatch.explain.pictures import TOKENS, Picture, parts_scale
+from keras_sentmatch.explain.words import Links, ShownWord
 
-MOST_NUMBERED = 24  # columns up to which cells carry numbers
+MOST_NUMBERED = 24  # columns up to which the cells of a strip carry numbers
 MOST_CELLS = 48  # channels or features a side up to which there is a cell for each
 LEAST_CHANGE = 0.05  # change of a probability that gets the darkest color
+LABELED = 0.25  # share of the largest change from which a word's change is always shown
 
 COLORS = [
-    (f"{name}{level}", f"#{bytes(color).hex()}", is_dark(color))
-    for name, colors in PALETTES.items()
-    for level, color in enumerate(colors)
+    [
+        (f"{name}{level}", f"#{bytes(color).hex()}", is_dark(color))
+        for name, colors in palettes.items()
+        for level, color in enumerate(colors)
+    ]
+    for palettes in (PALETTES, NIGHT_PALETTES)
 ]
-
-
-@dataclass(frozen=True)
-class Legend:
-    """A color scale and its ends."""
-
-    low: float
-    high: float
-
-    @property
-    def colors(self) -> str:
-        return ", ".join(stops_of(self.low))
 
 
 @dataclass(frozen=True)
@@ -48,60 +43,49 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A colored cell, or a colored word with the number `text` below it."""
-
-    style: str
-    title: str
-    text: str
-    name: str = ""
-
-
-@dataclass(frozen=True)
 class Row:
-    """A row of cells, or an image of them."""
+    """A row of cells (style, title, text), or an image of them."""
 
     name: str
-    cells: Sequence[Cell] = ()
+    cells: Sequence[tuple[str, str, str]] = ()
     image: str = ""
     height: int = 0
 
 
 @dataclass(frozen=True)
-class Grid:
-    """A table of cells, or of images under the column names or beside the row names."""
-
-    numbered: bool
-    spans: Sequence[int]
-    columns: Sequence[str]
-    bodies: Sequence[Sequence[Row]]
-
-
-@dataclass(frozen=True)
 class Figure:
-    """A picture as bars or as a grid. Numbers in cells are multiplied by ten to the `power`."""
+    """A picture as bars, or as a table whose first `len(spans)` groups of columns are marked."""
 
     picture: Picture
-    legend: Legend
+    title: str
     bars: Sequence[Bar] = ()
-    grid: Grid | None = None
-    power: int = 0
-    parts: Mapping[str, str] = field(default_factory=dict)
-    parts_legend: Legend | None = None
+    numbered: bool = False
+    spans: Sequence[int] = ()
+    columns: Sequence[str] = ()
+    bodies: Sequence[Sequence[Row]] = ()
+    parts: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class ErasureFigure:
-    """The words of both sentences, colored by what they do for the label (or, if empty, the score)."""
+class Group:
+    """Pictures of the same kind, such as the layers of an attention."""
 
-    label: str
-    sides: Sequence[Sequence[Cell]]
-    legend: Legend
+    title: str
+    caption: str
+    figures: Sequence[Figure]
+
+    @property
+    def scale(self) -> Scale | None:
+        """The scale of all its figures, if they share it."""
+        scales = {figure.picture.scale for figure in self.figures if not figure.bars}
+        same = len(scales) == 1 or len({scale.even for scale in scales} - {0.0}) == 1
+        return next(iter(scales)) if same else None
 
 
 def render_page(template: str, title: str, **values: object) -> str:
     """An HTML document from a template that extends `page.html`."""
-    return render(template, title=title, colors=COLORS, **values)
+    light, dark = COLORS
+    return render(template, title=title, light=light, dark=dark, **values)
 
 
 def make_bar(name: str, value: float, high: float, style: str = "") -> Bar:
@@ -110,46 +94,52 @@ def make_bar(name: str, value: float, high: float, style: str = "") -> Bar:
     return Bar(name, value, percent, f"{style} least" if value < 0 else style)
 
 
-def make_figure(picture: Picture) -> Figure:
-    """A picture as the template draws it."""
-    legend = Legend(picture.low, picture.high)
-    if picture.kind == "bars":
-        return Figure(picture, legend, bars=_bars(picture))
-    grid, power = _grid(picture), _power(picture)
-    if not picture.parts:
-        return Figure(picture, legend, grid=grid, power=power)
-    every = np.stack(list(picture.parts.values()))
-    low = min(picture.low, float(every.min()))
-    high = max(picture.high, float(every.max()), -low)
-    low = -high if low < 0 else 0.0
-    images = {name: png_uri(values, low, high) for name, values in picture.parts.items()}
-    return Figure(
-        picture, legend, grid=grid, power=power, parts=images, parts_legend=Legend(low, high)
-    )
+def make_groups(pictures: Sequence[Picture]) -> list[Group]:
+    """Pictures as the template draws them: those under one title, such as layers, together."""
+
+    def heading(picture: Picture) -> tuple[str, str]:
+        return _split_title(picture.title)[0], picture.caption
+
+    return [
+        Group(title, caption, [_figure(picture) for picture in group])
+        for (title, caption), group in groupby(pictures, heading)
+    ]
 
 
-def make_erasure_figure(erasure: Erasure) -> ErasureFigure:
-    """Erased words as the template draws them."""
-    both = np.concatenate([erasure.importance_1, erasure.importance_2])
-    greatest = float(np.abs(both).max(initial=0.0))
-    scored = not (erasure.answers_1 or erasure.answers_2)
-    high = (greatest or 1.0) if scored else max(greatest, LEAST_CHANGE)
-    places = 2 if greatest >= 0.1 else 3 if greatest >= 0.01 else 4
-    sides = []
-    for side in "12":
-        words, importance, answers = erasure.side(side)
-        shades = levels(importance, -high, high)
-        cells = []
-        for word, change, shade, answer in zip(
-            words, importance, shades, answers or [""] * len(words)
-        ):
-            flip = " flip" if answer not in ("", erasure.of) else ""
-            title = f"{erasure.of}: {erasure.full:.3f}, without it {erasure.full - change:.3f}"
-            title += f"; answer without it: {answer}" if answer else ""
-            text = ("+" if change > 0 else "") + format_short(float(change), places)
-            cells.append(Cell(f"d{shade}{flip}", title, text, word))
-        sides.append(cells)
-    return ErasureFigure("" if scored else erasure.of, sides, Legend(-high, high))
+def make_words(sides: Sequence[Sequence[ShownWord]], scored: bool) -> list[list[dict[str, Any]]]:
+    """The words of both sentences with the style, the title and the number of each."""
+    effects = [word.effect for side in sides for word in side if word.effect]
+    greatest = max((abs(effect.change) for effect in effects), default=0.0)
+    high = greatest if scored else max(greatest, LEAST_CHANGE)
+    scale = Scale(-(high or 1.0), high or 1.0)
+    places = _places(greatest)
+    shown: list[list[dict[str, Any]]] = []
+    for side in sides:
+        shown.append([])
+        for word in side:
+            styles = [name for name in ("unknown", "cut") if getattr(word, name)]
+            number = ""
+            if word.effect:
+                change = word.effect.change
+                styles.append(f"d{scale.levels(np.array([change]))[0]}")
+                styles += ["flip"] * bool(word.effect.answer)
+                styles += ["labeled"] * (abs(change) >= max(LABELED * greatest, 10**-places))
+                number = ("+" if change > 0 else "") + format_short(change, places)
+            shown[-1].append({"word": word, "style": " ".join(styles), "number": number})
+    return shown
+
+
+def pack_links(links: Sequence[Links]) -> list[dict[str, Any]]:
+    """Attention as the script reads it."""
+    return [
+        {"name": layer.name, "to": [np.round(x, 4).tolist() for x in (layer.forth, layer.back)]}
+        for layer in links
+    ]
+
+
+def _places(greatest: float) -> int:
+    """Digits after the point, so that the greatest number has two that count."""
+    return 2 if greatest >= 0.1 else 3 if greatest >= 0.01 else 4
 
 
 def format_short(value: float, places: int = 2) -> str:
@@ -161,69 +151,74 @@ def format_short(value: float, places: int = 2) -> str:
     return f"{value:.{places}f}".replace("0.", ".", 1)
 
 
+def _split_title(title: str) -> tuple[str, str]:
+    """`"Attention: layer 1"` or `"Attention, layer 1"` is `"Attention"` and `"layer 1"`."""
+    whole, _, part = re.sub(", (layer [0-9]+)$", r": \1", title).partition(": ")
+    return whole, part
+
+
+def _figure(picture: Picture) -> Figure:
+    title = _split_title(picture.title)[1]
+    if picture.kind == "bars":
+        return Figure(picture, title, bars=_bars(picture))
+    few_rows, few_columns = (
+        axis in TOKENS or len(names) <= MOST_CELLS
+        for axis, names in zip(picture.axes, (picture.rows, picture.columns))
+    )
+    count, scale = len(picture.columns), picture.scale
+    numbered = picture.kind == "strip" and few_rows and count <= MOST_NUMBERED
+    if few_columns and few_rows:
+        bodies = _cells(picture, numbered)
+    elif few_columns:
+        height = 3 * len(picture.rows)
+        image = png_uri(picture.values, scale)
+        bodies = [[Row(f"{len(picture.rows)} rows", image=image, height=height)]]
+    else:
+        images = [png_uri(values[None], scale) for values in picture.values]
+        names = [f"{n} (mean {v.mean():.2f})" for n, v in zip(picture.rows, picture.values)]
+        bodies = [[Row(name, image=image, height=22) for name, image in zip(names, images)]]
+    start = _second_sentence(picture.columns, picture.axes[1])
+    parts = {}
+    if picture.parts:
+        shared = parts_scale(picture)
+        parts = {name: png_uri(values, shared) for name, values in picture.parts.items()}
+    return Figure(
+        picture,
+        title,
+        numbered=numbered,
+        spans=[span for span in (start, count - start) if span],
+        columns=picture.columns if few_columns else (),
+        bodies=bodies,
+        parts=parts,
+    )
+
+
 def _bars(picture: Picture) -> list[Bar]:
     several_rows, several_columns = len(picture.rows) > 1, len(picture.columns) > 1
     bars = []
     for row, values in zip(picture.rows, picture.values):
         for column, value in zip(picture.columns, values):
             names = [row] * several_rows + [column] * several_columns
-            bars.append(make_bar(" · ".join(names) or row, float(value), picture.high))
+            bars.append(make_bar(" · ".join(names) or row, float(value), picture.scale.high))
     return bars
 
 
-def _grid(picture: Picture) -> Grid:
-    """Cells for what can be read one by one; else images."""
-    few_rows, few_columns = (
-        axis in TOKENS or len(names) <= MOST_CELLS
-        for axis, names in zip(picture.axes, (picture.rows, picture.columns))
-    )
-    if few_columns and few_rows:
-        bodies = list(_cell_bodies(picture))
-    elif few_columns:
-        count = len(picture.rows)
-        image = png_uri(picture.values, picture.low, picture.high)
-        bodies = [[Row(f"{count} rows", image=image, height=3 * count)]]
-    else:
-        images = [png_uri(values[None], picture.low, picture.high) for values in picture.values]
-        names = [f"{n} (mean {v.mean():.2f})" for n, v in zip(picture.rows, picture.values)]
-        bodies = [[Row(name, image=image, height=22) for name, image in zip(names, images)]]
-    start = _second_sentence(picture.columns, picture.axes[1])
-    spans = [span for span in (start, len(picture.columns) - start) if span]
-    columns = picture.columns if few_columns else ()
-    return Grid(len(picture.columns) <= MOST_NUMBERED, spans, columns, bodies)
-
-
-def _cell_bodies(picture: Picture) -> Iterator[list[Row]]:
+def _cells(picture: Picture, numbered: bool) -> list[list[Row]]:
     """The rows of cells, those of the second sentence apart."""
-    letter, numbered = palette_of(picture.low), len(picture.columns) <= MOST_NUMBERED
-    shades = levels(picture.values, picture.low, picture.high)
+    scale = picture.scale
     tops = picture.values.argmax(1) if picture.reread else np.full(len(picture.rows), -1)
-    factor = 10.0 ** _power(picture)
-    rows = [
-        Row(
-            row,
-            [
-                Cell(
-                    (f"{letter}{shade}" if shade >= 0 else "x") + " top" * bool(place == top),
-                    f"{row} · {column}: {value:.3g}",
-                    format_short(value * factor) if numbered else "",
-                )
-                for place, (column, value, shade) in enumerate(
-                    zip(picture.columns, values, levels_)
-                )
-            ],
-        )
-        for row, values, levels_, top in zip(picture.rows, picture.values, shades, tops)
-    ]
+    rows = []
+    for name, values, levels, top in zip(
+        picture.rows, picture.values, scale.levels(picture.values), tops
+    ):
+        styles = [f"{scale.palette}{level}" if level >= 0 else "x" for level in levels]
+        if top >= 0:
+            styles[top] += " top"
+        titles = [f"{name} · {column}: {x:.3g}" for column, x in zip(picture.columns, values)]
+        texts = [format_short(x, _places(scale.high)) if numbered else "" for x in values]
+        rows.append(Row(name, list(zip(styles, titles, texts))))
     start = _second_sentence(picture.rows, picture.axes[0])
-    yield from (body for body in (rows[:start], rows[start:]) if body)
-
-
-def _power(picture: Picture) -> int:
-    """The power of ten that makes small numbers readable with two digits."""
-    numbered = picture.kind != "bars" and len(picture.columns) <= MOST_NUMBERED
-    numbered &= picture.axes[0] in TOKENS or len(picture.rows) <= MOST_CELLS
-    return -math.floor(math.log10(picture.high)) - 1 if numbered and picture.high < 0.1 else 0
+    return [body for body in (rows[:start], rows[start:]) if body]
 
 
 def _second_sentence(pieces: Sequence[str], axis: str) -> int:

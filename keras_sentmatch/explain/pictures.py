@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from keras_sentmatch.applications.pictures import PictureSpec
+from keras_sentmatch.explain.colors import Scale
 
 MOST_BARS = 32  # longer rows of numbers are drawn as a strip
 TOKENS = ("1", "2", "joint", "position")
@@ -31,8 +32,7 @@ class Picture:
         rows: A name for each row.
         columns: A name for each column.
         axes: What rows and columns are: `"1"`, `"2"` and `"joint"` are tokens; others are named freely.
-        low: The value at the low end of the color scale: 0, or `-high` if there are negative values.
-        high: The value at the high end.
+        scale: From values to colors.
         parts: Small pictures on the same axes by name, such as the heads whose mean `values` is.
         keys: The explainer's arrays that it shows.
         reread: Whether each row is a step at which the token of the largest weight was read.
@@ -45,8 +45,7 @@ class Picture:
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     axes: tuple[str, str]
-    low: float
-    high: float
+    scale: Scale
     parts: Mapping[str, np.ndarray] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
     reread: bool = False
@@ -118,11 +117,21 @@ def make_pictures(
     return {key: trimmed[key] for key in values}, _join_rows(pictures), notes
 
 
-def scale(array: np.ndarray, top: float | None = None) -> tuple[float, float]:
-    """The ends of the color scale: 0 and the largest value, or as far below 0 as above."""
-    finite = array[np.isfinite(array)]
+def find_scale(values: np.ndarray, top: float | None = None, low: float = 0.0) -> Scale:
+    """From `low`, or as far below 0 as above, to the largest value; of shares where rows sum to 1."""
+    finite = values[np.isfinite(values)]
     high = float(max(np.abs(finite).max(initial=0.0), top or 0.0)) or 1.0
-    return (-high if finite.min(initial=0.0) < 0 else 0.0), high
+    if finite.min(initial=0.0) < 0:
+        return Scale(-high, high)
+    if np.allclose(values.sum(-1), 1, atol=1e-3):
+        return Scale(0.0, high, 1 / values.shape[-1])
+    return Scale(low if low < high else 0.0, high)
+
+
+def parts_scale(picture: Picture) -> Scale:
+    """One scale for the parts of a picture, and for itself."""
+    every = np.stack([picture.values, *picture.parts.values()])
+    return find_scale(every, picture.scale.high, float(every.min()))
 
 
 def _find(
@@ -245,7 +254,6 @@ def _picture(panel: _Panel) -> Picture:
     kind = "map" if axes[0] in TOKENS else "strip"
     if one_row and axes[1] not in TOKENS and array.size <= MOST_BARS:
         kind = "bars"
-    low, high = scale(array, spec.top)
     return Picture(
         panel.title,
         kind,
@@ -254,8 +262,7 @@ def _picture(panel: _Panel) -> Picture:
         tuple(rows),
         tuple(names.get(axes[1], ("value",))),
         (axes[0], axes[1]),
-        low,
-        high,
+        find_scale(array, spec.top, np.nanmin(array) if kind == "map" and not spec.top else 0.0),
         keys=(panel.key,),
         reread=spec.reread,
     )
@@ -270,14 +277,13 @@ def _join_rows(pictures: Sequence[Picture]) -> list[Picture]:
             joined[key] = picture
             continue
         old = joined[key]
-        high = max(old.high, picture.high)
+        values = np.concatenate([old.values, picture.values])
         joined[key] = replace(
             old,
-            values=np.concatenate([old.values, picture.values]),
+            values=values,
             rows=old.rows + picture.rows,
             keys=old.keys + picture.keys,
-            low=-high if min(old.low, picture.low) < 0 else 0.0,
-            high=high,
+            scale=find_scale(values, max(old.scale.high, picture.scale.high)),
         )
     return list(joined.values())
 

@@ -10,15 +10,16 @@ import numpy as np
 
 from keras_sentmatch.display.figures import empty_figure, save_png
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.explain.colors import DIVERGING, SEQUENTIAL, stops_of
+from keras_sentmatch.explain.colors import PALETTES, Scale
 from keras_sentmatch.explain.erasure import Erasure
-from keras_sentmatch.explain.pictures import Picture
+from keras_sentmatch.explain.pictures import Picture, parts_scale
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_NAMED = 64  # rows or columns up to which each has its name
 CELL = 0.24  # inches
+FOR, AGAINST = "#1764ab", "#b35806"
 
 
 def draw_all(pictures: Sequence[Picture], erasure: Erasure | None, folder: Path) -> list[Path]:
@@ -49,14 +50,14 @@ def _grid(picture: Picture) -> "Figure":
     tall, wide = (CELL * size if size <= MOST_NAMED else 4.0 for size in (rows, columns))
     figure = empty_figure(wide + 3.0, tall + 2.2)
     axis = figure.subplots()
-    image = _show(axis, picture.values, picture.low, picture.high)
+    image = _show(axis, picture.values, picture.scale)
     _names(axis.xaxis, picture.columns, rotation=90)
     _names(axis.yaxis, picture.rows)
     if picture.reread:
         places = picture.values.argmax(1)
-        axis.plot(places, range(rows), "s", markersize=11, mfc="none", mec=DIVERGING[1], mew=1.6)
+        axis.plot(places, range(rows), "s", markersize=11, mfc="none", mec=AGAINST, mew=1.6)
     axis.set_title(picture.title, fontsize="small", parse_math=False)
-    figure.colorbar(image, shrink=0.8)
+    _add_legend(figure, image, picture.scale, shrink=0.8)
     return figure
 
 
@@ -64,15 +65,13 @@ def _parts(picture: Picture) -> "Figure":
     across = min(4, len(picture.parts))
     down = -(-len(picture.parts) // across)
     figure = empty_figure(2.2 * across, 2.4 * down)
-    every = np.stack(list(picture.parts.values()))
-    high = float(np.abs(every).max(initial=picture.high))
-    low = -high if every.min(initial=0.0) < 0 else 0.0
+    scale = parts_scale(picture)
     for axis in (axes := np.ravel(figure.subplots(down, across))):
         axis.set_axis_off()
     for axis, (name, values) in zip(axes, picture.parts.items()):
-        image = _show(axis, values, low, high)
+        image = _show(axis, values, scale)
         axis.set_title(name, fontsize="small")
-    figure.colorbar(image, ax=list(axes), shrink=0.6)
+    _add_legend(figure, image, scale, ax=list(axes), shrink=0.6)
     figure.suptitle(picture.title, fontsize="small")
     return figure
 
@@ -91,7 +90,7 @@ def _erasure(erasure: Erasure) -> "Figure":
 def _barh(title: str, names: Sequence[str], values: np.ndarray) -> "Figure":
     figure = empty_figure(6.0, 1.2 + CELL * len(names))
     axis = figure.subplots()
-    colors = [SEQUENTIAL[4] if value >= 0 else DIVERGING[1] for value in values]
+    colors = [FOR if value >= 0 else AGAINST for value in values]
     axis.barh(range(len(names)), values, color=colors)
     axis.axvline(0, color="gray", linewidth=1)
     _names(axis.yaxis, names)
@@ -100,12 +99,18 @@ def _barh(title: str, names: Sequence[str], values: np.ndarray) -> "Figure":
     return figure
 
 
-def _show(axis: Any, values: np.ndarray, low: float, high: float) -> Any:
-    from matplotlib.colors import LinearSegmentedColormap
+def _show(axis: Any, values: np.ndarray, scale: Scale) -> Any:
+    from matplotlib.colors import ListedColormap
 
-    colors = LinearSegmentedColormap.from_list("scale", stops_of(low))
+    colors = ListedColormap(PALETTES[scale.palette] / 255.0)
     aspect = "equal" if max(values.shape) <= MOST_NAMED else "auto"
-    return axis.imshow(values, colors, vmin=low, vmax=high, interpolation="nearest", aspect=aspect)
+    shown = {"vmin": 0, "vmax": 1, "interpolation": "nearest", "aspect": aspect}
+    return axis.imshow(scale.positions(values), colors, **shown)
+
+
+def _add_legend(figure: "Figure", image: Any, scale: Scale, **options: Any) -> None:
+    places, names = zip(*scale.ticks)
+    figure.colorbar(image, **options).set_ticks(places, labels=names, fontsize="x-small")
 
 
 def _names(axis: Any, names: Sequence[str], **options: Any) -> None:

@@ -89,7 +89,9 @@ def robustness_report(
                 "Robustness is measured on pairs labeled with classes; none were given."
             )
         old = np.asarray(_answers(answers, dataset), object)
-        options = {"seed": seed, "lexicon": lexicon, "translate": translate, "opposite": opposite}
+        options: dict[str, Any] = dict(
+            seed=seed, lexicon=lexicon, translate=translate, opposite=opposite
+        )
         change: Callable[[PairDataset, str], Transformed] = partial(transform, **options)
         for name in TRANSFORMATIONS if names is None else names:
             try:

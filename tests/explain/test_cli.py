@@ -33,15 +33,15 @@ def test_one_pair(run, tmp_path, capsys):
     page, pictures = tmp_path / "page.html", tmp_path / "pictures"
     assert explain(run, *PAIR, "--out", page, "--png", pictures, "--text") == 0
     text = page.read_text("utf-8")
-    assert f"run: {run}" in text and "Words left out" in text and "model: drr_net" in text
+    assert f"run: {run}" in text and "support the answer" in text and "model: drr_net" in text
     assert len(list(pictures.glob("*.png"))) > 3
     seen = capsys.readouterr()
     found = make("drr_net").explain(sentence1=PAIR[1], sentence2=PAIR[3])
     for row in found.rereads():
         assert "  ".join(f"{word} {weight:.2f}" for word, weight in row["steps"]) in seen.out
-    assert found.label in seen.out and f"written: {page}" in seen.err
+    assert seen.out.startswith(found.summary()) and f"written: {page}" in seen.err
     assert explain(run, *PAIR, "--out", page, "--no-erasure") == 0
-    assert "Words left out" not in page.read_text("utf-8")
+    assert "support the answer" not in page.read_text("utf-8")
 
 
 def test_a_file_gets_a_page_for_each_pair_and_a_list(run, tmp_path, capsys):
@@ -54,7 +54,7 @@ def test_a_file_gets_a_page_for_each_pair_and_a_list(run, tmp_path, capsys):
     ]  # fmt: skip
     listed = (out / "index.html").read_text("utf-8")
     assert 'href="pair-002.html"' in listed and "cat moves" in listed and "neutral" in listed
-    assert "the data says <b>neutral</b>" in (out / "pair-001.html").read_text("utf-8")
+    assert "The data says <b><bdi>neutral</bdi></b>." in (out / "pair-001.html").read_text("utf-8")
     assert (tmp_path / "png" / "pair-002").is_dir()
     assert explain(run, data, "--out", out, "--no-erasure") == 0
     assert "cat &lt;b&gt;" in (out / "index.html").read_text("utf-8")
@@ -63,10 +63,23 @@ def test_a_file_gets_a_page_for_each_pair_and_a_list(run, tmp_path, capsys):
     assert capsys.readouterr().out.count("neutral") >= 6
 
 
+def test_without_options_the_answer_and_then_the_words_are_printed(run, tmp_path, capsys):
+    assert explain(run, *PAIR) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("The answer is ") and any(
+        "word" in line.lower() for line in lines[1:]
+    )
+    data = tmp_path / "pairs.tsv"
+    data.write_text("sentence1\tsentence2\tlabel\na dog\tcat runs\tneutral\na\tb\tneutral\n")
+    assert explain(run, data) == 0
+    blocks = capsys.readouterr().out.strip().split("\n\n")
+    assert [block.splitlines()[0] for block in blocks] == ["a dog / cat runs", "a / b"]
+    assert all("The data says neutral." in block for block in blocks)
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (PAIR, "nothing to make"),
         (["--sentence1", "a", "--text"], "give either a FILE"),
         ([*PAIR, "--out", "folder"], "expected a name that ends in .html"),
         (["pairs.tsv", "--out", "page.html"], "expected a folder"),

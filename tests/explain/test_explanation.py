@@ -1,10 +1,12 @@
 """Explanations of every model: arrays without padding, pictures, erased words, pages, PNG files."""
 
 import base64
+import hashlib
 import io
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,10 +20,11 @@ from keras_sentmatch.applications import BiMPM, list_models
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.explain import Explanation, erase_words, save_index
-from keras_sentmatch.explain.colors import PALETTES, is_dark, levels, png_uri
-from keras_sentmatch.explain.erasure import erasable, erase
+from keras_sentmatch.explain.colors import NIGHT_PALETTES, PALETTES, Scale, is_dark, png_uri
+from keras_sentmatch.explain.erasure import Erasure, erasable, erase
 from keras_sentmatch.explain.page import MOST_CELLS, format_short
 from keras_sentmatch.explain.pictures import make_pictures
+from keras_sentmatch.explain.words import find_links, shown_words
 from keras_sentmatch.inference import EnsembleMatcher
 from tests.toys.matchers import NAMES, make
 
@@ -41,21 +44,25 @@ each_variant = pytest.mark.parametrize(
 
 
 class Cells(HTMLParser):
-    """Counts the colored cells of each figure, and collects all text."""
+    """Counts the colored cells of each figure, and collects tags, attributes and all text."""
 
     def __init__(self, html: str):
         super().__init__()
         self.counts: list[int] = []
         self.tags: list[str] = []
+        self.words: list[dict[str, str | None]] = []
         self.text = ""
         self.feed(html)
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
+        style = dict(attrs).get("class") or ""
         if tag == "figure":
             self.counts.append(0)
-        elif tag == "td" and re.match(r"[sdx]", dict(attrs).get("class", "")):
+        elif tag == "td" and re.match(r"[sdx]", style):
             self.counts[-1] += 1
+        elif style.startswith("word"):
+            self.words.append(dict(attrs))
 
     def handle_data(self, data):
         self.text += data
@@ -102,7 +109,8 @@ def test_every_model_is_explained(name, options):
         for axis, names in zip(picture.axes, (picture.rows, picture.columns)):
             assert axis not in lengths or list(names) == tokens[axis]
         assert all(part.shape == picture.values.shape for part in picture.parts.values())
-        assert picture.low <= picture.values.min() and picture.values.max() <= picture.high
+        assert picture.scale.low <= picture.values.min() <= picture.scale.high
+        assert picture.values.max() <= picture.scale.high + 1e-6
     for key, array in found.values.items():
         if OF_FEATURES.fullmatch(key) and options:
             np.testing.assert_allclose(array.sum(-2), 1, atol=1e-5)
@@ -110,7 +118,7 @@ def test_every_model_is_explained(name, options):
             np.testing.assert_allclose(array.sum(-1), 1, atol=1e-5, err_msg=key)
     page = Cells(found.html)
     assert page.counts == cells_of(found) and sum(page.counts) > 0
-    assert not {"script", "link", "iframe"} & set(page.tags)
+    assert not {"link", "iframe"} & set(page.tags)
 
 
 def test_what_each_paper_shows():
@@ -141,10 +149,8 @@ def test_what_each_paper_shows():
     affinity = titles("dabert")["Affinity attention, layer 1"]
     assert list(affinity.parts) == ["head 1", "head 2"]
     np.testing.assert_allclose(affinity.values, np.mean(list(affinity.parts.values()), 0))
-    assert titles("dabert")["Fusion gates, layer 1"].rows == (
-        "share of affinity g",
-        "let through f",
-    )
+    gates = titles("dabert")["Fusion gates, layer 1"]
+    assert gates.rows == ("share of affinity g", "let through f")
     assert titles("din")["Gates made at each word of sentence 2"].values.shape == (3, 4)
     sfa = titles("esim", feature_attention="sfa")
     assert sfa["Feature-averaged dot product, before the blocks"].kind == "map"
@@ -169,10 +175,8 @@ def test_many_pairs_and_pairs_that_are_cut():
         empty, long = matcher.explain(pairs)
     assert (empty.gold, long.gold) == ("neutral", "entailment")
     assert empty.tokens_2 == () and not empty.pictures and len(empty.notes) == 1
-    assert (
-        "attention_1, attention_2, feature_map_base: a sentence is empty" in empty.notes[0]
-        and "(no words)" in empty.html
-    )
+    assert "attention_1, attention_2, feature_map_base: a sentence is empty" in empty.notes[0]
+    assert "(no words)" in empty.html
     assert len(long.tokens_1) == 48 and long.pictures[0].values.shape == (48, 4)
     assert "too long for the model" in long.notes[0]
     assert empty.erasure.importance_2.shape == (0,)
@@ -233,7 +237,8 @@ def test_scores_have_an_erasure_too():
     assert found.label is None and found.probabilities == {} and found.erasure.of == "score"
     without = matcher.predict_proba(sentence1=["dog runs."], sentence2=["no cat"])
     assert found.erasure.importance_1[0] == pytest.approx(found.score - without[0], abs=1e-6)
-    assert f"Score: <b>{found.score:.4f}" in found.html and found.erasure.answers_1 == ()
+    assert found.summary().startswith(f"The score is {found.score:.4f}.\n")
+    assert found.erasure.answers_1 == ()
 
 
 def test_an_ensemble_has_words_left_out_only():
@@ -244,7 +249,7 @@ def test_an_ensemble_has_words_left_out_only():
     without = ensemble.predict_proba(sentence1=["A runs."], sentence2=["no cat"])[0]
     expected = found.erasure.full - without[NAMES.index(found.label)]
     assert found.erasure.importance_1[1] == pytest.approx(expected, abs=1e-6)
-    assert "mean of 2 matchers" in found.html and "Words left out" in found.html
+    assert "mean of 2 matchers" in found.html and len(Cells(found.html).words) == 5
 
 
 def test_what_needs_tags_is_not_erased():
@@ -301,29 +306,146 @@ NASTY = "<script>alert(1)</script> & \"quotes\" 'single' <img src=x> 🐕 שלו
 
 
 def test_words_are_escaped(tmp_path):
-    found = make("drr_net").explain(sentence1=NASTY, sentence2="a <b> & \ud83d")
+    found = make("esim").explain(sentence1=NASTY, sentence2="a <b> & \ud83d")
+    found.label, found.gold = "<script>", "<em>"
+    found.probabilities = {"<script>": 0.5, "</style>": 0.5}
+    found.facts["run"], found.notes = "<u>", ["<s>"]
     page = Cells(found.html)
-    assert not {"script", "img"} & set(page.tags) and "<img src=x>" in page.text
-    assert found.html.count("<b>") < 20 and "&lt;script&gt;" in found.html
+    assert page.tags.count("script") == 2 and page.tags.count("style") == 1
+    assert not {"img", "em", "u", "s"} & set(page.tags) and "<img src=x>" in page.text
+    assert "<script>alert" in page.text and "&lt;script&gt;" in found.html
     path = found.save(tmp_path / "new" / "page.html")
     assert "&#55357;" in path.read_text("utf-8")  # a lone surrogate has no UTF-8
     frame = found._repr_html_()
-    assert frame.count("<") == 2 and frame.startswith("<iframe sandbox srcdoc=")
+    assert frame.count("<") == 2 and frame.startswith("<iframe sandbox=allow-scripts srcdoc=")
     index = save_index(tmp_path / "index.html", [("a.html", found)], "All of <them>")
     assert "All of &lt;them&gt;" in index.read_text() and "a &lt;b&gt;" in index.read_text()
     with pytest.raises(InputError, match="cannot write"):
         found.save(path / "below-a-file.html")
 
 
+def test_only_the_script_of_the_page_may_run():
+    html = make("esim").explain(sentence1=ONE, sentence2=TWO).html
+    (script,) = re.findall("<script>(.*?)</script>", html, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    (policy,) = re.findall('Content-Security-Policy" content="(.*?)"', html)
+    assert policy.startswith("default-src 'none'; ") and f"script-src 'sha256-{digest}'" in policy
+    assert "unsafe-inline" not in policy.partition("script-src")[2] and "//" not in policy
+    assert not re.findall(r"""(?:src|href)=["']?(?!data:)""", html)
+
+
+# --- the answer, and its words ---
+
+
+def erased(words_1, words_2, changes, answers=None):
+    answers = answers or ["yes"] * len(changes)
+    cut = len(words_1)
+    return Erasure(
+        "yes", 0.9, tuple(words_1), tuple(words_2), np.array(changes[:cut]), np.array(changes[cut:]),
+        tuple(answers[:cut]), tuple(answers[cut:]),
+    )  # fmt: skip
+
+
+def test_the_answer_comes_first_then_the_words_that_decided():
+    words = ["Dogs", "run", "not"], ["Dogs", "sleep"]
+    erasure = erased(*words, [0.5, 0.01, -0.2, 0.3, 0.05], ["no", "yes", "yes", "maybe", "no"])
+    found = Explanation(
+        "Dogs run not.", "Dogs sleep.", *words, (), {"yes": 0.9, "no": 0.1}, "yes", None, "no",
+        erasure=erasure, unknown=("sleep",),
+    )  # fmt: skip
+    assert found.summary().splitlines() == [
+        "The answer is yes, with a probability of 90.0%.",
+        "The data says no.",
+        "Words that support it: Dogs₁ +0.5, Dogs₂ +0.3, sleep₂ +0.05.",
+        "Words that oppose it: not₁ -0.2.",
+        "Without Dogs₂, the answer would be maybe.",
+        "Without Dogs₁, the answer would be no; the same holds for sleep₂.",
+    ]
+    page = Cells(found.html)
+    places = [page.text.index(line) for line in (*found.summary().splitlines(), "Word by word")]
+    assert places == sorted(places)
+    styles = [word["class"].split()[1:] for word in page.words]
+    assert styles == [
+        ["d32", "flip", "labeled"], ["d16"], ["d10", "labeled"],
+        ["d26", "flip", "labeled"], ["unknown", "d18", "flip"],
+    ]  # fmt: skip
+    assert page.words[0]["title"] == "+0.5000, without it no"
+    assert "Not in the vocabulary (wavy line): sleep." in page.text
+    quiet = replace(found, erasure=erased(*words, [0.001] * 5), gold=None)
+    assert quiet.summary().splitlines()[1:] == ["No single word changes it much."]
+
+
 @pytest.mark.parametrize(
-    "high, cell, said", [(0.00092, "-.92", "10^-3."), (0.05, "-.50", "10^-1."), (0.1, "-.10", "")]
+    "text, tokens, expected",
+    [
+        ("A dog runs.", ["a", "dog", "runs", "."], ["A:0", "dog:1", "runs:2", ".:3"]),
+        ("It isn’t", ["it", "is", "n't"], ["It:0", "isn’t:1,2"]),
+        ("Élégant zebras!", ["ele", "##gant", "[UNK]", "!"], ["Élégant:0,1", "zebras?:2", "!:3"]),
+        ("hi 🐕 you", ["hi", "[UNK]", "you"], ["hi:0", "🐕?:1", "you:2"]),
+        ("a b\tc d", ["a", "b"], ["a:0", "b:1", "c-:", "d-:"]),
+        ("狗跑", ["狗", "跑"], ["狗:0", "跑:1"]),
+        ("x y", [], ["x:", "y:"]),
+        ("", [], []),
+    ],
 )
-def test_small_numbers_are_shown_greater(high, cell, said):
-    arrays = {"odd_map": np.array([[high, -high], [0.0, 0.0]])}
-    pictures = make_pictures(arrays, {"odd_map": (2, 2)}, {"1": ["a", "b"], "2": ["c", "d"]}, NAMES)
-    html = Explanation("", "", (), (), (), {}, None, 0.0, pictures=pictures[1]).html
-    assert f">{cell}</td>" in html and f"{-high:.3g}<" in html
-    assert (f"Numbers times {said}" in html) == bool(said) == ("Numbers" in html)
+def test_words_as_written_find_their_tokens(text, tokens, expected):
+    found = shown_words(text, tokens, (), ())
+    assert [
+        f"{w.text}{'?' * w.unknown}{'-' * w.cut}:{','.join(map(str, w.tokens))}" for w in found
+    ] == expected
+    assert "".join(word.before + word.text for word in found) == text
+
+
+@pytest.mark.parametrize(
+    "name, layers", [("esim", 1), ("re2", 3), ("cross_encoder", 3), ("drr_net", 0)]
+)
+def test_links_are_the_attention_to_the_other_sentence(name, layers):
+    found = make(name).explain(sentence1="A dog runs in zoos.", sentence2="No, cat", erasure=False)
+    sides = found.words(1), found.words(2)
+    links = find_links(found.pictures, sides)
+    assert len(links) == layers
+    if not links:
+        return
+    assert [layer.name for layer in links[:-1]] == [f"layer {i + 1}" for i in range(layers - 1)]
+    first = links[0]
+    assert first.forth.shape == first.back.shape[::-1] == (len(sides[0]), len(sides[1]))
+    attention = found.pictures[0].values
+    if name == "cross_encoder":  # "[CLS] a dog runs in [UNK] . [SEP] no , cat [SEP]"
+        np.testing.assert_allclose(first.forth, attention[1:7, 8:11])
+        np.testing.assert_allclose(first.back, attention[8:11, 1:7])
+    else:
+        np.testing.assert_allclose(first.forth, attention)
+        np.testing.assert_allclose(first.back.sum(1), 1, atol=1e-5)
+    np.testing.assert_allclose(links[-1].forth, np.mean([x.forth for x in links[:-1] or links], 0))
+
+
+def drawn(array, tokens):
+    """The page of one map."""
+    sizes = {"odd_map": (None, None)}
+    values, pictures, _ = make_pictures({"odd_map": array}, sizes, tokens, NAMES)
+    words = tuple(tokens["1"]), tuple(tokens["2"])
+    return Explanation(*map(" ".join, words), *words, (), {}, None, 0.0, None, values, pictures)
+
+
+def test_an_even_share_is_pale_and_only_what_exceeds_it_is_dark():
+    tokens = {"1": ["a", "b"], "2": list("wxyz")}
+    styles = re.findall(r'<td class="s(\d+)', drawn(np.full((2, 4), 0.25), tokens).html)
+    assert len(styles) == 8 and max(map(int, styles)) < 6
+    focused = np.array([[0.97, 0.01, 0.01, 0.01], [0.25] * 4])
+    styles = [int(style) for style in re.findall(r'<td class="s(\d+)', drawn(focused, tokens).html)]
+    assert styles[0] > 28 and max(styles[1:]) < 6 and styles[1] < styles[4]
+    scale = Scale(0.0, 1.0, 0.25)
+    assert scale.levels(np.array([0, 0.25, 0.5, 1, np.nan])).tolist() == [0, 4, 18, 32, -1]
+    assert [name for _, name in scale.ticks] == ["0", "even (0.25)", "all"]
+    alone = drawn(np.ones((2, 1)), {"1": ["a", "b"], "2": ["w"]})
+    assert alone.html.count('<td class="s4"') == 2, "all goes to the only word"
+
+
+def test_maps_of_other_values_start_at_the_least():
+    found = drawn(np.array([[3.0, 4], [5, 6]]), {"1": ["a", "b"], "2": ["c", "d"]})
+    assert re.findall(r'<td class="(\w+)', found.html) == ["s0", "s11", "s21", "s32"]
+    signs = drawn(np.array([[-2.0, 0], [1, 2]]), {"1": ["a", "b"], "2": ["c", "d"]})
+    assert re.findall(r'<td class="(\w+)', signs.html) == ["d0", "d16", "d24", "d32"]
 
 
 def test_re_read_words():
@@ -336,19 +458,23 @@ def test_re_read_words():
     assert make("esim").explain(sentence1=ONE, sentence2=TWO).rereads() == []
 
 
-def test_colors():
-    for colors in PALETTES.values():
+@pytest.mark.parametrize("palettes", [PALETTES, NIGHT_PALETTES], ids=["light", "dark"])
+def test_colors(palettes):
+    for colors in palettes.values():
         assert len({bytes(color) for color in colors}) == len(colors)
         for share in colors / 255:
             linear = np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
             light = linear @ [0.2126, 0.7152, 0.0722] + 0.05
             dark = is_dark(share * 255)
             assert (1.05 / light if dark else light / 0.05) > 4.5, "WCAG's contrast of text"
-    shades = np.array([is_dark(color) for color in PALETTES["s"]])
-    assert not shades[0] and shades[-1] and np.diff(shades.astype(int)).min() >= 0
-    assert levels(np.array([0, 0.5, 1, np.nan, 2]), 0, 1).tolist() == [0, 16, 32, -1, 32]
-    assert levels(np.array([-1.0, 0, 1]), -1, 1).tolist() == [0, 16, 32]
-    kind, _, drawn = png_uri(np.array([[0, 0.5, 1], [np.nan, 1, 0]]), 0, 1).partition(",")
+    shades = np.array([is_dark(color) for color in palettes["s"]])
+    assert shades[0] != shades[-1] and np.abs(np.diff(shades.astype(int))).sum() == 1
+
+
+def test_scales_and_images():
+    assert Scale(0, 1).levels(np.array([0, 0.5, 1, np.nan, 2])).tolist() == [0, 16, 32, -1, 32]
+    assert Scale(-1, 1).levels(np.array([-1.0, 0, 1])).tolist() == [0, 16, 32]
+    kind, _, drawn = png_uri(np.array([[0, 0.5, 1], [np.nan, 1, 0]]), Scale(0, 1)).partition(",")
     assert kind == "data:image/png;base64"
     pixels = (imread(io.BytesIO(base64.b64decode(drawn)))[..., :3] * 255).round()
     blue, gray = PALETTES["s"], [176, 176, 176]
