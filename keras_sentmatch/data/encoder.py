@@ -28,6 +28,7 @@ from keras_sentmatch.safety import check_integers, check_types, inside
 FEATURES = {"word": "word_ids", "char": "char_ids", "pos": "pos", "antonym": "antonym"}
 _MAX_ROWS = 1_000_000  # of the table of tokens
 _LONGEST_WORD = 10_000  # the greatest max_word_length of an encoder that is read from a file
+NORMALIZATION = "NFC"  # of text before it is cut into tokens
 _KINDS: dict[str, Any] = {  # of what encoder.json holds
     "tokenizer": str,
     "lowercase": bool,
@@ -378,7 +379,7 @@ class PairEncoder(BaseEncoder):
         """Writes `encoder.json`, `vocabulary.txt` and `characters.txt` into a (new) folder."""
         config = self.get_config()
         del config["vocabulary"], config["characters"]
-        config["tokenizer"] = self.tokenizer.name
+        config |= {"tokenizer": self.tokenizer.name, "normalization": NORMALIZATION}
         folder = self._write(folder, config)
         self.vocabulary.save(folder / "vocabulary.txt")
         self.characters.save(folder / "characters.txt")
@@ -406,6 +407,11 @@ class PairEncoder(BaseEncoder):
         config["tokenizer"] = tokenizer or config.get("tokenizer")
         vocabulary = Vocabulary.load(inside(path.parent, "vocabulary.txt"))
         characters = Vocabulary.load(inside(path.parent, "characters.txt"))
+        if (found := config.pop("normalization", None)) != NORMALIZATION:
+            raise InputError(
+                f"{path} says that text was normalized to {found!r:.60}, expected "
+                f"{NORMALIZATION!r}: train again with this version."
+            )
         try:
             return cls(vocabulary, characters, **config)
         except (InputError, TypeError) as error:

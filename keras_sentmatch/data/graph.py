@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_sentmatch.data.composition import tf_compose
 from keras_sentmatch.data.text import (
     CONTRACTIONS,
     TAGS,
@@ -20,7 +21,7 @@ def tf_tokenize(tokenizer: Tokenizer, sentences: Any) -> Any:
     import tensorflow as tf
 
     table = np.array(clean_codes(tokenizer.lowercase), "int32")
-    codes = tf.strings.unicode_decode(sentences, "UTF-8")
+    codes = tf_compose(tf.strings.unicode_decode(sentences, "UTF-8"))
     flat = codes.flat_values
     clean = tf.where(flat < len(table), tf.gather(table, tf.minimum(flat, len(table) - 1)), flat)
     text = tf.strings.unicode_encode(codes.with_flat_values(clean), "UTF-8")

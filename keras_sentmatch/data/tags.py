@@ -4,6 +4,7 @@ import difflib
 import functools
 import itertools
 import re
+import unicodedata
 from collections.abc import Callable, Collection, Sequence
 
 from keras_sentmatch.errors import InputError
@@ -41,7 +42,7 @@ def align_tags(tokens: Sequence[str], tagged: str) -> list[str]:
     >>> align_tags(["cannot", "swim", "."], "can MD not RB swim VB . .")
     ['MD', 'VB', '.']
     """
-    parts = tagged.split()
+    parts = unicodedata.normalize("NFC", tagged).split()
     if len(parts) % 2:
         raise InputError(
             f"tags {tagged!r:.60}: expected 'word TAG word TAG …', got {len(parts)} fields."

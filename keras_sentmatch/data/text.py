@@ -118,8 +118,7 @@ class Tokenizer:
     `"whitespace"` is for text that was tokenized before; `"characters"` makes every visible
     character a token (Chinese). All three read the sentence after one cleaning: spaces and control
     characters alike, no invisible characters, letters in lower case one by one.
-    Text is *not* normalized to NFC, because a TensorFlow graph cannot do it: if your files mix
-    composed and decomposed accents, normalize them first.
+    Text is normalized to NFC before, so that an accent may be part of its letter or follow it.
 
     Args:
         rule: `"words"`, `"whitespace"`, `"characters"`, or your own function from a string to a
@@ -160,7 +159,7 @@ class Tokenizer:
         if text.isascii():
             text = text.lower() if self.lowercase else text
         else:
-            text = text.translate(clean_table(self.lowercase))
+            text = unicodedata.normalize("NFC", text).translate(clean_table(self.lowercase))
         pattern = _compiled(self.name, text)
         if self.name != "words" or "'" not in text:
             return pattern.findall(text)
@@ -264,7 +263,7 @@ def read_word_pairs(path: str | Path) -> list[tuple[str, str]]:
     """
     pairs: dict[tuple[str, str], None] = {}
     for number, line in enumerate(read_text(path).split("\n"), 1):
-        words = line.lower().split()
+        words = unicodedata.normalize("NFC", line).lower().split()
         if words and len(words) != 2:
             raise InputError(
                 f"{path}:{number}: expected two words, got {len(words)}: {line.strip()!r}."

@@ -8,6 +8,7 @@ from typing import Any
 
 from keras_sentmatch.data import PairEncoder, SubwordPairEncoder
 from keras_sentmatch.data.bert_text import LAST
+from keras_sentmatch.data.encoder import NORMALIZATION
 from keras_sentmatch.data.text import CONTRACTIONS, clean_table, token_pattern, word_ranges
 from keras_sentmatch.data.word_pieces import separators
 from keras_sentmatch.errors import InputError
@@ -69,6 +70,7 @@ def _rules_of_words(encoder: PairEncoder, folder: Path) -> dict[str, Any]:
         "max_length": encoder.max_length,
         "max_word_length": encoder.max_word_length,
         "antonyms": encoder.antonyms,
+        "normalization": NORMALIZATION,
         "clean": {code: new or "" for code, new in clean.items()},
         "rules": rules,
     }
@@ -88,6 +90,7 @@ def _rules_of_pieces(encoder: SubwordPairEncoder, folder: Path) -> dict[str, Any
         "padding": tokenizer.pad_token_id,
         "unknown": tokenizer.token_to_id(tokenizer.oov_token),
         "suffix": tokenizer.suffix_indicator,
+        "normalization": None,
         "clean": clean,
         "rules": [
             (f"[{_character_class([(LAST + 1, 0x10FFFF)])}]", ""),

@@ -8,6 +8,7 @@ For a model.tflite it needs ai-edge-litert or TensorFlow instead of onnxruntime.
 import json
 import re
 import sys
+import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,8 @@ class WordPieces:
 
 def split(text: str, facts: dict[str, Any]) -> list[str]:
     """The words of a sentence, by the rules that the model was trained with."""
+    if facts["normalization"]:
+        text = unicodedata.normalize(facts["normalization"], text)
     text = text.translate(facts["clean"])
     for pattern, replacement in facts["rules"]:
         text = re.sub(pattern, replacement, text)

@@ -1,8 +1,10 @@
 import copy
 import functools
+import json
 import pickle
 import subprocess
 import sys
+import unicodedata
 import warnings
 
 import numpy as np
@@ -61,6 +63,38 @@ def test_by_hand():
     assert got["char_ids_1"][1].tolist() == [[0, 0, 0]] * 3
     assert got["char_ids_2"].shape == (2, 3, 3)
     assert encoder.input_names == list(got)
+
+
+def test_accents_as_part_of_a_letter_or_after_it(tmp_path):
+    """The NFC and the NFD of a text are the same words, in Python, in a graph and in a run."""
+    composed, decomposed = (unicodedata.normalize(form, "Café Việt 각") for form in ("NFC", "NFD"))
+    assert composed != decomposed
+    encoder = PairEncoder.fit(PairDataset([composed], [decomposed]))
+    assert encoder.vocabulary.words[2:] == ["café", "việt", "각"]
+    both(encoder, [composed, decomposed], [decomposed, composed])
+    encoder.save(tmp_path)
+    assert json.loads((tmp_path / "encoder.json").read_text())["normalization"] == "NFC"
+
+
+def test_composition_in_the_graph_is_that_of_unicode():
+    tf = pytest.importorskip("tensorflow")
+    from keras_sentmatch.data.composition import tf_compose
+
+    rng = np.random.default_rng(0)
+    marks = [c for c in range(0x300, 0x20000) if unicodedata.combining(chr(c))]
+    second = [0x9BE, 0x9D7, 0xCC2, 0xCD5, 0xDCF, 0x1161, 0x11A8, 0x102E]
+    letters = [*map(ord, "aeoVsAΩ\x00 "), 0x212B, 0x9C7, 0xCC6, 0xDD9, 0xAC00, 0x1100, 0x1025]
+    texts = ["", "\u0301e\u0301"]
+    for _ in range(3000):
+        kinds = rng.choice(3, 12, p=[0.35, 0.5, 0.15])
+        texts.append("".join(chr(rng.choice([letters, marks, second][kind])) for kind in kinds))
+    step = 50
+    codes = [chr(c) for c in range(0x30000) if not 0xD800 <= c < 0xE000]
+    texts += ["|".join(codes[i : i + step]) for i in range(0, len(codes), step)]
+    texts += [unicodedata.normalize("NFD", text) for text in texts]
+    got = tf_compose(tf.strings.unicode_decode(tf.constant(texts), "UTF-8")).to_list()
+    for text, found in zip(texts, got):
+        assert "".join(map(chr, found)) == unicodedata.normalize("NFC", text)
 
 
 def test_lengths():
@@ -236,7 +270,8 @@ def test_own_tokenizer(tmp_path):
         ("[]", "expected a JSON object"),
         ("{}", "not the description"),
         ('{"format": 99}', "format 99"),
-        ('{"format": 1, "tokenizer": "words", "color": 3}', "color"),
+        ('{"format": 1, "tokenizer": "words", "normalization": "NFC", "color": 3}', "color"),
+        ('{"format": 1, "tokenizer": "words"}', "normalized to None, expected 'NFC'"),
     ],
 )
 def test_broken_folder(tmp_path, text, message):
