@@ -47,6 +47,10 @@ def summarize(
 def _join(effects: Sequence[Effect], between: str, numbered: bool = False) -> list[Run]:
     runs: list[Run] = []
     for effect in effects:
-        number = f" {effect.change:+.2g}" if numbered else ""
-        runs += [(between, False), (effect.word, True), (NUMBERS[effect.side] + number, False)]
+        number = f" {effect.change:{'+.2f' if abs(effect.change) >= 0.01 else '+.1g'}}"
+        runs += [
+            (between, False),
+            (effect.word, True),
+            (NUMBERS[effect.side] + number * numbered, False),
+        ]
     return runs[1:]

@@ -356,8 +356,8 @@ def test_the_answer_comes_first_then_the_words_that_decided():
     assert found.summary().splitlines() == [
         "The answer is yes, with a probability of 90.0%.",
         "The data says no.",
-        "Words that support it: Dogs₁ +0.5, Dogs₂ +0.3, sleep₂ +0.05.",
-        "Words that oppose it: not₁ -0.2.",
+        "Words that support it: Dogs₁ +0.50, Dogs₂ +0.30, sleep₂ +0.05.",
+        "Words that oppose it: not₁ -0.20.",
         "Without Dogs₂, the answer would be maybe.",
         "Without Dogs₁, the answer would be no; the same holds for sleep₂.",
     ]
