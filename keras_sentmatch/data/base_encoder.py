@@ -3,19 +3,21 @@
 import json
 import warnings
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from keras_sentmatch.errors import InputError
+from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.safety import inside, read_object
 
 FORMAT = 1
 FILE = "encoder.json"
 MAX_TOKENS = 1_000_000  # the greatest max_length of an encoder that is read from a file
+_NAMED, _KEPT = 5, 1000  # of the most frequent unknown words
 Tags = tuple[Sequence[str | Sequence[str]], Sequence[str | Sequence[str]]]
 
 
@@ -24,7 +26,8 @@ class EncodingReport:
     """What encoding met, since the encoder was made or `reset_report` was called.
 
     Sentences (two a pair) and those truncated, tokens kept and `dropped` beyond the limit, kept
-    tokens that are not in the vocabulary, and words `learned` (see `PairEncoder.add_words`).
+    tokens that are not in the vocabulary, the most frequent of these, and words `learned` (see
+    `PairEncoder.add_words`).
     """
 
     sentences: int = 0
@@ -33,16 +36,19 @@ class EncodingReport:
     dropped: int = 0
     unknown: int = 0
     learned: int = 0
+    unknown_words: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
         def share(part: int, whole: int) -> str:
             return f"{part:,} ({part / max(whole, 1):.1%})"
 
+        words = ", ".join(f"{word} {n:,}" for word, n in self.unknown_words.most_common(_NAMED))
         return (
             f"{self.sentences:,} sentences, {self.tokens:,} tokens, "
             f"{share(self.unknown, self.tokens)} unknown; "
             f"{share(self.truncated, self.sentences)} sentences truncated, "
             f"{share(self.dropped, self.tokens + self.dropped)} tokens lost"
+            + (f"; most frequent unknown words: {words}" if words else "")
             + (f"; {self.learned:,} words learned" if self.learned else "")
         )
 
@@ -116,8 +122,14 @@ class BaseEncoder(ABC):
         self.report = EncodingReport()
         self._warned = False
 
-    def _count(self, full: np.ndarray, kept: np.ndarray, unknown: int, limit: int) -> None:
+    def _count(
+        self, full: np.ndarray, kept: np.ndarray, unknown: int | Counter[str], limit: int
+    ) -> None:
         """Adds to the report: tokens of each sentence before and after truncation."""
+        if isinstance(unknown, Counter):
+            words = self.report.unknown_words + unknown
+            self.report.unknown_words = Counter(dict(words.most_common(_KEPT)))
+            unknown = unknown.total()
         self.report.sentences += full.size
         self.report.truncated += int((kept < full).sum())
         self.report.tokens += int(kept.sum())
@@ -129,8 +141,8 @@ class BaseEncoder(ABC):
             what = "their pair had" if self.kind == "subword" else "they had"
             warnings.warn(
                 f"{self.report.truncated:,} of {self.report.sentences:,} sentences ({share:.1%}) "
-                f"were truncated, because {what} more than {limit} tokens. Raise max_length to "
-                "keep more.",
+                f"were truncated, because {what} more than {limit} tokens. To keep more, "
+                f"{wording('raise max_length', 'train with --set encoder.max_length=…')}.",
                 stacklevel=4,
             )
 

@@ -284,7 +284,7 @@ class PairEncoder(BaseEncoder):
             self._table = self._new_table()
         table, limit = self._table, min(limit or self.max_length, self.max_length)
         flat: defaultdict[str, list[np.ndarray]] = defaultdict(list)
-        lengths, offsets, unknown = [], [], 0
+        lengths, offsets, unknown = [], [], Counter[str]()
         for side, column in enumerate(columns):
             rows: list[int] = []
             counts: list[int] = []
@@ -299,7 +299,11 @@ class PairEncoder(BaseEncoder):
             kept = np.minimum(lengths[-1], limit)
             offsets.append(np.cumsum(kept) - kept)
             flat["token"].append(np.array([*rows, 0], "int32"))
-            unknown += int((table.word_ids[flat["token"][-1][:-1]] == 1).sum())
+            found = flat["token"][-1][:-1]
+            for row, count in zip(
+                *np.unique(found[table.word_ids[found] == 1], return_counts=True)
+            ):
+                unknown[table.tokens[row]] += int(count)
             if "pos" in self.features:
                 names = _tag(self.tagger, tokenized) if tags is None else tags[side]
                 flat["pos"].append(self._tag_ids(side, names, tokenized, limit))

@@ -10,7 +10,7 @@ from keras_sentmatch.data.dataset import PairDataset, Task
 from keras_sentmatch.data.formats import FAMILIES, FORMATS, OWN
 from keras_sentmatch.data.reading import Columns, OnError, read_file
 from keras_sentmatch.data.recognize import SPLITS, existing_path, recognize_file, recognize_folder
-from keras_sentmatch.data.splits import split_pairs
+from keras_sentmatch.data.splits import log_repeats, split_pairs
 from keras_sentmatch.data.synthetic import natural_logic_pairs
 from keras_sentmatch.data.tfds import load_tfds
 from keras_sentmatch.errors import InputError, wording
@@ -86,7 +86,9 @@ def read_pairs(
         )
     columns = Columns(sentence1, sentence2, label, group, label_names, task, delimiter, encoding)
     known, layout, part = recognize_file(path, format)
-    return read_file(path, known, layout, split or part or "", columns, on_error)
+    data = read_file(path, known, layout, split or part or "", columns, on_error)
+    log_repeats({data.split: data})
+    return data
 
 
 def format_and_path(source: str | Path) -> tuple[str | None, str | Path]:
@@ -202,7 +204,9 @@ def load_pairs(
             cut = split_pairs(parts["train"], fractions, seed=seed)
             for split, data in zip(("train", *shares), cut):
                 parts[split] = data.select(range(len(data)), split=split)
-    return {split: parts[split] for split in SPLITS if split in parts}
+    parts = {split: parts[split] for split in SPLITS if split in parts}
+    log_repeats(parts)
+    return parts
 
 
 def _without(parts: dict[str, PairDataset]) -> PairDataset:

@@ -1,6 +1,7 @@
 """Splits pairs into parts that share no question, and reports what parts share."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -8,6 +9,7 @@ from keras_sentmatch.data.dataset import PairDataset
 from keras_sentmatch.errors import InputError
 
 _SCORE_BINS = 5
+log = logging.getLogger(__name__)
 
 
 def split_pairs(
@@ -114,13 +116,53 @@ def leak_report(a: PairDataset, b: PairDataset) -> dict[str, int]:
     ```
     """
 
-    a1, a2, b1, b2 = (
-        [" ".join(text.casefold().split()) for text in side]
-        for side in (a.sentence1, a.sentence2, b.sentence1, b.sentence2)
-    )
+    (a1, a2), (b1, b2) = _plain_sides(a), _plain_sides(b)
     pairs = {frozenset(pair) for pair in zip(a1, a2)}
     return {
         "shared_pairs": sum(frozenset(pair) in pairs for pair in zip(b1, b2)),
         "shared_groups": len(set(a.groups or ()) & set(b.groups or ())),
         "shared_sentences": len((set(a1) | set(a2)) & (set(b1) | set(b2))),
     }
+
+
+def _plain_sides(data: PairDataset) -> list[list[str]]:
+    """The sentences of both sides without case and spacing."""
+    sides = (data.sentence1, data.sentence2)
+    return [[" ".join(text.casefold().split()) for text in side] for side in sides]
+
+
+def log_repeats(parts: Mapping[str, PairDataset]) -> None:
+    """Logs how many pairs stand under two labels, and how many training pairs other parts hold.
+
+    Above 1% of the pairs of a part it is a warning.
+    """
+    keys = {name: list(zip(*_plain_sides(data))) for name, data in parts.items()}
+    for name, data in parts.items():
+        if data.labels is None or data.task == "regression":
+            continue
+        labels: dict[tuple[str, ...], set[int]] = {}
+        for key, label in zip(keys[name], data.labels.tolist()):
+            labels.setdefault(key, set()).add(label)
+        torn = [key for key, found in labels.items() if len(found) > 1]
+        if torn:
+            _log_share(
+                f"{name or 'data'}: %s pairs stand under more than one label, such as "
+                f"{torn[0][0]!r:.60} / {torn[0][1]!r:.60}; correct the labels",
+                len(torn),
+                len(labels),
+            )
+    trained = {frozenset(key) for key in keys.get("train", ())}
+    for name in keys.keys() - {"train"}:
+        shared = sum(frozenset(key) in trained for key in keys[name])
+        if shared:
+            _log_share(
+                f"{name}: %s pairs are training pairs too, so its figures are too good; remove "
+                "them from one of the two",
+                shared,
+                len(keys[name]),
+            )
+
+
+def _log_share(message: str, count: int, whole: int) -> None:
+    level = logging.WARNING if count > 0.01 * whole else logging.INFO
+    log.log(level, message, f"{count:,} of {whole:,} ({count / whole:.1%})")

@@ -1,4 +1,5 @@
 import copy
+import dataclasses
 import functools
 import json
 import pickle
@@ -120,10 +121,22 @@ def test_truncation_is_counted_and_said_once():
     assert (report.sentences, report.truncated, report.tokens) == (6, 2, 7)
     assert (report.dropped, report.unknown) == (3, 1)
     assert "2 (33.3%) sentences truncated" in str(report) and "1 (14.3%) unknown" in str(report)
+    assert "most frequent unknown words: gnu 1" in str(report)
     assert encoder.tokens("a dog runs") == ["a", "dog"]
     encoder.reset_report()
     with pytest.warns(UserWarning, match="more than 2"):
         encoder.encode(["a dog runs"], ["a"])
+
+
+def test_unknown_words_are_named(monkeypatch):
+    monkeypatch.setattr("keras_sentmatch.data.base_encoder._KEPT", 6)
+    encoder = small()
+    encoder.encode(["a gnu", "gnu yak"], ["the dog", "the the"])
+    before = dataclasses.replace(encoder.report)
+    encoder.encode(["b c d e f g h"], ["yak yak yak"])
+    assert str(encoder.report).endswith("unknown words: yak 4, the 3, gnu 2, b 1, c 1")
+    assert len(encoder.report.unknown_words) == 6
+    assert before.unknown_words == {"gnu": 2, "yak": 1, "the": 3}
 
 
 @pytest.mark.parametrize("tokenizer", ["words", "whitespace", "characters"])

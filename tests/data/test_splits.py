@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_sentmatch.data import PairDataset, leak_report, split_pairs
+from keras_sentmatch.data import PairDataset, leak_report, load_pairs, read_pairs, split_pairs
 from keras_sentmatch.errors import InputError
 
 pytestmark = pytest.mark.once
@@ -80,3 +80,28 @@ def test_leak_report_counts():
     a = PairDataset(["A  dog", "x"], ["runs", "y"], groups=["1", "2"])
     b = PairDataset(["Runs", "x", "new"], ["a dog", "z", "newer"], groups=["2", "2", "3"])
     assert leak_report(a, b) == {"shared_pairs": 1, "shared_groups": 1, "shared_sentences": 3}
+
+
+def test_repeats_are_counted_and_said(caplog, tmp_path):
+    """Identical files, and pairs under two labels: a warning above 1% of the pairs."""
+    caplog.set_level("INFO")
+    rows = [f"A  dog {i}\ta cat {i}\t{i % 2}" for i in range(200)]
+    rows += ["a dog 1\ta CAT 1\t0"]
+    text = "\n".join(["sentence1\tsentence2\tlabel", *rows]) + "\n"
+    for part in ("train", "dev", "test"):
+        (tmp_path / f"{part}.tsv").write_text(text if part != "dev" else text.replace("dog", "gnu"))
+    load_pairs(tmp_path)
+    said = {(record.levelname, record.getMessage()) for record in caplog.records}
+    torn = "1 of 200 (0.5%) pairs stand under more than one label, such as 'a dog 1' / 'a cat 1'"
+    assert ("INFO", f"train: {torn}; correct the labels") in said
+    assert ("INFO", f"validation: {torn.replace('dog', 'gnu')}; correct the labels") in said
+    (leak,) = [message for level, message in said if level == "WARNING"]
+    assert leak.startswith("test: 201 of 201 (100.0%) pairs are training pairs too")
+    caplog.clear()
+    few = tmp_path / "few.tsv"
+    few.write_text("s1\ts2\tlabel\na\tb\tyes\na\tb\tno\nc\td\tno\n")
+    read_pairs(few)
+    assert "WARNING" in caplog.text and "1 of 2 (50.0%) pairs stand under more" in caplog.text
+    caplog.clear()
+    load_pairs("embedded")
+    assert caplog.text == ""
