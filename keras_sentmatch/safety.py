@@ -42,7 +42,6 @@ _RUN_CODE = ("Lambda", "TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer
 _READ_FILES = ("StringLookup", "IntegerLookup", "TextVectorization", "IndexLookup")
 _FROM_FILES = ("backbone", "vocabulary", "merges", "proto")  # keys that can name a file
 _FUNCTIONS = ("builtins", "keras.activations", "keras.ops")
-_CONTROLS = re.compile(r"[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _building = threading.Lock()
 
 
@@ -327,14 +326,6 @@ def no_larger_than(arrays: int, values: int) -> Iterator[None]:
             yield
         finally:
             keras.Layer.add_weight = plain
-
-
-def printable(text: str, keep: str = "") -> str:
-    """Text in which control characters, which a terminal obeys, are escapes such as \\u001b.
-
-    So are marks that turn the direction of writing. The characters in `keep` stay.
-    """
-    return _CONTROLS.sub(lambda c: c[0] if c[0] in keep else f"\\u{ord(c[0]):04x}", text)
 
 
 def first_line(error: BaseException) -> str:

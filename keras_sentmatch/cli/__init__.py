@@ -12,7 +12,7 @@ import typer
 from keras_sentmatch import __version__
 from keras_sentmatch.cli.catalog import datasets, models, profile
 from keras_sentmatch.cli.compare import compare
-from keras_sentmatch.cli.console import show_log
+from keras_sentmatch.cli.console import set_up
 from keras_sentmatch.cli.errors import errors
 from keras_sentmatch.cli.evaluate import calibrate, evaluate
 from keras_sentmatch.cli.explain import explain
@@ -22,6 +22,7 @@ from keras_sentmatch.cli.predict import predict, rank
 from keras_sentmatch.cli.robustness import robustness
 from keras_sentmatch.cli.train import train
 from keras_sentmatch.cli.tune import search_report, tune
+from keras_sentmatch.display.tables import printable
 from keras_sentmatch.errors import InputError, naming_options
 
 app = typer.Typer(
@@ -60,10 +61,13 @@ def main(arguments: list[str] | None = None) -> None:
     Args:
         arguments: What was typed after the command's name; `sys.argv` by default.
     """
-    show_log()
+    set_up()
     try:
         with naming_options():
             app(arguments, prog_name="keras-sentmatch")
     except InputError as error:
-        print("error:", " ".join(str(error).split()), file=sys.stderr)
-        sys.exit(2)
+        message = str(error)
+    except OSError as error:  # what is not writable, a full disk
+        message = f"{error.filename or 'a file'}: {error.strerror or error}."
+    print("error:", printable(" ".join(message.split())), file=sys.stderr)
+    sys.exit(2)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from keras_sentmatch.cli import options
-from keras_sentmatch.cli.backend import use_backend
 from keras_sentmatch.cli.console import Report, print_report, print_table, title
-from keras_sentmatch.cli.runs import LabeledPairs, Run, Scoring
+from keras_sentmatch.cli.runs import LabeledPairs, Scoring
 from keras_sentmatch.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def compare(
 ) -> None:
     """Tests whether runs differ on the same pairs by more than chance."""
     options.check_at_least(1, samples=samples)
-    use_backend(scoring.backend)
+    scoring.use_backend()
     from keras_sentmatch.analysis import comparing
 
     entries = comparing.group_runs(runs)
@@ -49,11 +48,12 @@ def compare(
     values: dict[str, list[np.ndarray]] = {entry.name: [] for entry in entries}
     for entry in entries:
         for folder in entry.folders:
-            loaded = Run.load(folder, scoring.word_encoder)
+            loaded = scoring.load(folder)
             if not facts:
                 pairs, facts = labeled.read(loaded)
             relabeled = loaded.first.relabel(pairs)
-            scores = loaded.matcher.predict_proba(relabeled, batch_size=scoring.batch_size)
+            with scoring.working(len(relabeled)):
+                scores = scoring.scores(loaded, relabeled)
             found = comparing.values_of(relabeled, scores, loaded.matcher.threshold)
             values[entry.name].append(found)
             log.info("%s: %.4f", folder, found.mean())

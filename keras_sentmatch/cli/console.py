@@ -2,12 +2,15 @@
 
 import json
 import logging
+import shlex
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from keras_sentmatch.display.tables import shown
+from keras_sentmatch.display.tables import printable, shown
 
 log = logging.getLogger(__name__)
 Report = Mapping[str, Any]
@@ -17,19 +20,42 @@ class StderrHandler(logging.Handler):
     """Prints messages on the present `sys.stderr`, which a progress bar may have replaced."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(self.format(record), file=sys.stderr, flush=True)
+        print(printable(self.format(record), "\n"), file=sys.stderr, flush=True)
 
 
-def show_log() -> None:
-    """Shows the library's messages, from INFO on."""
+def set_up() -> None:
+    """Shows the library's messages, from INFO on, and warnings in one line each."""
     library = logging.getLogger("keras_sentmatch")
     library.setLevel(logging.INFO)
     if not any(isinstance(handler, StderrHandler) for handler in library.handlers):
         library.addHandler(StderrHandler())
+    warnings.formatwarning = lambda text, *_, **__: f"warning: {printable(str(text))}\n"
+
+
+def say(text: str) -> None:
+    """A line of the result."""
+    print(printable(text))
 
 
 def print_json(result: Any) -> None:
-    print(json.dumps(result, indent=2, ensure_ascii=False))
+    print(printable(json.dumps(result, indent=2, ensure_ascii=False), "\n"))
+
+
+def next_step(command: str, *arguments: object, why: str) -> None:
+    """Says on stderr what one would do next, as a command that can be copied."""
+    line = shlex.join(["keras-sentmatch", command, *map(str, arguments)])
+    log.info("next: %s (%s)", line, why)
+
+
+def working(what: str) -> AbstractContextManager[Any]:
+    """Says on stderr what goes on meanwhile: beside a spinner, or in a line where it is a file."""
+    if not sys.stderr.isatty():
+        log.info("%s …", what)
+        return nullcontext()
+    from rich.console import Console
+    from rich.text import Text
+
+    return Console(stderr=True).status(Text(f"{printable(what)} …"))
 
 
 def print_report(
@@ -59,10 +85,13 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: st
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
+    heading = Text(printable(title)) if title else None
+    table = Table(title=heading, title_justify="left", box=box.SIMPLE_HEAD)
     for number, column in enumerate(columns):
         numeric = all(isinstance(row[number], int | float) for row in rows)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        table.add_column(
+            Text(printable(column)), justify="right" if numeric else "left", overflow="fold"
+        )
     for row in rows:
         table.add_row(*(Text(shown(value)) for value in row))
     # A file or a pipe has no width to fit into.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from keras_sentmatch.cli import options
-from keras_sentmatch.cli.console import Report, print_report, print_table, title
+from keras_sentmatch.cli.console import Report, next_step, print_report, print_table, say, title
 from keras_sentmatch.cli.robustness import lexicon_or_none
 from keras_sentmatch.cli.runs import LabeledPairs, Run, Scoring
 
@@ -48,16 +48,17 @@ def errors(
     tags = None if annotations is None else read_annotations(annotations)
     words = lexicon_or_none(lexicon)
     loaded = scoring.load(run)
+    from keras_sentmatch.data import PairDataset
+
     names = loaded.class_names("an analysis of errors")
     pairs, facts = labeled.read(loaded)
     pairs = loaded.first.relabel(pairs if limit is None else pairs.limit(limit))
-    scores = loaded.matcher.predict_proba(pairs, batch_size=scoring.batch_size)
     same = names if symmetric else symmetric_labels(names)
     swapped = None
-    if same:
-        swapped = loaded.matcher.predict_proba(
-            sentence1=pairs.sentence2, sentence2=pairs.sentence1, batch_size=scoring.batch_size
-        )
+    with scoring.working(len(pairs)):
+        scores = scoring.scores(loaded, pairs)
+        if same:
+            swapped = scoring.scores(loaded, PairDataset(pairs.sentence2, pairs.sentence1))
     trained, left_out = _baselines(loaded, labeled, pairs) if baselines else ({}, {})
     report = error_report(
         pairs,
@@ -73,6 +74,9 @@ def errors(
     loaded.log_encoding()
     report = {**facts, "left_out": left_out, **report}
     print_report(report, out, save_report, as_json, _print)
+    if not as_json:
+        pair = "--sentence1", "…", "--sentence2", "…", "--out", "page.html"
+        next_step("explain", run, *pair, why="see what an answer is based on")
 
 
 def _baselines(
@@ -104,7 +108,7 @@ def _print(report: Report) -> None:
     rows = [(name, found["accuracy"]) for name, found in report["baselines"].items()]
     print_table(["baseline", "accuracy"], rows)
     if report["swap"]:
-        print(swap_text(report["swap"]))
+        say(swap_text(report["swap"]))
     if report["errors"]:
         keys = ("probability", "label", "answer", "sentence1", "sentence2")
         shown = [[row[key] for key in keys] for row in report["errors"][:5]]

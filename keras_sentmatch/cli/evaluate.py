@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from keras_sentmatch.cli import options
-from keras_sentmatch.cli.console import print_json, print_table, title
+from keras_sentmatch.cli.console import next_step, print_json, print_table, say, title
 from keras_sentmatch.cli.runs import LabeledPairs, Scoring
 
 
@@ -25,13 +25,16 @@ def evaluate(
     import keras
 
     pairs, facts = labeled.read(loaded)
-    figures = loaded.matcher.evaluate(pairs, batch_size=scoring.batch_size)
+    with scoring.working(len(pairs)):
+        figures = loaded.matcher.evaluate(pairs, batch_size=scoring.batch_size)
     loaded.log_encoding()
     if as_json:
         print_json({"backend": keras.config.backend(), **facts, **figures})
-    else:
-        rows = [(key, value) for key, value in figures.items() if key != "primary"]
-        print_table(["metric", "value"], rows, title(facts))
+        return
+    rows = [(key, value) for key, value in figures.items() if key != "primary"]
+    print_table(["metric", "value"], rows, title(facts))
+    if loaded.first.label_names is not None:
+        next_step("errors", run, *labeled.arguments(), why="see where it errs")
 
 
 def calibrate(
@@ -53,12 +56,13 @@ def calibrate(
     from keras_sentmatch.inference.run_folder import keep_calibration
 
     pairs, facts = labeled.read(loaded, default="validation")
-    report = loaded.matcher.calibrate(
-        pairs,
-        temperature=temperature,
-        threshold=threshold and threshold.value,
-        batch_size=scoring.batch_size,
-    )
+    with scoring.working(len(pairs)):
+        report = loaded.matcher.calibrate(
+            pairs,
+            temperature=temperature,
+            threshold=threshold and threshold.value,
+            batch_size=scoring.batch_size,
+        )
     reliability_diagram(report, run / "reliability.png")
     keep_calibration(run, {"data": facts["data"], "split": facts["split"], **report})
     loaded.log_encoding()
@@ -68,7 +72,8 @@ def calibrate(
     before, after = report["before"], report["after"]
     rows = [(name, before[name], after[name]) for name in before if name != "reliability"]
     print_table(["metric", "before", "after"], rows, title(facts))
-    print(f"temperature {report['temperature']:.4g}")
+    say(f"temperature {report['temperature']:.4g}")
     if report["threshold"] is not None:
         second = loaded.class_names("a threshold")[1]
-        print(f"{second} is answered above {report['threshold']:.4g}")
+        say(f"{second} is answered above {report['threshold']:.4g}")
+    next_step("evaluate", run, why="measure it on other pairs")

@@ -2,13 +2,14 @@
 
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from keras_sentmatch.cli import options
-from keras_sentmatch.cli.console import print_table
+from keras_sentmatch.cli.console import print_table, working
 from keras_sentmatch.cli.runs import Scoring
 from keras_sentmatch.cli.sources import AskedPairs
 from keras_sentmatch.display.tables import shown
@@ -57,7 +58,8 @@ def explain(
     reread: list[Sequence[Any]] = []
     for number in range(min(limit or len(pairs), len(pairs))):
         pair = pairs.select([number])
-        explained = matcher.explain(pair, erasure=erasure, batch_size=scoring.batch_size)
+        with working(f"explaining pair {number + 1}") if number == 0 else nullcontext():
+            explained = matcher.explain(pair, erasure=erasure, batch_size=scoring.batch_size)
         (found,) = cast("list[Explanation]", explained)
         found.facts = {"run": str(run), **found.facts}
         name = f"pair-{number + 1:03}"

@@ -8,7 +8,7 @@ import typer
 
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.backend import use_backend
-from keras_sentmatch.cli.console import print_json, print_table
+from keras_sentmatch.cli.console import print_json, print_table, working
 from keras_sentmatch.cli.runs import Run
 from keras_sentmatch.cli.sources import Source
 
@@ -31,9 +31,11 @@ def export(
 ) -> None:
     """Exports a run, and verifies in a fresh process that it answers as the run does."""
     use_backend(backend)
-    matcher = Run.load(run).matcher
     more = None if pairs is None else Source(str(pairs)).rows()
-    report = matcher.export(out, format, pairs=more, tolerance=tolerance)
+    with working(f"loading {run}"):
+        matcher = Run.load(run).matcher
+    with working(f"exporting to {out} and verifying it in a fresh process"):
+        report = matcher.export(out, format, pairs=more, tolerance=tolerance)
     if as_json:
         print_json(report)
         return
@@ -49,3 +51,4 @@ def export(
         report["pairs"],
         report["largest_difference"],
     )
+    log.info("next: read %s (how to load it, and how to ask it)", out / "README.md")

@@ -100,7 +100,10 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     def run(**values: Any) -> None:
         for name, (group, fields) in groups.items():
             values[name] = group(**{field: values.pop(field) for field in fields})
-        command(**values)
+        try:
+            command(**values)
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
 
     by_name = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
     run.__signature__ = inspect.Signature(by_name)  # type: ignore[attr-defined]

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from keras_sentmatch.cli import options
-from keras_sentmatch.cli.console import print_json, print_table
+from keras_sentmatch.cli.console import next_step, print_json, print_table, say
 from keras_sentmatch.cli.runs import Scoring
 from keras_sentmatch.cli.sources import AskedPairs
-from keras_sentmatch.display.tables import shown
+from keras_sentmatch.display.tables import printable, shown
 from keras_sentmatch.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,16 +45,21 @@ def predict(
         )
     pairs = asked.read()
     loaded = scoring.load(run)
-    answers = scoring.answers(loaded, pairs)
+    with scoring.working(len(pairs)):
+        answers = scoring.answers(loaded, pairs)
     loaded.log_encoding()
     if asked.file is None:
         show_one(answers[0], as_json)
+        if not as_json:
+            pair = "--sentence1", asked.sentence1, "--sentence2", asked.sentence2
+            next_step("explain", run, *pair, "--out", "page.html", why="see what it is based on")
         return
     rows = [row | answer_columns(answer) for row, answer in zip(input_rows(pairs), answers)]
     if as_json:
         print_json(rows)
     elif out is None:
-        sys.stdout.write(as_text(rows, ".tsv"))
+        text = as_text(rows, ".tsv")  # into a file or a pipe as it is
+        sys.stdout.write(printable(text, "\n\t") if sys.stdout.isatty() else text)
     else:
         write_atomically(out, as_text(rows, out.suffix))
         log.info("%d answers in %s", len(rows), out)
@@ -65,10 +70,10 @@ def show_one(answer: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(answer)
     elif "score" in answer:
-        print(shown(answer["score"]))
+        say(shown(answer["score"]))
     else:
         print_table(["label", "probability"], list(answer["probabilities"].items()))
-        print(answer["label"])
+        say(answer["label"])
 
 
 def input_rows(pairs: "PairDataset") -> list[dict[str, Any]]:
@@ -132,9 +137,10 @@ def rank(
     """Orders the lines of a file by how well they match one sentence."""
     lines = read_lines(candidates)
     loaded = scoring.load(run)
-    best = loaded.matcher.rank(
-        query, list(lines.values()), top_k=top_k, label=label, batch_size=scoring.batch_size
-    )
+    with scoring.working(len(lines)):
+        best = loaded.matcher.rank(
+            query, list(lines.values()), top_k=top_k, label=label, batch_size=scoring.batch_size
+        )
     numbers = list(lines)
     rows = [{"line": numbers[row.pop("index")], **row} for row in best]
     loaded.log_encoding()

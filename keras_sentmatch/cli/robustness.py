@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from keras_sentmatch.cli import options
-from keras_sentmatch.cli.console import Report, print_report, print_table, title
+from keras_sentmatch.cli.console import Report, print_report, print_table, say, title
 from keras_sentmatch.cli.runs import LabeledPairs, Scoring
 from keras_sentmatch.errors import InputError
 
@@ -80,17 +80,18 @@ def robustness(
     if labeled.data is not None or names or not suites:
         pairs, facts = labeled.read(loaded)
         pairs = loaded.first.relabel(pairs if limit is None else pairs.limit(limit, seed))
-    report = package.robustness_report(
-        lambda asked: [answer["label"] for answer in scoring.answers(loaded, asked)],
-        pairs,
-        names=names,
-        suites=_suitable(suites, label_names),
-        label_names=label_names,
-        seed=seed,
-        lexicon=words,
-        translate=function,
-        opposite=pair,
-    )
+    with scoring.working(0 if pairs is None else len(pairs)):
+        report = package.robustness_report(
+            lambda asked: [answer["label"] for answer in scoring.answers(loaded, asked)],
+            pairs,
+            names=names,
+            suites=_suitable(suites, label_names),
+            label_names=label_names,
+            seed=seed,
+            lexicon=words,
+            translate=function,
+            opposite=pair,
+        )
     loaded.log_encoding()
     print_report({**facts, **report}, out, package.save_report, as_json, _print)
 
@@ -146,7 +147,7 @@ def _print(report: Report) -> None:
     print_table(heads, [row[1:] for row in table(report)], title(report))
     for row in report["transformations"]:
         for flip in row["flips"][:1]:
-            print(f"{row['name']}: {flip['changed1']!r} / {flip['changed2']!r}")
-            print(f"  is {flip['new_label']}, answered {flip['answer']}")
+            say(f"{row['name']}: {flip['changed1']!r} / {flip['changed2']!r}")
+            say(f"  is {flip['new_label']}, answered {flip['answer']}")
     for name, why in report["left_out"].items():
         log.info("left out %s: %s", name, why)

@@ -1,7 +1,8 @@
 """The options that load a run, and those that name the labeled pairs that runs are measured on."""
 
 import logging
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,11 +10,14 @@ import typer
 
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.backend import use_backend
+from keras_sentmatch.cli.console import working
 from keras_sentmatch.cli.options import OnError
 from keras_sentmatch.cli.sources import Reading, Source
 from keras_sentmatch.errors import InputError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from keras_sentmatch.data import PairDataset
     from keras_sentmatch.inference import EnsembleMatcher, Matcher
 
@@ -109,15 +113,30 @@ class Scoring:
         ),
     ] = None
     backend: options.Backend = None
+    _chosen: str = field(default="", init=False)
+
+    def use_backend(self) -> None:
+        """Chooses the backend, once."""
+        if not self._chosen:
+            self._chosen = use_backend(self.backend)
 
     def load(self, folder: Path) -> Run:
         """Loads a run on the backend that was chosen."""
-        use_backend(self.backend)
-        return Run.load(folder, self.word_encoder)
+        self.use_backend()
+        with working(f"loading {folder}"):
+            return Run.load(folder, self.word_encoder)
+
+    def working(self, pairs: int) -> AbstractContextManager[Any]:
+        """Says that pairs are scored; JAX and TensorFlow compile the model for the first of them."""
+        compiles = "" if self._chosen == "torch" else ", compiling the model first"
+        return working(f"scoring {pairs:,} pairs{compiles}")
+
+    def scores(self, run: Run, pairs: "PairDataset") -> "np.ndarray":
+        return run.matcher.predict_proba(pairs, batch_size=self.batch_size)
 
     def answers(self, run: Run, pairs: "PairDataset") -> list[Any]:
         """Named answers in the order of the pairs."""
-        return run.matcher.answers(run.matcher.predict_proba(pairs, batch_size=self.batch_size))
+        return run.matcher.answers(self.scores(run, pairs))
 
 
 @dataclass
@@ -151,6 +170,11 @@ class LabeledPairs(Reading):
         if self.data is None:
             return None
         return Source(self.data, **self.reading())
+
+    def arguments(self) -> list[str]:
+        """The options as they were given."""
+        given = {"data": self.data, "split": self.split, "columns": self.columns}
+        return [part for name, v in given.items() if v is not None for part in (f"--{name}", v)]
 
     def read(self, run: Run, default: str = "test") -> "tuple[PairDataset, dict[str, Any]]":
         """The pairs, and the run, the data and the part as a report names them.

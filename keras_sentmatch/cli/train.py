@@ -7,7 +7,7 @@ import typer
 
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.backend import use_backend
-from keras_sentmatch.cli.console import print_table
+from keras_sentmatch.cli.console import next_step, print_table, say
 from keras_sentmatch.cli.recipes import RecipeOptions, default_folder
 from keras_sentmatch.cli.sources import Source, TrainingData
 from keras_sentmatch.errors import InputError
@@ -65,23 +65,22 @@ def train(
     out = out or default_folder("runs", model, name)
     plan = draft.for_data(name)
     first = plan.training.seed
-    try:
-        if seeds == 1:
-            metrics = training.train(plan, splits, out, **further).metrics
-            interrupted, table = metrics["interrupted"], _metrics(metrics)
-        else:
-            numbers = range(first, first + seeds)
-            report = training.train_ensemble(plan, splits, out, numbers, **further)[1]
-            metrics = read_json(out / f"seed-{report['seeds'][0]}" / "metrics.json")
-            interrupted, table = report["interrupted"], _ensemble_metrics(report, metrics)
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+    if seeds == 1:
+        metrics = training.train(plan, splits, out, **further).metrics
+        interrupted, table = metrics["interrupted"], _metrics(metrics)
+    else:
+        numbers = range(first, first + seeds)
+        report = training.train_ensemble(plan, splits, out, numbers, **further)[1]
+        metrics = read_json(out / f"seed-{report['seeds'][0]}" / "metrics.json")
+        interrupted, table = report["interrupted"], _ensemble_metrics(report, metrics)
     print_table(*table, f"{model} on {name} ({metrics['backend']})")
     without = metrics["parameters_without_word_embeddings"]
-    print(f"{metrics['parameters']:,} parameters, {without:,} of them not word embeddings")
-    print(f"run folder: {out}")
+    say(f"{metrics['parameters']:,} parameters, {without:,} of them not word embeddings")
+    say(f"run folder: {out}")
     if interrupted:
         raise typer.Exit(130)
+    sentences = "--sentence1", "A dog runs.", "--sentence2", "An animal moves."
+    next_step("predict", out, *sentences, why="answer a pair")
 
 
 Table = tuple[list[str], list[list[Any]]]

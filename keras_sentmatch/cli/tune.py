@@ -9,7 +9,7 @@ import typer
 
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.backend import use_backend
-from keras_sentmatch.cli.console import print_json, print_table
+from keras_sentmatch.cli.console import next_step, print_json, print_table, say
 from keras_sentmatch.cli.recipes import RecipeOptions, default_folder
 from keras_sentmatch.cli.sources import TrainingData
 from keras_sentmatch.errors import InputError
@@ -101,25 +101,22 @@ def tune(
         wanted.narrowed(names)
     splits, name, facts = source.read()
     out = out or default_folder("searches", model, name)
-    try:
-        found = search(
-            draft.for_data(name),
-            splits,
-            out,
-            space=names,
-            fix=fixed,
-            tuner=tuner.value,
-            trials=trials,
-            objective=objective,
-            seeds=seeds,
-            keep=keep,
-            retrain=retrain,
-            resume=resume,
-            workers=workers,
-            info=facts,
-        )
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+    found = search(
+        draft.for_data(name),
+        splits,
+        out,
+        space=names,
+        fix=fixed,
+        tuner=tuner.value,
+        trials=trials,
+        objective=objective,
+        seeds=seeds,
+        keep=keep,
+        retrain=retrain,
+        resume=resume,
+        workers=workers,
+        info=facts,
+    )
     if role() == "worker":
         log.info("The search has ended; its chief has the results. Best: %.4f", found.score)
         return
@@ -129,6 +126,11 @@ def tune(
         _show(found, f"{model} on {name}")
     if found.interrupted:
         raise typer.Exit(130)
+    if found.retrained is not None and not as_json:
+        next_step("evaluate", out / "best", why="measure the best recipe's run on test pairs")
+    elif not as_json:
+        again = "--recipe", out / "best_recipe.toml", "--data", source.data
+        next_step("train", model, *again, why="train the best recipe")
 
 
 def parse_names(text: str) -> dict[str, str | None]:
@@ -177,9 +179,9 @@ def _show(found: Any, title: str) -> None:
     if found.retrained is not None:
         rows = _metrics(found.retrained)
         print_table(["metric", "mean", "sd"], rows, "the best recipe, retrained")
-        print(f"run folder: {found.folder / 'best'}")
-    print(f"recipe: {found.folder / 'best_recipe.toml'}")
-    print(f"report: {found.folder / 'report.md'}")
+        say(f"run folder: {found.folder / 'best'}")
+    say(f"recipe: {found.folder / 'best_recipe.toml'}")
+    say(f"report: {found.folder / 'report.md'}")
 
 
 def _metrics(retrained: dict[str, Any]) -> list[list[Any]]:
@@ -210,6 +212,6 @@ def search_report(
         f"{number} {status}" for status, number in report["status"].items() if number
     )
     best = report["best"]
-    print(f"{counts}; the best: trial {best['trial']}, {report['objective']} {best['score']:.4f}")
+    say(f"{counts}; the best: trial {best['trial']}, {report['objective']} {best['score']:.4f}")
     for path in report["files"]:
-        print(path)
+        say(path)

@@ -7,7 +7,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
-from keras_sentmatch.display.tables import markdown_table
+from keras_sentmatch.display.tables import markdown_table, printable
 
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).with_name("templates")),
@@ -16,6 +16,7 @@ _TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
     keep_trailing_newline=True,
+    finalize=lambda value: printable(value, "\n\t") if type(value) is str else value,
 )
 _TEMPLATES.globals["table"] = lambda columns, rows: "\n".join(markdown_table(columns, rows))
 _TEMPLATES.globals["source"] = lambda name: _TEMPLATES.get_template(name).render()

@@ -2,11 +2,14 @@
 
 import csv
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from keras_sentmatch.errors import InputError
+
+_CONTROLS = re.compile(r"[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
@@ -29,18 +32,27 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> lis
 
 def cell(value: Any) -> str:
     """A value as a cell of Markdown."""
-    return " ".join(shown(value).replace("\\", "\\\\").replace("|", "\\|").split())
+    text = " ".join(value.split()) if isinstance(value, str) else value
+    return shown(text).replace("\\", "\\\\").replace("|", "\\|")
 
 
 def shown(value: Any) -> str:
-    """A value in words: thousands separated, fractions to four places, small ones as 2.1e-09, nothing for `None`."""
+    """A value in words: 1,234, 0.2500, 2.1e-09; nothing for `None`; no control characters."""
     if value is None:
         return ""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:.1e}" if 0 < abs(value) < 5e-5 else f"{value:.4f}"
-    return str(value)
+    return printable(str(value))
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Text in which control characters, which a terminal obeys, are escapes such as \\u001b.
+
+    So are marks that turn the direction of writing. The characters in `keep` stay.
+    """
+    return _CONTROLS.sub(lambda c: c[0] if c[0] in keep else f"\\u{ord(c[0]):04x}", text)
 
 
 def data_name(report: Mapping[str, Any]) -> str:

@@ -24,7 +24,7 @@ from keras_sentmatch.data.dataset import Task
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.base import Array, BaseMatcher
 from keras_sentmatch.inference.corpus import Corpus, encode_blocks, score_blocks
-from keras_sentmatch.inference.new_words import NewWords
+from keras_sentmatch.inference.new_words import NewWords, word_tables
 from keras_sentmatch.inference.pairs import as_columns, batches
 from keras_sentmatch.inference.run_folder import (
     FORMAT,
@@ -105,7 +105,8 @@ class Matcher(BaseMatcher):
         self.encoder = encoder
         self.info = dict(info or {})
         self.vector_extractor = vector_extractor
-        self._new_words = NewWords(self) if isinstance(vector_extractor, WordTable) else None
+        learns = isinstance(vector_extractor, WordTable) and word_tables(model)
+        self._new_words = NewWords(self) if learns else None
         self._halves: tuple[keras.Model, keras.Model, keras.Model] | None = None
         self._explainer: keras.Model | None = None
 

@@ -247,7 +247,7 @@ def test_profile(capsys):
         ("predict nowhere x.tsv --out x.parquet", "ends in .tsv"),
         ("predict nowhere x.tsv", "x.tsv: no such file"),
         ("evaluate nowhere", "nowhere is not a run folder"),
-        ("evaluate nowhere --format tsv", "--data, which is missing"),
+        ("evaluate nowhere --format tsv", "but --data is missing"),
     ],
 )
 def test_mistakes_are_one_line(capsys, monkeypatch, tmp_path, arguments, message):
@@ -342,7 +342,7 @@ def test_calibrate_keeps_what_it_finds(trained, capsys, tmp_path):
     assert run("calibrate", folder, "--no-temperature") == 0
     assert json.loads((folder / "matcher.json").read_text())["temperature"] == 1
     capsys.readouterr()
-    assert "--data, which is missing" in error_of(capsys, "calibrate", folder, "--format", "tsv")
+    assert "but --data is missing" in error_of(capsys, "calibrate", folder, "--format", "tsv")
 
 
 def test_evaluate_says_why_it_cannot(trained, capsys, tmp_path):
@@ -383,6 +383,30 @@ def test_a_source_that_a_run_notes_is_never_downloaded(
     line = error_of(capsys, command, *runs[: 2 if command == "compare" else 1])
     assert "info.source in" in line and "--data" in line
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]
+
+
+def test_controls_in_names_do_not_reach_the_terminal(trained, capsys, tmp_path):
+    folder = shutil.copytree(trained.folder, tmp_path / "run")
+    names = ["no\x1b[2J", "yes\x9b31m\n\u202ethe answer"]
+    card = json.loads((folder / "matcher.json").read_text()) | {"label_names": names}
+    (folder / "matcher.json").write_text(json.dumps(card))
+    pair = ["--sentence1", "the dog runs", "--sentence2", "a cat\x1b]0;x\x07 runs"]
+    data = tmp_path / "own.tsv"
+    data.write_text("sentence1\tsentence2\tlabel\na\tb\t\x1b[31mred\n")
+    versions = {"versions": {"keras_sentmatch": "\x1b[5m9"}, "format": 9}
+    for status, arguments in (
+        (0, ["predict", folder, *pair]),
+        (0, ["predict", folder, *pair, "--json"]),
+        (2, ["evaluate", folder, "--data", data]),
+        (2, ["evaluate", folder]),
+        (2, ["evaluate", folder, versions]),
+    ):
+        if arguments[-1] is versions:
+            (folder / "matcher.json").write_text(json.dumps(card | versions))
+        assert run(*[a for a in arguments if a is not versions]) == status, capsys.readouterr()
+        shown = "".join(capsys.readouterr())
+        assert "\\u001b" in shown, arguments
+        assert not set("\x1b\x9b\x07\u202e") & set(shown), arguments
 
 
 @pytest.mark.each_backend
@@ -552,7 +576,7 @@ def upper(sentences):
         ("--translate nothing", "expected MODULE:FUNCTION"),
         ("--opposite yes", "expected two label names"),
         ("--suite none.tsv", "none.tsv: no such file"),
-        ("--format tsv", "--data, which is missing"),
+        ("--format tsv", "but --data is missing"),
     ],
 )
 def test_robustness_says_why_it_cannot(trained, capsys, options, message):
