@@ -121,9 +121,9 @@ class DIIN(PairModel):
         feature_attention_config: Mapping[str, Any] | None = None,
         **kwargs,
     ):
-        if max_length < 2**blocks:
+        if not max_length >> blocks:
             raise InputError(
-                f"max_length must be at least 2 ** blocks = {2**blocks}: each block halves the grid. "
+                f"max_length must be at least 2 ** blocks: each block halves the grid. "
                 f"Received: max_length={max_length}, blocks={blocks}"
             )
         self.word_representation = self.make_word_representation(dropout=0.0)
@@ -169,7 +169,7 @@ class DIIN(PairModel):
 
     @classmethod
     def conflict(cls, arguments: Mapping[str, Any]) -> str | None:
-        if arguments["max_length"] >= 2 ** arguments["blocks"]:
+        if arguments["max_length"] >> arguments["blocks"]:
             return None
         return (
             f"model.max_length = {arguments['max_length']} is too short for "

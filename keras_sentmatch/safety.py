@@ -7,6 +7,7 @@ environment variable `SENTMATCH_MAX_` plus a name in `LIMITS` raises that limit.
 import contextlib
 import io
 import json
+import math
 import os
 import re
 import threading
@@ -30,6 +31,10 @@ LIMITS = {
 _FREE = 256 << 20  # bytes that any compressed file may come to
 _HEADER = 1 << 16  # bytes of the header of an array: a dtype and a shape
 _WEIGHTS_EXPANSION = 100
+_MOST_STEPS = 1000  # of reading again, for each answer
+_MOST_LAYERS = 100  # of a model with fewer arrays of weights
+_LAYERS = re.compile(r"depth|blocks|branches|\w*layers\w*")  # arguments that count layers
+_MOST_WITHOUT_WEIGHTS = 10_000  # of what may exceed the number of weights of a tiny model: lengths
 COPY = "copy the whole folder again"
 
 # What a saved model may name: Keras's own parts, and classes that are registered in this process.
@@ -301,31 +306,80 @@ def check_config(config: Any, place: Any) -> None:
             )
 
 
+def check_sizes(config: Any, arrays: int, values: int, place: Any) -> None:
+    """Refuses integers in the config of a saved model that its weights have no room for.
+
+    A width or a vocabulary is at most as large as the number of weights, a depth as the number of
+    arrays of weights. What counts steps of training is free; what is repeated for each answer has a
+    limit of its own.
+    """
+    waiting = [config]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, list):
+            waiting += item
+        if not isinstance(item, dict):
+            continue
+        waiting += item.values()
+        for name, value in item.items():
+            if name == "seed" or str(name).endswith("_steps"):
+                continue
+            most = max(values, _MOST_WITHOUT_WEIGHTS)
+            if name == "steps":
+                most = _MOST_STEPS
+            elif _LAYERS.fullmatch(str(name)):
+                most = max(arrays, _MOST_LAYERS)
+            for number in value if isinstance(value, list) else [value]:
+                if type(number) is int and abs(number) > most:
+                    raise InputError(
+                        f"{place} is damaged: {name} is {number:,}, expected at most {most:,} in a "
+                        f"model of {values:,} weights: {COPY}."
+                    )
+
+
 @contextlib.contextmanager
-def no_larger_than(arrays: int, values: int) -> Iterator[None]:
-    """Stops what makes far more weights than its file holds, before memory is allocated."""
+def no_larger_than(arrays: int, values: int, described: int = 0) -> Iterator[None]:
+    """Stops what makes far more weights or layers than its file holds, before memory is allocated.
+
+    Args:
+        arrays: how many arrays of weights the file holds.
+        values: how many values together.
+        described: how many objects its config describes one by one.
+    """
     import keras
 
-    plain, thread = keras.Layer.add_weight, threading.get_ident()
-    left = {"arrays": 2 * arrays + 100, "values": 2 * values + 100_000}
+    initialize, add, thread = keras.Layer.__init__, keras.Layer.add_weight, threading.get_ident()
+    left = {
+        "layers": described + 3 * arrays + 200,
+        "arrays": 2 * arrays + 100,
+        "weights": 2 * values + 100_000,
+    }
+
+    def take(**sizes: int) -> None:
+        if threading.get_ident() != thread:
+            return
+        for name, size in sizes.items():
+            left[name] -= size
+            if left[name] < 0:
+                raise ValueError(
+                    f"its config asks for more {name} than its {values:,} weights make"
+                )
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        take(layers=1)
+        initialize(self, *args, **kwargs)
 
     def add_weight(self: Any, shape: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if threading.get_ident() == thread:
-            size = 1
-            for n in () if shape is None else (shape,) if isinstance(shape, int) else shape:
-                size *= n
-            left["arrays"] -= 1
-            left["values"] -= size
-            if min(left.values()) < 0:
-                raise ValueError(f"its config asks for more weights than its {values:,} values")
-        return plain(self, shape, *args, **kwargs)
+        whole = () if shape is None else (shape,) if isinstance(shape, int) else shape
+        take(arrays=1, weights=math.prod(whole))
+        return add(self, shape, *args, **kwargs)
 
     with _building:
-        keras.Layer.add_weight = add_weight
+        keras.Layer.__init__, keras.Layer.add_weight = __init__, add_weight
         try:
             yield
         finally:
-            keras.Layer.add_weight = plain
+            keras.Layer.__init__, keras.Layer.add_weight = initialize, add
 
 
 def first_line(error: BaseException) -> str:

@@ -16,6 +16,7 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.safety import (
     COPY,
     check_config,
+    check_sizes,
     check_tree,
     check_types,
     first_line,
@@ -121,9 +122,9 @@ def load_model(path: Path, card: Mapping[str, Any]) -> keras.Model:
         raise InputError(
             f"{path} is missing: copy the whole run folder (model.keras, encoder/, matcher.json)."
         )
-    arrays, values = _inspect_archive(inside(path.parent, path.name))
+    sizes = _inspect_archive(inside(path.parent, path.name))
     try:
-        with no_larger_than(arrays, values):
+        with no_larger_than(*sizes):
             model = keras.saving.load_model(path, compile=False, safe_mode=True)
     except Exception as error:  # Keras raises whatever the config led to
         raise InputError(
@@ -188,8 +189,8 @@ def load_weights(model: keras.Model, path: Path) -> None:
         ) from error
 
 
-def _inspect_archive(path: Path) -> tuple[int, int]:
-    """Checks what model.keras holds; how many arrays its weights have, and how many values."""
+def _inspect_archive(path: Path) -> tuple[int, int, int]:
+    """Checks what model.keras holds; how many arrays of weights, values, and objects described."""
     try:
         with zipfile.ZipFile(path) as archive:
             found = [info.filename for info in archive.infolist()]
@@ -205,4 +206,6 @@ def _inspect_archive(path: Path) -> tuple[int, int]:
         ) from error
     config = parse_json(files["config.json"], f"config.json in {path}")
     check_config(config, path)
-    return weight_sizes(files["model.weights.h5"], f"model.weights.h5 in {path}")
+    arrays, values = weight_sizes(files["model.weights.h5"], f"model.weights.h5 in {path}")
+    check_sizes(config, arrays, values, f"config.json in {path}")
+    return arrays, values, files["config.json"].count(b'"class_name"')

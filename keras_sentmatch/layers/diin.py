@@ -291,12 +291,12 @@ class DenseInteractionCNN(Layer):
 
     def compute_output_shape(self, x_shape):
         self._check(x_shape)
-        height, width = (length // 2**self.blocks for length in x_shape[1:3])
+        height, width = (length >> self.blocks for length in x_shape[1:3])
         return (x_shape[0], height * width * self._features(x_shape[-1])[-1])
 
     def _check(self, x_shape) -> None:
-        if any(length is None or length < 2**self.blocks for length in x_shape[1:3]):
+        if any(length is None or not length >> self.blocks for length in x_shape[1:3]):
             raise ValueError(
                 f"The grid is halved blocks={self.blocks} times, so both lengths must be known and "
-                f"at least {2**self.blocks}. Received x of shape {tuple(x_shape)}"
+                f"at least 2 ** blocks. Received x of shape {tuple(x_shape)}"
             )

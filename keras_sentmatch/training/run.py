@@ -279,7 +279,9 @@ class _Run:
         best = 1 + int(np.nanargmax(values) if self.mode == "max" else np.nanargmin(values))
         if not best_weights(self.folder, best).exists():
             best = max(best_epochs(self.folder))  # Keras compares in float32, and none beats a NaN
-        if self.recipe.training.devices > 1:
+        # On JAX a step that is interrupted takes the model's own arrays with it.
+        lost = self.interrupted and keras.config.backend() == "jax"
+        if lost or self.recipe.training.devices > 1:
             self.model = self.new_model()
         load_weights(self.model, best_weights(self.folder, best))
         self.best_epoch = best

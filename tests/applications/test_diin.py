@@ -120,7 +120,7 @@ test_arguments = arguments_act(
 test_errors = refuses(
     ALL,
     [
-        ({"max_length": 3}, r"at least 2 \*\* blocks = 4.*max_length=3, blocks=2"),
+        ({"max_length": 3}, r"at least 2 \*\* blocks: .*max_length=3, blocks=2"),
         ({"max_word_length": 2}, "at least kernel_size=3 characters"),
     ],
 )
