@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from keras_sentmatch.data import PairDataset
 
 log = logging.getLogger(__name__)
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how cells begin that spreadsheets compute
 SUFFIXES = (".tsv", ".csv", ".jsonl")
 
 
@@ -34,6 +35,14 @@ def predict(
         Path | None,
         typer.Option(help="File for the answers to FILE (.tsv, .csv, .jsonl). Default: stdout."),
     ] = None,
+    safe_csv: Annotated[
+        bool,
+        typer.Option(
+            "--safe-csv",
+            help="Put a quote before cells that a spreadsheet would take for a formula (those that "
+            "begin with =, +, -, @, a tab or a carriage return).",
+        ),
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Answers one pair, or every pair of a file."""
@@ -43,6 +52,8 @@ def predict(
         raise InputError(
             f"--out {out}: expected a name that ends in {', '.join(SUFFIXES)}, and no --json."
         )
+    if safe_csv and (asked.file is None or as_json or (out and out.suffix == ".jsonl")):
+        raise InputError("--safe-csv is for the answers to a FILE as .csv or .tsv.")
     pairs = asked.read()
     loaded = scoring.load(run)
     with scoring.working(len(pairs)):
@@ -55,6 +66,8 @@ def predict(
             next_step("explain", run, *pair, "--out", "page.html", why="see what it is based on")
         return
     rows = [row | answer_columns(answer) for row, answer in zip(input_rows(pairs), answers)]
+    if safe_csv:
+        rows = [{without_formula(k): without_formula(v) for k, v in row.items()} for row in rows]
     if as_json:
         print_json(rows)
     elif out is None:
@@ -93,6 +106,11 @@ def answer_columns(answer: dict[str, Any]) -> dict[str, Any]:
         return {"score": answer["score"]}
     shares = answer["probabilities"].items()
     return {"label": answer["label"]} | {f"probability_{name}": p for name, p in shares}
+
+
+def without_formula(cell: Any) -> Any:
+    """A text with a quote before it if a spreadsheet would take it for a formula."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell
 
 
 def as_text(rows: list[dict[str, Any]], suffix: str) -> str:

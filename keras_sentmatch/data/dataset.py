@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_sentmatch.errors import InputError
 
+_MOST_CLASSES = 1000  # that are taken from the numbers of labels without names
 Task = Literal["classification", "ranking", "regression"]
 
 
@@ -275,6 +276,11 @@ def _labels(
                 "task='regression' or class indices."
             )
         count = len(label_names) if label_names else int(array.max(initial=-1)) + 1
+        if not label_names and count > _MOST_CLASSES:
+            raise InputError(
+                f"labels go up to {count - 1:,}, which would make {count:,} classes: for scores pass "
+                "task='regression', for so many classes label_names."
+            )
         wrong = np.flatnonzero((array < 0) | (array >= count))
         if wrong.size:
             raise InputError(

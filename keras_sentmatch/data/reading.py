@@ -1,5 +1,6 @@
 """One file into a `PairDataset`: columns found, labels turned into numbers, bad rows handled."""
 
+import logging
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -36,7 +37,8 @@ from keras_sentmatch.errors import InputError, wording
 OnError = Literal["raise", "skip"]
 _ALIASES = {"entails": "entailment"}
 _ALIASES |= dict.fromkeys(("contradicts", "contradictory"), "contradiction")
-_MANY_LABELS = 100
+_MANY_LABELS = 100  # more are no classes, unless the caller says so
+log = logging.getLogger(__name__)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -224,10 +226,20 @@ def _resolve_labels(
     missing = {"-"} | ({""} if official else set())
     if official or "0" in values:
         missing.add("-1")  # the usual mark for "unlabeled" beside classes that count from 0
+    if isinstance(reading.columns.label_names, Mapping):
+        missing -= reading.columns.label_names.keys()
     if values <= missing | {""} or (task != "regression" and values == {"-1"}):
         return None, names, task
     if task != "regression" and not names:
         names = _found_names(values - missing - {""})
+        if task is None and len(names) > _MANY_LABELS:
+            option = wording("label=…, or pass task='classification'", "--columns")
+            log.warning(
+                f"{reading.path}: the {len(names):,} different whole numbers of the label column are "
+                f"read as scores, not as classes; if it is the wrong column, name another with "
+                f"{option}"
+            )
+            names = ()
         if not names:
             task = "regression"
     index = {name.lower(): i for i, name in enumerate(names)}

@@ -25,7 +25,7 @@ from keras_sentmatch.data import (
 )
 from keras_sentmatch.data.pipeline import encode_dataset
 from keras_sentmatch.data.tags import SPACY_MODEL, spacy_tagger, wordnet_antonyms
-from keras_sentmatch.errors import InputError
+from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.inference.new_words import BLOCK
 from keras_sentmatch.metrics import SparseMacroF1, ranking_counts
 from keras_sentmatch.training.config import TrainingConfig
@@ -69,22 +69,29 @@ def check_splits(splits: Splits) -> None:
         if (dataset.task, dataset.label_names) != (train.task, train.label_names):
             raise InputError(
                 f"The train pairs are {_described(train)}, the {role} pairs {_described(dataset)}; "
-                "expected the same. Read both with the same label_names."
+                "expected the same. Read both with "
+                f"{wording('the same label_names', '--labels, which names the labels of both')}."
             )
     if train.task == "ranking":
         if train.num_classes != 2:
             raise InputError(f"Ranking needs two labels (wrong, right); got {_described(train)}.")
         validation = splits["validation"]
         if validation.labels is None or validation.groups is None:
-            raise InputError("Ranking needs the question of each pair: give PairDataset groups=….")
+            how = wording("PairDataset(groups=…)", "--columns FIRST,SECOND,LABEL,QUESTION")
+            raise InputError(f"Ranking needs the question of each pair: give {how}.")
         counts = ranking_counts(validation.labels, validation.groups)
         if counts["without_positive"] == counts["questions"]:
             raise InputError(
                 f"None of the {counts['questions']} validation questions has a right answer, so "
                 "no epoch can be told from another. Take other questions for validation."
             )
-    elif train.task == "classification" and train.num_classes < 2:
-        raise InputError(f"Nothing to learn: the train pairs are {_described(train)}.")
+    elif train.labels is not None and (train.labels == train.labels[0]).all():
+        name = train.label_names[int(train.labels[0])] if train.label_names else train.labels[0]
+        how = wording("label=… and label_names=…", "--columns FIRST,SECOND,LABEL and --labels")
+        raise InputError(
+            f"Nothing to learn: all {len(train):,} train pairs have the label {name}. Add pairs with "
+            f"another label; or, if labels were read wrongly, say where and what they are with {how}."
+        )
 
 
 def _described(dataset: PairDataset) -> str:

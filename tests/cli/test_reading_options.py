@@ -1,11 +1,13 @@
 """The options that say how a file of pairs is read, and messages that name them."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from keras_sentmatch.cli import main
-from keras_sentmatch.cli.runs import LabeledPairs, recorded_source
+from keras_sentmatch.cli.predict import without_formula
+from keras_sentmatch.cli.runs import LabeledPairs, Scoring, recorded_source
 from keras_sentmatch.cli.sources import Source, parse_labels
 from keras_sentmatch.errors import InputError
 
@@ -86,3 +88,38 @@ def test_options_that_would_change_nothing(capsys, tmp_path):
     assert "embedded has validation and test pairs of its own: leave --split out" in line
     with pytest.raises(InputError, match="--encoding, --labels: how to read --data, which"):
         LabeledPairs(encoding="utf-8", labels="a,b")
+
+
+def test_labels_that_are_all_the_same(capsys, tmp_path):
+    path = tmp_path / "same.tsv"
+    path.write_text("s1\ts2\tlabel\n" + "".join(f"a{i}\tb\tno\n" for i in range(50)))
+    for labels in ([], ["--labels", "yes,no"]):
+        line = error_of(capsys, "train", "--data", path, *labels)
+        assert "Nothing to learn: all 43 train pairs have the label no. Add pairs" in line
+        assert "with --columns FIRST,SECOND,LABEL and --labels" in line
+
+
+def test_formulas():
+    cells = ["=1+1", "+1", "-1", "@x", "\tx", "\rx", "a=b", -0.5, ""]
+    made = [without_formula(cell) for cell in cells]
+    assert made == ["'=1+1", "'+1", "'-1", "'@x", "'\tx", "'\rx", "a=b", -0.5, ""]
+
+
+def test_formulas_in_answers_to_a_file(capsys, tmp_path, monkeypatch):
+    pairs = tmp_path / "new.tsv"
+    pairs.write_text("sentence1\tsentence2\n=HYPERLINK(1)\t@b\n")
+    answers = [{"label": "-no", "probabilities": {"-no": 0.5, "yes": 0.5}}]
+    loaded = SimpleNamespace(log_encoding=lambda: None)
+    monkeypatch.setattr(Scoring, "load", lambda self, folder: loaded)
+    monkeypatch.setattr(Scoring, "answers", lambda self, run, pairs: answers)
+    for suffix, separator in (("csv", ","), ("tsv", "\t")):
+        out = tmp_path / f"out.{suffix}"
+        for safe in ([], ["--safe-csv"]):
+            with pytest.raises(SystemExit):
+                main(["predict", "run", str(pairs), "--out", str(out), *safe])
+            cells = out.read_text().splitlines()[1].split(separator)
+            quote = "'" if safe else ""
+            assert cells == [f"{quote}=HYPERLINK(1)", f"{quote}@b", f"{quote}-no", "0.5", "0.5"]
+    for wrong in (["--json"], ["--out", tmp_path / "x.jsonl"]):
+        line = error_of(capsys, "predict", "run", pairs, "--safe-csv", *wrong)
+        assert "--safe-csv is for the answers to a FILE as .csv or .tsv" in line

@@ -101,6 +101,7 @@ def test_report_is_one_line():
         ({"sentence1": [None]}, r"sentence1\[0\] is None"),
         ({"task": "sorting"}, "task='sorting' is not one of"),
         ({"labels": [2], "label_names": ["n", "y"]}, "0 to 1"),
+        ({"labels": [300_000]}, "labels go up to 300,000, .* 300,001 classes: .*task='regression'"),
         ({"labels": [-1]}, r"labels\[0\] is -1"),
         ({"labels": ["?"], "label_names": ["n"]}, "'\\?'.*n"),
         ({"labels": [float("nan")]}, "finite number"),

@@ -212,12 +212,22 @@ def test_label_names_are_found(tmp_path):
     assert names("4", "1", column="similarity") == (None, [4.0, 1.0])
     assert names("1", "3", task="regression") == (None, [1.0, 3.0])
     assert names("-", "-")[1] is None
+    assert names(*range(101), task="classification")[1] == list(range(101))
+    assert names(*range(100))[0] == tuple(map(str, range(100)))
+    assert names("-1", "0", label_names={"-1": "no", "0": "yes"})[1] == [0, 1]
     assert names("1", "0", label_names=["no", "yes"]) == (("no", "yes"), [1, 0])
     assert names("2", "1", label_names={"1": "no", "2": "yes"}) == (("no", "yes"), [1, 0])
     assert names("yes", "1", label_names={"1": "no", "2": "yes"}) == (("no", "yes"), [1, 0])
     assert names("y", "N", label_names={"n": "no", "y": "yes", "maybe": "no"})[1] == [1, 0]
     with pytest.raises(InputError, match="'0' is none of no, yes"):
         names("1", "0", label_names={"1": "no", "2": "yes"})
+
+
+def test_many_whole_numbers_are_scores_and_that_is_said(tmp_path, caplog):
+    text = "s1\ts2\tlabel\n" + "".join(f"a{i}\tb\t{i}\n" for i in range(3000))
+    data = read_pairs(write(tmp_path / "x.tsv", text))
+    assert data.task == "regression" and data.labels[7] == 7
+    assert "the 3,000 different whole numbers of the label column are read as" in caplog.text
 
 
 def test_quotes_in_one_own_tsv(tmp_path):
