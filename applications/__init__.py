@@ -18,6 +18,7 @@ from keras_sentmatch.applications.base import (
 
 if TYPE_CHECKING:
     from keras_sentmatch.applications.backbone import BackboneModel as BackboneModel
+    from keras_sentmatch.applications.bag_of_words import BagOfWords as BagOfWords
     from keras_sentmatch.applications.bimpm import BiMPM as BiMPM
     from keras_sentmatch.applications.cafe import CAFE as CAFE
     from keras_sentmatch.applications.cross_encoder import CrossEncoder as CrossEncoder
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from keras_sentmatch.applications.drcn import DRCN as DRCN
     from keras_sentmatch.applications.drr_net import DRrNet as DRrNet
     from keras_sentmatch.applications.esim import ESIM as ESIM
+    from keras_sentmatch.applications.hybrid import Hybrid as Hybrid
     from keras_sentmatch.applications.hyper_lstm import HyperLSTM as HyperLSTM
     from keras_sentmatch.applications.ladra_net import LadRaNet as LadRaNet
     from keras_sentmatch.applications.re2 import RE2 as RE2

@@ -24,6 +24,7 @@ from keras_sentmatch.layers.re2 import (
 from keras_sentmatch.layers.rlstm import RereadingLSTM
 from keras_sentmatch.layers.self_attention_pooling import SelfAttentionPooling
 from keras_sentmatch.layers.stack_rnn import StackRNN
+from keras_sentmatch.layers.wide import JointAnswer, MatchingFeatures, WideLogits
 from keras_sentmatch.layers.word_representation import CharCNN, CharLSTM, WordRepresentation
 
 __all__ = [
@@ -45,8 +46,10 @@ __all__ = [
     "FeatureAttention",
     "Highway",
     "HyperLSTMCell",
+    "JointAnswer",
     "LayerWeightedSum",
     "MaskedMaxPooling",
+    "MatchingFeatures",
     "MatchingVector",
     "MatrixDynamicGRU",
     "MatrixInteraction",
@@ -60,5 +63,6 @@ __all__ = [
     "StackRNN",
     "WeightNormalizedConv1D",
     "WeightNormalizedDense",
+    "WideLogits",
     "WordRepresentation",
 ]

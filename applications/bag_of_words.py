@@ -1,0 +1,205 @@
+"""Bag of words: a linear model of which words occur. Nothing is read in order, nothing is trained long."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_sentmatch.applications.base import PairModel, Sentence
+from keras_sentmatch.layers.wide import FEATURES, MatchingFeatures, WideLogits
+
+NEGATIONS = frozenset("not n't no never nobody none nothing nor neither without cannot".split())
+STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # inverse regularization strengths to choose from
+SHARES = ("shared_1", "shared_2")
+Arrays = Mapping[str, np.ndarray]
+
+
+class WidePart:
+    """The linear part of a model: its layers, and how its weights are found.
+
+    Args:
+        model: the model; it has `vocabulary_size`, `num_classes` and `policy`.
+        matching: whether all of `MatchingFeatures` are used; the shares of common words otherwise.
+    """
+
+    def __init__(self, model: PairModel, matching: bool):
+        self.model = model
+        self.used = [matching or name in SHARES for name in FEATURES]
+        self.matching = MatchingFeatures(model.vocabulary_size, name="matching_features")
+        self.logits = WideLogits(
+            model.vocabulary_size, model.num_classes, name="wide_logits", trainable=False
+        )
+
+    def __call__(self, word_ids_1, word_ids_2, vectors_1, vectors_2):
+        """The logits `[B, C]`, from word ids `[B, L]` and word vectors `[B, L, D]`."""
+        self.features = self.matching(word_ids_1, word_ids_2, vectors_1, vectors_2)
+        return self.logits(word_ids_1, word_ids_2, self.features)
+
+    def set_word_facts(self, start: int, words: Sequence[str]) -> None:
+        """Notes which words, from the id `start` on, negate or are numbers."""
+        facts = keras.ops.convert_to_numpy(self.matching.facts).copy()
+        for row, word in enumerate(words, start):
+            facts[row, 1:] = word.lower() in NEGATIONS, any(map(str.isdigit, word))
+        self.matching.facts.assign(facts)
+
+    def solve(
+        self,
+        words: Sequence[str],
+        train: tuple[Sequence[Arrays], np.ndarray],
+        validation: tuple[Sequence[Arrays], np.ndarray],
+    ) -> None:
+        """Finds the weights by logistic regression, or ridge regression for scores.
+
+        Args:
+            words: the vocabulary, in the order of the ids.
+            train: the inputs of the model in batches, and the labels of all of them.
+            validation: the same; they choose the strength of the regularization.
+        """
+        self._set_commonness(train[0])
+        self.set_word_facts(0, words)
+        features = [self._features(batches) for batches, _ in (train, validation)]
+        mean, scale = features[0].mean(0), np.maximum(features[0].std(0), 1e-6)
+        inputs, check = (
+            _design(batches, (f - mean) / scale, self.model.vocabulary_size)
+            for (batches, _), f in zip((train, validation), features)
+        )
+        best, lowest = None, np.inf
+        for strength in STRENGTHS:
+            weights, bias = _fit(inputs, train[1], self.model.num_classes, strength)
+            error = _error(check @ weights + bias, validation[1])
+            if best is not None and error >= lowest:
+                break
+            best, lowest = (weights, bias), error
+        weights, bias = best
+        tables = np.split(weights[: 3 * self.model.vocabulary_size], 3)
+        kernel = np.zeros((len(FEATURES), self.model.num_classes))
+        kernel[self.used] = weights[3 * self.model.vocabulary_size :] / scale[:, None]
+        bias = bias - mean @ kernel[self.used]
+        layer = self.logits
+        variables = layer.words_1, layer.words_2, layer.words_both, layer.kernel, layer.bias
+        for variable, value in zip(variables, (*tables, kernel, bias)):
+            variable.assign(value)
+
+    def _set_commonness(self, batches: Sequence[Arrays]) -> None:
+        sides = [batch[name] for batch in batches for name in ("word_ids_1", "word_ids_2")]
+        rows = (np.unique(ids) for side in sides for ids in side)
+        count = np.bincount(np.concatenate([*rows]), minlength=self.model.vocabulary_size)
+        facts = keras.ops.convert_to_numpy(self.matching.facts).copy()
+        facts[:, 0] = np.log1p(count) / np.log1p(sum(map(len, sides)))
+        self.matching.facts.assign(facts)
+
+    def _features(self, batches: Sequence[Arrays]) -> np.ndarray:
+        """The features that are used, float64 `[pairs, F]`."""
+        reader = keras.Model(self.model.input, self.features)
+        reader.jit_compile = False
+        found = [keras.ops.convert_to_numpy(reader.predict_on_batch(batch)) for batch in batches]
+        return np.concatenate(found).astype(float)[:, self.used]
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class BagOfWords(PairModel):
+    """Logistic regression (for scores, ridge regression) on a bag of words.
+
+    Its features are how often each word occurs in sentence 1 and in sentence 2, whether it is in
+    both, and the share of each sentence's words that the other one has; with `matching_features`
+    all of `MatchingFeatures` in place of the two shares. `solve` finds the weights by scikit-learn
+    in seconds; nothing is trained by gradients.
+
+    Args:
+        matching_features: whether the model compares word vectors too. Defaults to `False`.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.applications import BagOfWords
+        >>> ids = np.array([[2, 3, 4, 0]])
+        >>> tuple(BagOfWords(20, 2)({"word_ids_1": ids, "word_ids_2": ids}).shape)
+        (1, 2)
+    """
+
+    paper = "logistic regression"
+    summary_line = "which words occur, and how many of them both sentences have"
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        num_classes: int = 3,
+        embedding_dim: int = 300,
+        trainable_embedding: bool = False,
+        matching_features: bool = False,
+        **kwargs,
+    ):
+        if matching_features:
+            self.word_representation = self.make_word_representation(dropout=0.0)
+        self.wide = WidePart(self, matching_features)
+        activation = "softmax" if num_classes > 1 else "linear"
+        self.probabilities = keras.layers.Activation(
+            activation, dtype="float32", name="probabilities"
+        )
+        super().__init__(**kwargs)
+
+    @property
+    def shares_encoder(self) -> bool:
+        return False
+
+    def encode(self, sentence: Sentence) -> Sentence:
+        vectors = keras.ops.expand_dims(keras.ops.cast(sentence.mask, "float32"), -1)
+        if self.matching_features:
+            vectors = self.represent_words(sentence)  # [B, L, D]
+        return Sentence(word_ids=sentence.word_ids, vectors=vectors)
+
+    def interact(self, one: Sentence, two: Sentence):
+        logits = self.wide(one.word_ids, two.word_ids, one.vectors, two.vectors)
+        return self.probabilities(logits)
+
+    @property
+    def why_not_splittable(self) -> str:
+        return "it looks for the words of one sentence in the other"
+
+
+def _design(batches: Sequence[Arrays], features: np.ndarray, vocabulary_size: int) -> Any:
+    """A sparse matrix: counts of sentence 1, of sentence 2, words in both, and features."""
+    from scipy import sparse
+
+    def counts(name: str) -> Any:
+        parts = [batch[name] for batch in batches]
+        rows = np.repeat(np.arange(len(features)), [len(ids) for part in parts for ids in part])
+        ids = np.concatenate([part.ravel() for part in parts])
+        known = ids > 1
+        ones = np.ones(known.sum())
+        shape = (len(features), vocabulary_size)
+        return sparse.csr_matrix((ones, (rows[known], ids[known])), shape=shape)
+
+    one, two = counts("word_ids_1"), counts("word_ids_2")
+    return sparse.hstack([one, two, one.sign().multiply(two.sign()), features], format="csr")
+
+
+def _fit(
+    inputs: Any, labels: np.ndarray, classes: int, strength: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weights `[features, classes]` and bias `[classes]`."""
+    from sklearn.linear_model import LogisticRegression, Ridge
+
+    weights, bias = np.zeros((inputs.shape[1], classes)), np.zeros(classes)
+    if classes == 1:
+        ridge = Ridge(1 / strength).fit(inputs, labels)
+        return ridge.coef_.reshape(-1, 1), np.array([ridge.intercept_])
+    met = np.unique(labels)
+    if len(met) == 1:
+        bias[met] = 10.0
+        return weights, bias
+    model = LogisticRegression(C=strength, max_iter=1000).fit(inputs, labels)
+    columns = met[1:] if len(met) == 2 else met  # with two classes: the logit of the second
+    weights[:, columns], bias[columns] = model.coef_.T, model.intercept_
+    if len(met) < classes:
+        bias[np.setdiff1d(np.arange(classes), met)] = -10.0
+    return weights, bias
+
+
+def _error(logits: np.ndarray, labels: np.ndarray) -> float:
+    """The cross entropy, or the squared error of scores."""
+    if logits.shape[1] == 1:
+        return float(np.mean((logits[:, 0] - labels) ** 2))
+    from scipy.special import log_softmax
+
+    return -float(np.mean(log_softmax(logits, axis=1)[np.arange(len(labels)), labels]))

@@ -1,0 +1,254 @@
+"""The wide part of a wide-and-deep matcher: words, and how well they match, in a linear model."""
+
+import keras
+from keras import ops
+
+from keras_sentmatch.layers.base import Layer
+
+FEATURES = (
+    "alignment_1",
+    "alignment_2",
+    "worst_alignment_1",
+    "worst_alignment_2",
+    "weighted_alignment_1",
+    "weighted_alignment_2",
+    "weighted_cosine",
+    "mean_cosine",
+    "shared_1",
+    "shared_2",
+    "weighted_shared_1",
+    "weighted_shared_2",
+    "length_ratio",
+    "length_difference",
+    "length_1",
+    "length_2",
+    "negation_1",
+    "negation_2",
+    "negation_differs",
+    "shared_bigrams_1",
+    "shared_bigrams_2",
+    "new_number_1",
+    "new_number_2",
+    "order_1",
+    "order_2",
+    "unaligned_1",
+    "unaligned_2",
+)
+ALIGNED = 0.6  # cosine from which a word counts as aligned
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class MatchingFeatures(Layer):
+    """Numbers that say how well two sentences match, by their words and word vectors.
+
+    Each word is compared by cosine with all words of the other sentence; the best of these is its
+    alignment. Of each sentence: the mean and the smallest alignment, the mean weighted by how rare
+    words are, the shares of words and of bigrams that the other one has too, the length, whether it
+    is negated, whether it has a number that the other one has not, how far aligned words have moved
+    and the share of words that nothing is aligned to. Of both: the cosines of their mean vectors,
+    and how their lengths and negations differ. `FEATURES` names them in order.
+
+    Args:
+        vocabulary_size: number of word ids; 0 is padding, 1 the unknown word, which matches none.
+
+    Call arguments:
+        word_ids_1: int `[B, L1]`, right-padded with 0.
+        word_ids_2: int `[B, L2]`.
+        vectors_1: word vectors `[B, L1, D]`.
+        vectors_2: word vectors `[B, L2, D]`.
+
+    Output shape:
+        float32 `[B, 27]` under every dtype policy. No gradient goes through.
+
+    Masking:
+        Padding changes nothing. An empty sentence gives zeros for what it has no words for.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.layers import MatchingFeatures
+        >>> ids, vectors = np.array([[2, 3, 0]]), np.ones((1, 3, 4))
+        >>> tuple(MatchingFeatures(10)(ids, ids, vectors, vectors).shape)
+        (1, 27)
+    """
+
+    def __init__(self, vocabulary_size: int, **kwargs):
+        super().__init__(**kwargs, autocast=False)
+
+    def build(self, *shapes):
+        # How common a word is, from 0 (never seen) to 1; whether it negates; whether it is a number
+        self.facts = self.add_weight(
+            (self.vocabulary_size, 3), "zeros", "float32", trainable=False, name="facts"
+        )
+
+    def call(self, word_ids_1, word_ids_2, vectors_1, vectors_2):
+        mask_1, mask_2 = (_float(ops.not_equal(ids, 0)) for ids in (word_ids_1, word_ids_2))
+        same = ops.equal(word_ids_1[:, :, None], word_ids_2[:, None, :])
+        same = _float(ops.logical_and(same, ops.greater(word_ids_1, 1)[:, :, None]))  # [B, L1, L2]
+        a, b = _unit(_float(vectors_1)), _unit(_float(vectors_2))
+        pairs = mask_1[:, :, None] * mask_2[:, None, :]
+        cosines = ops.matmul(a, ops.swapaxes(b, 1, 2)) * pairs - 2.0 * (1.0 - pairs)
+        one = self.describe(word_ids_1, mask_1, a, cosines, same, mask_2)
+        two = self.describe(
+            word_ids_2, mask_2, b, ops.swapaxes(cosines, 1, 2), ops.swapaxes(same, 1, 2), mask_1
+        )
+        of_both = {
+            "weighted_cosine": _cosine(one["weighted_mean"], two["weighted_mean"]),
+            "mean_cosine": _cosine(one["mean"], two["mean"]),
+            "length_ratio": one["length"] - two["length"],
+            "length_difference": ops.abs(one["length"] - two["length"]),
+            "negation_differs": ops.abs(one["negation"] - two["negation"]),
+        }
+        found = of_both | {f"{k}_1": x for k, x in one.items()}
+        found |= {f"{k}_2": x for k, x in two.items()}
+        return ops.stop_gradient(ops.stack([found[name] for name in FEATURES], axis=-1))
+
+    def describe(self, word_ids, mask, units, cosines, same, other_mask) -> dict:
+        """What is said of one sentence `[B, L]`, from its side of `cosines` and `same` `[B, L, L']`."""
+        common, negation, number = ops.unstack(ops.take(self.facts, word_ids, axis=0), 3, axis=-1)
+        weight = (1.05 - common) * mask
+        count = ops.maximum(ops.sum(mask, axis=1), 1.0)
+        total = ops.sum(weight, axis=1) + 1e-6
+        best = ops.maximum(ops.max(cosines, axis=2), -1.0) * mask
+        best *= ops.max(other_mask, axis=1, keepdims=True)
+        shared = ops.max(same, axis=2)  # [B, L]
+        place = ops.cumsum(mask, axis=1) / count[:, None]
+        other_count = ops.maximum(ops.sum(other_mask, axis=1), 1.0)
+        aligned_to = ops.cast(ops.argmax(cosines, axis=2), "float32") + 1.0
+        both = same[:, :-1, :-1] * same[:, 1:, 1:]
+        # A single padded column keeps the maximum over no bigrams at all defined.
+        bigrams = ops.max(ops.pad(both, [(0, 0), (0, 1), (0, 1)]), axis=2)
+        return {
+            "alignment": ops.sum(best, axis=1) / count,
+            "worst_alignment": ops.min(best + 2.0 * (1.0 - mask), axis=1) * ops.max(mask, axis=1),
+            "weighted_alignment": ops.sum(best * weight, axis=1) / total,
+            "weighted_mean": ops.sum(units * weight[:, :, None], axis=1) / total[:, None],
+            "mean": ops.sum(units * mask[:, :, None], axis=1) / count[:, None],
+            "shared": ops.sum(shared, axis=1) / count,
+            "weighted_shared": ops.sum(shared * weight, axis=1) / total,
+            "length": ops.log(count),
+            "negation": ops.max(negation * mask, axis=1),
+            "shared_bigrams": ops.sum(bigrams, axis=1) / count,
+            "new_number": ops.max(number * mask * (1.0 - shared), axis=1),
+            "order": ops.sum(ops.abs(place - aligned_to / other_count[:, None]) * mask, axis=1)
+            / count,
+            "unaligned": ops.sum(_float(ops.less(best, ALIGNED)) * mask, axis=1) / count,
+        }
+
+    def compute_output_spec(self, word_ids_1, word_ids_2, vectors_1, vectors_2):
+        return self.spec(word_ids_1.shape[0], len(FEATURES), dtype="float32")
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class WideLogits(Layer):
+    """A linear model of which words occur, and of features.
+
+    The logits are the sum of a weight for each word of sentence 1, for each of sentence 2, for each
+    word of sentence 1 that is in sentence 2 too, and for each feature. All are zero at first.
+
+    Args:
+        vocabulary_size: number of word ids; 0 is padding, 1 the unknown word, which has no weight.
+        num_classes: number of logits.
+
+    Call arguments:
+        word_ids_1: int `[B, L1]`, right-padded with 0.
+        word_ids_2: int `[B, L2]`.
+        features: `[B, F]`.
+
+    Output shape:
+        float32 `[B, num_classes]` under every dtype policy.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.layers import WideLogits
+        >>> ids = np.array([[2, 3, 0]])
+        >>> tuple(WideLogits(10, 2)(ids, ids, np.zeros((1, 5))).shape)
+        (1, 2)
+
+    References:
+        Cheng et al., "Wide & Deep Learning for Recommender Systems", 2016.
+    """
+
+    def __init__(self, vocabulary_size: int, num_classes: int, **kwargs):
+        super().__init__(**kwargs, autocast=False)
+
+    def build(self, ids_1_shape, ids_2_shape, features_shape):
+        def weight(rows: int, name: str):
+            return self.add_weight((rows, self.num_classes), "zeros", "float32", name=name)
+
+        self.words_1, self.words_2, self.words_both = (
+            weight(self.vocabulary_size, f"words_{side}") for side in ("1", "2", "both")
+        )
+        self.kernel = weight(features_shape[-1], "kernel")
+        self.bias = self.add_weight((self.num_classes,), "zeros", "float32", name="bias")
+
+    def call(self, word_ids_1, word_ids_2, features):
+        same = ops.any(ops.equal(word_ids_1[:, :, None], word_ids_2[:, None, :]), axis=2)
+        logits = ops.matmul(_float(features), self.kernel) + self.bias
+        for table, ids, counted in (
+            (self.words_1, word_ids_1, True),
+            (self.words_2, word_ids_2, True),
+            (self.words_both, word_ids_1, _first(word_ids_1) * _float(same)),
+        ):
+            known = _float(ops.greater(ids, 1)) * counted
+            logits += ops.sum(ops.take(table, ids, axis=0) * known[:, :, None], axis=1)
+        return logits
+
+    def compute_output_spec(self, word_ids_1, word_ids_2, features):
+        return self.spec(word_ids_1.shape[0], self.num_classes, dtype="float32")
+
+
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class JointAnswer(Layer):
+    """The mean of what a wide and a deep part answer; in training the deep part alone.
+
+    So the deep part learns as if it were on its own, and validation measures both together.
+
+    Args:
+        softmax: whether the inputs are logits of classes; scores otherwise. Defaults to `True`.
+
+    Call arguments:
+        wide: `[B, C]`.
+        deep: `[B, C]`.
+
+    Output shape:
+        float32 `[B, C]`: probabilities, the normalized geometric mean of both parts' (`deep_share` is
+        the exponent of the deep part's, at first .5), or scores, their mean.
+    """
+
+    def __init__(self, softmax: bool = True, **kwargs):
+        super().__init__(**kwargs, autocast=False)
+
+    def build(self, wide_shape, deep_shape):
+        half = keras.initializers.Constant(0.5)
+        self.deep_share = self.add_weight((), half, "float32", trainable=False, name="deep_share")
+
+    def call(self, wide, deep, training=None):
+        wide, deep = _float(wide), _float(deep)
+        if self.softmax:
+            wide, deep = ops.log_softmax(wide), ops.log_softmax(deep)
+        answer = deep
+        if not training:
+            answer = self.deep_share * deep + (1.0 - self.deep_share) * wide
+        return ops.softmax(answer) if self.softmax else answer
+
+    def compute_output_spec(self, wide, deep, training=None):
+        return self.spec(*deep.shape, dtype="float32")
+
+
+def _float(x):
+    return ops.cast(x, "float32")
+
+
+def _unit(x):
+    return x / (ops.sqrt(ops.sum(ops.square(x), axis=-1, keepdims=True)) + 1e-6)
+
+
+def _cosine(x, y):
+    lengths = ops.sqrt(ops.sum(ops.square(x), axis=-1) * ops.sum(ops.square(y), axis=-1))
+    return ops.sum(x * y, axis=-1) / (lengths + 1e-6)
+
+
+def _first(ids):
+    """1 where a word occurs for the first time in its sentence, `[B, L]`."""
+    earlier = ops.cumsum(_float(ops.equal(ids[:, :, None], ids[:, None, :])), axis=2)
+    return _float(ops.equal(ops.diagonal(earlier, axis1=1, axis2=2), 1.0))
