@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_sentmatch.applications.base import PairModel, Sentence
+from keras_sentmatch.applications.base import PairModel, Sentence, register_model
 from keras_sentmatch.layers.wide import FEATURES, MatchingFeatures, WideLogits
 
 NEGATIONS = frozenset("not n't no never nobody none nothing nor neither without cannot".split())
@@ -97,7 +97,7 @@ class WidePart:
         return np.concatenate(found).astype(float)[:, self.used]
 
 
-@keras.saving.register_keras_serializable(package="keras_sentmatch")
+@register_model("bag_of_words")
 class BagOfWords(PairModel):
     """Logistic regression (for scores, ridge regression) on a bag of words.
 

@@ -6,11 +6,12 @@ import keras
 import numpy as np
 
 from keras_sentmatch.applications.bag_of_words import Arrays, WidePart
+from keras_sentmatch.applications.base import register_model
 from keras_sentmatch.applications.re2 import RE2
 from keras_sentmatch.layers.wide import JointAnswer
 
 
-@keras.saving.register_keras_serializable(package="keras_sentmatch")
+@register_model("hybrid")
 class Hybrid(RE2):
     """RE2 whose answer is joined with that of a linear model.
 

@@ -71,6 +71,8 @@ class NewWords:
                 self.learned += len(added)
                 model = with_rows(matcher.model, len(known) + len(added))
                 put_vectors(model, len(known), vectors)
+                if hasattr(model, "wide"):
+                    model.wide.set_word_facts(len(known), added)
                 matcher.replace_model(model)
                 matcher.encoder.add_words(added)  # last: an id is used only when its row is there
             return added
@@ -95,10 +97,10 @@ def with_rows(model: keras.Model, rows: int) -> keras.Model:
         return model
     more = -(-(rows - size) // BLOCK) * BLOCK
     grown = type(model).from_config({**model.get_config(), "vocabulary_size": size + more})
-    ours = {id(table) for table in tables}
     for new, old in zip(grown.weights, model.weights):
         value = ops.convert_to_numpy(old)
-        new.assign(np.pad(value, [(0, more), (0, 0)]) if id(old) in ours else value)
+        # Beside the word vectors, linear models have a row for each word.
+        new.assign(np.pad(value, [(0, more), (0, 0)]) if new.shape != old.shape else value)
     grown.jit_compile = model.jit_compile
     return grown
 

@@ -74,7 +74,7 @@ class MatchingFeatures(Layer):
     def __init__(self, vocabulary_size: int, **kwargs):
         super().__init__(**kwargs, autocast=False)
 
-    def build(self, *shapes):
+    def build(self, word_ids_1_shape, word_ids_2_shape, vectors_1_shape, vectors_2_shape):
         # How common a word is, from 0 (never seen) to 1; whether it negates; whether it is a number
         self.facts = self.add_weight(
             (self.vocabulary_size, 3), "zeros", "float32", trainable=False, name="facts"
@@ -171,7 +171,7 @@ class WideLogits(Layer):
     def __init__(self, vocabulary_size: int, num_classes: int, **kwargs):
         super().__init__(**kwargs, autocast=False)
 
-    def build(self, ids_1_shape, ids_2_shape, features_shape):
+    def build(self, word_ids_1_shape, word_ids_2_shape, features_shape):
         def weight(rows: int, name: str):
             return self.add_weight((rows, self.num_classes), "zeros", "float32", name=name)
 

@@ -15,6 +15,7 @@ from keras_sentmatch.data import PairBatches, PairDataset
 from keras_sentmatch.display.figures import confusion_matrix, learning_curve
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
+from keras_sentmatch.inference.pairs import batches as length_batches
 from keras_sentmatch.inference.run_folder import load_weights, write_json
 from keras_sentmatch.training.baseline import bag_of_words_baseline
 from keras_sentmatch.training.callbacks import (
@@ -220,6 +221,21 @@ class _Run:
         words = f"{self.splits['train']!r}, {encoder.vocabulary_size} words"
         for note in (words, self.sentences, coverage):
             log.info(note)
+        if hasattr(self.model, "wide"):
+            found = (self.arrays(role) for role in ("train", "validation"))
+            self.model.wide.solve(encoder.vocabulary.words, *found)
+
+    def arrays(self, role: str) -> tuple[list[dict[str, np.ndarray]], np.ndarray]:
+        """The model's inputs in batches of like length, and the labels in the same order."""
+        encoded = self.encodings.encoded(self.splits[role], self.fitted.encoder)
+        lengths, most = encoded.lengths.max(axis=1), self.fitted.encoder.max_length
+        batches, order = [], []
+        for rows, _, length in length_batches(lengths, 256, most):
+            arrays = encoded.arrays(rows, length)
+            batches.append({name: arrays[name] for name in self.model.input})
+            order.append(rows)
+        labels = np.asarray(self.splits[role].labels)
+        return batches, labels[np.concatenate(order)]
 
     def new_model(self) -> keras.Model:
         encoder, vectors, _ = self.fitted
@@ -229,6 +245,9 @@ class _Run:
         """Trains until the last epoch, early stopping or Ctrl-C, from the checkpoint if there is one."""
         training, state, history = self.recipe.training, self.state, keras.callbacks.History()
         self.folder.mkdir(parents=True, exist_ok=True)
+        self.history = history.history
+        if not self.model.trainable_variables:  # it is solved
+            return
         discard_later_files(self.folder, state)
         if left_out := len(self.splits["train"]) % training.devices:
             log.info(
@@ -267,6 +286,8 @@ class _Run:
 
     def restore_best(self) -> None:
         """Loads the weights of the best epoch, into a model on one device."""
+        if not self.model.trainable_variables:
+            return
         if not self.history.get(self.monitor):
             log.warning("Stopped before the end of the first epoch: there is nothing to keep.")
             raise KeyboardInterrupt
@@ -285,6 +306,9 @@ class _Run:
             self.model = self.new_model()
         load_weights(self.model, best_weights(self.folder, best))
         self.best_epoch = best
+        if hasattr(self.model, "balance"):
+            share = self.model.balance(*self.arrays("validation"))
+            log.info(f"the validation pairs give the network {share:.0%} of the answer")
 
     def save(self, info: Mapping[str, Any]) -> None:
         """Writes the matcher."""
@@ -321,7 +345,7 @@ class _Run:
             else {"source": vectors.source, "dim": vectors.dim, "coverage": coverage},
             "teacher": None if self.teacher is None else self.teacher.facts,
             "monitor": self.monitor,
-            "epochs": len(self.history["loss"]),
+            "epochs": len(self.history.get("loss", ())),
             "best_epoch": self.best_epoch,
             "interrupted": self.interrupted,
             "identity": self.identity,
@@ -343,7 +367,8 @@ class _Run:
         (folder / "recipe.toml").write_text(self.recipe.to_toml(), encoding="utf-8")
         card = model_card(self.metrics, self.recipe, label_names)
         (folder / "README.md").write_text(card, encoding="utf-8")
-        learning_curve(folder / "history.csv", folder / "learning_curve.png")
+        if self.history:
+            learning_curve(folder / "history.csv", folder / "learning_curve.png")
         shown = self.labeled.get("test", self.labeled["validation"])
         if label_names is not None and shown.label_names is not None and shown.labels is not None:
             predicted = self.matcher.predict_proba(shown).argmax(-1)
