@@ -119,18 +119,21 @@ class BagOfWords(PairModel):
 
     paper = "logistic regression"
     summary_line = "which words occur, and how many of them both sentences have"
+    presets = {"matching": {"matching_features": True}}
+    trainable_embedding = False
 
     def __init__(
         self,
         vocabulary_size: int,
         num_classes: int = 3,
         embedding_dim: int = 300,
-        trainable_embedding: bool = False,
         matching_features: bool = False,
         **kwargs,
     ):
         if matching_features:
-            self.word_representation = self.make_word_representation(dropout=0.0)
+            self.word_representation = self.make_word_representation(
+                trainable_embedding=False, dropout=0.0
+            )
         self.wide = WidePart(self, matching_features)
         activation = "softmax" if num_classes > 1 else "linear"
         self.probabilities = keras.layers.Activation(

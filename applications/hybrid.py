@@ -36,7 +36,7 @@ class Hybrid(RE2):
 
     paper = "RE2, Wide & Deep"
     summary_line = "RE2 joined with a linear model of words and matches: the best start"
-    presets: dict = {}
+    presets = {"small": {"units": 50, "blocks": 2}, "large": {"units": 150}}
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from keras_sentmatch.errors import InputError
 def train(
     recipe: RecipeOptions,
     source: TrainingData,
-    model: options.Model = "drcn",
+    model: options.Model = "hybrid",
     teacher: Annotated[
         list[str] | None,
         typer.Option(

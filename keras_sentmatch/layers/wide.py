@@ -58,7 +58,7 @@ class MatchingFeatures(Layer):
         vectors_2: word vectors `[B, L2, D]`.
 
     Output shape:
-        float32 `[B, 27]` under every dtype policy. No gradient goes through.
+        float32 `[B, 27]` under every dtype policy.
 
     Masking:
         Padding changes nothing. An empty sentence gives zeros for what it has no words for.
@@ -100,7 +100,7 @@ class MatchingFeatures(Layer):
         }
         found = of_both | {f"{k}_1": x for k, x in one.items()}
         found |= {f"{k}_2": x for k, x in two.items()}
-        return ops.stop_gradient(ops.stack([found[name] for name in FEATURES], axis=-1))
+        return ops.stack([found[name] for name in FEATURES], axis=-1)
 
     def describe(self, word_ids, mask, units, cosines, same, other_mask) -> dict:
         """What is said of one sentence `[B, L]`, from its side of `cosines` and `same` `[B, L, L']`."""
@@ -112,8 +112,8 @@ class MatchingFeatures(Layer):
         best *= ops.max(other_mask, axis=1, keepdims=True)
         shared = ops.max(same, axis=2)  # [B, L]
         place = ops.cumsum(mask, axis=1) / count[:, None]
-        other_count = ops.maximum(ops.sum(other_mask, axis=1), 1.0)
-        aligned_to = ops.cast(ops.argmax(cosines, axis=2), "float32") + 1.0
+        other_count = ops.maximum(ops.sum(other_mask, axis=1, keepdims=True), 1.0)
+        aligned_to = (_float(ops.argmax(cosines, axis=2)) + 1.0) / other_count
         both = same[:, :-1, :-1] * same[:, 1:, 1:]
         # A single padded column keeps the maximum over no bigrams at all defined.
         bigrams = ops.max(ops.pad(both, [(0, 0), (0, 1), (0, 1)]), axis=2)
@@ -126,11 +126,10 @@ class MatchingFeatures(Layer):
             "shared": ops.sum(shared, axis=1) / count,
             "weighted_shared": ops.sum(shared * weight, axis=1) / total,
             "length": ops.log(count),
-            "negation": ops.max(negation * mask, axis=1),
+            "negation": ops.max(ops.relu(negation) * mask, axis=1),
             "shared_bigrams": ops.sum(bigrams, axis=1) / count,
-            "new_number": ops.max(number * mask * (1.0 - shared), axis=1),
-            "order": ops.sum(ops.abs(place - aligned_to / other_count[:, None]) * mask, axis=1)
-            / count,
+            "new_number": ops.max(ops.relu(number) * mask * (1.0 - shared), axis=1),
+            "order": ops.sum(ops.abs(place - aligned_to) * mask, axis=1) / count,
             "unaligned": ops.sum(_float(ops.less(best, ALIGNED)) * mask, axis=1) / count,
         }
 
@@ -240,12 +239,11 @@ def _float(x):
 
 
 def _unit(x):
-    return x / (ops.sqrt(ops.sum(ops.square(x), axis=-1, keepdims=True)) + 1e-6)
+    return x / ops.sqrt(ops.sum(ops.square(x), axis=-1, keepdims=True) + 1e-12)
 
 
 def _cosine(x, y):
-    lengths = ops.sqrt(ops.sum(ops.square(x), axis=-1) * ops.sum(ops.square(y), axis=-1))
-    return ops.sum(x * y, axis=-1) / (lengths + 1e-6)
+    return ops.sum(_unit(x) * _unit(y), axis=-1)
 
 
 def _first(ids):

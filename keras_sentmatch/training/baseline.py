@@ -26,7 +26,8 @@ def bag_of_words_baseline(
     """Trains a linear model that sees which words occur, but neither their order nor their meaning.
 
     Its features are the count of each word in sentence 1 and in sentence 2, whether it is in both,
-    and the share of each sentence's words that the other one has. What a matcher scores above this
+    and the share of each sentence's words that the other one has (scaled to a standard deviation of
+    1). What a matcher scores above this
     baseline, it owes to more than vocabulary. The model is scikit-learn's logistic regression
     (ridge regression for scores); validation pairs choose the strength of its regularization. The
     same pairs give the same figures on every backend.
@@ -71,9 +72,10 @@ def bag_of_words_baseline(
     if sees != "overlap" and any(map(any, tokens)):
         vectorizer = CountVectorizer(analyzer=_identity, max_features=max_words)
         vectorizer.fit(tokens[0] + tokens[1])
-    features = word_features(tokens, vectorizer)
+    scale = 1 / np.maximum(_shares(tokens).std(axis=0), 1e-6)
+    features = word_features(tokens, vectorizer, scale)
     candidates = _fitted_models(features, np.asarray(train.labels), train.task == "regression")
-    inputs = word_features(_tokens(validation, sees), vectorizer)
+    inputs = word_features(_tokens(validation, sees), vectorizer, scale)
     name = "mse" if train.task == "regression" else "nll"
     best, lowest = None, np.inf
     for model in candidates:
@@ -82,7 +84,7 @@ def bag_of_words_baseline(
             break
         best, lowest, result = model, figures[name], {"validation": figures}
     if test is not None and test.labels is not None and len(test):
-        inputs = word_features(_tokens(test, sees), vectorizer)
+        inputs = word_features(_tokens(test, sees), vectorizer, scale)
         result["test"] = evaluate_predictions(test, _predict(best, inputs, train))
     return result
 
@@ -101,15 +103,21 @@ def _tokens(dataset: PairDataset, sees: str) -> tuple[Tokens, Tokens]:
     return [[] for _ in second] if sees == "sentence2" else tokens(dataset.sentence1), second
 
 
-def word_features(tokens: tuple[Tokens, Tokens], vectorizer: Any | None) -> Any:
-    """A sparse matrix: counts of sentence 1, of sentence 2, words in both, and the two shares."""
-    from scipy import sparse
-
+def _shares(tokens: tuple[Tokens, Tokens]) -> np.ndarray:
+    """The share of the words of each sentence that the other one has, `[pairs, 2]`."""
     shares = np.zeros((len(tokens[0]), 2))
     for row, (first, second) in enumerate(zip(*tokens)):
         one, two = set(first), set(second)
         both = len(one & two)
         shares[row] = both / max(len(one), 1), both / max(len(two), 1)
+    return shares
+
+
+def word_features(tokens: tuple[Tokens, Tokens], vectorizer: Any | None, scale: np.ndarray) -> Any:
+    """A sparse matrix: counts of sentence 1, of sentence 2, words in both, and the scaled shares."""
+    from scipy import sparse
+
+    shares = _shares(tokens) * scale
     if vectorizer is None:
         return sparse.csr_matrix(shares)
     one, two = (vectorizer.transform(side) for side in tokens)

@@ -144,8 +144,8 @@ def _trains_vectors(recipe: Recipe) -> bool:
     """Whether the model has word vectors that are trained."""
     if recipe.name not in applications.list_models():
         return bool(recipe.model.get("trainable_embedding", True))
-    arguments = model_arguments(applications.get_model_class(recipe.name))
-    return bool(recipe.model.get("trainable_embedding", arguments["trainable_embedding"].default))
+    argument = model_arguments(applications.get_model_class(recipe.name)).get("trainable_embedding")
+    return bool(recipe.model.get("trainable_embedding", argument and argument.default))
 
 
 class EncodingCache:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.once
 def test_counts_overlap_and_shares():
     vectorizer = CountVectorizer(analyzer=list, vocabulary=["a", "b", "c"])
     tokens = ([["a", "a", "b", "z"], []], [["b", "c", "z"], ["z"]])
-    features = word_features(tokens, vectorizer).toarray()
+    features = word_features(tokens, vectorizer, np.ones(2)).toarray()
     # three columns for sentence 1, three for sentence 2, three for words in both, two shares
     want = [[2, 1, 0, 0, 1, 1, 0, 1, 0, 2 / 3, 2 / 3], [0] * 11]
     np.testing.assert_allclose(features, want)

@@ -1,0 +1,93 @@
+"""BagOfWords and Hybrid: solved like scikit-learn, joined as validation pairs choose."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from keras_sentmatch.applications import BagOfWords, Hybrid
+from keras_sentmatch.layers.wide import FEATURES
+from tests.applications.common import WORDS, model_case
+from tests.harness import arguments_act, run_checks, value
+
+BAG = partial(BagOfWords, vocabulary_size=10, num_classes=2)
+HYBRID = partial(Hybrid, vocabulary_size=10, embedding_dim=3, units=4, blocks=1)
+FLOAT32 = ("matching_features", "wide_logits", "joint_answer")
+
+
+def case(make, name):
+    made = model_case(make, WORDS, None, name)
+    return type(made)(**{**vars(made), "float32_sublayers": (*made.float32_sublayers, *FLOAT32)})
+
+
+CASES = [case(partial(HYBRID, num_classes=2), "Hybrid")]
+
+test_checks = run_checks(CASES)
+
+
+def pairs(count=400, seed=0):
+    """Sentence pairs of six words; the label says whether word 7 is in both."""
+    rng = np.random.default_rng(seed)
+    ids = {f"word_ids_{side}": rng.integers(2, 10, (count, 6)).astype("int32") for side in "12"}
+    labels = np.array([7 in a and 7 in b for a, b in zip(*ids.values())], int)
+    return [{n: a[i : i + 100] for n, a in ids.items()} for i in range(0, count, 100)], labels
+
+
+def answers(model, batches):
+    return np.concatenate([value(model(batch)) for batch in batches])
+
+
+@pytest.mark.parametrize("matching", [False, True])
+def test_solve_finds_what_decides(matching):
+    model = BAG(matching_features=matching, embedding_dim=3)
+    train, validation, (batches, labels) = pairs(), pairs(seed=1), pairs(seed=2)
+    words = ["", "", *"abcdefg", "9"]
+    model.wide.solve(words, train, validation)
+    right = (answers(model, batches).argmax(1) == labels).mean()
+    assert right > 0.97 and not model.trainable_weights
+    both = value(model.wide.logits.words_both)[:, 1]
+    assert both.argmax() == 7 and both[7] > 3 * np.delete(both, 7).max()
+    assert value(model.wide.matching.facts)[9, 2] == 1  # a number
+    used = value(model.wide.logits.kernel).any(1)
+    names = {name for name, use in zip(FEATURES, used) if use}
+    assert names <= {"shared_1", "shared_2"} if not matching else "alignment_1" in names
+
+
+def test_scores_are_solved_by_ridge_regression():
+    model = BAG(num_classes=1)
+    (batches, _), (more, _) = pairs(), pairs(seed=1)
+
+    def score(batches):
+        return np.concatenate([(b["word_ids_1"] == 5).sum(1) * 2.0 + 1 for b in batches])
+
+    model.wide.solve([""] * 10, (batches, score(batches)), (more, score(more)))
+    assert np.abs(answers(model, more)[:, 0] - score(more)).max() < 0.1
+
+
+def test_a_class_that_training_lacks_gets_no_probability():
+    model = BAG(num_classes=3)
+    batches, labels = pairs()
+    model.wide.solve([""] * 10, (batches, labels * 2), (batches, labels * 2))
+    assert answers(model, batches)[:, 1].max() < 0.01
+
+
+def test_the_better_part_of_a_hybrid_counts_more():
+    model = HYBRID(num_classes=2)
+    train, validation = pairs(), pairs(seed=1)
+    model.wide.solve([""] * 10, train, validation)
+    assert model.balance(*validation) < 0.3  # the network is not trained
+    before = answers(model, validation[0])
+    kernel = model.wide.logits
+    for variable in (kernel.words_1, kernel.words_2, kernel.words_both, kernel.kernel, kernel.bias):
+        variable.assign(np.zeros(variable.shape))
+    right = validation[1]
+    model.get_layer("logits").kernel.assign(model.get_layer("logits").kernel * 0)
+    assert (before.argmax(1) == right).mean() > 0.95
+
+
+test_arguments = arguments_act(
+    [
+        model_case(partial(BAG, embedding_dim=3, matching_features=matching), WORDS, None, "bag")
+        for matching in (True, False)
+    ]
+)
