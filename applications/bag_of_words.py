@@ -7,7 +7,8 @@ import keras
 import numpy as np
 
 from keras_sentmatch.applications.base import PairModel, Sentence, register_model
-from keras_sentmatch.layers.wide import FEATURES, MatchingFeatures, WideLogits
+from keras_sentmatch.applications.search_space import Choice
+from keras_sentmatch.layers.hybrid import FEATURES, MatchingFeatures, WideLogits
 
 NEGATIONS = frozenset("not n't no never nobody none nothing nor neither without cannot".split())
 STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # inverse regularization strengths to choose from
@@ -21,14 +22,15 @@ class WidePart:
     Args:
         model: the model; it has `vocabulary_size`, `num_classes` and `policy`.
         matching: whether all of `MatchingFeatures` are used; the shares of common words otherwise.
+        trainable: whether gradients change the weights too.
     """
 
-    def __init__(self, model: PairModel, matching: bool):
+    def __init__(self, model: PairModel, matching: bool, trainable: bool = False):
         self.model = model
         self.used = [matching or name in SHARES for name in FEATURES]
         self.matching = MatchingFeatures(model.vocabulary_size, name="matching_features")
         self.logits = WideLogits(
-            model.vocabulary_size, model.num_classes, name="wide_logits", trainable=False
+            model.vocabulary_size, model.num_classes, name="wide_logits", trainable=trainable
         )
 
     def __call__(self, word_ids_1, word_ids_2, vectors_1, vectors_2):
@@ -120,7 +122,9 @@ class BagOfWords(PairModel):
     paper = "logistic regression"
     summary_line = "which words occur, and how many of them both sentences have"
     presets = {"matching": {"matching_features": True}}
+    search_space = [Choice("model.matching_features", (False, True))]
     trainable_embedding = False
+    solved = True  # training by gradients adds nothing
 
     def __init__(
         self,
@@ -134,7 +138,7 @@ class BagOfWords(PairModel):
             self.word_representation = self.make_word_representation(
                 trainable_embedding=False, dropout=0.0
             )
-        self.wide = WidePart(self, matching_features)
+        self.wide = WidePart(self, matching_features, trainable=True)
         activation = "softmax" if num_classes > 1 else "linear"
         self.probabilities = keras.layers.Activation(
             activation, dtype="float32", name="probabilities"

@@ -8,7 +8,8 @@ import numpy as np
 from keras_sentmatch.applications.bag_of_words import Arrays, WidePart
 from keras_sentmatch.applications.base import register_model
 from keras_sentmatch.applications.re2 import RE2
-from keras_sentmatch.layers.wide import JointAnswer
+from keras_sentmatch.applications.search_space import FEATURE_ATTENTION, WORD_MODELS, Choice
+from keras_sentmatch.layers.hybrid import JointAnswer
 
 
 @register_model("hybrid")
@@ -19,7 +20,14 @@ class Hybrid(RE2):
     word vectors. scikit-learn finds its weights in seconds, and it is strong where there are few
     pairs. RE2 is trained as if it were alone; then validation pairs choose how much each part counts.
 
-    Arguments are those of `RE2`; the defaults are smaller, for thousands of pairs.
+    Args:
+        units: width of every hidden layer of RE2. Defaults to `75`, for thousands of pairs.
+        blocks: alignments, one after the other. Defaults to `3`.
+        encoder_layers: convolutions of each encoder. Defaults to `2`.
+        kernel_size: words in a window. Defaults to `3`.
+        prediction: as in `RE2`. Defaults to `"full"`.
+        dropout: as in `RE2`. Defaults to `0.2`.
+        feature_attention: as in `RE2`. Defaults to `None`.
 
     Example:
         >>> import numpy as np
@@ -36,7 +44,17 @@ class Hybrid(RE2):
 
     paper = "RE2, Wide & Deep"
     summary_line = "RE2 joined with a linear model of words and matches: the best start"
+    search_space = [
+        *WORD_MODELS,
+        Choice("model.units", (50, 75, 150)),
+        Choice("model.blocks", (1, 2, 3)),
+        Choice("model.prediction", ("simple", "symmetric", "full")),
+        *FEATURE_ATTENTION,
+    ]
     presets = {"small": {"units": 50, "blocks": 2}, "large": {"units": 150}}
+
+    alignment, fusion, connection = "linear", "full", "augmented"  # arguments of RE2
+    activation, weight_normalization = "gelu", True
 
     def __init__(
         self,
@@ -48,12 +66,7 @@ class Hybrid(RE2):
         blocks: int = 3,
         encoder_layers: int = 2,
         kernel_size: int = 3,
-        alignment: str = "linear",
-        fusion: str = "full",
-        connection: str = "augmented",
         prediction: str = "full",
-        activation: str = "gelu",
-        weight_normalization: bool = True,
         dropout: float = 0.2,
         feature_attention=None,
         feature_attention_config: Mapping | None = None,

@@ -15,6 +15,7 @@ import pytest
 import keras_sentmatch
 import keras_sentmatch.applications
 import keras_sentmatch.layers
+from keras_sentmatch.applications import get_model_class, list_models
 from keras_sentmatch.applications.base import CallWith
 from keras_sentmatch.layers.base import Layer
 from keras_sentmatch.layers.transformer_block import TransformerBlock
@@ -29,7 +30,8 @@ def classes(package: Any) -> list[type]:
     found = [getattr(package, name) for name in getattr(package, "__all__", [])]
     found = [c for c in found if inspect.isclass(c) and issubclass(c, keras.layers.Layer)]
     bases = {b for c in found for b in c.__mro__[1:]}  # abstract: not made by anybody
-    return [c for c in found if c not in bases]
+    models = [get_model_class(name) for name in list_models()]
+    return [c for c in found if c not in bases or c in models]
 
 
 CLASSES = classes(LAYERS) + classes(APPLICATIONS)

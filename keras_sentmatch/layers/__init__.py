@@ -11,6 +11,7 @@ from keras_sentmatch.layers.drcn import AutoencoderBottleneck, DenseCoAttentiveR
 from keras_sentmatch.layers.drr_net import RerereadAttention
 from keras_sentmatch.layers.feature_attention import FeatureAttention, SelectiveFeatureAttention
 from keras_sentmatch.layers.highway import Highway
+from keras_sentmatch.layers.hybrid import JointAnswer, MatchingFeatures, WideLogits
 from keras_sentmatch.layers.hyper_lstm import HyperLSTMCell
 from keras_sentmatch.layers.ladra_net import DynamicSequentialAttention, LayerWeightedSum, PhraseCNN
 from keras_sentmatch.layers.masked_max_pooling import MaskedMaxPooling
@@ -24,7 +25,6 @@ from keras_sentmatch.layers.re2 import (
 from keras_sentmatch.layers.rlstm import RereadingLSTM
 from keras_sentmatch.layers.self_attention_pooling import SelfAttentionPooling
 from keras_sentmatch.layers.stack_rnn import StackRNN
-from keras_sentmatch.layers.wide import JointAnswer, MatchingFeatures, WideLogits
 from keras_sentmatch.layers.word_representation import CharCNN, CharLSTM, WordRepresentation
 
 __all__ = [

@@ -225,6 +225,11 @@ class _Run:
             found = (self.arrays(role) for role in ("train", "validation"))
             self.model.wide.solve(encoder.vocabulary.words, *found)
 
+    @property
+    def solved(self) -> bool:
+        """Whether the weights are found without training."""
+        return bool(getattr(self.model, "solved", False))
+
     def arrays(self, role: str) -> tuple[list[dict[str, np.ndarray]], np.ndarray]:
         """The model's inputs in batches of like length, and the labels in the same order."""
         encoded = self.encodings.encoded(self.splits[role], self.fitted.encoder)
@@ -246,7 +251,7 @@ class _Run:
         training, state, history = self.recipe.training, self.state, keras.callbacks.History()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.history = history.history
-        if not self.model.trainable_variables:  # it is solved
+        if self.solved:
             return
         discard_later_files(self.folder, state)
         if left_out := len(self.splits["train"]) % training.devices:
@@ -286,7 +291,7 @@ class _Run:
 
     def restore_best(self) -> None:
         """Loads the weights of the best epoch, into a model on one device."""
-        if not self.model.trainable_variables:
+        if self.solved:
             return
         if not self.history.get(self.monitor):
             log.warning("Stopped before the end of the first epoch: there is nothing to keep.")

@@ -45,9 +45,8 @@ def model_case(
         oracle,
         name=name,
         float32_outputs=True,
-        float32_sublayers=("logits", "probabilities"),
         zero_pads=False,  # a pair has no padding left
-        **expectations,
+        **{"float32_sublayers": ("logits", "probabilities"), **expectations},
     )
 
 

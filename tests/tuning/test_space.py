@@ -268,7 +268,10 @@ def test_fixing():
         (lambda: parse_names("T,,d_k"), "expected names separated by commas"),
         (lambda: parse_names("T="), "expected names"),
         (lambda: parse_fixed(["T"]), "expected NAME=VALUE"),
-        (lambda: space_of(Recipe("mine")), "no search space for 'mine'; there is one for bimpm"),
+        (
+            lambda: space_of(Recipe("mine")),
+            "no search space for 'mine'; there is one for bag_of_words",
+        ),
     ],
 )
 def test_what_is_refused(make, message):

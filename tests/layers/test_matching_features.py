@@ -1,13 +1,13 @@
-"""MatchingFeatures, WideLogits and JointAnswer, against loops over words."""
+"""MatchingFeatures, against loops over words."""
 
 from functools import partial
 
 import numpy as np
 
-from keras_sentmatch.layers import JointAnswer, MatchingFeatures, WideLogits
-from keras_sentmatch.layers.wide import FEATURES
+from keras_sentmatch.layers import MatchingFeatures
+from keras_sentmatch.layers.hybrid import FEATURES
 from tests.applications.common import IDS_1, IDS_2
-from tests.harness import Case, built, noise, run_checks, value
+from tests.harness import Case, noise, run_checks, value
 
 NAMES = sorted({name.removesuffix("_1") for name in FEATURES if name.endswith("_1")})
 VECTORS = {"vectors_1": noise(3, 5, 4), "vectors_2": noise(3, 4, 4, seed=1)}
@@ -68,53 +68,15 @@ def oracle(layer, word_ids_1, word_ids_2, vectors_1, vectors_2):
     return np.array(rows)
 
 
-def logits(layer, word_ids_1, word_ids_2, features):
-    out = []
-    for a, b, f in zip(word_ids_1, word_ids_2, features):
-        total = value(layer.bias) + f @ value(layer.kernel)
-        total = total + sum(value(layer.words_1)[i] for i in a if i > 1)
-        total = total + sum(value(layer.words_2)[i] for i in b if i > 1)
-        both = {i for i in a if i > 1} & set(b)
-        out.append(total + sum(value(layer.words_both)[i] for i in both))
-    return np.array(out)
-
-
-def joint(layer, wide, deep):
-    share = value(layer.deep_share)
-    if not layer.softmax:
-        return share * deep + (1 - share) * wide
-    wide, deep = (np.exp(x) / np.exp(x).sum(-1, keepdims=True) for x in (wide, deep))
-    product = deep**share * wide ** (1 - share)
-    return product / product.sum(-1, keepdims=True)
-
-
-PARTS = {"wide": noise(3, 4), "deep": noise(3, 4, seed=1)}
-COMMON = {"float32_outputs": True, "zero_pads": False}
 CASES = [
     Case(
         partial(MatchingFeatures, vocabulary_size=10),
         {**IDS, **VECTORS},
         (0, 30),
         oracle,
-        **COMMON,
-    ),
-    Case(
-        partial(WideLogits, vocabulary_size=10, num_classes=2),
-        {**IDS, "features": noise(3, 5)},
-        (3 * 20 + 10 + 2, 0),
-        logits,
-        **COMMON,
-    ),
-    Case(JointAnswer, PARTS, (0, 1), joint, unused=("wide", "deep"), **COMMON),
-    Case(
-        partial(JointAnswer, softmax=False), PARTS, (0, 1), joint, "scores", unused=("wide", "deep"),
-        **COMMON,
-    ),
-]  # fmt: skip
+        float32_outputs=True,
+        zero_pads=False,
+    )
+]
 
 test_checks = run_checks(CASES)
-
-
-def test_training_sees_the_deep_part_alone():
-    layer = built(CASES[3])
-    assert np.allclose(value(layer(**PARTS, training=True)), PARTS["deep"])

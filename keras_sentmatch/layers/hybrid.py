@@ -212,6 +212,12 @@ class JointAnswer(Layer):
     Output shape:
         float32 `[B, C]`: probabilities, the normalized geometric mean of both parts' (`deep_share` is
         the exponent of the deep part's, at first .5), or scores, their mean.
+
+    Example:
+        >>> import numpy as np
+        >>> from keras_sentmatch.layers import JointAnswer
+        >>> np.round(JointAnswer()(np.array([[0.0, 2.0]]), np.array([[2.0, 0.0]])), 2).tolist()
+        [[0.5, 0.5]]
     """
 
     def __init__(self, softmax: bool = True, **kwargs):
