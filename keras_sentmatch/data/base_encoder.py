@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from keras_sentmatch.errors import InputError, wording
-from keras_sentmatch.safety import inside, read_object
+from keras_sentmatch.safety import check_types, inside, read_object
 
 FORMAT = 1
 FILE = "encoder.json"
@@ -172,6 +172,7 @@ def read_description(folder: str | Path) -> tuple[Path, str, dict[str, Any]]:
     config = read_object(path)
     if "format" not in config:
         raise InputError(f"{path} is not the description of an encoder: it has no 'format'.")
+    check_types(config, {"format": int}, path)
     if (number := config.pop("format")) != FORMAT:
         raise InputError(
             f"{path} is of format {number}, this version reads format {FORMAT}: "

@@ -108,6 +108,7 @@ class VectorExtractor:
         if not path.is_file():
             return None
         plain = read_object(inside(path.parent, path.name))
+        check_types(plain, {"format": int}, path)
         if (number := plain.pop("format", None)) != _FORMAT:
             raise InputError(f"{path} is of format {number}, this version reads {_FORMAT}.")
         file = inside(path.parent, _FILES[1])

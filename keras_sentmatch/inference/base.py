@@ -72,18 +72,19 @@ class BaseMatcher(ABC):
     def predict(
         self,
         pairs: Any = None,
+        sentence2: str | Sequence[str] | None = None,
         *,
         sentence1: str | Sequence[str] | None = None,
-        sentence2: str | Sequence[str] | None = None,
         batch_size: int = 64,
     ) -> Prediction | list[Prediction]:
         """Answers one pair, or many in the order given.
 
         Args:
-            pairs: One pair as `{"sentence1": …, "sentence2": …}`, a list of such dicts, or a
-                `PairDataset`.
+            pairs: One pair as `{"sentence1": …, "sentence2": …}`; several as a list of such dicts
+                or of tuples `(sentence1, sentence2)`, as a `PairDataset`, or as a DataFrame with
+                these two columns. Or the first sentence (or sentences), before the second.
+            sentence2: The second sentence (or as many as there are first ones).
             sentence1: The first sentence (or sentences), in place of `pairs`.
-            sentence2: The second sentence (or as many).
             batch_size: Most pairs scored at once.
 
         Returns:
@@ -104,9 +105,9 @@ class BaseMatcher(ABC):
     def predict_proba(
         self,
         pairs: Any = None,
+        sentence2: str | Sequence[str] | None = None,
         *,
         sentence1: str | Sequence[str] | None = None,
-        sentence2: str | Sequence[str] | None = None,
         batch_size: int = 64,
     ) -> Array:
         """The probabilities, float32 `[pairs, classes]`, or the scores `[pairs]` of a scoring model.
@@ -129,9 +130,9 @@ class BaseMatcher(ABC):
     def explain(
         self,
         pairs: Any = None,
+        sentence2: str | Sequence[str] | None = None,
         *,
         sentence1: str | Sequence[str] | None = None,
-        sentence2: str | Sequence[str] | None = None,
         erasure: bool = True,
         batch_size: int = 64,
     ) -> "Explanation | list[Explanation]":

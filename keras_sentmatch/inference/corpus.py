@@ -8,8 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_sentmatch.data import PairEncoder, SubwordPairEncoder
-from keras_sentmatch.errors import InputError
-from keras_sentmatch.inference.pairs import batches
+from keras_sentmatch.inference.pairs import batches, check_count
 
 
 class Corpus:
@@ -80,8 +79,8 @@ def best_first(
     scores: np.ndarray, candidates: Sequence[str] | Corpus, top_k: int | None
 ) -> list[dict[str, Any]]:
     """`index`, `sentence` and `score` of the `top_k` highest scores; equal ones keep their order."""
-    if top_k is not None and top_k < 1:
-        raise InputError(f"top_k={top_k}: at least 1 is needed, or None for all.")
+    if top_k is not None:
+        check_count("top_k", top_k)
     sentences = candidates.sentences if isinstance(candidates, Corpus) else list(candidates)
     order = np.argsort(-scores, kind="stable")[:top_k]
     return [{"index": int(i), "sentence": sentences[i], "score": float(scores[i])} for i in order]

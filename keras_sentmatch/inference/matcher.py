@@ -25,7 +25,7 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.base import Array, BaseMatcher
 from keras_sentmatch.inference.corpus import Corpus, encode_blocks, score_blocks
 from keras_sentmatch.inference.new_words import NewWords, word_tables
-from keras_sentmatch.inference.pairs import as_columns, batches
+from keras_sentmatch.inference.pairs import as_columns, batches, check_count
 from keras_sentmatch.inference.run_folder import (
     FORMAT,
     check_fit,
@@ -136,8 +136,7 @@ class Matcher(BaseMatcher):
         Works where `can_cache_encodings`: most models; not those that look at both sentences from
         the start.
         """
-        if batch_size < 1:
-            raise InputError(f"batch_size={batch_size}: at least 1 is needed.")
+        check_count("batch_size", batch_size)
         if not isinstance(sentences, str):
             sentences = list(sentences)
             self._meet(sentences)
@@ -306,8 +305,7 @@ class Matcher(BaseMatcher):
         }
 
     def raw_scores(self, pairs: PairDataset, batch_size: int) -> Array:
-        if batch_size < 1:
-            raise InputError(f"batch_size={batch_size}: at least 1 is needed.")
+        check_count("batch_size", batch_size)
         self._meet(pairs.sentence1, pairs.sentence2)
         tags = pairs.tags if "pos" in self.encoder.features else None
         encoded = self.encoder.encode_pairs(pairs.sentence1, pairs.sentence2, tags=tags)

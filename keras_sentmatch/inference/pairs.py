@@ -6,17 +6,19 @@ from typing import Any
 import numpy as np
 
 from keras_sentmatch.data import PairDataset
-from keras_sentmatch.errors import InputError
+from keras_sentmatch.errors import InputError, wording
 
 BOTH_SPELLINGS = (
     "write one pair as predict(sentence1=a, sentence2=b) or "
-    "predict({'sentence1': a, 'sentence2': b}), and several as a list of such dicts or as "
-    "predict(sentence1=[a, …], sentence2=[b, …])"
+    "predict({'sentence1': a, 'sentence2': b}), and several as a list of such dicts, as "
+    "[(a, b), …] or as predict(sentence1=[a, …], sentence2=[b, …])"
 )
 
 
 def as_dataset(pairs: Any, sentence1: Any, sentence2: Any) -> tuple[PairDataset, bool]:
     """The pairs as a dataset, and whether it was one single pair."""
+    if sentence1 is None and sentence2 is not None:  # predict(a, b)
+        pairs, sentence1 = None, pairs
     if pairs is None:
         if sentence1 is None or sentence2 is None:
             raise InputError(f"Both sentence1 and sentence2 are needed: {BOTH_SPELLINGS}.")
@@ -25,6 +27,14 @@ def as_dataset(pairs: Any, sentence1: Any, sentence2: Any) -> tuple[PairDataset,
         raise InputError("Give either pairs or sentence1= and sentence2=, not both.")
     if isinstance(pairs, PairDataset):
         return pairs, False
+    if hasattr(pairs, "columns"):  # a DataFrame of any library
+        names = ("sentence1", "sentence2")
+        if missing := [name for name in names if name not in pairs.columns]:
+            raise InputError(
+                f"The DataFrame has the columns {', '.join(map(str, pairs.columns))}; it needs "
+                f"{' and '.join(map(repr, missing))}: rename its columns."
+            )
+        pairs = {name: list(pairs[name]) for name in names}
     if isinstance(pairs, Mapping):
         first, second = _sides(pairs, "The pair")
         single = isinstance(first, str) and isinstance(second, str)
@@ -41,6 +51,8 @@ def as_dataset(pairs: Any, sentence1: Any, sentence2: Any) -> tuple[PairDataset,
         raise InputError(f"predict got {pairs!r:.60}, which is not a pair: {BOTH_SPELLINGS}.")
     sides = []
     for number, row in enumerate(pairs):
+        if isinstance(row, tuple) and len(row) == 2 and all(isinstance(x, str) for x in row):
+            row = {"sentence1": row[0], "sentence2": row[1]}
         if isinstance(row, str | list | tuple):
             raise InputError(
                 f"predict got {pairs!r:.60}, which can be read two ways: as pairs (sentence1, "
@@ -63,6 +75,13 @@ def as_columns(query: Any, candidates: Any) -> tuple[list[str], list[str]]:
         raise InputError("The candidates are one string; give a list of strings.")
     second = list(candidates)
     return [query] * len(second), second
+
+
+def check_count(name: str, value: Any) -> None:
+    """Refuses what is no integer of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        came = wording(f"{name}={value!r:.60}", f"--{name.replace('_', '-')} {value!r:.60}")
+        raise InputError(f"{came}; expected an integer of at least 1.")
 
 
 def _sides(pair: Mapping[str, Any], what: str) -> tuple[Any, Any]:

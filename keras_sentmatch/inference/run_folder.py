@@ -44,12 +44,14 @@ def read_card(folder: Path) -> dict[str, Any]:
     path = folder / "matcher.json"
     if not path.is_file():
         found = "no such folder" if not folder.is_dir() else "it holds no matcher.json"
-        raise InputError(
-            f"{folder} is not a run folder ({found}): give the folder that training wrote, such "
-            "as runs/NAME."
-        )
+        fix = "give the folder that training wrote, such as runs/NAME."
+        if folder.is_file():
+            found = "it is a file"
+            if (folder.parent / path.name).is_file():
+                fix = f"give its folder, {folder.parent}"
+        raise InputError(f"{folder} is not a run folder ({found}): {fix}")
     card = read_object(inside(folder, path.name), "copy the run folder again, or train again")
-    if card.get("format") != FORMAT:
+    if type(card.get("format")) is not int or card["format"] != FORMAT:
         came, versions = card.get("format"), card.get("versions")
         writer = versions.get("keras_sentmatch") if isinstance(versions, dict) else None
         raise InputError(

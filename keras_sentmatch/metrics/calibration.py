@@ -93,7 +93,7 @@ def apply_temperature(probabilities: ArrayLike, temperature: float) -> np.ndarra
 
     Args:
         probabilities: of each class, [n, C].
-        temperature: a positive number; above 1 moves them towards each other, below 1 apart.
+        temperature: a number from 0.001 to 1000; above 1 moves them towards each other, below 1 apart.
 
     Example:
 
@@ -249,10 +249,10 @@ def check_calibration(temperature: float, threshold: float | None, outputs: int)
 
 
 def _check_temperature(temperature: float) -> None:
-    if not _is_number(temperature) or not 0 < temperature < float("inf"):
+    if not _is_number(temperature) or not 0.001 <= temperature <= 1000:
         raise InputError(
-            f"temperature={temperature!r}; expected a positive number (1 changes nothing). "
-            "`calibrate` finds one."
+            f"temperature={temperature!r:.60}; expected a number from 0.001 to 1000 (1 changes "
+            "nothing). `calibrate` finds one."
         )
 
 

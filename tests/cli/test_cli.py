@@ -247,7 +247,7 @@ def test_profile(capsys):
         ("predict nowhere x.tsv --out x.parquet", "ends in .tsv"),
         ("predict nowhere x.tsv", "x.tsv: no such file"),
         ("evaluate nowhere", "nowhere is not a run folder"),
-        ("evaluate nowhere --format tsv", "but --data is missing"),
+        ("evaluate nowhere --format tsv", "--data, which is missing"),
     ],
 )
 def test_mistakes_are_one_line(capsys, monkeypatch, tmp_path, arguments, message):
@@ -342,7 +342,7 @@ def test_calibrate_keeps_what_it_finds(trained, capsys, tmp_path):
     assert run("calibrate", folder, "--no-temperature") == 0
     assert json.loads((folder / "matcher.json").read_text())["temperature"] == 1
     capsys.readouterr()
-    assert "but --data is missing" in error_of(capsys, "calibrate", folder, "--format", "tsv")
+    assert "--data, which is missing" in error_of(capsys, "calibrate", folder, "--format", "tsv")
 
 
 def test_evaluate_says_why_it_cannot(trained, capsys, tmp_path):
@@ -356,7 +356,7 @@ def test_evaluate_says_why_it_cannot(trained, capsys, tmp_path):
     line = error_of(capsys, "evaluate", trained.folder, "--data", other)
     assert "maybe" in line and "no, yes" in line
     line = error_of(capsys, "evaluate", trained.folder, "--batch-size", 0)
-    assert "batch_size=0" in line
+    assert "--batch-size 0; expected an integer of at least 1" in line
 
 
 @pytest.mark.parametrize("command", ["evaluate", "calibrate", "compare", "errors", "robustness"])
@@ -576,7 +576,7 @@ def upper(sentences):
         ("--translate nothing", "expected MODULE:FUNCTION"),
         ("--opposite yes", "expected two label names"),
         ("--suite none.tsv", "none.tsv: no such file"),
-        ("--format tsv", "but --data is missing"),
+        ("--format tsv", "--data, which is missing"),
     ],
 )
 def test_robustness_says_why_it_cannot(trained, capsys, options, message):

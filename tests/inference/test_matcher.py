@@ -37,6 +37,19 @@ def make_model(encoder: PairEncoder, outputs: int = 3) -> keras.Model:
     return model
 
 
+class Frame:
+    """What a DataFrame has: columns by name, and an iterator over their names."""
+
+    def __init__(self, **columns):
+        self.columns = columns
+
+    def __iter__(self):
+        return iter(self.columns)
+
+    def __getitem__(self, name):
+        return self.columns[name]
+
+
 @pytest.fixture(scope="module")
 def matcher() -> Matcher:
     encoder = make_encoder()
@@ -79,6 +92,19 @@ def test_many_pairs_keep_their_order_whatever_the_batch_size(matcher):
         np.testing.assert_allclose(got, one_by_one, atol=1e-5)
 
 
+def test_pairs_may_come_as_what_can_be_read_one_way_only(matcher):
+    first, second = FIRST[:3], SECOND[:3]
+    want = matcher.predict(sentence1=first, sentence2=second)
+    assert matcher.predict(list(zip(first, second))) == want
+    assert matcher.predict(first, second) == want
+    assert matcher.predict(Frame(sentence1=np.array(first), sentence2=second, id=[1, 2, 3])) == want
+    assert matcher.predict("a dog", "a cat") == matcher.predict(
+        sentence1="a dog", sentence2="a cat"
+    )
+    proba = matcher.predict_proba(first, second)
+    np.testing.assert_array_equal(proba, matcher.predict_proba(sentence1=first, sentence2=second))
+
+
 def test_few_shapes_reach_the_model(matcher, monkeypatch):
     shapes = set()
     plain = matcher.model.predict_on_batch
@@ -103,7 +129,9 @@ def test_few_shapes_reach_the_model(matcher, monkeypatch):
     [
         ({"pairs": ("a dog", "a cat")}, "two ways.*sentence1=a, sentence2=b.*sentence1=.a, …."),
         ({"pairs": ["a dog", "a cat"]}, "read two ways"),
-        ({"pairs": [("a dog", "a cat")]}, "read two ways"),
+        ({"pairs": [["a dog", "a cat"], ["two", "cats"]]}, "read two ways"),
+        ({"pairs": [("a dog", "a cat", "yes")]}, "read two ways"),
+        ({"pairs": Frame(one=["a"], two=["b"])}, "columns one, two.* needs .sentence1. and"),
         ({"pairs": "a dog"}, "not a pair"),
         ({"pairs": [1]}, "not a dict"),
         ({"pairs": {"sentence1": "a"}}, "it needs 'sentence1' and 'sentence2'"),
@@ -115,7 +143,10 @@ def test_few_shapes_reach_the_model(matcher, monkeypatch):
         ({"sentence1": ["a"], "sentence2": ["b", "c"]}, "equally long"),
         ({"sentence1": ["a", None], "sentence2": ["b", "c"]}, r"sentence1\[1\] is None"),
         ({"pairs": [{"sentence1": "a", "sentence2": "b"}], "sentence1": "a"}, "not both"),
-        ({"sentence1": "a", "sentence2": "b", "batch_size": 0}, "batch_size=0"),
+        *(
+            ({"sentence1": "a", "sentence2": "b", "batch_size": size}, f"batch_size={size!r}")
+            for size in (0, 1.5, True, "8", None)
+        ),
     ],
 )
 def test_bad_pairs_are_refused(matcher, arguments, message):
@@ -262,6 +293,13 @@ def test_a_failed_save_leaves_the_old_run_whole(matcher, folder, monkeypatch):
     Matcher.load(folder)
 
 
+def test_a_file_of_a_run_is_no_run(folder):
+    with pytest.raises(InputError, match=f"is a file.*give its folder, {folder}$"):
+        Matcher.load(folder / "model.keras")
+    with pytest.raises(InputError, match="is a file.*give the folder that training wrote"):
+        Matcher.load(folder / "encoder" / "vocabulary.txt")
+
+
 def test_a_trained_model_is_saved_without_its_optimizer(tmp_path):
     encoder = make_encoder()
     model = make_model(encoder)
@@ -285,6 +323,11 @@ def break_card(folder, **changes):
     (folder / "matcher.json").write_text(json.dumps(card))
 
 
+def break_encoder(folder, **changes):
+    path = folder / "encoder" / "encoder.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
 def flip_bit(path):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 0xFF
@@ -305,6 +348,10 @@ def rename_class(path):
     "breaking, message",
     [
         (lambda f: shutil.rmtree(f), "no such folder"),
+        (lambda f: break_card(f, format=True), "format True .*reads format 2"),
+        (lambda f: break_card(f, temperature=1e-320), "temperature=1e-320; expected a number from"),
+        (lambda f: break_card(f, temperature=10**400), "temperature=1000.*from 0.001 to 1000"),
+        (lambda f: break_encoder(f, format=True), "encoder.json is damaged: format is True"),
         (lambda f: flip_bit(f / "model.keras"), "model.keras"),
         (lambda f: rename_class(f / "model.keras"), "does not load with keras_sentmatch"),
         (lambda f: (f / "matcher.json").unlink(), "not a run folder .*no matcher.json"),

@@ -96,11 +96,13 @@ def test_what_can_be_wrong(matcher):
     for call, message in (
         (lambda: matcher.rank(["q"], CANDIDATES), "query must be one string"),
         (lambda: matcher.rank(QUERY, "one"), "one string; give a list"),
-        (lambda: matcher.rank(QUERY, CANDIDATES, top_k=0), "top_k=0: at least 1"),
+        (lambda: matcher.rank(QUERY, CANDIDATES, top_k=0), "top_k=0; expected an integer"),
+        (lambda: matcher.rank(QUERY, CANDIDATES, top_k=1.5), "top_k=1.5; expected an integer"),
         (lambda: matcher.rank(QUERY, CANDIDATES, label="x"), "no label 'x'; pass one of no, yes"),
         (lambda: three.rank(QUERY, CANDIDATES), "Pass label= one of a, b, c"),
         (lambda: make_matcher().rank(QUERY, corpus), "encoded by another matcher"),
         (lambda: matcher.encode(CANDIDATES, batch_size=0), "batch_size=0"),
+        (lambda: matcher.encode(CANDIDATES, batch_size=1.5), "batch_size=1.5"),
     ):
         with pytest.raises(InputError, match=message):
             call()

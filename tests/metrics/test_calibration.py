@@ -130,6 +130,8 @@ def test_a_report_says_what_changed():
         (lambda: fit_temperature([0, 1], [0.5, 0.5]), "at least two classes"),
         (lambda: reliability([0], [[0.5, 0.5]], bins=0), "bins=0"),
         (lambda: apply_temperature([[0.5, 0.5]], 0), "temperature=0"),
+        (lambda: apply_temperature([[0.5, 0.5]], 1e-320), "temperature=1e-320"),
+        (lambda: apply_temperature([[0.5, 0.5]], 10**400), "temperature=1000.*0.001 to 1000"),
         (lambda: apply_temperature([[0.5, 0.5]], float("nan")), "temperature=nan"),
         (lambda: best_threshold([0, 2], [0.5, 0.5]), "labels 0 and 1"),
         (lambda: best_threshold([0, 1], [0.5, 1.5]), "probabilities from 0.5 to 1.5"),
