@@ -13,7 +13,8 @@ from keras_sentmatch.errors import InputError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-BEFORE, AFTER = "#0072B2", "#D55E00"
+BEFORE, AFTER = "#0072B2", "#D55E00"  # colors that the color-blind tell apart
+BASELINES = ("#000000", "#009E73", "#CC79A7", "#777777")
 MAX_NUMBERED = 20  # classes up to which the cells of a confusion matrix carry numbers
 
 
@@ -41,7 +42,9 @@ def learning_curve(history_csv: str | Path, png: str | Path) -> Path:
                 # CSVLogger writes NA for what was not measured
                 values = [float(row[name].replace("NA", "nan")) for row in rows]
                 axis.plot(epochs, values, marker=".", label=label)
-        axis.set(title=panel, xlabel="epoch")
+        axis.set(title=panel.replace("_", " "), xlabel="epoch")
+        axis.xaxis.get_major_locator().set_params(integer=True)
+        axis.grid(color="lightgray", linewidth=0.5)
         axis.legend()
     return save_png(figure, png)
 
@@ -178,8 +181,9 @@ def categories(
     for place, row in enumerate(rows):
         axis.plot([row["low"], row["high"]], [place, place], color=BEFORE)
         axis.scatter([row["accuracy"]], [place], color=BEFORE, zorder=2)
-    for (name, value), style in zip(lines.items(), ("-", "--", ":", "-.", (0, (1, 4)))):
-        axis.axvline(value, color=AFTER, linestyle=style, linewidth=1, label=f"{name} {value:.3f}")
+    styles = zip(("-", "--", ":", "-.", (0, (1, 4))), (AFTER, *BASELINES))
+    for (name, value), (style, color) in zip(lines.items(), styles):
+        axis.axvline(value, color=color, linestyle=style, label=f"{name} {value:.3f}")
     axis.set_yticks(range(len(rows)), [f"{row['name']} ({row['pairs']:,})" for row in rows])
     axis.set(xlim=(-0.02, 1.02), ylim=(len(rows) - 0.5, -0.5), xlabel="accuracy, 95% interval")
     axis.grid(axis="x", color="lightgray")

@@ -1,6 +1,7 @@
 """How well a matcher answers transformed pairs and test suites."""
 
 from collections.abc import Callable, Mapping, Sequence
+from difflib import SequenceMatcher
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -235,8 +236,9 @@ def to_markdown(report: Mapping[str, Any]) -> str:
         "robustness.md",
         report={"run": "", **report},
         data=data_name(report),
-        columns=[name.replace("_", " ") for name in COLUMNS[1:]],
+        columns=[name.replace("_", " ").replace("f1", "F1") for name in COLUMNS[1:]],
         rows=[row[1:] for row in table(report)],
+        figure=bool(_measured(report)),
         examples=[
             (row["name"], row.get("what", "Right before, wrong after"), _flip_rows(row["flips"]))
             for row in [*report["transformations"], *report["suites"]]
@@ -246,19 +248,38 @@ def to_markdown(report: Mapping[str, Any]) -> str:
 
 
 def _flip_rows(flips: Sequence[Mapping[str, str]]) -> list[list[str]]:
-    changes = (("sentence1", "changed1"), ("sentence2", "changed2"), ("label", "new_label"))
-    both = [[(flip[old], flip[new]) for old, new in changes] for flip in flips]
-    cells = [[old if old == new else f"{old} → {new}" for old, new in row] for row in both]
-    return [[*row, flip["answer"]] for row, flip in zip(cells, flips)]
+    """Both sentences with what was changed in them, both labels, and the wrong answer."""
+    rows = []
+    for flip in flips:
+        label, new = flip["label"], flip["new_label"]
+        sentences = [_marked(flip[f"sentence{side}"], flip[f"changed{side}"]) for side in "12"]
+        rows.append([*sentences, label if label == new else f"{label} → {new}", flip["answer"]])
+    return rows
+
+
+def _marked(old: str, new: str) -> str:
+    """A changed sentence in Markdown: what was left out is struck out, what is new is bold."""
+    before, after = old.split(), new.split()
+    parts = []
+    for kind, i, j, k, m in SequenceMatcher(None, before, after).get_opcodes():
+        if kind == "equal":
+            parts += before[i:j]
+            continue
+        parts += [f"~~{' '.join(before[i:j])}~~"] if j > i else []
+        parts += [f"**{' '.join(after[k:m])}**"] if m > k else []
+    return " ".join(parts)
+
+
+def _measured(report: Mapping[str, Any]) -> list[list[Any]]:
+    """The rows of the table that the figure shows."""
+    return [row for row in table(report) if row[5] is not None and row[0] != "category"]
 
 
 def save_report(report: Mapping[str, Any], folder: str | Path) -> None:
     """Writes robustness.json, .md, .csv and .png into a folder."""
     folder = Path(folder)
-    rows = table(report)
-    write_report(folder, "robustness", report, to_markdown(report), COLUMNS, rows)
-    shown = [row for row in rows if row[5] is not None and row[0] != "category"]
-    if shown:
+    write_report(folder, "robustness", report, to_markdown(report), COLUMNS, table(report))
+    if shown := _measured(report):
         names = [f"{row[1]} ({row[3]:,})" for row in shown]
         title = Path(report.get("run", "")).name
         before, after = [row[4] for row in shown], [row[5] for row in shown]

@@ -89,7 +89,8 @@ def test_the_report_is_written(pairs, tmp_path):
     assert lines[0] == ",".join(COLUMNS) and len(lines) == 1 + len(table(report))
     assert lines[1] == "transformation,SwapAnt,4,2,1.0,0.0,1.0,1.0,0.0,0.0"
     page = to_markdown(report)
-    assert "| Hot tea \\| pot. | Hot tea. → Cold tea. | entailment → contradiction |" in page
+    assert "| Hot tea \\| pot. | ~~Hot~~ **Cold** tea. | entailment → contradiction |" in page
+    assert "](robustness.png)" in page and "\nA word of both sentences becomes" in page
     assert "- BackTrans: BackTrans needs" in page
     written = (folder / "robustness.md").read_text()
     assert written.startswith("# Robustness of runs/x on sick test\n")
