@@ -1,6 +1,5 @@
 """What every model shares: arguments, inputs, graph, explainer, word vectors, registry."""
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
@@ -13,6 +12,7 @@ from keras_sentmatch.applications.pictures import PictureSpec
 from keras_sentmatch.applications.search_space import Parameter
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import FeatureAttention, SelectiveFeatureAttention, WordRepresentation
+from keras_sentmatch.layers.base import refuse_unknown
 from keras_sentmatch.ops import dot_matrix, split_pair, stack_pair
 
 FEATURE_ATTENTION = {"fa": FeatureAttention, "sfa": SelectiveFeatureAttention}
@@ -27,7 +27,6 @@ DATA_ARGUMENTS = (
     "pos_tags",
     "antonym",
 )
-_KERAS_ARGUMENTS = ("name", "dtype", "trainable")
 _MODELS: dict[str, type["PairModel"]] = {}
 
 
@@ -546,14 +545,7 @@ def model_arguments(cls: type[PairModel]) -> dict[str, inspect.Parameter]:
 
 def check_arguments(cls: type[PairModel], names, *more: str) -> None:
     """Raise an `InputError` for names that the model, Keras and `more` do not have."""
-    allowed = [*model_arguments(cls), *_KERAS_ARGUMENTS, *more]
-    if unknown := [name for name in names if name not in allowed]:
-        near = [n for name in unknown for n in difflib.get_close_matches(name, allowed, n=1)]
-        hint = f" Did you mean {', '.join(near)}?" if near else ""
-        raise InputError(
-            f"{cls.__name__} has no argument {', '.join(map(repr, unknown))}.{hint} "
-            f"It has: {', '.join(model_arguments(cls))}."
-        )
+    refuse_unknown(cls.__name__, [n for n in names if n not in more], list(model_arguments(cls)))
 
 
 def check_choice(name: str, value, allowed) -> None:

@@ -51,6 +51,7 @@ class RecipeOptions:
     ) -> "RecipeDraft":
         """The recipe, checked as far as it can be before the data is read."""
         from keras_sentmatch.applications import BackboneModel, get_model_class
+        from keras_sentmatch.applications.base import check_arguments
         from keras_sentmatch.data.hub import encoder_name
         from keras_sentmatch.inference.run_folder import members_of, read_card
         from keras_sentmatch.training import read_recipe
@@ -68,6 +69,7 @@ class RecipeOptions:
         given = [f"{key}={value}" for key, value in values.items() if value is not None]
         draft = read_recipe(model, file=self.recipe, overrides=[*(self.setting or []), *given])
         chosen = draft.for_data(None)
+        check_arguments(get_model_class(chosen.name), chosen.model)
         if "backbone" in chosen.model:
             encoder_name(chosen.model["backbone"])
         for run in chosen.training.teacher:

@@ -1,10 +1,13 @@
 """What every layer of this package shares: its config, its masks, and checks of arguments."""
 
+import difflib
 import inspect
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import keras
+
+from keras_sentmatch.errors import InputError
 
 
 class Layer(keras.layers.Layer):
@@ -20,6 +23,7 @@ class Layer(keras.layers.Layer):
         given = signature.bind(layer, *args, **kwargs)
         given.apply_defaults()
         own = [n for n, p in signature.parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
+        refuse_unknown(cls.__name__, given.arguments.get("kwargs", {}), own[1:])
         layer.__dict__["arguments"] = {name: given.arguments[name] for name in own[1:]}
         return layer
 
@@ -82,6 +86,22 @@ def _serialize(value):
     if isinstance(value, (keras.Initializer, keras.Regularizer)):
         return keras.saving.serialize_keras_object(value)
     return keras.activations.serialize(value) if callable(value) else value
+
+
+_OF_KERAS = tuple(inspect.signature(keras.layers.Layer.__init__).parameters)[1:-1]
+
+
+def refuse_unknown(owner: str, given: Iterable[str], known: Sequence[str]) -> None:
+    """Raise an `InputError` for arguments that are neither `known` nor those of every layer."""
+    unknown = [name for name in given if name not in (*known, *_OF_KERAS)]
+    if not unknown:
+        return
+    near = [n for name in unknown for n in difflib.get_close_matches(name, known, n=1)]
+    hint = f" Did you mean {', '.join(near)}?" if near else ""
+    raise InputError(
+        f"{owner} has no argument {', '.join(map(repr, unknown))}.{hint} "
+        f"It has: {', '.join(known) or 'none'}."
+    )
 
 
 def require_choice(allowed: Collection[str], **arguments: str) -> None:

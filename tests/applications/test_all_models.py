@@ -1,15 +1,21 @@
 """What holds of every model and its recipe."""
 
+from functools import partial
+
 import keras
 import numpy as np
 import pytest
 
-from keras_sentmatch.applications import BackboneModel, get_model_class, list_models
+from keras_sentmatch.applications import BackboneModel, build_model, get_model_class, list_models
+from keras_sentmatch.cli import main
 from keras_sentmatch.data import PairBatches, load_pairs
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.layers import FeatureAttention
 from keras_sentmatch.training import list_recipes, load_recipe
 from keras_sentmatch.training.prepare import fit_encoder, make_model
 
 WORD_LEVEL = [n for n in list_models() if not issubclass(get_model_class(n), BackboneModel)]
+WORDS = {"vocabulary_size": 9, "embedding_dim": 3}
 
 
 def test_every_model_has_a_recipe_and_says_what_it_is():
@@ -56,3 +62,25 @@ def test_the_embedded_recipe_learns_a_hundred_pairs_by_heart(name):
     assert best >= 0.9, (
         f"{name} is right on {best:.0%} of the pairs it has seen (first {first:.0%})"
     )
+
+
+@pytest.mark.parametrize("name", list_models())
+def test_a_misspelled_argument_is_refused_with_the_one_that_is_near(name):
+    for make in (get_model_class(name), partial(build_model, name)):
+        with pytest.raises(InputError, match="no argument 'num_clases'. Did you mean num_classes?"):
+            make(num_clases=2, **({"backbone": None} if name not in WORD_LEVEL else WORDS))
+
+
+def test_a_misspelled_argument_of_a_block_is_refused_too():
+    message = "FeatureAttention has no argument 'reductoin'. Did you mean reduction?"
+    for config in ({"feature_attention": "fa"}, {"feature_attention": FeatureAttention()}):
+        with pytest.raises(InputError, match=message):
+            build_model("esim", **WORDS, **config, feature_attention_config={"reductoin": 2})
+
+
+@pytest.mark.parametrize("text", ["model.unitz=3", "model.feature_attention_config.reductoin=2"])
+def test_a_misspelled_setting_is_refused_before_the_data_is_read(text, capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "esim", "--data", "nowhere.csv", "--set", text])
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "Did you mean" in shown and "nowhere" not in shown
