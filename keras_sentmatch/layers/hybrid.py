@@ -113,7 +113,9 @@ class MatchingFeatures(Layer):
         shared = ops.max(same, axis=2)  # [B, L]
         place = ops.cumsum(mask, axis=1) / count[:, None]
         other_count = ops.maximum(ops.sum(other_mask, axis=1, keepdims=True), 1.0)
-        aligned_to = (_float(ops.argmax(cosines, axis=2)) + 1.0) / other_count
+        other_place = ops.cumsum(other_mask, axis=1) / other_count
+        winners = _float(ops.equal(cosines, ops.max(cosines, axis=2, keepdims=True)))
+        aligned_to = ops.sum(winners * other_place[:, None], axis=2) / ops.sum(winners, axis=2)
         both = same[:, :-1, :-1] * same[:, 1:, 1:]
         # A single padded column keeps the maximum over no bigrams at all defined.
         bigrams = ops.max(ops.pad(both, [(0, 0), (0, 1), (0, 1)]), axis=2)
@@ -254,5 +256,7 @@ def _cosine(x, y):
 
 def _first(ids):
     """1 where a word occurs for the first time in its sentence, `[B, L]`."""
-    earlier = ops.cumsum(_float(ops.equal(ids[:, :, None], ids[:, None, :])), axis=2)
-    return _float(ops.equal(ops.diagonal(earlier, axis1=1, axis2=2), 1.0))
+    place = ops.cumsum(ops.ones_like(ids), axis=1)
+    before = ops.less(place[:, None, :], place[:, :, None])
+    again = ops.logical_and(ops.equal(ids[:, None, :], ids[:, :, None]), before)
+    return 1.0 - _float(ops.any(again, axis=2))

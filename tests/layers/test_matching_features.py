@@ -27,13 +27,13 @@ def one_sentence(facts, mine, others, vectors, other_vectors):
     for x in vectors:
         cosines = [cosine(x, y) for y in other_vectors]
         best.append(max(cosines) if cosines else 0.0)
-        to.append(int(np.argmax(cosines)) if cosines else 0)
+        to.append((np.argmax(cosines) + 1) / len(others) if cosines else 0.0)
     best, count, weight = np.array(best), len(mine), 1.05 - facts[mine, 0]
     shared = np.array([i in others and i > 1 for i in mine], float)
     pairs = set(zip(others, others[1:]))
     bigrams = sum(p in pairs and min(p) > 1 for p in zip(mine, mine[1:]))
     units = np.array([x / np.linalg.norm(x) for x in vectors])
-    moved = [(i + 1) / count - (j + 1) / max(len(others), 1) for i, j in enumerate(to)]
+    moved = [(i + 1) / count - place for i, place in enumerate(to)]
     return {
         "alignment": best.mean(),
         "worst_alignment": best.min(),

@@ -1,0 +1,160 @@
+"""What a newcomer gets: `keras-sentmatch train --data FILE` beside bag of words, on six sets.
+
+    python benchmarks/first_hour.py --data path/to/data --seeds 0,1,2
+    python benchmarks/first_hour.py --data path/to/data --choose --models hybrid,re2,esim --sizes 500,2000,all
+
+Without `--choose` each set is read once at its test part (of MSRP and Quora, whose test parts are
+kept apart, a part of the training file that nothing was chosen on). With `--choose` the measured part
+is cut from the training pairs. One row for each run; existing rows are not run again.
+"""
+
+import argparse
+import csv
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import measuring
+import numpy as np
+
+from keras_sentmatch.data import PairDataset, load_pairs, read_pairs, split_pairs
+
+RESULTS = measuring.Results("first_hour")
+KEY = ("part", "data", "size", "model", "settings", "backend", "seed")
+SETS = ("sick", "msrp", "quora", "stsb", "wikiqa", "quora_1500")
+
+
+def whole(name: str, root: Path) -> tuple[PairDataset, PairDataset]:
+    """The pairs to learn from and the pairs to measure on."""
+    if name == "msrp":
+        pairs = read_pairs(root / "msrp" / "msr_paraphrase_train.txt")
+        pool, test = split_pairs(pairs, [0.8, 0.2], seed=0)
+    elif name.startswith("quora"):
+        pairs = read_pairs(root / "quora" / "quora-dev.csv", on_error="skip")
+        others = read_pairs(root / "quora" / "bimpm_dev.tsv", on_error="skip")
+        known = {*others.sentence1, *others.sentence2}
+        kept = [
+            row
+            for row, both in enumerate(zip(pairs.sentence1, pairs.sentence2))
+            if known.isdisjoint(both)
+        ]
+        pairs = pairs.select(np.array(kept))
+        share = 12_000 / len(pairs)
+        pairs, _ = split_pairs(pairs, [share, 1 - share], seed=0)
+        pool, test = split_pairs(pairs, [2 / 3, 1 / 3], seed=0)
+        if name == "quora_1500":
+            pool, _ = split_pairs(pool, [1500 / len(pool), 1 - 1500 / len(pool)], seed=0)
+    else:
+        splits = load_pairs(str(root / name))
+        pool, test = splits["train"], splits.get("test", splits["validation"])
+    return pool, test
+
+
+def prepare(name: str, size: str, choose: bool, root: Path, folder: Path) -> None:
+    """Writes train.tsv and test.tsv; the command splits off its own validation pairs."""
+    pool, test = whole(name, root)
+    if choose:
+        pool, test = split_pairs(pool, [0.8, 0.2], seed=1)
+    if size != "all" and int(size) < len(pool):
+        share = int(size) / len(pool)
+        pool, _ = split_pairs(pool, [share, 1 - share], seed=1)
+    for part, pairs in (("train", pool), ("test", test)):
+        with open(folder / f"{part}.tsv", "w", encoding="utf-8", newline="") as file:
+            groups = [] if pairs.groups is None else [pairs.groups]
+            labels = pairs.labels if pairs.labels is not None else []
+            names = pairs.label_names
+            writer = csv.writer(file, delimiter="\t", quoting=csv.QUOTE_MINIMAL)
+            writer.writerow(
+                ["sentence1", "sentence2", "label", *(["question_id"] if groups else [])]
+            )
+            for (
+                *texts,
+                label,
+            ) in zip(pairs.sentence1, pairs.sentence2, *groups, labels):
+                answer = f"{label:.4f}" if names is None else names[int(label)]
+                one, two, *group = (" ".join(str(text).split()) for text in texts)
+                writer.writerow([one, two, answer, *group])
+
+
+def run(args: argparse.Namespace, name: str, size: str, model: str, seed: str) -> None:
+    values = ["choose" if args.choose else "test", name, size, model or "(default)"]
+    key = dict(zip(KEY, [*values, " ".join(args.set), args.backend, seed]))
+    if RESULTS.has(key):
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        data, out = Path(temporary, name), Path(temporary, "run")
+        data.mkdir()
+        prepare(name, size, args.choose, args.data, data)
+        command = ["keras-sentmatch", "train", *([model] if model else []), "--data", str(data)]
+        command += ["--out", str(out), "--backend", args.backend, "--seed", seed]
+        command += [part for setting in args.set for part in ("--set", setting)]
+        start = time.perf_counter()
+        subprocess.run(command, check=True, stdout=sys.stderr)
+        seconds = time.perf_counter() - start
+        metrics = json.loads((out / "metrics.json").read_text("utf-8"))
+    test, bag = metrics["test"], metrics["baseline"]["test"]
+    metric = test["primary"]
+    RESULTS.add(
+        {
+            **key,
+            "metric": metric,
+            "value": round(test[metric], 4),
+            "bag_of_words": round(bag[metric], 4),
+            "validation": round(metrics["validation"][metric], 4),
+            "train_rows": metrics["rows"]["train"],
+            "test_rows": metrics["rows"]["test"],
+            "epochs": metrics["epochs"],
+            "seconds": round(seconds, 1),
+            "cores": measuring.cpus(),
+            "command": measuring.public([*command[:-2], "--seed", seed]),
+        }
+    )
+
+
+def table() -> tuple[list[str], list[list[str]]]:
+    groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    for row in RESULTS.rows():
+        groups.setdefault(tuple(row[k] for k in KEY if k != "seed"), []).append(row)
+    lines = []
+    for key, rows in sorted(groups.items()):
+        found = [100 * float(row["value"]) for row in rows]
+        bag = statistics.mean(100 * float(row["bag_of_words"]) for row in rows)
+        spread = f" ± {statistics.stdev(found):.1f}" if len(found) > 1 else ""
+        mean = statistics.mean(found)
+        seconds = statistics.mean(float(row["seconds"]) for row in rows)
+        lines.append(
+            [*key, rows[0]["metric"], str(len(rows)), f"{mean:.1f}{spread}", f"{bag:.1f}"]
+            + [f"{mean - bag:+.1f}", f"{seconds:.0f}"]
+        )
+    head = [*(k for k in KEY if k != "seed"), "measure", "seeds", "mean ± sd", "bag of words"]
+    return [*head, "difference", "seconds"], lines
+
+
+def main() -> None:
+    parser = measuring.parser(__doc__ or "")
+    parser.add_argument("--data", type=Path, help="folder with a folder for each data set")
+    parser.add_argument("--sets", default=",".join(SETS))
+    parser.add_argument("--sizes", default="all", help="such as 500,2000,all")
+    parser.add_argument("--models", default="", help="by default the one that train takes")
+    parser.add_argument("--choose", action="store_true")
+    parser.add_argument("--set", action="append", default=[], help="as of keras-sentmatch train")
+    parser.add_argument("--backend", default="tensorflow", choices=measuring.BACKENDS)
+    parser.add_argument("--seeds", default="0")
+    args = parser.parse_args()
+    if not args.show:
+        if args.data is None:
+            parser.error("--data is needed to run anything")
+        for seed in args.seeds.split(","):
+            for size in args.sizes.split(","):
+                for name in args.sets.split(","):
+                    for model in args.models.split(","):
+                        run(args, name, size, model, seed)
+    RESULTS.show(*table(), page=args.write)
+
+
+if __name__ == "__main__":
+    main()
