@@ -37,6 +37,7 @@ from keras_sentmatch.errors import InputError, wording
 OnError = Literal["raise", "skip"]
 _ALIASES = {"entails": "entailment"}
 _ALIASES |= dict.fromkeys(("contradicts", "contradictory"), "contradiction")
+_NEGATIVE = frozenset("no n f false wrong negative neg none different irrelevant mismatch".split())
 _MANY_LABELS = 100  # more are no classes, unless the caller says so
 log = logging.getLogger(__name__)
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -302,10 +303,21 @@ def _found_names(values: set[str]) -> tuple[str, ...]:
                 f"the label column has {len(values)} different texts, such as {min(values)!r}: is "
                 f"it the right one? {other}."
             ) from None
-        return tuple(sorted(values))
+        names = sorted(values)
+        if len(names) == 2 and _denies(names[1], names[0]):
+            names.reverse()
+        return tuple(names)
     if all(number.is_integer() for number in numbers.values()):
         return tuple(sorted(values, key=lambda value: numbers[value]))
     return ()
+
+
+def _denies(one: str, other: str) -> bool:
+    """Whether of two labels `one` is the negative: it comes first, so that the other is "positive"."""
+    one, other = (re.sub(r"[\W_]+", "", name.lower()) for name in (one, other))
+    return one in _NEGATIVE or bool(
+        re.fullmatch(f"(not?|non|un|in|ir|dis|mis)(an?)?{re.escape(other)}", one)
+    )
 
 
 def _answerable(data: PairDataset) -> PairDataset:
