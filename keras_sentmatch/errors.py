@@ -34,3 +34,17 @@ def wording(python: str, command_line: str) -> str:
     'pass on_error="skip"'
     """
     return command_line if _on_command_line.get() else python
+
+
+def argument(name: str, value: object = None) -> str:
+    """An argument in a message, with or without its value; an option on the command line.
+
+    Example:
+
+    >>> f"{argument('batch_size', 0)}: at least 1 is needed."
+    'batch_size=0: at least 1 is needed.'
+    """
+    option = f"--{name.replace('_', '-')}"
+    if value is None:
+        return wording(f"{name}=…", option)
+    return wording(f"{name}={value!r}", f"{option} {value}")

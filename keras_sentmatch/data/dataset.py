@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from keras_sentmatch.errors import InputError
+from keras_sentmatch.errors import InputError, argument
 
 _MOST_CLASSES = 1000  # that are taken from the numbers of labels without names
 Task = Literal["classification", "ranking", "regression"]
@@ -167,7 +167,7 @@ class PairDataset:
         Groups stay whole: those drawn hold at most `n` rows together, but at least one is drawn.
         """
         if n < 1:
-            raise InputError(f"limit={n}: at least one row is needed.")
+            raise InputError(f"{argument('limit', n)}: at least one row is needed.")
         if n >= len(self):
             return self
         rng = np.random.default_rng(seed)

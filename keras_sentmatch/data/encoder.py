@@ -22,7 +22,7 @@ from keras_sentmatch.data.dataset import PairDataset
 from keras_sentmatch.data.graph import lookup_tables, tf_encode_pairs
 from keras_sentmatch.data.tags import align_tags, spacy_tagger
 from keras_sentmatch.data.text import Tokenizer, Vocabulary, read_word_pairs
-from keras_sentmatch.errors import InputError
+from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.safety import check_integers, check_types, inside
 
 FEATURES = {"word": "word_ids", "char": "char_ids", "pos": "pos", "antonym": "antonym"}
@@ -276,8 +276,9 @@ class PairEncoder(BaseEncoder):
         columns = sentence_columns(sentence1, sentence2)
         if "pos" in self.features and tags is None and not self.tagger:
             raise InputError(
-                "The feature 'pos' needs the tags of every token: pass tags=(tags_1, tags_2), use "
-                "data with the columns tags_1 and tags_2, or make the encoder with a tagger or "
+                "The feature 'pos' needs the tags of every token: "
+                + wording("pass tags=(tags_1, tags_2), use ", "use ")
+                + "data with the columns tags_1 and tags_2, or make the encoder with a tagger or "
                 "without 'pos'."
             )
         if len(self._table) > _MAX_ROWS:  # a long-running server; data sets keep their table
@@ -396,8 +397,8 @@ class PairEncoder(BaseEncoder):
         path, config = cls._read(folder)
         if (config.get("tokenizer") == "own") != (tokenizer is not None):
             raise InputError(
-                f"{path} names the tokenizer {config.get('tokenizer')!r}: pass tokenizer=… to load "
-                "exactly when the encoder was saved with a function of your own."
+                f"{path} names the tokenizer {config.get('tokenizer')!r}: PairEncoder.load takes "
+                "tokenizer=… exactly when the encoder was saved with a function of your own."
             )
         check_types(config, _KINDS, path)
         check_integers(config, path, max_length=MAX_TOKENS, max_word_length=_LONGEST_WORD)

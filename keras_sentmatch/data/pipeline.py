@@ -8,7 +8,7 @@ import numpy as np
 from keras_sentmatch.data.base_encoder import EncodedPairs
 from keras_sentmatch.data.dataset import PairDataset
 from keras_sentmatch.data.encoders import Encoder
-from keras_sentmatch.errors import InputError
+from keras_sentmatch.errors import InputError, argument
 
 Batch = tuple[dict[str, np.ndarray], np.ndarray] | dict[str, np.ndarray]
 
@@ -66,11 +66,11 @@ class PairBatches:
         encoded: EncodedPairs | None = None,
     ):
         if batch_size < 1:
-            raise InputError(f"batch_size={batch_size}: it must be at least 1.")
+            raise InputError(f"{argument('batch_size', batch_size)}: it must be at least 1.")
         if batch_size % multiple_of:
             raise InputError(
-                f"batch_size={batch_size} does not divide among {multiple_of} devices: make it a "
-                f"multiple of {multiple_of}."
+                f"{argument('batch_size', batch_size)} does not divide among {multiple_of} devices: "
+                f"make it a multiple of {multiple_of}."
             )
         if len(dataset) == 0:
             raise InputError(f"The data set {dataset.name!r} {dataset.split} holds no pairs.")

@@ -32,7 +32,7 @@ from keras_sentmatch.data.rows import (
     table,
 )
 from keras_sentmatch.data.tags import tags_of_parse
-from keras_sentmatch.errors import InputError, wording
+from keras_sentmatch.errors import InputError, argument, wording
 
 OnError = Literal["raise", "skip"]
 _ALIASES = {"entails": "entailment"}
@@ -116,8 +116,7 @@ class _Reading:
         if len({self.names.get("sentence1"), self.names.get("sentence2"), None}) < 3:
             separated = ""
             if len(found) == 1:
-                option = wording("delimiter=…", "--delimiter")
-                separated = f", and what separates the fields with {option}"
+                separated = f", and what separates the fields with {argument('delimiter')}"
             how = wording("sentence1=… and sentence2=…", "--columns FIRST,SECOND,LABEL")
             raise InputError(
                 f"{self.path}: cannot tell the two sentence columns; the columns are "

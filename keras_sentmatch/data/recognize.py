@@ -5,7 +5,7 @@ from pathlib import Path
 
 from keras_sentmatch.data.formats import FAMILIES, FORMATS, OWN, Format, Layout, file_names
 from keras_sentmatch.data.rows import TextFile, first_line
-from keras_sentmatch.errors import InputError, wording
+from keras_sentmatch.errors import InputError, argument, wording
 
 SPLITS = ("train", "validation", "test")
 _SUFFIXES = {"tsv": "tsv", "txt": "tsv", "csv": "csv", "json": "jsonl", "jsonl": "jsonl"}
@@ -37,8 +37,8 @@ def _formats(name: str | None) -> tuple[list[Format], bool]:
     if name not in (*FAMILIES, *FORMATS):
         near = difflib.get_close_matches(name, FORMATS, n=1)
         raise InputError(
-            f"{wording(f'format={name!r}', f'--format {name}')} is unknown{f'; did you mean {near[0]!r}?' if near else ''}; "
-            f"there are {', '.join((*FAMILIES, *FORMATS))}."
+            f"{argument('format', name)} is unknown"
+            f"{f'; did you mean {near[0]!r}?' if near else ''}; there are {', '.join((*FAMILIES, *FORMATS))}."
         )
     return [FORMATS[member] for member in FAMILIES.get(name, (name,))], False
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from keras_sentmatch.errors import InputError, wording
+from keras_sentmatch.errors import InputError, argument, wording
 from keras_sentmatch.safety import (
     check_depth,
     compressed_room,
@@ -70,14 +70,14 @@ class TextFile:
             given = self.delimiter
             self.delimiter = "\t" if given in ("tab", "\\t") else given
             if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
-                how = wording(f"delimiter={given!r}", f"--delimiter {given!r}")
+                how = argument("delimiter", given)
                 raise InputError(f"{how}: expected one character such as ';', or tab.")
         try:
             "".encode(self.encoding or "utf-8")
         except LookupError:
-            how = wording(f"encoding={self.encoding!r}", f"--encoding {self.encoding}")
             raise InputError(
-                f"{how}: there is no such encoding; usual are utf-8, utf-16, latin-1 and cp1252."
+                f"{argument('encoding', self.encoding)}: there is no such encoding; usual are "
+                "utf-8, utf-16, latin-1 and cp1252."
             ) from None
 
     def beside(self, name: str) -> "TextFile":

@@ -16,7 +16,7 @@ import numpy as np
 
 from keras_sentmatch import __version__
 from keras_sentmatch.display.rendering import render
-from keras_sentmatch.errors import InputError
+from keras_sentmatch.errors import InputError, argument
 from keras_sentmatch.export.examples import TOLERANCE, Examples, as_ensemble
 from keras_sentmatch.export.portable import write_litert, write_onnx
 from keras_sentmatch.export.saved_model import write_saved_model
@@ -71,9 +71,13 @@ def export(
     ```
     """
     if format not in FORMATS:
-        raise InputError(f"format={format!r}: expected one of {', '.join(map(repr, FORMATS))}.")
+        raise InputError(
+            f"{argument('format', format)}: expected one of {', '.join(map(repr, FORMATS))}."
+        )
     if not 0 < tolerance <= 0.1:
-        raise InputError(f"tolerance={tolerance}: expected a number above 0, at most 0.1.")
+        raise InputError(
+            f"{argument('tolerance', tolerance)}: expected a number above 0, at most 0.1."
+        )
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} exists already: give the name of a new folder.")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keras_sentmatch.data import PairDataset
-from keras_sentmatch.errors import InputError
+from keras_sentmatch.errors import InputError, argument
 from keras_sentmatch.inference.corpus import Corpus, best_first
 from keras_sentmatch.inference.pairs import as_columns, as_dataset
 from keras_sentmatch.metrics import (
@@ -218,13 +218,16 @@ class BaseMatcher(ABC):
         if names is None:
             if label is None:
                 return None
-            raise InputError(f"label={label!r}: this matcher gives one score and has no labels.")
+            raise InputError(
+                f"{argument('label', label)}: this matcher gives one score and has no labels."
+            )
         if label is None and len(names) != 2:
             raise InputError(
-                f"Which label should candidates be ranked by? Pass label= one of {', '.join(names)}."
+                f"Which label should candidates be ranked by? Name one of "
+                f"{', '.join(names)} with {argument('label')}."
             )
         if label is not None and label not in names:
-            raise InputError(f"There is no label {label!r}; pass one of {', '.join(names)}.")
+            raise InputError(f"There is no label {label!r}; there are {', '.join(names)}.")
         return 1 if label is None else names.index(label)
 
     def evaluate(self, dataset: PairDataset, *, batch_size: int = 64) -> dict[str, Any]:

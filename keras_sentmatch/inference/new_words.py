@@ -11,7 +11,7 @@ from keras import ops
 
 from keras_sentmatch.data import PairEncoder, WordEncoder, WordTable
 from keras_sentmatch.data.text import PAD, UNK
-from keras_sentmatch.errors import InputError
+from keras_sentmatch.errors import InputError, wording
 
 MOST = 100_000  # new words; a service that meets more leaves the others unknown
 BLOCK = 1024  # rows by which the tables of a model grow: each time it is made (and compiled) again
@@ -42,7 +42,8 @@ class NewWords:
             raise InputError(
                 f"The word vectors come from {matcher.vector_extractor.encoder!r:.80}, says the run "
                 "folder; that is no folder here, and nothing is downloaded because a run folder "
-                "says so. If you trust it, give it yourself (word_encoder=…, encoder=…)."
+                "says so. If you trust it, give it yourself "
+                f"({wording('word_encoder=…, encoder=…', '--word-encoder')})."
             )
         elif not isinstance(encoder, WordEncoder):
             encoder = WordEncoder(encoder or matcher.vector_extractor.encoder)

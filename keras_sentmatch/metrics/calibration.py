@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from keras_sentmatch.errors import InputError
+from keras_sentmatch.errors import InputError, argument
 from keras_sentmatch.metrics.basic import accuracy, f1
 from keras_sentmatch.metrics.checks import columns, finite, integers
 
@@ -218,8 +218,8 @@ def calibrate_predictions(
     y, p = _checked(labels, np.asarray(probabilities))
     if threshold is not None and p.shape[1] != 2:
         raise InputError(
-            f"threshold={threshold!r} with {p.shape[1]} classes: a threshold needs two classes; "
-            "leave it out."
+            f"{argument('threshold', threshold)} with {p.shape[1]} classes: a threshold "
+            "needs two classes; leave it out."
         )
     fitted = fit_temperature(y, p) if temperature else 1.0
     scaled = apply_temperature(np.asarray(probabilities), fitted)

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from keras_sentmatch.errors import InputError
+from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.metrics.basic import accuracy, f1, macro_f1, pearson, spearman
 from keras_sentmatch.metrics.calibration import (
     decide,
@@ -118,9 +118,10 @@ def _ranking(
     dataset: LabeledPairs, labels: np.ndarray, values: np.ndarray, threshold: float | None
 ) -> dict[str, float]:
     if dataset.groups is None:
+        how = wording("PairDataset(groups=…)", "--columns FIRST,SECOND,LABEL,QUESTION")
         raise InputError(
             f"{_name(dataset)} is a ranking task without groups, so no question can be ranked. "
-            "Give PairDataset the question of each row as groups=…."
+            f"Say what the question of each row is with {how}."
         )
     groups = np.asarray(dataset.groups)
     scores, extra = values.reshape(len(values), -1)[:, -1], {}

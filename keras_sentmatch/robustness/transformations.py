@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from keras_sentmatch.data import PairDataset
-from keras_sentmatch.errors import InputError
+from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.robustness.lexicon import Lexicon
 from keras_sentmatch.robustness.rules import TRANSFORMATIONS, Context, Pair, Transformation
 
@@ -130,16 +130,20 @@ def _check_needs(
 ) -> None:
     if known.needs == "translate" and translate is None:
         raise InputError(
-            "BackTrans needs a function that translates sentences there and back: pass translate=, "
-            "a function from a list of strings to a list of strings."
+            "BackTrans needs a function that translates sentences there and back: give "
+            f"{wording('translate=', '--translate MODULE:FUNCTION,')} a function from a list of "
+            "strings to a list of strings."
         )
     if known.needs in ("antonyms", "synonyms") and (
         lexicon is None or known.needs not in lexicon.kinds
     ):
         problem = "no lexicon was given" if lexicon is None else f"the lexicon has no {known.needs}"
+        file = f"{known.needs}=FILE"
+        how = wording(f"pass Lexicon.read({file!r})", f"give --lexicon {file}")
+        other = wording("Lexicon.wordnet()", "--lexicon wordnet")
         raise InputError(
-            f"{known.name} needs {known.needs}, but {problem}: pass Lexicon.read({known.needs!r} + '=FILE') "
-            "with two words a line, or Lexicon.wordnet() where NLTK is installed."
+            f"{known.name} needs {known.needs}, but {problem}: {how} with two words a line, or "
+            f"{other} where NLTK is installed."
         )
 
 
@@ -156,9 +160,10 @@ def _opposite_labels(
         )
     found = given or OPPOSITES.get(frozenset(names))
     if found is None:
+        how = wording("opposite=(POSITIVE, NEGATIVE)", "--opposite POSITIVE,NEGATIVE")
         raise InputError(
             f"{name} makes a positive pair negative, but which of the labels {', '.join(names)} is "
-            "which? Pass opposite=(POSITIVE, NEGATIVE)."
+            f"which? Say so with {how}."
         )
     if unknown := [label for label in found if label not in names]:
         raise InputError(

@@ -18,7 +18,7 @@ from typing import Any
 
 import tomli_w
 
-from keras_sentmatch.errors import InputError
+from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.safety import check_depth, read_bytes
 from keras_sentmatch.training.config import (
     CONFIGS,
@@ -233,7 +233,8 @@ def _default_recipe(model: str) -> str:
     if model not in list_models():
         raise InputError(
             f"There is no model {model!r}; there are {', '.join(list_models())}."
-            f"{did_you_mean(model, list_models())} Or give a recipe with file=… (--recipe FILE)."
+            f"{did_you_mean(model, list_models())} Or give a recipe with "
+            f"{wording('file=…', '--recipe FILE')}."
         )
     arguments = model_arguments(get_model_class(model))
     if "backbone" in arguments:

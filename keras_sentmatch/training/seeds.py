@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from keras_sentmatch.errors import InputError
+from keras_sentmatch.errors import InputError, argument
 
 
 def set_seed(seed: int) -> None:
@@ -27,7 +27,7 @@ def set_seed(seed: int) -> None:
     ```
     """
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
-        raise InputError(f"seed={seed!r}; expected an integer from 0 to {2**32 - 1}.")
+        raise InputError(f"{argument('seed', seed)}; expected an integer from 0 to {2**32 - 1}.")
     keras.utils.set_random_seed(seed)
 
 

@@ -570,7 +570,7 @@ def upper(sentences):
     "options, message",
     [
         ("--transform SwapAnts", "Did you mean SwapAnt?"),
-        ("--transform BackTrans", "pass translate="),
+        ("--transform BackTrans", "give --translate MODULE:FUNCTION"),
         ("--transform SwapAnt --lexicon none.txt", "none.txt: no such file"),
         ("--transform NumWord", "which of the labels no, yes"),
         ("--translate nothing", "expected MODULE:FUNCTION"),

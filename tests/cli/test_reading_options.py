@@ -9,7 +9,7 @@ from keras_sentmatch.cli import main
 from keras_sentmatch.cli.predict import without_formula
 from keras_sentmatch.cli.runs import LabeledPairs, Scoring, recorded_source
 from keras_sentmatch.cli.sources import Source, parse_labels
-from keras_sentmatch.errors import InputError
+from keras_sentmatch.errors import InputError, argument, naming_options, wording
 
 pytestmark = pytest.mark.once
 
@@ -72,7 +72,7 @@ def error_of(capsys, *arguments):
         ("--encoding latin-1", "Name them with --columns FIRST,SECOND,LABEL"),
         ("--encoding latin-1", "what separates the fields with --delimiter"),
         ("--encoding latin-9000", "--encoding latin-9000: there is no such encoding"),
-        ("--encoding latin-1 --delimiter ab", "--delimiter 'ab': expected one character"),
+        ("--encoding latin-1 --delimiter ab", "--delimiter ab: expected one character"),
         ("--encoding latin-1 --delimiter | --columns eins,drei,urteil", "no column 'drei'"),
         ("--encoding latin-1 --delimiter | --columns eins,zwei", "--columns FIRST,SECOND,LABEL"),
     ],
@@ -86,7 +86,7 @@ def test_options_that_would_change_nothing(capsys, tmp_path):
     assert "embedded is not read from a file of yours: leave out --columns, --delimiter" in line
     line = error_of(capsys, "train", "--split", "70/15/15")
     assert "embedded has validation and test pairs of its own: leave --split out" in line
-    with pytest.raises(InputError, match="--encoding, --labels: how to read --data, which"):
+    with pytest.raises(InputError, match="--encoding, --labels: how to read --data, but"):
         LabeledPairs(encoding="utf-8", labels="a,b")
 
 
@@ -123,3 +123,12 @@ def test_formulas_in_answers_to_a_file(capsys, tmp_path, monkeypatch):
     for wrong in (["--json"], ["--out", tmp_path / "x.jsonl"]):
         line = error_of(capsys, "predict", "run", pairs, "--safe-csv", *wrong)
         assert "--safe-csv is for the answers to a FILE as .csv or .tsv" in line
+
+
+def test_arguments_in_messages():
+    in_python = [wording("pass x=1", "use --x 1"), argument("batch_size", 0), argument("label")]
+    assert in_python == ["pass x=1", "batch_size=0", "label=…"]
+    with naming_options():
+        named = [wording("pass x=1", "use --x 1"), argument("batch_size", 0), argument("label")]
+    assert named == ["use --x 1", "--batch-size 0", "--label"]
+    assert argument("label") == "label=…", "the words are those of Python again"

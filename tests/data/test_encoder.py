@@ -271,7 +271,7 @@ def test_own_tokenizer(tmp_path):
     with pytest.raises(InputError, match="a tokenizer of your own"):
         encoder.tf_encode(["a"], ["a"])
     encoder.save(tmp_path)
-    with pytest.raises(InputError, match="pass tokenizer="):
+    with pytest.raises(InputError, match="load takes tokenizer="):
         PairEncoder.load(tmp_path)
     assert PairEncoder.load(tmp_path, tokenizer=str.split).tokens("a.b c") == ["a.b", "c"]
 

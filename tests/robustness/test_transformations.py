@@ -269,7 +269,7 @@ def test_everything_else_of_a_pair_stays():
         ("SwapAnts", None, "no transformation 'SwapAnts'.* Did you mean SwapAnt"),
         ("swapant", None, "SwapAnt needs antonyms, but no lexicon was given"),
         ("SwapSyn", Lexicon(antonyms=[]), "SwapSyn needs synonyms, but the lexicon has no synon"),
-        ("BackTrans", None, "pass translate="),
+        ("BackTrans", None, "give translate="),
     ],
 )
 def test_clear_errors(name, lexicon, message):
