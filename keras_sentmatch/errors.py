@@ -47,4 +47,4 @@ def argument(name: str, value: object = None) -> str:
     option = f"--{name.replace('_', '-')}"
     if value is None:
         return wording(f"{name}=…", option)
-    return wording(f"{name}={value!r}", f"{option} {value}")
+    return wording(f"{name}={value!r:.60}", f"{option} {value!s:.60}")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from keras_sentmatch.data import PairDataset
-from keras_sentmatch.errors import InputError, wording
+from keras_sentmatch.errors import InputError, argument
 
 BOTH_SPELLINGS = (
     "write one pair as predict(sentence1=a, sentence2=b) or "
@@ -80,8 +80,7 @@ def as_columns(query: Any, candidates: Any) -> tuple[list[str], list[str]]:
 def check_count(name: str, value: Any) -> None:
     """Refuses what is no integer of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        came = wording(f"{name}={value!r:.60}", f"--{name.replace('_', '-')} {value!r:.60}")
-        raise InputError(f"{came}; expected an integer of at least 1.")
+        raise InputError(f"{argument(name, value)}; expected an integer of at least 1.")
 
 
 def _sides(pair: Mapping[str, Any], what: str) -> tuple[Any, Any]:
