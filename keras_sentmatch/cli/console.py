@@ -3,10 +3,11 @@
 import json
 import logging
 import shlex
+import signal
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,16 @@ def working(what: str) -> AbstractContextManager[Any]:
     from rich.text import Text
 
     return Console(stderr=True).status(Text(f"{printable(what)} …"))
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Inside, a kill ends the process as an exception does: temporary files are deleted."""
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def print_report(

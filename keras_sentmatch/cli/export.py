@@ -8,7 +8,7 @@ import typer
 
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.backend import use_backend
-from keras_sentmatch.cli.console import print_json, print_table, working
+from keras_sentmatch.cli.console import ended_by_sigterm, print_json, print_table, working
 from keras_sentmatch.cli.runs import Run
 from keras_sentmatch.cli.sources import Source
 
@@ -34,7 +34,7 @@ def export(
     more = None if pairs is None else Source(str(pairs)).rows()
     with working(f"loading {run}"):
         matcher = Run.load(run).matcher
-    with working(f"exporting to {out} and verifying it in a fresh process"):
+    with ended_by_sigterm(), working(f"exporting to {out} and verifying it in a fresh process"):
         report = matcher.export(out, format, pairs=more, tolerance=tolerance)
     if as_json:
         print_json(report)

@@ -1,7 +1,10 @@
 """Writing an artifact, and verifying it before it appears."""
 
+import glob
 import json
 import os
+import platform
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -89,7 +92,12 @@ def export(
     ensemble = as_ensemble(matcher)
     examples = Examples.of(ensemble, pairs)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
+    mine = f".{folder.name}-{platform.node()}-"
+    for path in folder.parent.glob(f"{glob.escape(mine)}*"):  # of exports that were killed
+        if not _is_running(path.name.removeprefix(mine).partition("-")[0]):
+            shutil.rmtree(path, ignore_errors=True)
+    prefix = f"{mine}{os.getpid()}-"
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=folder.parent) as temporary:
         made, work = Path(temporary, "made"), Path(temporary, "work")
         work.mkdir()
         if _tensorflow_on_cpu():
@@ -105,6 +113,19 @@ def export(
             folder.rmdir()
         os.replace(made, folder)
     return report
+
+
+def _is_running(number: str) -> bool:
+    """Whether this machine runs a process of this number; assumed where it cannot be known."""
+    if not number.isdecimal() or os.name != "posix":
+        return True
+    try:
+        os.kill(int(number), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _tensorflow_on_cpu() -> bool:

@@ -1,7 +1,11 @@
 """SavedModels: what they answer, what they refuse, and that nothing is left of a failure."""
 
 import json
+import os
+import platform
+import signal
 import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -157,6 +161,46 @@ def test_nothing_is_left_of_an_export_that_answers_otherwise(tmp_path, monkeypat
     with pytest.raises(InputError, match=r"the pair '.*ids gives .*a difference of 0\.001"):
         tiny().export(tmp_path / "out")
     assert "saved_model.pb" in written and list(tmp_path.iterdir()) == []
+
+
+SLOW = """
+import os, sys, time
+from keras_sentmatch.cli import main
+from keras_sentmatch.export import exporting
+
+def write_slowly(format, ensemble, folder, work):
+    folder.mkdir()
+    (folder / "half").write_text("x")
+    print("writing", flush=True)
+    time.sleep(60)
+
+exporting._write_elsewhere = write_slowly
+exporting._tensorflow_on_cpu = lambda: False
+main(sys.argv[1:])
+"""
+
+
+@needs_tensorflow
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_of_an_export_that_is_stopped(tmp_path, monkeypatch, number):
+    tiny().save(tmp_path / "run")
+    command = ["export", tmp_path / "run", "--out", tmp_path / "out"]
+    started = [sys.executable, "-c", SLOW, *map(str, command)]
+    with subprocess.Popen(started, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"writing\n", process.stderr.read().decode()
+        process.send_signal(number)
+        errors = process.communicate(timeout=30)[1].decode()
+    assert process.returncode == {15: 143, 9: -9}[number] and "Traceback" not in errors
+    if number == signal.SIGKILL:  # the next one cleans up
+        assert len(list(tmp_path.glob(".out-*"))) == 1
+        running = tmp_path / f".out-{platform.node()}-{os.getpid()}-x"
+        running.mkdir()
+        monkeypatch.setattr(exporting, "_tensorflow_on_cpu", lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            tiny().export(tmp_path / "out")
+        running.rmdir()
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 @pytest.mark.slow
