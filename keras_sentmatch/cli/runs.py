@@ -162,7 +162,7 @@ class LabeledPairs(Reading):
         given = [name for name, value in self.reading().items() if value != default[name]]
         if self.data is None and given:
             names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-            raise InputError(f"{names}: how to read --data, but --data is missing.")
+            raise InputError(f"{names}: how to read --data, which is missing.")
 
     @property
     def given(self) -> Source | None:

@@ -86,7 +86,7 @@ def test_options_that_would_change_nothing(capsys, tmp_path):
     assert "embedded is not read from a file of yours: leave out --columns, --delimiter" in line
     line = error_of(capsys, "train", "--split", "70/15/15")
     assert "embedded has validation and test pairs of its own: leave --split out" in line
-    with pytest.raises(InputError, match="--encoding, --labels: how to read --data, but"):
+    with pytest.raises(InputError, match="--encoding, --labels: how to read --data, which"):
         LabeledPairs(encoding="utf-8", labels="a,b")
 
 
