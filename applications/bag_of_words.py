@@ -7,6 +7,7 @@ import keras
 import numpy as np
 
 from keras_sentmatch.applications.base import PairModel, Sentence, register_model
+from keras_sentmatch.applications.pictures import PictureSpec
 from keras_sentmatch.applications.search_space import Choice
 from keras_sentmatch.layers.hybrid import FEATURES, MatchingFeatures, WideLogits
 
@@ -14,6 +15,24 @@ NEGATIONS = frozenset("not n't no never nobody none nothing nor neither without 
 STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # inverse regularization strengths to choose from
 SHARES = ("shared_1", "shared_2")
 Arrays = Mapping[str, np.ndarray]
+
+
+WEIGHTS = (
+    PictureSpec(
+        "weights_{side}",
+        "{side} class",
+        "Weights of the words, sentence {side}",
+        "What each word adds to the logit of each class in the linear part. What a word adds by being "
+        "in both sentences is counted in sentence 1.",
+    ),
+    PictureSpec(
+        "weights_of_features",
+        "feature class",
+        "Weights of the matching features",
+        "What each feature adds to the logit of each class in the linear part.",
+        names={"feature": FEATURES},
+    ),
+)
 
 
 class WidePart:
@@ -36,7 +55,15 @@ class WidePart:
     def __call__(self, word_ids_1, word_ids_2, vectors_1, vectors_2):
         """The logits `[B, C]`, from word ids `[B, L]` and word vectors `[B, L, D]`."""
         self.features = self.matching(word_ids_1, word_ids_2, vectors_1, vectors_2)
-        return self.logits(word_ids_1, word_ids_2, self.features)
+        logits = self.logits(word_ids_1, word_ids_2, self.features)
+
+        def weights():
+            one, two = self.logits.word_logits(word_ids_1, word_ids_2)
+            of_features = self.features[:, :, None] * self.logits.kernel
+            return {"weights_1": one, "weights_2": two, "weights_of_features": of_features}
+
+        self.model.show(weights)
+        return logits
 
     def set_word_facts(self, start: int, words: Sequence[str]) -> None:
         """Notes which words, from the id `start` on, negate or are numbers."""
@@ -122,6 +149,7 @@ class BagOfWords(PairModel):
     paper = "logistic regression"
     summary_line = "which words occur, and how many of them both sentences have"
     presets = {"matching": {"matching_features": True}}
+    pictures = WEIGHTS
     search_space = [Choice("model.matching_features", (False, True))]
     trainable_embedding = False
     solved = True  # training by gradients adds nothing

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import keras
 import numpy as np
 
-from keras_sentmatch.applications.bag_of_words import Arrays, WidePart
+from keras_sentmatch.applications.bag_of_words import WEIGHTS, Arrays, WidePart
 from keras_sentmatch.applications.base import register_model
 from keras_sentmatch.applications.re2 import RE2
 from keras_sentmatch.applications.search_space import FEATURE_ATTENTION, WORD_MODELS, Choice
@@ -51,6 +51,7 @@ class Hybrid(RE2):
         Choice("model.prediction", ("simple", "symmetric", "full")),
         *FEATURE_ATTENTION,
     ]
+    pictures = (*RE2.pictures, *WEIGHTS)
     presets = {"small": {"units": 50, "blocks": 2}, "large": {"units": 150}}
 
     alignment, fusion, connection = "linear", "full", "augmented"  # arguments of RE2

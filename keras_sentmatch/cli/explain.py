@@ -103,11 +103,11 @@ def _reread_rows(found: "Explanation", run: Path) -> list[Sequence[Any]]:
         )
     return [
         (
-            row["sentence"],
-            *([row["title"].partition(": ")[2]] if ": " in row["title"] else []),
-            "  ".join(f"{word} {weight:.2f}" for word, weight in row["steps"]),
+            sentence,
+            *([picture.title.partition(": ")[2]] if ": " in picture.title else []),
+            "  ".join(f"{word} {weight:.2f}" for word, weight in picture.steps),
             "" if found.gold is None else found.gold,
             found.label or found.score,
         )
-        for row in rereads
+        for sentence, picture in rereads
     ]

@@ -122,7 +122,7 @@ def erase(text: str, word: Word) -> str:
 def erase_words(
     matcher: Any, sentence1: str, sentence2: str, scores: np.ndarray, *, batch_size: int = 64
 ) -> Erasure:
-    """Answers the pair without each of its words, in one call of `predict_proba`.
+    """Answers a pair without each of its words, in one call of `predict_proba`.
 
     Args:
         matcher: A `Matcher` or an `EnsembleMatcher`.
@@ -144,12 +144,10 @@ def erase_words(
         column = matcher.label_names.index(of)
         full, left = float(scores[column]), without[:, column]
         labels = [found["label"] for found in matcher.answers(without)]
-    change = full - np.asarray(left, "float64")
-    count = len(sides[0])
+    change, count = full - np.asarray(left, "float64"), len(sides[0])
     first_words, second_words = (tuple(word.text for word in side) for side in sides)
-    importance = change[:count], change[count:]
     answers = tuple(labels[:count]), tuple(labels[count:])
-    return Erasure(of, full, first_words, second_words, *importance, *answers)
+    return Erasure(of, full, first_words, second_words, change[:count], change[count:], *answers)
 
 
 def _is_ideograph(char: str) -> bool:

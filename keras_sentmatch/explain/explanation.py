@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -22,14 +22,6 @@ from keras_sentmatch.inference.pairs import as_dataset, batches
 
 if TYPE_CHECKING:
     from keras_sentmatch.inference import EnsembleMatcher, Matcher
-
-
-class Reread(TypedDict):
-    """The words that a model read again: of a sentence (DRr-Net) or in a unit (LadRa-Net)."""
-
-    title: str
-    sentence: str
-    steps: list[tuple[str, float]]
 
 
 @dataclass
@@ -91,7 +83,7 @@ class Explanation:
             explanation=self,
             summary=self._lines(),
             answers=[
-                make_bar(name, share, 1.0, "chosen" if name == self.label else "")
+                make_bar(name, share, 1.0, "chosen" * (name == self.label))
                 for name, share in self.probabilities.items()
             ],
             sides=make_words(sides, self.label is None),
@@ -111,9 +103,8 @@ class Explanation:
     def words(self, side: int) -> list[ShownWord]:
         """The words of sentence 1 or 2, with the tokens and the importance of each."""
         text, tokens = ((self.sentence1, self.tokens_1), (self.sentence2, self.tokens_2))[side - 1]
-        effects = self.erasure.effects if self.erasure else []
-        mine = [effect for effect in effects if effect.side == side]
-        return shown_words(text, tokens, self.unknown, mine)
+        effects = [e for e in (self.erasure.effects if self.erasure else ()) if e.side == side]
+        return shown_words(text, tokens, self.unknown, effects)
 
     def _repr_html_(self) -> str:
         """The page in a frame, so that it does not change the style of a notebook."""
@@ -127,40 +118,18 @@ class Explanation:
         return _write_page(path, self.html)
 
     def save_pngs(self, folder: str | Path) -> list[Path]:
-        """Draws each picture with matplotlib into a file `NN-title.png`; returns the paths.
-
-        Emoji, and scripts that matplotlib's fonts lack, come out as boxes; the page has them.
-        """
+        """Draws each picture with matplotlib into a file `NN-title.png`; returns the paths."""
         return draw_all(self.pictures, self.erasure, Path(folder))
 
-    def rereads(self) -> list[Reread]:
-        """What a re-reading model read at each step, as in Table VIII of the LadRa-Net paper.
-
-        Returns:
-            A dict for each sentence (DRr-Net) or unit (LadRa-Net): `title`, `sentence`, and `steps`, a
-            list of pairs `(word, weight)`.
-        """
+    def rereads(self) -> list[tuple[str, Picture]]:
+        """The pictures of words read again (see `Picture.steps`), each with what was read."""
         sides = {"1": self.sentence1, "2": self.sentence2}
         both = f"{self.sentence1} {self.sentence2}"
-        return [
-            {
-                "title": picture.title,
-                "sentence": sides.get(picture.axes[1], both),
-                "steps": picture.steps,
-            }
-            for picture in self.pictures
-            if picture.reread
-        ]
+        return [(sides.get(p.axes[1], both), p) for p in self.pictures if p.reread]
 
 
 def save_index(path: str | Path, pages: Sequence[tuple[str, Explanation]], title: str) -> Path:
-    """Writes a page that links to the pages of many pairs.
-
-    Args:
-        path: The file to write.
-        pages: The address of each page and its explanation.
-        title: The title of the index.
-    """
+    """Writes a page that links to the pages of many pairs, given by address and explanation."""
     return _write_page(path, render_page("explanation_index.html", title, rows=pages))
 
 
@@ -190,7 +159,10 @@ def explain(
     scores = matcher.predict_proba(dataset, batch_size=batch_size)
     found = []
     for row, answer in enumerate(matcher.answers(scores)):
-        pair = dataset.select([row])
+        pair, gold = dataset.select([row]), None
+        if pair.labels is not None:
+            label = pair.labels[0]
+            gold = pair.label_names[label] if pair.label_names else float(label)
         explanation = Explanation(
             sentence1=pair.sentence1[0],
             sentence2=pair.sentence2[0],
@@ -200,7 +172,7 @@ def explain(
             probabilities=dict(answer.get("probabilities", {})),
             label=answer.get("label"),
             score=answer.get("score"),
-            gold=_gold(pair),
+            gold=gold,
             facts=_facts(matcher),
         )
         _look_inside(explanation, matcher, pair)
@@ -269,13 +241,6 @@ def _erase(explanation: Explanation, matcher: Any, scores: Any, batch_size: int)
         return
     pair = explanation.sentence1, explanation.sentence2
     explanation.erasure = erase_words(matcher, *pair, scores, batch_size=batch_size)
-
-
-def _gold(pair: PairDataset) -> str | float | None:
-    if pair.labels is None:
-        return None
-    names, (label,) = pair.label_names, pair.labels
-    return names[label] if names else float(label)
 
 
 def _facts(matcher: Any) -> dict[str, str]:

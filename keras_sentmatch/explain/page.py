@@ -5,10 +5,9 @@ read without the script, and printed.
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
-from typing import Any
+from collections.abc import Mapping, Sequence
+from itertools import groupby, product
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,8 +31,7 @@ COLORS = [
 ]
 
 
-@dataclass(frozen=True)
-class Bar:
+class Bar(NamedTuple):
     """A named number."""
 
     name: str
@@ -42,8 +40,7 @@ class Bar:
     style: str
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """A row of cells (style, title, text), or an image of them."""
 
     name: str
@@ -52,9 +49,8 @@ class Row:
     height: int = 0
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A picture as bars, or as a table whose first `len(spans)` groups of columns are marked."""
+class Figure(NamedTuple):
+    """A picture as bars, or as a table; columns and rows of the second sentence stand apart."""
 
     picture: Picture
     title: str
@@ -63,11 +59,10 @@ class Figure:
     spans: Sequence[int] = ()
     columns: Sequence[str] = ()
     bodies: Sequence[Sequence[Row]] = ()
-    parts: dict[str, str] = field(default_factory=dict)
+    parts: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """Pictures of the same kind, such as the layers of an attention."""
 
     title: str
@@ -177,30 +172,19 @@ def _figure(picture: Picture) -> Figure:
         images = [png_uri(values[None], scale) for values in picture.values]
         names = [f"{n} (mean {v.mean():.2f})" for n, v in zip(picture.rows, picture.values)]
         bodies = [[Row(name, image=image, height=22) for name, image in zip(names, images)]]
-    start = _second_sentence(picture.columns, picture.axes[1])
-    parts = {}
-    if picture.parts:
-        shared = parts_scale(picture)
-        parts = {name: png_uri(values, shared) for name, values in picture.parts.items()}
-    return Figure(
-        picture,
-        title,
-        numbered=numbered,
-        spans=[span for span in (start, count - start) if span],
-        columns=picture.columns if few_columns else (),
-        bodies=bodies,
-        parts=parts,
-    )
+    start, shared = _second_sentence(picture.columns, picture.axes[1]), parts_scale(picture)
+    spans = [span for span in (start, count - start) if span]
+    parts = {name: png_uri(values, shared) for name, values in picture.parts.items()}
+    columns = picture.columns if few_columns else ()
+    return Figure(picture, title, (), numbered, spans, columns, bodies, parts)
 
 
 def _bars(picture: Picture) -> list[Bar]:
-    several_rows, several_columns = len(picture.rows) > 1, len(picture.columns) > 1
-    bars = []
-    for row, values in zip(picture.rows, picture.values):
-        for column, value in zip(picture.columns, values):
-            names = [row] * several_rows + [column] * several_columns
-            bars.append(make_bar(" · ".join(names) or row, float(value), picture.scale.high))
-    return bars
+    rows = picture.rows if len(picture.rows) > 1 else ("",)
+    columns = picture.columns if len(picture.columns) > 1 else ("",)
+    names = [" · ".join(filter(None, both)) for both in product(rows, columns)]
+    values, high = map(float, picture.values.ravel()), picture.scale.high
+    return [make_bar(name or picture.rows[0], value, high) for name, value in zip(names, values)]
 
 
 def _cells(picture: Picture, numbered: bool) -> list[list[Row]]:

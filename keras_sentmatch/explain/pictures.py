@@ -59,7 +59,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class _Panel:
-    """An array on its way to pictures."""
+    """An array on its way to pictures, with a name for each axis and for each of its entries."""
 
     key: str
     spec: PictureSpec
@@ -88,11 +88,10 @@ def make_pictures(
         shapes: Their symbolic shapes, without the batch axis: `None` for a length.
         tokens: The tokens of `"1"` and `"2"`, and of `"joint"` if the model reads one sequence.
         label_names: For arrays with a number per class.
-        model: Its `pictures` describe the arrays. Others are drawn by their shapes.
+        model: Its `pictures` describe the arrays. Others are drawn last, by their shapes.
 
     Returns:
-        The arrays without padding; the pictures in the order of `pictures`, then of the other arrays;
-        and notes on what could not be drawn.
+        The arrays without padding, the pictures, and notes on what could not be drawn.
     """
     specs: Sequence[PictureSpec] = getattr(model, "pictures", ())
     classes = label_names or ("score",)
@@ -155,14 +154,9 @@ def _find(
 
 
 def _drop_optional(axes: Sequence[str], rank: int) -> list[str]:
-    surplus = len(axes) - rank
-    kept = []
-    for axis in axes:
-        if axis.endswith("?") and surplus > 0:
-            surplus -= 1
-        else:
-            kept.append(axis.removesuffix("?"))
-    return kept
+    optional = [place for place, axis in enumerate(axes) if axis.endswith("?")]
+    dropped = optional[: max(0, len(axes) - rank)]
+    return [axis.removesuffix("?") for place, axis in enumerate(axes) if place not in dropped]
 
 
 def _fits(axes: Sequence[str], shape: Shape, tokens: Names, classes: int) -> bool:
@@ -181,17 +175,15 @@ def _fits(axes: Sequence[str], shape: Shape, tokens: Names, classes: int) -> boo
 
 def _guess_axes(key: str, shape: Shape, tokens: Names) -> list[str]:
     """Axes of unknown length are tokens; the end of the array's name tells the sentence."""
-    lengths = [place for place, size in enumerate(shape) if size is None]
-    side = key[-1] if key.endswith(("_1", "_2")) else ""
+    count, side = list(shape).count(None), key[-1] if key.endswith(("_1", "_2")) else ""
+    names = [side or "position"] * count
     if "joint" in tokens:
-        names = ["joint"] * len(lengths)
-    elif len(lengths) == 2:
+        names = ["joint"] * count
+    elif count == 2:
         names = ["2", "1"] if side == "2" else ["1", "2"]
-    else:
-        names = [side or "position"] * len(lengths)
-    axes = [f"axis {place + 1}" for place in range(len(shape))]
-    for place, name in zip(lengths, names):
-        axes[place] = name
+    numbered = (f"axis {place}" for place in range(1, len(shape) + 1))
+    left = iter(names)
+    axes = [next(left) if size is None else name for name, size in zip(numbered, shape)]
     return ["head", *axes[1:]] if len(axes) == 3 and axes[0] not in TOKENS else axes
 
 
@@ -254,15 +246,10 @@ def _picture(panel: _Panel) -> Picture:
     kind = "map" if axes[0] in TOKENS else "strip"
     if one_row and axes[1] not in TOKENS and array.size <= MOST_BARS:
         kind = "bars"
+    columns = tuple(names.get(axes[1], ("value",)))
+    scale = find_scale(array, spec.top, np.nanmin(array) if kind == "map" and not spec.top else 0.0)
     return Picture(
-        panel.title,
-        kind,
-        spec.caption,
-        array,
-        tuple(rows),
-        tuple(names.get(axes[1], ("value",))),
-        (axes[0], axes[1]),
-        find_scale(array, spec.top, np.nanmin(array) if kind == "map" and not spec.top else 0.0),
+        *(panel.title, kind, spec.caption, array, tuple(rows), columns, (axes[0], axes[1]), scale),
         keys=(panel.key,),
         reread=spec.reread,
     )

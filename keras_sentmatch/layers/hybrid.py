@@ -183,16 +183,19 @@ class WideLogits(Layer):
         self.bias = self.add_weight((self.num_classes,), "zeros", "float32", name="bias")
 
     def call(self, word_ids_1, word_ids_2, features):
-        same = ops.any(ops.equal(word_ids_1[:, :, None], word_ids_2[:, None, :]), axis=2)
         logits = ops.matmul(_float(features), self.kernel) + self.bias
-        for table, ids, counted in (
-            (self.words_1, word_ids_1, True),
-            (self.words_2, word_ids_2, True),
-            (self.words_both, word_ids_1, _first(word_ids_1) * _float(same)),
-        ):
-            known = _float(ops.greater(ids, 1)) * counted
-            logits += ops.sum(ops.take(table, ids, axis=0) * known[:, :, None], axis=1)
+        for of_words in self.word_logits(word_ids_1, word_ids_2):
+            logits += ops.sum(of_words, axis=1)
         return logits
+
+    def word_logits(self, word_ids_1, word_ids_2):
+        """What each word adds to the logits: `[B, L1, C]` and `[B, L2, C]`."""
+        same = ops.any(ops.equal(word_ids_1[:, :, None], word_ids_2[:, None, :]), axis=2)
+        known_1, known_2 = (_float(ops.greater(ids, 1)) for ids in (word_ids_1, word_ids_2))
+        both = known_1 * _first(word_ids_1) * _float(same)
+        one = ops.take(self.words_1, word_ids_1, axis=0) * known_1[:, :, None]
+        one += ops.take(self.words_both, word_ids_1, axis=0) * both[:, :, None]
+        return one, ops.take(self.words_2, word_ids_2, axis=0) * known_2[:, :, None]
 
     def compute_output_spec(self, word_ids_1, word_ids_2, features):
         return self.spec(word_ids_1.shape[0], self.num_classes, dtype="float32")

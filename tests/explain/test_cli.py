@@ -37,8 +37,8 @@ def test_one_pair(run, tmp_path, capsys):
     assert len(list(pictures.glob("*.png"))) > 3
     seen = capsys.readouterr()
     found = make("drr_net").explain(sentence1=PAIR[1], sentence2=PAIR[3])
-    for row in found.rereads():
-        assert "  ".join(f"{word} {weight:.2f}" for word, weight in row["steps"]) in seen.out
+    for _, picture in found.rereads():
+        assert "  ".join(f"{word} {weight:.2f}" for word, weight in picture.steps) in seen.out
     assert seen.out.startswith(found.summary()) and f"written: {page}" in seen.err
     assert explain(run, *PAIR, "--out", page, "--no-erasure") == 0
     assert "support the answer" not in page.read_text("utf-8")

@@ -157,6 +157,18 @@ def test_what_each_paper_shows():
     assert sfa["Weights of the branches, sentence 2"].rows == ("branch 1", "branch 2", "branch 3")
 
 
+def test_a_bag_of_words_is_explained_by_its_weights():
+    found = make("bag_of_words").explain(sentence1="a dog runs", sentence2="the dog zoo")
+    model = make("bag_of_words").model
+    words = [found.values[f"weights_{side}"] for side in "12"]
+    assert [array.shape for array in words] == [(3, 3), (3, 3)] and not words[1][2].any()
+    parts = (*words, found.values["weights_of_features"])
+    logits = sum(part.sum(0) for part in parts) + keras.ops.convert_to_numpy(model.wide.logits.bias)
+    expected = np.exp(logits) / np.exp(logits).sum()
+    np.testing.assert_allclose(list(found.probabilities.values()), expected, atol=1e-5)
+    assert found.pictures[0].rows == NAMES and found.pictures[0].columns == ("a", "dog", "runs")
+
+
 def test_each_head_keeps_the_mean_and_maps_point_the_right_way():
     found = make("esim").explain(sentence1=ONE, sentence2=TWO, erasure=False)
     one, two, products = found.pictures
@@ -450,9 +462,9 @@ def test_maps_of_other_values_start_at_the_least():
 
 def test_re_read_words():
     found = make("drr_net").explain(sentence1=ONE, sentence2=TWO)
-    first, second = found.rereads()
-    assert (first["sentence"], second["sentence"]) == (ONE, TWO) and len(first["steps"]) == 4
-    for row, (word, weight) in zip(found.values["selection_2"], second["steps"]):
+    (one, first), (two, second) = found.rereads()
+    assert (one, two) == (ONE, TWO) and len(first.steps) == 4
+    for row, (word, weight) in zip(found.values["selection_2"], second.steps):
         assert word == found.tokens_2[row.argmax()] and weight == row.max()
     assert found.html.count(' top"') == 8
     assert make("esim").explain(sentence1=ONE, sentence2=TWO).rereads() == []

@@ -28,6 +28,7 @@ SIZES: dict[str, dict[str, Any]] = {
     },
     "drr_net": {"units": 3, "depth": 1, "attention_units": 3, "steps": 4, "hidden_units": 4},
     "esim": {"units": 4},
+    "hybrid": {"units": 4, "blocks": 2},
     "hyper_lstm": {"units": 4, "hyper_units": 3, "embedding_units": 2},
     "ladra_net": {"hidden_filters": 4, "attention_units": 4, "steps": 3},
     "re2": {"units": 4, "blocks": 2},
@@ -53,7 +54,7 @@ def make(name: str, **options: Any) -> Matcher:
     else:
         encoder = PairEncoder(WORDS, features=("word",), max_length=48)
         config = {"vocabulary_size": encoder.vocabulary_size, "embedding_dim": 4}
-    model = build_model(name, **config, **SIZES[name], **options)
+    model = build_model(name, **config, **SIZES.get(name, {}), **options)
     rng = np.random.default_rng(1)
     for weight in model.trainable_weights:
         if len(weight.shape) > 1:
