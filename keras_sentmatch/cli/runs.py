@@ -1,5 +1,6 @@
 """The options that load a run, and those that name the labeled pairs that runs are measured on."""
 
+import contextlib
 import logging
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -158,11 +159,8 @@ class LabeledPairs(Reading):
     ] = None
 
     def __post_init__(self) -> None:
-        default = Reading().reading()
-        given = [name for name, value in self.reading().items() if value != default[name]]
-        if self.data is None and given:
-            names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-            raise InputError(f"{names}: how to read --data, which is missing.")
+        if self.data is None and (given := self.given_reading()):
+            raise InputError(f"{', '.join(given)}: how to read --data, which is missing.")
 
     @property
     def given(self) -> Source | None:
@@ -173,8 +171,8 @@ class LabeledPairs(Reading):
 
     def arguments(self) -> list[str]:
         """The options as they were given."""
-        given = {"data": self.data, "split": self.split, "columns": self.columns}
-        return [part for name, v in given.items() if v is not None for part in (f"--{name}", v)]
+        given = {"--data": self.data, "--split": self.split, **self.given_reading()}
+        return [part for name, v in given.items() if v is not None for part in (name, v)]
 
     def read(self, run: Run, default: str = "test") -> "tuple[PairDataset, dict[str, Any]]":
         """The pairs, and the run, the data and the part as a report names them.
@@ -187,6 +185,11 @@ class LabeledPairs(Reading):
             raise InputError(
                 f"{run.folder} does not say what it was trained on: give the data with --data."
             )
+        if self.data is not None and self.split is not None:
+            with contextlib.suppress(InputError):  # of a record that --data takes the place of
+                trained_on = run.source()
+                if trained_on and trained_on.data == source.facts()["data"]:
+                    source.shares = trained_on.shares  # the same parts as in training
         whole = self.data is not None and self.split is None and Path(source.data).is_file()
         pairs = source.rows() if whole else source.split(self.split or default)
         facts = {"run": str(run.folder), "data": pairs.name or source.data, "split": pairs.split}

@@ -33,6 +33,12 @@ class Reading:
         """The values of these options, by name."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(Reading)}
 
+    def given_reading(self) -> dict[str, str]:
+        """Those of these options that were given: `--on-error` -> `skip`."""
+        default = Reading().reading()
+        given = {name: value for name, value in self.reading().items() if value != default[name]}
+        return {f"--{name.replace('_', '-')}": str(value) for name, value in given.items()}
+
 
 @dataclass
 class Source(Reading):

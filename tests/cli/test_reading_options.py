@@ -40,6 +40,17 @@ def test_every_option_reaches_the_reader_and_is_recorded(odd, tmp_path):
     assert rows.label_counts() == {"nein": 50, "ja": 50}
 
 
+def test_a_part_is_the_one_that_training_split_off(odd, tmp_path):
+    """`evaluate --data FILE --split test` of a run that split the same file otherwise."""
+    trained = Source(str(odd), "60/20/20", **HOW)
+    run = SimpleNamespace(folder=tmp_path, source=lambda: Source(**trained.facts()))
+    labeled = LabeledPairs(str(odd), "test", labels="nein,ja", **HOW)
+    assert labeled.read(run)[0].sentence1 == trained.splits()["test"].sentence1
+    parts = ["--data", str(odd), "--split", "test", "--columns", "eins,zwei,urteil"]
+    assert labeled.arguments()[:6] == parts
+    assert labeled.arguments()[6:] == "--delimiter | --encoding latin-1 --labels nein,ja".split()
+
+
 def test_labels_as_typed():
     assert parse_labels(None) is None
     assert parse_labels("no, yes") == ["no", "yes"]
