@@ -141,7 +141,13 @@ def _ensemble(folder: Path) -> None:
 
 def _resume(folder: Path) -> None:
     """What a run that was cut off after two epochs leaves."""
-    from keras_sentmatch.training.resume import BEST_WEIGHTS, GENERATIONS, State, variables_of
+    from keras_sentmatch.training.resume import (
+        GENERATIONS,
+        State,
+        best_weights,
+        save_weights,
+        variables_of,
+    )
     from keras_sentmatch.training.seeds import generator_states
 
     model = resumed_model()
@@ -153,7 +159,7 @@ def _resume(folder: Path) -> None:
         identity = {"training": {"epochs": 3}, "backend": "x"}
         state = State(epochs, False, 1, 0.1, history, memory, identity, {**variables, **states})
         state.save(folder / GENERATIONS[epochs % 2])
-    model.save_weights(folder / BEST_WEIGHTS.format(epoch=1))
+    save_weights(model, best_weights(folder, 1))
 
 
 def resumed_model() -> Any:
@@ -728,7 +734,6 @@ def _evaluate(folder: Path, matcher: Any) -> None:
 
 def _go_on(folder: Path) -> None:
     """What `train --resume` reads."""
-    from keras_sentmatch.inference.run_folder import load_weights
     from keras_sentmatch.training import resume
     from keras_sentmatch.training.seeds import set_generator_states
 
@@ -741,4 +746,4 @@ def _go_on(folder: Path) -> None:
     generators = {n: a for n, a in state.arrays.items() if n.startswith(resume.GENERATOR)}
     set_generator_states(generators)
     resume.discard_later_files(folder, state)
-    load_weights(model, resume.best_weights(folder, state.best))
+    resume.load_weights(model, resume.best_weights(folder, state.best))

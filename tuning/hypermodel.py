@@ -8,6 +8,7 @@ import keras
 import keras_tuner
 
 from keras_sentmatch.data import PairBatches, PairDataset
+from keras_sentmatch.training.adapt import adapted
 from keras_sentmatch.training.callbacks import (
     metric_callbacks,
     monitor_of,
@@ -85,6 +86,7 @@ class PairHyperModel(keras_tuner.HyperModel):
     ) -> None:
         super().__init__(name=recipe.name)
         check_splits(pairs)
+        recipe, _ = adapted(recipe, pairs, folds=False)
         self.space = narrowed_space(recipe, space, fix)
         if recipe.training.teacher and teacher_targets is None:
             teacher_targets = compute_teacher_targets(recipe.training, pairs, None, progress)

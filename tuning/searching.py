@@ -16,6 +16,7 @@ from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.run_folder import read_json, write_json
 from keras_sentmatch.metrics import evaluate_predictions
+from keras_sentmatch.training.adapt import adapted
 from keras_sentmatch.training.callbacks import monitor_of
 from keras_sentmatch.training.config import MONITORS
 from keras_sentmatch.training.prepare import Build, check_splits
@@ -115,6 +116,8 @@ def search(
     ```
     """
     _check_arguments(tuner, trials, seeds, keep, retrain, workers)
+    check_splits(splits)
+    recipe, _ = adapted(recipe, splits, folds=False)
     here = role()
     if here == "worker" and workers:
         raise InputError(
@@ -138,7 +141,6 @@ def search(
     }
     from keras_sentmatch.tuning.study import Plan, Study
 
-    check_splits(splits)
     if seed is not None:
         recipe = recipe.with_training(seed=seed)
     monitor, direction = _objective(objective, recipe, splits)

@@ -51,6 +51,8 @@ class Space:
 
     def _declare(self, parameter: Parameter) -> None:
         name, here = parameter.name, get(self.base, parameter.name)
+        if here == "auto":  # follows from data that is not known yet
+            here = {"batch_size": 64, "epochs": 30, "patience": 5}.get(name.rpartition(".")[2])
         if here is None:
             here = self.defaults.get(name)
         if isinstance(parameter, LogUniform):

@@ -55,7 +55,9 @@ class RecipeOptions:
         from keras_sentmatch.data.hub import encoder_name
         from keras_sentmatch.inference.run_folder import members_of, read_card
         from keras_sentmatch.training import read_recipe
+        from keras_sentmatch.training.recipe import known_spelling
 
+        model = known_spelling(model)
         if self.backbone is not None and not issubclass(get_model_class(model), BackboneModel):
             raise InputError(f"--backbone {self.backbone}: {model} has no pretrained encoder.")
         values: dict[str, Any] = {

@@ -54,6 +54,7 @@ def train(
     from keras_sentmatch.inference.run_folder import read_json
 
     draft = recipe.draft(model, batch_size, teacher)
+    model = draft.model
     if unlabeled and not draft.for_data(None).training.teacher:
         raise InputError(f"--unlabeled {unlabeled}: only a --teacher can answer these pairs.")
     splits, name, facts = source.read()
@@ -74,9 +75,14 @@ def train(
         metrics = read_json(out / f"seed-{report['seeds'][0]}" / "metrics.json")
         interrupted, table = report["interrupted"], _ensemble_metrics(report, metrics)
     print_table(*table, f"{model} on {name} ({metrics['backend']})")
+    for split, classes in metrics.get("classes", {}).items():
+        rows = [list(row.values()) for row in classes]
+        print_table(list(classes[0]), rows, f"each class, {split}")
     without = metrics["parameters_without_word_embeddings"]
     say(f"{metrics['parameters']:,} parameters, {without:,} of them not word embeddings")
     say(f"run folder: {out}")
+    for note in metrics["notes"]:
+        say(note)
     if interrupted:
         raise typer.Exit(130)
     sentences = "--sentence1", "A dog runs.", "--sentence2", "An animal moves."

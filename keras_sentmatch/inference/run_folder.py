@@ -180,17 +180,6 @@ def check_fit(model: Any, encoder: Encoder, folder: Path) -> None:
             )
 
 
-def load_weights(model: keras.Model, path: Path) -> None:
-    """Puts the weights of a `.weights.h5` file into a model."""
-    weight_sizes(inside(path.parent, path.name), path)
-    try:
-        model.load_weights(path)
-    except Exception as error:  # h5py and Keras raise whatever the file led to
-        raise InputError(
-            f"{path} does not fit the model ({first_line(error)}): delete the folder and train again."
-        ) from error
-
-
 def _inspect_archive(path: Path) -> tuple[int, int, int]:
     """Checks what model.keras holds; how many arrays of weights, values, and objects described."""
     try:

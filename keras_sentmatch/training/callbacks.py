@@ -20,7 +20,7 @@ from rich.progress import (
 
 from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.training.config import TrainingConfig
-from keras_sentmatch.training.resume import BEST_WEIGHTS
+from keras_sentmatch.training.resume import best_weights, save_weights
 
 if TYPE_CHECKING:
     from keras_sentmatch.data import PairBatches, PairDataset
@@ -81,6 +81,27 @@ class TaskMetrics(keras.callbacks.Callback):
         in_order = np.empty_like(stacked)
         in_order[rows] = stacked
         return in_order
+
+
+class BestWeights(keras.callbacks.Callback):
+    """Writes the weights of each epoch that has the best monitored value so far."""
+
+    async_safe = True  # writes at the end of an epoch only
+
+    def __init__(self, folder: Path, monitor: str, mode: str) -> None:
+        super().__init__()
+        self.folder = folder
+        self.monitor = monitor
+        self.sign = 1 if mode == "max" else -1
+        self.best: float | None = None
+        self.always = False
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        value = float((logs or {})[self.monitor])
+        first = self.best is None or np.isnan(self.best)
+        if first or self.always or self.sign * (value - (self.best or 0.0)) > 0:
+            self.best = value
+            save_weights(self.model, best_weights(self.folder, epoch + 1))
 
 
 class LearningRateLog(keras.callbacks.Callback):
@@ -183,21 +204,17 @@ def make_callbacks(
     training: TrainingConfig,
     metrics: Iterable[keras.callbacks.Callback] = (),
     resumed: bool = False,
+    to_the_end: bool = False,
 ) -> list[keras.callbacks.Callback]:
     """The callbacks of a run, in the order in which they must see the logs.
 
-    The folder gets the best weights, `history.csv`, and on TensorFlow `logs/` for TensorBoard.
+    The folder gets the best weights, `history.csv`, and on TensorFlow `logs/` for TensorBoard. A run
+    that goes to the end keeps the weights of its last epoch.
     """
-    escaped = str(folder).replace("{", "{{").replace("}", "}}")  # ModelCheckpoint formats it
-    best = keras.callbacks.ModelCheckpoint(
-        f"{escaped}/{BEST_WEIGHTS}",
-        monitor=monitor,
-        mode=mode,
-        save_best_only=True,
-        save_weights_only=True,
-    )
-    best.async_safe = True  # saves at the end of an epoch only
-    callbacks = [*metrics, best, *stopping_callbacks(monitor, mode, training)]
+    best, stopping = BestWeights(folder, monitor, mode), stopping_callbacks(monitor, mode, training)
+    if to_the_end:
+        best.always, stopping = True, stopping[:-1]
+    callbacks = [*metrics, best, *stopping]
     callbacks.append(keras.callbacks.CSVLogger(folder / "history.csv", append=resumed))
     if keras.config.backend() == "tensorflow" and importlib.util.find_spec("tensorboard"):
         callbacks.append(keras.callbacks.TensorBoard(str(folder / "logs"), write_graph=False))

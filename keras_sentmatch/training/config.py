@@ -21,11 +21,16 @@ def _setting(default: Any, allowed: str, test: Callable[[Any], bool]) -> Any:
     return field(default=default, metadata={"allowed": allowed, "test": test})
 
 
-def _integer(default: int | None, low: int, high: float = math.inf) -> Any:
+def _integer(default: int | None, low: int, high: float = math.inf, auto: bool = False) -> Any:
     allowed = f"an integer of at least {low}"
     if high < math.inf:
         allowed = f"an integer from {low} to {high}"
-    return _setting(default, allowed, lambda v: type(v) is int and low <= v <= high)
+    allowed += ', or "auto"' if auto else ""
+
+    def check(value: Any) -> bool:
+        return (type(value) is int and low <= value <= high) or (auto and value == "auto")
+
+    return _setting(default, allowed, check)
 
 
 def _number(default: float, allowed: str, test: Callable[[float], bool]) -> Any:
@@ -136,14 +141,18 @@ class VectorsConfig(_Table):
 class TrainingConfig(_Table):
     """`[training]` of a recipe.
 
+    Batch size, epochs, patience and folds may be `"auto"`: `train` puts numbers in their place.
+
     Args:
         optimizer: Name of a Keras optimizer.
         learning_rate: The highest learning rate.
         batch_size: Pairs in a batch, on all devices together.
         epochs: Maximum number of epochs.
         patience: Epochs without a better monitored value before training stops.
-        monitor: The value that chooses the best epoch. `"auto"` is `val_accuracy`, `val_map` or
-            `val_pearson`, by task.
+        folds: Number of folds of training and validation pairs that choose the number of epochs;
+            the model then learns from all these pairs. 0 keeps the validation pairs apart.
+        monitor: The value that chooses the best epoch. `"auto"` is `val_accuracy` (`val_macro_f1`
+            where a class is rare), `val_map` or `val_pearson`, by task.
         plateau_factor: Multiplies the learning rate after each epoch without a better value.
         schedule: Learning-rate schedule. The two with a warm-up rise over the share `warm_up` of
             all batches; `"exponential"` multiplies by `decay_rate` every `decay_steps` batches.
@@ -172,9 +181,14 @@ class TrainingConfig(_Table):
 
     optimizer: str = _one_of("adam", *OPTIMIZERS)
     learning_rate: float = _number(1e-3, "above 0", lambda v: v > 0)
-    batch_size: int = _integer(64, 1)
-    epochs: int = _integer(30, 1)
-    patience: int = _integer(5, 1)
+    batch_size: int = _integer(64, 1, auto=True)
+    epochs: int = _integer(30, 1, auto=True)
+    patience: int = _integer(5, 1, auto=True)
+    folds: int | Literal["auto"] = _setting(
+        0,
+        '0, an integer of at least 2, or "auto"',
+        lambda v: v == "auto" or type(v) is int and v != 1 and v >= 0,
+    )
     monitor: str = _one_of("auto", "auto", *(f"val_{name}" for name in MONITORS))
     plateau_factor: float = _number(1.0, "above 0, at most 1", lambda v: 0 < v <= 1)
     schedule: str = _one_of("constant", *SCHEDULES)

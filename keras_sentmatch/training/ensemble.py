@@ -11,6 +11,7 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.run_folder import read_json, write_json
+from keras_sentmatch.training.adapt import adapted
 from keras_sentmatch.training.distillation import compute_teacher_targets
 from keras_sentmatch.training.prepare import check_splits, jit_compile
 from keras_sentmatch.training.recipe import Recipe
@@ -58,13 +59,14 @@ def train_ensemble(
     if not seeds or len(set(seeds)) < len(seeds):
         raise InputError(f"seeds={seeds}; expected different seeds, at least one.")
     baseline = arguments.pop("baseline", True)
+    check_splits(splits)
+    recipe, _ = adapted(recipe, splits)
     results: list[tuple[Matcher, dict[str, Any]]] = []
     finished = read_json(Path(out) / "ensemble.json")
     if finished and not finished.get("interrupted"):
         raise InputError(f"{out} already holds an ensemble that is finished; name another folder.")
     if recipe.training.teacher:
         unlabeled = arguments.pop("unlabeled", None)
-        check_splits(splits)
         arguments["teacher_targets"] = compute_teacher_targets(
             recipe.training, splits, unlabeled, arguments.get("progress", True)
         )

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keras_sentmatch import applications
-from keras_sentmatch.applications.base import model_arguments
+from keras_sentmatch.applications.base import check_arguments, model_arguments
 from keras_sentmatch.data import (
     PairBatches,
     PairDataset,
@@ -35,6 +35,7 @@ from keras_sentmatch.training.recipe import Recipe
 
 log = logging.getLogger(__name__)
 
+TYPES = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
 Build = Callable[..., keras.Model]
 Splits = Mapping[str, PairDataset]
 Encoder = PairEncoder | SubwordPairEncoder
@@ -92,6 +93,19 @@ def check_splits(splits: Splits) -> None:
             f"Nothing to learn: all {len(train):,} train pairs have the label {name}. Add pairs with "
             f"another label; or, if labels were read wrongly, say where and what they are with {how}."
         )
+
+
+def check_model(recipe: Recipe) -> None:
+    """Refuses arguments that the recipe's model does not have, or of another type than it takes."""
+    if recipe.name not in applications.list_models():
+        return
+    cls = applications.get_model_class(recipe.name)
+    check_arguments(cls, recipe.model)
+    parameters = model_arguments(cls)
+    for name, value in recipe.model.items():
+        wanted = parameters[name].annotation if name in parameters else None
+        if wanted in TYPES and type(value) not in (wanted, int if wanted is float else wanted):
+            raise InputError(f"model.{name} is {value!r}; expected {TYPES[wanted]}.")
 
 
 def _described(dataset: PairDataset) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 
 import tomli_w
 
+from keras_sentmatch.data.formats import FORMATS, OWN
 from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.safety import check_depth, read_bytes
 from keras_sentmatch.training.config import (
@@ -29,6 +30,7 @@ from keras_sentmatch.training.config import (
 )
 
 TABLES = ("model", *CONFIGS)
+AUTO = dict.fromkeys(("epochs", "patience", "batch_size", "folds"), "auto")  # for one's own data
 Tables = Mapping[str, Mapping[str, Any]]
 
 
@@ -150,15 +152,19 @@ class RecipeDraft:
     model: str
     # The tables of each source and those of its `[for.DATA]`, in rising priority.
     layers: tuple[tuple[Tables, Mapping[str, Tables]], ...]
+    packaged: bool  # whether the first layer comes with the library: its sizes suit known data
 
     def for_data(self, data_name: str | None) -> Recipe:
         """The recipe for a data set; its `[for.DATA]` tables apply, if there are any."""
         merged: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
-        for tables, for_data in self.layers:
+        own = data_name is not None and (data_name in OWN or data_name not in FORMATS)
+        for number, (tables, for_data) in enumerate(self.layers):
             for part in (tables, for_data.get(data_name or "", {})):
                 for table, values in part.items():
                     known = values if table != "model" else _with_preset(self.model, values)
                     merged[table].update(known)
+                if number == 0 and part is tables and own and "backbone" not in merged["model"]:
+                    merged["training"].update(AUTO if self.packaged else {})
         return Recipe.from_tables(self.model, **merged)
 
 
@@ -206,6 +212,7 @@ def read_recipe(
     model: str, *, file: str | Path | None = None, overrides: Sequence[str] = ()
 ) -> RecipeDraft:
     """As `load_recipe`, before the data set is known."""
+    model = known_spelling(model)
     layers = []
     if model in list_recipes():
         packaged = _folder() / f"{model}.toml"
@@ -222,7 +229,19 @@ def read_recipe(
     for override in overrides:
         table, key, value = _parse_override(override)
         changes.setdefault(table, {})[key] = value
-    return RecipeDraft(model, (*layers, (changes, {})))
+    ours = file is None or model in list_recipes()
+    return RecipeDraft(model, (*layers, (changes, {})), ours)
+
+
+def known_spelling(model: str) -> str:
+    """The name of a recipe or model that is written in another way: "RE2", "DRr-Net"."""
+    from keras_sentmatch.applications import list_models
+
+    def plain(name: str) -> str:
+        return re.sub("[-_ ]", "", name).lower()
+
+    known: dict[str, str] = {plain(name): name for name in (*list_models(), *list_recipes())}
+    return known.get(plain(model), model)
 
 
 def _default_recipe(model: str) -> str:

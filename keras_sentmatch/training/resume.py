@@ -23,14 +23,13 @@ from keras import ops
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.run_folder import read_json
-from keras_sentmatch.safety import COPY, check_types, inside, parse_json, read_arrays, weight_sizes
+from keras_sentmatch.safety import COPY, check_types, inside, parse_json, read_arrays
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.seeds import generator_states, set_generator_states
 
 GENERATIONS = ("resume-0.npz", "resume-1.npz")  # the last and the one before, in turn
-BEST_WEIGHTS = "best-{epoch:04d}.weights.h5"  # epochs count from 1; ModelCheckpoint fills it in
+BEST_WEIGHTS = "best-{epoch:04d}.npz"  # epochs count from 1
 REMEMBERED = ("best", "best_epoch", "wait", "cooldown_counter")  # of Keras's callbacks and ours
-_TEMPORARY = ".resume.npz"
 _KINDS = {
     "epochs": int,
     "stopped": bool,
@@ -41,6 +40,8 @@ _KINDS = {
     "identity": dict,
 }
 VARIABLE, GENERATOR = "variable", "generator_"  # how names of arrays begin
+MORE = "more"  # folder of the checkpoint of a finished run that may go on
+WHOLE = ("cosine_warm_up_decay", "linear_warm_up_decay")  # schedules over all epochs
 
 
 Identity = dict[str, Any]  # JSON; what `identity_of` returns
@@ -60,15 +61,10 @@ class State:
     arrays: dict[str, Any] = field(default_factory=dict, repr=False)  # variables, random states
 
     def save(self, path: Path) -> None:
-        """Writes a temporary file and renames it, so that `path` is always complete."""
+        """Writes the file that `load` reads."""
         plain = {name: value for name, value in vars(self).items() if name != "arrays"}
-        temporary = path.with_name(_TEMPORARY)
-        with open(temporary, "wb") as file:
-            text = np.frombuffer(json.dumps(plain).encode(), np.uint8)
-            np.savez(file, state=text, **self.arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        text = np.frombuffer(json.dumps(plain).encode(), np.uint8)
+        write_arrays(path, {"state": text, **self.arrays})
 
     @classmethod
     def load(cls, path: Path) -> "State":
@@ -106,17 +102,48 @@ class State:
 
     def restore(self, model: keras.Model) -> None:
         """Restores a compiled model and its optimizer, which must have the same variables."""
-        variables = variables_of(model)
-        values = [self.arrays[n] for n in self.arrays if n.startswith(VARIABLE)]
-        values = [v.view("bfloat16") if v.dtype == "V2" else v for v in values]  # as NumPy reads it
-        numbers = all(value.dtype.kind in "fiub" or value.dtype == "bfloat16" for value in values)
-        if not numbers or [tuple(v.shape) for v in variables] != [v.shape for v in values]:
-            raise InputError(
-                "The model of the checkpoint has other variables than this one (another version of "
-                "the library, other word vectors?): delete the folder and train again."
-            )
-        for variable, value in zip(variables, values):
-            variable.assign(value)
+        _assign(variables_of(model), self.arrays)
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Writes an `.npz` file beside itself and renames it, so that `path` is always complete.
+
+    HDF5 would end the process with a segmentation fault where the disk is full.
+    """
+    temporary = path.with_name(f".{path.name}")
+    with open(temporary, "wb") as file:
+        np.savez(file, **arrays)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def named_arrays(variables: Sequence[Any]) -> dict[str, np.ndarray]:
+    """The values of variables, by names that `_assign` knows."""
+    return {f"{VARIABLE}{i}": ops.convert_to_numpy(v) for i, v in enumerate(variables)}
+
+
+def _assign(variables: Sequence[Any], arrays: Mapping[str, np.ndarray]) -> None:
+    values = [array for name, array in arrays.items() if name.startswith(VARIABLE)]
+    values = [v.view("bfloat16") if v.dtype == "V2" else v for v in values]  # as NumPy reads it
+    numbers = all(value.dtype.kind in "fiub" or value.dtype == "bfloat16" for value in values)
+    if not numbers or [tuple(v.shape) for v in variables] != [v.shape for v in values]:
+        raise InputError(
+            "The model of the checkpoint has other variables than this one (another version of "
+            "the library, other word vectors?): delete the folder and train again."
+        )
+    for variable, value in zip(variables, values):
+        variable.assign(value)
+
+
+def save_weights(model: keras.Model, path: Path) -> None:
+    """Writes the weights of a model to an `.npz` file."""
+    write_arrays(path, named_arrays(model.weights))
+
+
+def load_weights(model: keras.Model, path: Path) -> None:
+    """Restores what `save_weights` wrote."""
+    _assign(model.weights, read_arrays(inside(path.parent, path.name)))
 
 
 def variables_of(model: keras.Model) -> list[Any]:
@@ -166,7 +193,7 @@ class Checkpoint(keras.callbacks.Callback):
             callbacks={n: found for n, c in _by_name(self.others).items() if (found := _memory(c))},
             identity=self.identity,
             arrays={
-                **{f"{VARIABLE}{i}": ops.convert_to_numpy(v) for i, v in enumerate(variables)},
+                **named_arrays(variables),
                 **{GENERATOR + name: bytes_ for name, bytes_ in generator_states().items()},
             },
         )
@@ -200,7 +227,7 @@ def best_weights(folder: Path, epoch: int) -> Path:
 
 def best_epochs(folder: Path) -> list[int]:
     """The epochs whose weights are in a folder."""
-    pattern = re.compile(r"best-([0-9]{4,9})\.weights\.h5")
+    pattern = re.compile(r"best-([0-9]{4,9})\.npz")
     found = (pattern.fullmatch(path.name) for path in folder.glob("*"))
     return sorted(int(name[1]) for name in found if name)
 
@@ -232,6 +259,13 @@ def _shown(value: Any) -> str:
 def check_folder(folder: Path, identity: Identity, resume: bool) -> State | None:
     """The state to resume from, or None to start from the beginning; refuses any other run."""
     state = latest(folder)
+    if state is None and resume and (set_aside := latest(folder / MORE)):
+        check_identity(folder, longer(set_aside.identity, identity), identity)
+        if set_aside.epochs < identity["training"]["epochs"]:
+            for path in (folder / MORE).iterdir():
+                os.replace(path, folder / path.name)
+            (folder / MORE).rmdir()
+            state = latest(folder)
     if state is None:
         if (folder / "matcher.json").exists():
             more = (
@@ -247,12 +281,30 @@ def check_folder(folder: Path, identity: Identity, resume: bool) -> State | None
             f"{folder} already holds a run, which is not finished ({done}): continue it with --resume "
             "(resume=True), name another folder, or delete this one."
         )
-    check_identity(folder, state.identity, identity)
+    check_identity(folder, longer(state.identity, identity), identity)
     best = inside(folder, best_weights(folder, state.best).name)
     if not best.is_file():
         raise InputError(f"{best} is missing, the best of the run so far: {COPY}, or train again.")
-    weight_sizes(best, best)
+    read_arrays(best)
     return state
+
+
+def longer(then: Identity, now: Identity) -> Identity:
+    """The identity of a run that goes on for more epochs, where that changes nothing before."""
+    training, more = then["training"], now["training"]["epochs"]
+    if training["epochs"] < more and training["schedule"] not in WHOLE:
+        return {**then, "training": {**training, "epochs": more}}
+    return then
+
+
+def keep_for_more_epochs(folder: Path) -> None:
+    """Sets the last checkpoint and its best weights aside: a finished run may go on from there."""
+    state = latest(folder)
+    if state is not None:
+        (folder / MORE).mkdir(exist_ok=True)
+        last = GENERATIONS[state.epochs % 2]
+        for name in (last, best_weights(folder, state.best).name):
+            os.replace(folder / name, folder / MORE / name)
 
 
 def check_identity(folder: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
@@ -309,7 +361,7 @@ def discard_later_files(folder: Path, state: State | None) -> None:
 
 def remove_checkpoints(folder: Path) -> None:
     """Removes the checkpoints of a finished run, then the best weights, which they refer to."""
-    for name in (*GENERATIONS, _TEMPORARY):
+    for name in (*GENERATIONS, *(path.name for path in folder.glob(".*.npz"))):
         (folder / name).unlink(missing_ok=True)
     for epoch in best_epochs(folder):
         best_weights(folder, epoch).unlink()

@@ -1,8 +1,10 @@
 """`train`: from a recipe and data to a run folder."""
 
+import errno
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +13,20 @@ import keras
 import numpy as np
 
 from keras_sentmatch import __version__
-from keras_sentmatch.data import PairBatches, PairDataset
+from keras_sentmatch.data import PairBatches, PairDataset, PairEncoder
 from keras_sentmatch.display.figures import confusion_matrix, learning_curve
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.pairs import batches as length_batches
-from keras_sentmatch.inference.run_folder import load_weights, write_json
+from keras_sentmatch.inference.run_folder import write_json
+from keras_sentmatch.training.adapt import adapted, rarest_class
+from keras_sentmatch.training.advice import (
+    advice,
+    class_figures,
+    figure_of,
+    majority_figures,
+    standard_error,
+)
 from keras_sentmatch.training.baseline import bag_of_words_baseline
 from keras_sentmatch.training.callbacks import (
     EpochBar,
@@ -28,12 +38,22 @@ from keras_sentmatch.training.callbacks import (
 from keras_sentmatch.training.card import model_card
 from keras_sentmatch.training.devices import data_parallel
 from keras_sentmatch.training.distillation import TeacherTargets, compute_teacher_targets
+from keras_sentmatch.training.folds import (
+    FOLDER,
+    Folds,
+    clean_up,
+    fold_splits,
+    joined,
+    together,
+)
+from keras_sentmatch.training.lock import locked
 from keras_sentmatch.training.prepare import (
     Build,
     Encoder,
     EncodingCache,
     FittedEncoder,
     Splits,
+    check_model,
     check_splits,
     fit_arguments,
     make_batches,
@@ -41,14 +61,19 @@ from keras_sentmatch.training.prepare import (
 )
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.resume import (
+    WHOLE,
     Checkpoint,
     Identity,
     State,
     best_epochs,
     best_weights,
     check_folder,
+    check_identity,
     discard_later_files,
+    finished_metrics,
     identity_of,
+    keep_for_more_epochs,
+    load_weights,
     remove_checkpoints,
 )
 from keras_sentmatch.training.seeds import set_seed
@@ -134,27 +159,88 @@ def train(
     training = recipe.training
     if unlabeled is not None and not training.teacher and teacher_targets is None:
         raise InputError("Unlabeled pairs need a teacher: set training.teacher (--teacher).")
+    if build is None:
+        check_model(recipe)
+    recipe, notes = adapted(recipe, splits)
+    for note in notes:
+        log.info(note)
+    training = recipe.training
     identity = run_identity(recipe, splits, unlabeled, teacher_targets)
-    state = check_folder(folder, identity, resume)
-    if resume:
-        log.info(
-            f"Resuming after epoch {state.epochs}"
-            if state is not None
-            else f"Nothing to resume in {folder}: starting from the beginning"
+    with locked(folder), _full_disk_explained(folder):
+        state = check_folder(folder, identity, resume)
+        if resume:
+            log.info(
+                f"Resuming after epoch {state.epochs}"
+                if state is not None
+                else f"Nothing to resume in {folder}: starting from the beginning"
+            )
+        if training.teacher and teacher_targets is None:
+            log.info(f"Computing the answers of the teacher: {', '.join(training.teacher)}")
+            teacher_targets = compute_teacher_targets(training, splits, unlabeled, progress)
+        folds = None
+        if training.folds:
+            options = {"progress": progress, "baseline": baseline, "build": build}
+            folds = _train_folds(recipe, splits, folder, resume, options)
+        apart = splits
+        if folds is not None:
+            splits = {**splits, "train": joined(splits["train"], splits["validation"])}
+        run = _Run(
+            recipe, splits, folder, identity, state, teacher_targets, build, folds, apart, start
         )
-    if training.teacher and teacher_targets is None:
-        log.info(f"Computing the answers of the teacher: {', '.join(training.teacher)}")
-        teacher_targets = compute_teacher_targets(training, splits, unlabeled, progress)
-    run = _Run(recipe, splits, folder, identity, state, teacher_targets, build, start)
-    run.fit_encoder(encodings or EncodingCache(), progress)
-    with data_parallel(training.devices):
-        run.prepare()
-        run.fit(callbacks, progress)
-    run.restore_best()
-    run.save(info or {})
-    run.evaluate(baseline)
-    run.write()
+        run.fit_encoder(encodings or EncodingCache(), progress)
+        with data_parallel(training.devices):
+            run.prepare()
+            run.fit(callbacks, progress)
+        run.restore_best()
+        run.save(info or {})
+        run.evaluate(baseline)
+        run.write()
     return RunResult(run.matcher, run.metrics, run.history, folder)
+
+
+def _train_folds(
+    recipe: Recipe, splits: Splits, folder: Path, resume: bool, options: dict[str, Any]
+) -> Folds:
+    """Trains on all pairs but those of one fold at a time, and keeps the figures of each."""
+    count, seed = recipe.training.folds, recipe.training.seed
+    recipe, folders, found = recipe.with_training(folds=0), [], []
+    if (folder / FOLDER).exists() and not resume:
+        raise InputError(
+            f"{folder} already holds a run, which is not finished (in its {FOLDER}): continue it "
+            "with --resume (resume=True), name another folder, or delete this one."
+        )
+    pairs = joined(splits["train"], splits["validation"])
+    for number, parts in enumerate(fold_splits(pairs, int(count), seed), 1):
+        out = folder / FOLDER / str(number)
+        metrics = finished_metrics(out)
+        if metrics is None:
+            log.info(f"Fold {number} of {count}")
+            metrics = train(recipe, parts, out, resume=out.exists(), **options).metrics
+            if metrics["interrupted"]:
+                log.warning(f"Stopped by Ctrl-C in fold {number}; --resume continues the training")
+                raise KeyboardInterrupt
+            clean_up(out)
+        else:
+            check_identity(out, metrics["identity"], run_identity(recipe, parts))
+        folders.append(out)
+        found.append(metrics)
+    mode = monitor_of(pairs.task, recipe.training.monitor)[1]
+    folds = together(folders, found, mode)
+    log.info(f"{count} folds: {folds.epochs} epochs are best; training on all {len(pairs):,} pairs")
+    return folds
+
+
+@contextmanager
+def _full_disk_explained(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise InputError(
+            f"Cannot write into {folder}: {error.strerror}. Free some space, then continue with "
+            "--resume (resume=True)."
+        ) from error
 
 
 @dataclass
@@ -168,6 +254,8 @@ class _Run:
     state: State | None
     teacher: TeacherTargets | None
     build: Build | None
+    folds: Folds | None
+    apart: Splits  # without the validation pairs among those to train on
     start: float
 
     encodings: EncodingCache = field(init=False)
@@ -180,6 +268,7 @@ class _Run:
     metrics: dict[str, Any] = field(init=False)
     interrupted: bool = False
     best_epoch: int = 0
+    share: float | None = None  # of a hybrid's network
     fit_seconds: float = 0.0
 
     def __post_init__(self) -> None:
@@ -197,6 +286,10 @@ class _Run:
             for role in ("validation", "test")
             if role in self.splits and self.splits[role].labels is not None
         }
+        self.epochs = self.recipe.training.epochs
+        if self.folds is not None:  # the validation pairs are learned from
+            self.epochs = self.folds.epochs
+            del self.labeled["validation"]
 
     def fit_encoder(self, encodings: EncodingCache, progress: bool) -> None:
         """Fits the encoder and loads the word vectors."""
@@ -232,14 +325,15 @@ class _Run:
 
     def arrays(self, role: str) -> tuple[list[dict[str, np.ndarray]], np.ndarray]:
         """The model's inputs in batches of like length, and the labels in the same order."""
-        encoded = self.encodings.encoded(self.splits[role], self.fitted.encoder)
+        pairs = self.apart[role]
+        encoded = self.encodings.encoded(pairs, self.fitted.encoder)
         lengths, most = encoded.lengths.max(axis=1), self.fitted.encoder.max_length
         batches, order = [], []
         for rows, _, length in length_batches(lengths, 256, most):
             arrays = encoded.arrays(rows, length)
             batches.append({name: arrays[name] for name in self.model.input})
             order.append(rows)
-        labels = np.asarray(self.splits[role].labels)
+        labels = np.asarray(pairs.labels)
         return batches, labels[np.concatenate(order)]
 
     def new_model(self) -> keras.Model:
@@ -261,7 +355,13 @@ class _Run:
             )
         metrics = metric_callbacks(self.splits, self.batches, training)
         callbacks = make_callbacks(
-            self.folder, self.monitor, self.mode, training, metrics, resumed=state is not None
+            self.folder,
+            self.monitor,
+            self.mode,
+            training,
+            metrics,
+            resumed=state is not None,
+            to_the_end=self.folds is not None,
         )
         bar = progress_callback(self.monitor, self.mode) if progress else None
         callbacks += [*more, *([] if bar is None else [bar])]
@@ -269,15 +369,15 @@ class _Run:
         if state is not None:
             state.restore(self.model)
             history.history = state.history
-            done = training.epochs if state.stopped else state.epochs
+            done = self.epochs if state.stopped else state.epochs
         start = time.perf_counter()
         try:
-            if done < training.epochs:
+            if done < self.epochs:
                 checkpoint = Checkpoint(self.folder, self.identity, history, callbacks, state)
                 self.model.fit(
                     **fit_arguments(self.batches, done, training.devices),
                     initial_epoch=done,
-                    epochs=training.epochs,
+                    epochs=self.epochs,
                     callbacks=[*callbacks, history, checkpoint],
                     verbose=0,
                 )
@@ -301,19 +401,18 @@ class _Run:
             log.warning(
                 f"The loss became NaN in epoch {np.argmin(finite) + 1}: lower training.learning_rate."
             )
-        values = self.history[self.monitor]
-        best = 1 + int(np.nanargmax(values) if self.mode == "max" else np.nanargmin(values))
-        if not best_weights(self.folder, best).exists():
-            best = max(best_epochs(self.folder))  # Keras compares in float32, and none beats a NaN
+        done = len(self.history["loss"])
+        self.best_epoch = max(epoch for epoch in best_epochs(self.folder) if epoch <= done)
         # On JAX a step that is interrupted takes the model's own arrays with it.
         lost = self.interrupted and keras.config.backend() == "jax"
         if lost or self.recipe.training.devices > 1:
             self.model = self.new_model()
-        load_weights(self.model, best_weights(self.folder, best))
-        self.best_epoch = best
-        if hasattr(self.model, "balance"):
-            share = self.model.balance(*self.arrays("validation"))
-            log.info(f"the validation pairs give the network {share:.0%} of the answer")
+        load_weights(self.model, best_weights(self.folder, self.best_epoch))
+        if self.folds is not None and self.folds.share is not None:
+            self.model.joint.deep_share.assign(self.folds.share)
+        elif hasattr(self.model, "balance"):
+            self.share = self.model.balance(*self.arrays("validation"))
+            log.info(f"the validation pairs give the network {self.share:.0%} of the answer")
 
     def save(self, info: Mapping[str, Any]) -> None:
         """Writes the matcher."""
@@ -355,31 +454,64 @@ class _Run:
             "interrupted": self.interrupted,
             "identity": self.identity,
             **{role: self.matcher.evaluate(dataset) for role, dataset in self.labeled.items()},
+            **self._more_figures(),
         }
         if baseline and not self.interrupted:
             self.metrics["baseline"] = bag_of_words_baseline(
                 self.splits["train"], self.splits["validation"], self.labeled.get("test")
             )
+        if self.folds is not None:
+            theirs = self.metrics.get("baseline", {}) | self.folds.figures.get("baseline", {})
+            self.metrics |= self.folds.figures | ({"baseline": theirs} if theirs else {})
+        report = encoder.report
+        unknown = report.unknown / max(report.tokens, 1)
+        epochs = self.recipe.training.epochs
+        self.metrics["notes"] = advice(self.metrics, epochs, unknown)
         earlier = 0.0 if self.state is None else self.state.seconds
         self.metrics["fit_seconds"] = round(earlier + self.fit_seconds, 1)
         self.metrics["seconds"] = round(earlier + time.perf_counter() - self.start, 1)
         self.metrics["versions"] = {"keras_sentmatch": __version__, "keras": keras.__version__}
 
+    def _more_figures(self) -> dict[str, Any]:
+        """What the validation figure is worth, and each class where one is rare."""
+        train, validation = self.splits["train"], self.splits["validation"]
+        outputs = {role: self.matcher.predict_proba(data) for role, data in self.labeled.items()}
+        epochs = len(self.history.get("loss", ()))
+        found: dict[str, Any] = {
+            "folds": self.recipe.training.folds,
+            "network_share": self.share if self.folds is None else self.folds.share,
+            "rising": 1 < self.best_epoch == epochs == self.recipe.training.epochs,
+            "word_level": isinstance(self.fitted.encoder, PairEncoder),
+        }
+        if self.folds is None:
+            name = figure_of(self.monitor, self.task)
+            found["standard_error"] = standard_error(validation, outputs["validation"], name)
+            found["majority"] = majority_figures(train, validation)
+        if rarest_class(train):
+            found["classes"] = {
+                role: class_figures(data, outputs[role].argmax(-1))
+                for role, data in self.labeled.items()
+            }
+        return found
+
     def write(self) -> None:
         """Writes the rest of the run folder; the checkpoints of a finished run go last."""
         folder, label_names = self.folder, self.matcher.label_names
+        training = self.recipe.training
         write_json(folder / "metrics.json", self.metrics)
         (folder / "recipe.toml").write_text(self.recipe.to_toml(), encoding="utf-8")
         card = model_card(self.metrics, self.recipe, label_names)
         (folder / "README.md").write_text(card, encoding="utf-8")
         if self.history:
             learning_curve(folder / "history.csv", folder / "learning_curve.png")
-        shown = self.labeled.get("test", self.labeled["validation"])
-        if label_names is not None and shown.label_names is not None and shown.labels is not None:
+        shown = self.labeled.get("test", self.labeled.get("validation"))
+        if shown is not None and label_names and shown.label_names and shown.labels is not None:
             predicted = self.matcher.predict_proba(shown).argmax(-1)
             png = folder / "confusion_matrix.png"
             confusion_matrix(shown.labels, predicted, shown.label_names, png)
         if not self.interrupted:
+            if self.metrics["rising"] and not self.folds and training.schedule not in WHOLE:
+                keep_for_more_epochs(folder)
             remove_checkpoints(folder)
 
 

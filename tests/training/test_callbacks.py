@@ -15,7 +15,7 @@ from keras_sentmatch.training.callbacks import (
     make_callbacks,
     monitor_of,
 )
-from keras_sentmatch.training.resume import best_epochs, best_weights
+from keras_sentmatch.training.resume import best_epochs, best_weights, load_weights
 from tests.toys.training import build_tiny, tiny_pairs
 
 
@@ -54,7 +54,7 @@ def test_best_epoch_plateau_stop_and_history(tmp_path):
     assert script.rates == pytest.approx([0.1, 0.1, 0.1, 0.05, 0.025, 0.025, 0.0125, 0.00625])
     assert not np.array_equal(model.get_weights()[0], script.weights[4][0])
     assert best_epochs(tmp_path) == [1, 2, 5]
-    model.load_weights(best_weights(tmp_path, 5))
+    load_weights(model, best_weights(tmp_path, 5))
     np.testing.assert_array_equal(model.get_weights()[0], script.weights[4][0])
     rows = list(csv.DictReader(open(tmp_path / "history.csv")))
     assert [float(row["val_map"]) for row in rows] == script.values[:8]
@@ -73,7 +73,7 @@ def test_a_loss_is_best_when_lowest(tmp_path):
         folder, "val_map", "min", TrainingConfig(patience=5, plateau_factor=1.0), [script]
     )
     model, history = small_fit(callbacks, 3)
-    model.load_weights(best_weights(folder, 2))
+    load_weights(model, best_weights(folder, 2))
     np.testing.assert_array_equal(model.get_weights()[0], script.weights[1][0])
     assert "learning_rate" not in history
 

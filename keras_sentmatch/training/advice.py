@@ -1,0 +1,110 @@
+"""What a run's figures mean: how sure they are, whether the matcher lost, and what to try."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import precision_recall_fscore_support
+
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.metrics import evaluate_predictions
+from keras_sentmatch.metrics.report import PRIMARY
+
+FEW_PAIRS = 3000  # training pairs
+MANY_UNKNOWN = 0.1  # of the words
+DRAWS = 100  # of the bootstrap
+
+
+def majority_figures(train: PairDataset, pairs: PairDataset) -> dict[str, Any] | None:
+    """The figures of always answering the most frequent class; None where there are no classes."""
+    if train.task != "classification":
+        return None
+    shares = np.bincount(np.asarray(train.labels), minlength=train.num_classes) / len(train)
+    return evaluate_predictions(pairs, np.tile(shares, (len(pairs), 1)))
+
+
+def class_figures(pairs: PairDataset, predicted: np.ndarray) -> list[dict[str, Any]]:
+    """Precision, recall, F1 and number of pairs of each class."""
+    names = pairs.label_names or ()
+    columns = precision_recall_fscore_support(
+        pairs.labels, predicted, labels=range(len(names)), zero_division=0.0
+    )
+    return [
+        {"label": name, "precision": float(p), "recall": float(r), "f1": float(f), "n": int(n)}
+        for name, p, r, f, n in zip(names, *columns)
+    ]
+
+
+def standard_error(pairs: PairDataset, outputs: np.ndarray, name: str) -> float:
+    """The standard error of a figure: of accuracy by its formula, else by drawing pairs again.
+
+    Of a ranking whole questions are drawn.
+    """
+    if name == "accuracy":
+        share = evaluate_predictions(pairs, outputs)[name]
+        return float(np.sqrt(share * (1 - share) / len(pairs)))
+    rng, drawn = np.random.default_rng(0), []
+    groups = range(len(pairs)) if pairs.groups is None else pairs.groups
+    rows = [np.flatnonzero(np.asarray(groups) == group) for group in dict.fromkeys(groups)]
+    for _ in range(DRAWS):
+        some = rng.integers(0, len(rows), len(rows))
+        again = pairs.select(np.concatenate([rows[number] for number in some]))
+        if pairs.groups is not None:  # a question that is drawn twice counts twice
+            sizes = [len(rows[number]) for number in some]
+            groups_again = np.repeat(np.arange(len(some)), sizes).astype(str)
+            again = PairDataset.from_dict(again.to_dict() | {"groups": groups_again.tolist()})
+        order = np.concatenate([rows[number] for number in some])
+        drawn.append(evaluate_predictions(again, outputs[order]).get(name, np.nan))
+    return float(np.nanstd(drawn, ddof=1))
+
+
+def figure_of(monitor: str, task: str) -> str:
+    """The figure that a run is judged by: what is monitored, but not the loss."""
+    name = monitor.removeprefix("val_")
+    return PRIMARY[task] if name == "loss" else name
+
+
+def advice(metrics: Mapping[str, Any], most_epochs: int, unknown: float) -> list[str]:
+    """What to know about a finished run, in lines; `unknown` is the share of unknown words."""
+    name = figure_of(metrics["monitor"], metrics["task"])
+    ours, train_rows = metrics["validation"][name], metrics["rows"]["train"]
+    title = name.replace("_", " ")
+    rising = metrics["rising"]
+    lines = []
+    if (error := metrics.get("standard_error")) is not None:
+        rows = metrics["validation"]["rows"]
+        lines.append(
+            f"Validation {title} {ours:.3f} ± {error:.3f} (standard error, {rows:,} pairs)"
+        )
+    rivals = {"a bag of words": metrics.get("baseline", {}).get("validation")}
+    rivals["always answering the most frequent class"] = metrics.get("majority")
+    won = {rival: found[name] for rival, found in rivals.items() if found and name in found}
+    won = {rival: value for rival, value in won.items() if value > ours}
+    if won:
+        against = " and ".join(f"{value:.3f} of {rival}" for rival, value in won.items())
+        lines.append(f"This matcher lost: validation {title} {ours:.3f} against {against}.")
+        lines += _reasons(metrics, train_rows, unknown, rising)
+    if rising:
+        more = 2 * most_epochs
+        way = "train again with" if metrics.get("folds") else "go on with --resume and"
+        lines.append(f"It still improved in the last epoch, {most_epochs}: {way} --epochs {more}.")
+    return lines
+
+
+def _reasons(metrics: Mapping[str, Any], pairs: int, unknown: float, rising: bool) -> Sequence[str]:
+    why, attempts = [], []
+    if pairs < FEW_PAIRS:
+        why.append(f"few training pairs ({pairs:,})")
+        attempts.append("more pairs")
+    if unknown > MANY_UNKNOWN:
+        why.append(f"many unknown words ({unknown:.0%})")
+    if metrics["vectors"] is None and metrics["word_level"]:
+        why.append("word vectors that start at random")
+    if unknown > MANY_UNKNOWN or len(why) and why[-1].startswith("word vectors"):
+        attempts.append("pretrained word vectors (--vectors)")
+    if rising:
+        why.append("training that ended too early")
+        attempts.append("more epochs")
+    attempts += ["another model or seed", "the bag of words itself (train bag_of_words)"]
+    likely = f"Likely reasons: {', '.join(why)}." if why else ""
+    return [line for line in (likely, f"Worth a try: {', '.join(attempts)}.") if line]

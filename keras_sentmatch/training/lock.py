@@ -1,0 +1,74 @@
+"""One training at a time in a run folder."""
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from keras_sentmatch.errors import InputError
+
+LOCK = ".lock"  # in the run folder: which process trains there
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keeps other processes from training in a folder; a lock that a dead process left is taken over.
+
+    A folder that was made for the lock and is still empty goes with it.
+    """
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / LOCK
+    now = {"pid": os.getpid(), "host": socket.gethostname()}
+    text = json.dumps({**now, "started": time.strftime("%Y-%m-%d %H:%M:%S")})
+    try:
+        while not _create(path, text):
+            _remove_stale(path)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+    finally:
+        for parent in made:
+            if not any(parent.iterdir()):
+                parent.rmdir()
+
+
+def _create(path: Path, text: str) -> bool:
+    try:
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _remove_stale(path: Path) -> None:
+    """Removes a lock whose process is gone; refuses to go on beside one that may live."""
+    try:
+        noted = json.loads(path.read_text("utf-8"))
+        pid, host, since = noted["pid"], noted["host"], noted["started"]
+        alive = host != socket.gethostname() or _is_alive(int(pid))
+    except FileNotFoundError:
+        return
+    except (ValueError, KeyError, TypeError):
+        alive = False  # the process was killed as it wrote
+    if alive:
+        raise InputError(
+            f"{path.parent} is in use: process {pid} on {host} trains there, since {since}. Wait for "
+            f"it, or name another folder. If that process is gone, delete {path}."
+        )
+    path.unlink(missing_ok=True)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

@@ -1,0 +1,198 @@
+"""Training on one's own pairs: sizes that follow from the data, and a run that says how it went."""
+
+import json
+
+import numpy as np
+import pytest
+
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.training import load_recipe
+from keras_sentmatch.training.adapt import adapted, rarest_class, sizes_for
+from keras_sentmatch.training.advice import advice, standard_error
+from keras_sentmatch.training.folds import fold_splits, joined
+from tests.toys.training import (
+    WORDS,
+    build_tiny,
+    struck_build,
+    tiny_pairs,
+    tiny_recipe,
+    tiny_run,
+    tiny_splits,
+)
+
+pytestmark = pytest.mark.backend("torch")  # nothing in it depends on the backend
+
+
+def rare_pairs(rows, seed, share=0.05):
+    """Pairs of which few have the label "yes", by a word that a bag of words sees."""
+    rng = np.random.default_rng(seed)
+    labels = (rng.random(rows) < share).astype(int)
+    labels[:2] = [0, 1]
+    words = rng.choice(WORDS, (rows, 3))
+    second = [" ".join([*row, "wz" if label else "wy"]) for row, label in zip(words, labels)]
+    return PairDataset(["w1 w2"] * rows, second, labels, label_names=("no", "yes"), name="rare")
+
+
+def test_sizes_follow_from_the_number_of_pairs():
+    assert sizes_for(500) == {"epochs": 40, "patience": 14, "batch_size": 32}
+    assert sizes_for(100_000) == {"epochs": 8, "patience": 3, "batch_size": 64}
+    assert 8 < sizes_for(4_000)["epochs"] < 40
+
+
+def test_own_data_get_sizes_and_known_data_keep_theirs():
+    own, known = load_recipe("re2", "mine").training, load_recipe("re2", "sick").training
+    assert (own.epochs, own.patience, own.batch_size, own.folds) == ("auto",) * 4
+    assert (known.epochs, known.batch_size, known.folds) == (18, 64, 0)
+    assert load_recipe("cross_encoder", "mine").training.epochs != "auto"
+    given = load_recipe("re2", "mine", overrides=["training.epochs=5"])
+    recipe, notes = adapted(given, tiny_splits())
+    assert (recipe.training.epochs, recipe.training.batch_size) == (5, 32)
+    assert recipe.training.folds == 0, "there is nothing for them to choose"
+    assert "100 training pairs: patience 14, batch size 32" in notes[0]
+    assert adapted(recipe, tiny_splits()) == (recipe, [])
+
+
+def test_a_rare_class_is_noticed():
+    rare, even = rare_pairs(200, 0), tiny_pairs(200, 0)
+    assert rarest_class(even) is None and rarest_class(rare)[0] == "yes"
+    recipe, notes = adapted(tiny_recipe(), {"train": rare, "validation": rare})
+    assert recipe.training.monitor == "val_macro_f1"
+    assert "'yes' is rare" in notes[0] and "macro F1" in notes[0]
+    asked = tiny_recipe(monitor="val_accuracy")
+    assert adapted(asked, {"train": rare, "validation": rare})[0] == asked
+
+
+def test_each_class_is_shown_where_one_is_rare(tmp_path):
+    splits = {"train": rare_pairs(200, 0), "validation": rare_pairs(60, 1)}
+    metrics = tiny_run(tmp_path / "a", splits=splits, epochs=1).metrics
+    assert metrics["monitor"] == "val_macro_f1"
+    rows = {row["label"]: row for row in metrics["classes"]["validation"]}
+    assert rows["yes"]["n"] == sum(splits["validation"].labels)
+    mean = np.mean([row["f1"] for row in rows.values()])
+    assert mean == pytest.approx(metrics["validation"]["macro_f1"])
+    assert json.loads((tmp_path / "a/metrics.json").read_text())["classes"] == metrics["classes"]
+    assert "classes" not in tiny_run(tmp_path / "b", epochs=1).metrics
+
+
+def test_a_matcher_that_loses_says_so(tmp_path):
+    """It hardly moves, and a bag of words learns these pairs."""
+    result = tiny_run(tmp_path / "a", options={"baseline": True}, epochs=1, learning_rate=1e-9)
+    ours, notes = result.metrics["validation"]["accuracy"], result.metrics["notes"]
+    theirs = result.metrics["baseline"]["validation"]["accuracy"]
+    assert ours < theirs
+    assert f"{ours:.3f} ± " in notes[0] and "40 pairs" in notes[0]
+    assert (
+        f"lost: validation accuracy {ours:.3f} against {theirs:.3f} of a bag of words" in notes[1]
+    )
+    assert "few training pairs (100), word vectors that start at random" in notes[2]
+    assert "--vectors" in notes[3] and "train bag_of_words" in notes[3]
+    won = tiny_run(tmp_path / "b", epochs=5).metrics
+    assert not any("lost" in note for note in won["notes"])
+
+
+def test_a_majority_that_wins_is_named():
+    figures = {"accuracy": 0.5, "rows": 100}
+    metrics = {"monitor": "val_accuracy", "task": "classification", "rows": {"train": 9000}}
+    metrics |= {"validation": figures, "majority": {"accuracy": 0.95}, "rising": False}
+    metrics |= {"vectors": {"dim": 3}, "word_level": True, "standard_error": 0.05}
+    lines = advice(metrics, 10, 0.3)
+    assert "against 0.950 of always answering the most frequent class" in lines[1]
+    assert "many unknown words (30%)" in lines[2]
+
+
+def test_a_run_that_still_rises_says_so_and_goes_on(tmp_path):
+    settings = {"monitor": "val_loss", "learning_rate": 0.003}
+    first = tiny_run(tmp_path / "a", epochs=2, **settings)
+    assert first.metrics["rising"]
+    assert (
+        "It still improved in the last epoch, 2: go on with --resume" in first.metrics["notes"][-1]
+    )
+    more = tiny_run(tmp_path / "a", options={"resume": True}, epochs=4, **settings)
+    whole = tiny_run(tmp_path / "b", epochs=4, **settings)
+    assert more.history == whole.history and more.metrics["epochs"] == 4
+    for now, then in zip(more.matcher.model.get_weights(), whole.matcher.model.get_weights()):
+        np.testing.assert_array_equal(now, then)
+    names = [{path.name for path in run.folder.iterdir()} for run in (more, whole)]
+    assert names[0] == names[1]
+
+
+@pytest.mark.parametrize("task, name", [("ranking", "map"), ("regression", "pearson")])
+def test_standard_errors_are_those_of_other_draws(task, name):
+    """Over many samples of pairs the figure spreads as one of them says."""
+    from keras_sentmatch.metrics import evaluate_predictions
+
+    rng = np.random.default_rng(0)
+    pairs = tiny_pairs(4000, 0, task)
+    outputs = np.asarray(pairs.labels) + rng.normal(0, 0.7, len(pairs))
+    parts = [np.arange(start, start + 100) for start in range(0, 4000, 100)]
+    figures = [evaluate_predictions(pairs.select(rows), outputs[rows])[name] for rows in parts]
+    found = standard_error(pairs.select(parts[0]), outputs[parts[0]], name)
+    assert found == pytest.approx(np.std(figures, ddof=1), rel=0.4)
+
+
+def few_splits():
+    return {"train": tiny_pairs(60, 1), "validation": tiny_pairs(20, 2)}
+
+
+def test_few_pairs_choose_the_epochs_by_folds():
+    given = load_recipe("re2", "mine")
+    recipe, notes = adapted(given, few_splits())
+    assert recipe.training.folds == 3 and "20 validation pairs are few" in notes[-1]
+    assert adapted(given, few_splits(), folds=False)[0].training.folds == 0
+    off = load_recipe("re2", "mine", overrides=["training.folds=0"])
+    assert adapted(off, few_splits())[0].training.folds == 0
+    many = {"train": tiny_pairs(600, 1), "validation": tiny_pairs(200, 2)}
+    assert adapted(given, many)[0].training.folds == 0
+
+
+def test_folds_hold_each_pair_once_and_every_class():
+    pairs = joined(*few_splits().values())
+    assert pairs.sentence2[:60] == few_splits()["train"].sentence2 and len(pairs) == 80
+    held = []
+    for parts in fold_splits(pairs, 4, 0):
+        assert len(parts["train"]) == 60
+        assert abs(np.mean(parts["validation"].labels) - np.mean(pairs.labels)) < 0.06
+        rows = zip(parts["validation"].sentence1, parts["validation"].sentence2)
+        held += rows
+    assert sorted(held) == sorted(zip(pairs.sentence1, pairs.sentence2))
+    with pytest.raises(InputError, match="only 2 pairs of some class"):
+        next(fold_splits(rare_pairs(50, 0, 0.0).select([0, 1, 2, 1]), 3, 0))
+
+
+def test_a_run_with_folds_goes_on_after_a_kill(tmp_path):
+    """Killed in a fold, and again when it learns from all pairs."""
+    settings = {"splits": few_splits(), "epochs": 4, "folds": 3, "patience": 2}
+    whole = tiny_run(tmp_path / "whole", **settings)
+    metrics = whole.metrics
+    fold = json.loads((whole.folder / "folds/1/metrics.json").read_text())
+    folds = [json.loads((whole.folder / f"folds/{n}/metrics.json").read_text()) for n in (1, 2, 3)]
+    assert fold["rows"]["train"] + fold["rows"]["validation"] == metrics["rows"]["train"] == 80
+    mean = np.mean([found["validation"]["accuracy"] for found in folds])
+    assert metrics["validation"]["accuracy"] == pytest.approx(mean)
+    assert metrics["validation"]["rows"] == 80
+    assert metrics["best_epoch"] == metrics["epochs"] == len(whole.history["loss"]) <= 4
+    assert metrics["notes"][0].startswith("Validation accuracy")
+    assert not list(whole.folder.glob("folds/*/model.keras"))
+
+    built = []
+
+    def build(name, **config):
+        built.append(name)
+        kind = {2: 1, 5: 0}.get(len(built))  # the second fold; then, of three more, the last model
+        return (build_tiny if kind is None else struck_build(Killed, kind))(name, **config)
+
+    for _ in range(2):
+        with pytest.raises(Killed):
+            tiny_run(tmp_path / "a", build=build, options={"resume": bool(built)}, **settings)
+    with pytest.raises(InputError, match="not finished .*--resume"):
+        tiny_run(tmp_path / "a", build=build, **settings)
+    again = tiny_run(tmp_path / "a", build=build, options={"resume": True}, **settings)
+    assert len(built) == 6, "no fold that is done runs again"
+    assert again.history == whole.history
+    for now, then in zip(again.matcher.model.get_weights(), whole.matcher.model.get_weights()):
+        np.testing.assert_array_equal(now, then)
+
+
+class Killed(BaseException):
+    """Nothing catches it, as nothing catches a kill."""
