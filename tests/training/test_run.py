@@ -55,7 +55,7 @@ def test_a_run_learns_and_writes_its_folder(task, finished):
     result, splits = finished(task), tiny_splits(task)
     out = result.folder
     missing = {"confusion_matrix.png"} if task == "regression" else set()
-    assert {path.name for path in out.iterdir()} - {"logs"} == FILES - missing
+    assert {path.name for path in out.iterdir()} - {"logs", "more"} == FILES - missing
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics == json.loads(json.dumps(result.metrics))
     name = PRIMARY[task]
