@@ -314,7 +314,7 @@ class _Run:
         words = f"{self.splits['train']!r}, {encoder.vocabulary_size} words"
         for note in (words, self.sentences, coverage):
             log.info(note)
-        if hasattr(self.model, "wide"):
+        if hasattr(self.model, "wide") and isinstance(encoder, PairEncoder):
             found = (self.arrays(role) for role in ("train", "validation"))
             self.model.wide.solve(encoder.vocabulary.words, *found)
 
@@ -458,7 +458,7 @@ class _Run:
         }
         if baseline and not self.interrupted:
             self.metrics["baseline"] = bag_of_words_baseline(
-                self.splits["train"], self.splits["validation"], self.labeled.get("test")
+                self.apart["train"], self.apart["validation"], self.labeled.get("test")
             )
         if self.folds is not None:
             theirs = self.metrics.get("baseline", {}) | self.folds.figures.get("baseline", {})
