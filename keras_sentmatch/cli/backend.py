@@ -4,8 +4,12 @@ import json
 import logging
 import os
 import sys
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from keras_sentmatch.errors import InputError
 
@@ -29,7 +33,11 @@ def use_backend(asked: str | None) -> str:
         running = sys.modules["keras"].config.backend()
         raise InputError(f"Keras already runs on {running} in this process, not on {name}.")
     os.environ["KERAS_BACKEND"] = name
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow's errors come as exceptions
+    if "tensorflow" not in sys.modules:
+        if os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") == "3":
+            sys.meta_path.insert(0, QuietTensorFlow())
+        if name != "tensorflow":
+            _leave_tensorflow_out()
     log.info("backend: %s (from %s)", name, source)
     return name
 
@@ -60,3 +68,41 @@ def choose_backend(asked: str | None) -> tuple[str, str]:
 def is_installed(name: str) -> bool:
     """Whether the package can be found; nothing is imported."""
     return find_spec(name) is not None
+
+
+class QuietTensorFlow(MetaPathFinder):
+    """Imports TensorFlow without what it prints then; its errors come as exceptions.
+
+    The variable TF_CPP_MIN_LOG_LEVEL does not reach what is logged before TensorFlow has read it.
+    """
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        if name != "tensorflow":
+            return None
+        spec = PathFinder.find_spec(name, path)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def quietly(module: ModuleType) -> None:
+                sys.stderr.flush()
+                kept = os.dup(2)
+                with open(os.devnull, "wb") as nowhere:
+                    os.dup2(nowhere.fileno(), 2)
+                try:
+                    execute(module)
+                finally:
+                    os.dup2(kept, 2)
+                    os.close(kept)
+
+            spec.loader.exec_module = quietly  # type: ignore[method-assign]
+        return spec
+
+
+def _leave_tensorflow_out() -> None:
+    """Tells Keras that there is no TensorFlow, which it asks in order to know TensorFlow's types.
+
+    Where it is used, by `tf.data` or a tokenizer of KerasHub, it is imported all the same.
+    """
+    from keras.src.utils import module_utils
+
+    module_utils.tensorflow._available = False

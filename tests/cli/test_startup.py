@@ -1,0 +1,41 @@
+"""What a command imports and prints while it starts: each in a process of its own."""
+
+import os
+import subprocess
+import sys
+
+import keras
+import pytest
+
+RUN = """
+import sys
+from keras_sentmatch.cli import main
+try:
+    main(sys.argv[1:])
+finally:
+    print("IMPORTED", *sorted({"tensorflow", "torch", "jax"} & set(sys.modules)))
+"""
+TRAIN = [
+    *("train", "esim", "--limit", "40", "--epochs", "1", "--set", "model.units=2"),
+    *("--set", "encoder.max_length=8", "--set", "training.jit_compile=false"),
+]
+
+
+def start(folder, backend):
+    """What training a tiny model prints, and which backends it imports."""
+    plain = {n: v for n, v in os.environ.items() if n != "TF_CPP_MIN_LOG_LEVEL"}
+    command = [sys.executable, "-c", RUN, *TRAIN, "--out", str(folder / "run")]
+    done = subprocess.run(
+        command, env={**plain, "KERAS_BACKEND": backend}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr, done.stdout.splitlines()[-1].split()[1:]
+
+
+@pytest.mark.each_backend
+def test_training_imports_one_backend_and_prints_only_its_own_messages(tmp_path):
+    backend = keras.config.backend()
+    printed, imported = start(tmp_path, backend)
+    assert "tensorflow" not in imported or backend == "tensorflow"
+    noise = ("absl", "oneDNN", "cuda", "cpu_feature_guard", "I0000", "WARNING")
+    assert not [line for line in printed.splitlines() if any(word in line for word in noise)]
