@@ -3,13 +3,14 @@
 import inspect
 import json
 import re
+import textwrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.backend import use_backend
-from keras_sentmatch.cli.console import print_json, print_table
+from keras_sentmatch.cli.console import next_step, print_json, print_table, say
 
 if TYPE_CHECKING:
     from keras_sentmatch.applications import BackboneModel, PairModel
@@ -25,6 +26,28 @@ BUILT_IN = (
     ),
     ("tfds:NAME", "A data set of pairs of TensorFlow Datasets", "", (), ""),
 )
+# What a model is good for; accuracy on SICK's test pairs and training speed from docs/results.md
+MEASURED = {
+    "bimpm": ("accurate for its size", "83.3", 163),
+    "cafe": ("quick training", "80.6", 194),
+    "cross_encoder": ("needs a BERT; teaches others", "85.9", None),
+    "dabert": ("needs a BERT; fine differences", "86.1", None),
+    "diin": ("dense word-by-word maps; slow", "81.7", 43),
+    "din": ("research: words as matrices", "62.7", 164),
+    "drcn": ("ranking: 42-82 times as fast", "82.3", 77),
+    "drr_net": ("shows which words it re-reads", "83.1", 92),
+    "esim": ("the usual baseline", "80.9", 121),
+    "hyper_lstm": ("ranking: 43-132 times as fast", "", 232),
+    "ladra_net": ("needs a BERT; shows re-reading", "86.1", None),
+    "re2": ("most data: the first to try", "85.8", 116),
+    "rlstm": ("research: word-by-word reading", "", 176),
+}
+NOTES = (
+    "parameters: at the paper's sizes, three classes, without word embeddings",
+    "SICK: test accuracy in percent with MiniLM as vectors or encoder (diin: GloVe)",
+    "pairs/s: trained per second on two CPU cores with TensorFlow",
+    "ranking: with the candidates' encodings kept. All figures: docs/results.md",
+)
 
 
 def models(
@@ -34,7 +57,7 @@ def models(
     backend: options.Backend = None,
     as_json: options.Json = False,
 ) -> None:
-    """Lists the models: papers, sizes (each is built once to count them), inputs, arguments."""
+    """Lists the models: what each is good for, its size, measured figures, arguments."""
     use_backend(backend)
     from keras_sentmatch.applications import get_model_class, list_models
 
@@ -42,22 +65,29 @@ def models(
     if as_json:
         print_json(rows[0] if name else rows)
         return
-    print_table(
-        ["name", "paper", "parameters*", "inputs per sentence", "description"],
-        [
-            (r["name"], r["paper"], r["parameters"], ", ".join(r["inputs"]), r["description"])
-            for r in rows
-        ],
-    )
-    print("* at the paper's sizes, for three classes and without word embeddings")
-    if not name:
-        print_table(
-            ["name", "arguments", "presets"],
-            [(r["name"], ", ".join(r["arguments"]), ", ".join(r["presets"])) for r in rows],
-        )
-        print("`keras-sentmatch models MODEL` explains the arguments of a model.")
+    if name:
+        _show_model(rows[0])
+        next_step("train", name, "--data", "FILE", why="train it on your pairs")
         return
-    (row,) = rows
+    columns = ["model", "parameters", "SICK", "pairs/s", "good for"]
+    print_table(columns, [_overview(row) for row in rows])
+    for line in NOTES:
+        say(line)
+    next_step("models", "re2", why="explain a model's arguments")
+    next_step("train", "re2", "--data", "FILE", why="train a model on your pairs")
+
+
+def _overview(row: dict[str, Any]) -> tuple[Any, ...]:
+    """The line of a model that stands beside the others, at most 80 columns wide."""
+    words = textwrap.shorten(row["description"], 30, placeholder=" …")
+    good_for, accuracy, speed = MEASURED.get(row["name"], (words, "", None))
+    return row["name"], row["parameters"], accuracy, speed, good_for
+
+
+def _show_model(row: dict[str, Any]) -> None:
+    """What one model is, and its arguments and presets."""
+    facts = {key: row[key] for key in ("description", "paper", "parameters")}
+    print_table([row["name"], ""], [*facts.items(), ("inputs", ", ".join(row["inputs"]))])
     print_table(
         ["argument", "default", "meaning"],
         [(n, json.dumps(s["default"]), s["meaning"]) for n, s in row["arguments"].items()],
@@ -146,9 +176,10 @@ def datasets(as_json: options.Json = False) -> None:
     rows = [dict(zip(FIELDS, row)) for row in (*BUILT_IN, *list_formats())]
     if as_json:
         print_json(rows)
-    else:
-        shown = [row | {"labels": ", ".join(row["labels"])} for row in rows]
-        print_table(FIELDS, [list(row.values()) for row in shown])
+        return
+    shown = [row | {"labels": ", ".join(row["labels"])} for row in rows]
+    print_table(FIELDS, [list(row.values()) for row in shown])
+    next_step("train", "re2", "--data", "FILE", why="train a model on your pairs")
 
 
 def profile(

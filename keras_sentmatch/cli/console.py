@@ -99,7 +99,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: st
     heading = Text(printable(title)) if title else None
     table = Table(title=heading, title_justify="left", box=box.SIMPLE_HEAD)
     for number, column in enumerate(columns):
-        numeric = all(isinstance(row[number], int | float) for row in rows)
+        numeric = all(isinstance(row[number], int | float | None) for row in rows)
         table.add_column(
             Text(printable(column)), justify="right" if numeric else "left", overflow="fold"
         )

@@ -14,7 +14,7 @@ import pytest
 from keras_sentmatch import __version__, applications, training
 from keras_sentmatch.applications.base import Sentence
 from keras_sentmatch.cli import backend as backend_module
-from keras_sentmatch.cli import main
+from keras_sentmatch.cli import catalog, main
 from keras_sentmatch.cli.options import OnError
 from keras_sentmatch.cli.predict import as_text
 from keras_sentmatch.cli.sources import Source
@@ -211,6 +211,19 @@ def test_models(monkeypatch, capsys):
     assert run("models", "small") == 0
     out = capsys.readouterr().out
     assert "as many as you like" in out and "depth=9" in out
+
+
+def test_the_list_of_models_fits_a_terminal_and_advises(capsys, monkeypatch):
+    def describe(cls, name):
+        return {"name": name, "parameters": 99_999_999, "description": cls.summary_line}
+
+    monkeypatch.setattr(catalog, "describe", describe)
+    assert run("models") == 0
+    captured = capsys.readouterr()
+    assert max(map(len, map(str.rstrip, captured.out.splitlines()))) <= 80
+    assert [name for name in applications.list_models() if name not in captured.out] == []
+    assert catalog.MEASURED.keys() <= set(applications.list_models())
+    assert "the first to try" in captured.out and "next: keras-sentmatch" in captured.err
 
 
 def test_profile(capsys):
