@@ -4,7 +4,7 @@
 
 Exports the run as a SavedModel (unless --saved-model names one), starts uvicorn on a free port, and
 lets each client send its requests one after the other: random pairs of the file, 1 to 16 at a time.
-Ends with status 1 if an answer was wrong. Needs starlette and uvicorn.
+Ends with status 1 if an answer was wrong. Needs uvicorn.
 """
 
 import argparse
@@ -105,7 +105,7 @@ def main() -> None:
 
     run, data = Run.load(Path(args.run)), read_pairs(args.pairs)
     pairs = list(zip(data.sentence1, data.sentence2))
-    wanted = run.answers(data, batch_size=64)
+    wanted = run.matcher.answers(run.matcher.predict_proba(data))
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.saved_model
         if folder is None:
