@@ -49,12 +49,12 @@ class Choice:
             values = {_default_label(value): value for value in values}
         object.__setattr__(self, "values", dict(values))
 
-    def label(self, value):
+    def label(self, value: Any) -> Any:
         """The label of a value; None if it is not among the values."""
         value = list(value) if isinstance(value, tuple) else value
         return next((label for label, known in self.values.items() if known == value), None)
 
-    def value(self, label):
+    def value(self, label: Any) -> Any:
         """The value with a label."""
         return self.values[label]
 
@@ -152,7 +152,7 @@ class LogUniform:
         """The largest value."""
         return self.center * self.factor
 
-    def value(self, label):
+    def value(self, label: Any) -> Any:
         """The value with a label: itself."""
         return label
 

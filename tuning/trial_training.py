@@ -62,7 +62,11 @@ class TrialTrainer:
             else None
         )
         self.callbacks: list[keras.callbacks.Callback] = []
-        shared = {"build": build, "teacher_targets": teacher, "encodings": EncodingCache()}
+        shared: dict[str, Any] = {
+            "build": build,
+            "teacher_targets": teacher,
+            "encodings": EncodingCache(),
+        }
         self.options: dict[str, Any] = {**shared, "info": info}
         self.hypermodel = PairHyperModel(
             space.base, self.splits, space, progress=progress.shown, **shared
@@ -93,8 +97,8 @@ class TrialTrainer:
     def _one_step(self, recipe: Recipe) -> int:
         model = self.hypermodel.model(recipe)
         batches = self.hypermodel.batches(recipe, model)["train"]
-        longest = max(batches.numpy(0), key=lambda batch: next(iter(batch[0].values())).size)
-        model.train_on_batch(*longest)
+        batch: Any = max(batches.numpy(0), key=_size)
+        model.train_on_batch(*batch)
         parameters = int(model.count_params())
         del model
         free_memory()
@@ -166,3 +170,7 @@ def _can_resume(folder: Path, identity: Mapping[str, Any]) -> bool:
         return False  # damaged
     then = metrics.get("identity") if state is None else state.identity
     return then is not None and not difference(then, identity)
+
+
+def _size(batch: Any) -> int:
+    return int(next(iter(batch[0].values())).size)

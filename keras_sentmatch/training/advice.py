@@ -82,7 +82,13 @@ def advice(metrics: Mapping[str, Any], most_epochs: int, unknown: float) -> list
     won = {rival: value for rival, value in won.items() if value > ours}
     if won:
         against = " and ".join(f"{value:.3f} of {rival}" for rival, value in won.items())
-        lines.append(f"This matcher lost: validation {title} {ours:.3f} against {against}.")
+        if max(won.values()) - ours > (error or 0.0):
+            lines.append(f"This matcher lost: validation {title} {ours:.3f} against {against}.")
+        else:
+            lines.append(
+                f"This matcher is not better, as far as {metrics['validation']['rows']:,} validation "
+                f"pairs can tell: {title} {ours:.3f} against {against}."
+            )
         lines += _reasons(metrics, train_rows, unknown, rising)
     if rising:
         more = 2 * most_epochs
@@ -105,6 +111,8 @@ def _reasons(metrics: Mapping[str, Any], pairs: int, unknown: float, rising: boo
     if rising:
         why.append("training that ended too early")
         attempts.append("more epochs")
-    attempts += ["another model or seed", "the bag of words itself (train bag_of_words)"]
+    attempts.append("another model or seed")
+    if metrics["model"] != "bag_of_words":
+        attempts.append("the bag of words itself (train bag_of_words)")
     likely = f"Likely reasons: {', '.join(why)}." if why else ""
     return [line for line in (likely, f"Worth a try: {', '.join(attempts)}.") if line]

@@ -94,11 +94,16 @@ def test_a_matcher_that_loses_says_so(tmp_path):
 def test_a_majority_that_wins_is_named():
     figures = {"accuracy": 0.5, "rows": 100}
     metrics = {"monitor": "val_accuracy", "task": "classification", "rows": {"train": 9000}}
+    metrics["model"] = "re2"
     metrics |= {"validation": figures, "majority": {"accuracy": 0.95}, "rising": False}
     metrics |= {"vectors": {"dim": 3}, "word_level": True, "standard_error": 0.05}
     lines = advice(metrics, 10, 0.3)
     assert "against 0.950 of always answering the most frequent class" in lines[1]
     assert "many unknown words (30%)" in lines[2]
+    lines = advice(metrics | {"standard_error": 0.5}, 10, 0.3)
+    assert lines[1].startswith(
+        "This matcher is not better, as far as 100 validation pairs can tell"
+    )
 
 
 def test_a_run_that_still_rises_says_so_and_goes_on(tmp_path):
