@@ -77,7 +77,12 @@ class MatchingFeatures(Layer):
     def build(self, word_ids_1_shape, word_ids_2_shape, vectors_1_shape, vectors_2_shape):
         # How common a word is, from 0 (never seen) to 1; whether it negates; whether it is a number
         self.facts = self.add_weight(
-            (self.vocabulary_size, 3), "zeros", "float32", trainable=False, name="facts"
+            (self.vocabulary_size, 3),
+            "zeros",
+            "float32",
+            trainable=False,
+            autocast=False,
+            name="facts",
         )
 
     def call(self, word_ids_1, word_ids_2, vectors_1, vectors_2):
@@ -174,13 +179,16 @@ class WideLogits(Layer):
 
     def build(self, word_ids_1_shape, word_ids_2_shape, features_shape):
         def weight(rows: int, name: str):
-            return self.add_weight((rows, self.num_classes), "zeros", "float32", name=name)
+            shape = (rows, self.num_classes)
+            return self.add_weight(shape, "zeros", "float32", autocast=False, name=name)
 
         self.words_1, self.words_2, self.words_both = (
             weight(self.vocabulary_size, f"words_{side}") for side in ("1", "2", "both")
         )
         self.kernel = weight(features_shape[-1], "kernel")
-        self.bias = self.add_weight((self.num_classes,), "zeros", "float32", name="bias")
+        self.bias = self.add_weight(
+            (self.num_classes,), "zeros", "float32", autocast=False, name="bias"
+        )
 
     def call(self, word_ids_1, word_ids_2, features):
         logits = ops.matmul(_float(features), self.kernel) + self.bias
@@ -230,7 +238,9 @@ class JointAnswer(Layer):
 
     def build(self, wide_shape, deep_shape):
         half = keras.initializers.Constant(0.5)
-        self.deep_share = self.add_weight((), half, "float32", trainable=False, name="deep_share")
+        self.deep_share = self.add_weight(
+            (), half, "float32", trainable=False, autocast=False, name="deep_share"
+        )
 
     def call(self, wide, deep, training=None):
         wide, deep = _float(wide), _float(deep)
