@@ -22,7 +22,7 @@ def sizes_for(pairs: int) -> dict[str, int]:
     """Epochs, patience and batch size for a number of training pairs."""
     batch_size = 32 if pairs < SMALL else 64
     epochs = min(max(math.ceil(UPDATES / math.ceil(pairs / batch_size)), EPOCHS[0]), EPOCHS[1])
-    return {"epochs": epochs, "patience": math.ceil(epochs / 3), "batch_size": batch_size}
+    return {"epochs": epochs, "patience": math.ceil(epochs / 5), "batch_size": batch_size}
 
 
 def rarest_class(pairs: PairDataset) -> tuple[str, float] | None:

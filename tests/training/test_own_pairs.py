@@ -35,8 +35,8 @@ def rare_pairs(rows, seed, share=0.05):
 
 
 def test_sizes_follow_from_the_number_of_pairs():
-    assert sizes_for(500) == {"epochs": 40, "patience": 14, "batch_size": 32}
-    assert sizes_for(100_000) == {"epochs": 8, "patience": 3, "batch_size": 64}
+    assert sizes_for(500) == {"epochs": 40, "patience": 8, "batch_size": 32}
+    assert sizes_for(100_000) == {"epochs": 8, "patience": 2, "batch_size": 64}
     assert 8 < sizes_for(4_000)["epochs"] < 40
 
 
