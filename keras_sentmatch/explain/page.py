@@ -73,7 +73,8 @@ class Group(NamedTuple):
     def scale(self) -> Scale | None:
         """The scale of all its figures, if they share it."""
         scales = {figure.picture.scale for figure in self.figures if not figure.bars}
-        same = len(scales) == 1 or len({scale.even for scale in scales} - {0.0}) == 1
+        evens = {scale.even for scale in scales}
+        same = len(scales) == 1 or (len(evens) == 1 and evens != {0.0})
         return next(iter(scales)) if same else None
 
 

@@ -453,6 +453,20 @@ def test_an_even_share_is_pale_and_only_what_exceeds_it_is_dark():
     assert alone.html.count('<td class="s4"') == 2, "all goes to the only word"
 
 
+def test_pictures_of_one_kind_share_a_legend_only_if_they_share_a_scale():
+    even = np.full((2, 4), 0.25)
+    for layers, legends in (((even, even), 1), ((even, 9 * even), 2), ((8 * even, 9 * even), 2)):
+        arrays = {"attention_1": np.array(layers)}
+        tokens = {"1": ["a", "b"], "2": list("wxyz")}
+        values, pictures, _ = make_pictures(
+            arrays, {"attention_1": (2, None, None)}, tokens, NAMES, make("re2").model
+        )
+        pictures = [picture for picture in pictures if "mean" not in picture.title]
+        words = tuple(tokens["1"]), tuple(tokens["2"])
+        found = Explanation("a b", "w x y z", *words, (), {}, None, 0.0, pictures=pictures)
+        assert found.html.count("<div class=legend>") == legends
+
+
 def test_maps_of_other_values_start_at_the_least():
     found = drawn(np.array([[3.0, 4], [5, 6]]), {"1": ["a", "b"], "2": ["c", "d"]})
     assert re.findall(r'<td class="(\w+)', found.html) == ["s0", "s11", "s21", "s32"]
