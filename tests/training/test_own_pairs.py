@@ -49,7 +49,7 @@ def test_own_data_get_sizes_and_known_data_keep_theirs():
     recipe, notes = adapted(given, tiny_splits())
     assert (recipe.training.epochs, recipe.training.batch_size) == (5, 32)
     assert recipe.training.folds == 0, "there is nothing for them to choose"
-    assert "100 training pairs: patience 14, batch size 32" in notes[0]
+    assert "100 training pairs: patience 8, batch size 32" in notes[0]
     assert adapted(recipe, tiny_splits()) == (recipe, [])
 
 
