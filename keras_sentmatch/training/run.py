@@ -19,6 +19,7 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.pairs import batches as length_batches
 from keras_sentmatch.inference.run_folder import write_json
+from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.training.adapt import adapted, rarest_class
 from keras_sentmatch.training.advice import (
     advice,
@@ -265,6 +266,7 @@ class _Run:
     model: keras.Model = field(init=False)
     matcher: Matcher = field(init=False)
     history: dict[str, list[float]] = field(init=False)
+    outputs: dict[str, np.ndarray] = field(init=False)  # answers to the labeled pairs
     metrics: dict[str, Any] = field(init=False)
     interrupted: bool = False
     best_epoch: int = 0
@@ -436,6 +438,8 @@ class _Run:
     def evaluate(self, baseline: bool) -> None:
         """Collects what `metrics.json` holds."""
         encoder, vectors, coverage = self.fitted
+        outputs = {role: self.matcher.predict_proba(data) for role, data in self.labeled.items()}
+        self.outputs = outputs
         self.metrics = {
             **self.facts,
             "backend": keras.config.backend(),
@@ -453,7 +457,10 @@ class _Run:
             "best_epoch": self.best_epoch,
             "interrupted": self.interrupted,
             "identity": self.identity,
-            **{role: self.matcher.evaluate(dataset) for role, dataset in self.labeled.items()},
+            **{
+                role: evaluate_predictions(data, outputs[role])
+                for role, data in self.labeled.items()
+            },
             **self._more_figures(),
         }
         if baseline and not self.interrupted:
@@ -475,7 +482,6 @@ class _Run:
     def _more_figures(self) -> dict[str, Any]:
         """What the validation figure is worth, and each class where one is rare."""
         train, validation = self.splits["train"], self.splits["validation"]
-        outputs = {role: self.matcher.predict_proba(data) for role, data in self.labeled.items()}
         epochs = len(self.history.get("loss", ()))
         found: dict[str, Any] = {
             "folds": self.recipe.training.folds,
@@ -485,11 +491,11 @@ class _Run:
         }
         if self.folds is None:
             name = figure_of(self.monitor, self.task)
-            found["standard_error"] = standard_error(validation, outputs["validation"], name)
+            found["standard_error"] = standard_error(validation, self.outputs["validation"], name)
             found["majority"] = majority_figures(train, validation)
         if rarest_class(train):
             found["classes"] = {
-                role: class_figures(data, outputs[role].argmax(-1))
+                role: class_figures(data, self.outputs[role].argmax(-1))
                 for role, data in self.labeled.items()
             }
         return found
@@ -504,11 +510,11 @@ class _Run:
         (folder / "README.md").write_text(card, encoding="utf-8")
         if self.history:
             learning_curve(folder / "history.csv", folder / "learning_curve.png")
-        shown = self.labeled.get("test", self.labeled.get("validation"))
-        if shown is not None and label_names and shown.label_names and shown.labels is not None:
-            predicted = self.matcher.predict_proba(shown).argmax(-1)
-            png = folder / "confusion_matrix.png"
-            confusion_matrix(shown.labels, predicted, shown.label_names, png)
+        shown = next((role for role in ("test", "validation") if role in self.labeled), None)
+        if shown is not None and label_names is not None:
+            png, pairs = folder / "confusion_matrix.png", self.labeled[shown]
+            predicted = self.outputs[shown].argmax(-1)
+            confusion_matrix(pairs.labels, predicted, pairs.label_names, png)
         if not self.interrupted:
             if self.metrics["rising"] and not self.folds and training.schedule not in WHOLE:
                 keep_for_more_epochs(folder)
