@@ -93,14 +93,13 @@ class WidePart:
             _design(batches, (f - mean) / scale, self.model.vocabulary_size)
             for (batches, _), f in zip((train, validation), features)
         )
-        best, lowest = None, np.inf
+        lowest = np.inf
         for strength in STRENGTHS:
-            weights, bias = _fit(inputs, train[1], self.model.num_classes, strength)
-            error = _error(check @ weights + bias, validation[1])
-            if best is not None and error >= lowest:
+            found = _fit(inputs, train[1], self.model.num_classes, strength)
+            error = _error(check @ found[0] + found[1], validation[1])
+            if error >= lowest:
                 break
-            best, lowest = (weights, bias), error
-        weights, bias = best
+            (weights, bias), lowest = found, error
         tables = np.split(weights[: 3 * self.model.vocabulary_size], 3)
         kernel = np.zeros((len(FEATURES), self.model.num_classes))
         kernel[self.used] = weights[3 * self.model.vocabulary_size :] / scale[:, None]

@@ -182,9 +182,9 @@ class LadRaNet(BackboneModel):
         )
         self.gru = self.make(StackRNN, "stack_gru")
         self.word_pooling = self.make_pooling("words")
-        self.phrase_cnn = self.make(PhraseCNN, "phrase_cnn") if widths else None
+        self.phrase_cnn: Any = self.make(PhraseCNN, "phrase_cnn") if widths else None
         self.phrase_poolings = [self.make_pooling(str(r)) for r in range(1, len(widths) + 1)]
-        self.rereading = self.make(DynamicSequentialAttention, "rereading") if steps else None
+        self.rereading: Any = self.make(DynamicSequentialAttention, "rereading") if steps else None
         self.drop_1, self.drop_2 = (self.make_dropout(f"dropout_{i}") for i in "12")
         width = self.bert.width
         if encoder == "stack_gru":

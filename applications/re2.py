@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 from keras import ops
@@ -14,6 +14,7 @@ from keras_sentmatch.applications.pictures import (
     FEATURE_MAP,
     FEATURE_PICTURES,
     POOL_RATES,
+    PictureSpec,
 )
 from keras_sentmatch.applications.search_space import FEATURE_ATTENTION, WORD_MODELS, Choice
 from keras_sentmatch.errors import InputError
@@ -111,7 +112,12 @@ class RE2(PairModel):
         Choice("model.prediction", ("simple", "symmetric", "full")),
         *FEATURE_ATTENTION,
     ]
-    pictures = (*FEATURE_PICTURES, ATTENTION, POOL_RATES, FEATURE_MAP)
+    pictures: ClassVar[tuple[PictureSpec, ...]] = (
+        *FEATURE_PICTURES,
+        ATTENTION,
+        POOL_RATES,
+        FEATURE_MAP,
+    )
 
     def __init__(
         self,

@@ -6,9 +6,9 @@ import os
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,15 +16,20 @@ from keras_sentmatch.data.vector_extractor import VectorExtractor
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.safety import read_arrays
 
-if TYPE_CHECKING:
-    from keras_sentmatch.data.word_table import WordTable
-
 _CACHE_FORMAT = 3
 
 
 def case_forms(word: str) -> list[str]:
     """The spellings under which a word's vector is looked for, best first."""
     return list(dict.fromkeys((word, word.lower(), word.capitalize(), word.upper())))
+
+
+class WordSource(Protocol):
+    """What makes the vectors of further words, and is saved with a run."""
+
+    def extract(self, words: Collection[str], encoder: Any) -> tuple[list[str], np.ndarray]: ...
+
+    def save(self, folder: str | Path) -> None: ...
 
 
 class WordVectors:
@@ -56,7 +61,7 @@ class WordVectors:
         matrix: np.ndarray,
         source: str = "",
         report: str = "",
-        extractor: "VectorExtractor | WordTable | None" = None,
+        extractor: "WordSource | None" = None,
     ) -> None:
         matrix = np.asarray(matrix, np.float32)
         if matrix.ndim != 2 or len(matrix) != len(words):
@@ -150,7 +155,8 @@ def cached(
         except (OSError, ValueError, KeyError, TypeError) as error:
             warnings.warn(f"{file}: damaged cache entry, made again ({error})", stacklevel=2)
     vectors = make()
-    settings, arrays = vectors.extractor.parts() if vectors.extractor else ({}, {})
+    made_by = vectors.extractor
+    settings, arrays = made_by.parts() if isinstance(made_by, VectorExtractor) else ({}, {})
     info = {
         "words": sorted(vectors.words, key=vectors.words.__getitem__),
         "source": vectors.source,

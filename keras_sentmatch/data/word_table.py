@@ -8,9 +8,10 @@ import logging
 import re
 import string
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -163,7 +164,7 @@ class WordTable:
         places = {word: row for row, word in enumerate([*rows, *more])}
         return WordVectors(places, matrix, NAME, report, self)
 
-    def extract(self, words: Iterable[str], encoder: object = None) -> tuple[list[str], np.ndarray]:
+    def extract(self, words: Collection[str], encoder: Any = None) -> tuple[list[str], np.ndarray]:
         """The words that it has vectors for, and these, float32 `[words, dim]`."""
         found = {word: self.lookup(word)[0] for word in words}
         known = [word for word, vector in found.items() if vector is not None]

@@ -21,6 +21,7 @@ from keras_sentmatch.data import (
     WordTable,
 )
 from keras_sentmatch.data.dataset import Task
+from keras_sentmatch.data.vectors import WordSource
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.base import Array, BaseMatcher
 from keras_sentmatch.inference.corpus import Corpus, encode_blocks, score_blocks
@@ -76,7 +77,7 @@ class Matcher(BaseMatcher):
         threshold: float | None = None,
         temperature: float = 1.0,
         info: Mapping[str, Any] | None = None,
-        vector_extractor: VectorExtractor | WordTable | None = None,
+        vector_extractor: WordSource | None = None,
     ):
         outputs = model.output_shape[-1]
         names = None if label_names is None else tuple(str(name) for name in label_names)
