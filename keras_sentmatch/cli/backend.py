@@ -38,6 +38,8 @@ def use_backend(asked: str | None) -> str:
             sys.meta_path.insert(0, QuietTensorFlow())
         if name != "tensorflow":
             _leave_tensorflow_out()
+    if name == "jax":
+        keep_compiled_programs()
     log.info("backend: %s (from %s)", name, source)
     return name
 
@@ -68,6 +70,19 @@ def choose_backend(asked: str | None) -> tuple[str, str]:
 def is_installed(name: str) -> bool:
     """Whether the package can be found; nothing is imported."""
     return find_spec(name) is not None
+
+
+def keep_compiled_programs() -> None:
+    """Lets JAX keep what it compiles for the next run, in a folder that can be deleted any time.
+
+    It is `keras_sentmatch/jax` in `$XDG_CACHE_HOME`, or in `~/.cache`; `SENTMATCH_JAX_CACHE=0` leaves
+    it out. JAX's own variables come first.
+    """
+    if os.environ.get("SENTMATCH_JAX_CACHE") == "0":
+        return
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(caches / "keras_sentmatch" / "jax"))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 
 
 class QuietTensorFlow(MetaPathFinder):

@@ -155,13 +155,16 @@ class EpochBar(EpochLines):
             TimeRemainingColumn(),
         )
         self.progress = Progress(*columns, console=console, transient=True)
+        self.at_first = "- (compiling …)" if keras.config.backend() == "jax" else "-"
         self.bar: TaskID | None = None
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         super().on_epoch_begin(epoch, logs)
         self.progress.start()
         name = f"{epoch + 1}/{self.params['epochs']}"
-        self.bar = self.progress.add_task("", total=self.params["steps"], epoch=name, loss="-")
+        self.bar = self.progress.add_task(
+            "", total=self.params["steps"], epoch=name, loss=self.at_first
+        )
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         if self.bar is not None and logs:

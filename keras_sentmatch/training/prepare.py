@@ -34,6 +34,7 @@ from keras_sentmatch.training.optimizers import make_optimizer
 from keras_sentmatch.training.recipe import Recipe
 
 log = logging.getLogger(__name__)
+MANY = 100_000  # pairs, from which on an epoch takes longer than to compile for it
 
 TYPES = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
 Build = Callable[..., keras.Model]
@@ -328,8 +329,10 @@ def make_batches(
     encodings: EncodingCache,
 ) -> dict[str, PairBatches]:
     """The batches of training and validation pairs."""
-    # XLA compiles a step again for every length, so there it pays to have only a few.
+    # XLA compiles a step again for every length, which takes longer than to pad: with many pairs to
+    # train on a few more lengths pay off, and answering pads at little cost.
     compiled = keras.config.backend() == "jax" or training.jit_compile is True
+    lengths = {"train": 5 if len(splits["train"]) > MANY else 3, "validation": 2}
     return {
         role: PairBatches(
             splits[role],
@@ -337,7 +340,7 @@ def make_batches(
             batch_size=training.batch_size,
             shuffle=role == "train",
             seed=training.seed,
-            bucket_lengths=5 if compiled else encoder.max_length,
+            bucket_lengths=lengths[role] if compiled else encoder.max_length,
             features=list(model.input),
             targets=targets.get(role),
             multiple_of=training.devices if role == "train" else 1,

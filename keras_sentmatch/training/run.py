@@ -375,6 +375,12 @@ class _Run:
         start = time.perf_counter()
         try:
             if done < self.epochs:
+                if keras.config.backend() == "jax":
+                    shapes = [*self.batches["train"].shapes(), *self.batches["validation"].shapes()]
+                    log.info(
+                        f"compiling {len(shapes)} programs, one for each shape of a batch: the first "
+                        "epoch takes longer …"
+                    )
                 checkpoint = Checkpoint(self.folder, self.identity, history, callbacks, state)
                 self.model.fit(
                     **fit_arguments(self.batches, done, training.devices),

@@ -7,6 +7,8 @@ import sys
 import keras
 import pytest
 
+from keras_sentmatch.cli.backend import keep_compiled_programs
+
 RUN = """
 import sys
 from keras_sentmatch.cli import main
@@ -39,3 +41,21 @@ def test_training_imports_one_backend_and_prints_only_its_own_messages(tmp_path)
     assert "tensorflow" not in imported or backend == "tensorflow"
     noise = ("absl", "oneDNN", "cuda", "cpu_feature_guard", "I0000", "WARNING")
     assert not [line for line in printed.splitlines() if any(word in line for word in noise)]
+
+
+@pytest.mark.parametrize(
+    "given, folder",
+    [
+        ({"XDG_CACHE_HOME": "/caches"}, "/caches/keras_sentmatch/jax"),
+        ({"HOME": "/home/me"}, "/home/me/.cache/keras_sentmatch/jax"),
+        ({"XDG_CACHE_HOME": "/caches", "JAX_COMPILATION_CACHE_DIR": "/mine"}, "/mine"),
+        ({"XDG_CACHE_HOME": "/caches", "SENTMATCH_JAX_CACHE": "0"}, None),
+    ],
+)
+def test_jax_keeps_what_it_compiles(given, folder, monkeypatch):
+    for name in ("XDG_CACHE_HOME", "JAX_COMPILATION_CACHE_DIR", "SENTMATCH_JAX_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    keep_compiled_programs()
+    assert os.environ.get("JAX_COMPILATION_CACHE_DIR") == folder
