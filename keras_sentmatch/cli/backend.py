@@ -33,13 +33,13 @@ def use_backend(asked: str | None) -> str:
         running = sys.modules["keras"].config.backend()
         raise InputError(f"Keras already runs on {running} in this process, not on {name}.")
     os.environ["KERAS_BACKEND"] = name
+    if name == "jax":
+        keep_compiled_programs()  # JAX reads the variables when it is imported
     if "tensorflow" not in sys.modules:
         if os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") == "3":
             sys.meta_path.insert(0, QuietTensorFlow())
         if name != "tensorflow":
             _leave_tensorflow_out()
-    if name == "jax":
-        keep_compiled_programs()
     log.info("backend: %s (from %s)", name, source)
     return name
 

@@ -25,7 +25,8 @@ TRAIN = [
 
 def start(folder, backend):
     """What training a tiny model prints, and which backends it imports."""
-    plain = {n: v for n, v in os.environ.items() if n != "TF_CPP_MIN_LOG_LEVEL"}
+    plain = {n: v for n, v in os.environ.items() if n != "TF_CPP_MIN_LOG_LEVEL" and n[:4] != "JAX_"}
+    plain["XDG_CACHE_HOME"] = str(folder)
     command = [sys.executable, "-c", RUN, *TRAIN, "--out", str(folder / "run")]
     done = subprocess.run(
         command, env={**plain, "KERAS_BACKEND": backend}, capture_output=True, text=True
@@ -39,6 +40,7 @@ def test_training_imports_one_backend_and_prints_only_its_own_messages(tmp_path)
     backend = keras.config.backend()
     printed, imported = start(tmp_path, backend)
     assert "tensorflow" not in imported or backend == "tensorflow"
+    assert any((tmp_path / "keras_sentmatch").rglob("*train_step*")) is (backend == "jax")
     noise = ("absl", "oneDNN", "cuda", "cpu_feature_guard", "I0000", "WARNING")
     assert not [line for line in printed.splitlines() if any(word in line for word in noise)]
 
