@@ -28,6 +28,7 @@ BUILT_IN = (
 )
 # What a model is good for; accuracy on SICK's test pairs and training speed from docs/results.md
 MEASURED = {
+    "bag_of_words": ("a baseline, trained in seconds", "", None),
     "bimpm": ("accurate for its size", "83.3", 163),
     "cafe": ("quick training", "80.6", 194),
     "cross_encoder": ("needs a BERT; teaches others", "85.9", None),
@@ -37,9 +38,10 @@ MEASURED = {
     "drcn": ("ranking: 42-82 times as fast", "82.3", 77),
     "drr_net": ("shows which words it re-reads", "83.1", 92),
     "esim": ("the usual baseline", "80.9", 121),
+    "hybrid": ("the default, for most data", "", None),
     "hyper_lstm": ("ranking: 43-132 times as fast", "", 232),
     "ladra_net": ("needs a BERT; shows re-reading", "86.1", None),
-    "re2": ("most data: the first to try", "85.8", 116),
+    "re2": ("accurate and quick", "85.8", 116),
     "rlstm": ("research: word-by-word reading", "", 176),
 }
 NOTES = (
@@ -73,8 +75,8 @@ def models(
     print_table(columns, [_overview(row) for row in rows])
     for line in NOTES:
         say(line)
-    next_step("models", "re2", why="explain a model's arguments")
-    next_step("train", "re2", "--data", "FILE", why="train a model on your pairs")
+    next_step("models", "hybrid", why="explain a model's arguments")
+    next_step("train", "--data", "FILE", why="train the default on your pairs")
 
 
 def _overview(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -179,7 +181,7 @@ def datasets(as_json: options.Json = False) -> None:
         return
     shown = [row | {"labels": ", ".join(row["labels"])} for row in rows]
     print_table(FIELDS, [list(row.values()) for row in shown])
-    next_step("train", "re2", "--data", "FILE", why="train a model on your pairs")
+    next_step("train", "--data", "FILE", why="train a matcher on your pairs")
 
 
 def profile(

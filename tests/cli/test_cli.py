@@ -223,7 +223,7 @@ def test_the_list_of_models_fits_a_terminal_and_advises(capsys, monkeypatch):
     assert max(map(len, map(str.rstrip, captured.out.splitlines()))) <= 80
     assert [name for name in applications.list_models() if name not in captured.out] == []
     assert catalog.MEASURED.keys() <= set(applications.list_models())
-    assert "the first to try" in captured.out and "next: keras-sentmatch" in captured.err
+    assert "the default, for most data" in captured.out and "next: keras-sentmatch" in captured.err
 
 
 def test_profile(capsys):
