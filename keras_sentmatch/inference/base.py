@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keras_sentmatch.data import PairDataset
-from keras_sentmatch.errors import InputError, argument
+from keras_sentmatch.errors import InputError, argument, wording
 from keras_sentmatch.inference.corpus import Corpus, best_first
 from keras_sentmatch.inference.pairs import as_columns, as_dataset
 from keras_sentmatch.metrics import (
@@ -306,10 +306,15 @@ class BaseMatcher(ABC):
         if self.label_names is None or theirs == self.label_names:
             return dataset
         if unknown := sorted(set(theirs) - set(self.label_names)):
+            pairs = list(zip(unknown, self.label_names))
+            how = wording(
+                f"label_names={dict(pairs)!r:.60}",
+                f"--labels {','.join(f'{a}={b}' for a, b in pairs):.60}",
+            )
             raise InputError(
                 f"{where} has the labels {', '.join(theirs)}, but this matcher answers "
                 f"{', '.join(self.label_names)}: rename the labels of the data (unknown: "
-                f"{', '.join(unknown)})."
+                f"{', '.join(unknown)}), or say what each means when it is read, as in {how}."
             )
         names = [theirs[label] for label in dataset.labels]
         changed = dataset.to_dict() | {"labels": names, "label_names": self.label_names}

@@ -9,7 +9,9 @@ from keras_sentmatch.cli import main
 from keras_sentmatch.cli.predict import without_formula
 from keras_sentmatch.cli.runs import LabeledPairs, Scoring, recorded_source
 from keras_sentmatch.cli.sources import Source, parse_labels
+from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError, argument, naming_options, wording
+from keras_sentmatch.inference.base import BaseMatcher
 
 pytestmark = pytest.mark.once
 
@@ -49,6 +51,15 @@ def test_a_part_is_the_one_that_training_split_off(odd, tmp_path):
     parts = ["--data", str(odd), "--split", "test", "--columns", "eins,zwei,urteil"]
     assert labeled.arguments()[:6] == parts
     assert labeled.arguments()[6:] == "--delimiter | --encoding latin-1 --labels nein,ja".split()
+
+
+def test_labels_that_a_matcher_does_not_know_are_named_with_the_option():
+    data = PairDataset(["a", "b"], ["c", "d"], [0, 1])
+    matcher = SimpleNamespace(label_names=("nein", "ja"))
+    with naming_options(), pytest.raises(InputError, match="as in --labels 0=nein,1=ja"):
+        BaseMatcher.relabel(matcher, data)
+    with pytest.raises(InputError, match="as in label_names={'0': 'nein', '1': 'ja'}"):
+        BaseMatcher.relabel(matcher, data)
 
 
 def test_labels_as_typed():
