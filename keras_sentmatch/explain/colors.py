@@ -1,4 +1,4 @@
-"""Two color scales that also work for the color-blind: white to blue, and orange over white to blue."""
+"""Color scales that also work for the color-blind: white to blue, orange over white to blue."""
 
 import base64
 import io

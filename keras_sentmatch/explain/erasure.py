@@ -20,8 +20,8 @@ MOST_DECIDING = 6
 class Erasure:
     """What each word does for the answer.
 
-    The importance of a word is the probability of the answer (or the score) minus the one without the
-    word: above 0 the word speaks for the answer, below 0 against it.
+    The importance of a word is the probability of the answer (or the score) minus the one without
+    it: above 0 the word speaks for the answer, below 0 against it.
 
     Attributes:
         of: The answer: a label, or `"score"`.
@@ -81,7 +81,7 @@ class Erasure:
 
 
 class Effect(NamedTuple):
-    """What leaving a word out of sentence 1 or 2 does: its importance, and the answer if another."""
+    """What leaving a word out of sentence 1 or 2 does; `answer` is empty if it stays the same."""
 
     side: int
     word: str

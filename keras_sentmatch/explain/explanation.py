@@ -1,4 +1,4 @@
-"""What a matcher looked at to answer a pair: its explainer's arrays without padding, and word erasure."""
+"""What a matcher looked at to answer a pair, and what each word does for the answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class Explanation:
         sentence2: The second sentence.
         tokens_1: The tokens of the first sentence as the model sees them, after truncation.
         tokens_2: The tokens of the second sentence.
-        tokens: The tokens of both in one sequence, special ones included, if the model reads them so.
+        tokens: The tokens of both in one sequence, if the model reads them so.
         unknown: Words that are not in the vocabulary; empty for word pieces, which show `[UNK]`.
         probabilities: Probability of each label by name; empty for scores.
         label: The answer; `None` for scores.
@@ -197,7 +197,7 @@ def _look_inside(explanation: Explanation, matcher: Any, pair: PairDataset) -> N
     """Fills in tokens, values and pictures."""
     if hasattr(matcher, "members"):
         explanation.notes.append(
-            f"This answer is the mean of {len(matcher.members)} matchers, each of which looks at other "
+            f"This answer is the mean of {len(matcher.members)} matchers, which look at different "
             "words, so there is nothing to draw. Explain one of them."
         )
         return
@@ -235,8 +235,8 @@ def _erase(explanation: Explanation, matcher: Any, scores: Any, batch_size: int)
     members = getattr(matcher, "members", [matcher])
     if any("pos" in m.encoder.features and not m.encoder.tagger for m in members):
         explanation.notes.append(
-            "Words were not erased: the model needs part-of-speech tags, which a changed sentence does "
-            "not have."
+            "Words were not left out: the model needs part-of-speech tags, which a changed "
+            "sentence does not have."
         )
         return
     pair = explanation.sentence1, explanation.sentence2

@@ -31,7 +31,7 @@ class Picture:
         values: `[rows, columns]`.
         rows: A name for each row.
         columns: A name for each column.
-        axes: What rows and columns are: `"1"`, `"2"` and `"joint"` are tokens; others are named freely.
+        axes: What rows and columns are: `"1"`, `"2"` and `"joint"` are tokens.
         scale: From values to colors.
         parts: Small pictures on the same axes by name, such as the heads whose mean `values` is.
         keys: The explainer's arrays that it shows.
@@ -117,7 +117,7 @@ def make_pictures(
 
 
 def find_scale(values: np.ndarray, top: float | None = None, low: float = 0.0) -> Scale:
-    """From `low`, or as far below 0 as above, to the largest value; of shares where rows sum to 1."""
+    """From `low`, or as far below 0 as above, to the largest value; shares if rows sum to 1."""
     finite = values[np.isfinite(values)]
     high = float(max(np.abs(finite).max(initial=0.0), top or 0.0)) or 1.0
     if finite.min(initial=0.0) < 0:
