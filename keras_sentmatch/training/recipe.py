@@ -157,7 +157,8 @@ class RecipeDraft:
     def for_data(self, data_name: str | None) -> Recipe:
         """The recipe for a data set; its `[for.DATA]` tables apply, if there are any."""
         merged: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
-        own = data_name is not None and (data_name in OWN or data_name not in FORMATS)
+        known_names = set(FORMATS) - set(OWN) | {"embedded", None}
+        own = data_name not in known_names
         for number, (tables, for_data) in enumerate(self.layers):
             for part in (tables, for_data.get(data_name or "", {})):
                 for table, values in part.items():

@@ -44,6 +44,7 @@ def test_own_data_get_sizes_and_known_data_keep_theirs():
     own, known = load_recipe("re2", "mine").training, load_recipe("re2", "sick").training
     assert (own.epochs, own.patience, own.batch_size, own.folds) == ("auto",) * 4
     assert (known.epochs, known.batch_size, known.folds) == (18, 64, 0)
+    assert load_recipe("esim", "embedded").training.batch_size == 32
     assert load_recipe("cross_encoder", "mine").training.epochs != "auto"
     given = load_recipe("re2", "mine", overrides=["training.epochs=5"])
     recipe, notes = adapted(given, tiny_splits())

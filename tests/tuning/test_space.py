@@ -59,7 +59,8 @@ def test_the_default_is_the_recipe(name, data):
     found = space.recipe(space.default())
     for table in ("model", "encoder", "training"):
         for key, value in recipe.tables()[table].items():
-            assert found.tables()[table][key] == value, key
+            if value != "auto":  # follows from data that is not known yet
+                assert found.tables()[table][key] == value, key
     defaults = arguments_of(Recipe(name))
     added = {key: value for key, value in found.model.items() if key not in recipe.model}
     for key, value in added.items():
