@@ -520,7 +520,7 @@ class _Run:
         if shown is not None and label_names is not None:
             png, pairs = folder / "confusion_matrix.png", self.labeled[shown]
             predicted = self.outputs[shown].argmax(-1)
-            confusion_matrix(pairs.labels, predicted, pairs.label_names, png)
+            confusion_matrix(np.asarray(pairs.labels), predicted, label_names, png)
         if not self.interrupted:
             if self.metrics["rising"] and not self.folds and training.schedule not in WHOLE:
                 keep_for_more_epochs(folder)
