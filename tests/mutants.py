@@ -27,7 +27,7 @@ SECOND = ["an animal moves", "a cat sleeps", "cats", "it is open", "the sun shin
 NAMES = ("entailment", "neutral", "contradiction")
 PAIRS = {"sentence1": [*FIRST, "", "x " * 50], "sentence2": [*SECOND, "a dog", "\u202eab"]}
 WORDS = ["a", "dog", "cat", "cats", "paris", "the"]
-SHARED = {"validation_fraction": 0.3, "test_fraction": 0.3}
+SHARED = {"fractions": (0.4, 0.3, 0.3)}
 PIECES = ["a", "dog", "run", "cat", "##s", "no", "it", "the", "move", "animal", "park"]
 WORD_MODELS: dict[str, dict[str, Any]] = {
     "esim": {"units": 2},

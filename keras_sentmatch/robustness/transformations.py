@@ -83,7 +83,7 @@ def transform(
     >>> pairs = PairDataset(["Two dogs run."], ["Two dogs do."], ["entailment"], label_names=names)
     >>> changed = transform(pairs, "NumWord", seed=1)
     >>> changed.after.sentence2, changed.after.label_counts()["contradiction"]
-    (('Four dogs do.',), 1)
+    (('Nine dogs do.',), 1)
     """
     known = get_transformation(name)
     _check_needs(known, lexicon, translate)
