@@ -150,7 +150,9 @@ class Study:
         """Trains the trials that a chief hands to this process."""
         self.oracle.trials.clear()  # only this worker's own
         client = Client(chief_address(), os.environ["KERASTUNER_TUNER_ID"], identity)
-        check = keras.callbacks.LambdaCallback(on_train_batch_begin=lambda batch, logs=None: client.check())
+        check = keras.callbacks.LambdaCallback(
+            on_train_batch_begin=lambda batch, logs=None: client.check()
+        )
         self.trainer.callbacks = [check]
         with self.bars:
             try:
