@@ -27,7 +27,9 @@ def start(folder, backend):
     """What training a tiny model prints, and which backends it imports."""
     plain = {n: v for n, v in os.environ.items() if n != "TF_CPP_MIN_LOG_LEVEL" and n[:4] != "JAX_"}
     plain["XDG_CACHE_HOME"] = str(folder)
-    command = [sys.executable, "-c", RUN, *TRAIN, "--out", str(folder / "run")]
+    plain["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"  # a tiny model compiles at once
+    jit = ("--set", f"training.jit_compile={str(backend == 'jax').lower()}")
+    command = [sys.executable, "-c", RUN, *TRAIN, *jit, "--out", str(folder / "run")]
     done = subprocess.run(
         command, env={**plain, "KERAS_BACKEND": backend}, capture_output=True, text=True
     )
