@@ -93,16 +93,11 @@ class WidePart:
             _design(batches, (f - mean) / scale, self.model.vocabulary_size)
             for (batches, _), f in zip((train, validation), features)
         )
-        lowest = np.inf
-        for strength in STRENGTHS:
-            found = _fit(inputs, train[1], self.model.num_classes, strength)
-            error = _error(check @ found[0] + found[1], validation[1])
-            if error >= lowest:
-                break
-            (weights, bias), lowest = found, error
-        tables = np.split(weights[: 3 * self.model.vocabulary_size], 3)
-        kernel = np.zeros((len(FEATURES), self.model.num_classes))
-        kernel[self.used] = weights[3 * self.model.vocabulary_size :] / scale[:, None]
+        size, classes = self.model.vocabulary_size, self.model.num_classes
+        weights, bias = solve_linear((inputs, train[1]), (check, validation[1]), classes)
+        tables = np.split(weights[: 3 * size], 3)
+        kernel = np.zeros((len(FEATURES), classes))
+        kernel[self.used] = weights[3 * size :] / scale[:, None]
         bias = bias - mean @ kernel[self.used]
         layer = self.logits
         variables = layer.words_1, layer.words_2, layer.words_both, layer.kernel, layer.bias
@@ -119,10 +114,8 @@ class WidePart:
 
     def _features(self, batches: Sequence[Arrays]) -> np.ndarray:
         """The features that are used, float64 `[pairs, F]`."""
-        reader = keras.Model(self.model.input, self.features)
-        reader.jit_compile = False
-        found = [keras.ops.convert_to_numpy(reader.predict_on_batch(batch)) for batch in batches]
-        return np.concatenate(found).astype(float)[:, self.used]
+        (found,) = outputs_of(self.model, {"features": self.features}, batches)
+        return found.astype(float)[:, self.used]
 
 
 @register_model("bag_of_words")
@@ -208,30 +201,59 @@ def _design(batches: Sequence[Arrays], features: np.ndarray, vocabulary_size: in
     return sparse.hstack([one, two, one.sign().multiply(two.sign()), features], format="csr")
 
 
-def _fit(
-    inputs: Any, labels: np.ndarray, classes: int, strength: float
+def outputs_of(
+    model: keras.Model, tensors: Mapping[str, Any], batches: Sequence[Arrays]
+) -> list[np.ndarray]:
+    """Tensors of a model's graph for batches of inputs, without compiling a program a shape."""
+    reader = keras.Model(model.input, tensors)
+    found = [reader(dict(batch), training=False) for batch in batches]
+    return [
+        np.concatenate([keras.ops.convert_to_numpy(outputs[name]) for outputs in found])
+        for name in tensors
+    ]
+
+
+def solve_linear(
+    train: tuple[Any, np.ndarray], validation: tuple[Any, np.ndarray], classes: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Weights `[features, classes]` and bias `[classes]`."""
+    """The weights `[F, classes]` and the bias `[classes]` of a linear model.
+
+    Args:
+        train: features `[pairs, F]`, sparse or not, and labels.
+        validation: the same; they choose the strength of the regularization.
+        classes: number of classes; 1 for scores.
+    """
+    best, lowest = None, np.inf
+    for strength in STRENGTHS:
+        weights, bias = _fit(*train, classes, strength)
+        error = prediction_error(validation[0] @ weights + bias, validation[1])
+        if best is not None and error >= lowest:
+            break
+        best, lowest = (weights, bias), error
+    assert best is not None
+    return best
+
+
+def _fit(
+    features: Any, labels: np.ndarray, classes: int, strength: float
+) -> tuple[np.ndarray, np.ndarray]:
     from sklearn.linear_model import LogisticRegression, Ridge
 
-    weights, bias = np.zeros((inputs.shape[1], classes)), np.zeros(classes)
     if classes == 1:
-        ridge = Ridge(1 / strength).fit(inputs, labels)
+        ridge = Ridge(1 / strength).fit(features, labels)
         return ridge.coef_.reshape(-1, 1), np.array([ridge.intercept_])
+    weights, bias = np.zeros((features.shape[1], classes)), np.full(classes, -30.0)
     met = np.unique(labels)
-    if len(met) == 1:
-        bias[met] = 10.0
-        return weights, bias
-    model = LogisticRegression(C=strength, max_iter=1000).fit(inputs, labels)
-    columns = met[1:] if len(met) == 2 else met  # with two classes: the logit of the second
-    weights[:, columns], bias[columns] = model.coef_.T, model.intercept_
-    if len(met) < classes:
-        bias[np.setdiff1d(np.arange(classes), met)] = -10.0
+    bias[met] = 0.0
+    if len(met) > 1:
+        model = LogisticRegression(C=strength, max_iter=1000).fit(features, labels)
+        columns = met[1:] if len(met) == 2 else met  # with two classes: the logit of the second
+        weights[:, columns], bias[columns] = model.coef_.T, model.intercept_
     return weights, bias
 
 
-def _error(logits: np.ndarray, labels: np.ndarray) -> float:
-    """The cross entropy, or the squared error of scores."""
+def prediction_error(logits: np.ndarray, labels: np.ndarray) -> float:
+    """The mean cross entropy, or the mean squared error of scores `[pairs, 1]`."""
     if logits.shape[1] == 1:
         return float(np.mean((logits[:, 0] - labels) ** 2))
     from scipy.special import log_softmax

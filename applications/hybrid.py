@@ -5,7 +5,13 @@ from collections.abc import Mapping, Sequence
 import keras
 import numpy as np
 
-from keras_sentmatch.applications.bag_of_words import WEIGHTS, Arrays, WidePart
+from keras_sentmatch.applications.bag_of_words import (
+    WEIGHTS,
+    Arrays,
+    WidePart,
+    outputs_of,
+    prediction_error,
+)
 from keras_sentmatch.applications.base import register_model
 from keras_sentmatch.applications.re2 import RE2
 from keras_sentmatch.applications.search_space import FEATURE_ATTENTION, WORD_MODELS, Choice
@@ -95,23 +101,13 @@ class Hybrid(RE2):
 
     def balance(self, batches: Sequence[Arrays], labels: np.ndarray) -> float:
         """Chooses how much the deep part counts, from 0 to 1, by labeled pairs."""
-        reader = keras.Model(self.input, self.parts)
-        reader.jit_compile = False
-        found = [reader.predict_on_batch(batch) for batch in batches]
-        wide, deep = (np.concatenate([np.asarray(f[part]) for f in found]) for part in self.parts)
+        wide, deep = outputs_of(self, self.parts, batches)
+        if self.num_classes > 1:
+            from scipy.special import log_softmax
+
+            wide, deep = log_softmax(wide, axis=1), log_softmax(deep, axis=1)
         shares = np.linspace(0, 1, 11)
-        errors = [_joint_error(wide, deep, share, labels) for share in shares]
+        errors = [prediction_error(s * deep + (1 - s) * wide, labels) for s in shares]
         best = float(shares[np.argmin(errors)])
         self.joint.deep_share.assign(best)
         return best
-
-
-def _joint_error(wide: np.ndarray, deep: np.ndarray, share: float, labels: np.ndarray) -> float:
-    from scipy.special import log_softmax
-
-    if wide.shape[1] == 1:
-        return float(np.mean((((1 - share) * wide + share * deep)[:, 0] - labels) ** 2))
-    joint = log_softmax(
-        share * log_softmax(deep, axis=1) + (1 - share) * log_softmax(wide, axis=1), axis=1
-    )
-    return -float(np.mean(joint[np.arange(len(labels)), labels]))

@@ -43,10 +43,10 @@ class MatchingFeatures(Layer):
 
     Each word is compared by cosine with all words of the other sentence; the best of these is its
     alignment. Of each sentence: the mean and the smallest alignment, the mean weighted by how rare
-    words are, the shares of words and of bigrams that the other one has too, the length, whether it
-    is negated, whether it has a number that the other one has not, how far aligned words have moved
-    and the share of words that nothing is aligned to. Of both: the cosines of their mean vectors,
-    and how their lengths and negations differ. `FEATURES` names them in order.
+    words are, the shares of distinct words and of bigrams that the other one has too, the length,
+    whether it is negated, whether it has a number that the other one has not, how far aligned words
+    have moved, and the share of words that nothing is aligned to. Of both: the cosines of their mean
+    vectors, and how their lengths and negations differ. `FEATURES` names them in order.
 
     Args:
         vocabulary_size: number of word ids; 0 is padding, 1 the unknown word, which matches none.
@@ -116,6 +116,7 @@ class MatchingFeatures(Layer):
         best = ops.maximum(ops.max(cosines, axis=2), -1.0) * mask
         best *= ops.max(other_mask, axis=1, keepdims=True)
         shared = ops.max(same, axis=2)  # [B, L]
+        distinct = _first(word_ids) * mask
         place = ops.cumsum(mask, axis=1) / count[:, None]
         other_count = ops.maximum(ops.sum(other_mask, axis=1, keepdims=True), 1.0)
         other_place = ops.cumsum(other_mask, axis=1) / other_count
@@ -130,7 +131,8 @@ class MatchingFeatures(Layer):
             "weighted_alignment": ops.sum(best * weight, axis=1) / total,
             "weighted_mean": ops.sum(units * weight[:, :, None], axis=1) / total[:, None],
             "mean": ops.sum(units * mask[:, :, None], axis=1) / count[:, None],
-            "shared": ops.sum(shared, axis=1) / count,
+            "shared": ops.sum(shared * distinct, axis=1)
+            / ops.maximum(ops.sum(distinct, axis=1), 1.0),
             "weighted_shared": ops.sum(shared * weight, axis=1) / total,
             "length": ops.log(count),
             "negation": ops.max(ops.relu(negation) * mask, axis=1),

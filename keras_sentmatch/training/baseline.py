@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from keras_sentmatch.applications.bag_of_words import solve_linear
 from keras_sentmatch.data import PairDataset, Tokenizer
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import evaluate_predictions
 
 MAX_TOKENS = 256  # read of each sentence
-STRENGTHS = (0.03, 0.1, 0.3, 1.0, 3.0)  # inverse regularization strengths to choose from
 SEES = ("all", "sentence2", "overlap")
 Tokens = list[list[str]]
 
@@ -26,11 +26,10 @@ def bag_of_words_baseline(
     """Trains a linear model that sees which words occur, but neither their order nor their meaning.
 
     Its features are the count of each word in sentence 1 and in sentence 2, whether it is in both,
-    and the share of each sentence's words that the other one has (scaled to a standard deviation of
-    1). What a matcher scores above this
-    baseline, it owes to more than vocabulary. The model is scikit-learn's logistic regression
-    (ridge regression for scores); validation pairs choose the strength of its regularization. The
-    same pairs give the same figures on every backend.
+    and the share of each sentence's words that the other one has, scaled to a standard deviation of
+    1. What a matcher scores above this baseline, it owes to more than vocabulary. The model is
+    scikit-learn's logistic regression (ridge regression for scores); validation pairs choose the
+    strength of its regularization. The same pairs give the same figures on every backend.
 
     Args:
         train: Labeled pairs to learn from; their most frequent words make the vocabulary.
@@ -65,6 +64,7 @@ def bag_of_words_baseline(
             )
     if sees not in SEES:
         raise InputError(f'sees={sees!r}: expected "all", "sentence2" or "overlap".')
+    from scipy.special import softmax
     from sklearn.feature_extraction.text import CountVectorizer
 
     tokens = _tokens(train, sees)
@@ -73,20 +73,26 @@ def bag_of_words_baseline(
         vectorizer = CountVectorizer(analyzer=_identity, max_features=max_words)
         vectorizer.fit(tokens[0] + tokens[1])
     scale = 1 / np.maximum(_shares(tokens).std(axis=0), 1e-6)
-    features = word_features(tokens, vectorizer, scale)
-    candidates = _fitted_models(features, np.asarray(train.labels), train.task == "regression")
-    inputs = word_features(_tokens(validation, sees), vectorizer, scale)
-    name = "mse" if train.task == "regression" else "nll"
-    best, lowest = None, np.inf
-    for model in candidates:
-        figures = evaluate_predictions(validation, _predict(model, inputs, train))
-        if figures[name] >= lowest:
-            break
-        best, lowest, result = model, figures[name], {"validation": figures}
+    parts = {"validation": validation}
     if test is not None and test.labels is not None and len(test):
-        inputs = word_features(_tokens(test, sees), vectorizer, scale)
-        result["test"] = evaluate_predictions(test, _predict(best, inputs, train))
-    return result
+        parts["test"] = test
+    inputs = {
+        role: word_features(_tokens(pairs, sees), vectorizer, scale)
+        for role, pairs in parts.items()
+    }
+    classes = 1 if train.task == "regression" else train.num_classes
+    weights, bias = solve_linear(
+        (word_features(tokens, vectorizer, scale), np.asarray(train.labels)),
+        (inputs["validation"], np.asarray(validation.labels)),
+        classes,
+    )
+    logits = {role: features @ weights + bias for role, features in inputs.items()}
+    return {
+        role: evaluate_predictions(
+            parts[role], found[:, 0] if classes == 1 else softmax(found, axis=1)
+        )
+        for role, found in logits.items()
+    }
 
 
 def _identity(tokens: list[str]) -> list[str]:
@@ -122,24 +128,3 @@ def word_features(tokens: tuple[Tokens, Tokens], vectorizer: Any | None, scale: 
         return sparse.csr_matrix(shares)
     one, two = (vectorizer.transform(side) for side in tokens)
     return sparse.hstack([one, two, one.sign().multiply(two.sign()), shares], format="csr")
-
-
-def _fitted_models(features: Any, labels: np.ndarray, regression: bool) -> Any:
-    """A model of each strength of regularization, the strongest first."""
-    from sklearn.dummy import DummyClassifier
-    from sklearn.linear_model import LogisticRegression, Ridge
-
-    if not regression and len(np.unique(labels)) == 1:
-        yield DummyClassifier().fit(features, labels)
-        return
-    for strength in STRENGTHS:
-        model = Ridge(1 / strength) if regression else LogisticRegression(C=strength, max_iter=1000)
-        yield model.fit(features, labels)
-
-
-def _predict(model: Any, features: Any, train: PairDataset) -> np.ndarray:
-    if train.task == "regression":
-        return np.asarray(model.predict(features))
-    probabilities = np.zeros((features.shape[0], train.num_classes))
-    probabilities[:, model.classes_] = model.predict_proba(features)
-    return probabilities

@@ -152,6 +152,8 @@ def fit_encoder(recipe: Recipe, splits: Splits, progress: bool) -> FittedEncoder
     encoder = PairEncoder.fit(
         datasets, keep_words=known, more_words=vectors.words if fixed else (), **options
     )
+    if isinstance(vectors.extractor, WordTable):
+        notes.insert(0, vectors.report)
     return FittedEncoder(encoder, vectors, "; ".join([vectors.coverage(counts), *notes]))
 
 

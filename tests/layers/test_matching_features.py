@@ -40,7 +40,7 @@ def one_sentence(facts, mine, others, vectors, other_vectors):
         "weighted_alignment": (best * weight).sum() / weight.sum(),
         "weighted_mean": (units * weight[:, None]).sum(0) / weight.sum(),
         "mean": units.mean(0),
-        "shared": shared.mean(),
+        "shared": np.mean([i in others and i > 1 for i in set(mine)]),
         "weighted_shared": (shared * weight).sum() / weight.sum(),
         "length": np.log(count),
         "negation": max(0.0, facts[mine, 1].max()),

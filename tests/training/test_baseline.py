@@ -4,7 +4,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.training import bag_of_words_baseline
+from keras_sentmatch.training import bag_of_words_baseline, load_recipe, train
 from keras_sentmatch.training.baseline import word_features
 from tests.toys.training import tiny_pairs, tiny_splits
 
@@ -25,6 +25,16 @@ def test_it_learns_from_words():
     figures = bag_of_words_baseline(tiny_pairs(2000, 1), splits["validation"], splits["test"])
     assert set(figures) == {"validation", "test"}
     assert figures["test"]["accuracy"] >= 0.9
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_the_model_bag_of_words_is_the_baseline(task, tmp_path):
+    splits = tiny_splits(task)
+    metrics = train(load_recipe("bag_of_words"), splits, tmp_path / "run", progress=False).metrics
+    for role in ("validation", "test"):
+        for name, figure in metrics["baseline"][role].items():
+            want = pytest.approx(figure, abs=1e-3) if isinstance(figure, float) else figure
+            assert metrics[role][name] == want, (role, name)
 
 
 def test_it_cannot_see_order():
