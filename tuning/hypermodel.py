@@ -114,7 +114,11 @@ class PairHyperModel(keras_tuner.HyperModel):
         return recipe.with_training(epochs=epochs)
 
     def build(self, hp: Any) -> keras.Model:
-        """The compiled model; `FailedTrialError` where the space does not allow it."""
+        """The compiled model.
+
+        Raises:
+            keras_tuner.errors.FailedTrialError: The space does not allow it.
+        """
         declare(self.space, hp)
         conflict = self.space.conflict(self.configuration(hp))
         if conflict is not None:

@@ -68,7 +68,11 @@ class Space:
         self._here[name] = parameter.label(here)
 
     def find(self, name: str) -> str:
-        """The name of a parameter of the space, from that, its last part, or an alias."""
+        """The name of a parameter of the space, from that, its last part, or an alias.
+
+        Raises:
+            InputError: There is none; with all that there are.
+        """
         for full, parameter in self.parameters.items():
             if name in (full, full.rpartition(".")[2], *parameter.aliases):
                 return full
@@ -98,7 +102,11 @@ class Space:
             )
 
     def fixed(self, values: Mapping[str, Any]) -> "Space":
-        """The space where some parameters, by any of their names, have one value."""
+        """The space where some parameters, by any of their names, have one value.
+
+        Raises:
+            InputError: An unknown name, a value that it can't have, or one that could never matter.
+        """
         tables, pinned = self.base.tables(), {}
         for name, text in values.items():
             full = self.find(name)
@@ -127,6 +135,9 @@ class Space:
 
         Args:
             names: Names; or a mapping from names to what `Choice.only` takes, or None for all values.
+
+        Raises:
+            InputError: An unknown name or value, or a parameter that could never matter.
         """
         wanted = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names)
         chosen = {self.find(name): values for name, values in wanted.items()}
@@ -148,7 +159,11 @@ class Space:
         )
 
     def recipe(self, chosen: Mapping[str, Any]) -> Recipe:
-        """The recipe of a configuration; an `InputError` for values that exclude each other."""
+        """The recipe of a configuration.
+
+        Raises:
+            InputError: Values that exclude each other.
+        """
         tables = self.base.tables()
         for name, declared in self.declared.items():
             parameter = self.parameters.get(name, declared)
@@ -173,7 +188,11 @@ class Space:
         return next((found for rule in self.rules if (found := rule(recipe))), None)
 
     def default(self) -> Configuration:
-        """The recipe's own configuration; where that is not allowed, or narrowed away, one near it."""
+        """The recipe's own configuration; where that is not allowed, or narrowed away, one near it.
+
+        Raises:
+            InputError: None is allowed; with what is wrong with the first.
+        """
 
         def preferred(name: str, parameter: Parameter) -> Any:
             here = self._here[name]
@@ -184,7 +203,11 @@ class Space:
         return self._first(preferred)
 
     def largest(self) -> Configuration:
-        """The configuration of the largest values, as far as it is allowed."""
+        """The configuration of the largest values, as far as it is allowed.
+
+        Raises:
+            InputError: As `default`.
+        """
         return self._first(lambda _, p: list(p.values)[-1] if isinstance(p, Choice) else p.high)
 
     def _first(self, preferred: Callable[[str, Parameter], Any]) -> Configuration:

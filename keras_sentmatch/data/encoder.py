@@ -393,7 +393,12 @@ class PairEncoder(BaseEncoder):
     def load(
         cls, folder: str | Path, *, tokenizer: Callable[[str], Iterable[str]] | None = None
     ) -> "PairEncoder":
-        """Reads what `save` wrote; `tokenizer` only if that was a function of your own."""
+        """Reads what `save` wrote; `tokenizer` only if that was a function of your own.
+
+        Raises:
+            InputError: A file that is missing, damaged or of a newer format; the folder of a
+                `SubwordPairEncoder`; a tokenizer that is missing.
+        """
         path, config = cls._read(folder)
         if (config.get("tokenizer") == "own") != (tokenizer is not None):
             raise InputError(

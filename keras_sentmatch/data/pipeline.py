@@ -38,6 +38,11 @@ class PairBatches:
             remainder, `multiple_of - 1` pairs at most. Default 1.
         encoded: What `encode_dataset` made of these pairs with this encoder, if known already.
 
+    Raises:
+        InputError: No pairs, a batch size below 1 (or above the data, with `drop_remainder`) or no
+            multiple of `multiple_of`, buckets shorter than a sentence, or an array that the encoder
+            does not make.
+
     Example:
 
     ```python

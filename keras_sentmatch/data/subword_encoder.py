@@ -76,6 +76,9 @@ class SubwordPairEncoder(BaseEncoder):
         max_length: The greatest number of word pieces of a pair, special ones included. Default
             128.
 
+    Raises:
+        InputError: Not such a tokenizer, or a limit that leaves no room for two sentences.
+
     Example:
 
     ```python
@@ -122,6 +125,9 @@ class SubwordPairEncoder(BaseEncoder):
             preset_or_folder: A KerasHub preset name, or a folder with a KerasHub or Hugging Face
                 model.
             max_length: See `SubwordPairEncoder`.
+
+        Raises:
+            InputError: KerasHub is not installed, or the tokenizer cannot be loaded.
         """
         return cls(load_tokenizer(preset_or_folder), max_length=max_length)
 
@@ -267,7 +273,12 @@ class SubwordPairEncoder(BaseEncoder):
 
     @classmethod
     def load(cls, folder: str | Path) -> "SubwordPairEncoder":
-        """Reads what `save` wrote; needs nothing else."""
+        """Reads what `save` wrote; needs nothing else.
+
+        Raises:
+            InputError: A file that is missing, damaged or of a newer format, or the folder of a
+                `PairEncoder`.
+        """
         description, config = cls._read(folder)
         folder = description.parent
         keras_hub()  # registers the tokenizers

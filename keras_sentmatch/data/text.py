@@ -176,6 +176,10 @@ class Vocabulary:
         words: The words without the two special entries, in the order of their ids. None may be
             empty, come twice, hold a line feed or be one of the special entries.
 
+    Raises:
+        InputError: A word that is empty, comes twice, holds a line feed or is one of the special
+            entries.
+
     Example:
 
     ```python
@@ -230,7 +234,11 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
-        """Reads the file that `save` wrote."""
+        """Reads the file that `save` wrote.
+
+        Raises:
+            InputError: No such file, or not a vocabulary.
+        """
         words = read_text(path).split("\n")  # not splitlines(): U+2028 ends no line here
         if words[:2] != [PAD, UNK] or words[-1]:
             raise InputError(

@@ -103,7 +103,11 @@ class VectorExtractor:
 
     @classmethod
     def load(cls, folder: str | Path) -> "VectorExtractor | None":
-        """Reads what `save` wrote; None where the folder holds none."""
+        """Reads what `save` wrote; None where the folder holds none.
+
+        Raises:
+            InputError: for files that are damaged, or of another format.
+        """
         path = Path(folder) / _FILES[0]
         if not path.is_file():
             return None

@@ -27,6 +27,10 @@ class WordEncoder:
     Args:
         preset_or_folder: A KerasHub preset name, or a folder with a KerasHub or Hugging Face BERT.
 
+    Raises:
+        InputError: where a folder is missing; when it is first needed: where KerasHub is not
+            installed, or the encoder cannot be loaded or is not BERT-like.
+
     Example:
 
     ```python
@@ -63,6 +67,9 @@ class WordEncoder:
         Returns:
             The row of each word, -1 for one that the tokenizer does not know at all; and the
             states, float32 `[rows, width]`. Words of the same pieces share a row.
+
+        Raises:
+            InputError: where the encoder has no such layer.
         """
         with _same_random_state():
             if self._parts is None:

@@ -50,7 +50,11 @@ class Prediction(dict[str, Any]):
 
 
 class BaseMatcher(ABC):
-    """Answers pairs of sentences by the scores that a subclass computes."""
+    """Answers pairs of sentences by the scores that a subclass computes.
+
+    Raises:
+        InputError: A temperature or a threshold that does not fit.
+    """
 
     def __init__(
         self,
@@ -89,6 +93,10 @@ class BaseMatcher(ABC):
 
         Returns:
             A `Prediction` for one pair, a list of them for many.
+
+        Raises:
+            InputError: The pairs can be read two ways (two bare lists or tuples of strings), or are
+                not strings.
 
         Example:
 
@@ -183,6 +191,9 @@ class BaseMatcher(ABC):
             A `Prediction` each: `index` (in `candidates`), `sentence` and `score`. Equal scores keep
             the order of the candidates.
 
+        Raises:
+            InputError: No label to score by, an unknown one, or a corpus of another matcher.
+
         Example:
 
         ```python
@@ -234,6 +245,9 @@ class BaseMatcher(ABC):
         """The metrics of `keras_sentmatch.metrics.evaluate_predictions` on labeled pairs.
 
         The labels of the data are matched to the matcher's by name, whatever their order.
+
+        Raises:
+            InputError: The pairs have no labels, or labels that the matcher does not know.
         """
         labeled = self.relabel(dataset)
         scores = self.predict_proba(labeled, batch_size=batch_size)
@@ -263,6 +277,10 @@ class BaseMatcher(ABC):
         Returns:
             What `keras_sentmatch.metrics.calibrate_predictions` gives, of the bare model (`before`)
             and now (`after`).
+
+        Raises:
+            InputError: A scoring model, a threshold for other than two classes, or what `evaluate`
+                refuses.
 
         Example:
 

@@ -25,6 +25,9 @@ class EnsembleMatcher(BaseMatcher):
         temperature: As of `Matcher`, of the mean: that of calibrated members is underconfident.
         threshold: As of `Matcher`, of the mean.
 
+    Raises:
+        InputError: No members, or members that answer different things.
+
     Example:
 
     ```python
@@ -82,7 +85,11 @@ class EnsembleMatcher(BaseMatcher):
         return np.asarray(np.mean(scores, axis=0))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes what `load` reads into a folder that holds no run yet: `ensemble.json` comes last."""
+        """Writes what `load` reads into a folder that holds no run yet: `ensemble.json` comes last.
+
+        Raises:
+            InputError: The folder holds a run.
+        """
         folder = Path(folder)
         if any((folder / name).exists() for name in ("ensemble.json", "matcher.json")):
             raise InputError(f"{folder} already holds a run; name another folder.")

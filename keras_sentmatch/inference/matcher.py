@@ -56,6 +56,9 @@ class Matcher(BaseMatcher):
         vector_extractor: What made the word vectors: for `learn_words`. With the package's table new
             words are learned when they are met.
 
+    Raises:
+        InputError: Label names, threshold, temperature or encoder do not fit the model.
+
     Example:
 
     ```python
@@ -136,6 +139,9 @@ class Matcher(BaseMatcher):
 
         Works where `can_cache_encodings`: most models; not those that look at both sentences from
         the start.
+
+        Raises:
+            InputError: The model looks at both sentences from the start (`can_cache_encodings`).
         """
         check_count("batch_size", batch_size)
         if not isinstance(sentences, str):
@@ -191,6 +197,9 @@ class Matcher(BaseMatcher):
 
         Returns:
             The words learned: those that were unknown, but not to the encoder's tokenizer.
+
+        Raises:
+            InputError: The word vectors were not extracted, or from another encoder.
 
         Example:
 
@@ -252,6 +261,10 @@ class Matcher(BaseMatcher):
             word_encoder: The encoder that the word vectors were extracted from (a folder or a
                 KerasHub preset). With it no word stays unknown: those that training never met get
                 their vectors when they are met, as by `learn_words`.
+
+        Raises:
+            InputError: Not a run folder, a missing or damaged file, or another format; a
+                `word_encoder` for vectors that were not extracted.
 
         Example:
 

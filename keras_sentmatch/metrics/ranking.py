@@ -44,6 +44,9 @@ def mean_average_precision(
         ties: `"average"` or `"worst"`, as described at the top of the module.
         empty: `"skip"` or `"zero"`: whether questions without a positive are left out or count 0.
 
+    Raises:
+        InputError: No question has a positive, and such questions are skipped.
+
     Example:
 
     >>> mean_average_precision([1, 0, 0, 1], [0.9, 0.1, 0.8, 0.3], ["a", "a", "b", "b"])
@@ -64,6 +67,9 @@ def mean_reciprocal_rank(
     """MRR: the mean over questions of 1 / (rank of the first right answer).
 
     Takes what `mean_average_precision` takes.
+
+    Raises:
+        InputError: No question has a positive, and such questions are skipped.
 
     Example:
 

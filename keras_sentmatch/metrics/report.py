@@ -53,6 +53,9 @@ def evaluate_predictions(
     Returns:
         Values by name, `rows`, and `primary`, the name of the metric to choose models by.
 
+    Raises:
+        InputError: Unlabeled data, or predictions of the wrong shape.
+
     Example:
 
     >>> import numpy as np

@@ -15,6 +15,9 @@ def wilson_interval(hits: int, total: int) -> tuple[float, float]:
         hits: Rows that count.
         total: All rows; without any the interval is (0, 1).
 
+    Raises:
+        InputError: Fewer than 0 hits, or more than there are rows.
+
     Example:
 
     >>> [round(end, 3) for end in wilson_interval(9, 10)]
@@ -41,6 +44,9 @@ def mcnemar(right1: ArrayLike, right2: ArrayLike) -> dict[str, float]:
 
     Returns:
         `only1` and `only2`, the number of pairs that only one gets right, and `p`.
+
+    Raises:
+        InputError: Columns of different lengths.
 
     Example:
 
@@ -76,6 +82,9 @@ def paired_bootstrap(
     Returns:
         `difference` (first minus second), `low` and `high` (the 95% interval), and `p`: twice the
         share of samples in which the better one is not better, at least 2/(samples + 1).
+
+    Raises:
+        InputError: Columns of different lengths, no pairs, or no samples.
 
     Example:
 
