@@ -262,6 +262,18 @@ def weight_sizes(content: bytes | Path, place: Any) -> tuple[int, int]:
     return arrays, values
 
 
+def _dicts_in(config: Any) -> Iterator[dict[Any, Any]]:
+    """All dicts inside lists and dicts, without recursion: a file may nest them deeply."""
+    waiting = [config]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, list):
+            waiting += item
+        if isinstance(item, dict):
+            waiting += item.values()
+            yield item
+
+
 def check_config(config: Any, place: Any) -> None:
     """Refuses the config of a saved Keras object that names what loading must not touch.
 
@@ -271,14 +283,7 @@ def check_config(config: Any, place: Any) -> None:
     """
     import keras
 
-    waiting = [config]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, list):
-            waiting += item
-        if not isinstance(item, dict):
-            continue
-        waiting += item.values()
+    for item in _dicts_in(config):
         for key in _FROM_FILES:
             if isinstance(item.get(key), str):
                 raise InputError(
@@ -313,14 +318,7 @@ def check_sizes(config: Any, arrays: int, values: int, place: Any) -> None:
     arrays of weights. What counts steps of training is free; what is repeated for each answer has a
     limit of its own.
     """
-    waiting = [config]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, list):
-            waiting += item
-        if not isinstance(item, dict):
-            continue
-        waiting += item.values()
+    for item in _dicts_in(config):
         for name, value in item.items():
             if name == "seed" or str(name).endswith("_steps"):
                 continue

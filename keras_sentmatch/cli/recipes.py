@@ -30,7 +30,9 @@ class RecipeOptions:
     ] = None
     vectors: Annotated[
         str | None,
-        typer.Option(help="Word vectors: a file, encoder:NAME, or none. Default: the recipe's."),
+        typer.Option(
+            help="Word vectors: a file, encoder:NAME, table, auto or none. Default: the recipe's."
+        ),
     ] = None
     backbone: Annotated[
         str | None,
