@@ -428,3 +428,8 @@ def test_wordnet(monkeypatch):
     monkeypatch.setitem(sys.modules, "nltk.corpus", None)
     with pytest.raises(InputError, match="WordNet cannot be loaded .*word pairs"):
         Lexicon.wordnet()
+
+
+def test_num_word_reads_only_shared_numbers():
+    assert change("NumWord", "Three dogs.", "Two dogs.") is None
+    assert change("NumWord", "Two dogs.", "Dogs.") is None

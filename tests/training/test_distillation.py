@@ -185,3 +185,10 @@ def test_teachers_of_something_else(teacher, tmp_path):
         compute_teacher_targets(settings(teacher.folder).training, other, progress=False)
     with pytest.raises(InputError, match="not a run folder"):
         compute_teacher_targets(settings(tmp_path).training, other, progress=False)
+
+
+def test_without_a_share_of_the_teacher_it_is_keras_loss():
+    labels = np.array([0, 2, 1, 1])
+    own = keras.losses.SparseCategoricalCrossentropy()(labels, STUDENT.astype("float32"))
+    got = loss_of(0.0, 2.0, labels, TEACHER, STUDENT)
+    assert got == pytest.approx(float(ops.convert_to_numpy(own)), rel=1e-5)

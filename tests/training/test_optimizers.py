@@ -161,3 +161,15 @@ def test_mixed_float16(tmp_path):
     before, after = compiled_fit(1, 4, backbone_learning_rate=0.01)
     moved = [np.abs(after[name] - before[name]).max() for name in ("old/bias", "new/bias")]
     assert 0 < moved[0] <= 0.021 < moved[1]
+
+
+def test_without_factors_it_is_keras_own():
+    ours, keras_own = FineTuningAdamW(0.05, 0.1), keras.optimizers.AdamW(0.05, 0.1)
+    results = []
+    for chosen in (ours, keras_own):
+        variables = [keras.Variable(start) for start in STARTS]
+        for step in range(3):
+            apply(chosen, variables, gradients(step))
+        results.append(values(variables))
+    for x, y in zip(*results):
+        np.testing.assert_allclose(x, y, rtol=1e-6)

@@ -160,3 +160,10 @@ def test_toml_text_comes_back():
     assert tomllib.loads(Recipe("mine", model).to_toml())["model"] == model
     with pytest.raises(InputError, match="model.units is None.*leave it out"):
         Recipe("mine", {"units": None}).to_toml()
+
+
+@pytest.mark.parametrize(
+    ("data", "length"), [("snli", 35), ("multinli", 55), ("quora", 25), ("trecqa", 50)]
+)
+def test_the_papers_lengths(data, length):
+    assert load_recipe("drcn", data).encoder.max_length == length

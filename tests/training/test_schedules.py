@@ -156,3 +156,34 @@ def test_a_run_with_warm_up_and_early_stopping(tmp_path):
 def test_the_plateau_still_lowers_a_constant_rate(tmp_path):
     result = tiny_run(tmp_path / "a", plateau_factor=0.5, epochs=4, learning_rate=1e-12)
     assert result.history["learning_rate"][-1] < 1e-12
+
+
+def test_reference_values_of_the_released_form():
+    schedule = CosineWarmUpDecay(1e-3, 1000, legacy=True)
+    for step, want in {
+        0: 1.0e-6,
+        1: 3.9e-6,
+        25: 5.314e-4,
+        49: 1e-3,
+        50: 9.932e-4,
+        51: 9.929e-4,
+        500: 4.587e-4,
+        949: 0.0,
+        999: 0.0,
+        5000: 0.0,
+    }.items():
+        assert rate(schedule, step) == pytest.approx(want, rel=6e-4, abs=5e-8)
+    # Its quirks: a jump of 0.7% where the decay begins, and a flat end.
+    assert rate(schedule, 50) / rate(schedule, 49) == pytest.approx(0.993, abs=5e-4)
+    assert rate(schedule, 950) == rate(schedule, 999) > 0
+
+
+def test_the_corrected_form():
+    schedule = CosineWarmUpDecay(1e-3, 1000)
+    rates = [rate(schedule, step) for step in range(0, 1001)]
+    assert rates[49] == rates[50] == pytest.approx(1e-3)
+    assert rates[525] == pytest.approx(5e-4)
+    assert np.all(np.diff(rates[:50]) > 0)
+    assert np.all(np.diff(rates[50:]) < 0)  # to the last step
+    assert rates[1000] == pytest.approx(0, abs=1e-10) and rate(schedule, 2000) == rates[1000]
+    assert rate(CosineWarmUpDecay(1e-3, 1000, minimum=1e-4), 1000) == pytest.approx(1e-4)

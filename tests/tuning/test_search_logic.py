@@ -207,3 +207,11 @@ def test_going_on_with_more_trials(tmp_path):
     assert kept == {row["trial"] for row in best}
     small = {path.name for path in (out / "trials/0").iterdir()}
     assert small == {"history.csv", "metrics.json"}
+
+
+def test_the_state_is_never_half_written(tmp_path):
+    """What is written is written beside the file, which then takes its place."""
+    out = tmp_path / "a"
+    fake_search(out, FakeTrain(tmp_path / "log"), trials=2)
+    assert not [path for path in out.iterdir() if path.name.startswith(".")]
+    assert set(json.loads((out / "oracle.json").read_text())) == {"oracle", "trials"}

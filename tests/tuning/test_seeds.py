@@ -68,3 +68,8 @@ def test_other_seeds_are_another_search(tmp_path):
         fake_search(tmp_path / "a", fake, trials=1, resume=True)
     with pytest.raises(InputError, match="seeds is 0; at least 1"):
         fake_search(tmp_path / "b", fake, seeds=0)
+
+
+def test_one_seed_has_no_columns_of_seeds(tmp_path):
+    result = fake_search(tmp_path / "a", FakeTrain(tmp_path / "log"), trials=1)
+    assert not [name for name in result.trials[0] if name.startswith("score_")]

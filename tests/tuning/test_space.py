@@ -278,3 +278,19 @@ def test_fixing():
 def test_what_is_refused(make, message):
     with pytest.raises(InputError, match=message):
         make()
+
+
+def test_plateau_and_schedule_exclude_each_other():
+    s = space_of(load_recipe("esim", "snli")).narrowed(["schedule"])
+    found = s.recipe({"training.schedule": "exponential"}).training
+    assert (found.schedule, found.plateau_factor) == ("exponential", 1.0)
+    assert s.recipe({"training.schedule": "constant"}).training.plateau_factor == 0.5
+
+
+@pytest.mark.parametrize("name", list_models())
+def test_train_reads_the_recipe_of_a_configuration(name, tmp_path):
+    space = space_of(load_recipe(name, "sick"))
+    for number, written in enumerate((space.default(), space.largest())):
+        found, file = space.recipe(written), tmp_path / f"{number}.toml"
+        file.write_text(found.to_toml())
+        assert load_recipe(name, "sick", file=file) == found
