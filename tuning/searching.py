@@ -19,6 +19,7 @@ from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.training.adapt import adapted
 from keras_sentmatch.training.callbacks import monitor_of
 from keras_sentmatch.training.config import MONITORS
+from keras_sentmatch.training.lock import locked
 from keras_sentmatch.training.prepare import Build, check_splits
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.resume import difference
@@ -97,7 +98,7 @@ def search(
 
     Raises:
         InputError: KerasTuner is missing; there is nothing to search; the folder holds another
-            search; the default or largest configuration can't be trained; no trial completed; workers
+            search, or one runs in it; the default or largest configuration can't be trained; no trial completed; workers
             can't start; a worker's arguments differ from its chief's, or it finds none.
         KeyboardInterrupt: Ctrl-C before a trial completed.
 
@@ -150,19 +151,19 @@ def search(
     identity = {"tuner": tuner, **run_identity(searched.base, splits)}
     del identity["backend"]  # trials may come from several
     identity |= {"space": searched.description(), "seeds": seeds}
-    if here != "worker":
-        _begin(folder, identity, searched, resume)
     plan = Plan(folder, searched, tuner, trials, monitor, direction, seeds, keep)
-    study = Study(plan, splits, progress, build, info)
     if here == "worker":
-        return study.work(identity)
-    local = LocalWorkers(workers, search, arguments, folder)
-    interrupted = study.lead(identity, local) if workers or here else study.run()
-    result = replace(study.result(), interrupted=interrupted)
-    if retrain and not interrupted:
-        result.retrained, result.interrupted = study.retrain(result.best, retrain)
-    if report:
-        write_report(folder)
+        return Study(plan, splits, progress, build, info).work(identity)
+    with locked(folder):
+        _begin(folder, identity, searched, resume)
+        study = Study(plan, splits, progress, build, info)
+        local = LocalWorkers(workers, search, arguments, folder)
+        interrupted = study.lead(identity, local) if workers or here else study.run()
+        result = replace(study.result(), interrupted=interrupted)
+        if retrain and not interrupted:
+            result.retrained, result.interrupted = study.retrain(result.best, retrain)
+        if report:
+            write_report(folder)
     return result
 
 
@@ -213,7 +214,7 @@ def _objective(
 
 
 def _begin(folder: Path, identity: Mapping[str, Any], space: Space, resume: bool) -> None:
-    """Makes the folder of a new search, or refuses to resume another one."""
+    """Notes in the folder what is searched, or refuses to resume another search."""
     then = read_json(folder / "search.json")
     then.pop("names", None)
     if then and not resume:
@@ -226,7 +227,6 @@ def _begin(folder: Path, identity: Mapping[str, Any], space: Space, resume: bool
             f"{folder} holds another search: {'; '.join(differing)}. Give the same command as then "
             "and --resume, or name another folder."
         )
-    folder.mkdir(parents=True, exist_ok=True)
     if not then:
         names = {name: space.short(name) for name in space.parameters}  # for the report
         write_json(folder / "search.json", {**identity, "names": names})

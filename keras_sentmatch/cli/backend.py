@@ -38,6 +38,9 @@ def use_backend(asked: str | None) -> str:
     if "tensorflow" not in sys.modules:
         if os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") == "3":
             sys.meta_path.insert(0, QuietTensorFlow())
+            # Batches have several lengths, and folds several models: that is no mistake.
+            retraces = "triggered tf.function retracing"
+            logging.getLogger("tensorflow").addFilter(lambda r: retraces not in r.getMessage())
         if name != "tensorflow":
             _leave_tensorflow_out()
     log.info("backend: %s (from %s)", name, source)

@@ -226,3 +226,4 @@ def profile(
         ],
         f"{chosen}, batches of {batch_size} pairs, {length} tokens per {found['unit']}",
     )
+    next_step("train", model, "--data", "FILE", why="train it on your pairs")

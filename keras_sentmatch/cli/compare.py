@@ -2,17 +2,14 @@
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from keras_sentmatch.cli import options
-from keras_sentmatch.cli.console import Report, print_report, print_table, title
+from keras_sentmatch.cli.console import Report, next_step, print_report, print_table, title
 from keras_sentmatch.cli.runs import LabeledPairs, Scoring
 from keras_sentmatch.errors import InputError
-
-if TYPE_CHECKING:
-    import numpy as np
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +33,8 @@ def compare(
     """Tests whether runs differ on the same pairs by more than chance."""
     options.check_at_least(1, samples=samples)
     scoring.use_backend()
+    import numpy as np
+
     from keras_sentmatch.analysis import comparing
 
     entries = comparing.group_runs(runs)
@@ -60,6 +59,9 @@ def compare(
     report = comparing.comparison_report(values, samples=samples, seed=seed)
     report = {"data": facts["data"], "split": facts["split"], **report}
     print_report(report, out, comparing.save_report, as_json, _print)
+    if not as_json:
+        best = max(entries, key=lambda entry: np.mean(values[entry.name]))
+        next_step("errors", best.folders[0], *labeled.arguments(), why="see where the best errs")
 
 
 def _print(report: Report) -> None:

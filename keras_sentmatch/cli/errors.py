@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from keras_sentmatch.cli import options
-from keras_sentmatch.cli.console import Report, next_step, print_report, print_table, say, title
+from keras_sentmatch.cli.console import Report, print_report, print_table, say, title
 from keras_sentmatch.cli.robustness import lexicon_or_none
-from keras_sentmatch.cli.runs import LabeledPairs, Run, Scoring
+from keras_sentmatch.cli.runs import LabeledPairs, Run, Scoring, suggest_explain
 
 if TYPE_CHECKING:
     from keras_sentmatch.data import PairDataset
@@ -75,8 +75,10 @@ def errors(
     report = {**facts, "left_out": left_out, **report}
     print_report(report, out, save_report, as_json, _print)
     if not as_json:
-        pair = "--sentence1", "…", "--sentence2", "…", "--out", "page.html"
-        next_step("explain", run, *pair, why="see what an answer is based on")
+        first = (
+            report["errors"] or [{"sentence1": pairs.sentence1[0], "sentence2": pairs.sentence2[0]}]
+        )[0]
+        suggest_explain(run, first["sentence1"], first["sentence2"])
 
 
 def _baselines(

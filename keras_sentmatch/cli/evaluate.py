@@ -33,8 +33,7 @@ def evaluate(
         return
     rows = [(key, value) for key, value in figures.items() if key != "primary"]
     print_table(["metric", "value"], rows, title(facts))
-    if loaded.first.label_names is not None:
-        next_step("errors", run, *labeled.arguments(), why="see where it errs")
+    labeled.suggest_errors(loaded)
 
 
 def calibrate(
@@ -76,4 +75,5 @@ def calibrate(
     if report["threshold"] is not None:
         second = loaded.class_names("a threshold")[1]
         say(f"{second} is answered above {report['threshold']:.4g}")
-    next_step("evaluate", run, why="measure it on other pairs")
+    data = [] if loaded.first.info.get("source") else labeled.arguments()
+    next_step("evaluate", run, *data, why="measure it with them")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from keras_sentmatch.cli import options
-from keras_sentmatch.cli.console import print_table, working
-from keras_sentmatch.cli.runs import Scoring
+from keras_sentmatch.cli.console import next_step, print_table, working
+from keras_sentmatch.cli.runs import Scoring, suggest_explain
 from keras_sentmatch.cli.sources import AskedPairs
 from keras_sentmatch.display.tables import shown
 from keras_sentmatch.errors import InputError
@@ -83,6 +83,13 @@ def explain(
         if reread and len(reread[0]) > len(heads):
             heads.insert(1, "unit")
         print_table(heads, reread)
+    if out is not None:
+        log.info("next: open %s in a browser", out / "index.html" if file else out)
+    elif file is None:
+        suggest_explain(run, pairs.sentence1[0], pairs.sentence2[0])
+    else:
+        pages_of = *asked.arguments(), "--limit", 5, "--out", "pages"
+        next_step("explain", run, *pages_of, why="see it as pages")
 
 
 def _print_answer(found: "Explanation", asked_one: bool) -> None:

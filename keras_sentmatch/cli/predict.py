@@ -14,16 +14,15 @@ import typer
 
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.console import next_step, print_json, print_table, say
-from keras_sentmatch.cli.runs import Scoring
+from keras_sentmatch.cli.runs import Scoring, suggest_explain
 from keras_sentmatch.cli.sources import AskedPairs
-from keras_sentmatch.display.tables import printable, shown
+from keras_sentmatch.display.tables import printable, shown, without_formula
 from keras_sentmatch.errors import InputError
 
 if TYPE_CHECKING:
     from keras_sentmatch.data import PairDataset
 
 log = logging.getLogger(__name__)
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how cells begin that spreadsheets compute
 SUFFIXES = (".tsv", ".csv", ".jsonl")
 
 
@@ -62,20 +61,22 @@ def predict(
     if asked.file is None:
         show_one(answers[0], as_json)
         if not as_json:
-            pair = "--sentence1", asked.sentence1, "--sentence2", asked.sentence2
-            next_step("explain", run, *pair, "--out", "page.html", why="see what it is based on")
+            suggest_explain(run, pairs.sentence1[0], pairs.sentence2[0])
         return
     rows = [row | answer_columns(answer) for row, answer in zip(input_rows(pairs), answers)]
     if safe_csv:
         rows = [{without_formula(k): without_formula(v) for k, v in row.items()} for row in rows]
     if as_json:
         print_json(rows)
-    elif out is None:
+        return
+    if out is None:
         text = as_text(rows, ".tsv")  # into a file or a pipe as it is
         sys.stdout.write(printable(text, "\n\t") if sys.stdout.isatty() else text)
     else:
         write_atomically(out, as_text(rows, out.suffix))
         log.info("%d answers in %s", len(rows), out)
+    some = *asked.arguments(), "--limit", 5, "--out", "pages"
+    next_step("explain", run, *some, why="see what the first answers are based on")
 
 
 def show_one(answer: dict[str, Any], as_json: bool) -> None:
@@ -106,11 +107,6 @@ def answer_columns(answer: dict[str, Any]) -> dict[str, Any]:
         return {"score": answer["score"]}
     shares = answer["probabilities"].items()
     return {"label": answer["label"]} | {f"probability_{name}": p for name, p in shares}
-
-
-def without_formula(cell: Any) -> Any:
-    """A text with a quote before it if a spreadsheet would take it for a formula."""
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell
 
 
 def as_text(rows: list[dict[str, Any]], suffix: str) -> str:
@@ -166,6 +162,7 @@ def rank(
         print_json(rows)
     else:
         print_table(["line", "sentence", "score"], [list(row.values()) for row in rows])
+        suggest_explain(run, query, rows[0]["sentence"])
 
 
 def read_lines(path: Path) -> dict[int, str]:

@@ -94,6 +94,8 @@ def robustness(
         )
     loaded.log_encoding()
     print_report({**facts, **report}, out, package.save_report, as_json, _print)
+    if not as_json:
+        labeled.suggest_errors(loaded)
 
 
 def lexicon_or_none(sources: Sequence[str] | None) -> "Lexicon | None":

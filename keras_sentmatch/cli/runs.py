@@ -11,7 +11,7 @@ import typer
 
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.backend import use_backend
-from keras_sentmatch.cli.console import working
+from keras_sentmatch.cli.console import next_step, working
 from keras_sentmatch.cli.options import OnError
 from keras_sentmatch.cli.sources import Reading, Source
 from keras_sentmatch.errors import InputError
@@ -99,6 +99,12 @@ def recorded_source(facts: Any, folder: Path) -> Source:
     return source
 
 
+def suggest_explain(folder: Path, one: str, two: str) -> None:
+    """Names the page of a pair as the next step."""
+    pair = "--sentence1", one, "--sentence2", two
+    next_step("explain", folder, *pair, "--out", "page.html", why="see what the answer is based on")
+
+
 @dataclass
 class Scoring:
     """The options that say how a run scores pairs."""
@@ -173,6 +179,14 @@ class LabeledPairs(Reading):
         """The options as they were given."""
         given = {"--data": self.data, "--split": self.split, **self.given_reading()}
         return [part for name, v in given.items() if v is not None for part in (name, v)]
+
+    def suggest_errors(self, run: Run) -> None:
+        """Names `errors` on these pairs as the next step; `explain` if the run has no classes."""
+        folder, data = run.folder, self.arguments()
+        if run.first.label_names is None or not (data or run.first.info.get("source")):
+            suggest_explain(folder, "A dog runs.", "An animal moves.")
+        else:
+            next_step("errors", folder, *data, why="see where it errs")
 
     def read(self, run: Run, default: str = "test") -> "tuple[PairDataset, dict[str, Any]]":
         """The pairs, and the run, the data and the part as a report names them.

@@ -190,6 +190,10 @@ class AskedPairs(Reading):
         if given != [self.file is None] * 2:
             raise InputError("give either a FILE of pairs, or both --sentence1 and --sentence2.")
 
+    def arguments(self) -> list[str]:
+        """FILE and how to read it, as they were given."""
+        return [str(self.file), *(part for pair in self.given_reading().items() for part in pair)]
+
     def read(self) -> "PairDataset":
         from keras_sentmatch.data import PairDataset
 

@@ -129,7 +129,8 @@ def tune(
     if found.retrained is not None and not as_json:
         next_step("evaluate", out / "best", why="measure the best recipe's run on test pairs")
     elif not as_json:
-        again = "--recipe", out / "best_recipe.toml", "--data", source.data
+        reading = (part for pair in source.given_reading().items() for part in pair)
+        again = "--recipe", out / "best_recipe.toml", "--data", source.data, *reading
         next_step("train", model, *again, why="train the best recipe")
 
 
@@ -215,3 +216,5 @@ def search_report(
     say(f"{counts}; the best: trial {best['trial']}, {report['objective']} {best['score']:.4f}")
     for path in report["files"]:
         say(path)
+    if (folder / "best" / "metrics.json").exists():
+        next_step("evaluate", folder / "best", why="measure the best recipe's run on test pairs")

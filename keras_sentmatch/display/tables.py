@@ -11,6 +11,8 @@ from keras_sentmatch.errors import InputError
 
 _CONTROLS = re.compile(r"[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how cells begin that spreadsheets compute
+
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
     """The lines of a Markdown table; columns of numbers stand to the right.
@@ -55,6 +57,11 @@ def printable(text: str, keep: str = "") -> str:
     return _CONTROLS.sub(lambda c: c[0] if c[0] in keep else f"\\u{ord(c[0]):04x}", text)
 
 
+def without_formula(value: Any) -> Any:
+    """A text with a quote before it if a spreadsheet would take it for a formula."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
 def data_name(report: Mapping[str, Any]) -> str:
     """The data and split that a report is about, if it names them."""
     return " ".join(str(report[key]) for key in ("data", "split") if report.get(key))
@@ -68,7 +75,10 @@ def write_report(
     columns: Sequence[str],
     rows: Sequence[Sequence[Any]],
 ) -> None:
-    """Writes `NAME.json`, `NAME.md` and `NAME.csv` into a folder, which is made if missing."""
+    """Writes `NAME.json`, `NAME.md` and `NAME.csv` into a folder, which is made if missing.
+
+    Names in them may be a stranger's: no cell of the CSV is a formula.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
@@ -77,6 +87,6 @@ def write_report(
         with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(columns)
-            writer.writerows(rows)
+            writer.writerows([without_formula(value) for value in row] for row in rows)
     except OSError as error:
         raise InputError(f"cannot write into {folder}: {error.strerror or error}.") from error

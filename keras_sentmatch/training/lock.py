@@ -1,4 +1,4 @@
-"""One training at a time in a run folder."""
+"""One training, or one search, at a time in a folder."""
 
 import json
 import os
@@ -10,12 +10,12 @@ from pathlib import Path
 
 from keras_sentmatch.errors import InputError
 
-LOCK = ".lock"  # in the run folder: which process trains there
+LOCK = ".lock"  # in the folder: which process works there
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keeps other processes from training in a folder; a lock that a dead process left is taken over.
+    """Keeps other processes out of a folder; a lock that a dead process left is taken over.
 
     A folder that was made for the lock and is still empty goes with it.
     """
@@ -58,7 +58,7 @@ def _remove_stale(path: Path) -> None:
         alive = False  # the process was killed as it wrote
     if alive:
         raise InputError(
-            f"{path.parent} is in use: process {pid} on {host} trains there, since {since}. Wait for "
+            f"{path.parent} is in use: process {pid} on {host} writes there, since {since}. Wait for "
             f"it, or name another folder. If that process is gone, delete {path}."
         )
     path.unlink(missing_ok=True)

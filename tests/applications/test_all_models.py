@@ -25,6 +25,14 @@ def test_every_model_has_a_recipe_and_says_what_it_is():
         assert cls.paper and cls.summary_line and cls.presets
 
 
+@pytest.mark.parametrize("name", ["drcn", "re2"])
+def test_a_model_can_be_plotted(name):
+    pytest.importorskip("pydot")
+    model = build_model(name, **WORDS)
+    dot = keras.utils.model_to_dot(model, show_shapes=True, show_layer_names=True).to_string()
+    assert [layer.name for layer in model.layers if layer.name not in dot] == []
+
+
 @pytest.mark.backend("tensorflow")  # the fastest where every batch is a compiled call
 @pytest.mark.parametrize("name", WORD_LEVEL)
 def test_the_embedded_recipe_learns_a_hundred_pairs_by_heart(name):

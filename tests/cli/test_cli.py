@@ -3,6 +3,8 @@
 import csv
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -516,6 +518,47 @@ def test_several_seeds_show_mean_and_spread(trained, capsys, monkeypatch, tmp_pa
     assert sorted(path.name for path in (tmp_path / "e").iterdir()) == ["seed-4", "seed-5"]
     row = next(r for r in capsys.readouterr().out.splitlines() if "test accuracy" in r)
     assert "0.6100" in row and "0.0200" in row and "0.7100" in row
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "evaluate RUN",
+        "evaluate RUN --data DATA --columns claim,answer,verdict --split validation",
+        "calibrate RUN",
+        "predict RUN --sentence1 'a dog' --sentence2 'a cat'",
+        "predict RUN DATA --columns claim,answer,verdict",
+        "rank RUN 'a dog runs' LINES --label yes",
+        "explain RUN --sentence1 'a dog' --sentence2 'a cat'",
+        "explain RUN --sentence1 'a dog' --sentence2 'a cat' --out page.html",
+        "explain RUN DATA --columns claim,answer,verdict --limit 2",
+        "errors RUN --no-baselines --limit 20",
+        "robustness RUN --transform AddPunc --limit 20",
+        "compare RUN OTHER --samples 20",
+    ],
+)
+def test_each_command_ends_with_a_next_step_that_runs(
+    trained, capsys, tmp_path, monkeypatch, command
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        training, "bag_of_words_baseline", lambda *_, **__: {"test": {"accuracy": 1}}
+    )
+    (tmp_path / "lines.txt").write_text('a dog runs\n\'a "cat" sleeps\n')
+    shutil.copytree(trained.folder, tmp_path / "run")
+    if "OTHER" in command:
+        Matcher.load(tmp_path / "run").save(tmp_path / "other")
+    places = {"RUN": "run", "OTHER": "other", "DATA": str(trained.data), "LINES": "lines.txt"}
+    assert run(*(places.get(part, part) for part in shlex.split(command))) == 0
+    printed = capsys.readouterr()
+    assert "next:" not in printed.out
+    (step,) = re.findall("^next: (.*)$", printed.err, re.M)
+    assert printed.err.rstrip().endswith(step)
+    if opened := re.fullmatch("open (.*) in a browser", step):
+        assert (tmp_path / opened[1]).is_file()
+    else:
+        name, *arguments = shlex.split(re.sub(r" \([^()]*\)$", "", step))
+        assert name == "keras-sentmatch" and run(*arguments) == 0
 
 
 def test_export(trained, capsys, monkeypatch, tmp_path):

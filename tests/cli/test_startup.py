@@ -1,5 +1,6 @@
 """What a command imports and prints while it starts: each in a process of its own."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,12 +11,23 @@ import pytest
 from keras_sentmatch.cli.backend import keep_compiled_programs
 
 RUN = """
-import sys
+import json, socket, sys
 from keras_sentmatch.cli import main
-try:
-    main(sys.argv[1:])
-finally:
-    print("IMPORTED", *sorted({"tensorflow", "torch", "jax"} & set(sys.modules)))
+
+def refuse(*_, **__):
+    print("NETWORK", file=sys.stderr)
+    raise OSError("there is no network")
+
+for owner, names in (socket.socket, ("connect", "connect_ex")), (socket, ("getaddrinfo",)):
+    for name in names:
+        setattr(owner, name, refuse)
+for arguments in map(json.loads, sys.argv[1:]):
+    try:
+        main(arguments)
+    except SystemExit as ended:
+        if ended.code:
+            raise
+print("IMPORTED", *sorted({"tensorflow", "torch", "jax"} & set(sys.modules)))
 """
 TRAIN = [
     *("train", "esim", "--limit", "40", "--epochs", "1", "--set", "model.units=2"),
@@ -24,12 +36,19 @@ TRAIN = [
 
 
 def start(folder, backend):
-    """What training a tiny model prints, and which backends it imports."""
+    """What training and asking a tiny model prints, and which backends that imports."""
     plain = {n: v for n, v in os.environ.items() if n != "TF_CPP_MIN_LOG_LEVEL" and n[:4] != "JAX_"}
     plain["XDG_CACHE_HOME"] = str(folder)
     plain["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"  # a tiny model compiles at once
     jit = ("--set", f"training.jit_compile={str(backend == 'jax').lower()}")
-    command = [sys.executable, "-c", RUN, *TRAIN, *jit, "--out", str(folder / "run")]
+    run, page = str(folder / "run"), str(folder / "page.html")
+    pair = ["--sentence1", "A dog runs.", "--sentence2", "An animal unknownword."]
+    commands = [
+        [*TRAIN, *jit, "--out", run],
+        ["predict", run, *pair],
+        ["explain", run, *pair, "--out", page],
+    ]
+    command = [sys.executable, "-c", RUN, *map(json.dumps, commands)]
     done = subprocess.run(
         command, env={**plain, "KERAS_BACKEND": backend}, capture_output=True, text=True
     )
@@ -38,10 +57,11 @@ def start(folder, backend):
 
 
 @pytest.mark.each_backend
-def test_training_imports_one_backend_and_prints_only_its_own_messages(tmp_path):
+def test_commands_import_one_backend_print_only_their_own_messages_and_need_no_network(tmp_path):
     backend = keras.config.backend()
     printed, imported = start(tmp_path, backend)
     assert "tensorflow" not in imported or backend == "tensorflow"
+    assert (tmp_path / "page.html").exists() and "NETWORK" not in printed
     assert any((tmp_path / "keras_sentmatch").rglob("*train_step*")) is (backend == "jax")
     noise = ("absl", "oneDNN", "cuda", "cpu_feature_guard", "I0000", "WARNING")
     assert not [line for line in printed.splitlines() if any(word in line for word in noise)]

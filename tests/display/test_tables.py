@@ -3,7 +3,7 @@
 import pytest
 
 from keras_sentmatch.display.rendering import render
-from keras_sentmatch.display.tables import cell, markdown_table, printable, shown
+from keras_sentmatch.display.tables import cell, markdown_table, printable, shown, write_report
 
 pytestmark = pytest.mark.once
 
@@ -25,3 +25,10 @@ def test_cards_escape_what_names_say():
     text = render("compare.md", data="own\x9b31m\x07", report=report, **tables)
     assert r"own\u009b31m\u0007" in text and r"\u001b[2J" in text
     assert not {"\x1b", "\x9b", "\x07"} & set(text)
+
+
+def test_no_cell_of_a_report_is_a_formula(tmp_path):
+    rows = [["=HYPERLINK(1)", -0.5, None], ["+1", 2, "-x"], ["@a", 3, "a=b"]]
+    write_report(tmp_path, "errors", {}, "", ["category", "accuracy", "rule"], rows)
+    lines = (tmp_path / "errors.csv").read_text().splitlines()
+    assert lines[1:] == ["'=HYPERLINK(1),-0.5,", "'+1,2,'-x", "'@a,3,a=b"]

@@ -51,7 +51,7 @@ def test_a_lock_of_a_dead_process_is_taken_over_and_one_of_another_machine_is_no
         assert json.loads((tmp_path / LOCK).read_text())["pid"] == os.getpid()
     (tmp_path / LOCK).write_text(json.dumps(noted | {"host": "elsewhere"}))
     with (
-        pytest.raises(InputError, match="on elsewhere trains there, since 2026.*delete .*lock"),
+        pytest.raises(InputError, match="on elsewhere writes there, since 2026.*delete .*lock"),
         locked(tmp_path),
     ):
         pass

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import os
+import socket
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.training import EncoderConfig, load_recipe, prepare, train
+from keras_sentmatch.training.lock import LOCK
 from keras_sentmatch.tuning import Choice, Space, search, searching
 from tests.toys.training import build_tiny, tiny_recipe, tiny_splits
 
@@ -172,6 +175,29 @@ def test_what_is_refused(more, message, tmp_path):
     with pytest.raises(InputError, match=message):
         run(tmp_path / "a", **more)
     assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.backend("torch")  # nothing in it depends on the backend, and this one is the fastest
+def test_one_search_at_a_time_in_a_folder(tmp_path):
+    out = tmp_path / "a"
+    messages = []
+
+    def build(name, **config):
+        with pytest.raises(InputError) as error:
+            run(out, resume=True)
+        messages.append(str(error.value))
+        return build_tiny(name, **config)
+
+    run(out, build=build, trials=1)
+    assert f"a is in use: process {os.getpid()} on" in messages[0]
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+    noted = {"pid": child, "host": socket.gethostname(), "started": "2026-01-01 00:00:00"}
+    (out / LOCK).write_text(json.dumps(noted))  # of a search that was killed
+    assert len(run(out, resume=True, trials=2).trials) == 2
+    assert not (out / LOCK).exists()
 
 
 @pytest.mark.parametrize("module, tuner", [("keras_tuner", "grid"), ("sklearn", "bayesian")])
