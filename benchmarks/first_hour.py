@@ -115,23 +115,36 @@ def run(args: argparse.Namespace, name: str, size: str, model: str, seed: str) -
     )
 
 
-def table() -> tuple[list[str], list[list[str]]]:
+def table(part: str) -> tuple[list[str], list[list[str]]]:
+    """Mean and standard deviation over the seeds, beside bag of words on the same pairs."""
     groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    keys = ("data", "size", "model", "settings", "backend")
     for row in RESULTS.rows():
-        groups.setdefault(tuple(row[k] for k in KEY if k != "seed"), []).append(row)
+        if row["part"] == part:
+            groups.setdefault(tuple(row[key] for key in keys), []).append(row)
     lines = []
     for key, rows in sorted(groups.items()):
-        found = [100 * float(row["value"]) for row in rows]
-        bag = statistics.mean(100 * float(row["bag_of_words"]) for row in rows)
+        found, bags = ([100 * float(r[name]) for r in rows] for name in ("value", "bag_of_words"))
+        mean, bag = statistics.mean(found), statistics.mean(bags)
         spread = f" ± {statistics.stdev(found):.1f}" if len(found) > 1 else ""
-        mean = statistics.mean(found)
         seconds = statistics.mean(float(row["seconds"]) for row in rows)
-        lines.append(
-            [*key, rows[0]["metric"], str(len(rows)), f"{mean:.1f}{spread}", f"{bag:.1f}"]
-            + [f"{mean - bag:+.1f}", f"{seconds:.0f}"]
-        )
-    head = [*(k for k in KEY if k != "seed"), "measure", "seeds", "mean ± sd", "bag of words"]
-    return [*head, "difference", "seconds"], lines
+        sizes = [f"{int(rows[0][name]):,}" for name in ("train_rows", "test_rows")]
+        figures = [f"{mean:.1f}{spread}", f"{bag:.1f}", f"{mean - bag:+.1f}", f"{seconds:.0f}"]
+        lines.append([*key, rows[0]["metric"], *sizes, str(len(rows)), *figures])
+    more = "measure,pairs to learn from,pairs measured,seeds,mean,bag of words,difference,seconds"
+    return [*keys, *more.split(",")], lines
+
+
+def show(page: Path | None) -> None:
+    """Prints a table for each part, and writes them into a page if one is given."""
+    text = []
+    for part, what in (("test", "On test pairs"), ("choose", "Cut from the training pairs")):
+        head, lines = table(part)
+        if lines:
+            RESULTS.show(head, lines)
+            text += [f"{what}, figures in percent:", "", *measuring.markdown(head, lines, 6), ""]
+    if page is not None:
+        RESULTS.write(page, text[:-1])
 
 
 def main() -> None:
@@ -153,7 +166,7 @@ def main() -> None:
                 for name in args.sets.split(","):
                     for model in args.models.split(","):
                         run(args, name, size, model, seed)
-    RESULTS.show(*table(), page=args.write)
+    show(args.write)
 
 
 if __name__ == "__main__":

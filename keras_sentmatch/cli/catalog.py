@@ -1,9 +1,11 @@
 """`models`, `datasets` and `profile`: what there is, how large, and how fast."""
 
+import csv
 import inspect
 import json
 import re
 import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,27 +28,28 @@ BUILT_IN = (
     ),
     ("tfds:NAME", "A data set of pairs of TensorFlow Datasets", "", (), ""),
 )
-# What a model is good for; accuracy on SICK's test pairs and training speed from docs/results.md
-MEASURED = {
-    "bag_of_words": ("a baseline, trained in seconds", "", None),
-    "bimpm": ("accurate for its size", "83.3", 163),
-    "cafe": ("quick training", "80.6", 194),
-    "cross_encoder": ("needs a BERT; teaches others", "85.9", None),
-    "dabert": ("needs a BERT; fine differences", "86.1", None),
-    "diin": ("dense word-by-word maps; slow", "81.7", 43),
-    "din": ("research: words as matrices", "62.7", 164),
-    "drcn": ("ranking: 42-82 times as fast", "82.3", 77),
-    "drr_net": ("shows which words it re-reads", "83.1", 92),
-    "esim": ("the usual baseline", "80.9", 121),
-    "hybrid": ("the default, for most data", "", None),
-    "hyper_lstm": ("ranking: 43-132 times as fast", "", 232),
-    "ladra_net": ("needs a BERT; shows re-reading", "86.1", None),
-    "re2": ("accurate and quick", "85.8", 116),
-    "rlstm": ("research: word-by-word reading", "", 176),
+FIGURES = Path(__file__).with_name("figures.csv")  # benchmarks/model_figures.py writes it
+GOOD_FOR = {
+    "bag_of_words": "a baseline, trained in seconds",
+    "bimpm": "accurate for its size",
+    "cafe": "quick training",
+    "cross_encoder": "needs a BERT; teaches others",
+    "dabert": "needs a BERT; fine differences",
+    "diin": "dense word-by-word maps; slow",
+    "din": "research: words as matrices",
+    "drcn": "ranking: 42-82 times as fast",
+    "drr_net": "shows which words it re-reads",
+    "esim": "the usual baseline",
+    "hybrid": "the default, for most data",
+    "hyper_lstm": "ranking: 43-132 times as fast",
+    "ladra_net": "needs a BERT; shows re-reading",
+    "re2": "accurate and quick",
+    "rlstm": "research: word-by-word reading",
 }
 NOTES = (
     "parameters: at the paper's sizes, three classes, without word embeddings",
-    "SICK: test accuracy in percent with MiniLM as vectors or encoder (diin: GloVe)",
+    "SICK: test accuracy in percent with MiniLM as vectors or encoder (diin: GloVe;",
+    "hybrid and bag_of_words: as the plain command trains them)",
     "pairs/s: trained per second on two CPU cores with TensorFlow",
     "ranking: with the candidates' encodings kept. All figures: docs/results.md",
 )
@@ -72,18 +75,21 @@ def models(
         next_step("train", name, "--data", "FILE", why="train it on your pairs")
         return
     columns = ["model", "parameters", "SICK", "pairs/s", "good for"]
-    print_table(columns, [_overview(row) for row in rows])
+    with FIGURES.open(encoding="utf-8", newline="") as file:
+        figures = {name: found for name, *found in csv.reader(file)}
+    print_table(columns, [_overview(row, figures) for row in rows])
     for line in NOTES:
         say(line)
     next_step("models", "hybrid", why="explain a model's arguments")
     next_step("train", "--data", "FILE", why="train the default on your pairs")
 
 
-def _overview(row: dict[str, Any]) -> tuple[Any, ...]:
+def _overview(row: dict[str, Any], figures: dict[str, list[str]]) -> tuple[Any, ...]:
     """The line of a model that stands beside the others, at most 80 columns wide."""
-    words = textwrap.shorten(row["description"], 30, placeholder=" …")
-    good_for, accuracy, speed = MEASURED.get(row["name"], (words, "", None))
-    return row["name"], row["parameters"], accuracy, speed, good_for
+    name = row["name"]
+    good_for = GOOD_FOR.get(name) or textwrap.shorten(row["description"], 30, placeholder=" …")
+    accuracy, speed = figures.get(name, ("", ""))
+    return name, row["parameters"], accuracy, int(speed) if speed else None, good_for
 
 
 def _show_model(row: dict[str, Any]) -> None:
