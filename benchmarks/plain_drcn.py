@@ -1,8 +1,8 @@
-"""DRCN as one writes it in plain PyTorch: what `training_speed.py` and `model_speed.py` compare with.
+"""DRCN in plain PyTorch, which `speed.py` and `gpu.py` compare with, and what such networks share.
 
 The same network as `keras_sentmatch.applications.DRCN(..., batch_normalization=True)`, each sentence
 on its own through `nn.LSTM`s, packed where there is padding. PyTorch's LSTM has two biases where
-Keras has one. `plain_hosts.py --check` shows that both networks are the same.
+Keras has one. `plain_check.py` shows that both networks are the same.
 """
 
 import torch
@@ -25,8 +25,29 @@ def recurrent(lstm: nn.LSTM, x: Tensor, lengths: Tensor) -> Tensor:
 def count(model: nn.Module) -> tuple[int, int]:
     """Parameters with the running statistics, as Keras counts; and how many are second biases."""
     numbers = [*model.parameters(), *(b for b in model.buffers() if b.is_floating_point())]
-    second = sum(p.numel() for n, p in model.named_parameters() if ".bias_hh" in n)
+    lstms = [m for m in model.modules() if isinstance(m, nn.LSTM)]
+    second = sum(p.numel() for m in lstms for n, p in m.named_parameters() if "bias_hh" in n)
     return sum(n.numel() for n in numbers), second
+
+
+def squares(model: nn.Module) -> Tensor:
+    """Sum of the squares of every kernel; embeddings are left out."""
+    others = [m for m in model.modules() if not isinstance(m, nn.Embedding)]
+    kernels = (p for m in others for p in m.parameters(recurse=False) if p.ndim > 1)
+    return sum(kernel.square().sum() for kernel in kernels)
+
+
+def char_maximum(letters: Tensor, embedded: Tensor, convolution: nn.Conv1d) -> Tensor:
+    """`[N, W]` and `[N, W, E]` to the greatest of each filter, `[N, filters]`; zeros if empty."""
+    windows = convolution(embedded.transpose(1, 2))
+    beyond = letters[:, None, : windows.shape[-1]] == 0  # windows that begin after the word
+    return F.relu(windows).masked_fill(beyond, 0).amax(-1)
+
+
+def exact_match(ids: Tensor, other: Tensor) -> Tensor:
+    """`[B, L, 1]`: whether a known word stands in the other sentence."""
+    same = (ids[:, :, None] == other[:, None, :]) & (ids[:, :, None] > 1)
+    return same.any(2, keepdim=True).float()
 
 
 class PlainDRCN(nn.Module):
@@ -56,12 +77,10 @@ class PlainDRCN(nn.Module):
         """`[trainable; fixed; characters; exact match]`."""
         words = [self.trainable_words(ids), self.fixed_words(ids)]
         letters = chars.flatten(0, 1)
-        windows = self.convolution(self.dropout(self.chars(letters), 0.5).transpose(1, 2))
-        beyond = letters[:, None, : windows.shape[-1]] == 0  # windows that begin after the word
-        char = F.relu(windows).masked_fill(beyond, 0).amax(-1).unflatten(0, ids.shape)
-        same = (ids[:, :, None] == other[:, None, :]) & (ids[:, :, None] > 1)
-        match = same.any(2, keepdim=True).float()
-        return torch.cat([*(self.dropout(word, 0.5) for word in words), char, match], -1)
+        embedded = self.dropout(self.chars(letters), 0.5)
+        char = char_maximum(letters, embedded, self.convolution).unflatten(0, ids.shape)
+        words = [self.dropout(word, 0.5) for word in words]
+        return torch.cat([*words, char, exact_match(ids, other)], -1)
 
     def dropout(self, x: Tensor, rate: float) -> Tensor:
         return F.dropout(x, rate, self.training)
@@ -97,10 +116,5 @@ class PlainDRCN(nn.Module):
         error = (self.decoders[layer](code) - x).square().mean(-1)
         return code, (error * real).sum() / real.sum()
 
-    def l2(self) -> Tensor:
-        """Sum of the squares of every kernel; embeddings are left out."""
-        tables = {
-            id(table.weight) for table in (self.trainable_words, self.fixed_words, self.chars)
-        }
-        kernels = (p for p in self.parameters() if p.ndim > 1 and id(p) not in tables)
-        return sum(kernel.square().sum() for kernel in kernels)
+    def penalty(self) -> Tensor:
+        return 1e-6 * squares(self)
