@@ -1,7 +1,9 @@
 """Shared by the benchmarks: synthetic pairs, processes, clocks, memory, and tables of results."""
 
 import argparse
+import contextlib
 import csv
+import ctypes
 import importlib.metadata
 import importlib.resources
 import json
@@ -21,13 +23,14 @@ from typing import Any
 
 import numpy as np
 
-from keras_sentmatch.data import PairDataset, PairEncoder
+from keras_sentmatch.data import PairBatches, PairDataset, PairEncoder
 
 BACKENDS = ("tensorflow", "jax", "torch")
 BUSY = (  # a warning under tables
     "Not a fair comparison: other programs were busy (column others' CPUs), which slows PyTorch's "
     "threads most. Delete such rows and measure again on an idle machine."
 )
+RESULTS_FOLDER = Path(__file__).parent / "results"
 VOCABULARY, CHARACTERS = 5000, 60
 LABELS = ("entailment", "neutral", "contradiction")
 CLASSES = len(LABELS)
@@ -42,8 +45,23 @@ def draw_lengths(count: int, longest: int, kind: str, rng: np.random.Generator) 
     return np.clip(np.rint(rng.lognormal(np.log(12), 0.45, count)), 2, longest).astype(int)
 
 
-def make_pairs(count: int, longest: int, kind: str, seed: int) -> tuple[PairDataset, PairEncoder]:
-    """Pairs of random words, and an encoder that knows all of them."""
+def lengths_of(data: str, part: str = "train") -> np.ndarray:
+    """Words of both sentences of each pair of a data set, `[N, 2]`."""
+    from keras_sentmatch.data import load_pairs
+
+    pairs = load_pairs(data)[part]
+    return np.array(
+        [[len(s.split()) for s in side] for side in (pairs.sentence1, pairs.sentence2)]
+    ).T
+
+
+def make_pairs(
+    count: int, longest: int, kind: str, seed: int, lengths: np.ndarray | None = None
+) -> tuple[PairDataset, PairEncoder]:
+    """Pairs of random words, and an encoder that knows all of them.
+
+    Natural `lengths` `[N, 2]` are drawn from, pair by pair.
+    """
     rng = np.random.default_rng(seed)
     letters = [chr(ord("0") + i) for i in range(6)] + [chr(ord("a") + i) for i in range(26)]
     letters += [chr(ord("A") + i) for i in range(26)]
@@ -51,10 +69,10 @@ def make_pairs(count: int, longest: int, kind: str, seed: int) -> tuple[PairData
     while len(words) < VOCABULARY - 2:  # padding and the unknown word have ids too
         words["".join(rng.choice(letters, rng.integers(3, 11)))] = None
     known = np.array(list(words))
-    sides = [
-        [" ".join(rng.choice(known, n)) for n in draw_lengths(count, longest, kind, rng)]
-        for _ in range(2)
-    ]
+    drawn = [draw_lengths(count, longest, kind, rng) for _ in "12"]
+    if kind != "full" and lengths is not None:
+        drawn = list(np.clip(lengths[rng.integers(0, len(lengths), count)].T, 1, longest))
+    sides = [[" ".join(rng.choice(known, n)) for n in side] for side in drawn]
     encoder = PairEncoder(
         known.tolist(), letters, tokenizer="whitespace", lowercase=False, max_length=longest
     )
@@ -63,6 +81,39 @@ def make_pairs(count: int, longest: int, kind: str, seed: int) -> tuple[PairData
         raise RuntimeError(f"The vocabularies have {sizes} entries.")
     labels = rng.integers(0, CLASSES, count)
     return PairDataset(*sides, labels, label_names=LABELS), encoder
+
+
+Batches = list[tuple[dict[str, np.ndarray], np.ndarray]]
+
+
+def make_batches(
+    kind: str, plain: bool, batch: int, longest: int, steps: int, seed: int, lengths: Any = None
+) -> Batches:
+    """Batches of synthetic pairs: features and labels.
+
+    With `full` lengths all sentences are as long. `natural` ones come in the library's buckets,
+    taken evenly from the shortest to the longest; plain networks get random pairs, padded to the
+    longest sentence of each side, or (`bucketed`) pairs of like length, taken as evenly.
+    """
+    count = batch * (steps if kind == "full" else max(steps, 60))
+    data, encoder = make_pairs(count, longest, kind, seed, lengths)
+    if kind != "full" and not plain:
+        every = list(PairBatches(data, encoder, batch_size=batch, bucket_lengths=5).numpy())
+        return [every[int((i + 0.5) * len(every) / steps)] for i in range(steps)]
+    rows = np.arange(count)
+    if kind == "bucketed":
+        sides = zip(data.sentence1, data.sentence2)
+        rows = np.argsort([max(len(s.split()) for s in pair) for pair in sides], kind="stable")
+    found = []
+    for i in range(steps):
+        start = i if kind != "bucketed" else int((i + 0.5) * (count // batch) / steps)
+        part = data.select(rows[start * batch : (start + 1) * batch])
+        arrays = encoder.encode(part.sentence1, part.sentence2)
+        if kind != "full":
+            longest_of = {side: (arrays[f"word_ids_{side}"] != 0).sum(1).max() for side in "12"}
+            arrays = {name: x[:, : longest_of[name[-1]]] for name, x in arrays.items()}
+        found.append((arrays, part.labels))
+    return found
 
 
 def training_settings(model: str) -> dict[str, Any]:
@@ -94,6 +145,50 @@ def run_child(backend: str, *options: Any, **variables: str) -> Any:
         stdout=subprocess.PIPE,
     )
     return json.loads(done.stdout.splitlines()[-1])
+
+
+class Worker:
+    """A child process that answers each line of JSON with a line of JSON, until there are none.
+
+    Args:
+        backend: Of the process.
+        options: Of this script.
+        python: The interpreter.
+    """
+
+    def __init__(self, backend: str, options: Sequence[Any], python: str = sys.executable) -> None:
+        self.process = subprocess.Popen(
+            [python, sys.argv[0], *map(str, options)],
+            env=environment(backend),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, question: Any) -> Any:
+        """The answer; None if the process has ended."""
+        self.send(question)
+        return self.receive()
+
+    def send(self, question: Any) -> None:
+        with contextlib.suppress(BrokenPipeError):  # the answer is None then
+            print(json.dumps(question), file=self.process.stdin, flush=True)
+
+    def receive(self) -> Any:
+        line = self.process.stdout.readline() if self.process.stdout else ""
+        return json.loads(line) if line else None
+
+    def close(self) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self.process.communicate()
+
+
+def answer_lines(answer: Callable[[Any], Any]) -> None:
+    """The other side of a `Worker`: what libraries print goes to stderr."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        print(json.dumps(answer(json.loads(line))), file=answers)
 
 
 def cpus() -> int:
@@ -129,6 +224,13 @@ def peak_mib() -> int:
         return found
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak // (2**20 if sys.platform == "darwin" else 1024)
+
+
+def forget_peak() -> None:
+    """Makes `peak_mib` count from now on, on Linux, after giving free memory back."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5")
 
 
 def current_mib() -> int:
@@ -230,8 +332,7 @@ class Results:
     """
 
     def __init__(self, name: str | Path, maker: str = "") -> None:
-        folder = Path(__file__).parent / "results"
-        self.path = name if isinstance(name, Path) else folder / f"{name}.csv"
+        self.path = name if isinstance(name, Path) else RESULTS_FOLDER / f"{name}.csv"
         self.maker = maker or Path(sys.argv[0]).name
 
     def rows(self) -> list[dict[str, str]]:

@@ -203,7 +203,14 @@ def check() -> float:
     bimpm = BiMPM(words, 3, dim, units=5, aggregation_units=5, perspectives=4, **with_chars)
     cafe = CAFE(words, 3, dim, units=6, char_dim=4, char_filters=5, **with_chars)
     drr_net = DRrNet(
-        words, 3, dim, char_dim=4, char_filters=5, units=6, attention_units=5, hidden_units=7,
+        words,
+        3,
+        dim,
+        char_dim=4,
+        char_filters=5,
+        units=6,
+        attention_units=5,
+        hidden_units=7,
         **with_chars,
     )
     small = {"dim": dim, "char_dim": 4, "char_filters": 5, "units": 6}

@@ -5,7 +5,6 @@ from plain_cafe import PlainHighway
 from plain_drcn import char_maximum, exact_match
 from plain_hosts import word_embedding
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 
 def hidden_layers(width: int, units: int) -> nn.Sequential:

@@ -1,0 +1,166 @@
+"""What `speed.py` and `gpu.py` measure: models of the library and plain PyTorch networks, batch by batch."""
+
+import inspect
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from measuring import CHARACTERS, CLASSES, VOCABULARY, training_settings
+
+# Most important first: a run out of time measures these.
+WORD_MODELS = ("esim", "drcn", "re2", "diin", "drr_net", "cafe", "bimpm")
+WORD_MODELS += ("hybrid", "hyper_lstm", "rlstm", "din")
+ENCODER_MODELS = ("cross_encoder", "dabert", "ladra_net")
+MODELS = (*WORD_MODELS, *ENCODER_MODELS)
+PLAIN = ("esim", "drcn", "re2", "drr_net", "cafe", "bimpm")
+Arrays = Mapping[str, np.ndarray]
+
+
+def build(name: str, length: int, seed: int, toy: bool = False, **changes: Any) -> Any:
+    """A model in its paper's size, with all inputs that need no lexicon; an encoder of MiniLM's size."""
+    from keras_sentmatch.applications import build_model, get_model_class
+
+    random.seed(seed)  # of Keras's seeds; its set_random_seed imports TensorFlow where it can
+    if name in ENCODER_MODELS:
+        return build_model(name, backbone=encoder(toy), num_classes=CLASSES, **changes)
+    cls = get_model_class(name)
+    known = inspect.signature(cls.__init__).parameters
+    config: dict[str, Any] = {"preset": "snli"} if "snli" in cls.presets else {}
+    config |= {"max_length": length} if "max_length" in known else {}
+    config |= {"batch_normalization": True} if name == "drcn" else {}
+    config |= {"vocabulary_size": VOCABULARY, "num_classes": CLASSES}
+    config |= {"char_vocabulary_size": CHARACTERS} if "char_vocabulary_size" in known else {}
+    return build_model(name, **config | changes)
+
+
+def encoder(toy: bool) -> Any:
+    """A BERT with random weights, of the size of MiniLM-L6."""
+    import keras_hub
+
+    layers, heads, width = (2, 2, 16) if toy else (6, 12, 384)
+    return keras_hub.models.BertBackbone(
+        VOCABULARY, layers, heads, width, 4 * width, max_sequence_length=512
+    )
+
+
+def packed(arrays: Arrays) -> dict[str, np.ndarray]:
+    """Both sentences as one sequence, for an encoder: [CLS] 1 [SEP] 2 [SEP]; 3 and 4 are those two."""
+    sides = [arrays[f"word_ids_{side}"] for side in "12"]
+    one, two = ((ids != 0).sum(1)[:, None] for ids in sides)
+    width = sides[0].shape[1] + sides[1].shape[1] + 3
+    at = np.arange(width) * np.ones_like(one)
+    ids = np.zeros(at.shape, "int32")
+    for side, start, count in ((0, 1, one), (1, one + 2, two)):
+        from_side = np.clip(at - start, 0, sides[side].shape[1] - 1)
+        inside = (at >= start) & (at < start + count)
+        ids = np.where(inside, np.take_along_axis(sides[side], from_side, 1), ids)
+    ends = one + two + 2
+    ids = np.where((at == one + 1) | (at == ends), 4, np.where(at == 0, 3, ids))
+    segments = (at > one + 1) & (at <= ends)
+    found = {"token_ids": ids, "segment_ids": segments, "padding_mask": at <= ends}
+    return {name: array.astype("int32") for name, array in found.items()}
+
+
+class KerasSubject:
+    """A model of the library, compiled as its recipe and the commands do."""
+
+    def __init__(self, name: str, length: int, seed: int, toy: bool = False, **changes: Any):
+        import keras
+
+        self.name = name
+        self.model = build(name, length, seed, toy, **changes)
+        settings = training_settings(name)
+        optimizer = {
+            "learning_rate": settings["learning_rate"],
+            "clipnorm": settings.get("clipnorm"),
+        }
+        self.model.compile(
+            keras.optimizers.get({"class_name": settings["optimizer"], "config": optimizer}),
+            "sparse_categorical_crossentropy",
+            jit_compile=False if keras.backend.backend() == "tensorflow" else "auto",
+        )
+        self.parameters = self.model.count_params()
+
+    def inputs(self, arrays: Arrays) -> Any:
+        arrays = packed(arrays) if self.name in ENCODER_MODELS else arrays
+        return {name: arrays[name] for name in self.model.input_names}
+
+    def step(self, inputs: Any, labels: np.ndarray) -> Any:
+        """Trains on a batch."""
+        return self.model.train_on_batch(inputs, labels)
+
+    def predict(self, inputs: Any) -> np.ndarray:
+        """The probabilities."""
+        return self.model.predict_on_batch(inputs)
+
+
+class PlainSubject:
+    """A plain PyTorch network with the optimizer of its recipe; clips all gradients together."""
+
+    def __init__(self, name: str, seed: int, autocast: bool = False):
+        import torch
+        from plain_cafe import PlainCAFE
+        from plain_drcn import PlainDRCN, count
+        from plain_drr_net import PlainDRrNet
+        from plain_hosts import PlainBiMPM, PlainESIM, PlainRE2
+
+        torch.manual_seed(seed)
+        self.torch, self.autocast = torch, autocast
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        make = {
+            "bimpm": PlainBiMPM,
+            "cafe": PlainCAFE,
+            "drcn": PlainDRCN,
+            "drr_net": PlainDRrNet,
+            "esim": PlainESIM,
+            "re2": PlainRE2,
+        }[name]
+        characters = name not in ("esim", "re2")
+        self.names = ("word_ids", "char_ids") if characters else ("word_ids",)
+        sizes = (VOCABULARY, CHARACTERS) if characters else (VOCABULARY,)
+        self.model = make(*sizes, CLASSES).to(self.device)
+        self.learned = [p for p in self.model.parameters() if p.requires_grad]
+        settings = training_settings(name)
+        self.clipnorm = settings.get("clipnorm")
+        optimizer, more = {
+            "adam": (torch.optim.Adam, {}),
+            "rmsprop": (torch.optim.RMSprop, {"alpha": 0.9}),
+        }[settings["optimizer"]]
+        self.optimizer = optimizer(self.learned, settings["learning_rate"], eps=1e-7, **more)
+        self.parameters, _ = count(self.model)
+
+    def inputs(self, arrays: Arrays) -> list[np.ndarray]:
+        return [arrays[f"{name}_{side}"] for side in "12" for name in self.names]
+
+    def run(self, inputs: list[np.ndarray]) -> tuple[Any, Any]:
+        """The logits, and what else the network trains on: a loss, or more logits."""
+        given = [self.torch.tensor(x, device=self.device) for x in inputs]
+        with self.torch.autocast(self.device, self.torch.bfloat16, enabled=self.autocast):
+            out = self.model(*given)
+        return out if isinstance(out, tuple) else (out, 0.0)
+
+    def step(self, inputs: list[np.ndarray], labels: np.ndarray) -> float:
+        """Trains on a batch; returns the loss."""
+        entropy = self.torch.nn.functional.cross_entropy
+        self.model.train()
+        logits, more = self.run(inputs)
+        target = self.torch.tensor(labels, dtype=self.torch.long, device=self.device)
+        loss = entropy(logits.float(), target)
+        loss = loss + (
+            sum(entropy(x.float(), target) for x in more) if type(more) is tuple else more
+        )
+        if hasattr(self.model, "penalty"):
+            loss = loss + self.model.penalty()
+        self.optimizer.zero_grad()
+        loss.backward()
+        if self.clipnorm:
+            self.torch.nn.utils.clip_grad_norm_(self.learned, self.clipnorm)
+        self.optimizer.step()
+        return loss.item()
+
+    def predict(self, inputs: list[np.ndarray]) -> np.ndarray:
+        """The probabilities."""
+        self.model.eval()
+        with self.torch.inference_mode():
+            return self.run(inputs)[0].float().softmax(-1).cpu().numpy()

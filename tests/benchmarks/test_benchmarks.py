@@ -1,0 +1,59 @@
+"""The scripts that measure speed, with toy sizes, and the plain networks they compare with."""
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+pytestmark = [pytest.mark.once, pytest.mark.slow]
+pytest.importorskip("torch")
+
+
+def run(script: str, *options: Any, backend: str = "torch") -> str:
+    done = subprocess.run(
+        [sys.executable, FOLDER / script, *map(str, options)],
+        env=os.environ | {"KERAS_BACKEND": backend},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_plain_networks_answer_as_the_models() -> None:
+    """Six networks; the script ends with a status other than 0 above 1e-5."""
+    assert run("plain_check.py").count("largest differences") == 6
+
+
+def test_speed_measures_what_has_no_row_yet(tmp_path: Path) -> None:
+    out = tmp_path / "speed.csv"
+    options = ["--toy", "--backends", "torch,plain", "--out", out]
+    run("speed.py", *options, "--models", "esim")
+    found = rows(out)
+    assert [(r["backend"], r["lengths"]) for r in found] == [
+        ("torch", "full"),
+        ("torch", "natural"),
+        ("plain", "full"),
+        ("plain", "natural"),
+        ("plain", "bucketed"),
+    ]
+    for row in found:
+        assert float(row["train_pairs_per_s"]) > 0
+        assert float(row["answer_pairs_per_s"]) > 0
+    assert 0 < float(found[0]["train_of_gemm"]) < 1.5
+    assert int(found[0]["peak_mib"]) > 0
+    shown = run("speed.py", *options, "--models", "esim", "--budget", 0)
+    assert "already done" in shown
+    assert "esim" in shown.partition("Answering")[2]
+    assert len(rows(out)) == 5
+    assert "would be re2" in run("speed.py", *options, "--models", "re2", "--budget", 0)
