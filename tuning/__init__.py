@@ -3,8 +3,9 @@
 Names are loaded when touched: importing this package loads neither Keras nor KerasTuner.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from keras_sentmatch.lazy import lazy
 
 if TYPE_CHECKING:
     from keras_sentmatch.applications.search_space import Choice as Choice
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from keras_sentmatch.tuning.spaces import space_of as space_of
     from keras_sentmatch.tuning.study import SearchResult as SearchResult
 
-_MODULES = {
+_modules = {
     "Choice": "applications.search_space",
     "LogUniform": "applications.search_space",
     "PairHyperModel": "tuning.hypermodel",
@@ -26,15 +27,4 @@ _MODULES = {
     "space_of": "tuning.spaces",
     "write_report": "tuning.report",
 }
-__all__ = list(_MODULES)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        module = importlib.import_module(f"keras_sentmatch.{_MODULES[name]}")
-        return getattr(module, name)
-    raise AttributeError(f"module 'keras_sentmatch.tuning' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__all__, __getattr__, __dir__ = lazy(__name__, _modules)

@@ -17,7 +17,7 @@ from keras_tuner.engine.trial import Trial
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.inference.run_folder import read_json, write_json
+from keras_sentmatch.inference.run_folder import read_json, replace_file, write_json
 from keras_sentmatch.training.ensemble import train_ensemble
 from keras_sentmatch.training.prepare import Build
 from keras_sentmatch.training.recipe import Recipe
@@ -27,7 +27,7 @@ from keras_sentmatch.tuning.cluster import Chief, ChiefGone, Client
 from keras_sentmatch.tuning.oracles import ORACLES, HyperbandOracle, SearchOracle
 from keras_sentmatch.tuning.progress import SearchProgress
 from keras_sentmatch.tuning.space import Configuration, Space
-from keras_sentmatch.tuning.trial_folders import TrialFolders, replace_file, seeds_from
+from keras_sentmatch.tuning.trial_folders import TrialFolders, seeds_from
 from keras_sentmatch.tuning.trial_training import TrialTrainer, configuration_errors
 from keras_sentmatch.tuning.workers import LocalWorkers, chief_address, role
 

@@ -1,7 +1,6 @@
 """The folders of a search's trials, each a run folder, or one run folder for each seed."""
 
 import csv
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from keras_sentmatch.inference.run_folder import read_json
+from keras_sentmatch.inference.run_folder import read_json, replace_file
 
 FACTS = (
     *("best_epoch", "epochs", "parameters", "parameters_without_word_embeddings"),
@@ -30,13 +29,6 @@ def score_of(run: Path, metrics: Mapping[str, Any], monitor: str) -> float:
         return float(metrics["validation"][name])
     with open(run / "history.csv", newline="", encoding="utf-8") as file:
         return float(list(csv.DictReader(file))[metrics["best_epoch"] - 1][monitor])
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Writes a file beside the old one first, so that it is never half written."""
-    temporary = path.with_name(f".{path.name}")
-    temporary.write_text(text, encoding="utf-8", newline="")
-    os.replace(temporary, path)
 
 
 @dataclass

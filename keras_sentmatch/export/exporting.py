@@ -25,6 +25,7 @@ from keras_sentmatch.export.portable import write_litert, write_onnx
 from keras_sentmatch.export.saved_model import write_saved_model
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
+from keras_sentmatch.training.lock import is_alive
 
 WRITERS: dict[str, Callable[[EnsembleMatcher, Path], dict[str, Any]]] = {
     "saved_model": write_saved_model,
@@ -94,7 +95,8 @@ def export(
     folder.parent.mkdir(parents=True, exist_ok=True)
     mine = f".{folder.name}-{platform.node()}-"
     for path in folder.parent.glob(f"{glob.escape(mine)}*"):  # of exports that were killed
-        if not _is_running(path.name.removeprefix(mine).partition("-")[0]):
+        number = path.name.removeprefix(mine).partition("-")[0]
+        if number.isdecimal() and not is_alive(int(number)):
             shutil.rmtree(path, ignore_errors=True)
     prefix = f"{mine}{os.getpid()}-"
     with tempfile.TemporaryDirectory(prefix=prefix, dir=folder.parent) as temporary:
@@ -113,19 +115,6 @@ def export(
             folder.rmdir()
         os.replace(made, folder)
     return report
-
-
-def _is_running(number: str) -> bool:
-    """Whether this machine runs a process of this number; assumed where it cannot be known."""
-    if not number.isdecimal() or os.name != "posix":
-        return True
-    try:
-        os.kill(int(number), 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 def _tensorflow_on_cpu() -> bool:

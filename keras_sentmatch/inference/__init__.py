@@ -3,8 +3,9 @@
 Names are loaded when touched, so that importing this chooses no backend.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from keras_sentmatch.lazy import lazy
 
 if TYPE_CHECKING:
     from keras_sentmatch.inference.base import Prediction as Prediction
@@ -12,17 +13,10 @@ if TYPE_CHECKING:
     from keras_sentmatch.inference.ensemble import EnsembleMatcher as EnsembleMatcher
     from keras_sentmatch.inference.matcher import Matcher as Matcher
 
-_MODULES = {
-    "Corpus": "corpus",
-    "EnsembleMatcher": "ensemble",
-    "Matcher": "matcher",
-    "Prediction": "base",
+_modules = {
+    "Corpus": "inference.corpus",
+    "EnsembleMatcher": "inference.ensemble",
+    "Matcher": "inference.matcher",
+    "Prediction": "inference.base",
 }
-__all__ = list(_MODULES)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        module = importlib.import_module(f"keras_sentmatch.inference.{_MODULES[name]}")
-        return getattr(module, name)
-    raise AttributeError(f"module 'keras_sentmatch.inference' has no attribute {name!r}")
+__all__, __getattr__, __dir__ = lazy(__name__, _modules)

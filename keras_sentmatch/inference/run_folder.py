@@ -101,10 +101,14 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Writes a JSON file beside itself and moves it in, so that it is never half written."""
+    """Writes a JSON file, which is never half written."""
+    replace_file(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Writes a file beside the old one first, so that it is never half written."""
     temporary = path.with_name(f".{path.name}")
-    text = json.dumps(value, indent=2, ensure_ascii=False)
-    temporary.write_text(text + "\n", encoding="utf-8")
+    temporary.write_text(text, encoding="utf-8", newline="")
     os.replace(temporary, path)
 
 

@@ -3,8 +3,9 @@
 Names are loaded when touched, so that reading a recipe loads no Keras and chooses no backend.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from keras_sentmatch.lazy import lazy
 
 if TYPE_CHECKING:
     from keras_sentmatch.training.baseline import bag_of_words_baseline as bag_of_words_baseline
@@ -20,29 +21,18 @@ if TYPE_CHECKING:
     from keras_sentmatch.training.run import train as train
     from keras_sentmatch.training.seeds import set_seed as set_seed
 
-_MODULES = {
-    "EncoderConfig": "config",
-    "Recipe": "recipe",
-    "RunResult": "run",
-    "TrainingConfig": "config",
-    "VectorsConfig": "config",
-    "bag_of_words_baseline": "baseline",
-    "list_recipes": "recipe",
-    "load_recipe": "recipe",
-    "read_recipe": "recipe",
-    "set_seed": "seeds",
-    "train": "run",
-    "train_ensemble": "ensemble",
+_modules = {
+    "EncoderConfig": "training.config",
+    "Recipe": "training.recipe",
+    "RunResult": "training.run",
+    "TrainingConfig": "training.config",
+    "VectorsConfig": "training.config",
+    "bag_of_words_baseline": "training.baseline",
+    "list_recipes": "training.recipe",
+    "load_recipe": "training.recipe",
+    "read_recipe": "training.recipe",
+    "set_seed": "training.seeds",
+    "train": "training.run",
+    "train_ensemble": "training.ensemble",
 }
-__all__ = list(_MODULES)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        module = importlib.import_module(f"keras_sentmatch.training.{_MODULES[name]}")
-        return getattr(module, name)
-    raise AttributeError(f"module 'keras_sentmatch.training' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__all__, __getattr__, __dir__ = lazy(__name__, _modules)

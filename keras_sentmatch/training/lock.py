@@ -51,7 +51,7 @@ def _remove_stale(path: Path) -> None:
     try:
         noted = json.loads(path.read_text("utf-8"))
         pid, host, since = noted["pid"], noted["host"], noted["started"]
-        alive = host != socket.gethostname() or _is_alive(int(pid))
+        alive = host != socket.gethostname() or is_alive(int(pid))
     except FileNotFoundError:
         return
     except (ValueError, KeyError, TypeError):
@@ -64,10 +64,13 @@ def _remove_stale(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def _is_alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
+    """Whether this machine runs a process of this number; assumed where it cannot be known."""
+    if os.name != "posix":  # there `os.kill` ends it
+        return True
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         pass
