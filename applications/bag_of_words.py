@@ -9,9 +9,9 @@ import numpy as np
 from keras_sentmatch.applications.base import PairModel, Sentence, register_model
 from keras_sentmatch.applications.pictures import PictureSpec
 from keras_sentmatch.applications.search_space import Choice
+from keras_sentmatch.data.text import word_facts
 from keras_sentmatch.layers.hybrid import FEATURES, MatchingFeatures, WideLogits
 
-NEGATIONS = frozenset("not n't no never nobody none nothing nor neither without cannot".split())
 STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # inverse regularization strengths to choose from
 SHARES = ("shared_1", "shared_2")
 Arrays = Mapping[str, np.ndarray]
@@ -68,8 +68,7 @@ class WidePart:
     def set_word_facts(self, start: int, words: Sequence[str]) -> None:
         """Notes which words, from the id `start` on, negate or are numbers."""
         facts = keras.ops.convert_to_numpy(self.matching.facts).copy()
-        for row, word in enumerate(words, start):
-            facts[row, 1:] = word.lower() in NEGATIONS, any(map(str.isdigit, word))
+        facts[start : start + len(words), 1:] = word_facts(words)
         self.matching.facts.assign(facts)
 
     def solve(

@@ -46,7 +46,7 @@ def main() -> None:
                 ]
                 encoder.vocabulary = Vocabulary(kept[2:])
                 encoder._table = encoder._new_table()
-                matcher._new_words = None
+                matcher.new_words = None
             known = list(matcher.label_names)
             names = [name.lower() for name in pairs.label_names]
             probabilities = matcher.predict_proba(pairs)[:, [known.index(name) for name in names]]

@@ -22,14 +22,12 @@ def evaluate(
 ) -> None:
     """Measures a trained matcher on labeled pairs."""
     loaded = scoring.load(run)
-    import keras
-
     pairs, facts = labeled.read(loaded)
     with scoring.working(len(pairs)):
         figures = loaded.matcher.evaluate(pairs, batch_size=scoring.batch_size)
     loaded.log_encoding()
     if as_json:
-        print_json({"backend": keras.config.backend(), **facts, **figures})
+        print_json({"backend": scoring.runs_on, **facts, **figures})
         return
     rows = [(key, value) for key, value in figures.items() if key != "primary"]
     print_table(["metric", "value"], rows, title(facts))

@@ -11,13 +11,21 @@ from keras_sentmatch.cli.backend import use_backend
 from keras_sentmatch.cli.console import ended_by_sigterm, print_json, print_table, working
 from keras_sentmatch.cli.runs import Run
 from keras_sentmatch.cli.sources import Source
+from keras_sentmatch.errors import InputError
 
 log = logging.getLogger(__name__)
 
 
 def export(
     run: options.Run,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder to create.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="The folder to create. Without it, --format onnx makes the model in the run folder "
+            "that --engine onnx answers with.",
+        ),
+    ] = None,
     format: Annotated[str, typer.Option(help="saved_model, onnx or litert.")] = "saved_model",
     pairs: Annotated[
         Path | None,
@@ -31,6 +39,17 @@ def export(
 ) -> None:
     """Exports a run, and verifies in a fresh process that it answers as the run does."""
     use_backend(backend)
+    if out is None:
+        if format != "onnx" or pairs is not None:
+            raise InputError("Name the folder to create with --out.")
+        from keras_sentmatch.export.engine import make_onnx
+
+        with ended_by_sigterm(), working(f"making the ONNX model of {run} and verifying it"):
+            report = make_onnx(run)
+        if as_json:
+            print_json(report)
+        log.info("next: keras-sentmatch predict %s --engine onnx", run)
+        return
     more = None if pairs is None else Source(str(pairs)).rows()
     with working(f"loading {run}"):
         matcher = Run.load(run).matcher

@@ -2,8 +2,10 @@
 
 import contextlib
 import logging
+import sys
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +27,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+class Engine(StrEnum):
+    """What runs a model."""
+
+    KERAS = "keras"
+    ONNX = "onnx"
+
+
 @dataclass
 class Run:
     """What a run folder holds.
@@ -40,21 +49,20 @@ class Run:
     first: "Matcher"
 
     @classmethod
-    def load(cls, folder: Path, word_encoder: str | None = None) -> "Run":
+    def load(cls, folder: Path, word_encoder: str | None = None, engine: str = "keras") -> "Run":
         """A run of `train`, with one seed or with several."""
-        import keras
-
         from keras_sentmatch.inference import EnsembleMatcher, Matcher
         from keras_sentmatch.inference.run_folder import members_of
 
-        matcher: Matcher | EnsembleMatcher
+        given: Any = {"word_encoder": word_encoder, "engine": engine}
+        matcher: Any
         if members_of(folder) == [folder]:
-            matcher = Matcher.load(folder, word_encoder=word_encoder)
+            matcher = Matcher.load(folder, **given)
             members = [matcher]
         else:
-            matcher = EnsembleMatcher.load(folder, word_encoder=word_encoder)
+            matcher = EnsembleMatcher.load(folder, **given)
             members = matcher.members
-        if keras.config.backend() == "tensorflow":
+        if engine == "keras" and sys.modules["keras"].config.backend() == "tensorflow":
             for member in members:  # XLA's compilation takes longer than most files of pairs
                 member.model.jit_compile = False
         return cls(folder, matcher, members[0])
@@ -120,7 +128,19 @@ class Scoring:
         ),
     ] = None
     backend: options.Backend = None
+    engine: Annotated[
+        Engine,
+        typer.Option(
+            help="What runs the model. onnx: onnxruntime, the fastest on a CPU; its model is made in "
+            "the run folder the first time, by TensorFlow."
+        ),
+    ] = Engine.KERAS
     _chosen: str = field(default="", init=False)
+
+    @property
+    def runs_on(self) -> str:
+        """What answers, as a report names it: the backend, or the engine in its place."""
+        return self._chosen if self.engine is Engine.KERAS else self.engine.value
 
     def use_backend(self) -> None:
         """Chooses the backend, once."""
@@ -131,11 +151,11 @@ class Scoring:
         """Loads a run on the backend that was chosen."""
         self.use_backend()
         with working(f"loading {folder}"):
-            return Run.load(folder, self.word_encoder)
+            return Run.load(folder, self.word_encoder, self.engine.value)
 
     def working(self, pairs: int) -> AbstractContextManager[Any]:
         """Says that pairs are scored; JAX and TensorFlow compile the model for the first of them."""
-        compiles = "" if self._chosen == "torch" else ", compiling the model first"
+        compiles = "" if self.runs_on in ("torch", "onnx") else ", compiling the model first"
         return working(f"scoring {pairs:,} pairs{compiles}")
 
     def scores(self, run: Run, pairs: "PairDataset") -> "np.ndarray":

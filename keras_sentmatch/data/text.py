@@ -2,9 +2,11 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+
+import numpy as np
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.safety import read_bytes
@@ -28,6 +30,7 @@ CONTRACTIONS = (
     (rf" '  ({_CLITICS}) ", r" '\1 "),
 )
 NAMES = ("words", "whitespace", "characters")
+_NEGATIONS = frozenset("not n't no never nobody none nothing nor neither without cannot".split())
 
 
 @cache
@@ -279,3 +282,9 @@ def read_word_pairs(path: str | Path) -> list[tuple[str, str]]:
         if words:
             pairs[(words[0], words[1])] = None
     return list(pairs)
+
+
+def word_facts(words: Sequence[str]) -> np.ndarray:
+    """Whether each word negates, and whether it has a digit: float32 `[words, 2]`."""
+    facts = [(word.lower() in _NEGATIONS, any(map(str.isdigit, word))) for word in words]
+    return np.reshape(np.array(facts, "float32"), (-1, 2))

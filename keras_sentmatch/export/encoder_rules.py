@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,13 @@ def write_encoder(
     folder: Path,
     inputs: Sequence[str],
     shape: Sequence[int | None],
+    tables: Mapping[str, str],
 ) -> str:
     """Writes the encoder into `encoder/`, and `score.py` with the files that it reads.
 
     `inputs` are the names of the model's inputs, `shape` the pairs and tokens that it takes at once
-    (`None` for any number). Returns why there is no `score.py`; "" if there is.
+    (`None` for any number), `tables` those that new words get rows in, and what such a row holds.
+    Returns why there is no `score.py`; "" if there is.
     """
     encoder = ensemble.members[0].encoder
     encoder.save(folder / "encoder")
@@ -39,6 +41,7 @@ def write_encoder(
     facts = {
         "inputs": list(inputs),
         "shape": shape,
+        "tables": dict(tables),
         "label_names": ensemble.label_names,
         "threshold": ensemble.threshold,
         "encoder": rules,

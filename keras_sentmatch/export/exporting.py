@@ -21,7 +21,7 @@ from keras_sentmatch import __version__
 from keras_sentmatch.display.rendering import render
 from keras_sentmatch.errors import InputError, argument
 from keras_sentmatch.export.examples import TOLERANCE, Examples, as_ensemble
-from keras_sentmatch.export.portable import write_litert, write_onnx
+from keras_sentmatch.export.portable import write_engine, write_litert, write_onnx
 from keras_sentmatch.export.saved_model import write_saved_model
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
@@ -31,8 +31,9 @@ WRITERS: dict[str, Callable[[EnsembleMatcher, Path], dict[str, Any]]] = {
     "saved_model": write_saved_model,
     "onnx": write_onnx,
     "litert": write_litert,
+    "engine": write_engine,  # for `Matcher.load(run, engine="onnx")`
 }
-FORMATS = tuple(WRITERS)
+FORMATS = ("saved_model", "onnx", "litert")
 FRESH_PROCESS = Path(__file__).with_name("fresh_process.py")
 
 
@@ -82,7 +83,17 @@ def export(
         raise InputError(
             f"{argument('tolerance', tolerance)}: expected a number above 0, at most 0.1."
         )
-    folder = Path(folder)
+    return write_artifact(matcher, Path(folder), format, pairs, tolerance)
+
+
+def write_artifact(
+    matcher: Matcher | EnsembleMatcher,
+    folder: Path,
+    format: str,
+    pairs: Any = None,
+    tolerance: float = TOLERANCE,
+) -> dict[str, Any]:
+    """As `export`; `"engine"` is a format too."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} exists already: give the name of a new folder.")
     if find_spec("tensorflow") is None:

@@ -3,27 +3,37 @@
 import logging
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import keras
+
+from keras_sentmatch.data import PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.export.encoder_rules import write_encoder
 from keras_sentmatch.export.saved_model import ServingFunctions, describe_specs, quiet
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
+from keras_sentmatch.inference.new_words import row_tables, word_tables
 from keras_sentmatch.safety import first_line
 
 OPSET = 18
+Tables = Mapping[str, tuple[str, Any]]  # what a new word's row holds, and the variable, by name
 
 
 def write_onnx(ensemble: EnsembleMatcher, folder: Path) -> dict[str, Any]:
     """Writes `model.onnx` and the encoder's files; as `write_saved_model`."""
-    try:
-        import onnxruntime  # noqa: F401  (checked before anything is written)
-        import tf2onnx  # noqa: F401
-    except ImportError as error:
-        raise InputError(f'ONNX: {error}; pip install "keras-sentmatch[onnx]".') from error
-    return _write(ensemble, folder, _convert_to_onnx)
+    return _write(ensemble, folder, partial(_convert_to_onnx, tables={}))
+
+
+def write_engine(ensemble: EnsembleMatcher, folder: Path) -> dict[str, Any]:
+    """As `write_onnx`, for `Matcher.load(run, engine="onnx")`: tables of words can be replaced."""
+    member = ensemble.members[0]
+    learns = isinstance(member.encoder, PairEncoder) and word_tables(member.model)
+    roles = enumerate(row_tables(member.model) if learns else ())
+    tables = {f"words_{number}": found for number, found in roles}
+    return _write(ensemble, folder, partial(_convert_to_onnx, tables=tables), tables)
 
 
 def write_litert(ensemble: EnsembleMatcher, folder: Path) -> dict[str, Any]:
@@ -32,7 +42,10 @@ def write_litert(ensemble: EnsembleMatcher, folder: Path) -> dict[str, Any]:
 
 
 def _write(
-    ensemble: EnsembleMatcher, folder: Path, convert: Callable[[ServingFunctions, Path], Any]
+    ensemble: EnsembleMatcher,
+    folder: Path,
+    convert: Callable[[ServingFunctions, Path], Any],
+    tables: Tables = {},  # noqa: B006
 ) -> dict[str, Any]:
     served = ServingFunctions(ensemble)
     if len(served.groups) > 1:
@@ -43,24 +56,33 @@ def _write(
     folder.mkdir()
     inputs, outputs = convert(served, folder)
     shape = next(iter(inputs.values())).shape[:2].as_list()
-    reason = write_encoder(ensemble, folder, list(inputs), shape)
+    roles = {name: role for name, (role, _) in tables.items()}
+    reason = write_encoder(ensemble, folder, list(inputs), shape, roles)
     left_out = {"score.py": reason} if reason else {}
     return {"signatures": {"ids": describe_specs(inputs, outputs)}, "left_out": left_out}
 
 
-def _convert_to_onnx(served: ServingFunctions, folder: Path) -> tuple[Any, Any]:
-    """The specs of inputs and outputs."""
-    import onnx
-    import tensorflow as tf
-    import tf2onnx
-
+def _convert_to_onnx(served: ServingFunctions, folder: Path, tables: Tables) -> tuple[Any, Any]:
+    """The specs of inputs and outputs. `tables` become inputs that have a default value."""
+    try:
+        import onnx
+        import onnxruntime  # noqa: F401  (checked before anything is written)
+        import tensorflow as tf
+        import tf2onnx
+    except ImportError as error:
+        raise InputError(f'ONNX: {error}; pip install "keras-sentmatch[onnx]".') from error
     specs = served.input_specs
-    named = list(specs.values())
-    function = tf.function(
-        lambda *arrays: served.scores_of_ids(**dict(zip(specs, arrays))),
-        input_signature=named,
-        autograph=False,
-    )
+    variables = [variable for _, variable in tables.values()]
+    named = list(specs.values()) + [
+        tf.TensorSpec(variable.shape, variable.dtype, name)
+        for name, variable in zip(tables, variables)
+    ]
+
+    def answer(*arrays: Any) -> Any:
+        with keras.StatelessScope(list(zip(variables, arrays[len(specs) :]))):
+            return served.scores_of_ids(**dict(zip(specs, arrays)))
+
+    function = tf.function(answer, input_signature=named, autograph=False)
     traced = function.get_concrete_function()
     try:
         with quiet("tf2onnx", logging.CRITICAL), quiet("tensorflow"):
@@ -70,6 +92,10 @@ def _convert_to_onnx(served: ServingFunctions, folder: Path) -> tuple[Any, Any]:
             if value.name in specs:
                 batch, length, *_ = value.type.tensor_type.shape.dim
                 batch.dim_param, length.dim_param = "batch", f"length_of_{value.name}"
+            elif value.name in tables:
+                number = keras.ops.convert_to_numpy(tables[value.name][1])
+                model.graph.initializer.append(onnx.numpy_helper.from_array(number, value.name))
+                value.type.tensor_type.shape.dim[0].dim_param = "words"
             else:  # a constant that was computed while the model was built
                 number = constants[value.name].numpy()
                 model.graph.initializer.append(onnx.numpy_helper.from_array(number, value.name))

@@ -59,6 +59,17 @@ class WordPieces:
         self.facts = facts
         self.ids = {piece: i for i, piece in enumerate(read_lines(folder / "vocabulary.txt"))}
         self.unknown = [facts["unknown"]]
+        self.known: dict[str, list[int]] = {}  # the pieces of words met before
+
+    def sentence(self, text: str) -> list[int]:
+        ids = []
+        for word in split(text, self.facts):
+            if word not in self.known:
+                if len(self.known) >= 100_000:
+                    self.known.clear()
+                self.known[word] = self.pieces(word)
+            ids += self.known[word]
+        return ids
 
     def pieces(self, word: str) -> list[int]:
         if len(word.encode("utf-8")) > 100:
@@ -80,9 +91,7 @@ class WordPieces:
         facts, rows = self.facts, []
         room = facts["max_length"] - 3
         for pair in pairs:
-            a, b = (
-                [id for word in split(text, facts) for id in self.pieces(word)] for text in pair
-            )
+            a, b = map(self.sentence, pair)
             first = min(len(a), max(room - room // 2, room - len(b)))  # truncate the longer one
             a, b = a[:first], b[: room - first]
             rows.append(([facts["start"], *a, facts["end"]], [*b, facts["end"]]))
@@ -170,8 +179,12 @@ def runtime(folder: Path) -> Callable[[Arrays], np.ndarray]:
     if (folder / "model.onnx").exists():
         import onnxruntime
 
-        path = str(folder / "model.onnx")
-        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1  # a pair takes less time than starting another one
+        options.log_severity_level = 3
+        session = onnxruntime.InferenceSession(
+            folder / "model.onnx", options, providers=["CPUExecutionProvider"]
+        )
         return lambda arrays: np.asarray(session.run(None, arrays)[0])
     try:
         from ai_edge_litert.interpreter import Interpreter

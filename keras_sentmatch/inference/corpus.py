@@ -1,14 +1,15 @@
 """Corpus: sentences encoded once, to be ranked against many queries."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import keras
 import numpy as np
-from keras import ops
 
 from keras_sentmatch.data import PairEncoder, SubwordPairEncoder
 from keras_sentmatch.inference.pairs import batches, check_count
+
+if TYPE_CHECKING:
+    import keras
 
 
 class Corpus:
@@ -46,6 +47,8 @@ class Corpus:
     @property
     def nbytes(self) -> int:
         """Bytes of the encodings."""
+        import keras
+
         return sum(
             int(np.prod(x.shape)) * np.dtype(str(keras.backend.standardize_dtype(x.dtype))).itemsize
             for _, block in self.blocks
@@ -54,7 +57,7 @@ class Corpus:
 
 
 def encode_blocks(
-    model: keras.Model,
+    model: "keras.Model",
     encoder: PairEncoder | SubwordPairEncoder,
     sentences: Sequence[str],
     batch_size: int,
@@ -64,6 +67,8 @@ def encode_blocks(
     For each block there are its row numbers, and tensors by name of 1, 8 or `batch_size` rows:
     copies of the last row fill up.
     """
+    from keras import ops
+
     encoded = encoder.encode_pairs(sentences, None)
     blocks = []
     for rows, size, length in batches(encoded.lengths[:, 0], batch_size, encoder.max_length):
@@ -86,8 +91,10 @@ def best_first(
     return [{"index": int(i), "sentence": sentences[i], "score": float(scores[i])} for i in order]
 
 
-def score_blocks(interaction: keras.Model, query: dict[str, Any], corpus: Corpus) -> np.ndarray:
+def score_blocks(interaction: "keras.Model", query: dict[str, Any], corpus: Corpus) -> np.ndarray:
     """The model's output for a query (tensors of one row) with each sentence of the corpus."""
+    from keras import ops
+
     scores = np.zeros((len(corpus), interaction.output_shape[-1]), "float32")
     repeated: dict[int, dict[str, Any]] = {}  # by number of rows: three at most
     for rows, block in corpus.blocks:

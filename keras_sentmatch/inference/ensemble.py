@@ -40,7 +40,7 @@ class EnsembleMatcher(BaseMatcher):
 
     def __init__(
         self,
-        members: Sequence[Matcher],
+        members: Sequence[Any],
         *,
         temperature: float = 1.0,
         threshold: float | None = None,
@@ -61,12 +61,14 @@ class EnsembleMatcher(BaseMatcher):
         cls,
         folders: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         *,
+        engine: str = "keras",
         word_encoder: str | Path | None = None,
     ) -> "EnsembleMatcher":
         """Loads the folder that `train_ensemble` wrote, or several runs.
 
         Args:
             folders: The folder of an ensemble, with its calibration; or folders of runs.
+            engine: As for `Matcher.load`.
             word_encoder: As for `Matcher.load`.
         """
         calibration: dict[str, Any] = {}
@@ -77,7 +79,8 @@ class EnsembleMatcher(BaseMatcher):
             }
             folders = members_of(Path(folders))
         shared = None if word_encoder is None else WordEncoder(word_encoder)
-        return cls([Matcher.load(folder, word_encoder=shared) for folder in folders], **calibration)
+        members = [Matcher.load(f, engine=engine, word_encoder=shared) for f in folders]
+        return cls(members, **calibration)
 
     def raw_scores(self, pairs: PairDataset, batch_size: int) -> Array:
         """The mean of the members' answers, each at its own temperature."""

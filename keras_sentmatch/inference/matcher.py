@@ -4,16 +4,14 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
-import keras
 import numpy as np
 
 from keras_sentmatch import __version__
 from keras_sentmatch.data import (
-    PairDataset,
     PairEncoder,
     SubwordPairEncoder,
     VectorExtractor,
@@ -22,10 +20,11 @@ from keras_sentmatch.data import (
 )
 from keras_sentmatch.data.dataset import Task
 from keras_sentmatch.data.vectors import WordSource
-from keras_sentmatch.errors import InputError
-from keras_sentmatch.inference.base import Array, BaseMatcher
+from keras_sentmatch.errors import InputError, argument
+from keras_sentmatch.inference.base import Array
 from keras_sentmatch.inference.corpus import Corpus, encode_blocks, score_blocks
-from keras_sentmatch.inference.new_words import NewWords, word_tables
+from keras_sentmatch.inference.new_words import NewWords, put_vectors, with_rows, word_tables
+from keras_sentmatch.inference.one_model import OneModelMatcher
 from keras_sentmatch.inference.pairs import as_columns, batches, check_count
 from keras_sentmatch.inference.run_folder import (
     FORMAT,
@@ -35,8 +34,15 @@ from keras_sentmatch.inference.run_folder import (
     read_card,
 )
 
+if TYPE_CHECKING:
+    import keras
 
-class Matcher(BaseMatcher):
+    from keras_sentmatch.export.engine import OnnxMatcher
+
+ENGINES = ("keras", "onnx")
+
+
+class Matcher(OneModelMatcher):
     """Scores pairs of raw sentences with a trained model.
 
     Pairs are sorted by length inside, padded to few fixed shapes (so that JAX and XLA compile a
@@ -72,7 +78,7 @@ class Matcher(BaseMatcher):
 
     def __init__(
         self,
-        model: keras.Model,
+        model: "keras.Model",
         encoder: PairEncoder | SubwordPairEncoder,
         label_names: Sequence[str] | None,
         *,
@@ -110,7 +116,7 @@ class Matcher(BaseMatcher):
         self.info = dict(info or {})
         self.vector_extractor = vector_extractor
         learns = isinstance(vector_extractor, WordTable) and word_tables(model)
-        self._new_words = NewWords(self) if learns else None
+        self.new_words = NewWords(self) if learns else None
         self._halves: tuple[keras.Model, keras.Model, keras.Model] | None = None
         self._explainer: keras.Model | None = None
 
@@ -118,7 +124,7 @@ class Matcher(BaseMatcher):
         answers = "score" if self.label_names is None else "/".join(self.label_names)
         return f"<Matcher {self.model.name}: {self.task}, {answers}>"
 
-    def explainer(self) -> keras.Model | None:
+    def explainer(self) -> "keras.Model | None":
         """The model's own explainer, made once; `None` if the model has nothing to show."""
         if self._explainer is None and hasattr(self.model, "explainer"):
             try:
@@ -146,7 +152,7 @@ class Matcher(BaseMatcher):
         check_count("batch_size", batch_size)
         if not isinstance(sentences, str):
             sentences = list(sentences)
-            self._meet(sentences)
+            self.meet(sentences)
         _, second, _ = self._split()
         return Corpus(
             sentences, encode_blocks(second, self.encoder, sentences, batch_size), owner=self
@@ -167,13 +173,13 @@ class Matcher(BaseMatcher):
         column = self.score_column(label)
         if candidates.owner is not self:
             raise InputError("This corpus was encoded by another matcher: encode it with this one.")
-        self._meet([query])
+        self.meet([query])
         encode, _, interaction = self._split()
         ((_, encoded),) = encode_blocks(encode, self.encoder, [query], 1)
         scores = self._tempered(score_blocks(interaction, encoded, candidates))
         return np.asarray(scores[:, column or 0])
 
-    def _split(self) -> tuple[keras.Model, keras.Model, keras.Model]:
+    def _split(self) -> "tuple[keras.Model, keras.Model, keras.Model]":
         if self._halves is None:
             if not hasattr(self.model, "split"):
                 raise InputError(f"A {type(self.model).__name__} can't encode a sentence alone.")
@@ -182,44 +188,10 @@ class Matcher(BaseMatcher):
                 half.jit_compile = self.model.jit_compile
         return self._halves
 
-    def learn_words(
-        self, sentences: Sequence[str], encoder: str | Path | WordEncoder | None = None
-    ) -> list[str]:
-        """Adds words that training never saw, with the vectors extracted from the encoder.
-
-        Answers on known words stay what they are; `save` keeps the new words.
-        `Matcher.load(folder, word_encoder=…)` does this by itself.
-
-        Args:
-            sentences: Words, or sentences whose words to learn.
-            encoder: The encoder that the word vectors were extracted from: a folder or a KerasHub
-                preset. By default where it was then.
-
-        Returns:
-            The words learned: those that were unknown, but not to the encoder's tokenizer.
-
-        Raises:
-            InputError: The word vectors were not extracted, or from another encoder.
-
-        Example:
-
-        ```python
-        matcher.learn_words(["zebra", "okapi"], encoder="path/to/encoder")  # ["zebra", "okapi"]
-        ```
-        """
-        if isinstance(sentences, str):
-            raise InputError("learn_words got one string; give a list of words or sentences.")
-        learner = self._new_words if encoder is None else None
-        return (learner or NewWords(self, encoder)).learn(sentences)
-
-    def replace_model(self, model: keras.Model) -> None:
+    def replace_model(self, model: "keras.Model") -> None:
         """Answers with another model from now on, such as a copy with more words."""
         if model is not self.model:
             self.model, self._halves, self._explainer = model, None, None
-
-    def _meet(self, *columns: Sequence[str]) -> None:
-        if self._new_words is not None:
-            self._new_words.learn([sentence for column in columns for sentence in column])
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes model.keras, encoder/ and matcher.json into `folder`; other files there stay.
@@ -250,21 +222,50 @@ class Matcher(BaseMatcher):
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
+    @overload
     @classmethod
     def load(
-        cls, folder: str | os.PathLike[str], *, word_encoder: str | Path | WordEncoder | None = None
-    ) -> "Matcher":
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        engine: Literal["keras"] = "keras",
+        word_encoder: str | Path | WordEncoder | None = None,
+    ) -> "Matcher": ...
+
+    @overload
+    @classmethod
+    def load(
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        engine: str,
+        word_encoder: str | Path | WordEncoder | None = None,
+    ) -> "Matcher | OnnxMatcher": ...
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        engine: str = "keras",
+        word_encoder: str | Path | WordEncoder | None = None,
+    ) -> "Matcher | OnnxMatcher":
         """Loads what `save` wrote, on any backend, in Keras's safe mode.
 
         Args:
             folder: A run folder.
+            engine: What runs the model: `"keras"`, or `"onnx"` for onnxruntime, the fastest on a
+                CPU, which imports no backend. It answers as Keras does, to 1e-5, from the folder
+                `onnx` in the run folder. The first call makes that folder (this needs
+                TensorFlow), and makes it again when the run has other weights.
             word_encoder: The encoder that the word vectors were extracted from (a folder or a
                 KerasHub preset). With it no word stays unknown: those that training never met get
                 their vectors when they are met, as by `learn_words`.
 
         Raises:
             InputError: Not a run folder, a missing or damaged file, or another format; a
-                `word_encoder` for vectors that were not extracted.
+                `word_encoder` for vectors that were not extracted; `engine="onnx"` without
+                onnxruntime, or for a model that ONNX cannot express.
 
         Example:
 
@@ -276,6 +277,14 @@ class Matcher(BaseMatcher):
         ```
         """
         folder = Path(folder)
+        if engine not in ENGINES:
+            raise InputError(
+                f"{argument('engine', engine)}: expected one of {', '.join(map(repr, ENGINES))}."
+            )
+        if engine == "onnx":
+            from keras_sentmatch.export.engine import load_onnx
+
+            return load_onnx(folder, word_encoder)
         card = read_card(folder)
         encoder = load_run_encoder(folder / "encoder")
         if encoder.vocabulary_size != card["vocabulary_size"]:
@@ -298,10 +307,12 @@ class Matcher(BaseMatcher):
             or WordTable.load(folder / "encoder"),
         )
         if word_encoder is not None:
-            matcher._new_words = NewWords(matcher, word_encoder)
+            matcher.new_words = NewWords(matcher, word_encoder)
         return matcher
 
     def _card(self) -> dict[str, Any]:
+        import keras
+
         return {
             "format": FORMAT,
             "label_names": None if self.label_names is None else list(self.label_names),
@@ -318,23 +329,16 @@ class Matcher(BaseMatcher):
             "info": self.info,
         }
 
-    def raw_scores(self, pairs: PairDataset, batch_size: int) -> Array:
-        check_count("batch_size", batch_size)
-        self._meet(pairs.sentence1, pairs.sentence2)
-        tags = pairs.tags if "pos" in self.encoder.features else None
-        encoded = self.encoder.encode_pairs(pairs.sentence1, pairs.sentence2, tags=tags)
-        scores = np.zeros((len(pairs), self.model.output_shape[-1]), "float32")
-        longest = encoded.lengths.max(axis=1)
-        for rows, size, length in batches(longest, batch_size, self.encoder.max_length):
-            filled = np.pad(rows, (0, size - len(rows)), mode="edge")  # copies of the last row
-            features = encoded.arrays(filled, length)
-            inputs = {name: features[name] for name in self.model.input}
-            scores[rows] = self.model.predict_on_batch(inputs)[: len(rows)]
-        if not (good := np.isfinite(scores).all(1)).all():
-            row = int(np.argmin(good))
-            raise InputError(
-                f"{self!r} answers {scores[row].tolist()} for pair {row} (of {len(pairs)}), expected finite numbers: its "
-                "weights are damaged, or its training diverged. Copy the run folder again, or train again "
-                "with a lower learning rate."
-            )
-        return scores[:, 0] if self.label_names is None else scores
+    def batches(self, lengths: Array, batch_size: int) -> Iterator[tuple[Array, int, int]]:
+        return batches(lengths, batch_size, self.encoder.max_length)
+
+    def score_arrays(self, arrays: Mapping[str, Array]) -> Array:
+        inputs = {name: arrays[name] for name in self.model.input}
+        return np.asarray(self.model.predict_on_batch(inputs))
+
+    def add_rows(self, start: int, words: Sequence[str], vectors: Array) -> None:
+        model = with_rows(self.model, start + len(words))
+        put_vectors(model, start, vectors)
+        if hasattr(model, "wide"):
+            model.wide.set_word_facts(start, words)
+        self.replace_model(model)

@@ -1,17 +1,18 @@
 """Words that training never met: rows for them in a model, and vectors from the encoder at hand."""
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import keras
 import numpy as np
-from keras import ops
 
 from keras_sentmatch.data import PairEncoder, WordEncoder, WordTable
 from keras_sentmatch.data.text import PAD, UNK
 from keras_sentmatch.errors import InputError, wording
+
+if TYPE_CHECKING:
+    import keras
 
 MOST = 100_000  # new words; a service that meets more leaves the others unknown
 BLOCK = 1024  # rows by which the tables of a model grow: each time it is made (and compiled) again
@@ -70,26 +71,35 @@ class NewWords:
                 skipped.clear()
             if added:
                 self.learned += len(added)
-                model = with_rows(matcher.model, len(known) + len(added))
-                put_vectors(model, len(known), vectors)
-                if hasattr(model, "wide"):
-                    model.wide.set_word_facts(len(known), added)
-                matcher.replace_model(model)
+                matcher.add_rows(len(known), added, vectors)
                 matcher.encoder.add_words(added)  # last: an id is used only when its row is there
             return added
 
 
-def word_tables(model: keras.Model) -> list[Any]:
+def word_tables(model: "keras.Model") -> list[Any]:
     """The variables `[words, dim]` that hold a model's word vectors."""
     layers: list[Any] = getattr(model, "_word_representations", list)()
     return [table.embeddings for layer in layers for table in layer.word_embeddings]
 
 
-def with_rows(model: keras.Model, rows: int) -> keras.Model:
+def row_tables(model: "keras.Model") -> Iterator[tuple[str, Any]]:
+    """The variables with a row for each word, and what the row of a new word holds."""
+    for table in word_tables(model):
+        yield "vectors", table
+    if hasattr(model, "wide"):
+        yield "facts", model.wide.matching.facts
+        logits = model.wide.logits
+        for table in (logits.words_1, logits.words_2, logits.words_both):
+            yield "zeros", table
+
+
+def with_rows(model: "keras.Model", rows: int) -> "keras.Model":
     """A model whose word tables have at least `rows` rows: the same one, or a copy that has more.
 
     A copy has the weights of the model, with further rows of zeros, a multiple of `BLOCK` of them.
     """
+    from keras import ops
+
     tables = word_tables(model)
     if not tables:
         raise InputError(f"A {type(model).__name__} has no tables of word vectors to add words to.")
@@ -106,8 +116,10 @@ def with_rows(model: keras.Model, rows: int) -> keras.Model:
     return grown
 
 
-def put_vectors(model: keras.Model, start: int, vectors: np.ndarray) -> None:
+def put_vectors(model: "keras.Model", start: int, vectors: np.ndarray) -> None:
     """Writes vectors into every word table, from row `start`."""
+    from keras import ops
+
     for table in word_tables(model):
         value = np.array(ops.convert_to_numpy(table))
         value[start : start + len(vectors)] = vectors

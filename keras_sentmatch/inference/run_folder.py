@@ -5,11 +5,8 @@ import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import keras
-
-import keras_sentmatch.applications  # noqa: F401  (registers the models for safe loading)
 from keras_sentmatch import __version__
 from keras_sentmatch.data import Encoder, PairEncoder, load_encoder
 from keras_sentmatch.errors import InputError
@@ -26,6 +23,9 @@ from keras_sentmatch.safety import (
     read_object,
     weight_sizes,
 )
+
+if TYPE_CHECKING:
+    import keras
 
 FORMAT = 2  # of matcher.json
 _MEMBERS = ("metadata.json", "config.json", "model.weights.h5")  # of model.keras
@@ -122,8 +122,12 @@ def load_run_encoder(folder: Path) -> Encoder:
     return load_encoder(folder)
 
 
-def load_model(path: Path, card: Mapping[str, Any]) -> keras.Model:
+def load_model(path: Path, card: Mapping[str, Any]) -> "keras.Model":
     """The model of a run folder, in Keras's safe mode; what is in the file is looked through first."""
+    import keras
+
+    import keras_sentmatch.applications  # noqa: F401  (registers the models for safe loading)
+
     if not path.is_file():
         raise InputError(
             f"{path} is missing: copy the whole run folder (model.keras, encoder/, matcher.json)."

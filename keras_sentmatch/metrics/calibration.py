@@ -100,13 +100,13 @@ def apply_temperature(probabilities: ArrayLike, temperature: float) -> np.ndarra
     >>> apply_temperature([[0.8, 0.2]], 2.0).round(4).tolist()
     [[0.6667, 0.3333]]
     """
-    from scipy.special import softmax
-
     p = np.asarray(probabilities)
     _check_temperature(temperature)
     if temperature == 1:
         return p
-    scaled: np.ndarray = softmax(_log(p.astype("float64")) / temperature, axis=-1)
+    logits = _log(p.astype("float64")) / temperature
+    scaled: np.ndarray = np.exp(logits - logits.max(axis=-1, keepdims=True, initial=-np.inf))
+    scaled = scaled / scaled.sum(axis=-1, keepdims=True)
     return scaled.astype(p.dtype) if p.dtype.kind == "f" else scaled
 
 

@@ -169,7 +169,7 @@ def test_an_ensemble_shares_the_encoder(vectors, folder, tmp_path):
     matcher.learn_words(NEW, folder)
     expected = matcher.predict_proba(sentence1=NEW, sentence2=SECOND)
     np.testing.assert_allclose(scores, expected, atol=1e-4)
-    one, two = (member._new_words for member in ensemble.members)
+    one, two = (member.new_words for member in ensemble.members)
     assert one.encoder is two.encoder
 
 
