@@ -11,6 +11,7 @@ import os
 import platform
 import re
 import resource
+import select
 import shlex
 import subprocess
 import sys
@@ -154,28 +155,39 @@ class Worker:
         backend: Of the process.
         options: Of this script.
         python: The interpreter.
+        **variables: Of its environment.
     """
 
-    def __init__(self, backend: str, options: Sequence[Any], python: str = sys.executable) -> None:
+    def __init__(
+        self,
+        backend: str,
+        options: Sequence[Any],
+        python: str = sys.executable,
+        **variables: str,
+    ) -> None:
         self.process = subprocess.Popen(
             [python, sys.argv[0], *map(str, options)],
-            env=environment(backend),
+            env=environment(backend) | variables,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
 
-    def ask(self, question: Any) -> Any:
-        """The answer; None if the process has ended."""
+    def ask(self, question: Any, timeout: float | None = None) -> Any:
+        """The answer; None if the process has ended, or does now after so many seconds."""
         self.send(question)
-        return self.receive()
+        return self.receive(timeout)
 
     def send(self, question: Any) -> None:
         with contextlib.suppress(BrokenPipeError):  # the answer is None then
             print(json.dumps(question), file=self.process.stdin, flush=True)
 
-    def receive(self) -> Any:
-        line = self.process.stdout.readline() if self.process.stdout else ""
+    def receive(self, timeout: float | None = None) -> Any:
+        stdout = self.process.stdout
+        if stdout is None or not select.select([stdout], [], [], timeout)[0]:
+            self.process.kill()
+            return None
+        line = stdout.readline()
         return json.loads(line) if line else None
 
     def close(self) -> None:

@@ -340,7 +340,7 @@ def arguments() -> argparse.Namespace:
             parser.error(f"--{name}: {', '.join(sorted(unknown))} is none of {', '.join(known)}")
         setattr(args, name, values)
     if args.toy:
-        args.batch_size, args.length, args.full_steps, args.steps, args.repeats = 4, 6, 1, 2, 1
+        args.batch_size, args.length, args.full_steps, args.steps, args.repeats = 4, 8, 1, 2, 1
     if min(args.batch_size - 1, args.length - 1, args.full_steps, args.steps, args.repeats) < 1:
         parser.error("--batch-size and --length must be at least 2; steps and repeats 1")
     return args

@@ -76,7 +76,9 @@ class KerasSubject:
             "clipnorm": settings.get("clipnorm"),
         }
         self.model.compile(
-            keras.optimizers.get({"class_name": settings["optimizer"], "config": optimizer}),
+            keras.optimizers.get(
+                {"class_name": settings.get("optimizer", "adam"), "config": optimizer}
+            ),
             "sparse_categorical_crossentropy",
             jit_compile=False if keras.backend.backend() == "tensorflow" else "auto",
         )
