@@ -67,7 +67,7 @@ class LadRaNet(BackboneModel):
         >>> import keras_hub, numpy as np
         >>> from keras_sentmatch.applications import LadRaNet
         >>> backbone = keras_hub.models.BertBackbone(
-        ...     vocabulary_size=30, num_layers=1, num_heads=2, hidden_dim=8, intermediate_dim=16
+        ...     vocabulary_size=30, num_layers=2, num_heads=2, hidden_dim=8, intermediate_dim=16
         ... )
         >>> model = LadRaNet(backbone, hidden_filters=4, attention_units=4, steps=2)
         >>> ids = np.array([[2, 5, 3, 6, 3]])

@@ -229,9 +229,10 @@ class JointAnswer(Layer):
         the exponent of the deep part's, at first .5), or scores, their mean.
 
     Example:
-        >>> import numpy as np
+        >>> import keras, numpy as np
         >>> from keras_sentmatch.layers import JointAnswer
-        >>> np.round(JointAnswer()(np.array([[0.0, 2.0]]), np.array([[2.0, 0.0]])), 2).tolist()
+        >>> answer = JointAnswer()(np.array([[0.0, 2.0]]), np.array([[2.0, 0.0]]))
+        >>> keras.ops.convert_to_numpy(answer).round(2).tolist()
         [[0.5, 0.5]]
     """
 
