@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_sentmatch.layers.base import Layer, require_choice
-from keras_sentmatch.ops import reverse_within_length, zero_padding
+from keras_sentmatch.ops import recurrent_states, reverse_within_length, zero_padding
 
 CELLS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU, "rnn": keras.layers.SimpleRNN}
 
@@ -13,10 +13,10 @@ CELLS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU, "rnn": keras.layers
 class BidirectionalRNN(Layer):
     """Bidirectional LSTM, GRU or simple RNN over right-padded sequences.
 
-    A mask makes Keras leave cuDNN on JAX and PyTorch. It isn't needed: with padding on the right
-    the forward states at the real tokens don't depend on it, and the backward direction becomes a
-    forward one once each row is reversed within its own length. Values and gradients equal those of
-    a masked `keras.layers.Bidirectional`.
+    A mask makes Keras loop step by step. It isn't needed: with padding on the right the forward
+    states at the real tokens don't depend on it, and the backward direction becomes a forward one
+    once each row is reversed within its own length. Values and gradients equal those of a masked
+    `keras.layers.Bidirectional`.
 
     Args:
         units: width of each direction.
@@ -62,8 +62,9 @@ class BidirectionalRNN(Layer):
         self.backward_rnn.build(x_shape)
 
     def call(self, x, mask):
-        forward = self.forward_rnn(x)
-        backward = reverse_within_length(self.backward_rnn(reverse_within_length(x, mask)), mask)
+        forward = recurrent_states(self.forward_rnn, x)
+        backward = recurrent_states(self.backward_rnn, reverse_within_length(x, mask))
+        backward = reverse_within_length(backward, mask)
         return zero_padding(ops.concatenate([forward, backward], axis=-1), mask)
 
     def compute_output_shape(self, x_shape):

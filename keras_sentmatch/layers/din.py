@@ -7,7 +7,13 @@ import keras
 from keras import ops
 
 from keras_sentmatch.layers.base import Layer, require_choice
-from keras_sentmatch.ops import at_least_float32, pair_mask, scan_sequence, zero_padding
+from keras_sentmatch.ops import (
+    at_least_float32,
+    pair_mask,
+    recurrent_states,
+    scan_sequence,
+    zero_padding,
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
@@ -225,7 +231,7 @@ class MatrixDynamicGRU(Layer):
         w = self.interaction(self.transform_1(x1), words, mask_1, mask_2, return_norms=return_norms)
         w, *norms = w if return_norms else (w,)
         if self.variant == "static":
-            states = self.gru(w)
+            states = recurrent_states(self.gru, w)
         else:
             factors, offsets = self._dynamic_weights(w, words)
             states = self._run(factors, offsets)

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_sentmatch.layers.base import Layer, require_positive
-from keras_sentmatch.ops import reverse_within_length, zero_padding
+from keras_sentmatch.ops import recurrent_states, reverse_within_length, zero_padding
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
@@ -76,9 +76,9 @@ class StackRNN(Layer):
 
     def call(self, x, mask):
         for forward, backward in zip_longest(self.forward_rnns, self.backward_rnns):
-            states = [forward(x)]
+            states = [recurrent_states(forward, x)]
             if backward is not None:
-                reverse = backward(reverse_within_length(x, mask))
+                reverse = recurrent_states(backward, reverse_within_length(x, mask))
                 states.append(reverse_within_length(reverse, mask))
             x = ops.concatenate([*states, x], axis=-1)
         return zero_padding(x, mask)

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_sentmatch.layers.base import Layer
-from keras_sentmatch.ops import last_state, masked_max, zero_padding
+from keras_sentmatch.ops import last_state, masked_max, recurrent_states, zero_padding
 
 
 class _CharEncoder(Layer):
@@ -165,7 +165,8 @@ class CharLSTM(_CharEncoder):
     def call(self, char_ids, training=None):
         batch, length, _ = ops.shape(char_ids)
         chars, real = self.embed(char_ids, training)  # [B * L, W, E] and [B * L, W]
-        return ops.reshape(last_state(self.lstm(chars), real), (batch, length, self.units))
+        states = recurrent_states(self.lstm, chars)
+        return ops.reshape(last_state(states, real), (batch, length, self.units))
 
     def compute_output_shape(self, char_ids_shape):
         return (*char_ids_shape[:-1], self.units)

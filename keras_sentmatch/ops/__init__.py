@@ -10,7 +10,7 @@ from keras_sentmatch.ops.masking import (
     pair_mask,
     zero_padding,
 )
-from keras_sentmatch.ops.recurrence import scan_sequence
+from keras_sentmatch.ops.recurrence import recurrent_states, scan_sequence
 from keras_sentmatch.ops.sequence import last_state, reverse_within_length, split_pair, stack_pair
 from keras_sentmatch.ops.similarity import cosine, cosine_matrix, dot_matrix, unit_length
 
@@ -26,6 +26,7 @@ __all__ = [
     "masked_softmax",
     "max_pool_rates",
     "pair_mask",
+    "recurrent_states",
     "reverse_within_length",
     "scan_sequence",
     "split_pair",

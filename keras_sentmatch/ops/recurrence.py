@@ -1,9 +1,93 @@
-"""A loop over the positions of a sequence, for recurrences that Keras has no layer for."""
+"""Recurrences on each backend's fastest engine, and a loop for those that Keras has no layer for."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
+
+_FUSED = {
+    keras.layers.LSTM: "lstm",
+    keras.layers.GRU: "gru",
+    keras.layers.SimpleRNN: "rnn_tanh",
+}
+
+
+def recurrent_states(layer: Any, x: Any) -> Any:
+    """The states of a recurrent Keras layer over unmasked sequences, by the fastest engine.
+
+    Values and gradients are those of `layer(x)`. On PyTorch they come from its fused kernels where
+    these compute the same: cuDNN on a GPU, oneDNN or native code on a CPU, where Keras would loop
+    in Python. The layer itself runs where they don't: with other activations, dropout inside the
+    layer, `reset_after=False`, half precision on a CPU, while a graph is traced, compiled or
+    exported, and on the other backends, where Keras is as fast.
+
+    Args:
+        layer: a built `keras.layers.LSTM`, `GRU` or `SimpleRNN` with `return_sequences=True`.
+        x: float `[B, L, D]`. With padding on the right, the states at the real positions don't
+            depend on it.
+
+    Returns:
+        `[B, L, units]`, in the layer's compute dtype.
+
+    Example:
+        >>> import keras, numpy as np
+        >>> from keras_sentmatch.ops import recurrent_states
+        >>> lstm = keras.layers.LSTM(4, return_sequences=True)
+        >>> lstm.build((None, None, 3))
+        >>> tuple(recurrent_states(lstm, np.ones((2, 5, 3), "float32")).shape)
+        (2, 5, 4)
+    """
+    if keras.backend.backend() == "torch" and _has_fused_form(layer):
+        x = keras.ops.convert_to_tensor(x, layer.compute_dtype)
+        if _runs_fused(x):
+            return _fused_states(layer, x)
+    return layer(x)
+
+
+def _has_fused_form(layer: Any) -> bool:
+    """Whether PyTorch's kernels compute the same as the layer."""
+    plain = layer.return_sequences and not (
+        layer.return_state or layer.go_backwards or layer.stateful or layer.unroll
+    )
+    tanh, sigmoid = keras.activations.tanh, keras.activations.sigmoid
+    return (
+        type(layer) in _FUSED
+        and plain
+        and not (layer.dropout or layer.recurrent_dropout)
+        and getattr(layer, "reset_after", True)
+        and layer.activation is tanh
+        and getattr(layer, "recurrent_activation", sigmoid) is sigmoid
+    )
+
+
+def _runs_fused(x: Any) -> bool:
+    import torch
+
+    wide = x.dtype in (torch.float32, torch.float64)
+    traced = (
+        torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    )
+    return not traced and x.numel() > 0 and (x.is_cuda or (x.is_cpu and wide))
+
+
+def _fused_states(layer: Any, x: Any) -> Any:
+    import torch
+
+    def tensor(weight: Any) -> Any:
+        return keras.ops.convert_to_tensor(weight, layer.compute_dtype)
+
+    name, cell = _FUSED[type(layer)], layer.cell
+    weights = [tensor(cell.kernel).T, tensor(cell.recurrent_kernel).T]
+    if layer.use_bias:  # PyTorch adds one to each product, and so does Keras's GRU
+        bias = tensor(cell.bias)
+        weights += tuple(bias) if name == "gru" else (bias, torch.zeros_like(bias))
+    if name == "gru":  # Keras: update, reset, candidate; PyTorch: reset, update, candidate
+        weights = [torch.cat([w.chunk(3)[i] for i in (1, 0, 2)]) for w in weights]
+    start = x.new_zeros(1, len(x), layer.units)
+    states = (start, start) if name == "lstm" else start
+    run = getattr(torch._VF, name)
+    options = (layer.use_bias, 1, 0.0, torch.is_grad_enabled(), False, True)  # batch first
+    return run(x, states, [w.contiguous() for w in weights], *options)[0]
 
 
 def scan_sequence(

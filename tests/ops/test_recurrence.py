@@ -1,11 +1,13 @@
-"""scan_sequence: values, gradients, states and outputs of different shapes."""
+"""recurrent_states against the Keras layer; scan_sequence: values, gradients, states, outputs."""
+
+from functools import partial
 
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
-from keras_sentmatch.ops import scan_sequence
+from keras_sentmatch.ops import recurrent_states, scan_sequence
 from tests.case import Case, gradients, value
 from tests.harness import noise
 
@@ -89,3 +91,90 @@ def test_the_loop_runs_in_the_dtype_of_the_sequence(dtype):
     y, last = scan_sequence(step, ops.cast(X, dtype), [np.zeros((2, 3), "float32")])
     assert set(seen) == {dtype}
     assert {keras.backend.standardize_dtype(t.dtype) for t in (y, *last)} == {dtype}
+
+
+class Recurrent(keras.layers.Layer):
+    """A recurrent layer, through the door or as Keras runs it."""
+
+    def __init__(self, make, through, **kwargs):
+        super().__init__(**kwargs)
+        self.rnn, self.through = make(3, return_sequences=True, dtype=self.dtype_policy), through
+
+    def build(self, x_shape):
+        self.rnn.build(x_shape)
+
+    def call(self, x):
+        return recurrent_states(self.rnn, x) if self.through else self.rnn(x)
+
+    def compute_output_shape(self, x_shape):
+        return (*x_shape[:-1], 3)
+
+
+def ours_and_theirs(make, **kwargs):
+    layers = [Recurrent(make, through, **kwargs) for through in (True, False)]
+    for layer in layers:
+        layer.build((None, None, 3))
+    for i, (one, two) in enumerate(zip(*(layer.weights for layer in layers))):
+        one.assign(noise(*one.shape, seed=i))
+        two.assign(one)
+    return layers
+
+
+FUSED = {
+    "lstm": keras.layers.LSTM,
+    "lstm without bias": partial(keras.layers.LSTM, use_bias=False),
+    "gru": keras.layers.GRU,
+    "gru without bias": partial(keras.layers.GRU, use_bias=False),
+    "rnn": keras.layers.SimpleRNN,
+}
+LOOPED = {
+    "relu": partial(keras.layers.LSTM, activation="relu"),
+    "hard sigmoid": partial(keras.layers.GRU, recurrent_activation="hard_sigmoid"),
+    "reset before": partial(keras.layers.GRU, reset_after=False),
+    "backwards": partial(keras.layers.LSTM, go_backwards=True),
+}
+
+
+@pytest.mark.each_backend
+@pytest.mark.parametrize("name", [*FUSED, *LOOPED])
+def test_states_and_gradients_are_those_of_the_layer(name, monkeypatch):
+    ours, theirs = ours_and_theirs({**FUSED, **LOOPED}[name])
+    looped = []
+    run = ours.rnn.call
+    monkeypatch.setattr(ours.rnn, "call", lambda *a, **k: looped.append(1) or run(*a, **k))
+    found = []
+    for layer in (ours, theirs):
+        case = Case(lambda layer=layer: layer, {"x": X}, (0, 0))
+        found.append([value(layer(X)), *(g for by in gradients(case, layer, {"x": X}) for g in by)])
+    for one, two in zip(*found):
+        assert abs(one - two).max() <= 1e-6 and abs(two).max() > 1e-3
+    assert bool(looped) == (keras.backend.backend() != "torch" or name in LOOPED)
+
+
+@pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16", "float64"])
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_states_in_other_dtypes(name, dtype):
+    one, two = (layer(X) for layer in ours_and_theirs(FUSED[name], dtype=dtype))
+    assert one.dtype == two.dtype
+    assert abs(value(one).astype("float64") - value(two).astype("float64")).max() <= 1e-6
+
+
+def test_an_empty_batch_has_states():
+    if keras.backend.backend() == "tensorflow":
+        pytest.skip("TensorFlow adds no bias to an empty batch")
+    ours, _ = ours_and_theirs(FUSED["lstm"])
+    assert value(ours(X[:0])).shape == (0, 5, 3)
+
+
+@pytest.mark.parametrize("how", ["compiled", "exported"])
+def test_a_traced_graph_gives_the_same_states(how):
+    if keras.backend.backend() != "torch":
+        pytest.skip("only PyTorch has fused kernels")
+    torch = pytest.importorskip("torch")
+    ours, theirs = ours_and_theirs(FUSED["lstm"])
+    x = torch.tensor(X)
+    if how == "compiled":
+        traced = torch.compile(ours, backend="eager", dynamic=True)
+    else:
+        traced = torch.export.export(ours, (x,)).module()
+    assert abs(value(traced(x)) - value(theirs(x))).max() <= 1e-6
