@@ -1,0 +1,335 @@
+"""Small matchers beside a fine-tuned encoder in the forms that people run: one table.
+
+    python benchmarks/comparison.py --encoder path/to/minilm --data path/to/sick --runs runs/compared
+    python benchmarks/comparison.py --show --write docs/results.md
+
+Trains what has no finished run in `--runs` (and goes on with what was interrupted): the encoder as
+this library's `cross_encoder` and as `sentence_transformers.CrossEncoder`, RE2 with 75 units taught
+by the former, RE2, ESIM, DRCN and the hybrid; then measures each, from two strings to probabilities:
+
+- library: `Matcher.load(run)` on `--backend`
+- onnx: `Matcher.load(run, engine="onnx")`
+- int8: the exported ONNX with onnxruntime's dynamic quantization, through its `score.py`
+- sentence_transformers: `CrossEncoder.predict`
+
+For each number of `--threads` every contender has a process that may use so many processors. They
+are started one after the other ("cold start": from the start of the process to the first answer) and
+then take turns, `--repeats` times: 200 pairs one by one (median and 95th percentile), and all pairs
+of the test part, or of the validation part without one, in batches of 64 (the median of the turns).
+Existing rows are not measured again. `--epochs` and `--limit` make a quick try of it.
+"""
+
+import argparse
+import json
+import os
+import runpy
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import measuring
+import numpy as np
+from measuring import Worker, timed
+
+SETTINGS = {  # of `keras-sentmatch train`
+    "cross_encoder": ["training.epochs=4", "training.learning_rate=5e-5"],
+    "re2-75": ["training.epochs=15", "model.units=75"],
+    "re2": ["training.epochs=15"],
+    "esim": ["training.epochs=20"],
+    "drcn": ["training.epochs=10"],
+    "hybrid": [],
+}
+ENGINES = ("library", "onnx", "int8")
+OTHER = "sentence_transformers"
+CONTENDERS = tuple(f"{model}:{engine}" for model in SETTINGS for engine in ENGINES)
+CONTENDERS = (f"cross_encoder:{OTHER}", *CONTENDERS)
+KEY = ("contender", "data", "threads")
+Ask = Callable[[Sequence[str], Sequence[str]], Any]
+
+
+def test_pairs(data: str) -> Any:
+    from keras_sentmatch.data import load_pairs
+
+    parts = load_pairs(data)
+    return parts.get("test", parts["validation"])
+
+
+# === Training ===
+
+
+def folder_of(model: str, args: argparse.Namespace) -> Path:
+    return Path(args.runs) / f"{model}-{Path(args.data).name}"
+
+
+def command(*words: Any) -> None:
+    code = "from keras_sentmatch.cli import main; main()"
+    subprocess.run([sys.executable, "-c", code, *map(str, words)], check=True)
+
+
+def train(model: str, args: argparse.Namespace) -> None:
+    """Trains a model of the library, unless it has a finished run."""
+    folder = folder_of(model, args)
+    if (folder / "metrics.json").exists():
+        return
+    words: list[Any] = ["train", model.removesuffix("-75"), "--data", args.data, "--out", folder]
+    words += ["--backend", args.backend, "--seed", 0]
+    for setting in SETTINGS[model]:
+        words += ["--set", setting]
+    if model == "cross_encoder":
+        words += ["--backbone", args.encoder]
+    elif model != "hybrid":
+        words += ["--vectors", f"encoder:{args.encoder}"]
+    if model == "re2-75":
+        train("cross_encoder", args)
+        words += ["--teacher", folder_of("cross_encoder", args)]
+    words += ["--epochs", args.epochs] if args.epochs else []
+    words += ["--limit", args.limit] if args.limit else []
+    words += ["--resume"] if folder.exists() else []
+    command(*words)
+
+
+def train_other(args: argparse.Namespace) -> None:
+    """Fine-tunes `sentence_transformers.CrossEncoder` with the same settings."""
+    folder = folder_of(OTHER, args)
+    if folder.exists():
+        return
+    import torch
+    from sentence_transformers import CrossEncoder
+
+    from keras_sentmatch.data import load_pairs
+
+    torch.manual_seed(0)
+    pairs = load_pairs(args.data)["train"]
+    pairs = pairs.select(range(min(args.limit or len(pairs), len(pairs))))
+    other = CrossEncoder(args.encoder, num_labels=len(pairs.label_names), device="cpu")
+    network, tokenize = other.model.train(), other.tokenizer
+    optimizer = torch.optim.AdamW(network.parameters(), 5e-5, weight_decay=0.01)
+    epochs, size = args.epochs or 4, 32
+    total = epochs * -(-len(pairs) // size)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total)
+    for epoch in range(epochs):
+        order = np.random.default_rng(epoch).permutation(len(pairs))
+        for start in range(0, len(order), size):
+            part = pairs.select(order[start : start + size])
+            sides = list(part.sentence1), list(part.sentence2)
+            batch = tokenize(*sides, padding=True, truncation=True, return_tensors="pt")
+            labels = torch.tensor(np.array(part.labels), dtype=torch.long)
+            torch.nn.functional.cross_entropy(network(**batch).logits, labels).backward()
+            torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+    other.save(str(folder))
+
+
+def prepare(contender: str, args: argparse.Namespace) -> None:
+    """Trains and exports what a contender needs."""
+    model, engine = contender.split(":")
+    if engine == OTHER:
+        train_other(args)
+        return
+    train(model, args)
+    run = folder_of(model, args)
+    if engine == "onnx" and not (run / "onnx").exists():
+        command("export", run, "--format", "onnx")
+    if engine == "int8":
+        folder = run.with_name(f"{run.name}-int8")
+        if not folder.exists():
+            from onnxruntime.quantization import quantize_dynamic
+
+            made = folder.with_name(f"{folder.name}.part")
+            shutil.rmtree(made, ignore_errors=True)
+            command("export", run, "--format", "onnx", "--out", made)
+            full = (made / "model.onnx").rename(made / "float32.onnx")
+            quantize_dynamic(full, made / "model.onnx")
+            full.unlink()
+            made.rename(folder)
+
+
+# === A process of one contender ===
+
+
+def load(contender: str, args: argparse.Namespace) -> tuple[Ask, Path]:
+    """A function from sentences to probabilities, and the folder that it needs."""
+    model, engine = contender.split(":")
+    if engine == OTHER:
+        from sentence_transformers import CrossEncoder
+
+        folder = folder_of(OTHER, args)
+        other = CrossEncoder(str(folder), device="cpu")
+        return lambda one, two: other.predict(
+            list(zip(one, two)), batch_size=64, apply_softmax=True, show_progress_bar=False
+        ), folder
+    run = folder_of(model, args)
+    if engine == "int8":
+        folder = run.with_name(f"{run.name}-int8")
+        scorer = runpy.run_path(str(folder / "score.py"))["Scorer"](folder)
+
+        def ask(one: Sequence[str], two: Sequence[str]) -> Any:
+            order = np.argsort([max(len(a), len(b)) for a, b in zip(one, two)])
+            pairs = [(one[i], two[i]) for i in order]
+            found = [scorer.scores(pairs[i : i + 64]) for i in range(0, len(pairs), 64)]
+            return np.concatenate(found)[np.argsort(order)]
+
+        return ask, folder
+    from keras_sentmatch import Matcher
+
+    matcher = Matcher.load(run, **({"engine": "onnx"} if engine == "onnx" else {}))
+    return lambda one, two: matcher.predict_proba(
+        sentence1=one, sentence2=two, batch_size=64
+    ), run / "onnx" if engine == "onnx" else run
+
+
+def work(args: argparse.Namespace) -> None:
+    """Runs in a child process."""
+    if hasattr(os, "sched_setaffinity"):
+        allowed = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, allowed[: args.threads])
+    pairs = json.loads(Path(args.pairs).read_text("utf-8"))
+    loaded: list[Any] = []
+
+    def answer(question: str) -> dict[str, Any]:
+        if question == "cold":
+            ask, folder = load(args.worker, args)
+            ask(pairs["one"][:1], pairs["two"][:1])
+            cold = time.time() - args.started
+            loaded.append(ask)
+            files = [
+                path
+                for path in folder.rglob("*")
+                if path.is_file() and "onnx" not in path.relative_to(folder).parts[:-1]
+            ]
+            return {"cold_s": cold, "bytes": sum(path.stat().st_size for path in files)}
+        (ask,) = loaded
+        singles = [([a], [b]) for a, b in zip(pairs["one"][:200], pairs["two"][:200])]
+        ask(pairs["one"][:64], pairs["two"][:64])
+
+        def measured() -> tuple[list[float], float, Any]:
+            alone = timed([lambda one=one: ask(*one) for one in singles])
+            begin = time.perf_counter()
+            found = ask(pairs["one"], pairs["two"])
+            return alone, time.perf_counter() - begin, found
+
+        (alone, seconds, found), others = measuring.busy_while(measured)
+        right = (
+            np.argmax(found, -1)
+            if np.ndim(found) > 1 and np.shape(found)[-1] > 1
+            else (np.ravel(found) >= 0.5)
+        )
+        return {
+            "alone": alone,
+            "seconds": seconds,
+            "accuracy": float(np.mean(right == np.array(pairs["labels"]))),
+            "peak_mib": measuring.peak_mib(),
+            "others": others,
+        }
+
+    measuring.answer_lines(answer)
+
+
+# === All of them ===
+
+
+def run_all(args: argparse.Namespace, results: measuring.Results) -> None:
+    data = Path(args.data).name
+    wanted = {
+        threads: [
+            name
+            for name in args.contenders
+            if not results.has(dict(zip(KEY, (name, data, threads))))
+        ]
+        for threads in args.threads_list
+    }
+    for name in args.contenders:
+        if any(name in names for names in wanted.values()):
+            prepare(name, args)
+    test = test_pairs(args.data)
+    path = results.path.with_suffix(".pairs.json")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sides = {"one": list(test.sentence1), "two": list(test.sentence2)}
+    path.write_text(json.dumps(sides | {"labels": np.array(test.labels).tolist()}), "utf-8")
+    for threads, names in wanted.items():
+        count = {"OMP_NUM_THREADS": str(threads), "TF_NUM_INTRAOP_THREADS": str(threads)}
+        options = ["--runs", args.runs, "--data", args.data, "--pairs", path, "--threads", threads]
+        workers, cold, turns = {}, {}, {}
+        for name in names:
+            started = ["--worker", name, "--started", time.time()]
+            worker = Worker(args.backend, [*options, *started], **count)
+            cold[name] = worker.ask("cold")
+            if cold[name] is None:
+                print(f"{name}: its process ended early", flush=True)
+                continue
+            workers[name], turns[name] = worker, []
+        for _ in range(args.repeats):
+            for name, worker in workers.items():
+                turns[name].append(worker.ask("turn"))
+        for name, worker in workers.items():
+            worker.close()
+            found = turns[name]
+            alone = np.concatenate([turn["alone"] for turn in found])
+            seconds = statistics.median(turn["seconds"] for turn in found)
+            row = dict(zip(KEY, (name, data, threads)))
+            row |= {
+                "accuracy": round(found[-1]["accuracy"], 4),
+                "pairs": len(test),
+                "pairs_per_s": round(len(test) / seconds, 1),
+                "p50_ms": round(1000 * float(np.median(alone)), 2),
+                "p95_ms": round(1000 * float(np.quantile(alone, 0.95)), 2),
+                "cold_s": round(cold[name]["cold_s"], 2),
+                "peak_mib": found[-1]["peak_mib"],
+                "mib_on_disk": round(cold[name]["bytes"] / 2**20, 1),
+                "backend": args.backend,
+                "others_cpu": round(max(turn["others"] for turn in found), 2),
+            }
+            results.add(row)
+    path.unlink()
+
+
+def table(rows: list[dict[str, str]]) -> tuple[list[str], list[list[str]]]:
+    head = ["model", "answered by", "data", "threads", "accuracy", "pairs/s", "one pair ms"]
+    head += ["95 % ms", "cold start s", "peak MiB", "MiB on disk", "others' CPUs"]
+    names = ["data", "threads", "accuracy", "pairs_per_s", "p50_ms", "p95_ms", "cold_s"]
+    names += ["peak_mib", "mib_on_disk", "others_cpu"]
+    ordered = sorted(rows, key=lambda row: (row["data"], row["threads"]))
+    return head, [[*row["contender"].split(":"), *(row[n] for n in names)] for row in ordered]
+
+
+def main() -> None:
+    parser = measuring.parser(__doc__)
+    parser.add_argument("--runs", default="runs/compared", help="trained run folders, MODEL-DATA")
+    parser.add_argument("--data", default="sick", help="the data set")
+    parser.add_argument("--encoder", default="", help="a folder with a Hugging Face BERT")
+    parser.add_argument("--contenders", default=",".join(CONTENDERS), help="some of the default")
+    parser.add_argument("--threads", default="1,2", help="processors of a contender")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--epochs", type=int, help="instead of each model's")
+    parser.add_argument("--limit", type=int, help="of the training pairs")
+    parser.add_argument("--backend", default="tensorflow", choices=measuring.BACKENDS)
+    parser.add_argument("--out", type=Path, default=measuring.RESULTS_FOLDER / "comparison.csv")
+    parser.add_argument("--worker", choices=CONTENDERS, help=argparse.SUPPRESS)
+    parser.add_argument("--started", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--pairs", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        args.threads = int(args.threads)
+        work(args)
+        return
+    args.contenders = args.contenders.split(",")
+    args.threads_list = [int(number) for number in args.threads.split(",")]
+    if unknown := set(args.contenders) - set(CONTENDERS):
+        parser.error(f"--contenders: {', '.join(sorted(unknown))} is none of the default")
+    results = measuring.Results(args.out)
+    if not args.show:
+        if not args.encoder:
+            parser.error("name the encoder's folder with --encoder, or --show")
+        run_all(args, results)
+    results.show(*table(results.rows()), args.write)
+
+
+if __name__ == "__main__":
+    main()
