@@ -31,6 +31,7 @@ from keras_sentmatch.ops import (
     pair_mask,
     zero_padding,
 )
+from keras_sentmatch.ops.recurrence import LSTM
 
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "concat": lambda x, y: ops.concatenate([x, y], axis=-1),
@@ -220,7 +221,7 @@ class CAFE(PairModel):
         options = {"kernel_regularizer": self.regularizer(), "dtype": self.policy, "name": "lstm"}
         if self.bidirectional:
             return BidirectionalRNN(self.units, **options)
-        return keras.layers.LSTM(
+        return LSTM(
             self.units, return_sequences=True, recurrent_regularizer=self.regularizer(), **options
         )
 

@@ -6,9 +6,9 @@ from typing import Any
 import keras
 
 _FUSED = {
-    keras.layers.LSTM: "lstm",
-    keras.layers.GRU: "gru",
-    keras.layers.SimpleRNN: "rnn_tanh",
+    keras.layers.LSTMCell: "lstm",
+    keras.layers.GRUCell: "gru",
+    keras.layers.SimpleRNNCell: "rnn_tanh",
 }
 
 
@@ -37,11 +37,29 @@ def recurrent_states(layer: Any, x: Any) -> Any:
         >>> tuple(recurrent_states(lstm, np.ones((2, 5, 3), "float32")).shape)
         (2, 5, 4)
     """
-    if keras.backend.backend() == "torch" and _has_fused_form(layer):
-        x = keras.ops.convert_to_tensor(x, layer.compute_dtype)
-        if _runs_fused(x):
-            return _fused_states(layer, x)
-    return layer(x)
+    states = _fused_states(layer, x)
+    return layer(x) if states is None else states
+
+
+class LSTM(keras.layers.LSTM):
+    """Keras's layer by the fastest engine, for functional models; weights and files are the same."""
+
+    def call(
+        self, sequences: Any, initial_state: Any = None, mask: Any = None, training: bool = False
+    ) -> Any:
+        if initial_state is None and mask is None:
+            states = _fused_states(self, sequences)
+            if states is not None:
+                return states
+        return super().call(sequences, initial_state, mask, training)
+
+
+def _fused_states(layer: Any, x: Any) -> Any:
+    """The states by one fused kernel; None if there is none that computes the same."""
+    if keras.backend.backend() != "torch" or not _has_fused_form(layer):
+        return None
+    x = keras.ops.convert_to_tensor(x, layer.compute_dtype)
+    return _torch_states(layer, x) if _runs_fused(x) else None
 
 
 def _has_fused_form(layer: Any) -> bool:
@@ -51,7 +69,7 @@ def _has_fused_form(layer: Any) -> bool:
     )
     tanh, sigmoid = keras.activations.tanh, keras.activations.sigmoid
     return (
-        type(layer) in _FUSED
+        type(layer.cell) in _FUSED
         and plain
         and not (layer.dropout or layer.recurrent_dropout)
         and getattr(layer, "reset_after", True)
@@ -70,13 +88,13 @@ def _runs_fused(x: Any) -> bool:
     return not traced and x.numel() > 0 and (x.is_cuda or (x.is_cpu and wide))
 
 
-def _fused_states(layer: Any, x: Any) -> Any:
+def _torch_states(layer: Any, x: Any) -> Any:
     import torch
 
     def tensor(weight: Any) -> Any:
         return keras.ops.convert_to_tensor(weight, layer.compute_dtype)
 
-    name, cell = _FUSED[type(layer)], layer.cell
+    name, cell = _FUSED[type(layer.cell)], layer.cell
     weights = [tensor(cell.kernel).T, tensor(cell.recurrent_kernel).T]
     if layer.use_bias:  # PyTorch adds one to each product, and so does Keras's GRU
         bias = tensor(cell.bias)
