@@ -27,6 +27,7 @@ LAZY_OWN = {
     ("keras_sentmatch.inference.base", "keras_sentmatch.explain"),
     ("keras_sentmatch.inference.base", "keras_sentmatch.export"),
     ("keras_sentmatch.inference.matcher", "keras_sentmatch.export.engine"),
+    ("keras_sentmatch.inference.matcher", "keras_sentmatch.inference.compiled"),
     ("keras_sentmatch.inference.run_folder", "keras_sentmatch.applications"),
     ("keras_sentmatch.export.engine", "keras_sentmatch.export.exporting"),
     ("keras_sentmatch.analysis.comparing", "keras_sentmatch.inference.run_folder"),

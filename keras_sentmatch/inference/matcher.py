@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import keras
 
     from keras_sentmatch.export.engine import OnnxMatcher
+    from keras_sentmatch.inference.compiled import CompiledModel
 
 ENGINES = ("keras", "onnx")
 
@@ -119,6 +120,7 @@ class Matcher(OneModelMatcher):
         self.new_words = NewWords(self) if learns else None
         self._halves: tuple[keras.Model, keras.Model, keras.Model] | None = None
         self._explainer: keras.Model | None = None
+        self._compiled: CompiledModel | None = None
 
     def __repr__(self) -> str:
         answers = "score" if self.label_names is None else "/".join(self.label_names)
@@ -191,7 +193,8 @@ class Matcher(OneModelMatcher):
     def replace_model(self, model: "keras.Model") -> None:
         """Answers with another model from now on, such as a copy with more words."""
         if model is not self.model:
-            self.model, self._halves, self._explainer = model, None, None
+            self.model, self._compiled = model, None
+            self._halves, self._explainer = None, None
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes model.keras, encoder/ and matcher.json into `folder`; other files there stay.
@@ -333,8 +336,11 @@ class Matcher(OneModelMatcher):
         return batches(lengths, batch_size, self.encoder.max_length)
 
     def score_arrays(self, arrays: Mapping[str, Array]) -> Array:
-        inputs = {name: arrays[name] for name in self.model.input}
-        return np.asarray(self.model.predict_on_batch(inputs))
+        if self._compiled is None:
+            from keras_sentmatch.inference.compiled import CompiledModel
+
+            self._compiled = CompiledModel(self.model)
+        return self._compiled(arrays)
 
     def add_rows(self, start: int, words: Sequence[str], vectors: Array) -> None:
         model = with_rows(self.model, start + len(words))

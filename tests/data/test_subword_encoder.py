@@ -332,13 +332,13 @@ def test_matcher(tmp_path):
     matcher = Matcher(model, encoder, ("no", "yes"), task="classification")
     first, second = ["a dog", "cat cat cat cat", "", "undog"], ["cats", "a cat a cat", "dog", ""]
     lengths = set()
-    predict = model.predict_on_batch
-    model.predict_on_batch = lambda x: lengths.add(x["token_ids"].shape[1]) or predict(x)
+    score = matcher.score_arrays
+    matcher.score_arrays = lambda x: lengths.add(x["token_ids"].shape[1]) or score(x)
     columns = {"tags_1": [["D"]] * 4, "tags_2": [["D"]] * 4}
     data = PairDataset(first, second, [0, 1, 1, 0], label_names=("no", "yes"), columns=columns)
     scores = matcher.predict_proba(data)
     assert lengths == {10}, "a model may be limited to the encoder's max_length"
-    want = np.asarray(predict(encoder.encode(first, second)))
+    want = np.asarray(model.predict_on_batch(encoder.encode(first, second)))
     np.testing.assert_allclose(scores, want, atol=1e-6)
     assert matcher.predict(sentence1="a", sentence2="dog").label in ("no", "yes")
     accuracy = (scores.argmax(1) == data.labels).mean()
@@ -349,7 +349,7 @@ def test_matcher(tmp_path):
     with pytest.raises(InputError, match="can't encode a sentence alone"):
         matcher.encode(["a dog"])
 
-    del model.predict_on_batch
+    del matcher.score_arrays
     matcher.save(tmp_path / "run")
     card = json.loads((tmp_path / "run" / "matcher.json").read_text())
     assert card["vocabulary_size"] == 19

@@ -107,13 +107,13 @@ def test_pairs_may_come_as_what_can_be_read_one_way_only(matcher):
 
 def test_few_shapes_reach_the_model(matcher, monkeypatch):
     shapes = set()
-    plain = matcher.model.predict_on_batch
+    plain = matcher.score_arrays
 
     def spy(batch):
         shapes.add(tuple(array.shape for array in batch.values()))
         return plain(batch)
 
-    monkeypatch.setattr(matcher.model, "predict_on_batch", spy)
+    monkeypatch.setattr(matcher, "score_arrays", spy)
     rng = np.random.default_rng(0)
     for rows in (1, 2, 3, 5, 9, 40, 70):
         words = [["dog "] * n for n in rng.integers(0, 24, rows)]
@@ -396,3 +396,24 @@ def test_the_folder_loads_in_another_process_on_another_backend(matcher, folder)
         check=True,
     )
     np.testing.assert_allclose(json.loads(done.stdout.splitlines()[-1]), expected, atol=1e-5)
+
+
+def test_nothing_is_compiled_after_the_first_shapes(matcher):
+    """20,000 pairs of random lengths, one by one and in batches, and new weights in between."""
+    rng = np.random.default_rng(0)
+    matcher = Matcher(matcher.model, matcher.encoder, NAMES, task="classification")
+    columns = [["dog " * n for n in rng.integers(0, 40, 20_000)] for _ in "12"]
+    want = matcher.predict_proba(*columns)
+    single = [matcher.predict_proba([a], [b])[0] for a, b in zip(*(c[:200] for c in columns))]
+    np.testing.assert_allclose(single, want[:200], atol=1e-5)
+    compiled = matcher._compiled
+    # lengths 8, 16 and 24; 1, 8 or 64 rows
+    assert 1 <= compiled.traces <= (1 if keras.config.backend() == "tensorflow" else 9)
+    before, old = compiled.traces, matcher.model.get_weights()
+    matcher.model.set_weights([0 * weight for weight in old])
+    np.testing.assert_allclose(matcher.predict_proba(["dog"], ["dog"]), [[1 / 3] * 3], atol=1e-6)
+    matcher.model.set_weights(old)
+    np.testing.assert_allclose(
+        matcher.predict_proba(*(c[:64] for c in columns)), want[:64], atol=1e-5
+    )
+    assert compiled.traces == before

@@ -1,0 +1,108 @@
+"""A Keras model as a compiled function of each shape, without what Keras does around a call."""
+
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+
+Array = np.ndarray
+MOST = 64  # shapes kept
+_EAGER = 3  # calls of a shape on PyTorch before it is compiled, which takes as long as many calls
+
+
+class CompiledModel:
+    """`model(arrays, training=False)` on NumPy arrays; always of the model's present weights.
+
+    Attributes:
+        traces: How often Python code of the model was traced into a program.
+    """
+
+    def __init__(self, model: keras.Model) -> None:
+        self.model = model
+        self.names = list(model.input)
+        self.variables = list(model.variables)
+        self.traces = 0
+        self._functions: dict[Any, Callable[..., Any]] = {}
+        self._calls: Counter[Any] = Counter()
+        self._lock = threading.Lock()  # servers answer in several threads
+        self._run = {"jax": self._jax, "torch": self._torch, "tensorflow": self._tensorflow}[
+            keras.config.backend()
+        ]
+
+    def __call__(self, arrays: Mapping[str, Array]) -> Array:
+        return self._run([arrays[name] for name in self.names])
+
+    def _answer(self, arrays: Any, weights: Any) -> Any:
+        """The function that is traced."""
+        self.traces += 1
+        with keras.StatelessScope(list(zip(self.variables, weights))):
+            return self.model(dict(zip(self.names, arrays)), training=False)
+
+    def _function(self, arrays: list[Array], make: Callable[[], Callable[..., Any]]) -> Any:
+        """The compiled function of a shape; the oldest one gives way."""
+        shape = tuple(array.shape for array in arrays)
+        with self._lock:
+            if shape not in self._functions:
+                while len(self._functions) >= MOST:
+                    del self._functions[next(iter(self._functions))]
+                self._functions[shape] = make()
+            return self._functions[shape]
+
+    def _jax(self, arrays: list[Array]) -> Array:
+        import jax
+
+        function = self._function(arrays, lambda: jax.jit(self._answer))
+        return np.asarray(function(arrays, [variable.value for variable in self.variables]))
+
+    def _tensorflow(self, arrays: list[Array]) -> Array:
+        import tensorflow as tf
+
+        def trace() -> Any:
+            specs = [tf.TensorSpec([None] * x.ndim, x.dtype) for x in arrays]
+            function = tf.function(lambda *xs: self._answer(xs, ()), specs, autograph=False)
+            return function.get_concrete_function()
+
+        # One program for all shapes: tracing takes longer than what a fixed shape saves.
+        function = self._function([np.empty([0] * x.ndim) for x in arrays], trace)
+        return np.asarray(function(*map(tf.constant, arrays)))
+
+    def _torch(self, arrays: list[Array]) -> Array:
+        import torch
+        from keras.src.backend.torch.core import get_device
+
+        shape = tuple(array.shape for array in arrays)
+        tensors = [torch.from_numpy(array).to(get_device()) for array in arrays]
+        if self._calls[shape] < _EAGER:
+            self._calls[shape] += 1
+            with torch.no_grad():
+                outputs = self.model(dict(zip(self.names, tensors)), training=False)
+        else:
+            weights = [variable.value.detach() for variable in self.variables]
+            function = self._function(arrays, lambda: self._torch_program(tensors, weights))
+            with torch.inference_mode():
+                outputs = function(*tensors, *weights)
+        return np.asarray(outputs.detach().cpu())
+
+    def _torch_program(self, tensors: list[Any], weights: list[Any]) -> Callable[..., Any]:
+        """The operations as a TorchScript program; the model itself if they depend on values."""
+        import torch
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        count = len(tensors)
+
+        def answer(*xs: Any) -> Any:
+            return self._answer(xs[:count], xs[count:])
+
+        try:
+            with torch.no_grad(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # make_fx has made sure of what they warn of
+                graph = make_fx(answer, tracing_mode="fake")(*tensors, *weights)
+                graph.graph.eliminate_dead_code()
+                graph.recompile()
+                return torch.jit.trace(graph, (*tensors, *weights), check_trace=False)
+        except Exception:  # whatever an operation that depends on values leads to
+            return lambda *xs: self.model(dict(zip(self.names, xs[:count])), training=False)
