@@ -49,7 +49,12 @@ class RecipeOptions:
     ] = None
 
     def draft(
-        self, model: str, batch_size: int | None = None, teacher: list[str] | None = None
+        self,
+        model: str,
+        batch_size: int | None = None,
+        teacher: list[str] | None = None,
+        augment: list[str] | None = None,
+        lexicon: list[str] | None = None,
     ) -> "RecipeDraft":
         """The recipe, checked as far as it can be before the data is read."""
         from keras_sentmatch.applications import BackboneModel, get_model_class
@@ -69,6 +74,8 @@ class RecipeOptions:
             "training.seed": self.seed,
             "model.backbone": self.backbone and json.dumps(_absolute(self.backbone)),
             "training.teacher": teacher and json.dumps([_absolute(run) for run in teacher]),
+            "training.augment": augment and json.dumps(augment),
+            "training.lexicon": lexicon and json.dumps(lexicon),
         }
         given = [f"{key}={value}" for key, value in values.items() if value is not None]
         draft = read_recipe(model, file=self.recipe, overrides=[*(self.setting or []), *given])

@@ -53,6 +53,13 @@ def robustness(
             help="The positive and the negative label, if their names are unusual.",
         ),
     ] = None,
+    held_out: Annotated[
+        bool,
+        typer.Option(
+            "--held-out",
+            help="Write only words and sentences that training with --augment never sees.",
+        ),
+    ] = False,
     seed: Annotated[int, typer.Option(help="Seed of the transformations.")] = 0,
     limit: options.ClassLimit = None,
     out: Annotated[
@@ -91,6 +98,7 @@ def robustness(
             lexicon=words,
             translate=function,
             opposite=pair,
+            entries="held_out" if held_out else "all",
         )
     loaded.log_encoding()
     print_report({**facts, **report}, out, package.save_report, as_json, _print)

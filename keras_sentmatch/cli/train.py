@@ -28,6 +28,15 @@ def train(
         str | None,
         typer.Option(metavar="FILE", help="More pairs, which only the teacher answers."),
     ] = None,
+    augment: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Make further training pairs by a transformation of `robustness`, with the label "
+            "that they have; repeat for more, such as SwapAnt, NumWord and AppendIrr.",
+        ),
+    ] = None,
+    lexicon: options.Lexicon = None,
     batch_size: Annotated[
         int | None, typer.Option(help="Pairs per batch. Default: the recipe's.")
     ] = None,
@@ -53,7 +62,7 @@ def train(
     from keras_sentmatch import training
     from keras_sentmatch.inference.run_folder import read_json
 
-    draft = recipe.draft(model, batch_size, teacher)
+    draft = recipe.draft(model, batch_size, teacher, augment, lexicon)
     model = draft.model
     if unlabeled and not draft.for_data(None).training.teacher:
         raise InputError(f"--unlabeled {unlabeled}: only a --teacher can answer these pairs.")

@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Sequence
 
+from keras_sentmatch.data.wordnet import load_wordnet
 from keras_sentmatch.errors import InputError
 
 Tagger = Callable[[Sequence[Sequence[str]]], list[list[str]]]
@@ -87,16 +88,7 @@ def spacy_tagger(model: str = SPACY_MODEL) -> Tagger:
 
 def wordnet_antonyms(words: Collection[str]) -> list[tuple[str, str]]:
     """The pairs of antonyms among `words`, lower case, by NLTK's WordNet."""
-    try:
-        from nltk.corpus import wordnet
-
-        wordnet.ensure_loaded()
-    except (ImportError, LookupError) as error:
-        first = next(line for line in str(error).splitlines() if line.strip(" *"))
-        raise InputError(
-            f"WordNet can't be loaded ({first.strip()}). Install it with pip install nltk && python "
-            "-m nltk.downloader wordnet, or give a file of word pairs as encoder.antonyms."
-        ) from error
+    wordnet = load_wordnet()
     known = {word.lower() for word in words}
     found = set()
     for word in known:

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from keras_sentmatch.data.text import read_word_pairs
+from keras_sentmatch.data.wordnet import load_wordnet
 from keras_sentmatch.errors import InputError
 
 KINDS = ("antonyms", "synonyms")
 HOW = (
     "give files of word pairs, two words per line (antonyms=FILE, synonyms=FILE, or a folder with such "
-    "files), or install WordNet: pip install nltk && python -m nltk.downloader wordnet"
+    "files), or install WordNet: pip install nltk, and either python -m nltk.downloader wordnet or the "
+    "package wordnet-base of Debian and Ubuntu"
 )
 WordPairs = Iterable[tuple[str, str]]
 Lookup = Callable[[str], Sequence[str]]
@@ -64,7 +66,7 @@ class Lexicon:
 
         Args:
             *sources: `antonyms=FILE` and `synonyms=FILE`; a file with one of these words in its name;
-                or a folder with such files. `"wordnet"` is NLTK's WordNet.
+                or a folder with such files. `"wordnet"` is WordNet, read by NLTK.
 
         Raises:
             InputError: If a file is missing or damaged, or its kind is unclear.
@@ -81,20 +83,14 @@ class Lexicon:
 
     @classmethod
     def wordnet(cls) -> "Lexicon":
-        """NLTK's WordNet: single words in their base form.
+        """WordNet, read by NLTK: single words in their base form.
 
         Antonyms come from any sense of a word, synonyms from its most frequent one.
 
         Raises:
             InputError: If NLTK or its WordNet is not installed.
         """
-        try:
-            from nltk.corpus import wordnet
-
-            wordnet.ensure_loaded()
-        except (ImportError, LookupError) as error:
-            first = next(line for line in str(error).splitlines() if line.strip(" *"))
-            raise InputError(f"WordNet cannot be loaded ({first.strip()}): {HOW}.") from error
+        wordnet = load_wordnet()
 
         def lemmas(synsets: Iterable[Any]) -> list[Any]:
             return [lemma for synset in synsets for lemma in synset.lemmas()]

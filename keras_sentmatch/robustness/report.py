@@ -42,6 +42,7 @@ def robustness_report(
     lexicon: Lexicon | None = None,
     translate: Translate | None = None,
     opposite: tuple[str, str] | None = None,
+    entries: str = "all",
     examples: int = 5,
 ) -> dict[str, Any]:
     """Measures answers on the pairs that each transformation can change, before and after.
@@ -57,10 +58,11 @@ def robustness_report(
         lexicon: As for `transform`.
         translate: As for `transform`.
         opposite: As for `transform`.
+        entries: As for `transform`.
         examples: Number of examples per transformation or suite.
 
     Returns:
-        `pairs`, `seed`, `transformations`, `left_out` (reasons by name) and `suites`. A transformation
+        `pairs`, `seed`, `entries`, `transformations`, `left_out` (reasons by name) and `suites`. A transformation
         has `name`, `what`, `keeps_label`, `of` (all pairs), `pairs` (changed ones), `before` and
         `after` (`accuracy`, `macro_f1`; `None` without pairs), `drop` of accuracy, and `flips`:
         examples that were right before and wrong after. If the label changes, `after` has
@@ -91,7 +93,7 @@ def robustness_report(
             )
         old = np.asarray(_answers(answers, dataset), object)
         options: dict[str, Any] = dict(
-            seed=seed, lexicon=lexicon, translate=translate, opposite=opposite
+            seed=seed, lexicon=lexicon, translate=translate, opposite=opposite, entries=entries
         )
         change: Callable[[PairDataset, str], Transformed] = partial(transform, **options)
         for name in TRANSFORMATIONS if names is None else names:
@@ -108,6 +110,7 @@ def robustness_report(
     return {
         "pairs": total,
         "seed": seed,
+        "entries": entries,
         "transformations": transformations,
         "left_out": left_out,
         "suites": [_measure_suite(suite, known, answers, examples) for suite in suites],

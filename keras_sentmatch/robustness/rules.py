@@ -3,6 +3,7 @@
 They are named after those of TextFlint, which the paper used; the rules are this library's own.
 """
 
+import hashlib
 import random
 import re
 from collections.abc import Callable, Iterable
@@ -26,6 +27,9 @@ from keras_sentmatch.robustness.words import (
 
 Pair = tuple[str, str]
 
+ENTRIES = ("all", "train", "held_out")  # which words, numbers and sentences rules may write
+HELD_OUT = 0.3  # their share that training never uses
+
 
 def _any_of(phrases: Iterable[str]) -> str:
     """A pattern of phrases, the longest first."""
@@ -45,6 +49,15 @@ class Context:
     task: str
     lexicon: Lexicon | None
     translations: dict[str, str]
+    entries: str = "all"
+
+    def may(self, *entry: str) -> bool:
+        """Whether an entry (a pair of antonyms, a number, a sentence) is among those to use."""
+        if self.entries == "all":
+            return True
+        text = "\0".join(sorted(entry)).encode("utf-8", "surrogatepass")
+        held_out = hashlib.sha256(text).digest()[0] < HELD_OUT * 256
+        return held_out == (self.entries == "held_out")
 
 
 Rule = Callable[[str, str, random.Random, Context], Pair | None]
@@ -103,7 +116,9 @@ def _swap_ant(one: str, two: str, rng: random.Random, context: Context) -> Pair 
         if word.lower not in shared or word.lower in phrases.NEVER_OPPOSED:
             continue
         others = context.lexicon.antonyms(word.lower)
-        fitting = [other for other in others if _fits(word.lower, other)]
+        fitting = [
+            other for other in others if _fits(word.lower, other) and context.may(word.lower, other)
+        ]
         if fitting and not every & set(others):
             choices.append((word, fitting))
     return _replace_one(one, two, choices, rng)
@@ -121,7 +136,8 @@ def _num_word(one: str, two: str, rng: random.Random, context: Context) -> Pair 
         if word.lower in shared and not bounded and stands_alone(two, word):
             near = {other.text for other in found[max(0, place - 1) : place + 2]}
             most = 28 if near & MONTHS else None  # a day of a month
-            if greater := [n for n in _greater(word.lower, most) if n not in every]:
+            greater = [n for n in _greater(word.lower, most) if n not in every and context.may(n)]
+            if greater:
                 choices.append((word, greater))
     return _replace_one(one, two, choices, rng)
 
@@ -163,7 +179,7 @@ def _add_sent(one: str, two: str, rng: random.Random, context: Context) -> Pair 
     start, body, end = _strip(two)
     if not body:
         return None
-    addition = rng.choice(phrases.TAUTOLOGIES)
+    addition = rng.choice([t for t in phrases.TAUTOLOGIES if context.may(t)])
     addition = f"{addition.capitalize()}." if body[-1] in ".?!…" else f"and {addition}"
     return one, f"{start}{body} {in_style_of(two, addition)}{end}"
 
@@ -217,7 +233,11 @@ def _append_irr(one: str, two: str, rng: random.Random, context: Context) -> Pai
     """In ranking the second sentence, the candidate, gets it."""
     start, body, end = _strip(two if context.task == "ranking" else one)
     present = lower_words(one) | lower_words(two)
-    choices = [s for s in phrases.IRRELEVANT if not (lower_words(s) - FUNCTION_WORDS) & present]
+    choices = [
+        sentence
+        for sentence in phrases.IRRELEVANT
+        if not (lower_words(sentence) - FUNCTION_WORDS) & present and context.may(sentence)
+    ]
     if not body or not choices:
         return None
     addition = in_style_of(body, rng.choice(choices))
@@ -316,6 +336,7 @@ def _swap_syn(one: str, two: str, rng: random.Random, context: Context) -> Pair 
             other
             for other in lexicon.synonyms(word.lower)
             if _fits(word.lower, other) and other not in present and other not in opposed
+            and context.may(word.lower, other)
             # nor another with an ending: `north`, `northern`
             and not (other.startswith(word.lower) or word.lower.startswith(other))
         ]  # fmt: skip

@@ -11,7 +11,13 @@ import numpy as np
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.robustness.lexicon import Lexicon
-from keras_sentmatch.robustness.rules import TRANSFORMATIONS, Context, Pair, Transformation
+from keras_sentmatch.robustness.rules import (
+    ENTRIES,
+    TRANSFORMATIONS,
+    Context,
+    Pair,
+    Transformation,
+)
 
 Translate = Callable[[list[str]], Sequence[str]]
 
@@ -24,6 +30,10 @@ OPPOSITES = {
     },
     **{frozenset((n, f"not_{n}")): (n, f"not_{n}") for n in ("paraphrase", "duplicate")},
 }
+
+
+# Data sets whose annotators gave such pairs another label: data set -> the two labels.
+CONVENTIONS = {"sick": ("entailment", "neutral")}
 
 
 @dataclass(frozen=True)
@@ -58,6 +68,7 @@ def transform(
     lexicon: Lexicon | None = None,
     translate: Translate | None = None,
     opposite: tuple[str, str] | None = None,
+    entries: str = "all",
 ) -> Transformed:
     """Changes every pair of a data set that a transformation can change.
 
@@ -71,6 +82,8 @@ def transform(
         lexicon: For `SwapAnt` (antonyms) and `SwapSyn` (synonyms).
         translate: For `BackTrans`: a function that translates a list of sentences there and back.
         opposite: `(positive, negative)` label names for `SwapAnt` and `NumWord`, if uncommon.
+        entries: Which antonyms, synonyms, numbers and sentences may be written: `"all"`, `"train"`,
+            those that training uses (`training.augment`), or `"held_out"`, the others.
 
     Raises:
         InputError: If the name is unknown, something needed is missing, or the labels do not fit.
@@ -86,6 +99,8 @@ def transform(
     (('Nine dogs do.',), 1)
     """
     known = get_transformation(name)
+    if entries not in ENTRIES:
+        raise InputError(f"entries is {entries!r}; expected one of {', '.join(ENTRIES)}.")
     _check_needs(known, lexicon, translate)
     negative = -1
     candidates = np.arange(len(dataset))
@@ -95,7 +110,7 @@ def transform(
     translations = {}
     if known.needs == "translate" and translate is not None:
         translations = _translations([dataset.sentence2[row] for row in candidates], translate)
-    context = Context(dataset.task, lexicon, translations)
+    context = Context(dataset.task, lexicon, translations, entries)
     changes: dict[int, Pair] = {}
     for row in map(int, candidates):
         pair = dataset.sentence1[row], dataset.sentence2[row]
@@ -158,7 +173,8 @@ def _opposite_labels(
             f"{name} turns one class into another, but was given {what}: it needs pairs labeled with "
             "classes, such as entailment or paraphrase."
         )
-    found = given or OPPOSITES.get(frozenset(names))
+    convention = CONVENTIONS.get((dataset.name or "").lower())
+    found = given or convention or OPPOSITES.get(frozenset(names))
     if found is None:
         how = wording("opposite=(POSITIVE, NEGATIVE)", "--opposite POSITIVE,NEGATIVE")
         raise InputError(

@@ -50,6 +50,14 @@ def _text(default: str | None, allowed: str) -> Any:
     return _setting(default, allowed, lambda v: isinstance(v, str) and bool(v))
 
 
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(v, str) and v for v in value)
+
+
+def _names(allowed: str, default: tuple[str, ...] = ()) -> Any:
+    return _setting(default, allowed, _are_names)
+
+
 @dataclass(frozen=True)
 class _Table:
     table: ClassVar[str]
@@ -167,6 +175,12 @@ class TrainingConfig(_Table):
         teacher: Run folders to learn from.
         distillation_weight: The teacher's share of the loss.
         distillation_temperature: Temperature of the teacher's and the student's probabilities.
+        augment: Transformations (`keras_sentmatch.robustness.TRANSFORMATIONS`) that make further
+            training pairs, with the labels these have.
+        augment_share: Made pairs, as a share of the training pairs, at most.
+        augment_labels: The label that SwapAnt and NumWord change, and the one that they give; by
+            default found by the names of the labels.
+        lexicon: Where SwapAnt and SwapSyn find their words, as `Lexicon.read` takes it.
         dtype_policy: Keras dtype policy.
         seed: Random seed.
         jit_compile: Whether to compile with XLA. `"auto"` is Keras's choice, except on TensorFlow,
@@ -202,13 +216,15 @@ class TrainingConfig(_Table):
         0.0, "of at least 0 (0: the learning_rate)", lambda v: v >= 0
     )
     accumulate: int = _integer(1, 1)
-    teacher: tuple[str, ...] = _setting(
-        (),
-        "a list of run folders",
-        lambda v: isinstance(v, list | tuple) and all(isinstance(f, str) and f for f in v),
-    )
+    teacher: tuple[str, ...] = _names("a list of run folders")
     distillation_weight: float = _number(0.5, "from 0 to 1", lambda v: 0 <= v <= 1)
     distillation_temperature: float = _number(2.0, "above 0", lambda v: v > 0)
+    augment: tuple[str, ...] = _names("a list of transformations")
+    augment_share: float = _number(0.3, "above 0", lambda v: v > 0)
+    augment_labels: tuple[str, ...] = _setting(
+        (), "a list of two labels", lambda v: _are_names(v) and len(v) in (0, 2)
+    )
+    lexicon: tuple[str, ...] = _names("a list of files", ("wordnet",))
     dtype_policy: str = _one_of("float32", *POLICIES)
     seed: int = _integer(0, 0, 2**32 - 1)
     jit_compile: bool | Literal["auto"] = _one_of("auto", "auto", True, False)

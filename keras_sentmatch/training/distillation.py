@@ -157,6 +157,15 @@ def compute_teacher_targets(
     return TeacherTargets(pairs, targets, facts)
 
 
+def with_labels(targets: np.ndarray, more: PairDataset) -> np.ndarray:
+    """The targets, then those of pairs whose labels are to be believed, not the teacher."""
+    labels = np.asarray(more.labels, "float32")[:, None]
+    answers = (
+        labels if targets.shape[1] == 2 else np.eye(targets.shape[1] - 1)[labels[:, 0].astype(int)]
+    )
+    return np.concatenate([targets, np.column_stack([labels, answers])]).astype("float32")
+
+
 def check_teacher(folder: Path, teacher: Matcher, train: PairDataset) -> None:
     """Refuses a teacher whose labels are not those of the pairs."""
     taught, asked = (set(names or ()) for names in (teacher.label_names, train.label_names))

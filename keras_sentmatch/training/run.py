@@ -28,6 +28,7 @@ from keras_sentmatch.training.advice import (
     majority_figures,
     standard_error,
 )
+from keras_sentmatch.training.augment import made_pairs
 from keras_sentmatch.training.baseline import bag_of_words_baseline
 from keras_sentmatch.training.callbacks import (
     EpochBar,
@@ -38,7 +39,11 @@ from keras_sentmatch.training.callbacks import (
 )
 from keras_sentmatch.training.card import model_card
 from keras_sentmatch.training.devices import data_parallel
-from keras_sentmatch.training.distillation import TeacherTargets, compute_teacher_targets
+from keras_sentmatch.training.distillation import (
+    TeacherTargets,
+    compute_teacher_targets,
+    with_labels,
+)
 from keras_sentmatch.training.folds import (
     FOLDER,
     Folds,
@@ -280,7 +285,18 @@ class _Run:
             "data": train.name,
             "seed": self.recipe.training.seed,
         }
+        self.given = self.apart
+        training = self.recipe.training
+        more, self.made = made_pairs(self.apart["train"], training)
         self.pairs = {**self.splits, "train": train if self.teacher is None else self.teacher.pairs}
+        self.targets = {} if self.teacher is None else dict(self.teacher.targets)
+        if more is not None:
+            listed = ", ".join(f"{count:,} by {name}" for name, count in self.made.items())
+            log.info(f"made {len(more):,} further training pairs: {listed}")
+            self.apart = {**self.apart, "train": joined(self.apart["train"], more)}
+            self.pairs["train"] = joined(self.pairs["train"], more)
+            if self.targets:
+                self.targets["train"] = with_labels(self.targets["train"], more)
         self.task = train.task
         self.monitor, self.mode = monitor_of(self.task, self.recipe.training.monitor)
         self.labeled = {
@@ -308,9 +324,8 @@ class _Run:
         """Makes the model and its batches."""
         encoder, _, coverage = self.fitted
         self.model = self.new_model()
-        targets = {} if self.teacher is None else self.teacher.targets
         self.batches = make_batches(
-            self.pairs, targets, encoder, self.model, self.recipe.training, self.encodings
+            self.pairs, self.targets, encoder, self.model, self.recipe.training, self.encodings
         )
         self.sentences = str(encoder.report)
         words = f"{self.splits['train']!r}, {encoder.vocabulary_size} words"
@@ -458,6 +473,7 @@ class _Run:
             if vectors is None
             else {"source": vectors.source, "dim": vectors.dim, "coverage": coverage},
             "teacher": None if self.teacher is None else self.teacher.facts,
+            "made_pairs": self.made,
             "monitor": self.monitor,
             "epochs": len(self.history.get("loss", ())),
             "best_epoch": self.best_epoch,
@@ -471,7 +487,7 @@ class _Run:
         }
         if baseline and not self.interrupted:
             self.metrics["baseline"] = bag_of_words_baseline(
-                self.apart["train"], self.apart["validation"], self.labeled.get("test")
+                self.given["train"], self.given["validation"], self.labeled.get("test")
             )
         if self.folds is not None:
             theirs = self.metrics.get("baseline", {}) | self.folds.figures.get("baseline", {})

@@ -9,6 +9,7 @@ import pytest
 
 from keras_sentmatch.data import PairBatches, PairDataset, PairEncoder, read_pairs
 from keras_sentmatch.data.tags import align_tags, spacy_tagger, tags_of_parse, wordnet_antonyms
+from keras_sentmatch.data.wordnet import load_wordnet
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.training.prepare import resolve_features
 
@@ -101,15 +102,11 @@ def wordnet(monkeypatch):
 
     lemmas = {"hot": Lemma("hot", "cold", "icy"), "cold": Lemma("cold", "hot")}
     net = types.SimpleNamespace(
-        ensure_loaded=lambda: None,
         synsets=lambda word: [
             types.SimpleNamespace(lemmas=lambda: [lemmas[word]] if word in lemmas else [])
-        ],
+        ]
     )
-    corpus = types.ModuleType("nltk.corpus")
-    corpus.wordnet = net
-    monkeypatch.setitem(sys.modules, "nltk", types.ModuleType("nltk"))
-    monkeypatch.setitem(sys.modules, "nltk.corpus", corpus)
+    monkeypatch.setattr("keras_sentmatch.data.tags.load_wordnet", lambda: net)
 
 
 def test_wordnet_gives_the_pairs_among_the_words(wordnet):
@@ -117,6 +114,7 @@ def test_wordnet_gives_the_pairs_among_the_words(wordnet):
 
 
 def test_features_that_nothing_can_supply_are_left_out_and_said(monkeypatch):
+    load_wordnet.cache_clear()
     monkeypatch.setitem(sys.modules, "spacy", None)
     monkeypatch.setitem(sys.modules, "nltk", None)
     monkeypatch.setitem(sys.modules, "nltk.corpus", None)
@@ -125,7 +123,7 @@ def test_features_that_nothing_can_supply_are_left_out_and_said(monkeypatch):
     notes = resolve_features(options, data, {"a", "b"})
     assert options == {"features": ["word"]}
     assert "'pos' is off: the data has no tags, and The tagger spacy:en_core_web_sm" in notes[0]
-    assert "'antonym' is off: WordNet can't be loaded" in notes[1]
+    assert "'antonym' is off: WordNet cannot be loaded" in notes[1]
     with pytest.raises(InputError, match="WordNet"):
         resolve_features({"features": ["antonym"], "antonyms": "wordnet"}, data, {"a"})
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_sentmatch.data import PairDataset
+from keras_sentmatch.data.wordnet import load_wordnet
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.robustness import TRANSFORMATIONS, Lexicon, transform
 from keras_sentmatch.robustness.names import KIND_OF
@@ -410,24 +411,59 @@ def test_wordnet(monkeypatch):
         "dogs": [[lemma("dog"), lemma("hound")]],
     }
     net = types.SimpleNamespace(
-        ensure_loaded=lambda: None,
         synsets=lambda word: [
             types.SimpleNamespace(lemmas=lambda sense=sense: sense)
             for sense in senses.get(word, [])
-        ],
+        ]
     )
-    corpus = types.ModuleType("nltk.corpus")
-    corpus.wordnet = net
-    monkeypatch.setitem(sys.modules, "nltk", types.ModuleType("nltk"))
-    monkeypatch.setitem(sys.modules, "nltk.corpus", corpus)
+    monkeypatch.setattr("keras_sentmatch.robustness.lexicon.load_wordnet", lambda: net)
     lexicon = Lexicon.read("wordnet")
     assert lexicon.kinds == ("antonyms", "synonyms")
     assert lexicon.antonyms("hot") == ("cold",) and lexicon.synonyms("hot") == ("scorching",)
     assert lexicon.synonyms("dogs") == lexicon.antonyms("dogs") == ()
+
+
+def test_wordnet_as_it_is_installed():
+    pytest.importorskip("nltk")
+    try:
+        lexicon = Lexicon.wordnet()
+    except InputError as error:
+        pytest.skip(str(error))
+    assert "cold" in lexicon.antonyms("hot") and "hot" in lexicon.antonyms("cold")
+    assert {"automobile", "auto"} <= set(lexicon.synonyms("car"))
+    assert lexicon.antonyms("zzz") == lexicon.synonyms("zzz") == ()
+
+
+def test_without_nltk_it_is_said_how_to_get_wordnet(monkeypatch):
+    load_wordnet.cache_clear()
     monkeypatch.setitem(sys.modules, "nltk", None)
     monkeypatch.setitem(sys.modules, "nltk.corpus", None)
-    with pytest.raises(InputError, match="WordNet cannot be loaded .*word pairs"):
+    with pytest.raises(InputError, match="WordNet cannot be loaded .*wordnet-base"):
         Lexicon.wordnet()
+
+
+@pytest.mark.parametrize("name", ["SwapAnt", "NumWord", "AppendIrr", "AddSent", "SwapSyn"])
+def test_what_training_may_write_is_not_held_out(name):
+    nouns = [f"word{letter}" for letter in "abcdefghijklmnopqrst"]  # ten pairs
+    entries = list(zip(nouns[::2], nouns[1::2]))
+    lexicon = Lexicon(antonyms=entries, synonyms=entries)
+    pairs = data(*((f"A {word} saw two dogs.",) * 2 for word in nouns))
+    written = {}
+    for entries in ("train", "held_out"):
+        made = [
+            transform(pairs, name, seed=seed, lexicon=lexicon, entries=entries)
+            for seed in range(20)
+        ]
+        written[entries] = {
+            new.replace(old, "")
+            for change in made
+            for side in ("sentence1", "sentence2")
+            for old, new in zip(getattr(change.before, side), getattr(change.after, side))
+        } - {""}
+    assert written["train"] and written["held_out"]
+    assert not written["train"] & written["held_out"]
+    with pytest.raises(InputError, match="entries is 'some'; expected one of all, train, held_out"):
+        transform(pairs, name, lexicon=lexicon, entries="some")
 
 
 def test_num_word_reads_only_shared_numbers():
