@@ -228,3 +228,17 @@ def load_word_table() -> WordTable:
             arrays["scales"].tolist(),
             hashlib.sha256(content).hexdigest()[:16],
         )
+
+
+@cache
+def load_similarity() -> dict[str, np.ndarray]:
+    """How much a word of the table matters in a sentence, and a map under which sentences compare.
+
+    The importance of a word with vector v is `context . tanh(v @ kernel + bias)`, as in
+    `SelfAttentionPooling`; the mean of a sentence, weighted by it, is mapped by `map` and `map_bias`.
+    The cosines of the mapped means were taught those of all-MiniLM-L6-v2 on sentences of SNLI,
+    MultiNLI, PAWS, QNLI and BoolQ, without labels. `benchmarks/similarity.py` makes the file.
+    """
+    file = importlib.resources.files("keras_sentmatch.data") / "tables" / "similarity.npz"
+    with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as arrays:
+        return {name: arrays[name].astype(np.float32) for name in arrays.files}

@@ -103,6 +103,8 @@ class CompiledModel:
                 graph = make_fx(answer, tracing_mode="fake")(*tensors, *weights)
                 graph.graph.eliminate_dead_code()
                 graph.recompile()
-                return torch.jit.trace(graph, (*tensors, *weights), check_trace=False)
+                trace: Any = torch.jit.trace
+                program: Callable[..., Any] = trace(graph, (*tensors, *weights), check_trace=False)
+                return program
         except Exception:  # whatever an operation that depends on values leads to
             return lambda *xs: self.model(dict(zip(self.names, xs[:count])), training=False)

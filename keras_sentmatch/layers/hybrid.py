@@ -1,9 +1,13 @@
 """The wide part of a wide-and-deep matcher: words, and how well they match, in a linear model."""
 
+from collections.abc import Mapping
+
 import keras
+import numpy as np
 from keras import ops
 
 from keras_sentmatch.layers.base import Layer
+from keras_sentmatch.layers.self_attention_pooling import SelfAttentionPooling
 
 FEATURES = (
     "alignment_1",
@@ -33,6 +37,13 @@ FEATURES = (
     "order_2",
     "unaligned_1",
     "unaligned_2",
+    "similarity",
+    "similar_1",
+    "similar_2",
+    "least_similar_1",
+    "least_similar_2",
+    "missing_1",
+    "missing_2",
 )
 ALIGNED = 0.6  # cosine from which a word counts as aligned
 
@@ -46,7 +57,14 @@ class MatchingFeatures(Layer):
     words are, the shares of distinct words and of bigrams that the other one has too, the length,
     whether it is negated, whether it has a number that the other one has not, how far aligned words
     have moved, and the share of words that nothing is aligned to. Of both: the cosines of their mean
-    vectors, and how their lengths and negations differ. `FEATURES` names them in order.
+    vectors, and how their lengths and negations differ.
+
+    The last seven compare the vectors after a linear map, and weight each word by a small attention
+    network. `set_similarity` gives both the weights that were learned from a sentence encoder;
+    before that, words weigh the same and the map changes nothing. The features are the cosine of the
+    weighted means; of each sentence the weighted mean and the smallest of the best cosines of its
+    words, and what is missing most: the largest of weight times one minus best cosine. `FEATURES`
+    names all of them in order.
 
     Args:
         vocabulary_size: number of word ids; 0 is padding, 1 the unknown word, which matches none.
@@ -58,7 +76,7 @@ class MatchingFeatures(Layer):
         vectors_2: word vectors `[B, L2, D]`.
 
     Output shape:
-        float32 `[B, 27]` under every dtype policy.
+        float32 `[B, 34]` under every dtype policy.
 
     Masking:
         Padding changes nothing. An empty sentence gives zeros for what it has no words for.
@@ -68,7 +86,7 @@ class MatchingFeatures(Layer):
         >>> from keras_sentmatch.layers import MatchingFeatures
         >>> ids, vectors = np.array([[2, 3, 0]]), np.ones((1, 3, 4))
         >>> tuple(MatchingFeatures(10)(ids, ids, vectors, vectors).shape)
-        (1, 27)
+        (1, 34)
     """
 
     def __init__(self, vocabulary_size: int, **kwargs):
@@ -84,6 +102,25 @@ class MatchingFeatures(Layer):
             autocast=False,
             name="facts",
         )
+        width = vectors_1_shape[-1]
+        self.importance = SelfAttentionPooling(
+            64, trainable=False, dtype="float32", name="importance"
+        )
+        self.importance.build((None, None, width))
+        self.importance.context.assign(ops.zeros_like(self.importance.context))
+        self.map = self.add_weight(
+            (width, width), "identity", "float32", trainable=False, autocast=False, name="map"
+        )
+        self.map_bias = self.add_weight(
+            (width,), "zeros", "float32", trainable=False, autocast=False, name="map_bias"
+        )
+
+    def set_similarity(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Sets what `keras_sentmatch.data.load_similarity` gives: see there."""
+        importance = self.importance
+        variables = importance.kernel, importance.bias, importance.context, self.map, self.map_bias
+        for name, variable in zip(("kernel", "bias", "context", "map", "map_bias"), variables):
+            variable.assign(weights[name])
 
     def call(self, word_ids_1, word_ids_2, vectors_1, vectors_2):
         mask_1, mask_2 = (_float(ops.not_equal(ids, 0)) for ids in (word_ids_1, word_ids_2))
@@ -103,9 +140,36 @@ class MatchingFeatures(Layer):
             "length_difference": ops.abs(one["length"] - two["length"]),
             "negation_differs": ops.abs(one["negation"] - two["negation"]),
         }
+        of_both["similarity"], similar_1, similar_2 = self.compare(
+            _float(vectors_1), _float(vectors_2), mask_1, mask_2, pairs
+        )
+        one, two = one | similar_1, two | similar_2
         found = of_both | {f"{k}_1": x for k, x in one.items()}
         found |= {f"{k}_2": x for k, x in two.items()}
         return ops.stack([found[name] for name in FEATURES], axis=-1)
+
+    def compare(self, vectors_1, vectors_2, mask_1, mask_2, pairs):
+        """The similarity of two sentences, `[B]`, and what is said of each."""
+        means, mapped, weights = [], [], []
+        for vectors, mask in ((vectors_1, mask_1), (vectors_2, mask_2)):
+            pooled, weight = self.importance(vectors, ops.cast(mask, "bool"), return_attention=True)
+            means.append(ops.matmul(pooled, self.map) + self.map_bias)
+            mapped.append(_unit(ops.matmul(vectors, self.map)))
+            weights.append(weight)
+        cosines = ops.matmul(mapped[0], ops.swapaxes(mapped[1], 1, 2)) * pairs - 2.0 * (1.0 - pairs)
+        either = ops.max(mask_1, axis=1) * ops.max(mask_2, axis=1)  # both have words
+        sides = []
+        for best, mask, weight in zip(
+            (ops.max(cosines, axis=2), ops.max(cosines, axis=1)), (mask_1, mask_2), weights
+        ):
+            best = ops.maximum(best, -1.0)
+            found = {
+                "similar": ops.sum(weight * best, axis=1),
+                "least_similar": ops.min(best * mask + 2.0 * (1.0 - mask), axis=1),
+                "missing": ops.max(weight * (1.0 - best), axis=1),
+            }
+            sides.append({name: value * either for name, value in found.items()})
+        return _cosine(*means) * either, *sides
 
     def describe(self, word_ids, mask, units, cosines, same, other_mask) -> dict:
         """What is said of one sentence `[B, L]`, from its side of `cosines` and `same` `[B, L, L']`."""

@@ -25,6 +25,7 @@ from keras_sentmatch.data import (
 )
 from keras_sentmatch.data.pipeline import encode_dataset
 from keras_sentmatch.data.tags import SPACY_MODEL, spacy_tagger, wordnet_antonyms
+from keras_sentmatch.data.word_table import load_similarity
 from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.inference.new_words import BLOCK
 from keras_sentmatch.metrics import SparseMacroF1, ranking_counts
@@ -294,6 +295,9 @@ def make_model(
         matrix = vectors.matrix_for(encoder.vocabulary, settings.seed)
         spare = config["vocabulary_size"] - len(matrix)
         model.set_word_vectors(np.pad(matrix, [(0, spare), (0, 0)]))
+        wide = getattr(model, "wide", None)
+        if wide is not None and isinstance(vectors.extractor, WordTable):
+            wide.matching.set_similarity(load_similarity())
     compile_model(model, train, settings)
     return model
 

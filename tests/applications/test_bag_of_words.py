@@ -11,7 +11,7 @@ from tests.applications.common import WORDS, model_case
 from tests.harness import arguments_act, run_checks, value
 
 BAG = partial(BagOfWords, vocabulary_size=10, num_classes=2)
-FLOAT32 = ("matching_features", "wide_logits", "probabilities")
+FLOAT32 = ("matching_features", "importance", "wide_logits", "probabilities")
 
 
 CASES = [

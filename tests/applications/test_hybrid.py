@@ -8,7 +8,14 @@ from tests.applications.test_bag_of_words import answers, pairs
 from tests.harness import run_checks
 
 HYBRID = partial(Hybrid, vocabulary_size=10, num_classes=2, embedding_dim=3, units=4, blocks=1)
-FLOAT32 = ("matching_features", "wide_logits", "joint_answer", "logits", "probabilities")
+FLOAT32 = (
+    "matching_features",
+    "importance",
+    "wide_logits",
+    "joint_answer",
+    "logits",
+    "probabilities",
+)
 CASES = [model_case(HYBRID, WORDS, None, "Hybrid", float32_sublayers=FLOAT32)]
 
 test_checks = run_checks(CASES)

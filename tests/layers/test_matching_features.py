@@ -4,12 +4,15 @@ from functools import partial
 
 import numpy as np
 
+from keras_sentmatch.data.word_table import load_similarity, load_word_table
 from keras_sentmatch.layers import MatchingFeatures
 from keras_sentmatch.layers.hybrid import FEATURES
 from tests.applications.common import IDS_1, IDS_2
 from tests.harness import Case, noise, run_checks, value
 
-NAMES = sorted({name.removesuffix("_1") for name in FEATURES if name.endswith("_1")})
+NAMES = sorted(
+    {n.removesuffix("_1") for n in FEATURES[: FEATURES.index("similarity")] if n.endswith("_1")}
+)
 VECTORS = {"vectors_1": noise(3, 5, 4), "vectors_2": noise(3, 4, 4, seed=1)}
 IDS = {"word_ids_1": IDS_1, "word_ids_2": IDS_2}
 
@@ -51,6 +54,26 @@ def one_sentence(facts, mine, others, vectors, other_vectors):
     }
 
 
+def similarity(layer, vectors, other_vectors):
+    """The seven features of mapped vectors, by name."""
+    pooling, sides, names = layer.importance, [], ("similar", "least_similar", "missing")
+    if not len(vectors) or not len(other_vectors):
+        return dict.fromkeys(["similarity", *(f"{n}_{i}" for n in names for i in (1, 2))], 0.0)
+    for own in (vectors, other_vectors):
+        scores = np.tanh(own @ value(pooling.kernel) + value(pooling.bias)) @ value(pooling.context)
+        weights = np.exp(scores[:, 0])
+        sides.append((weights / weights.sum(), own))
+    means = [w @ own @ value(layer.map) + value(layer.map_bias) for w, own in sides]
+    found = {"similarity": cosine(*means)}
+    for side, ((weights, own), (_, others)) in enumerate((sides, sides[::-1]), 1):
+        mapped, targets = own @ value(layer.map), others @ value(layer.map)
+        best = np.array([max(cosine(x, y) for y in targets) for x in mapped])
+        found[f"similar_{side}"] = weights @ best
+        found[f"least_similar_{side}"] = best.min()
+        found[f"missing_{side}"] = (weights * (1 - best)).max()
+    return found
+
+
 def oracle(layer, word_ids_1, word_ids_2, vectors_1, vectors_2):
     facts, rows = value(layer.facts), []
     for a, b, x, y in zip(word_ids_1, word_ids_2, vectors_1, vectors_2):
@@ -63,6 +86,7 @@ def oracle(layer, word_ids_1, word_ids_2, vectors_1, vectors_2):
         row["mean_cosine"] = cosine(one["mean"], two["mean"])
         row["length_ratio"] = one["length"] - two["length"]
         row["length_difference"] = abs(row["length_ratio"])
+        row |= similarity(layer, x[: len(a)], y[: len(b)])
         row["negation_differs"] = abs(one["negation"] - two["negation"])
         rows.append([row[name] for name in FEATURES])
     return np.array(rows)
@@ -72,11 +96,30 @@ CASES = [
     Case(
         partial(MatchingFeatures, vocabulary_size=10),
         {**IDS, **VECTORS},
-        (0, 30),
+        (0, 30 + 4 * 64 + 64 + 64 + 4 * 4 + 4),
         oracle,
         float32_outputs=True,
+        float32_sublayers=("importance",),
         zero_pads=False,
     )
 ]
 
 test_checks = run_checks(CASES)
+
+
+def test_the_similarity_of_the_package_knows_what_matters():
+    table = load_word_table()
+    layer = MatchingFeatures(9)
+    sentences = ["a man plays the guitar", "someone plays an instrument", "a woman eats some salad"]
+    ids = np.arange(1, 6)[None]
+    vectors = [np.array([[table.lookup(w)[0] for w in text.split()]]) for text in sentences]
+    before = layer(ids, ids[:, :4], vectors[0], vectors[1])
+    layer.set_similarity(load_similarity())
+    place = FEATURES.index("similarity")
+    alike, other = (value(layer(ids, ids[:, : v.shape[1]], vectors[0], v))[0] for v in vectors[1:])
+    assert value(before)[0, place] != alike[place]
+    assert alike[place] > other[place] + 0.1
+    weights = value(layer.importance(vectors[0], np.ones((1, 5), bool), return_attention=True)[1])[
+        0
+    ]
+    assert weights[[0, 3]].max() < 0.05 < weights[[1, 2, 4]].min()  # a, the; man, plays, guitar
