@@ -110,7 +110,7 @@ def run(args: argparse.Namespace, name: str, size: str, model: str, seed: str) -
             "epochs": metrics["epochs"],
             "seconds": round(seconds, 1),
             "cores": measuring.cpus(),
-            "command": measuring.public([*command[:-2], "--seed", seed]),
+            "command": " ".join(command).replace(f"{temporary}/", ""),
         }
     )
 
