@@ -22,7 +22,7 @@ def pairs():
     one = ["Hot tea.", "Hot tea | pot.", "Cold tea.", "Rain."]
     two = ["Tea is hot.", "Hot tea.", "Tea.", "Sun."]
     labels = ["entailment", "entailment", "entailment", "neutral"]
-    return PairDataset(one, two, labels, label_names=NLI, name="sick", split="test")
+    return PairDataset(one, two, labels, label_names=NLI, name="snli", split="test")
 
 
 def believes_all(pairs):
@@ -82,7 +82,7 @@ def test_few_of_many_flips_are_shown(examples, shown):
 def test_the_report_is_written(pairs, tmp_path):
     suite = Suite("rain", pairs, (3,), pairs.select([3]))
     report = robustness_report(believes_all, pairs, suites=[suite], lexicon=LEXICON)
-    save_report({"run": "runs/x", "data": "sick", "split": "test", **report}, tmp_path / "new")
+    save_report({"run": "runs/x", "data": "snli", "split": "test", **report}, tmp_path / "new")
     folder = tmp_path / "new"
     assert json.loads((folder / "robustness.json").read_text())["pairs"] == 4
     lines = (folder / "robustness.csv").read_text().splitlines()
@@ -93,7 +93,7 @@ def test_the_report_is_written(pairs, tmp_path):
     assert "](robustness.png)" in page and "\nA word of both sentences becomes" in page
     assert "- BackTrans: BackTrans needs" in page
     written = (folder / "robustness.md").read_text()
-    assert written.startswith("# Robustness of runs/x on sick test\n")
+    assert written.startswith("# Robustness of runs/x on snli test\n")
     assert (folder / "robustness.png").read_bytes().startswith(b"\x89PNG")
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match="cannot write into"):
