@@ -104,10 +104,9 @@ class MatchingFeatures(Layer):
         )
         width = vectors_1_shape[-1]
         self.importance = SelfAttentionPooling(
-            64, trainable=False, dtype="float32", name="importance"
+            64, "zeros", trainable=False, dtype="float32", name="importance"
         )
         self.importance.build((None, None, width))
-        self.importance.context.assign(ops.zeros_like(self.importance.context))
         self.map = self.add_weight(
             (width, width), "identity", "float32", trainable=False, autocast=False, name="map"
         )

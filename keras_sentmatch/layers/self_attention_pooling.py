@@ -13,6 +13,8 @@ class SelfAttentionPooling(Layer):
 
     Args:
         units: width of the hidden layer that scores a token. Defaults to `256`.
+        context_initializer: of `w`; with `"zeros"` all tokens weigh the same at first. Defaults to
+            `"glorot_uniform"`.
 
     Call arguments:
         x: `[B, L, D]`.
@@ -42,7 +44,7 @@ class SelfAttentionPooling(Layer):
         Zhang et al., DRr-Net, eq 3. LadRa-Net, eq 11.
     """
 
-    def __init__(self, units: int = 256, **kwargs):
+    def __init__(self, units: int = 256, context_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
         require_positive(units=units)
 
@@ -50,7 +52,12 @@ class SelfAttentionPooling(Layer):
         self.kernel = self.add_weight(shape=(x_shape[-1], self.units), name="kernel")
         self.bias = self.add_weight(shape=(self.units,), initializer="zeros", name="bias")
         # A column, so that Glorot's range is that of the paper: n_in = units, n_out = 1.
-        self.context = self.add_weight(shape=(self.units, 1), name="context", autocast=False)
+        self.context = self.add_weight(
+            shape=(self.units, 1),
+            initializer=self.context_initializer,
+            name="context",
+            autocast=False,
+        )
 
     def call(self, x, mask, return_attention=False):
         hidden = ops.tanh(ops.matmul(x, self.kernel) + self.bias)  # [B, L, units]
