@@ -9,7 +9,6 @@ from tests import oracles_recurrent
 from tests.harness import (
     Case,
     arguments_act,
-    built,
     lengths_mask,
     noise,
     refuses,
@@ -42,7 +41,7 @@ CASES = [
 test_checks = run_checks(CASES)
 
 
-test_arguments = arguments_act(CASES)
+test_arguments = arguments_act(CASES, "context_initializer")
 
 test_errors = refuses(
     SelfAttentionPooling, [({"units": 0}, "units must be at least 1. Received: units=0")]
@@ -50,8 +49,7 @@ test_errors = refuses(
 
 
 def test_the_pooled_vector_is_a_mean_without_a_context():
-    layer = built(CASES[0])
-    layer.context.assign(np.zeros((3, 1)))
+    layer = SelfAttentionPooling(3, context_initializer="zeros")
     x, mask = INPUTS["x"], INPUTS["mask"][..., None]
     mean = (x * mask).sum(1) / mask.sum(1)
     np.testing.assert_allclose(value(layer(**INPUTS)), mean, atol=1e-6)
