@@ -65,6 +65,11 @@ class WidePart:
         self.model.show(weights)
         return logits
 
+    def set_similarity(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Sets the similarity that the matching features compare by, if these are used."""
+        if all(self.used):
+            self.matching.set_similarity(weights)
+
     def set_word_facts(self, start: int, words: Sequence[str]) -> None:
         """Notes which words, from the id `start` on, negate or are numbers."""
         facts = keras.ops.convert_to_numpy(self.matching.facts).copy()

@@ -47,7 +47,8 @@ def load_wordnet() -> Any:
         first = next(line for line in str(error).splitlines() if line.strip(" *"))
         raise InputError(
             f"WordNet cannot be loaded ({first.strip()}): pip install nltk, and either python -m "
-            "nltk.downloader wordnet or the package wordnet-base of Debian and Ubuntu."
+            "nltk.downloader wordnet or the package wordnet-base of Debian and Ubuntu; or give a file "
+            "of word pairs instead."
         ) from error
 
     import nltk

@@ -3,8 +3,9 @@
 Names are loaded when touched, so that answering by onnxruntime imports no backend.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from keras_sentmatch.lazy import lazy
 
 if TYPE_CHECKING:
     from keras_sentmatch.export.engine import OnnxMatcher as OnnxMatcher
@@ -12,17 +13,10 @@ if TYPE_CHECKING:
     from keras_sentmatch.export.exporting import FORMATS as FORMATS
     from keras_sentmatch.export.exporting import export as export
 
-_MODULES = {
-    "FORMATS": "exporting",
-    "OnnxMatcher": "engine",
-    "TOLERANCE": "examples",
-    "export": "exporting",
+_modules = {
+    "FORMATS": "export.exporting",
+    "OnnxMatcher": "export.engine",
+    "TOLERANCE": "export.examples",
+    "export": "export.exporting",
 }
-__all__ = list(_MODULES)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        module = importlib.import_module(f"keras_sentmatch.export.{_MODULES[name]}")
-        return getattr(module, name)
-    raise AttributeError(f"module 'keras_sentmatch.export' has no attribute {name!r}")
+__all__, __getattr__, __dir__ = lazy(__name__, _modules)

@@ -39,10 +39,10 @@ _ELSEWHERE = b"location"  # the key under which an ONNX file names another file
 
 def load_onnx(folder: Path, word_encoder: str | Path | WordEncoder | None = None) -> "OnnxMatcher":
     """The matcher of a run folder; its ONNX model is made first if it is missing or another run's."""
-    if find_spec("onnxruntime") is None:
+    if missing := [name for name in ("onnxruntime", "onnx") if find_spec(name) is None]:
         raise InputError(
-            'engine="onnx" needs onnxruntime: pip install onnxruntime (to answer), or pip install '
-            '"keras-sentmatch[onnx]" (to make the ONNX model as well).'
+            f'engine="onnx" needs {" and ".join(missing)}: pip install onnxruntime onnx (to answer), '
+            'or pip install "keras-sentmatch[onnx]" (to make the ONNX model as well).'
         )
     read_card(folder)
     if _noted(folder / FOLDER) != digest(folder):

@@ -154,7 +154,7 @@ class Matcher(OneModelMatcher):
         check_count("batch_size", batch_size)
         if not isinstance(sentences, str):
             sentences = list(sentences)
-            self.meet(sentences)
+            self.learn_from(sentences)
         _, second, _ = self._split()
         return Corpus(
             sentences, encode_blocks(second, self.encoder, sentences, batch_size), owner=self
@@ -175,7 +175,7 @@ class Matcher(OneModelMatcher):
         column = self.score_column(label)
         if candidates.owner is not self:
             raise InputError("This corpus was encoded by another matcher: encode it with this one.")
-        self.meet([query])
+        self.learn_from([query])
         encode, _, interaction = self._split()
         ((_, encoded),) = encode_blocks(encode, self.encoder, [query], 1)
         scores = self._tempered(score_blocks(interaction, encoded, candidates))

@@ -66,14 +66,14 @@ class OneModelMatcher(BaseMatcher):
         learner = self.new_words if encoder is None else None
         return (learner or NewWords(self, encoder)).learn(sentences)
 
-    def meet(self, *columns: Sequence[str]) -> None:
+    def learn_from(self, *columns: Sequence[str]) -> None:
         """Learns the new words of columns of sentences, if this matcher does that by itself."""
         if self.new_words is not None:
             self.new_words.learn([sentence for column in columns for sentence in column])
 
     def raw_scores(self, pairs: PairDataset, batch_size: int) -> Array:
         check_count("batch_size", batch_size)
-        self.meet(pairs.sentence1, pairs.sentence2)
+        self.learn_from(pairs.sentence1, pairs.sentence2)
         tags = pairs.tags if "pos" in self.encoder.features else None
         encoded = self.encoder.encode_pairs(pairs.sentence1, pairs.sentence2, tags=tags)
         scores = np.zeros((len(pairs), len(self.label_names or ("score",))), "float32")

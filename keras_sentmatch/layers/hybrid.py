@@ -115,7 +115,7 @@ class MatchingFeatures(Layer):
         )
 
     def set_similarity(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Sets what `keras_sentmatch.data.load_similarity` gives: see there."""
+        """Sets the weights that `keras_sentmatch.data.word_table.load_similarity` returns."""
         importance = self.importance
         variables = importance.kernel, importance.bias, importance.context, self.map, self.map_bias
         for name, variable in zip(("kernel", "bias", "context", "map", "map_bias"), variables):

@@ -297,7 +297,7 @@ def make_model(
         model.set_word_vectors(np.pad(matrix, [(0, spare), (0, 0)]))
         wide = getattr(model, "wide", None)
         if wide is not None and isinstance(vectors.extractor, WordTable):
-            wide.matching.set_similarity(load_similarity())
+            wide.set_similarity(load_similarity())
     compile_model(model, train, settings)
     return model
 

@@ -127,6 +127,7 @@ def test_no_other_file_is_opened(run, tmp_path):
     """Not even if someone else made the folder."""
     import onnx
 
+    Matcher.load(run, engine="onnx")  # makes the model
     path = run / "onnx" / "model.onnx"
     before = path.read_bytes()
     model = onnx.load_model_from_string(before)
@@ -153,7 +154,9 @@ def test_what_it_cannot_do(run, monkeypatch):
     with pytest.raises(InputError, match="engine='openvino'.*'keras', 'onnx'"):
         Matcher.load(run, engine="openvino")
     monkeypatch.setattr(engine, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match="needs onnxruntime: pip install onnxruntime"):
+    with pytest.raises(
+        InputError, match="needs onnxruntime and onnx: pip install onnxruntime onnx"
+    ):
         Matcher.load(run, engine="onnx")
 
 

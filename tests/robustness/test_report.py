@@ -79,6 +79,14 @@ def test_few_of_many_flips_are_shown(examples, shown):
     assert len(report["transformations"][0]["flips"]) == shown
 
 
+def test_the_report_says_that_only_held_out_words_were_written(pairs):
+    pages = [
+        to_markdown(robustness_report(believes_all, pairs, names=["AddPunc"], entries=entries))
+        for entries in ("all", "held_out")
+    ]
+    assert ["never uses were written" in page for page in pages] == [False, True]
+
+
 def test_the_report_is_written(pairs, tmp_path):
     suite = Suite("rain", pairs, (3,), pairs.select([3]))
     report = robustness_report(believes_all, pairs, suites=[suite], lexicon=LEXICON)

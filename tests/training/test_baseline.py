@@ -3,10 +3,12 @@ import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 
 from keras_sentmatch.data import PairDataset
+from keras_sentmatch.data.word_table import load_similarity
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.training import bag_of_words_baseline, load_recipe, train
 from keras_sentmatch.training.baseline import word_features
-from tests.toys.training import tiny_pairs, tiny_splits
+from tests.harness import value
+from tests.toys.training import WORDS, tiny_pairs, tiny_splits
 
 pytestmark = pytest.mark.once
 
@@ -27,9 +29,32 @@ def test_it_learns_from_words():
     assert figures["test"]["accuracy"] >= 0.9
 
 
+def in_english(pairs):
+    """Pairs of `tiny_pairs`, with words of the package's table."""
+    words = dict(
+        zip([*WORDS, "x"], "dog cat man hat car sun moon tree fish bird door red two".split())
+    )
+    both = (
+        [" ".join(words[w] for w in s.split()) for s in side]
+        for side in (pairs.sentence1, pairs.sentence2)
+    )
+    return PairDataset(*both, pairs.labels, label_names=pairs.label_names, task=pairs.task)
+
+
+def test_matching_features_take_the_similarity_of_the_package(tmp_path):
+    splits = {role: in_english(pairs) for role, pairs in tiny_splits().items()}
+    recipe = load_recipe("bag_of_words", overrides=["model.matching_features=true"])
+    model = train(recipe, splits, tmp_path / "run", progress=False).matcher.model
+    kept = value(model.wide.matching.map)
+    np.testing.assert_array_equal(kept, load_similarity()["map"])
+
+
+@pytest.mark.parametrize("english", [False, True])
 @pytest.mark.parametrize("task", ["classification", "regression"])
-def test_the_model_bag_of_words_is_the_baseline(task, tmp_path):
+def test_the_model_bag_of_words_is_the_baseline(task, english, tmp_path):
     splits = tiny_splits(task)
+    if english:
+        splits = {role: in_english(pairs) for role, pairs in splits.items()}
     metrics = train(load_recipe("bag_of_words"), splits, tmp_path / "run", progress=False).metrics
     for role in ("validation", "test"):
         for name, figure in metrics["baseline"][role].items():
