@@ -60,6 +60,13 @@ def run(tmp_path_factory):
     return folder
 
 
+@pytest.fixture
+def made(run):
+    """The same with its ONNX model."""
+    Matcher.load(run, engine="onnx")
+    return run
+
+
 def test_the_same_answers_without_a_backend(run):
     matcher = Matcher.load(run, engine="onnx")
     keras_one = Matcher.load(run)
@@ -82,25 +89,25 @@ def test_the_same_answers_without_a_backend(run):
     assert imported == []
 
 
-def test_a_calibration_needs_no_other_model(run):
-    made = (run / "onnx" / "run.json").stat().st_mtime_ns
-    card = run / "matcher.json"
+def test_a_calibration_needs_no_other_model(made):
+    noted = (made / "onnx" / "run.json").stat().st_mtime_ns
+    card = made / "matcher.json"
     before = card.read_text("utf-8")
     card.write_text(json.dumps({**json.loads(before), "temperature": 3.0}), "utf-8")
     both = [
-        Matcher.load(run, engine=name).predict_proba(FIRST, SECOND) for name in ("keras", "onnx")
+        Matcher.load(made, engine=name).predict_proba(FIRST, SECOND) for name in ("keras", "onnx")
     ]
     card.write_text(before, "utf-8")
     np.testing.assert_allclose(*both, atol=TOLERANCE)
-    assert (run / "onnx" / "run.json").stat().st_mtime_ns == made
+    assert (made / "onnx" / "run.json").stat().st_mtime_ns == noted
 
 
-def test_other_weights_are_never_answered_for(run, tmp_path, monkeypatch):
-    matcher = Matcher.load(run)
+def test_other_weights_are_never_answered_for(made, tmp_path, monkeypatch):
+    matcher = Matcher.load(made)
     matcher.model.set_weights([-w for w in matcher.model.get_weights()])
     folder = tmp_path / "other"
     os.makedirs(folder)
-    os.symlink(run / "onnx", folder / "onnx")
+    os.symlink(made / "onnx", folder / "onnx")
     matcher.save(folder)
     with pytest.raises(InputError, match="leads out of its folder"):
         Matcher.load(folder, engine="onnx")
@@ -108,7 +115,7 @@ def test_other_weights_are_never_answered_for(run, tmp_path, monkeypatch):
     stale = folder / "onnx"
     stale.mkdir()
     for name in ("run.json", "model.onnx", "facts.json"):
-        (stale / name).write_bytes((run / "onnx" / name).read_bytes())
+        (stale / name).write_bytes((made / "onnx" / name).read_bytes())
 
     def refuse(ensemble, made):
         raise InputError("ONNX cannot express this Toy: an operation. Export it as a SavedModel.")
@@ -123,12 +130,11 @@ def test_other_weights_are_never_answered_for(run, tmp_path, monkeypatch):
     np.testing.assert_allclose(got, want, atol=TOLERANCE)
 
 
-def test_no_other_file_is_opened(run, tmp_path):
+def test_no_other_file_is_opened(made, tmp_path):
     """Not even if someone else made the folder."""
     import onnx
 
-    Matcher.load(run, engine="onnx")  # makes the model
-    path = run / "onnx" / "model.onnx"
+    path = made / "onnx" / "model.onnx"
     before = path.read_bytes()
     model = onnx.load_model_from_string(before)
     tensor = next(t for t in model.graph.initializer if t.name == "words_0")
@@ -138,10 +144,10 @@ def test_no_other_file_is_opened(run, tmp_path):
     try:
         path.write_bytes(model.SerializeToString())
         with pytest.raises(InputError, match="other files, which are not opened: delete .*onnx"):
-            Matcher.load(run, engine="onnx")
+            Matcher.load(made, engine="onnx")
         path.write_bytes(before[: len(before) // 2])
         with pytest.raises(InputError, match="is damaged .* delete"):
-            Matcher.load(run, engine="onnx")
+            Matcher.load(made, engine="onnx")
     finally:
         path.write_bytes(before)
 
