@@ -2,14 +2,14 @@
 
 import logging
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.backend import use_backend
 from keras_sentmatch.cli.console import ended_by_sigterm, print_json, print_table, working
-from keras_sentmatch.cli.runs import Run
+from keras_sentmatch.cli.runs import LabeledPairs, Run
 from keras_sentmatch.cli.sources import Source
 from keras_sentmatch.errors import InputError
 
@@ -34,10 +34,32 @@ def export(
     tolerance: Annotated[
         float, typer.Option(help="The largest difference of a probability that is allowed.")
     ] = 1e-5,
+    int8: Annotated[
+        bool,
+        typer.Option(
+            "--int8",
+            help="With --format onnx: weights of 8 bits, compared with float32 on labeled pairs.",
+        ),
+    ] = False,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="Of --int8: name or path of labeled pairs. Default: the validation pairs of what "
+            "the run was trained on."
+        ),
+    ] = None,
+    max_drop: Annotated[
+        float,
+        typer.Option(help="Of --int8: the most points by which the primary metric may fall."),
+    ] = 0.5,
     backend: options.Backend = None,
     as_json: options.Json = False,
 ) -> None:
     """Exports a run, and verifies in a fresh process that it answers as the run does."""
+    if int8 and (format != "onnx" or out is None):
+        raise InputError("--int8 needs --format onnx and --out; --engine onnx keeps to float32.")
+    if data is not None and not int8:
+        raise InputError("--data goes with --int8; pairs to verify with are those of --pairs.")
     use_backend(backend)
     if out is None:
         if format != "onnx" or pairs is not None:
@@ -52,9 +74,18 @@ def export(
         return
     more = None if pairs is None else Source(str(pairs)).rows()
     with working(f"loading {run}"):
-        matcher = Run.load(run).matcher
+        loaded = Run.load(run)
+    labeled: Any = {}
+    if int8:
+        if data is None and not loaded.first.info.get("source"):
+            raise InputError(
+                "--int8 needs labeled pairs to compare its answers with those of float32, and "
+                f"{run} does not say what it was trained on: name them with --data."
+            )
+        labeled["int8"], _ = LabeledPairs(data=data).read(loaded, default="validation")
+        labeled["max_drop"] = max_drop
     with ended_by_sigterm(), working(f"exporting to {out} and verifying it in a fresh process"):
-        report = matcher.export(out, format, pairs=more, tolerance=tolerance)
+        report = loaded.matcher.export(out, format, pairs=more, tolerance=tolerance, **labeled)
     if as_json:
         print_json(report)
         return
@@ -70,4 +101,10 @@ def export(
         report["pairs"],
         report["largest_difference"],
     )
+    if int8:
+        log.info(
+            "{figure} on {pairs:,} pairs: {float32:.4f} in float32, {int8:.4f} in int8".format_map(
+                report["int8"]
+            )
+        )
     log.info("next: read %s (how to load it, and how to ask it)", out / "README.md")

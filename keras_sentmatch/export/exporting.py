@@ -18,9 +18,11 @@ import keras
 import numpy as np
 
 from keras_sentmatch import __version__
+from keras_sentmatch.data import PairDataset
 from keras_sentmatch.display.rendering import render
 from keras_sentmatch.errors import InputError, argument
 from keras_sentmatch.export.examples import TOLERANCE, Examples, as_ensemble
+from keras_sentmatch.export.int8 import quantize
 from keras_sentmatch.export.portable import write_engine, write_litert, write_onnx
 from keras_sentmatch.export.saved_model import write_saved_model
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
@@ -44,6 +46,8 @@ def export(
     *,
     pairs: Any = None,
     tolerance: float = TOLERANCE,
+    int8: PairDataset | None = None,
+    max_drop: float = 0.5,
 ) -> dict[str, Any]:
     """Writes a matcher, or an ensemble, as an artifact that does not need this library.
 
@@ -60,11 +64,15 @@ def export(
         pairs: More pairs to compare, in any form that `Matcher.predict` takes.
         tolerance: The largest difference allowed: of a probability, or of a score (relative to the
             score if that is above 1).
+        int8: Labeled pairs. The ONNX model, once it is verified, gets weights of 8 bits, and both
+            forms are compared on these pairs. Validation pairs are best.
+        max_drop: The most points by which the primary metric on them may fall.
 
     Returns:
         `format`, `folder`, `signatures` (inputs and outputs of each by name), `left_out`
         (signatures that are missing, and why), `pairs` (how many were compared) and
-        `largest_difference`.
+        `largest_difference`; `int8`, if given: the `method`, the `figure`, how many `pairs`, and
+        the figures of `float32` and `int8`.
 
     Example:
 
@@ -83,7 +91,13 @@ def export(
         raise InputError(
             f"{argument('tolerance', tolerance)}: expected a number above 0, at most 0.1."
         )
-    return write_artifact(matcher, Path(folder), format, pairs, tolerance)
+    if int8 is not None and format != "onnx":
+        raise InputError(
+            f"{argument('int8')} needs {argument('format', 'onnx')}; it is {format!r}."
+        )
+    if not 0 <= max_drop <= 100:
+        raise InputError(f"{argument('max_drop', max_drop)}: expected points, from 0 to 100.")
+    return write_artifact(matcher, Path(folder), format, pairs, tolerance, int8, max_drop)
 
 
 def write_artifact(
@@ -92,6 +106,8 @@ def write_artifact(
     format: str,
     pairs: Any = None,
     tolerance: float = TOLERANCE,
+    int8: PairDataset | None = None,
+    max_drop: float = 0.5,
 ) -> dict[str, Any]:
     """As `export`; `"engine"` is a format too."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -121,6 +137,9 @@ def write_artifact(
         report["pairs"] = len(examples.sentence1)
         found = ask_artifact(made, examples, work)
         report["largest_difference"] = examples.compare(found, tolerance)
+        if int8 is not None:
+            report["int8"] = quantize(made, ensemble, int8, max_drop)
+            ask_artifact(made, examples, work)  # it answers all of them
         write_card(made, report, ensemble)
         if folder.exists():
             folder.rmdir()

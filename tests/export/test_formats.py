@@ -9,9 +9,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_sentmatch.data import SubwordPairEncoder
+from keras_sentmatch.data import PairDataset, SubwordPairEncoder
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.export import exporting, portable, saved_model
+from keras_sentmatch.export import exporting, int8, portable, saved_model
 from keras_sentmatch.export.examples import TOLERANCE
 from keras_sentmatch.inference import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
@@ -53,6 +53,66 @@ def test_onnx(tmp_path):
     card = (out / "README.md").read_text("utf-8")
     for word in ("python score.py", "`model.onnx`", "above 0.3", "onnxruntime 1."):
         assert word in card
+
+
+@pytest.mark.parametrize("convolution", [False, True])
+def test_int8(tmp_path, monkeypatch, convolution):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("tf2onnx")
+    monkeypatch.setattr(exporting, "ask_artifact", read_here)
+    encoder, layers = word_encoder(), keras.layers
+    names = "word_ids_1", "word_ids_2"
+    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in names}
+    embed = layers.Embedding(encoder.vocabulary_size, 16)
+    read = layers.Conv1D(16, 1) if convolution else layers.Dense(16, "tanh")
+    real = [keras.ops.cast(keras.ops.not_equal(x, 0), "float32") for x in inputs.values()]
+    read_sides = [read(embed(x)) for x in inputs.values()]
+    sides = [keras.ops.einsum("blu,bl->bu", x, on) for x, on in zip(read_sides, real)]
+    output = layers.Dense(2, "softmax")(layers.Concatenate()(sides))
+    model = keras.Model(inputs, output)
+    rng = np.random.default_rng(0)
+    model.set_weights([rng.normal(0, 0.3, w.shape) for w in model.get_weights()])
+    matcher = Matcher(model, encoder, ("no", "yes"), task="classification")
+    first = [" ".join(rng.choice(WORDS, 4)) for _ in range(80)]
+    scores = matcher.predict_proba(first, first[::-1])
+    truth = scores.argmax(-1)
+    pairs = PairDataset(first, first[::-1], truth, label_names=("no", "yes"))
+    out = tmp_path / "out"
+    report = matcher.export(out, "onnx", int8=pairs, max_drop=10)
+    note = json.loads((out / "facts.json").read_text("utf-8"))["int8"]
+    assert note == report["int8"]
+    assert (note["method"], note["figure"]) == ("static" if convolution else "dynamic", "accuracy")
+    scorer = runpy.run_path(str(out / "score.py"))["Scorer"](out)
+    got = scorer.scores(list(zip(first, first[::-1])))
+    assert 1e-6 < np.abs(got - scores).max() < 0.1, "rounded, but the same model"
+    assert note["float32"] == 1 and note["int8"] == np.mean(got.argmax(-1) == truth)
+    assert f"accuracy on 80 labeled pairs\nis 1.0000 in float32 and {note['int8']:.4f}" in (
+        out / "README.md"
+    ).read_text("utf-8")
+    assert not {"float32.onnx", "static.onnx"} & {path.name for path in out.iterdir()}
+
+
+def test_int8_that_costs_too_much(tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("tf2onnx")
+    monkeypatch.setattr(exporting, "ask_artifact", read_here)
+    matcher, load = tiny(), int8.load_model
+    chosen = [answer.label for answer in matcher.predict(sentence1=FIRST, sentence2=SECOND)]
+    pairs = PairDataset(FIRST, SECOND, chosen, label_names=("no", "yes"))
+
+    def turned_around(folder, shape):
+        run = load(folder, shape)
+        return lambda arrays: 1 - run(arrays)
+
+    monkeypatch.setattr(int8, "load_model", turned_around)
+    match = "falls from 1.0000 to 0.0000, by 100.00 points; at most 0.5 are .* larger max_drop="
+    with pytest.raises(InputError, match=match):
+        matcher.export(tmp_path / "out", "onnx", int8=pairs)
+    with pytest.raises(InputError, match="no labels"):
+        matcher.export(tmp_path / "out", "onnx", int8=PairDataset(FIRST, SECOND))
+    with pytest.raises(InputError, match="int8=… needs format='onnx'; it is 'litert'"):
+        matcher.export(tmp_path / "out", "litert", int8=pairs)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_litert(tmp_path):
