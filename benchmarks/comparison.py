@@ -9,21 +9,21 @@ by the former, RE2, ESIM, DRCN and the hybrid; then measures each, from two stri
 
 - library: `Matcher.load(run)` on `--backend`
 - onnx: `Matcher.load(run, engine="onnx")`
-- int8: the exported ONNX with onnxruntime's dynamic quantization, through its `score.py`
+- int8: what `export --format onnx --int8` makes, whatever it costs, through its `score.py`
 - sentence_transformers: `CrossEncoder.predict`
 
 For each number of `--threads` every contender has a process that may use so many processors. They
 are started one after the other ("cold start": from the start of the process to the first answer) and
 then take turns, `--repeats` times: 200 pairs one by one (median and 95th percentile), and all pairs
-of the test part, or of the validation part without one, in batches of 64 (the median of the turns).
-Existing rows are not measured again. `--epochs` and `--limit` make a quick try of it.
+of the test part, or of the validation part without one, in batches of 64. A turn is a row; the table
+has the medians. Existing rows are not measured again, so an interrupted comparison goes on.
+`--epochs` and `--limit` make a quick try of it.
 """
 
 import argparse
 import json
 import os
 import runpy
-import shutil
 import statistics
 import subprocess
 import sys
@@ -48,7 +48,7 @@ ENGINES = ("library", "onnx", "int8")
 OTHER = "sentence_transformers"
 CONTENDERS = tuple(f"{model}:{engine}" for model in SETTINGS for engine in ENGINES)
 CONTENDERS = (f"cross_encoder:{OTHER}", *CONTENDERS)
-KEY = ("contender", "data", "threads")
+KEY = ("contender", "data", "threads", "backend", "turn")
 Ask = Callable[[Sequence[str], Sequence[str]], Any]
 
 
@@ -140,15 +140,7 @@ def prepare(contender: str, args: argparse.Namespace) -> None:
     if engine == "int8":
         folder = run.with_name(f"{run.name}-int8")
         if not folder.exists():
-            from onnxruntime.quantization import quantize_dynamic
-
-            made = folder.with_name(f"{folder.name}.part")
-            shutil.rmtree(made, ignore_errors=True)
-            command("export", run, "--format", "onnx", "--out", made)
-            full = (made / "model.onnx").rename(made / "float32.onnx")
-            quantize_dynamic(full, made / "model.onnx")
-            full.unlink()
-            made.rename(folder)
+            command("export", run, "--format", "onnx", "--int8", "--max-drop", 100, "--out", folder)
 
 
 # === A process of one contender ===
@@ -237,66 +229,70 @@ def work(args: argparse.Namespace) -> None:
 
 def run_all(args: argparse.Namespace, results: measuring.Results) -> None:
     data = Path(args.data).name
-    wanted = {
-        threads: [
-            name
-            for name in args.contenders
-            if not results.has(dict(zip(KEY, (name, data, threads))))
-        ]
+
+    def key(name: str, threads: int, turn: int) -> dict[str, Any]:
+        return dict(zip(KEY, (name, data, threads, args.backend, turn)))
+
+    turns = range(args.repeats)
+    wanted = [
+        (name, threads, turn)
         for threads in args.threads_list
-    }
-    for name in args.contenders:
-        if any(name in names for names in wanted.values()):
-            prepare(name, args)
+        for turn in turns
+        for name in args.contenders
+        if not results.has(key(name, threads, turn))
+    ]
+    for name in dict.fromkeys(name for name, _, _ in wanted):
+        prepare(name, args)
     test = test_pairs(args.data)
+    test = test.select(range(min(args.limit or len(test), len(test))))
     path = results.path.with_suffix(".pairs.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     sides = {"one": list(test.sentence1), "two": list(test.sentence2)}
     path.write_text(json.dumps(sides | {"labels": np.array(test.labels).tolist()}), "utf-8")
-    for threads, names in wanted.items():
+    for threads in args.threads_list:
         count = {"OMP_NUM_THREADS": str(threads), "TF_NUM_INTRAOP_THREADS": str(threads)}
         options = ["--runs", args.runs, "--data", args.data, "--pairs", path, "--threads", threads]
-        workers, cold, turns = {}, {}, {}
-        for name in names:
+        here = [(name, turn) for name, wanted_threads, turn in wanted if wanted_threads == threads]
+        workers, cold = {}, {}
+        for name in dict.fromkeys(name for name, _ in here):
             started = ["--worker", name, "--started", time.time()]
-            worker = Worker(args.backend, [*options, *started], **count)
-            cold[name] = worker.ask("cold")
-            if cold[name] is None:
+            workers[name] = Worker(args.backend, [*options, *started], **count)
+            cold[name] = workers[name].ask("cold")
+        for name, turn in here:
+            found = workers[name].ask("turn") if cold[name] else None
+            if found is None:
                 print(f"{name}: its process ended early", flush=True)
                 continue
-            workers[name], turns[name] = worker, []
-        for _ in range(args.repeats):
-            for name, worker in workers.items():
-                turns[name].append(worker.ask("turn"))
-        for name, worker in workers.items():
-            worker.close()
-            found = turns[name]
-            alone = np.concatenate([turn["alone"] for turn in found])
-            seconds = statistics.median(turn["seconds"] for turn in found)
-            row = dict(zip(KEY, (name, data, threads)))
-            row |= {
-                "accuracy": round(found[-1]["accuracy"], 4),
+            figures = {
+                "accuracy": round(found["accuracy"], 4),
                 "pairs": len(test),
-                "pairs_per_s": round(len(test) / seconds, 1),
-                "p50_ms": round(1000 * float(np.median(alone)), 2),
-                "p95_ms": round(1000 * float(np.quantile(alone, 0.95)), 2),
+                "pairs_per_s": round(len(test) / found["seconds"], 1),
+                "p50_ms": round(1000 * float(np.median(found["alone"])), 2),
+                "p95_ms": round(1000 * float(np.quantile(found["alone"], 0.95)), 2),
                 "cold_s": round(cold[name]["cold_s"], 2),
-                "peak_mib": found[-1]["peak_mib"],
+                "peak_mib": found["peak_mib"],
                 "mib_on_disk": round(cold[name]["bytes"] / 2**20, 1),
-                "backend": args.backend,
-                "others_cpu": round(max(turn["others"] for turn in found), 2),
+                "others_cpu": round(found["others"], 2),
             }
-            results.add(row)
+            results.add(key(name, threads, turn) | figures)
+        for worker in workers.values():
+            worker.close()
     path.unlink()
 
 
 def table(rows: list[dict[str, str]]) -> tuple[list[str], list[list[str]]]:
-    head = ["model", "answered by", "data", "threads", "accuracy", "pairs/s", "one pair ms"]
-    head += ["95 % ms", "cold start s", "peak MiB", "MiB on disk", "others' CPUs"]
-    names = ["data", "threads", "accuracy", "pairs_per_s", "p50_ms", "p95_ms", "cold_s"]
+    head = ["model", "answered by", "data", "threads", "backend", "accuracy", "pairs/s"]
+    head += ["one pair ms", "95 % ms", "cold start s", "peak MiB", "MiB on disk", "others' CPUs"]
+    names = ["accuracy", "pairs_per_s", "p50_ms", "p95_ms", "cold_s"]
     names += ["peak_mib", "mib_on_disk", "others_cpu"]
-    ordered = sorted(rows, key=lambda row: (row["data"], row["threads"]))
-    return head, [[*row["contender"].split(":"), *(row[n] for n in names)] for row in ordered]
+    groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in KEY[:-1]), []).append(row)
+    lines = []
+    for (name, *facts), turns in sorted(groups.items(), key=lambda group: group[0][1:]):
+        medians = [f"{statistics.median(float(turn[n]) for turn in turns):g}" for n in names]
+        lines.append([*name.split(":"), *facts, *medians])
+    return head, lines
 
 
 def main() -> None:
@@ -308,7 +304,7 @@ def main() -> None:
     parser.add_argument("--threads", default="1,2", help="processors of a contender")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--epochs", type=int, help="instead of each model's")
-    parser.add_argument("--limit", type=int, help="of the training pairs")
+    parser.add_argument("--limit", type=int, help="of the pairs of training and of those measured")
     parser.add_argument("--backend", default="tensorflow", choices=measuring.BACKENDS)
     parser.add_argument("--out", type=Path, default=measuring.RESULTS_FOLDER / "comparison.csv")
     parser.add_argument("--worker", choices=CONTENDERS, help=argparse.SUPPRESS)
