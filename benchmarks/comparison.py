@@ -140,7 +140,8 @@ def prepare(contender: str, args: argparse.Namespace) -> None:
     if engine == "int8":
         folder = run.with_name(f"{run.name}-int8")
         if not folder.exists():
-            command("export", run, "--format", "onnx", "--int8", "--max-drop", 100, "--out", folder)
+            options = ["--format", "onnx", "--int8", "--max-drop", 100, "--out", folder]
+            command("export", run, *options, "--backend", args.backend)
 
 
 # === A process of one contender ===
