@@ -15,6 +15,7 @@ from keras_sentmatch.export.saved_model import quiet
 from keras_sentmatch.export.score import load_model
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
 from keras_sentmatch.metrics import evaluate_predictions
+from keras_sentmatch.safety import first_line
 
 BLOCK = 64
 RANGES = 128  # pairs that show how large activations get
@@ -73,7 +74,6 @@ def _write(folder: Path, examples: list[dict[str, np.ndarray]]) -> str:
     path, full = folder / "model.onnx", folder / "float32.onnx"
     path.rename(full)
     kinds = {node.op_type for node in onnx.load(full).graph.node}
-    dynamic, source = ["MatMul", "Gemm", "LSTM", "Gather"], full
     method = "static" if "Conv" in kinds and "LSTM" not in kinds else "dynamic"
 
     class Reader(q.CalibrationDataReader):
@@ -83,21 +83,27 @@ def _write(folder: Path, examples: list[dict[str, np.ndarray]]) -> str:
         def get_next(self) -> dict[str, np.ndarray] | None:
             return next(self.rest, None)
 
-    with _unheard():
-        if method == "static":  # convolutions with ranges found on the go are slower than float32's
-            source, dynamic = folder / "static.onnx", ["Gather"]
-            q.quantize_static(
-                full,
-                source,
-                Reader(),
-                op_types_to_quantize=["Conv", "MatMul", "Gemm"],
-                weight_type=q.QuantType.QInt8,
-                activation_type=q.QuantType.QUInt8,
-                per_channel=True,
-            )
-        q.quantize_dynamic(source, path, op_types_to_quantize=dynamic)
-    for made in {full, source}:
-        made.unlink()
+    try:
+        with _unheard():
+            if method == "static":  # convolutions quantized dynamically are slower than in float32
+                q.quantize_static(
+                    full,
+                    path,
+                    Reader(),
+                    op_types_to_quantize=["Conv", "MatMul", "Gemm"],
+                    weight_type=q.QuantType.QInt8,
+                    activation_type=q.QuantType.QUInt8,
+                    per_channel=True,
+                )
+            else:
+                kinds = {"MatMul", "Gemm", "LSTM", "Gather"}
+                q.quantize_dynamic(full, path, op_types_to_quantize=sorted(kinds))
+    except Exception as error:  # onnxruntime raises anything
+        raise InputError(
+            f"Nothing was exported: onnxruntime cannot quantize this model ({first_line(error)}). "
+            f"Export without {wording('int8', '--int8')}."
+        ) from error
+    full.unlink()
     return method
 
 
@@ -106,6 +112,8 @@ def _unheard() -> Iterator[None]:
     """Hides advice in the root logger, which would get a handler for good by it."""
     root, none = logging.getLogger(), logging.NullHandler()
     root.addHandler(none)
-    with quiet("root"):
-        yield
-    root.removeHandler(none)
+    try:
+        with quiet("root"):
+            yield
+    finally:
+        root.removeHandler(none)
