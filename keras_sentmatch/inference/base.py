@@ -2,7 +2,8 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError, argument, wording
 from keras_sentmatch.inference.corpus import Corpus, best_first
-from keras_sentmatch.inference.pairs import as_columns, as_dataset
+from keras_sentmatch.inference.pairs import as_columns, as_dataset, check_count
 from keras_sentmatch.metrics import (
     apply_temperature,
     calibrate_predictions,
@@ -109,6 +110,50 @@ class BaseMatcher(ABC):
         dataset, single = as_dataset(pairs, sentence1, sentence2)
         answers = self.answers(self._tempered(self.raw_scores(dataset, batch_size)))
         return answers[0] if single else answers
+
+    def predict_stream(
+        self, pairs: Iterable[Any], *, batch_size: int = 64, window: int = 4096
+    ) -> Iterator[Prediction]:
+        """Answers any number of pairs in the order given, reading only `window` of them at a time.
+
+        Within a window, pairs of like length are scored together. Only one window of pairs and
+        answers is in memory, whatever the number of pairs.
+
+        Args:
+            pairs: An iterable of dicts `{"sentence1": …, "sentence2": …}` or of tuples
+                `(sentence1, sentence2)`.
+            batch_size: Most pairs scored at once.
+            window: How many pairs are read before any of them is answered.
+
+        Returns:
+            An iterator of one `Prediction` a pair.
+
+        Raises:
+            InputError: `pairs` are no iterable of pairs, or a pair is none when its turn comes.
+
+        Example:
+
+        ```python
+        rows = ({"sentence1": line, "sentence2": "A dog runs."} for line in open("lines.txt"))
+        for answer in matcher.predict_stream(rows):
+            print(answer["label"])
+        ```
+        """
+        check_count("batch_size", batch_size)
+        check_count("window", window)
+        if isinstance(pairs, str | Mapping) or not isinstance(pairs, Iterable):
+            raise InputError(
+                f"predict_stream got {pairs!r:.60}; expected an iterable of pairs, such as a list "
+                "or a generator of dicts with sentence1 and sentence2. For one pair, use predict."
+            )
+        return self._stream(iter(pairs), batch_size, window)
+
+    def _stream(self, rows: Iterator[Any], batch_size: int, window: int) -> Iterator[Prediction]:
+        start = 0
+        while block := list(islice(rows, window)):
+            dataset, _ = as_dataset(block, None, None, start=start)
+            yield from self.answers(self._tempered(self.raw_scores(dataset, batch_size)))
+            start += len(block)
 
     def predict_proba(
         self,

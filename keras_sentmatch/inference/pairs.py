@@ -15,8 +15,10 @@ BOTH_SPELLINGS = (
 )
 
 
-def as_dataset(pairs: Any, sentence1: Any, sentence2: Any) -> tuple[PairDataset, bool]:
-    """The pairs as a dataset, and whether it was one single pair."""
+def as_dataset(
+    pairs: Any, sentence1: Any, sentence2: Any, *, start: int = 0
+) -> tuple[PairDataset, bool]:
+    """The pairs as a dataset, and whether it was one single pair; errors count from `start`."""
     if sentence1 is None and sentence2 is not None:  # predict(a, b)
         pairs, sentence1 = None, pairs
     if pairs is None:
@@ -50,7 +52,7 @@ def as_dataset(pairs: Any, sentence1: Any, sentence2: Any) -> tuple[PairDataset,
     if isinstance(pairs, str) or not isinstance(pairs, Iterable):
         raise InputError(f"predict got {pairs!r:.60}, which is not a pair: {BOTH_SPELLINGS}.")
     sides = []
-    for number, row in enumerate(pairs):
+    for number, row in enumerate(pairs, start):
         if isinstance(row, tuple) and len(row) == 2 and all(isinstance(x, str) for x in row):
             row = {"sentence1": row[0], "sentence2": row[1]}
         if isinstance(row, str | list | tuple):
@@ -64,6 +66,9 @@ def as_dataset(pairs: Any, sentence1: Any, sentence2: Any) -> tuple[PairDataset,
                 f"Pair {number} is a {type(row).__name__}, not a dict: {BOTH_SPELLINGS}."
             )
         sides.append(_sides(row, f"Pair {number}"))
+        for side, sentence in zip(("sentence1", "sentence2"), sides[-1]):
+            if not isinstance(sentence, str):
+                raise InputError(f"{side}[{number}] is {sentence!r}; sentences are strings.")
     return PairDataset([first for first, _ in sides], [second for _, second in sides]), False
 
 

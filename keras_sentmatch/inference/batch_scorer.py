@@ -1,0 +1,103 @@
+"""BatchScorer: tables of pairs in, the same tables with answers out; for Ray, Spark and the like."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.inference.base import Array
+from keras_sentmatch.inference.matcher import Matcher
+from keras_sentmatch.inference.pairs import check_count
+from keras_sentmatch.metrics.calibration import decide
+
+SIDES = ("sentence1", "sentence2")
+_loaded: dict[tuple[str, str], Any] = {}  # the runs of this process
+
+
+class BatchScorer:
+    """Adds a run's answers to tables of pairs; can be pickled, and loads the run when first called.
+
+    A table is a pandas DataFrame, an Arrow table or record batch, or a dict of NumPy arrays. It
+    needs the columns `sentence1` and `sentence2`. The columns of the answers are added to it:
+    `label` and a `probability_NAME` for each label, or `score`. The run is loaded once in each
+    process, whatever the number of scorers.
+
+    Args:
+        run: A run folder. Every worker must be able to read it.
+        engine: What runs the model, as in `Matcher.load`.
+        batch_size: Most pairs scored at once.
+
+    Raises:
+        InputError: What was given is no table, a column is missing, or a sentence is not a string.
+
+    Example:
+
+    ```python
+    from keras_sentmatch.inference import BatchScorer
+
+    scorer = BatchScorer("runs/drcn-embedded")
+    scorer({"sentence1": ["A dog runs."], "sentence2": ["An animal moves."]})["label"]
+    ```
+    """
+
+    def __init__(self, run: str | os.PathLike[str], *, engine: str = "keras", batch_size: int = 64):
+        check_count("batch_size", batch_size)
+        self.run = str(Path(run).resolve())
+        self.engine = engine
+        self.batch_size = batch_size
+
+    def __call__(self, table: Any) -> Any:
+        """Returns the table with the columns of the answers."""
+        if isinstance(table, Mapping):
+            return {**table, **self._answers(table, list(table))}
+        if hasattr(table, "assign"):  # pandas
+            return table.assign(**self._answers(table, list(table.columns)))
+        if hasattr(table, "schema"):  # Arrow
+            import pyarrow as pa
+
+            if isinstance(table, pa.RecordBatch):
+                answered = self(pa.Table.from_batches([table]))
+                columns = [column.combine_chunks() for column in answered.columns]
+                return pa.RecordBatch.from_arrays(columns, schema=answered.schema)
+            names = table.column_names
+            sides = {name: table[name].to_pylist() for name in names if name in SIDES}
+            for name, column in self._answers(sides, names).items():
+                if name in names:
+                    table = table.drop_columns([name])
+                table = table.append_column(name, pa.array(column))
+            return table
+        raise InputError(
+            f"BatchScorer got a {type(table).__name__}; expected a pandas DataFrame, an Arrow "
+            "table or a dict of NumPy arrays."
+        )
+
+    def tables(self, tables: Iterable[Any]) -> Iterator[Any]:
+        """Answers one table after the other, as Spark's `mapInPandas` and `mapInArrow` ask."""
+        return map(self, tables)
+
+    def _answers(self, table: Any, names: list[str]) -> dict[str, Array]:
+        if missing := [name for name in SIDES if name not in names]:
+            raise InputError(
+                f"The table has the columns {', '.join(map(str, names)) or '(none)'}; it needs "
+                f"{' and '.join(map(repr, missing))}: rename its columns."
+            )
+        key = self.run, self.engine
+        if key not in _loaded:
+            _loaded[key] = Matcher.load(self.run, engine=self.engine)
+        matcher = _loaded[key]
+        first, second = (list(table[name]) for name in SIDES)
+        labels = matcher.label_names
+        if first or second:
+            scores = matcher.predict_proba(
+                sentence1=first, sentence2=second, batch_size=self.batch_size
+            )
+        else:
+            scores = np.zeros((0, len(labels)) if labels else 0, "float32")
+        if labels is None:
+            return {"score": scores}
+        chosen = [labels[index] for index in decide(scores, matcher.threshold)]
+        shares = {f"probability_{name}": scores[:, i] for i, name in enumerate(labels)}
+        return {"label": np.array(chosen, dtype=object), **shares}
