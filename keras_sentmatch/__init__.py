@@ -16,6 +16,7 @@ __all__ = [
     "Matcher",
     "analysis",
     "applications",
+    "corpus",
     "data",
     "explain",
     "export",

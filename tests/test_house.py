@@ -25,6 +25,7 @@ LAZY = set(
 # The same in the library: `Matcher`'s conveniences, and what loads Keras, needed or not.
 LAZY_OWN = {
     ("keras_sentmatch.applications.backbone", "keras_sentmatch.data.hub"),
+    ("keras_sentmatch.inference.base", "keras_sentmatch.corpus"),
     ("keras_sentmatch.inference.base", "keras_sentmatch.explain"),
     ("keras_sentmatch.inference.base", "keras_sentmatch.export"),
     ("keras_sentmatch.inference.matcher", "keras_sentmatch.export.engine"),

@@ -13,6 +13,7 @@ from keras_sentmatch import __version__
 from keras_sentmatch.cli.catalog import datasets, models, profile
 from keras_sentmatch.cli.compare import compare
 from keras_sentmatch.cli.console import set_up
+from keras_sentmatch.cli.corpus import mine
 from keras_sentmatch.cli.errors import errors
 from keras_sentmatch.cli.evaluate import calibrate, evaluate
 from keras_sentmatch.cli.explain import explain
@@ -33,8 +34,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(train, tune, search_report, evaluate, calibrate, predict, rank, explain, robustness),
-    *(errors, compare, export, models, datasets, profile),
+    *(train, tune, search_report, evaluate, calibrate, predict, rank, mine, explain),
+    *(robustness, errors, compare, export, models, datasets, profile),
 )
 for command in COMMANDS:
     app.command()(with_groups(command))

@@ -252,6 +252,48 @@ class BaseMatcher(ABC):
         scores = self.rank_scores(query, candidates, label=label, batch_size=batch_size)
         return [Prediction(row) for row in best_first(scores, candidates, top_k)]
 
+    def mine(
+        self,
+        sentences: Sequence[str],
+        against: Sequence[str] | None = None,
+        *,
+        threshold: float | None = None,
+        label: str | None = None,
+        **options: Any,
+    ) -> list[Prediction]:
+        """Finds the pairs of a corpus that match, the best first, without scoring all of them.
+
+        Each sentence is scored with the few that retrievers find for it. This needs the extra
+        `[corpus]`.
+
+        Args:
+            sentences: The corpus.
+            against: Another corpus: pairs of one sentence of each are found then.
+            threshold: The score from which on a pair matches. By default the matcher's threshold,
+                or 0.5; needed with a scoring model.
+            label: The label whose probability is the score, as for `rank`.
+            **options: `retriever`, `vectors`, `candidates` and `batch_size` of
+                `keras_sentmatch.corpus.Miner`.
+
+        Returns:
+            A `Prediction` each: `index1` and `index2` (in the corpora), `sentence1`, `sentence2` and
+            `score`. Of one corpus, `index1` is the smaller one. Equal sentences always match: each
+            further copy is paired with the first one.
+
+        Raises:
+            InputError: Fewer than two sentences, what is no sentence, or an unknown option.
+
+        Example:
+
+        ```python
+        matcher.mine(["It rains.", "A dog runs.", "There is rain."], threshold=0.8)
+        # [{"index1": 0, "index2": 2, "sentence1": "It rains.", …, "score": 0.91}]
+        ```
+        """
+        from keras_sentmatch.corpus import Miner
+
+        return Miner(self, sentences, against, **options).pairs(threshold=threshold, label=label)
+
     def rank_scores(
         self,
         query: str,

@@ -1,0 +1,14 @@
+"""Corpora: matching pairs among many sentences, groups of them, and indexes to rank against.
+
+Names are loaded when touched, so that importing this chooses no backend.
+"""
+
+from typing import TYPE_CHECKING
+
+from keras_sentmatch.lazy import lazy
+
+if TYPE_CHECKING:
+    from keras_sentmatch.corpus.mining import Miner as Miner
+
+_modules = {"Miner": "corpus.mining"}
+__all__, __getattr__, __dir__ = lazy(__name__, _modules)
