@@ -13,7 +13,7 @@ from keras_sentmatch import __version__
 from keras_sentmatch.cli.catalog import datasets, models, profile
 from keras_sentmatch.cli.compare import compare
 from keras_sentmatch.cli.console import set_up
-from keras_sentmatch.cli.corpus import mine
+from keras_sentmatch.cli.corpus import groups, mine
 from keras_sentmatch.cli.errors import errors
 from keras_sentmatch.cli.evaluate import calibrate, evaluate
 from keras_sentmatch.cli.explain import explain
@@ -34,7 +34,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(train, tune, search_report, evaluate, calibrate, predict, rank, mine, explain),
+    *(train, tune, search_report, evaluate, calibrate, predict, rank, mine, groups, explain),
     *(robustness, errors, compare, export, models, datasets, profile),
 )
 for command in COMMANDS:

@@ -1,6 +1,7 @@
-"""`mine`: matching pairs among the lines of files."""
+"""`mine` and `groups`: matching pairs among the lines of files, and groups of them."""
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from keras_sentmatch.cli import options
-from keras_sentmatch.cli.console import print_json, print_table
-from keras_sentmatch.cli.predict import as_text, read_lines, write_atomically
+from keras_sentmatch.cli.console import next_step, print_json, print_table
+from keras_sentmatch.cli.predict import SUFFIXES, as_text, read_lines, write_atomically
 from keras_sentmatch.cli.runs import Run, Scoring, suggest_explain
 from keras_sentmatch.errors import InputError
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from keras_sentmatch.corpus import Miner
 
 log = logging.getLogger(__name__)
-PAIR_SUFFIXES = (".tsv", ".csv", ".jsonl")
 SHOWN = 20
 Corpus = Annotated[Path, typer.Argument(metavar="CORPUS.txt", help="The sentences, one per line.")]
 
@@ -108,10 +108,7 @@ def mine(
     as_json: options.Json = False,
 ) -> None:
     """Finds the pairs of sentences in a file that match, the best first."""
-    if out is not None and (as_json or out.suffix not in PAIR_SUFFIXES):
-        raise InputError(
-            f"--out {out}: expected a name that ends in {', '.join(PAIR_SUFFIXES)}, and no --json."
-        )
+    _check_out(out, as_json)
     loaded = scoring.load(run)
     files = (corpus,) if against is None else (corpus, against)
     miner, numbers = mining.miner(scoring, loaded, *files)
@@ -137,3 +134,71 @@ def mine(
         suggest_explain(run, found[0]["sentence1"], found[0]["sentence2"])
     else:
         log.info("no pairs match")
+
+
+def _check_out(out: Path | None, as_json: bool) -> None:
+    if out is not None and (as_json or out.suffix not in SUFFIXES):
+        raise InputError(
+            f"--out {out}: expected a name that ends in {', '.join(SUFFIXES)}, and no --json."
+        )
+
+
+def groups(
+    run: options.Run,
+    corpus: Corpus,
+    mining: Mining,
+    scoring: Scoring,
+    largest: Annotated[int, typer.Option(help="Most different sentences of a group.")] = 200,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="File for the groups: a row for each sentence (.tsv, .csv), or an object for each "
+            "group (.jsonl). Default: the largest are shown."
+        ),
+    ] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="A page (.html) to look through the groups.")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Finds the groups of sentences in a file that match each other."""
+    _check_out(out, as_json)
+    if page is not None and page.suffix not in (".html", ".htm"):
+        raise InputError(f"--page {page}: expected a name that ends in .html.")
+    loaded = scoring.load(run)
+    from keras_sentmatch.corpus import group, save_page
+
+    miner, (numbers,) = mining.miner(scoring, loaded, corpus)
+    mining.print_recall(miner)
+    found = group(miner, threshold=mining.threshold, label=mining.label, largest=largest)
+    for one in found:
+        one["members"] = [{"line": numbers[m.pop("index")], **m} for m in one["members"]]
+        if held := one["held_by"]:
+            lines = {f"line{side}": numbers[held.pop(f"index{side}")] for side in "12"}
+            one["held_by"] = lines | held
+    loaded.log_encoding()
+    if as_json:
+        print_json(found)
+    elif out is not None:
+        rows = found if out.suffix == ".jsonl" else [r for one in found for r in _member_rows(one)]
+        write_atomically(out, as_text(rows, out.suffix))
+        log.info("%d groups in %s", len(found), out)
+    elif found:
+        shown = [(one["size"], one["representative"]) for one in found[:SHOWN]]
+        print_table(["size", "representative"], shown)
+    if page is not None:
+        save_page(page, found, f"Groups of {corpus.name}", len(numbers))
+        log.info("next: open %s in a browser", page)
+    elif found:
+        next_step("groups", run, corpus, "--page", "groups.html", why="look through them")
+    else:
+        log.info("no sentences match")
+
+
+def _member_rows(one: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A row for each sentence of a group."""
+    facts = {name: one[name] for name in ("group", "size", "representative")}
+    held = one["held_by"]["score"] if one["held_by"] else ""
+    for member in one["members"]:
+        score = "" if member["score"] is None else member["score"]
+        yield {**facts, "held_by": held, **member, "score": score}

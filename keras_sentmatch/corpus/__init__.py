@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 from keras_sentmatch.lazy import lazy
 
 if TYPE_CHECKING:
+    from keras_sentmatch.corpus.grouping import group as group
+    from keras_sentmatch.corpus.grouping import save_page as save_page
     from keras_sentmatch.corpus.mining import Miner as Miner
 
-_modules = {"Miner": "corpus.mining"}
+_modules = {
+    "Miner": "corpus.mining",
+    "group": "corpus.grouping",
+    "save_page": "corpus.grouping",
+}
 __all__, __getattr__, __dir__ = lazy(__name__, _modules)

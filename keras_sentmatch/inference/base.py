@@ -294,6 +294,50 @@ class BaseMatcher(ABC):
 
         return Miner(self, sentences, against, **options).pairs(threshold=threshold, label=label)
 
+    def groups(
+        self,
+        sentences: Sequence[str],
+        *,
+        threshold: float | None = None,
+        label: str | None = None,
+        largest: int = 200,
+        **options: Any,
+    ) -> list[Prediction]:
+        """Finds the groups of sentences of a corpus that match each other, the largest first.
+
+        The pairs that `mine` finds connect sentences. Within what they connect, all pairs are
+        scored, and average linkage cuts where the mean score falls below the threshold: so one wrong
+        pair does not join two groups. Equal sentences are always together.
+
+        Args:
+            sentences: The corpus.
+            threshold: As for `mine`.
+            label: As for `mine`.
+            largest: Most different sentences of a group.
+            **options: `retriever`, `vectors`, `candidates` and `batch_size` of
+                `keras_sentmatch.corpus.Miner`.
+
+        Returns:
+            A `Prediction` each: its number `group`; `size`; `representative`, the sentence that
+            matches the others best on average; `held_by`, the pair without which it would fall into
+            two (`None` for copies of one sentence); and `members`, the representative first, each
+            with `index`, `sentence` and `score` (with the representative).
+
+        Raises:
+            InputError: As for `mine`.
+
+        Example:
+
+        ```python
+        for group in matcher.groups(questions, threshold=0.8):
+            print(group.size, group.representative)
+        ```
+        """
+        from keras_sentmatch.corpus import Miner, group
+
+        miner = Miner(self, sentences, **options)
+        return group(miner, threshold=threshold, label=label, largest=largest)
+
     def rank_scores(
         self,
         query: str,
