@@ -13,13 +13,13 @@ from keras_sentmatch import __version__
 from keras_sentmatch.cli.catalog import datasets, models, profile
 from keras_sentmatch.cli.compare import compare
 from keras_sentmatch.cli.console import set_up
-from keras_sentmatch.cli.corpus import groups, mine
+from keras_sentmatch.cli.corpus import groups, index, mine, rank
 from keras_sentmatch.cli.errors import errors
 from keras_sentmatch.cli.evaluate import calibrate, evaluate
 from keras_sentmatch.cli.explain import explain
 from keras_sentmatch.cli.export import export
 from keras_sentmatch.cli.options import with_groups
-from keras_sentmatch.cli.predict import predict, rank
+from keras_sentmatch.cli.predict import predict
 from keras_sentmatch.cli.robustness import robustness
 from keras_sentmatch.cli.train import train
 from keras_sentmatch.cli.tune import search_report, tune
@@ -34,8 +34,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(train, tune, search_report, evaluate, calibrate, predict, rank, mine, groups, explain),
-    *(robustness, errors, compare, export, models, datasets, profile),
+    *(train, tune, search_report, evaluate, calibrate, predict, rank, mine, groups, index),
+    *(explain, robustness, errors, compare, export, models, datasets, profile),
 )
 for command in COMMANDS:
     app.command()(with_groups(command))

@@ -1,4 +1,4 @@
-"""`mine` and `groups`: matching pairs among the lines of files, and groups of them."""
+"""`mine`, `groups`, `index`, `rank`: matching pairs of many sentences, groups, the best for one."""
 
 import logging
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from keras_sentmatch.cli import options
-from keras_sentmatch.cli.console import next_step, print_json, print_table
-from keras_sentmatch.cli.predict import SUFFIXES, as_text, read_lines, write_atomically
+from keras_sentmatch.cli.console import next_step, print_json, print_table, working
+from keras_sentmatch.cli.predict import SUFFIXES, as_text, write_atomically
 from keras_sentmatch.cli.runs import Run, Scoring, suggest_explain
 from keras_sentmatch.errors import InputError
 
@@ -20,6 +20,22 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 SHOWN = 20
 Corpus = Annotated[Path, typer.Argument(metavar="CORPUS.txt", help="The sentences, one per line.")]
+
+Retriever = Annotated[
+    str,
+    typer.Option(
+        help="What finds candidates. bm25: the words they share; dense: vectors; both: the two, "
+        "joined by reciprocal rank."
+    ),
+]
+Vectors = Annotated[
+    str | None,
+    typer.Option(
+        help="What vectors are made of. table: the package's word vectors (English); words: the "
+        "run's word vectors; encodings: the model's own; or the folder of a KerasHub encoder. "
+        "Default: table, if the run's word vectors come from there, otherwise words."
+    ),
+]
 
 
 @dataclass
@@ -36,21 +52,8 @@ class Mining:
         str | None,
         typer.Option(help="The label whose probability is the score; required for more than two."),
     ] = None
-    retriever: Annotated[
-        str,
-        typer.Option(
-            help="What finds candidates. bm25: the words they share; dense: vectors; both: the two, "
-            "joined by reciprocal rank."
-        ),
-    ] = "both"
-    vectors: Annotated[
-        str | None,
-        typer.Option(
-            help="What vectors are made of. table: the package's word vectors (English); words: the "
-            "run's word vectors; encodings: the model's own; or the folder of a KerasHub encoder. "
-            "Default: table, if the run's word vectors come from there, otherwise words."
-        ),
-    ] = None
+    retriever: Retriever = "both"
+    vectors: Vectors = None
     candidates: Annotated[int, typer.Option(help="How many sentences each one is paired with.")] = (
         10
     )
@@ -180,7 +183,9 @@ def groups(
     if as_json:
         print_json(found)
     elif out is not None:
-        rows = found if out.suffix == ".jsonl" else [r for one in found for r in _member_rows(one)]
+        rows: list[dict[str, Any]] = [*found]
+        if out.suffix != ".jsonl":
+            rows = [row for one in found for row in _member_rows(one)]
         write_atomically(out, as_text(rows, out.suffix))
         log.info("%d groups in %s", len(found), out)
     elif found:
@@ -202,3 +207,137 @@ def _member_rows(one: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for member in one["members"]:
         score = "" if member["score"] is None else member["score"]
         yield {**facts, "held_by": held, **member, "score": score}
+
+
+def index(
+    run: options.Run,
+    corpus: Annotated[
+        Path,
+        typer.Argument(
+            metavar="CORPUS",
+            help="The sentences: one per line (.txt), or a table with a header (.tsv, .csv) or .jsonl, "
+            "whose other columns are kept.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The folder of the index.")],
+    column: Annotated[
+        str, typer.Option(help="The column of a table that holds the sentences.")
+    ] = "sentence",
+    retriever: Retriever = "both",
+    vectors: Vectors = None,
+    backend: options.Backend = None,
+) -> None:
+    """Builds an index of sentences, for `rank --index`."""
+    sentences, columns = read_corpus(corpus, column)
+    loaded = Scoring(backend=backend).load(run)
+    from keras_sentmatch.corpus import Index
+
+    given: Any = {"columns": columns, "retriever": retriever, "vectors": vectors}
+    with working(f"indexing {len(sentences):,} sentences"):
+        Index.build(loaded.matcher, sentences, out, source=corpus, **given)
+    log.info("%s sentences in %s", f"{len(sentences):,}", out)
+    next_step("rank", run, sentences[0], "--index", out, why="find what matches a sentence")
+
+
+def rank(
+    run: options.Run,
+    query: Annotated[str, typer.Argument(help="The first sentence of every pair.")],
+    scoring: Scoring,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="CANDIDATES.txt", help="Second sentences, one per line."),
+    ] = None,
+    index: Annotated[
+        Path | None,
+        typer.Option(
+            help="The folder of an index, in place of the file: all candidates are not scored."
+        ),
+    ] = None,
+    candidates: Annotated[
+        int | None,
+        typer.Option(help="How many sentences of the index are scored. Default: 100."),
+    ] = None,
+    top_k: Annotated[int, typer.Option(help="How many to show.")] = 10,
+    label: Annotated[
+        str | None, typer.Option(help="The label to rank by; required for more than two labels.")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Orders the lines of a file, or what an index holds, by how well they match one sentence."""
+    if (file is None) == (index is None):
+        raise InputError("Give the candidates as a file, or an index with --index; not both.")
+    if candidates is not None and index is None:
+        raise InputError(f"--candidates {candidates}: only --index chooses what is scored.")
+    given: Any = {"top_k": top_k, "label": label, "batch_size": scoring.batch_size}
+    if index is not None:
+        loaded = scoring.load(run)
+        from keras_sentmatch.corpus import Index
+
+        found = Index(index, loaded.matcher)
+        with scoring.working(candidates or 100):
+            rows = [dict(one) for one in found.rank(query, candidates=candidates or 100, **given)]
+    else:
+        assert file is not None
+        lines = read_lines(file)
+        loaded = scoring.load(run)
+        with scoring.working(len(lines)):
+            best = loaded.matcher.rank(query, list(lines.values()), **given)
+        numbers = list(lines)
+        rows = [{"line": numbers[row.pop("index")], **row} for row in best]
+    loaded.log_encoding()
+    if as_json:
+        print_json(rows)
+    elif rows:
+        print_table(list(rows[0]), [list(row.values()) for row in rows])
+        suggest_explain(run, query, rows[0]["sentence"])
+    else:
+        log.info("nothing in the index has anything in common with the sentence")
+
+
+def read_corpus(path: Path, column: str) -> tuple[list[str], dict[str, list[Any]]]:
+    """The sentences of a file, and its other columns: of a text file the line numbers."""
+    if path.suffix not in (".tsv", ".csv", ".jsonl"):
+        lines = read_lines(path)
+        return list(lines.values()), {"line": list(lines)}
+    from keras_sentmatch.data.rows import HEADER, BadRow, TextFile, json_records, table
+
+    source = json_records if path.suffix == ".jsonl" else table(separator=None, quoted=None)
+    sentences: list[str] = []
+    columns: dict[str, list[Any]] = {}
+    for where, row in source(TextFile(path)):
+        if isinstance(row, BadRow):
+            raise InputError(f"{path}{where}: {row.message}.")
+        if not isinstance(row.get(column), str):
+            raise InputError(
+                f"{path}{where.removesuffix(HEADER)} has the columns {', '.join(row)}, and no text "
+                f"under {column!r}: name the column of the sentences with --column."
+            )
+        if where == HEADER:
+            continue
+        for name in row:
+            if name not in columns and name != column:
+                columns[name] = [""] * len(sentences)
+        sentences.append(row[column])
+        for name, values in columns.items():
+            values.append(row.get(name, ""))
+    if not sentences:
+        raise InputError(f"{path} contains no sentences.")
+    return sentences, columns
+
+
+def read_lines(path: Path) -> dict[int, str]:
+    """The lines of a text file by number, without the blank ones."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8."
+        ) from error
+    kept = {number: line for number, line in enumerate(lines, start=1) if line.strip()}
+    if not kept:
+        raise InputError(f"{path} contains no sentences; write one candidate per line.")
+    if blank := len(lines) - len(kept):
+        log.info("%s: %d blank lines skipped", path, blank)
+    return kept

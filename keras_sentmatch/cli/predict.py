@@ -1,4 +1,4 @@
-"""`predict` and `rank`: pairs answered with named probabilities, candidates ordered by them."""
+"""`predict`: pairs answered with named probabilities."""
 
 import csv
 import io
@@ -133,51 +133,3 @@ def write_atomically(path: Path, text: str) -> None:
         os.replace(temporary, path)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}.") from error
-
-
-def rank(
-    run: options.Run,
-    query: Annotated[str, typer.Argument(help="The first sentence of every pair.")],
-    candidates: Annotated[
-        Path, typer.Argument(metavar="CANDIDATES.txt", help="Second sentences, one per line.")
-    ],
-    scoring: Scoring,
-    top_k: Annotated[int, typer.Option(help="How many to show.")] = 10,
-    label: Annotated[
-        str | None, typer.Option(help="The label to rank by; required for more than two labels.")
-    ] = None,
-    as_json: options.Json = False,
-) -> None:
-    """Orders the lines of a file by how well they match one sentence."""
-    lines = read_lines(candidates)
-    loaded = scoring.load(run)
-    with scoring.working(len(lines)):
-        best = loaded.matcher.rank(
-            query, list(lines.values()), top_k=top_k, label=label, batch_size=scoring.batch_size
-        )
-    numbers = list(lines)
-    rows = [{"line": numbers[row.pop("index")], **row} for row in best]
-    loaded.log_encoding()
-    if as_json:
-        print_json(rows)
-    else:
-        print_table(["line", "sentence", "score"], [list(row.values()) for row in rows])
-        suggest_explain(run, query, rows[0]["sentence"])
-
-
-def read_lines(path: Path) -> dict[int, str]:
-    """The lines of a text file by number, without the blank ones."""
-    try:
-        lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8."
-        ) from error
-    kept = {number: line for number, line in enumerate(lines, start=1) if line.strip()}
-    if not kept:
-        raise InputError(f"{path} contains no sentences; write one candidate per line.")
-    if blank := len(lines) - len(kept):
-        log.info("%s: %d blank lines skipped", path, blank)
-    return kept

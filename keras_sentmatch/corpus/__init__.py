@@ -10,9 +10,11 @@ from keras_sentmatch.lazy import lazy
 if TYPE_CHECKING:
     from keras_sentmatch.corpus.grouping import group as group
     from keras_sentmatch.corpus.grouping import save_page as save_page
+    from keras_sentmatch.corpus.index import Index as Index
     from keras_sentmatch.corpus.mining import Miner as Miner
 
 _modules = {
+    "Index": "corpus.index",
     "Miner": "corpus.mining",
     "group": "corpus.grouping",
     "save_page": "corpus.grouping",

@@ -102,7 +102,7 @@ class Miner:
         self.names = ("bm25", "dense") if retriever == "both" else (retriever,)
         member = getattr(matcher, "members", [matcher])[0]
         self.kind = vectors or default_kind(member)
-        self._member = member
+        self.member = member
         self._rankings: dict[str, Array] = {}
 
     @property
@@ -121,7 +121,7 @@ class Miner:
         corpus = self.second.sentences
         if name == "bm25":
             return Bm25(corpus)
-        return Dense(make_vectors(self.kind, self._member, corpus), corpus)
+        return Dense(make_vectors(self.kind, self.member, corpus), corpus)
 
     def _search(self, retriever: Retriever) -> Array:
         """Candidates of all sentences; no sentence is its own."""

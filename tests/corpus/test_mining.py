@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from keras_sentmatch.applications import ESIM
 from keras_sentmatch.cli import main
 from keras_sentmatch.corpus import Miner
 from keras_sentmatch.data import PairDataset, PairEncoder
@@ -42,14 +43,16 @@ class Overlap(Matcher):
         return np.stack([1 - np.array(shares), shares], axis=1).astype("float32")
 
 
-@pytest.fixture(scope="module")
-def matcher():
-    from keras_sentmatch.applications import ESIM
-
+def make_matcher():
     encoder = PairEncoder.fit(PairDataset(SENTENCES, SENTENCES), features=("word",))
     model = ESIM(vocabulary_size=encoder.vocabulary_size, num_classes=2, embedding_dim=4, units=3)
     model.jit_compile = False
     return Overlap(randomize(model), encoder, ("no", "yes"), task="classification")
+
+
+@pytest.fixture(scope="module")
+def matcher():
+    return make_matcher()
 
 
 @pytest.mark.parametrize(
