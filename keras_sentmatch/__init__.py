@@ -25,6 +25,7 @@ __all__ = [
     "metrics",
     "ops",
     "robustness",
+    "sklearn",
     "training",
     "tuning",
 ]

@@ -1,0 +1,268 @@
+"""scikit-learn estimators that train matchers."""
+
+import io
+import json
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from keras_sentmatch.data import PairDataset, split_pairs
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.inference.matcher import Matcher
+from keras_sentmatch.training import load_recipe, train
+
+__all__ = ["SentencePairClassifier", "SentencePairRegressor"]
+
+
+class _SentencePairEstimator(BaseEstimator):
+    """What the two estimators share."""
+
+    def __init__(
+        self,
+        model: str = "hybrid",
+        *,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        vectors: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        validation_fraction: float = 0.1,
+        random_state: int | np.random.RandomState | None = 0,
+        verbose: bool = False,
+    ) -> None:
+        self.model = model
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.vectors = vectors
+        self.settings = settings
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _train(self, X: Any, labels: np.ndarray, **facts: Any) -> None:
+        """Trains on the pairs of `X`, a part of which chooses the best epoch."""
+        first, second = self._sides(X, fitting=True)
+        if len(first) != len(labels):
+            raise InputError(f"X has {len(first)} rows and y {len(labels)}; expected as many.")
+        if not 0 < self.validation_fraction < 1:
+            raise InputError(
+                f"validation_fraction={self.validation_fraction!r}; expected a number between 0 "
+                "and 1."
+            )
+        seed = self.random_state
+        if type(seed) is not int:
+            seed = int(check_random_state(seed).randint(2**31))
+        given = {
+            "training.epochs": self.epochs,
+            "training.batch_size": self.batch_size,
+            "training.learning_rate": self.learning_rate,
+            "vectors.source": self.vectors,
+            "training.seed": seed,
+            **(self.settings or {}),
+        }
+        changes = [f"{key}={json.dumps(v)}" for key, v in given.items() if v is not None]
+        recipe = load_recipe(self.model, "pairs", overrides=changes)
+        pairs = PairDataset(first, second, labels, name="pairs", **facts)
+        share = self.validation_fraction
+        parts = zip(("train", "validation"), split_pairs(pairs, [1 - share, share], seed=seed))
+        state = np.random.get_state()  # training seeds NumPy, too
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                out = Path(folder) / "run"
+                options: dict[str, Any] = {"progress": self.verbose, "baseline": False}
+                result = train(recipe, dict(parts), out, **options)
+        finally:
+            np.random.set_state(state)
+        self.matcher_, self.metrics_ = result.matcher, result.metrics
+
+    def _scores(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        first, second = self._sides(X)
+        return self.matcher_.predict_proba(sentence1=first, sentence2=second)
+
+    def _sides(self, X: Any, fitting: bool = False) -> tuple[list[str], list[str]]:
+        """The first and the second sentences of `X`; with `fitting` its columns are noted."""
+        names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
+        values = np.asarray(X, dtype=object)
+        if values.ndim != 2 or values.shape[1] != 2:
+            columns = "" if names is None else f" ({', '.join(names)})"
+            raise InputError(
+                f"X has the shape {values.shape}{columns}; expected two columns of sentences: an "
+                "[n, 2] array, a list of pairs, or a frame such as X[['sentence1', 'sentence2']]."
+            )
+        if not len(values):
+            raise InputError("X has 0 rows; expected at least one pair.")
+        for row, column in np.ndindex(values.shape):
+            if not isinstance(values[row, column], str):
+                what = column if names is None else repr(names[column])
+                raise InputError(
+                    f"X holds {values[row, column]!r:.60} in row {row}, column {what}; sentences "
+                    "are strings: fill in missing values, or leave out the row."
+                )
+        if fitting:
+            self.n_features_in_ = 2
+            if names is not None:
+                self.feature_names_in_ = np.array(names, dtype=object)
+        else:
+            fitted = getattr(self, "feature_names_in_", None)
+            if names is not None and fitted is not None and names != list(fitted):
+                raise InputError(
+                    f"X has the columns {', '.join(names)}; the estimator was fitted on "
+                    f"{', '.join(fitted)}, in this order."
+                )
+        return values[:, 0].tolist(), values[:, 1].tolist()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.string, tags.input_tags.two_d_array = True, False  # of numbers
+        return tags
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        if "matcher_" in state:
+            state["matcher_"] = _packed(state["matcher_"])
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "matcher_" in state:
+            state = {**state, "matcher_": _unpacked(state["matcher_"])}
+        super().__setstate__(state)
+
+
+class SentencePairClassifier(ClassifierMixin, _SentencePairEstimator):
+    """Trains a matcher of pairs with classes, as a scikit-learn classifier.
+
+    `X` is a frame with two columns of text, an array `[n, 2]` of strings, or a list of pairs; `y`
+    holds a class for each pair. Works wherever scikit-learn takes a classifier: `cross_val_score`,
+    `GridSearchCV`, `Pipeline`, `CalibratedClassifierCV`. A pickle holds the files of the trained
+    matcher, and loads on any backend.
+
+    Args:
+        model: Name of a model.
+        epochs: Maximum number of epochs. By default the recipe's, as of the three that follow.
+        batch_size: Pairs in a batch.
+        learning_rate: The highest learning rate.
+        vectors: Where the word vectors come from: a file, `"encoder:NAME"`, `"table"`, `"auto"` or
+            `"none"`.
+        settings: Further values of the recipe, such as `{"training.patience": 3}`.
+        validation_fraction: The share of the pairs that chooses the best epoch. Pairs with the same
+            first sentence stay together.
+        random_state: Seed of that choice and of the training, or what draws one.
+        verbose: Whether to show the epochs on standard error.
+
+    Attributes:
+        matcher_: The trained `Matcher`.
+        metrics_: What `metrics.json` of a run holds.
+        classes_: The classes, sorted.
+        n_features_in_: 2.
+        feature_names_in_: The columns, if `X` was a frame. A frame to predict must have the same.
+
+    Raises:
+        InputError: `X` that is not two columns of strings, a `y` of one class, or a value that the
+            recipe does not take.
+
+    Example:
+
+    ```python
+    from sklearn.model_selection import cross_val_score
+
+    from keras_sentmatch.sklearn import SentencePairClassifier
+
+    X = [("a dog runs", "an animal runs"), ("a dog runs", "a cat sleeps")] * 50
+    y = ["yes", "no"] * 50
+    cross_val_score(SentencePairClassifier("bag_of_words"), X, y, cv=5).mean()
+    ```
+    """
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Trains on pairs and their classes."""
+        labels = _column(y)
+        check_classification_targets(labels)
+        self.classes_, indices = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise InputError(
+                f"y holds one class, {str(self.classes_[0])!r}; a classifier needs at least two."
+            )
+        self._train(X, indices, label_names=[str(name) for name in self.classes_])
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of each pair."""
+        indices = self.predict_proba(X).argmax(-1)
+        return np.asarray(self.classes_[indices])
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probabilities `[n, classes]`, in the order of `classes_`."""
+        return self._scores(X)
+
+
+class SentencePairRegressor(RegressorMixin, _SentencePairEstimator):
+    """Trains a matcher of pairs with scores, as a scikit-learn regressor.
+
+    All as in `SentencePairClassifier`, but `y` holds a number for each pair.
+
+    Args:
+        model: Name of a model.
+        epochs: Maximum number of epochs. By default the recipe's, as of the three that follow.
+        batch_size: Pairs in a batch.
+        learning_rate: The highest learning rate.
+        vectors: Where the word vectors come from.
+        settings: Further values of the recipe.
+        validation_fraction: The share of the pairs that chooses the best epoch.
+        random_state: Seed of that choice and of the training, or what draws one.
+        verbose: Whether to show the epochs on standard error.
+
+    Raises:
+        InputError: `X` that is not two columns of strings, a `y` that is not finite, or a value
+            that the recipe does not take.
+
+    Example:
+
+    ```python
+    from keras_sentmatch.sklearn import SentencePairRegressor
+
+    X = [("a dog runs", "an animal runs"), ("a dog runs", "a cat sleeps")] * 50
+    SentencePairRegressor("bag_of_words").fit(X, [0.9, 0.1] * 50).predict(X[:2])
+    ```
+    """
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Trains on pairs and their scores."""
+        self._train(X, _column(y).astype("float32"), task="regression")
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The score of each pair."""
+        return self._scores(X)
+
+
+def _column(y: Any) -> np.ndarray:
+    if y is None:
+        raise InputError("fit requires y to be passed, but the target y is None.")
+    return np.asarray(column_or_1d(y, warn=True))
+
+
+def _packed(matcher: Matcher) -> bytes:
+    """The files of a run folder, as the bytes of a zip archive."""
+    with tempfile.TemporaryDirectory() as folder:
+        matcher.save(Path(folder) / "run")
+        archive = shutil.make_archive(str(Path(folder) / "packed"), "zip", Path(folder) / "run")
+        return Path(archive).read_bytes()
+
+
+def _unpacked(packed: bytes) -> Matcher:
+    with tempfile.TemporaryDirectory() as folder:
+        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+            archive.extractall(folder)
+        return Matcher.load(folder)
