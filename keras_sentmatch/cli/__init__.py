@@ -14,6 +14,7 @@ from keras_sentmatch.cli.catalog import datasets, models, profile
 from keras_sentmatch.cli.compare import compare
 from keras_sentmatch.cli.console import set_up
 from keras_sentmatch.cli.corpus import groups, index, mine, rank
+from keras_sentmatch.cli.crossval import crossval
 from keras_sentmatch.cli.errors import errors
 from keras_sentmatch.cli.evaluate import calibrate, evaluate
 from keras_sentmatch.cli.explain import explain
@@ -34,7 +35,19 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(train, tune, search_report, evaluate, calibrate, predict, rank, mine, groups, index),
+    *(
+        train,
+        tune,
+        search_report,
+        crossval,
+        evaluate,
+        calibrate,
+        predict,
+        rank,
+        mine,
+        groups,
+        index,
+    ),
     *(explain, robustness, errors, compare, export, models, datasets, profile),
 )
 for command in COMMANDS:

@@ -43,12 +43,25 @@ def split_pairs(
     len(train), len(test)  # (240, 60)
     ```
     """
+    part = part_numbers(dataset, fractions, seed=seed)
+    return tuple(dataset.select(np.flatnonzero(part == i)) for i in range(len(fractions)))
+
+
+def part_numbers(
+    dataset: PairDataset,
+    fractions: Sequence[float],
+    *,
+    seed: int,
+    groups: np.ndarray | None = None,
+) -> np.ndarray:
+    """The part of each row, as `split_pairs` cuts; `groups`: numbers of what stays together."""
     shares = np.asarray(fractions, float)
     if not shares.size or (shares <= 0).any() or abs(shares.sum() - 1) > 1e-6:
         raise InputError(f"fractions must be positive and sum to 1, but came as {list(fractions)}.")
     rng = np.random.default_rng(seed)
-    keys = dataset.groups or dataset.sentence1
-    groups = np.unique(np.asarray(keys), return_inverse=True)[1]
+    if groups is None:
+        keys = dataset.groups or dataset.sentence1
+        groups = np.unique(np.asarray(keys), return_inverse=True)[1]
     part = _assign(groups, _strata(dataset), shares, rng)
     counts = np.bincount(part, minlength=len(shares))
     if not counts.all():
@@ -56,7 +69,7 @@ def split_pairs(
             f"{len(dataset)} pairs in {groups.max(initial=-1) + 1} groups are too few to split into "
             f"parts of {list(fractions)}; give the parts as files of their own, or more pairs."
         )
-    return tuple(dataset.select(np.flatnonzero(part == i)) for i in range(len(shares)))
+    return part
 
 
 def _strata(dataset: PairDataset) -> np.ndarray:
@@ -116,7 +129,7 @@ def leak_report(a: PairDataset, b: PairDataset) -> dict[str, int]:
     ```
     """
 
-    (a1, a2), (b1, b2) = _plain_sides(a), _plain_sides(b)
+    (a1, a2), (b1, b2) = plain_sides(a), plain_sides(b)
     pairs = {frozenset(pair) for pair in zip(a1, a2)}
     return {
         "shared_pairs": sum(frozenset(pair) in pairs for pair in zip(b1, b2)),
@@ -125,7 +138,7 @@ def leak_report(a: PairDataset, b: PairDataset) -> dict[str, int]:
     }
 
 
-def _plain_sides(data: PairDataset) -> list[list[str]]:
+def plain_sides(data: PairDataset) -> list[list[str]]:
     """The sentences of both sides without case and spacing."""
     sides = (data.sentence1, data.sentence2)
     return [[" ".join(text.casefold().split()) for text in side] for side in sides]
@@ -136,7 +149,7 @@ def log_repeats(parts: Mapping[str, PairDataset]) -> None:
 
     Above 1% of the pairs of a part it is a warning.
     """
-    keys = {name: list(zip(*_plain_sides(data))) for name, data in parts.items()}
+    keys = {name: list(zip(*plain_sides(data))) for name, data in parts.items()}
     for name, data in parts.items():
         if data.labels is None or data.task == "regression":
             continue

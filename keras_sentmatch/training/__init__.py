@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from keras_sentmatch.training.config import EncoderConfig as EncoderConfig
     from keras_sentmatch.training.config import TrainingConfig as TrainingConfig
     from keras_sentmatch.training.config import VectorsConfig as VectorsConfig
+    from keras_sentmatch.training.crossval import cross_validate as cross_validate
     from keras_sentmatch.training.ensemble import train_ensemble as train_ensemble
     from keras_sentmatch.training.recipe import Recipe as Recipe
     from keras_sentmatch.training.recipe import list_recipes as list_recipes
@@ -28,6 +29,7 @@ _modules = {
     "TrainingConfig": "training.config",
     "VectorsConfig": "training.config",
     "bag_of_words_baseline": "training.baseline",
+    "cross_validate": "training.crossval",
     "list_recipes": "training.recipe",
     "load_recipe": "training.recipe",
     "read_recipe": "training.recipe",

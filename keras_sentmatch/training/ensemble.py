@@ -91,12 +91,13 @@ def train_ensemble(
     for role in ("validation", "test"):
         if all(role in metrics for _, metrics in results):
             members = [metrics[role] for _, metrics in results]
-            report[role] = {**_spread(members), "ensemble": ensemble.evaluate(splits[role])}
+            report[role] = {**spread(members), "ensemble": ensemble.evaluate(splits[role])}
     write_json(Path(out) / "ensemble.json", report)
     return ensemble, report
 
 
-def _spread(members: list[dict[str, Any]]) -> dict[str, Any]:
+def spread(members: list[dict[str, Any]]) -> dict[str, Any]:
+    """The figures of several runs, their means and, of more than one, standard deviations."""
     names = [n for n in members[0] if all(isinstance(m.get(n), float) for m in members)]
     values = {name: [member[name] for member in members] for name in names}
     means = {name: float(np.mean(v)) for name, v in values.items()}

@@ -30,7 +30,7 @@ def joined(one: PairDataset, two: PairDataset) -> PairDataset:
     first, second = one.to_dict(), two.to_dict()
     found = {
         name: first[name] + second[name] if first[name] and second[name] else None
-        for name in ("sentence1", "sentence2", "labels")
+        for name in ("sentence1", "sentence2", "labels", "groups")
     }
     shared = first["columns"].keys() & second["columns"].keys()
     columns = {name: first["columns"][name] + second["columns"][name] for name in shared}
