@@ -1,13 +1,15 @@
 """`evaluate` and `calibrate`: a run measured on labeled pairs, and its probabilities fitted to them."""
 
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.console import next_step, print_json, print_table, say, title
 from keras_sentmatch.cli.runs import LabeledPairs, Scoring
+from keras_sentmatch.errors import InputError
 
 
 class Threshold(StrEnum):
@@ -15,6 +17,56 @@ class Threshold(StrEnum):
 
     ACCURACY = "accuracy"
     F1 = "f1"
+
+
+@dataclass
+class Wanted:
+    """The options that say when to answer."""
+
+    threshold: Annotated[
+        Threshold | None,
+        typer.Option(help="For two classes, choose the best threshold for this metric."),
+    ] = None
+    precision: Annotated[
+        float | None,
+        typer.Option(
+            help="Answer only where each label has this precision, such as 0.95; abstain elsewhere. "
+            "With --label (of two), only that one has it, and the other is answered elsewhere."
+        ),
+    ] = None
+    recall: Annotated[
+        float | None,
+        typer.Option(help="For two classes, find this share of the pairs with --label."),
+    ] = None
+    costs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A=COST,B=COST[,abstain=COST]",
+            help="For two classes, what it costs to answer each wrongly, and to abstain.",
+        ),
+    ] = None
+    label: Annotated[
+        str | None,
+        typer.Option(help="The label of --precision or --recall. Default of a recall: the second."),
+    ] = None
+    confidence: Annotated[float, typer.Option(help="How sure --precision or --recall must be.")] = (
+        0.95
+    )
+
+    def arguments(self) -> dict[str, Any]:
+        """Those of `Matcher.calibrate`."""
+        found = dict(vars(self))
+        found["threshold"] = self.threshold and self.threshold.value
+        if self.costs is not None:
+            try:
+                parts = (part.rsplit("=", 1) for part in self.costs.split(","))
+                found["costs"] = {name.strip(): float(cost) for name, cost in parts}
+            except ValueError:
+                raise InputError(
+                    f"--costs {self.costs!r}: expected LABEL=COST, separated by commas, such as "
+                    "no=1,yes=5,abstain=0.5."
+                ) from None
+        return found
 
 
 def evaluate(
@@ -38,40 +90,51 @@ def calibrate(
     run: options.Run,
     labeled: LabeledPairs,
     scoring: Scoring,
+    wanted: Wanted,
     temperature: Annotated[
         bool, typer.Option(help="Fit a temperature, or set it to 1 again.")
     ] = True,
-    threshold: Annotated[
-        Threshold | None,
-        typer.Option(help="For two classes, choose the best threshold for this metric."),
-    ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Fits a temperature and a threshold to labeled pairs, and saves them in the run folder."""
+    """Fits a temperature and thresholds to labeled pairs, and saves them in the run folder."""
+    arguments = wanted.arguments()
     loaded = scoring.load(run)
-    from keras_sentmatch.display.figures import reliability_diagram
-    from keras_sentmatch.inference.run_folder import keep_calibration
+    from keras_sentmatch.display.figures import coverage_diagram, reliability_diagram
+    from keras_sentmatch.display.rendering import render
+    from keras_sentmatch.inference.run_folder import keep_calibration, keep_in_card
 
     pairs, facts = labeled.read(loaded, default="validation")
     with scoring.working(len(pairs)):
         report = loaded.matcher.calibrate(
             pairs,
             temperature=temperature,
-            threshold=threshold and threshold.value,
             batch_size=scoring.batch_size,
+            **arguments,
         )
     reliability_diagram(report, run / "reliability.png")
+    coverage_diagram(report, run / "coverage.png")
     keep_calibration(run, {"data": facts["data"], "split": facts["split"], **report})
+    columns = list(next(iter(report["labels"].values()), {}))
+    cuts = [[name, *cut.values()] for name, cut in report["labels"].items()]
+    names, where = loaded.first.label_names, title({**facts, "run": None})
+    card = {"r": report, "where": where, "names": names, "first": columns, "cuts": cuts}
+    keep_in_card(run, render("calibration_card.md", **card))
     loaded.log_encoding()
     if as_json:
         print_json({**facts, **report})
         return
     before, after = report["before"], report["after"]
-    rows = [(name, before[name], after[name]) for name in before if name != "reliability"]
+    rows: list[Any] = [
+        (name, before[name], after[name]) for name in before if name != "reliability"
+    ]
     print_table(["metric", "before", "after"], rows, title(facts))
     say(f"temperature {report['temperature']:.4g}")
     if report["threshold"] is not None:
-        second = loaded.class_names("a threshold")[1]
-        say(f"{second} is answered above {report['threshold']:.4g}")
+        say(f"{loaded.class_names('a threshold')[1]} is answered above {report['threshold']:.4g}")
+    if cuts:
+        print_table(["label", *columns], cuts)
+    if report["abstain_below"] is not None:
+        share, right = report["coverage"], report["answered_accuracy"]
+        say(f"{share:.1%} of the pairs are answered, with an accuracy of {right or 0:.4g}")
     data = [] if loaded.first.info.get("source") else labeled.arguments()
     next_step("evaluate", run, *data, why="measure it with them")

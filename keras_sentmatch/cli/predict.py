@@ -87,7 +87,7 @@ def show_one(answer: dict[str, Any], as_json: bool) -> None:
         say(shown(answer["score"]))
     else:
         print_table(["label", "probability"], list(answer["probabilities"].items()))
-        say(answer["label"])
+        say(answer["label"] or "abstained: no label is sure enough")
 
 
 def input_rows(pairs: "PairDataset") -> list[dict[str, Any]]:
@@ -106,7 +106,8 @@ def answer_columns(answer: dict[str, Any]) -> dict[str, Any]:
     if "score" in answer:
         return {"score": answer["score"]}
     shares = answer["probabilities"].items()
-    return {"label": answer["label"]} | {f"probability_{name}": p for name, p in shares}
+    answered = {name: answer[name] for name in ("label", "abstained") if name in answer}
+    return answered | {f"probability_{name}": p for name, p in shares}
 
 
 def as_text(rows: list[dict[str, Any]], suffix: str) -> str:
@@ -115,13 +116,17 @@ def as_text(rows: list[dict[str, Any]], suffix: str) -> str:
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     names = list(rows[0]) if rows else []
     if suffix == ".tsv":  # quotes are text there: no cell may contain a tab or a line break
-        lines = [names, *([" ".join(str(row[name]).split()) for name in names] for row in rows)]
+        lines = [names, *([" ".join(as_cell(row[name]).split()) for name in names] for row in rows)]
         return "".join("\t".join(line) + "\n" for line in lines)
     text = io.StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
+
+
+def as_cell(value: Any) -> str:
+    return "" if value is None else str(value)
 
 
 def write_atomically(path: Path, text: str) -> None:

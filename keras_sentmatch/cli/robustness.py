@@ -89,7 +89,9 @@ def robustness(
         pairs = loaded.first.relabel(pairs if limit is None else pairs.limit(limit, seed))
     with scoring.working(0 if pairs is None else len(pairs)):
         report = package.robustness_report(
-            lambda asked: [answer["label"] for answer in scoring.answers(loaded, asked)],
+            lambda asked: [
+                answer["label"] for answer in scoring.answers(loaded, asked, abstain=False)
+            ],
             pairs,
             names=names,
             suites=_suitable(suites, label_names),

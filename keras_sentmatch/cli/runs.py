@@ -161,9 +161,9 @@ class Scoring:
     def scores(self, run: Run, pairs: "PairDataset") -> "np.ndarray":
         return run.matcher.predict_proba(pairs, batch_size=self.batch_size)
 
-    def answers(self, run: Run, pairs: "PairDataset") -> list[Any]:
+    def answers(self, run: Run, pairs: "PairDataset", abstain: bool = True) -> list[Any]:
         """Named answers in the order of the pairs."""
-        return run.matcher.answers(self.scores(run, pairs))
+        return run.matcher.answers(self.scores(run, pairs), abstain=abstain)
 
 
 @dataclass

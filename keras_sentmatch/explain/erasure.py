@@ -135,7 +135,7 @@ def erase_words(
     first = [erase(sentence1, word) for word in sides[0]] + [sentence1] * len(sides[1])
     second = [sentence2] * len(sides[0]) + [erase(sentence2, word) for word in sides[1]]
     without = matcher.predict_proba(PairDataset(first, second), batch_size=batch_size)
-    (answer,) = matcher.answers(np.asarray(scores)[None])
+    (answer,) = matcher.answers(np.asarray(scores)[None], abstain=False)
     labels: Sequence[str] = ()
     if matcher.label_names is None:
         of, full, left = "score", float(scores), without
@@ -143,7 +143,7 @@ def erase_words(
         of = answer["label"]
         column = matcher.label_names.index(of)
         full, left = float(scores[column]), without[:, column]
-        labels = [found["label"] for found in matcher.answers(without)]
+        labels = [found["label"] for found in matcher.answers(without, abstain=False)]
     change, count = full - np.asarray(left, "float64"), len(sides[0])
     first_words, second_words = (tuple(word.text for word in side) for side in sides)
     answers = tuple(labels[:count]), tuple(labels[count:])

@@ -158,7 +158,7 @@ def explain(
     dataset, single = as_dataset(pairs, sentence1, sentence2)
     scores = matcher.predict_proba(dataset, batch_size=batch_size)
     found = []
-    for row, answer in enumerate(matcher.answers(scores)):
+    for row, answer in enumerate(matcher.answers(scores, abstain=False)):
         pair, gold = dataset.select([row]), None
         if pair.labels is not None:
             label = pair.labels[0]

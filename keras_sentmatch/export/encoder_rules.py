@@ -44,6 +44,7 @@ def write_encoder(
         "tables": dict(tables),
         "label_names": ensemble.label_names,
         "threshold": ensemble.threshold,
+        "abstain_below": ensemble.abstain_below,
         "encoder": rules,
     }
     (folder / "facts.json").write_text(json.dumps(facts) + "\n", encoding="utf-8", newline="\n")

@@ -61,6 +61,7 @@ def make_onnx(folder: Path) -> dict[str, Any]:
     try:
         matcher = Matcher.load(folder)
         matcher.temperature, matcher.threshold = 1.0, None  # applied to what the model gives
+        matcher.abstain_below = None
         with tempfile.TemporaryDirectory(prefix=f".{FOLDER}-", dir=folder) as temporary:
             new, kept = Path(temporary, "new"), folder / FOLDER
             report = write_artifact(matcher, new, "engine")
@@ -120,7 +121,11 @@ class OnnxMatcher(OneModelMatcher):
         card = read_card(folder)
         names = card["label_names"]
         super().__init__(
-            names and tuple(names), card["task"], card["temperature"], card["threshold"]
+            names and tuple(names),
+            card["task"],
+            card["temperature"],
+            card["threshold"],
+            card.get("abstain_below"),
         )
         made = folder / FOLDER
         facts = read_object(inside(made, "facts.json"))

@@ -12,6 +12,7 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.pairs import as_dataset
+from keras_sentmatch.inference.run_folder import calibration_of
 
 TOLERANCE = 1e-5  # of a probability; of a score above 1, relative
 DIFFICULT = (
@@ -41,6 +42,7 @@ class Examples:
     scores: np.ndarray  # probabilities [N, C] or scores [N]
     labels: list[str] | None
     threshold: float | None
+    abstain_below: tuple[float, ...] | None = None
 
     @classmethod
     def of(cls, ensemble: EnsembleMatcher, pairs: Any = None) -> "Examples":
@@ -67,8 +69,10 @@ class Examples:
                 arrays = {name: x for name, x in encoded.items() if name in inputs}
         labels = None
         if ensemble.label_names is not None:
-            labels = [str(answer.label) for answer in ensemble.answers(scores)]
-        return cls(first, second, arrays, scores, labels, ensemble.threshold)
+            labels = [str(answer.label or "") for answer in ensemble.answers(scores)]
+        return cls(
+            first, second, arrays, scores, labels, ensemble.threshold, ensemble.abstain_below
+        )
 
     def compare(
         self, found: Mapping[str, Mapping[str, Any]], tolerance: float = TOLERANCE
@@ -110,6 +114,10 @@ class Examples:
     def _is_clear(self, row: int, tolerance: float) -> bool:
         """Whether no allowed difference changes the label."""
         scores = np.sort(self.scores[row])
+        if self.abstain_below is not None:
+            edges = np.abs(self.scores[row] - np.asarray(self.abstain_below))
+            if edges.min() <= tolerance:
+                return False
         if self.threshold is None:
             return bool(scores[-1] - scores[-2] > 2 * tolerance)
         return bool(abs(self.scores[row][1] - self.threshold) > tolerance)
@@ -126,7 +134,8 @@ def inputs_of(members: Sequence[Matcher]) -> dict[str, Any]:
 def as_ensemble(matcher: Matcher | EnsembleMatcher) -> EnsembleMatcher:
     """A copy that gives the same answers, with encoders of its own that learn no new words."""
     if isinstance(matcher, Matcher):
-        matcher = EnsembleMatcher([matcher], threshold=matcher.threshold)
+        limits: Any = {"threshold": matcher.threshold, "abstain_below": matcher.abstain_below}
+        matcher = EnsembleMatcher([matcher], **limits)
     copies = [
         Matcher(
             member.model,
@@ -139,7 +148,7 @@ def as_ensemble(matcher: Matcher | EnsembleMatcher) -> EnsembleMatcher:
         )
         for member in matcher.members
     ]
-    return EnsembleMatcher(copies, temperature=matcher.temperature, threshold=matcher.threshold)
+    return EnsembleMatcher(copies, **calibration_of(vars(matcher)))
 
 
 def group_by_encoder(members: Sequence[Matcher]) -> list[list[Matcher]]:

@@ -27,6 +27,7 @@ from keras_sentmatch.export.portable import write_engine, write_litert, write_on
 from keras_sentmatch.export.saved_model import write_saved_model
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
+from keras_sentmatch.inference.run_folder import calibration_of
 from keras_sentmatch.training.lock import is_alive
 
 WRITERS: dict[str, Callable[[EnsembleMatcher, Path], dict[str, Any]]] = {
@@ -169,7 +170,7 @@ def _write_elsewhere(
     for member, run in zip(ensemble.members, runs):
         member.save(run)
     job, report = work / "job.json", work / "report.json"
-    calibration = {"temperature": ensemble.temperature, "threshold": ensemble.threshold}
+    calibration = calibration_of(vars(ensemble))
     facts = {"format": format, "runs": runs, "folder": str(folder), "report": str(report)}
     job.write_text(json.dumps({**facts, "calibration": calibration}), encoding="utf-8")
     done = run_python("-m", "keras_sentmatch.export.worker", str(job), KERAS_BACKEND="tensorflow")
@@ -232,6 +233,7 @@ def write_card(folder: Path, report: dict[str, Any], ensemble: EnsembleMatcher) 
         members=len(ensemble.members),
         label_names=ensemble.label_names,
         threshold=ensemble.threshold,
+        abstain_below=ensemble.abstain_below,
         backend=keras.config.backend(),
         versions=versions,
     )

@@ -79,7 +79,7 @@ def answer_portable(
             return {name: np.array([answer[name] for answer in answers])}
         return {
             name: np.array([list(answer[name].values()) for answer in answers]),
-            "label": np.array([answer["label"] for answer in answers]),
+            "label": np.array([answer["label"] or "" for answer in answers]),
         }
 
     yield "score.py", in_blocks(score, sentences)

@@ -156,7 +156,13 @@ class ServingFunctions:
         else:
             second = tf.cast(answers["probabilities"][:, 1], tf.float64)
             chosen = tf.cast(second > threshold, tf.int64)
-        return {**answers, "label_names": names, "label": tf.gather(names, chosen)}
+        answers |= {"label_names": names, "label": tf.gather(names, chosen)}
+        if self.ensemble.abstain_below is not None:
+            given = tf.gather(answers["probabilities"], chosen, batch_dims=1)
+            least = tf.gather(tf.constant(self.ensemble.abstain_below, tf.float64), chosen)
+            answers["abstained"] = tf.cast(given, tf.float64) < least
+            answers["label"] = tf.where(answers["abstained"], "", answers["label"])
+        return answers
 
 
 def describe_specs(

@@ -138,13 +138,17 @@ class Scorer:
     def __call__(self, pairs: Pairs) -> list[dict[str, Any]]:
         """An answer for each pair."""
         names, threshold = self.facts["label_names"], self.facts["threshold"]
+        least = self.facts["abstain_below"]
         answers: list[dict[str, Any]] = []
         for row in self.scores(pairs).astype(float):
             if names is None:
                 answers.append({"score": row})
                 continue
             chosen = row.argmax() if threshold is None else int(row[1] > threshold)
-            answers.append({"label": names[chosen], "probabilities": dict(zip(names, row))})
+            answer = {"label": names[chosen], "probabilities": dict(zip(names, row))}
+            if least and (abstained := bool(row[chosen] < least[chosen])):
+                answer["label"] = None
+            answers.append(answer | ({"abstained": abstained} if least else {}))
         return answers
 
 

@@ -19,6 +19,12 @@ from keras_sentmatch.metrics import (
     evaluate_predictions,
 )
 from keras_sentmatch.metrics.calibration import check_calibration, decide
+from keras_sentmatch.metrics.decisions import (
+    Goal,
+    check_abstention,
+    coverage_curve,
+    sure_answers,
+)
 
 if TYPE_CHECKING:
     from keras_sentmatch.explain import Explanation
@@ -63,12 +69,15 @@ class BaseMatcher(ABC):
         task: str,
         temperature: float,
         threshold: float | None,
+        abstain_below: Sequence[float] | None = None,
     ) -> None:
         check_calibration(temperature, threshold, len(label_names or ("score",)))
+        check_abstention(abstain_below, label_names)
         self.label_names = label_names
         self.task = task
         self.temperature = temperature
         self.threshold = threshold
+        self.abstain_below = None if abstain_below is None else tuple(abstain_below)
 
     @abstractmethod
     def raw_scores(self, pairs: PairDataset, batch_size: int) -> Array:
@@ -170,15 +179,25 @@ class BaseMatcher(ABC):
         dataset, _ = as_dataset(pairs, sentence1, sentence2)
         return self._tempered(self.raw_scores(dataset, batch_size))
 
-    def answers(self, scores: Array) -> list[Prediction]:
-        """Turns the array of `predict_proba` into named answers."""
+    def answers(self, scores: Array, *, abstain: bool = True) -> list[Prediction]:
+        """Turns the array of `predict_proba` into named answers.
+
+        Args:
+            scores: The array.
+            abstain: Whether a matcher that can abstain does so; otherwise it answers every pair.
+        """
         names = self.label_names
         if names is None:
             return [Prediction(score=float(score)) for score in scores]
-        return [
+        found = [
             Prediction(label=names[index], probabilities=dict(zip(names, map(float, row))))
             for index, row in zip(decide(scores, self.threshold), scores)
         ]
+        if abstain and self.abstain_below is not None:
+            sure = sure_answers(scores, self.threshold, self.abstain_below)
+            for answer, given in zip(found, sure.tolist()):
+                answer.update(label=answer["label"] if given else None, abstained=not given)
+        return found
 
     def explain(
         self,
@@ -375,14 +394,22 @@ class BaseMatcher(ABC):
     def evaluate(self, dataset: PairDataset, *, batch_size: int = 64) -> dict[str, Any]:
         """The metrics of `keras_sentmatch.metrics.evaluate_predictions` on labeled pairs.
 
-        The labels of the data are matched to the matcher's by name, whatever their order.
+        The labels of the data are matched to the matcher's by name, whatever their order. If the
+        matcher can abstain, the metrics are those of answers to all pairs; `coverage`, the share
+        that it answers, and `answered_accuracy` join them.
 
         Raises:
             InputError: The pairs have no labels, or labels that the matcher does not know.
         """
         labeled = self.relabel(dataset)
         scores = self.predict_proba(labeled, batch_size=batch_size)
-        return evaluate_predictions(labeled, scores, threshold=self.threshold)
+        figures = evaluate_predictions(labeled, scores, threshold=self.threshold)
+        if self.abstain_below is not None:
+            sure = sure_answers(scores, self.threshold, self.abstain_below)
+            right = decide(scores, self.threshold) == labeled.labels
+            figures["coverage"] = float(sure.mean())
+            figures["answered_accuracy"] = float(right[sure].mean()) if sure.any() else None
+        return figures
 
     def calibrate(
         self,
@@ -390,28 +417,46 @@ class BaseMatcher(ABC):
         *,
         temperature: bool = True,
         threshold: str | None = None,
+        precision: float | None = None,
+        recall: float | None = None,
+        costs: Mapping[str, float] | None = None,
+        label: str | None = None,
+        confidence: float = 0.95,
         batch_size: int = 64,
     ) -> dict[str, Any]:
         """Finds the temperature, and optionally the threshold, that fit labeled pairs best.
 
-        Both replace what was set before: without `temperature` it becomes 1, without `threshold`
-        the most probable class is answered. A temperature changes no answer, only how sure it is.
-        `save` keeps them.
+        Both replace what was set before: without `temperature` it becomes 1, without one of
+        `threshold`, `precision`, `recall` and `costs` the most probable class is answered. A
+        temperature changes no answer, only how sure it is. `save` keeps all of it.
 
         Args:
             dataset: Labeled pairs that the model was not trained on: validation pairs. Figures on
                 them flatter; measure on others.
             temperature: Whether to find a temperature.
             threshold: For two classes, `"accuracy"` or `"f1"`: what the threshold maximizes.
+            precision: The precision that every label must have: where no label is sure enough, the
+                matcher abstains, and the label of its answer is `None`. With `label` (of two) only
+                that label must have it; the other one is answered otherwise, and nothing is
+                abstained from.
+            recall: The share of the pairs with `label` that must be found, of two labels.
+            costs: Of two labels, what it costs to answer each of them wrongly, by name; and under
+                `"abstain"`, if that is allowed, what it costs to give no answer.
+            label: The label of `precision` or `recall`; of a recall, by default the second.
+            confidence: How sure precision or recall must be: the Clopper-Pearson lower bound on
+                these pairs reaches the wanted value.
             batch_size: Most pairs scored at once.
 
         Returns:
             What `keras_sentmatch.metrics.calibrate_predictions` gives, of the bare model (`before`)
-            and now (`after`).
+            and now (`after`); `abstain_below`, a probability for each label or `None`; `labels`,
+            for each label that was decided on its threshold, answers, precision and bound;
+            `coverage`, the share of pairs that are answered, `answered_accuracy`, and `curve`, the
+            accuracy of the surest answers by their share.
 
         Raises:
-            InputError: A scoring model, a threshold for other than two classes, or what `evaluate`
-                refuses.
+            InputError: A scoring model, a threshold for other than two classes, a precision that no
+                threshold reaches (the message says the best one), or what `evaluate` refuses.
 
         Example:
 
@@ -422,15 +467,26 @@ class BaseMatcher(ABC):
         """
         if self.label_names is None:
             raise InputError("This matcher gives a score; only probabilities can be calibrated.")
+        goal = Goal(threshold, precision, recall, costs, label, confidence)
+        goal.check(self.label_names)
         labeled = self.relabel(dataset)
-        report = calibrate_predictions(
-            np.asarray(labeled.labels),
-            self.raw_scores(labeled, batch_size),
-            temperature=temperature,
-            threshold=threshold,
-        )
+        y, raw = np.asarray(labeled.labels), self.raw_scores(labeled, batch_size)
+        report = calibrate_predictions(y, raw, temperature=temperature, threshold=threshold)
+        p = apply_temperature(raw, report["temperature"])
+        found = goal.fit(y, p, self.label_names)
+        report["threshold"] = report["threshold"] if threshold else found["threshold"]
+        abstain_below = found["abstain_below"]
         self.temperature, self.threshold = report["temperature"], report["threshold"]
-        return report
+        self.abstain_below = abstain_below
+        sure = sure_answers(p, self.threshold, abstain_below)
+        answered = decide(p, self.threshold) == y
+        return {
+            **report,
+            **{name: found[name] for name in ("goal", "abstain_below", "labels")},
+            "coverage": float(sure.mean()),
+            "answered_accuracy": float(answered[sure].mean()) if sure.any() else None,
+            "curve": coverage_curve(y, p),
+        }
 
     def relabel(self, dataset: PairDataset) -> PairDataset:
         """The same pairs with the label indices of this matcher; refuses names it does not know."""

@@ -12,6 +12,7 @@ from keras_sentmatch.inference.base import Array
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.pairs import check_count
 from keras_sentmatch.metrics.calibration import decide
+from keras_sentmatch.metrics.decisions import sure_answers
 
 SIDES = ("sentence1", "sentence2")
 _loaded: dict[tuple[str, str], Any] = {}  # the runs of this process
@@ -98,6 +99,8 @@ class BatchScorer:
             scores = np.zeros((0, len(labels)) if labels else 0, "float32")
         if labels is None:
             return {"score": scores}
-        chosen = [labels[index] for index in decide(scores, matcher.threshold)]
+        chosen: list[str | None] = [labels[i] for i in decide(scores, matcher.threshold)]
+        sure = sure_answers(scores, matcher.threshold, matcher.abstain_below).tolist()
+        chosen = [label if given else None for label, given in zip(chosen, sure)]
         shares = {f"probability_{name}": scores[:, i] for i, name in enumerate(labels)}
         return {"label": np.array(chosen, dtype=object), **shares}

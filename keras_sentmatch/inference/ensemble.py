@@ -11,7 +11,13 @@ from keras_sentmatch.data import PairDataset, WordEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.base import Array, BaseMatcher
 from keras_sentmatch.inference.matcher import Matcher
-from keras_sentmatch.inference.run_folder import members_of, read_json, write_json
+from keras_sentmatch.inference.run_folder import (
+    CALIBRATION,
+    calibration_of,
+    members_of,
+    read_json,
+    write_json,
+)
 
 
 class EnsembleMatcher(BaseMatcher):
@@ -24,6 +30,7 @@ class EnsembleMatcher(BaseMatcher):
         members: At least one matcher; all have the same label names in the same order.
         temperature: As of `Matcher`, of the mean: that of calibrated members is underconfident.
         threshold: As of `Matcher`, of the mean.
+        abstain_below: As of `Matcher`, of the mean.
 
     Raises:
         InputError: No members, or members that answer different things.
@@ -44,6 +51,7 @@ class EnsembleMatcher(BaseMatcher):
         *,
         temperature: float = 1.0,
         threshold: float | None = None,
+        abstain_below: Sequence[float] | None = None,
     ) -> None:
         if not members:
             raise InputError("An ensemble of no matchers; give at least one.")
@@ -54,7 +62,8 @@ class EnsembleMatcher(BaseMatcher):
                     "an ensemble must have the same task and the same labels in the same order."
                 )
         self.members = list(members)
-        super().__init__(members[0].label_names, members[0].task, temperature, threshold)
+        first = members[0]
+        super().__init__(first.label_names, first.task, temperature, threshold, abstain_below)
 
     @classmethod
     def load(
@@ -74,9 +83,7 @@ class EnsembleMatcher(BaseMatcher):
         calibration: dict[str, Any] = {}
         if isinstance(folders, str | os.PathLike):
             noted = read_json(Path(folders) / "ensemble.json")
-            calibration = {
-                name: noted[name] for name in ("temperature", "threshold") if name in noted
-            }
+            calibration = {name: noted[name] for name in CALIBRATION if name in noted}
             folders = members_of(Path(folders))
         shared = None if word_encoder is None else WordEncoder(word_encoder)
         members = [Matcher.load(f, engine=engine, word_encoder=shared) for f in folders]
@@ -98,5 +105,5 @@ class EnsembleMatcher(BaseMatcher):
             raise InputError(f"{folder} already holds a run; name another folder.")
         for number, member in enumerate(self.members):
             member.save(folder / f"seed-{number}")
-        found = {"temperature": self.temperature, "threshold": self.threshold}
+        found = calibration_of(vars(self))
         write_json(folder / "ensemble.json", {"seeds": list(range(len(self.members))), **found})

@@ -28,6 +28,7 @@ from keras_sentmatch.inference.one_model import OneModelMatcher
 from keras_sentmatch.inference.pairs import as_columns, batches, check_count
 from keras_sentmatch.inference.run_folder import (
     FORMAT,
+    calibration_of,
     check_fit,
     load_model,
     load_run_encoder,
@@ -59,6 +60,8 @@ class Matcher(OneModelMatcher):
             `None` answers the more probable one.
         temperature: What the model's probabilities are softened by (`apply_temperature`), in every
             answer; 1 leaves them. `calibrate` finds it.
+        abstain_below: For each class, the probability below which it is not answered: the label is
+            `None` then. `None` answers every pair. `calibrate` finds them.
         info: Facts to keep with the matcher (data, seed, …): anything JSON can hold.
         vector_extractor: What made the word vectors: for `learn_words`. With the package's table new
             words are learned when they are met.
@@ -86,6 +89,7 @@ class Matcher(OneModelMatcher):
         task: str,
         threshold: float | None = None,
         temperature: float = 1.0,
+        abstain_below: Sequence[float] | None = None,
         info: Mapping[str, Any] | None = None,
         vector_extractor: WordSource | None = None,
     ):
@@ -105,7 +109,7 @@ class Matcher(OneModelMatcher):
             raise InputError(
                 f"task={task!r}: expected one of {', '.join(map(repr, get_args(Task)))}."
             )
-        super().__init__(names, task, temperature, threshold)
+        super().__init__(names, task, temperature, threshold, abstain_below)
         made = encoder.input_names
         if missing := sorted(set(model.input) - set(made)):
             raise InputError(
@@ -305,6 +309,7 @@ class Matcher(OneModelMatcher):
             task=card["task"],
             threshold=card["threshold"],
             temperature=card["temperature"],
+            abstain_below=card.get("abstain_below"),
             info=card["info"],
             vector_extractor=VectorExtractor.load(folder / "encoder")
             or WordTable.load(folder / "encoder"),
@@ -320,8 +325,7 @@ class Matcher(OneModelMatcher):
             "format": FORMAT,
             "label_names": None if self.label_names is None else list(self.label_names),
             "task": self.task,
-            "threshold": self.threshold,
-            "temperature": self.temperature,
+            **calibration_of(vars(self)),
             "vocabulary_size": self.encoder.vocabulary_size,
             "versions": {
                 "keras_sentmatch": __version__,

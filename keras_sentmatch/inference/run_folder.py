@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import keras
 
 FORMAT = 2  # of matcher.json
+CALIBRATION = ("temperature", "threshold", "abstain_below")
 _MEMBERS = ("metadata.json", "config.json", "model.weights.h5")  # of model.keras
 _KINDS: dict[str, Any] = {  # of what matcher.json holds
     "label_names": ([str], None),
@@ -64,7 +65,7 @@ def read_card(folder: Path) -> dict[str, Any]:
         raise InputError(
             f"{path} lacks {', '.join(missing)}: copy the run folder again, or train again."
         )
-    check_types(card, _KINDS, path)
+    check_types(card, {**_KINDS, "abstain_below": [float]}, path)
     return card
 
 
@@ -84,15 +85,35 @@ def members_of(folder: Path) -> list[Path]:
 
 
 def keep_calibration(folder: Path, report: Mapping[str, Any]) -> None:
-    """Writes what `calibrate` found: temperature and threshold to where `load` reads them, all of it
-    into metrics.json. Of an ensemble everything goes into its ensemble.json."""
-    found = {name: report[name] for name in ("temperature", "threshold")}
+    """Writes what `calibrate` found: what `load` needs to where it reads it, all into metrics.json.
+
+    Of an ensemble everything goes into its ensemble.json.
+    """
+    found = calibration_of(report)
     ensemble, metrics = folder / "ensemble.json", folder / "metrics.json"
     if ensemble.is_file():
-        write_json(ensemble, {**read_json(ensemble), **found, "calibration": report})
+        write_json(ensemble, {**_without(read_json(ensemble)), **found, "calibration": report})
         return
-    write_json(folder / "matcher.json", {**read_card(folder), **found})
+    write_json(folder / "matcher.json", {**_without(read_card(folder)), **found})
     write_json(metrics, {**read_json(metrics), "calibration": report})
+
+
+def keep_in_card(folder: Path, section: str) -> None:
+    """Puts a section, which begins with its heading, at the end of README.md, or in its place there."""
+    path, (heading, _, _) = folder / "README.md", section.partition("\n")
+    if path.is_file():
+        before, _, _ = path.read_text(encoding="utf-8").partition(f"\n{heading}\n")
+        replace_file(path, f"{before.rstrip()}\n\n{section}")
+
+
+def calibration_of(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What is kept of a calibration; `abstain_below` only of a matcher that abstains."""
+    found = {name: values[name] for name in CALIBRATION}
+    return found if found["abstain_below"] is not None else _without(found, "abstain_below")
+
+
+def _without(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in (names or CALIBRATION)}
 
 
 def read_json(path: Path) -> dict[str, Any]:
