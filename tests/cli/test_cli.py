@@ -361,6 +361,34 @@ def test_calibrate_keeps_what_it_finds(trained, capsys, tmp_path):
     assert "--data, which is missing" in error_of(capsys, "calibrate", folder, "--format", "tsv")
 
 
+def test_calibrate_for_a_precision_abstains(trained, capsys, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(trained.folder, folder)
+    given = ["--data", trained.data, *COLUMNS]
+    assert run("calibrate", folder, *given, "--costs", "no=1,yes=1,abstain=0.15") == 0
+    out = capsys.readouterr().out
+    assert "of the pairs are answered" in out
+    card = (folder / "README.md").read_text("utf-8")
+    assert card.count("## Calibration") == 1 and "![accuracy" in card
+    assert (folder / "coverage.png").read_bytes().startswith(b"\x89PNG")
+    limits = json.loads((folder / "matcher.json").read_text())["abstain_below"]
+    assert limits == pytest.approx([0.85, 0.85])
+    assert run("predict", folder, trained.data, *COLUMNS, "--json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert any(row["abstained"] and row["label"] is None for row in rows)
+    assert run("predict", folder, trained.data, *COLUMNS) == 0
+    label = capsys.readouterr().out.splitlines()[1 + [row["label"] for row in rows].index(None)]
+    assert "None" not in label and "\t\tTrue\t" in label
+    assert run("calibrate", folder, *given, "--recall", 0.5) == 0
+    out = capsys.readouterr().out
+    assert "lower_bound" in out and "yes is answered above" in out
+    text = (folder / "README.md").read_text("utf-8")
+    assert text.count("## Calibration") == 1 and "| yes |" in text and "## Recipe" in text
+    line = error_of(capsys, "calibrate", folder, *given, "--precision", 0.999)
+    assert "--precision 0.999: no threshold" in line and "the best is" in line or "never" in line
+    assert "LABEL=COST" in error_of(capsys, "calibrate", folder, *given, "--costs", "yes")
+
+
 def test_evaluate_says_why_it_cannot(trained, capsys, tmp_path):
     line = error_of(capsys, "evaluate", trained.folder, "--split", "nosuch")
     assert "it has train, validation, test" in line

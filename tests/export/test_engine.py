@@ -55,7 +55,7 @@ def run(tmp_path_factory):
     model.set_weights([rng.normal(0, 0.3, w.shape).astype(w.dtype) for w in model.get_weights()])
     folder = tmp_path_factory.mktemp("run") / "hybrid"
     names = ("entailment", "neutral", "contradiction")
-    options = {"task": "classification", "temperature": 1.7}
+    options = {"task": "classification", "temperature": 1.7, "abstain_below": (0.4, 0.4, 0.4)}
     Matcher(model, encoder, names, vector_extractor=table, **options).save(folder)
     return folder
 
@@ -72,6 +72,9 @@ def test_the_same_answers_without_a_backend(run):
     keras_one = Matcher.load(run)
     want = keras_one.predict_proba(FIRST, SECOND)
     np.testing.assert_allclose(matcher.predict_proba(FIRST, SECOND), want, atol=TOLERANCE)
+    answers = matcher.predict(FIRST, SECOND)
+    assert [a.label for a in answers] == [a.label for a in keras_one.predict(FIRST, SECOND)]
+    assert {a.abstained for a in answers} == {True, False}
     words = set(keras_one.encoder.vocabulary.words)
     assert words == set(matcher.encoder.vocabulary.words) > {"zebra", "okapis"}, "both learned them"
     assert (

@@ -34,7 +34,7 @@ def read_here(folder, examples, work):
 def test_onnx(tmp_path):
     runtime = pytest.importorskip("onnxruntime")
     pytest.importorskip("tf2onnx")
-    matcher, out = tiny(threshold=0.3), tmp_path / "out"
+    matcher, out = tiny(threshold=0.3, abstain_below=(1.0, 1.0)), tmp_path / "out"
     report = matcher.export(out, "onnx", pairs={"sentence1": FIRST, "sentence2": SECOND})
     assert report["left_out"] == {} and report["largest_difference"] <= TOLERANCE
     assert report["signatures"]["ids"]["inputs"]["word_ids_1"]["shape"] == [None, None]
@@ -48,10 +48,16 @@ def test_onnx(tmp_path):
     command = [sys.executable, "-P", str(out / "score.py"), FIRST[0], SECOND[0]]
     answer = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     want = matcher.predict(sentence1=FIRST[0], sentence2=SECOND[0])
-    assert answer["label"] == want.label
+    assert answer["label"] is want.label is None and answer["abstained"] is want.abstained is True
     assert answer["probabilities"] == pytest.approx(want["probabilities"], abs=TOLERANCE)
     card = (out / "README.md").read_text("utf-8")
-    for word in ("python score.py", "`model.onnx`", "above 0.3", "onnxruntime 1."):
+    for word in (
+        "python score.py",
+        "`model.onnx`",
+        "above 0.3",
+        "is below 1.0 (`no`)",
+        "onnxruntime 1.",
+    ):
         assert word in card
 
 

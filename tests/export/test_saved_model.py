@@ -149,12 +149,16 @@ def test_the_server_of_the_docs(exported, monkeypatch):
 @on_tensorflow
 def test_an_ensemble_with_a_temperature_and_a_threshold(tmp_path):
     members = [tiny(0, temperature=2.0), tiny(1), tiny(2, words=WORDS[:6], threshold=0.2)]
-    ensemble = EnsembleMatcher(members, temperature=0.3, threshold=0.9)
+    limits = {"threshold": 0.9, "abstain_below": (0.2, 0.95)}
+    ensemble = EnsembleMatcher(members, temperature=0.3, **limits)
     report = ensemble.export(tmp_path / "out", pairs={"sentence1": FIRST, "sentence2": SECOND})
     got = ask(tmp_path / "out", sentence1=tf.constant(FIRST), sentence2=tf.constant(SECOND))
     scores = ensemble.predict_proba(sentence1=FIRST, sentence2=SECOND)
     np.testing.assert_allclose(got["probabilities"], scores, atol=TOLERANCE)
-    assert texts(got["label"]) == ["yes" if p > 0.9 else "no" for p in scores[:, 1]]
+    answers = ensemble.predict(sentence1=FIRST, sentence2=SECOND)
+    assert texts(got["label"]) == [answer["label"] or "" for answer in answers]
+    assert got["abstained"].numpy().tolist() == [answer["abstained"] for answer in answers]
+    assert len({answer["label"] for answer in answers}) > 1
     assert "different encoders" in report["left_out"]["ids"]
     assert "an ensemble" in report["left_out"]["encode_sentence1"]
     assert "above 0.9" in (tmp_path / "out" / "README.md").read_text("utf-8")
@@ -240,7 +244,7 @@ def test_nothing_is_left_of_an_export_that_is_stopped(tmp_path, monkeypatch, num
 @pytest.mark.slow
 @pytest.mark.backend("jax", "torch")
 def test_from_other_backends(tmp_path):
-    matcher = tiny(threshold=0.3, temperature=0.5)
+    matcher = tiny(threshold=0.3, temperature=0.5, abstain_below=(0.6, 0.6))
     report = matcher.export(tmp_path / "out", pairs={"sentence1": FIRST, "sentence2": SECOND})
     assert list(report["signatures"]) == ["serving_default", "ids"]
     assert report["largest_difference"] <= TOLERANCE

@@ -14,6 +14,7 @@ import pytest
 
 from keras_sentmatch.data import PairDataset, PairEncoder
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.inference import BatchScorer, EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.metrics import apply_temperature, fit_temperature
 from tests.toys.training import build_tiny
@@ -186,6 +187,40 @@ def test_evaluate_matches_labels_by_name(matcher):
     other_order = PairDataset(FIRST, SECOND, labels, label_names=NAMES[::-1])
     assert matcher.evaluate(right)["accuracy"] == matcher.evaluate(other_order)["accuracy"] == 1.0
     assert matcher.evaluate(right)["rows"] == 13
+
+
+def test_what_abstains_does_so_everywhere(tmp_path):
+    encoder = make_encoder()
+    matcher = Matcher(make_model(encoder, 2), encoder, ("no", "yes"), task="classification")
+    pairs = PairDataset(FIRST, SECOND, [0, 1] * 6 + [0], label_names=("no", "yes"))
+    p = matcher.predict_proba(pairs)
+    cut = float(np.unique(p.max(-1))[4:6].mean())
+    matcher.abstain_below = (cut, cut)
+    matcher.save(tmp_path / "run")
+    ensemble = EnsembleMatcher([matcher], abstain_below=(cut, cut))
+    ensemble.save(tmp_path / "both")
+    loaded = EnsembleMatcher.load(tmp_path / "both")
+    names = [None if top < cut else ("no", "yes")[i] for top, i in zip(p.max(-1), p.argmax(-1))]
+    for one in (matcher, Matcher.load(tmp_path / "run"), ensemble, loaded):
+        answers = one.predict(pairs)
+        assert [answer.label for answer in answers] == names
+        assert [answer.abstained for answer in answers] == [name is None for name in names]
+        figures = one.evaluate(pairs)
+        assert 0 < figures["coverage"] == np.mean([name is not None for name in names]) < 1
+        right = [name == pairs.label_names[y] for name, y in zip(names, pairs.labels) if name]
+        assert figures["answered_accuracy"] == np.mean(right)
+    assert [answer.label for answer in matcher.answers(p, abstain=False)].count(None) == 0
+    unsure = names.index(None)
+    assert matcher.explain(FIRST[unsure], SECOND[unsure]).label == ("no", "yes")[p[unsure].argmax()]
+    table = BatchScorer(tmp_path / "run")({"sentence1": FIRST, "sentence2": SECOND})
+    assert list(table["label"]) == names
+    report = matcher.calibrate(pairs)
+    assert report["abstain_below"] is matcher.abstain_below is None and report["coverage"] == 1
+    matcher.save(tmp_path / "run")
+    assert "abstained" not in Matcher.load(tmp_path / "run").predict(pairs)[0]
+    for wrong in ((0.5,), (0.5, 2.0)):
+        with pytest.raises(InputError, match="a probability for each of the labels .no, yes"):
+            EnsembleMatcher([matcher], abstain_below=wrong)
 
 
 def test_calibration_is_in_every_answer_and_on_disk(tmp_path):
