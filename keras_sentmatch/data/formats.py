@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from keras_sentmatch.data.dataset import Task
+from keras_sentmatch.data.frames import frame_file
 from keras_sentmatch.data.rows import (
     RowSource,
     TextFile,
@@ -275,10 +276,11 @@ _FORMATS = (
     _own("tsv-quoted", "your own tab-separated files, quoted like CSV", "tsv", table(quoted=True)),
     _own("csv", "your own CSV files", "csv", _CSV),
     _own("jsonl", "your own JSON objects, one a line", "jsonl ndjson json", json_records),
+    _own("frame", "your own Parquet, Feather or Excel files", "parquet feather xlsx", frame_file),
 )  # fmt: skip
 
 FORMATS = {known.name: known for known in _FORMATS}
-OWN = ("tsv", "tsv-quoted", "csv", "jsonl")
+OWN = ("tsv", "tsv-quoted", "csv", "jsonl", "frame")
 # Names for several formats, distinguished by their columns.
 FAMILIES = {
     "glue": ("multinli", "msrp", "stsb", "qnli", "qqp", "rte"),

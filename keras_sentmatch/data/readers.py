@@ -4,10 +4,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from keras_sentmatch.data.dataset import PairDataset, Task
-from keras_sentmatch.data.formats import FAMILIES, FORMATS, OWN
+from keras_sentmatch.data.formats import FAMILIES, FORMATS, OWN, Layout
+from keras_sentmatch.data.frames import class_names, is_frame, rows_of
 from keras_sentmatch.data.reading import Columns, OnError, read_file
 from keras_sentmatch.data.recognize import SPLITS, existing_path, recognize_file, recognize_folder
 from keras_sentmatch.data.splits import log_repeats, split_pairs
@@ -20,7 +21,7 @@ _EMBEDDED: dict[_Split, int] = {"train": 8000, "validation": 1000, "test": 1000}
 
 
 def read_pairs(
-    path: str | Path,
+    path: Any,
     *,
     format: str | None = None,
     split: str = "",
@@ -37,13 +38,14 @@ def read_pairs(
     """Reads one file of sentence pairs.
 
     The file may be one of a known data set (`list_formats()`), recognized by its name and header,
-    or your own TSV, CSV or JSONL; `.gz` is unpacked. Columns are found by their usual names
+    or your own TSV, CSV, JSONL (`.gz` is unpacked), Parquet, Feather or Excel. Or a table in memory:
+    of pandas, polars, Arrow or Hugging Face's `datasets`. Columns are found by their usual names
     (`sentence1`/`sentence2`, `premise`/`hypothesis`, `question1`/`question2`, `label`, `score`, …).
     An empty sentence is an input, not an error. Rows without a gold label (`-`) are left out and
     counted.
 
     Args:
-        path: The file. Of parallel files the first, such as `s1.dev` or `a.toks`.
+        path: The file, or a table. Of parallel files the first, such as `s1.dev` or `a.toks`.
         format: A name of `list_formats()`, or `"glue"`; found by itself by default.
         split: Name of the part; by default what the file name of a known data set says.
         sentence1, sentence2: The columns of the sentences. A number counts from 0 in a file
@@ -79,16 +81,39 @@ def read_pairs(
     read_pairs("own.tsv", label_names=["no", "yes"]).labels  # array([1], dtype=int32)
     ```
     """
+    columns = Columns(sentence1, sentence2, label, group, label_names, task, delimiter, encoding)
+    if is_frame(path):
+        if format is not None:
+            raise InputError(f"format={format!r} is for files; a {_kind(path)} needs none.")
+        data = _read_frame(path, split, columns, on_error)
+        log_repeats({data.split: data})
+        return data
     path = existing_path(path)
     if path.is_dir():
         raise InputError(
             f"{path} is a folder; read_pairs takes one file, load_pairs takes folders."
         )
-    columns = Columns(sentence1, sentence2, label, group, label_names, task, delimiter, encoding)
     known, layout, part = recognize_file(path, format)
     data = read_file(path, known, layout, split or part or "", columns, on_error)
     log_repeats({data.split: data})
     return data
+
+
+def _kind(frame: Any) -> str:
+    return type(frame).__name__
+
+
+def _read_frame(frame: Any, split: str, columns: Columns, on_error: OnError) -> PairDataset:
+    if columns.label_names is None and (names := class_names(frame)):
+        columns = replace(columns, label_names=names)
+    if columns.encoding is not None:
+        raise InputError(
+            f"encoding={columns.encoding!r} is for files; a {_kind(frame)} needs none."
+        )
+    layout = Layout({}, lambda file: rows_of(frame))
+    return read_file(
+        Path(_kind(frame)), FORMATS["frame"], layout, split, columns, on_error, "frame"
+    )
 
 
 def format_and_path(source: str | Path) -> tuple[str | None, str | Path]:
@@ -98,7 +123,7 @@ def format_and_path(source: str | Path) -> tuple[str | None, str | Path]:
 
 
 def load_pairs(
-    source: str | Path,
+    source: Any,
     *,
     seed: int = 0,
     on_error: OnError = "raise",
@@ -122,7 +147,8 @@ def load_pairs(
     Args:
         source: `"embedded"` (generated pairs, no file), `"tfds:NAME"` (TensorFlow Datasets), a
             folder or file, or `"FORMAT:path"` with a name of `list_formats()`, such as
-            `"trecqa-clean:data/trecqa"`.
+            `"trecqa-clean:data/trecqa"`. Or a table, as `read_pairs` takes it, or a mapping of such
+            tables by part, such as a `DatasetDict`.
         seed: Seed of the generator and of the splits.
         on_error: As in `read_pairs`.
         fractions: Shares of the training, validation and perhaps test pairs that one part is split
@@ -147,7 +173,10 @@ def load_pairs(
     ```
     """
     columns = Columns(sentence1, sentence2, label, group, label_names, task, delimiter, encoding)
-    if columns != Columns() and str(source).partition(":")[0] in ("embedded", "tfds"):
+    tables = {"train": source} if is_frame(source) else source
+    if isinstance(tables, Mapping):
+        source = _kind(source)
+    elif columns != Columns() and str(source).partition(":")[0] in ("embedded", "tfds"):
         names = ", ".join(name for name, value in vars(columns).items() if value is not None)
         options = "--columns, --delimiter, --encoding and --labels"
         raise InputError(
@@ -156,7 +185,21 @@ def load_pairs(
     three_way = False
     parts: dict[str, PairDataset]
     format, rest = format_and_path(source)
-    if source == "embedded":
+    if isinstance(tables, Mapping):
+        if unknown := [str(part) for part in tables if part not in SPLITS]:
+            raise InputError(
+                f"The {source} has the part {unknown[0]!r}; expected {', '.join(SPLITS)}: leave out "
+                "the others, or rename them in a dict."
+            )
+        parts = {}
+        for part in (part for part in SPLITS if part in tables):
+            if not is_frame(tables[part]):
+                raise InputError(f"The {part} part is a {_kind(tables[part])}; expected a table.")
+            parts[part] = _read_frame(tables[part], part, columns, on_error)
+            if parts[part].label_names and not isinstance(columns.label_names, Mapping):
+                columns = replace(columns, label_names=parts[part].label_names)
+        three_way = set(parts) == {"train"}
+    elif source == "embedded":
         parts = {
             name: natural_logic_pairs(n, seed=seed, split=name) for name, n in _EMBEDDED.items()
         }

@@ -165,7 +165,7 @@ def read_file(
     reading = _Reading(path, layout, columns, on_error)
     rows = layout.rows
     file = TextFile(path, columns.encoding, columns.delimiter)
-    if columns.numbered():
+    if columns.numbered() and known.name != "frame":
         line = first_line(file)
         width = len(line.split(file.delimiter or recognized_separator(line)))
         rows = table([str(i) for i in range(width)], separator=None, quoted=None)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keras_sentmatch.data import PairDataset
+from keras_sentmatch.data.frames import is_frame, with_columns
 from keras_sentmatch.errors import InputError, argument, wording
 from keras_sentmatch.inference.corpus import Corpus, best_first
 from keras_sentmatch.inference.pairs import as_columns, as_dataset, check_count
@@ -90,19 +91,24 @@ class BaseMatcher(ABC):
         *,
         sentence1: str | Sequence[str] | None = None,
         batch_size: int = 64,
-    ) -> Prediction | list[Prediction]:
+    ) -> Any:
         """Answers one pair, or many in the order given.
 
         Args:
             pairs: One pair as `{"sentence1": …, "sentence2": …}`; several as a list of such dicts
-                or of tuples `(sentence1, sentence2)`, as a `PairDataset`, or as a DataFrame with
-                these two columns. Or the first sentence (or sentences), before the second.
-            sentence2: The second sentence (or as many as there are first ones).
-            sentence1: The first sentence (or sentences), in place of `pairs`.
+                or of tuples `(sentence1, sentence2)`, as a `PairDataset`, or as a table of pandas,
+                polars, Arrow or Hugging Face's `datasets`. Or the first sentence (or sentences),
+                before the second.
+            sentence2: The second sentence (or as many as there are first ones). Of a table, the
+                name of its column, if that is unusual.
+            sentence1: The first sentence (or sentences), in place of `pairs`. Of a table, the name
+                of its column.
             batch_size: Most pairs scored at once.
 
         Returns:
-            A `Prediction` for one pair, a list of them for many.
+            A `Prediction` for one pair, a list of them for many. For a table, a table with the columns
+            it had and those of the answers beside them: `label`, `abstained` (of a matcher that
+            can abstain) and a `probability_NAME` for each label, or `score`.
 
         Raises:
             InputError: The pairs can be read two ways (two bare lists or tuples of strings), or are
@@ -117,8 +123,22 @@ class BaseMatcher(ABC):
         ```
         """
         dataset, single = as_dataset(pairs, sentence1, sentence2)
-        answers = self.answers(self._tempered(self.raw_scores(dataset, batch_size)))
+        scores = self._tempered(self.raw_scores(dataset, batch_size))
+        if is_frame(pairs):
+            return with_columns(pairs, self.answer_columns(scores))
+        answers = self.answers(scores)
         return answers[0] if single else answers
+
+    def answer_columns(self, scores: Array) -> dict[str, Array]:
+        """The columns that a table of pairs gets: the array of `predict_proba`, and its labels."""
+        if self.label_names is None:
+            return {"score": scores}
+        answers = self.answers(scores)
+        found = {"label": np.array([answer["label"] for answer in answers], dtype=object)}
+        if self.abstain_below is not None:
+            found["abstained"] = np.array([a["abstained"] for a in answers], dtype=bool)
+        shares = {f"probability_{name}": scores[:, i] for i, name in enumerate(self.label_names)}
+        return {**found, **shares}
 
     def predict_stream(
         self, pairs: Iterable[Any], *, batch_size: int = 64, window: int = 4096

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from keras_sentmatch.data.frames import column_names, columns_of, is_frame, with_columns
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.base import Array
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.pairs import check_count
-from keras_sentmatch.metrics.calibration import decide
-from keras_sentmatch.metrics.decisions import sure_answers
 
 SIDES = ("sentence1", "sentence2")
 _loaded: dict[tuple[str, str], Any] = {}  # the runs of this process
@@ -54,22 +53,9 @@ class BatchScorer:
         """Returns the table with the columns of the answers."""
         if isinstance(table, Mapping):
             return {**table, **self._answers(table, list(table))}
-        if hasattr(table, "assign"):  # pandas
-            return table.assign(**self._answers(table, list(table.columns)))
-        if hasattr(table, "schema"):  # Arrow
-            import pyarrow as pa
-
-            if isinstance(table, pa.RecordBatch):
-                answered = self(pa.Table.from_batches([table]))
-                columns = [column.combine_chunks() for column in answered.columns]
-                return pa.RecordBatch.from_arrays(columns, schema=answered.schema)
-            names = table.column_names
-            sides = {name: table[name].to_pylist() for name in names if name in SIDES}
-            for name, column in self._answers(sides, names).items():
-                if name in names:
-                    table = table.drop_columns([name])
-                table = table.append_column(name, pa.array(column))
-            return table
+        if is_frame(table):
+            sides = columns_of(table, SIDES)
+            return with_columns(table, self._answers(sides, column_names(table)))
         raise InputError(
             f"BatchScorer got a {type(table).__name__}; expected a pandas DataFrame, an Arrow "
             "table or a dict of NumPy arrays."
@@ -97,10 +83,5 @@ class BatchScorer:
             )
         else:
             scores = np.zeros((0, len(labels)) if labels else 0, "float32")
-        if labels is None:
-            return {"score": scores}
-        chosen: list[str | None] = [labels[i] for i in decide(scores, matcher.threshold)]
-        sure = sure_answers(scores, matcher.threshold, matcher.abstain_below).tolist()
-        chosen = [label if given else None for label, given in zip(chosen, sure)]
-        shares = {f"probability_{name}": scores[:, i] for i, name in enumerate(labels)}
-        return {"label": np.array(chosen, dtype=object), **shares}
+        found: dict[str, Array] = matcher.answer_columns(scores)
+        return found

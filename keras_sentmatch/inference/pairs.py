@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 from keras_sentmatch.data import PairDataset
+from keras_sentmatch.data.formats import SENTENCES
+from keras_sentmatch.data.frames import column_names, columns_of, is_frame
 from keras_sentmatch.errors import InputError, argument
 
 BOTH_SPELLINGS = (
@@ -19,6 +21,8 @@ def as_dataset(
     pairs: Any, sentence1: Any, sentence2: Any, *, start: int = 0
 ) -> tuple[PairDataset, bool]:
     """The pairs as a dataset, and whether it was one single pair; errors count from `start`."""
+    if is_frame(pairs):
+        return PairDataset(*sentences_of(pairs, sentence1, sentence2)), False
     if sentence1 is None and sentence2 is not None:  # predict(a, b)
         pairs, sentence1 = None, pairs
     if pairs is None:
@@ -29,14 +33,6 @@ def as_dataset(
         raise InputError("Give either pairs or sentence1= and sentence2=, not both.")
     if isinstance(pairs, PairDataset):
         return pairs, False
-    if hasattr(pairs, "columns"):  # a DataFrame of any library
-        names = ("sentence1", "sentence2")
-        if missing := [name for name in names if name not in pairs.columns]:
-            raise InputError(
-                f"The DataFrame has the columns {', '.join(map(str, pairs.columns))}; it needs "
-                f"{' and '.join(map(repr, missing))}: rename its columns."
-            )
-        pairs = {name: list(pairs[name]) for name in names}
     if isinstance(pairs, Mapping):
         first, second = _sides(pairs, "The pair")
         single = isinstance(first, str) and isinstance(second, str)
@@ -70,6 +66,32 @@ def as_dataset(
             if not isinstance(sentence, str):
                 raise InputError(f"{side}[{number}] is {sentence!r}; sentences are strings.")
     return PairDataset([first for first, _ in sides], [second for _, second in sides]), False
+
+
+def sentences_of(
+    frame: Any, sentence1: str | None = None, sentence2: str | None = None
+) -> tuple[list[str], list[str]]:
+    """The two columns of sentences, named or found by their usual names; no value may be missing."""
+    names = column_names(frame)
+    lower = {name.lower(): name for name in reversed(names)}
+    one, two = sentence1, sentence2
+    if one is None and two is None:
+        usual = next((pair for pair in SENTENCES if set(pair) <= lower.keys()), (None, None))
+        one, two = (name and lower[name] for name in usual)
+    if one is None or two is None or not {one, two} <= set(names):
+        raise InputError(
+            f"The {type(frame).__name__} has the columns {', '.join(names) or '(none)'}; name the "
+            "two of the sentences with sentence1='…' and sentence2='…'."
+        )
+    columns = columns_of(frame, (one, two))
+    for name in (one, two):
+        for row, value in enumerate(columns[name]):
+            if not isinstance(value, str):
+                raise InputError(
+                    f"The column {name!r} holds {value!r:.60} in row {row}; sentences are strings: "
+                    "fill in missing values, or leave out the row."
+                )
+    return columns[one], columns[two]
 
 
 def as_columns(query: Any, candidates: Any) -> tuple[list[str], list[str]]:

@@ -1,0 +1,133 @@
+"""Tables in memory and their files are read as text files are, and answered as tables."""
+
+import numpy as np
+import pytest
+
+from keras_sentmatch.data import load_pairs, read_pairs
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.inference.pairs import as_dataset
+
+pandas = pytest.importorskip("pandas")
+arrow = pytest.importorskip("pyarrow")
+
+COLUMNS = {
+    "claim": [f"the {i} runs" for i in range(40)],
+    "answer": [f"a {i} sleeps" for i in range(40)],
+    "verdict": ["yes", "no"] * 20,
+}
+NAMED = {"sentence1": "claim", "sentence2": "answer", "label": "verdict"}
+
+
+def polars_frame(columns):
+    return pytest.importorskip("polars").DataFrame(columns)
+
+
+def hugging_face(columns):
+    datasets = pytest.importorskip("datasets")
+    backward = {name: column[::-1] for name, column in columns.items()}
+    whole = datasets.Dataset.from_dict(backward)
+    return whole.select(range(len(whole) - 1, -1, -1))  # an order that only `indices` know
+
+
+KINDS = {
+    "pandas": pandas.DataFrame,
+    "arrow": arrow.table,
+    "polars": polars_frame,
+    "datasets": hugging_face,
+}
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def rows(pairs):
+    return list(zip(pairs.sentence1, pairs.sentence2, pairs.labels))
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    path = tmp_path_factory.mktemp("frames") / "own.csv"
+    pandas.DataFrame(COLUMNS).to_csv(path, index=False)
+    return read_pairs(path, **NAMED)
+
+
+@each_kind
+def test_a_table_is_read_as_its_file(kind, expected):
+    found = read_pairs(KINDS[kind](COLUMNS), **NAMED)
+    assert rows(found) == rows(expected) and found.label_names == ("no", "yes")
+    parts = load_pairs(KINDS[kind](COLUMNS), **NAMED, fractions=[0.5, 0.25, 0.25])
+    assert {name: len(part) for name, part in parts.items()} == {
+        "train": 20,
+        "validation": 10,
+        "test": 10,
+    }
+    with pytest.raises(
+        InputError, match="cannot tell the two sentence columns; the columns are claim"
+    ):
+        read_pairs(KINDS[kind](COLUMNS))
+
+
+@each_kind
+def test_missing_values_are_said_with_their_row(kind):
+    holes = {**COLUMNS, "answer": [*COLUMNS["answer"][:7], None, *COLUMNS["answer"][8:]]}
+    with pytest.raises(InputError, match=r"row 7: the column 'answer' holds None, where text was"):
+        read_pairs(KINDS[kind](holes), **NAMED)
+    left = read_pairs(KINDS[kind](holes), on_error="skip", **NAMED)
+    assert len(left) == 39 and left.report.skipped == {"no text": 1}
+    with pytest.raises(InputError, match="'answer' holds None in row 7; sentences are strings"):
+        as_dataset(KINDS[kind](holes), "claim", "answer")
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "feather", "xlsx"])
+def test_files_of_tables(suffix, expected, tmp_path):
+    if suffix == "xlsx":
+        pytest.importorskip("openpyxl")
+    path = tmp_path / f"train.{suffix}"
+    frame = pandas.DataFrame(COLUMNS)
+    {"xlsx": frame.to_excel, "feather": frame.to_feather, "parquet": frame.to_parquet}[suffix](
+        path, **({"index": False} if suffix == "xlsx" else {})
+    )
+    assert rows(read_pairs(path, **NAMED)) == rows(expected)
+    assert set(load_pairs(tmp_path, **NAMED)) == {"train", "validation", "test"}
+    with pytest.raises(InputError, match="encoding is for text files"):
+        read_pairs(path, encoding="latin-1", **NAMED)
+    path.write_bytes(path.read_bytes()[:99])
+    with pytest.raises(InputError, match=f"not a whole {suffix} file"):
+        read_pairs(path, **NAMED)
+
+
+def test_labels_of_numbers_scores_and_parts():
+    frame = pandas.DataFrame(
+        {"s1": ["a", "b", "c"], "s2": ["d", "e", "f"], "label": [1.0, 0.0, np.nan]}
+    )
+    with pytest.raises(InputError, match="row 2: the label is empty"):
+        read_pairs(frame)
+    assert read_pairs(frame[:2]).labels.tolist() == [1, 0]
+    scores = frame.assign(label=[0.5, 1, 2.5])
+    assert read_pairs(scores).task == "regression"
+    parts = load_pairs(
+        {"train": frame[:2], "validation": arrow.table({"s1": ["x"], "s2": ["y"], "label": [1]})}
+    )
+    assert parts["validation"].labels.tolist() == [1] and set(parts) == {"train", "validation"}
+    wrong = {"train": frame, "unsupervised": frame}
+    with pytest.raises(
+        InputError, match="the part 'unsupervised'; expected train, validation, test"
+    ):
+        load_pairs(wrong)
+    mixed = frame.assign(s2=["d", 5, "f"])
+    with pytest.raises(InputError, match="row 1: the column 's2' holds 5, where text was expected"):
+        read_pairs(mixed)
+
+
+def test_a_dataset_dict_names_its_labels(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    features = datasets.Features(
+        premise=datasets.Value("string"),
+        hypothesis=datasets.Value("string"),
+        label=datasets.ClassLabel(names=["wrong", "right"]),
+    )
+    columns = {"premise": ["a", "b", "c"], "hypothesis": ["d", "e", "f"], "label": [1, 0, -1]}
+    whole = datasets.Dataset.from_dict(columns, features=features)
+    datasets.DatasetDict(train=whole, validation=whole).save_to_disk(tmp_path / "kept")
+    parts = load_pairs(datasets.load_from_disk(tmp_path / "kept"))
+    assert parts["train"].label_names == ("wrong", "right")
+    assert parts["train"].labels.tolist() == [1, 0]
+    assert parts["validation"].report.skipped == {"no gold label": 1}
