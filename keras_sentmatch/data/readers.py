@@ -186,18 +186,18 @@ def load_pairs(
     parts: dict[str, PairDataset]
     format, rest = format_and_path(source)
     if isinstance(tables, Mapping):
-        if unknown := [str(part) for part in tables if part not in SPLITS]:
+        if unknown := [str(name) for name in tables if name not in SPLITS]:
             raise InputError(
                 f"The {source} has the part {unknown[0]!r}; expected {', '.join(SPLITS)}: leave out "
                 "the others, or rename them in a dict."
             )
         parts = {}
-        for part in (part for part in SPLITS if part in tables):
-            if not is_frame(tables[part]):
-                raise InputError(f"The {part} part is a {_kind(tables[part])}; expected a table.")
-            parts[part] = _read_frame(tables[part], part, columns, on_error)
-            if parts[part].label_names and not isinstance(columns.label_names, Mapping):
-                columns = replace(columns, label_names=parts[part].label_names)
+        for name in (name for name in SPLITS if name in tables):
+            if not is_frame(tables[name]):
+                raise InputError(f"The {name} part is a {_kind(tables[name])}; expected a table.")
+            parts[name] = _read_frame(tables[name], name, columns, on_error)
+            if parts[name].label_names and not isinstance(columns.label_names, Mapping):
+                columns = replace(columns, label_names=parts[name].label_names)
         three_way = set(parts) == {"train"}
     elif source == "embedded":
         parts = {

@@ -6,6 +6,7 @@ import pytest
 from keras_sentmatch.data import load_pairs, read_pairs
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.pairs import as_dataset
+from tests.toys.frames import KINDS
 
 pandas = pytest.importorskip("pandas")
 arrow = pytest.importorskip("pyarrow")
@@ -18,23 +19,6 @@ COLUMNS = {
 NAMED = {"sentence1": "claim", "sentence2": "answer", "label": "verdict"}
 
 
-def polars_frame(columns):
-    return pytest.importorskip("polars").DataFrame(columns)
-
-
-def hugging_face(columns):
-    datasets = pytest.importorskip("datasets")
-    backward = {name: column[::-1] for name, column in columns.items()}
-    whole = datasets.Dataset.from_dict(backward)
-    return whole.select(range(len(whole) - 1, -1, -1))  # an order that only `indices` know
-
-
-KINDS = {
-    "pandas": pandas.DataFrame,
-    "arrow": arrow.table,
-    "polars": polars_frame,
-    "datasets": hugging_face,
-}
 each_kind = pytest.mark.parametrize("kind", KINDS)
 
 

@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.data import PairDataset, PairEncoder
+from keras_sentmatch.data.frames import columns_of
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference import BatchScorer, EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.metrics import apply_temperature, fit_temperature
+from tests.toys.frames import KINDS
 from tests.toys.training import build_tiny
 
 NAMES = ("entailment", "neutral", "contradiction")
@@ -36,19 +38,6 @@ def make_model(encoder: PairEncoder, outputs: int = 3) -> keras.Model:
     *weights, bias = model.get_weights()
     model.set_weights([*(rng.normal(size=weight.shape) for weight in weights), 0 * bias])
     return model
-
-
-class Frame:
-    """What a DataFrame has: columns by name, and an iterator over their names."""
-
-    def __init__(self, **columns):
-        self.columns = columns
-
-    def __iter__(self):
-        return iter(self.columns)
-
-    def __getitem__(self, name):
-        return self.columns[name]
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +87,6 @@ def test_pairs_may_come_as_what_can_be_read_one_way_only(matcher):
     want = matcher.predict(sentence1=first, sentence2=second)
     assert matcher.predict(list(zip(first, second))) == want
     assert matcher.predict(first, second) == want
-    assert matcher.predict(Frame(sentence1=np.array(first), sentence2=second, id=[1, 2, 3])) == want
     assert matcher.predict("a dog", "a cat") == matcher.predict(
         sentence1="a dog", sentence2="a cat"
     )
@@ -132,7 +120,6 @@ def test_few_shapes_reach_the_model(matcher, monkeypatch):
         ({"pairs": ["a dog", "a cat"]}, "read two ways"),
         ({"pairs": [["a dog", "a cat"], ["two", "cats"]]}, "read two ways"),
         ({"pairs": [("a dog", "a cat", "yes")]}, "read two ways"),
-        ({"pairs": Frame(one=["a"], two=["b"])}, "columns one, two.* needs .sentence1. and"),
         ({"pairs": "a dog"}, "not a pair"),
         ({"pairs": [1]}, "not a dict"),
         ({"pairs": {"sentence1": "a"}}, "it needs 'sentence1' and 'sentence2'"),
@@ -187,6 +174,29 @@ def test_evaluate_matches_labels_by_name(matcher):
     other_order = PairDataset(FIRST, SECOND, labels, label_names=NAMES[::-1])
     assert matcher.evaluate(right)["accuracy"] == matcher.evaluate(other_order)["accuracy"] == 1.0
     assert matcher.evaluate(right)["rows"] == 13
+
+
+@pytest.mark.parametrize("kind", ["pandas", "arrow", "polars", "datasets"])
+def test_a_table_comes_back_with_its_answers(kind):
+    encoder = make_encoder()
+    matcher = Matcher(make_model(encoder, 2), encoder, ("no", "yes"), task="classification")
+    columns = {"n": list(range(13)), "question1": FIRST, "question2": SECOND, "label": ["old"] * 13}
+    given = KINDS[kind](columns)
+    found = matcher.predict(given)
+    assert type(found) is type(given)
+    answered = columns_of(found)
+    assert sorted(answered) == sorted([*columns, "probability_no", "probability_yes"])
+    want = matcher.predict(sentence1=FIRST, sentence2=SECOND)
+    assert answered["label"] == [answer.label for answer in want]
+    shares = [answer["probabilities"]["yes"] for answer in want]
+    np.testing.assert_allclose(answered["probability_yes"], shares, atol=1e-6)
+    assert answered["n"] == columns["n"]
+    np.testing.assert_allclose(matcher.predict_proba(given)[:, 1], shares, atol=1e-6)
+    swapped = matcher.predict(given, sentence1="question2", sentence2="question1")
+    want = matcher.predict_proba(sentence1=SECOND, sentence2=FIRST)[:, 1]
+    np.testing.assert_allclose(columns_of(swapped)["probability_yes"], want, atol=1e-6)
+    with pytest.raises(InputError, match="has the columns n, .*; name the two of the sentences"):
+        matcher.predict(given, sentence1="n", sentence2="nosuch")
 
 
 def test_what_abstains_does_so_everywhere(tmp_path):
