@@ -14,6 +14,8 @@ from keras_sentmatch.applications.base import (
     build_model,
     get_model_class,
     list_models,
+    load_models,
+    load_own_models,
 )
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 for _module in pkgutil.iter_modules(__path__, f"{__name__}."):
     importlib.import_module(_module.name)
+load_own_models()
 _models = {cls.__name__: cls for cls in map(get_model_class, list_models())}
 globals().update(
     _models, BackboneModel=importlib.import_module(f"{__name__}.backbone").BackboneModel
@@ -48,5 +51,6 @@ __all__ = [
     "build_model",
     "get_model_class",
     "list_models",
+    "load_models",
     *_models,
 ]

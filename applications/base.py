@@ -1,7 +1,15 @@
 """What every model shares: arguments, inputs, graph, explainer, word vectors, registry."""
 
+import hashlib
+import importlib.metadata
+import importlib.util
 import inspect
+import logging
+import os
+import re
+import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -28,6 +36,8 @@ DATA_ARGUMENTS = (
     "antonym",
 )
 _MODELS: dict[str, type["PairModel"]] = {}
+CODE = "SENTMATCH_CODE"  # the environment variable that names Python files with models
+log = logging.getLogger(__name__)
 
 
 class Sentence(SimpleNamespace):
@@ -562,6 +572,55 @@ def register_model(name: str) -> Callable[[type[PairModel]], type[PairModel]]:
         return keras.saving.register_keras_serializable(package="keras_sentmatch")(cls)
 
     return register
+
+
+def load_models(file: str | Path) -> list[str]:
+    """Imports a Python file of yours, and registers the models in it; returns their names.
+
+    A model without `register_model` is registered under its class's name: `MyMatcher` becomes
+    `my_matcher`.
+    """
+    path = Path(file).expanduser().resolve()
+    name = f"keras_sentmatch_code_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        if not path.is_file() or spec is None or spec.loader is None:
+            raise InputError(f"{file}: no such Python file; expected one that ends in .py.")
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            del sys.modules[name]
+            what = f"{type(error).__name__}: {error}"
+            raise InputError(f"{file} cannot be imported ({what}).") from error
+    classes = [c for c in vars(sys.modules[name]).values() if _is_own(c, name)]
+    for cls in classes:
+        own = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+        if own not in _MODELS and cls not in _MODELS.values():
+            register_model(own)(cls)
+    found = [name for name, cls in _MODELS.items() if cls in classes]
+    if not found:
+        raise InputError(f"{file} defines no subclass of keras_sentmatch.applications.PairModel.")
+    return found
+
+
+def _is_own(value: object, module: str) -> bool:
+    ours = isinstance(value, type) and issubclass(value, PairModel)
+    return ours and value.__module__ == module
+
+
+def load_own_models() -> None:
+    """Loads the models of entry points, and of the files that $SENTMATCH_CODE names."""
+    for entry in importlib.metadata.entry_points(group="keras_sentmatch.models"):
+        try:
+            found = entry.load()
+        except Exception as error:
+            log.warning(f"The models of the entry point {entry.value} cannot be loaded: {error}")
+            continue
+        if isinstance(found, type) and found not in _MODELS.values():
+            register_model(entry.name)(found)
+    for file in filter(None, os.environ.get(CODE, "").split(os.pathsep)):
+        load_models(file)
 
 
 def list_models() -> list[str]:

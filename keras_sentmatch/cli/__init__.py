@@ -19,7 +19,7 @@ from keras_sentmatch.cli.errors import errors
 from keras_sentmatch.cli.evaluate import calibrate, evaluate
 from keras_sentmatch.cli.explain import explain
 from keras_sentmatch.cli.export import export
-from keras_sentmatch.cli.options import with_groups
+from keras_sentmatch.cli.options import name_code, with_groups
 from keras_sentmatch.cli.predict import predict
 from keras_sentmatch.cli.robustness import robustness
 from keras_sentmatch.cli.train import train
@@ -65,8 +65,12 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
+    code: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE", help="A Python file with models of your own; repeatable."),
+    ] = None,
 ) -> None:
-    pass
+    name_code(code)
 
 
 def main(arguments: list[str] | None = None) -> None:

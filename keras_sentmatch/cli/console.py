@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import shlex
 import signal
 import sys
@@ -44,7 +45,9 @@ def print_json(result: Any) -> None:
 
 def next_step(command: str, *arguments: object, why: str) -> None:
     """Says on stderr what one would do next, as a command that can be copied."""
-    line = shlex.join(["keras-sentmatch", command, *map(str, arguments)])
+    files = [file for file in os.environ.get("SENTMATCH_CODE", "").split(os.pathsep) if file]
+    code = [part for file in files for part in ("--code", file)]
+    line = shlex.join(["keras-sentmatch", *code, command, *map(str, arguments)])
     log.info("next: %s (%s)", line, why)
 
 

@@ -89,7 +89,7 @@ def crossval(
         for name, mean in test["mean"].items()
     ]
     columns = ["metric", "mean", "sd", "standard error", "bag of words"]
-    print_table(columns, rows, f"{model} on {name}, {folds} folds ({report['backend']})")
+    print_table(columns, rows, f"{draft.model} on {name}, {folds} folds ({report['backend']})")
     say(f"written: {out / 'crossval.json'}")
     next_step("train", model, *_given(source), why="train on all of them")
 

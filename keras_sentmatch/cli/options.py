@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import inspect
+import os
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -29,7 +30,10 @@ Backend = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
-Model = Annotated[str, typer.Argument(help="A name from `keras-sentmatch models`.")]
+Model = Annotated[
+    str,
+    typer.Argument(help="A name from `keras-sentmatch models`, or FILE.py:CLASS of your own."),
+]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 Format = Annotated[
     str | None,
@@ -109,6 +113,14 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(by_name)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
+
+
+def name_code(files: list[str] | None) -> None:
+    """Lets this process, and those that it starts, load the models of Python files."""
+    known = [file for file in os.environ.get("SENTMATCH_CODE", "").split(os.pathsep) if file]
+    more = [str(Path(file).expanduser().resolve()) for file in files or ()]
+    if more:
+        os.environ["SENTMATCH_CODE"] = os.pathsep.join(dict.fromkeys([*known, *more]))
 
 
 def check_at_least(least: int, **values: int | None) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from keras_sentmatch.cli.options import name_code
 from keras_sentmatch.errors import InputError
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class RecipeOptions:
         from keras_sentmatch.training import read_recipe
         from keras_sentmatch.training.recipe import known_spelling
 
+        if ".py:" in model:
+            model = own_model(model)
         model = known_spelling(model)
         if self.backbone is not None and not issubclass(get_model_class(model), BackboneModel):
             raise InputError(f"--backbone {self.backbone}: {model} has no pretrained encoder.")
@@ -87,6 +90,18 @@ class RecipeOptions:
             for folder in members_of(Path(run)):
                 read_card(folder)
         return draft
+
+
+def own_model(text: str) -> str:
+    """The name of the model that FILE.py:CLASS names; further processes know the file, too."""
+    from keras_sentmatch.applications import get_model_class, load_models
+
+    file, _, name = text.rpartition(":")
+    found = {get_model_class(model).__name__: model for model in load_models(file)}
+    if name not in found:
+        raise InputError(f"{text}: {file} has no model {name!r}; it has {', '.join(found)}.")
+    name_code([file])
+    return found[name]
 
 
 def default_folder(parent: str, model: str, data: str) -> Path:

@@ -1,0 +1,94 @@
+"""A model in a file of one's own has the whole command line, in this process and in others."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from keras_sentmatch.applications import base, get_model_class, load_models
+from keras_sentmatch.errors import InputError
+from tests.cli.test_cli import TINY, error_of, run, write_pairs
+
+pytestmark = pytest.mark.backend("torch")
+FILE = '''
+import keras
+from keras_sentmatch.applications import PairModel, Sentence
+from keras_sentmatch.ops import masked_mean
+
+class MyMatcher(PairModel):
+    """Means of word vectors."""
+
+    def __init__(self, vocabulary_size, num_classes=2, embedding_dim=4, units=3, **kwargs):
+        self.embed = keras.layers.Embedding(vocabulary_size, embedding_dim)
+        self.hidden = keras.layers.Dense(units)
+        self.answer = keras.layers.Dense(num_classes, activation="softmax", name="answer")
+        super().__init__(**kwargs)
+        self.vocabulary_size, self.num_classes = vocabulary_size, num_classes
+        self.embedding_dim, self.units = embedding_dim, units
+
+    def encode(self, sentence):
+        return Sentence(mean=masked_mean(self.embed(sentence.word_ids), sentence.mask))
+
+    def interact(self, one, two):
+        both = keras.ops.concatenate([one.mean, two.mean], axis=-1)
+        return self.answer(self.hidden(both))
+
+    def count_params_without_word_embeddings(self):
+        return 1
+
+    def get_config(self):
+        names = ("vocabulary_size", "num_classes", "embedding_dim", "units")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+'''
+
+
+@pytest.fixture(autouse=True)
+def as_before(monkeypatch):
+    monkeypatch.setenv(base.CODE, "")
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    monkeypatch.setattr(base, "_MODELS", dict(base._MODELS))
+
+
+def test_it_is_trained_and_answers_elsewhere(tmp_path, capsys):
+    file, data = tmp_path / "my_models.py", write_pairs(tmp_path / "own.tsv", 60)
+    file.write_text(FILE)
+    given = ["--data", data, "--columns", "claim,answer,verdict", *TINY, "--set", "model.units=2"]
+    assert run("train", f"{file}:MyMatcher", *given, "--out", tmp_path / "run") == 0
+    assert f"next: keras-sentmatch --code {file} predict" in capsys.readouterr().err
+    assert get_model_class("my_matcher").__name__ == "MyMatcher"
+    ask = ["predict", str(tmp_path / "run"), "--sentence1", "a", "--sentence2", "b"]
+    code = "from keras_sentmatch.cli import main; import sys; main(sys.argv[1:])"
+    command = [sys.executable, "-c", code, "--code", str(file), *ask]
+    env = {**os.environ, base.CODE: ""}
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    assert done.returncode == 0 and "probability" in done.stdout, done.stderr
+
+
+def test_what_holds_no_model_is_refused(tmp_path, capsys):
+    with pytest.raises(InputError, match="no such Python file"):
+        load_models(tmp_path / "nosuch.py")
+    (tmp_path / "empty.py").write_text("x = 1\n")
+    with pytest.raises(
+        InputError, match="defines no subclass of keras_sentmatch.applications.Pair"
+    ):
+        load_models(tmp_path / "empty.py")
+    (tmp_path / "broken.py").write_text("x = 1 / 0\n")
+    line = error_of(capsys, "train", f"{tmp_path / 'broken.py'}:MyMatcher")
+    assert "cannot be imported (ZeroDivisionError" in line
+    (tmp_path / "good.py").write_text(FILE)
+    line = error_of(capsys, "train", f"{tmp_path / 'good.py'}:Other")
+    assert "has no model 'Other'; it has MyMatcher" in line
+
+
+def test_entry_points_are_known(tmp_path, monkeypatch, caplog):
+    (tmp_path / "my_package.py").write_text(FILE)
+    info = tmp_path / "mine-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    points = "[keras_sentmatch.models]\nof_mine = my_package:MyMatcher\nlost = nosuch_package:A\n"
+    (info / "entry_points.txt").write_text(points)
+    monkeypatch.syspath_prepend(tmp_path)
+    base.load_own_models()
+    assert get_model_class("of_mine").__name__ == "MyMatcher"
+    assert "nosuch_package:A cannot be loaded" in caplog.text
