@@ -52,7 +52,7 @@ def test_precision_takes_the_lowest_threshold_that_is_sure():
 
 
 def test_precision_holds_on_other_pairs():
-    """The bound is that of one threshold, which was chosen among many: it fails a little more often."""
+    """The bound is that of one threshold, but the threshold was chosen among many."""
     kept = []
     for seed in range(60):
         y, p = drawn(600, seed)
@@ -60,7 +60,7 @@ def test_precision_holds_on_other_pairs():
         kept.append(
             p[:, 1][p[:, 1] >= cut].mean() >= 0.9
         )  # the true precision: they are calibrated
-    assert np.mean(kept) >= 0.85
+    assert np.mean(kept) >= 0.9
 
 
 def test_recall_takes_the_highest_threshold_that_is_sure():
