@@ -83,6 +83,45 @@ class TaskMetrics(keras.callbacks.Callback):
         return in_order
 
 
+class AveragedWeights(keras.callbacks.Callback):
+    """Has the moving averages of the weights in the model from the end of an epoch to the next one.
+
+    Validation, the best weights and the checkpoint see the averages, training does not. Comes before
+    all other callbacks. Keras's `SwapEMAWeights` forgets the weights after the last epoch, so that
+    training could not go on, and changes them by rounding on TensorFlow.
+
+    Args:
+        inside: Whether the averages are in the model already, as a checkpoint leaves them.
+    """
+
+    def __init__(self, inside: bool = False) -> None:
+        super().__init__()
+        self.inside = inside
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._bring(False)
+
+    def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
+        self._bring(True)
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._bring(True)
+
+    def _bring(self, inside: bool) -> None:
+        """Swaps weights and averages, unless they are where they should be."""
+        if inside == self.inside:
+            return
+        self.inside = inside
+        optimizer = self.model.optimizer
+        optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # scales the loss
+        for weight, average in zip(
+            self.model.trainable_variables, optimizer._model_variables_moving_average
+        ):
+            before = np.array(keras.ops.convert_to_numpy(weight))  # a copy
+            weight.assign(average)
+            average.assign(before)
+
+
 class BestWeights(keras.callbacks.Callback):
     """Writes the weights of each epoch that has the best monitored value so far."""
 
@@ -217,7 +256,8 @@ def make_callbacks(
     best, stopping = BestWeights(folder, monitor, mode), stopping_callbacks(monitor, mode, training)
     if to_the_end:
         best.always, stopping = True, stopping[:-1]
-    callbacks = [*metrics, best, *stopping]
+    averages = [AveragedWeights(inside=resumed)] if training.ema_momentum else []
+    callbacks = [*averages, *metrics, best, *stopping]
     callbacks.append(keras.callbacks.CSVLogger(folder / "history.csv", append=resumed))
     if keras.config.backend() == "tensorflow" and importlib.util.find_spec("tensorboard"):
         callbacks.append(keras.callbacks.TensorBoard(str(folder / "logs"), write_graph=False))

@@ -172,6 +172,10 @@ class TrainingConfig(_Table):
         weight_decay: Of AdamW; biases and normalization layers do not decay.
         backbone_learning_rate: Of the pretrained encoder; 0 for `learning_rate`.
         accumulate: Batches per update.
+        ema_momentum: Of the moving average of the weights, which is what is validated and kept:
+            after each batch it is `ema_momentum` times the old average and the rest the new weights.
+            0 keeps the weights themselves.
+        label_smoothing: Share of each label's probability that is spread evenly over all classes.
         teacher: Run folders to learn from.
         distillation_weight: The teacher's share of the loss.
         distillation_temperature: Temperature of the teacher's and the student's probabilities.
@@ -216,6 +220,8 @@ class TrainingConfig(_Table):
         0.0, "of at least 0 (0: the learning_rate)", lambda v: v >= 0
     )
     accumulate: int = _integer(1, 1)
+    ema_momentum: float = _number(0.0, "of at least 0 (0: off), below 1", lambda v: 0 <= v < 1)
+    label_smoothing: float = _number(0.0, "of at least 0, below 1", lambda v: 0 <= v < 1)
     teacher: tuple[str, ...] = _names("a list of run folders")
     distillation_weight: float = _number(0.5, "from 0 to 1", lambda v: 0 <= v <= 1)
     distillation_temperature: float = _number(2.0, "above 0", lambda v: v > 0)

@@ -16,6 +16,7 @@ from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.run_folder import members_of
 from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.training.config import TrainingConfig
+from keras_sentmatch.training.losses import cross_entropy, log_of
 
 _CHUNK = 4096  # pairs between two movements of the progress bar
 
@@ -32,6 +33,7 @@ class DistillationLoss(keras.losses.Loss):
     Args:
         weight: The teacher's share. Defaults to `0.5`.
         temperature: Above 1, small probabilities count more. Defaults to `2.0`.
+        label_smoothing: Of the labels, as in `SmoothedCrossEntropy`. Defaults to `0.0`.
         name: of the loss. Defaults to `"distillation"`.
         reduction: as in Keras. Defaults to `"sum_over_batch_size"`.
 
@@ -47,12 +49,14 @@ class DistillationLoss(keras.losses.Loss):
         self,
         weight: float = 0.5,
         temperature: float = 2.0,
+        label_smoothing: float = 0.0,
         name: str = "distillation",
         reduction: str = "sum_over_batch_size",
     ):
         super().__init__(name=name, reduction=reduction)
         self.weight = weight
         self.temperature = temperature
+        self.label_smoothing = label_smoothing
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         label, teacher = y_true[:, :1], y_true[:, 1:]
@@ -63,19 +67,15 @@ class DistillationLoss(keras.losses.Loss):
             hard = ops.where(known, ops.square(y_pred - given), 0.0)[:, 0]
             soft = ops.square(y_pred - teacher)[:, 0]
         else:
-            log_p = _log(y_pred)
-            named = ops.cast(ops.equal(label, ops.arange(classes, dtype=label.dtype)), log_p.dtype)
-            hard = -ops.sum(named * log_p, axis=-1)
-            p, t = (ops.log_softmax(x / self.temperature) for x in (log_p, _log(teacher)))
+            log_p = log_of(y_pred)
+            hard = cross_entropy(label, log_p, self.label_smoothing)
+            p, t = (ops.log_softmax(x / self.temperature) for x in (log_p, log_of(teacher)))
             soft = self.temperature**2 * ops.sum(ops.exp(t) * (t - p), axis=-1)
         return (1 - self.weight) * hard + self.weight * soft
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "weight": self.weight, "temperature": self.temperature}
-
-
-def _log(p: Any) -> Any:
-    return ops.log(ops.maximum(p, keras.config.epsilon()))
+        names = ("weight", "temperature", "label_smoothing")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")

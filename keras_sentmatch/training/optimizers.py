@@ -107,6 +107,8 @@ def make_optimizer(model: keras.Model, settings: TrainingConfig, steps_per_epoch
     for key in ("clipnorm", "global_clipnorm"):
         if value := getattr(settings, key):
             config[key] = value
+    if settings.ema_momentum:
+        config |= {"use_ema": True, "ema_momentum": settings.ema_momentum}
     if settings.accumulate > 1:
         config["gradient_accumulation_steps"] = settings.accumulate
     if settings.optimizer == "adamw":

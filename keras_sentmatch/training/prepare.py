@@ -31,6 +31,7 @@ from keras_sentmatch.inference.new_words import BLOCK
 from keras_sentmatch.metrics import SparseMacroF1, ranking_counts
 from keras_sentmatch.training.config import TrainingConfig
 from keras_sentmatch.training.distillation import DistillationLoss, OnLabels
+from keras_sentmatch.training.losses import SmoothedCrossEntropy
 from keras_sentmatch.training.optimizers import make_optimizer
 from keras_sentmatch.training.recipe import Recipe
 
@@ -94,6 +95,15 @@ def check_splits(splits: Splits) -> None:
         raise InputError(
             f"Nothing to learn: all {len(train):,} train pairs have the label {name}. Add pairs with "
             f"another label; or, if labels were read wrongly, say where and what they are with {how}."
+        )
+
+
+def check_training(training: TrainingConfig, splits: Splits) -> None:
+    """Refuses settings that do not fit the task or the labels of the pairs."""
+    if splits["train"].task == "regression" and training.label_smoothing:
+        raise InputError(
+            f"training.label_smoothing is {training.label_smoothing}, but the pairs have scores, not "
+            "labels: set it to 0."
         )
 
 
@@ -310,10 +320,16 @@ def compile_model(model: keras.Model, train: PairDataset, settings: TrainingConf
     weighted: list[Any] = []
     if train.task != "regression":
         loss = keras.losses.SparseCategoricalCrossentropy()
+        if settings.label_smoothing:
+            loss = SmoothedCrossEntropy(settings.label_smoothing)
         metrics = [SparseMacroF1(train.num_classes)]
         weighted = [keras.metrics.SparseCategoricalAccuracy("accuracy")]
     if settings.teacher:
-        loss = DistillationLoss(settings.distillation_weight, settings.distillation_temperature)
+        loss = DistillationLoss(
+            settings.distillation_weight,
+            settings.distillation_temperature,
+            settings.label_smoothing,
+        )
         metrics, weighted = ([OnLabels(m) for m in some] for some in (metrics, weighted))
     jit = jit_compile(settings)
     model.compile(optimizer, loss, metrics=metrics, weighted_metrics=weighted, jit_compile=jit)

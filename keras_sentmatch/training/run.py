@@ -61,6 +61,7 @@ from keras_sentmatch.training.prepare import (
     Splits,
     check_model,
     check_splits,
+    check_training,
     fit_arguments,
     make_batches,
     make_model,
@@ -167,6 +168,7 @@ def train(
         raise InputError("Unlabeled pairs need a teacher: set training.teacher (--teacher).")
     if build is None:
         check_model(recipe)
+    check_training(training, splits)
     recipe, notes = adapted(recipe, splits)
     for note in notes:
         log.info(note)
