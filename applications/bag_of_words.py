@@ -15,6 +15,7 @@ from keras_sentmatch.layers.hybrid import FEATURES, MatchingFeatures, WideLogits
 STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # inverse regularization strengths to choose from
 SHARES = ("shared_1", "shared_2")
 Arrays = Mapping[str, np.ndarray]
+Examples = tuple[Sequence[Arrays], np.ndarray] | tuple[Sequence[Arrays], np.ndarray, Any]
 
 
 WEIGHTS = (
@@ -79,26 +80,27 @@ class WidePart:
     def solve(
         self,
         words: Sequence[str],
-        train: tuple[Sequence[Arrays], np.ndarray],
-        validation: tuple[Sequence[Arrays], np.ndarray],
+        train: Examples,
+        validation: Examples,
     ) -> None:
         """Finds the weights by logistic regression, or ridge regression for scores.
 
         Args:
             words: the vocabulary, in the order of the ids.
-            train: the inputs of the model in batches, and the labels of all of them.
+            train: the inputs of the model in batches, the labels of all of them, and perhaps how
+                much each counts.
             validation: the same; they choose the strength of the regularization.
         """
         self._set_commonness(train[0])
         self.set_word_facts(0, words)
-        features = [self._features(batches) for batches, _ in (train, validation)]
+        features = [self._features(batches) for batches, *_ in (train, validation)]
         mean, scale = features[0].mean(0), np.maximum(features[0].std(0), 1e-6)
         inputs, check = (
             _design(batches, (f - mean) / scale, self.model.vocabulary_size)
-            for (batches, _), f in zip((train, validation), features)
+            for (batches, *_), f in zip((train, validation), features)
         )
         size, classes = self.model.vocabulary_size, self.model.num_classes
-        weights, bias = solve_linear((inputs, train[1]), (check, validation[1]), classes)
+        weights, bias = solve_linear((inputs, *train[1:]), (check, *validation[1:]), classes)
         tables = np.split(weights[: 3 * size], 3)
         kernel = np.zeros((len(FEATURES), classes))
         kernel[self.used] = weights[3 * size :] / scale[:, None]
@@ -218,19 +220,21 @@ def outputs_of(
 
 
 def solve_linear(
-    train: tuple[Any, np.ndarray], validation: tuple[Any, np.ndarray], classes: int
+    train: tuple[Any, ...],
+    validation: tuple[Any, ...],
+    classes: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The weights `[F, classes]` and the bias `[classes]` of a linear model.
 
     Args:
-        train: features `[pairs, F]`, sparse or not, and labels.
+        train: features `[pairs, F]`, sparse or not, labels, and perhaps how much each counts.
         validation: the same; they choose the strength of the regularization.
         classes: number of classes; 1 for scores.
     """
     best, lowest = None, np.inf
     for strength in STRENGTHS:
-        weights, bias = _fit(*train, classes, strength)
-        error = prediction_error(validation[0] @ weights + bias, validation[1])
+        weights, bias = _fit(classes, strength, *train)
+        error = prediction_error(validation[0] @ weights + bias, *validation[1:])
         if best is not None and error >= lowest:
             break
         best, lowest = (weights, bias), error
@@ -239,27 +243,38 @@ def solve_linear(
 
 
 def _fit(
-    features: Any, labels: np.ndarray, classes: int, strength: float
+    classes: int,
+    strength: float,
+    features: Any,
+    labels: np.ndarray,
+    counts: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     from sklearn.linear_model import LogisticRegression, Ridge
 
     if classes == 1:
-        ridge = Ridge(1 / strength).fit(features, labels)
+        ridge = Ridge(1 / strength).fit(features, labels, counts)
         return ridge.coef_.reshape(-1, 1), np.array([ridge.intercept_])
     weights, bias = np.zeros((features.shape[1], classes)), np.full(classes, -30.0)
     met = np.unique(labels)
     bias[met] = 0.0
     if len(met) > 1:
-        model = LogisticRegression(C=strength, max_iter=1000).fit(features, labels)
+        model = LogisticRegression(C=strength, max_iter=1000)
+        model.fit(features, labels, counts)
         columns = met[1:] if len(met) == 2 else met  # with two classes: the logit of the second
         weights[:, columns], bias[columns] = model.coef_.T, model.intercept_
     return weights, bias
 
 
-def prediction_error(logits: np.ndarray, labels: np.ndarray) -> float:
-    """The mean cross entropy, or the mean squared error of scores `[pairs, 1]`."""
+def prediction_error(
+    logits: np.ndarray, labels: np.ndarray, counts: np.ndarray | None = None
+) -> float:
+    """The mean cross entropy, or the mean squared error of scores `[pairs, 1]`.
+
+    `counts` says how much each pair counts.
+    """
     if logits.shape[1] == 1:
-        return float(np.mean((logits[:, 0] - labels) ** 2))
+        return float(np.average((logits[:, 0] - labels) ** 2, weights=counts))
     from scipy.special import log_softmax
 
-    return -float(np.mean(log_softmax(logits, axis=1)[np.arange(len(labels)), labels]))
+    found = log_softmax(logits, axis=1)[np.arange(len(labels)), labels]
+    return -float(np.average(found, weights=counts))

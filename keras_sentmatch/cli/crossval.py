@@ -28,6 +28,7 @@ class WholeData(Reading):
             "the training and validation pairs are taken."
         ),
     ] = "embedded"
+    weight: options.Weight = None
     limit: options.ClassLimit = None
 
     def __post_init__(self) -> None:
@@ -36,9 +37,9 @@ class WholeData(Reading):
     def read(self) -> "PairDataset":
         from keras_sentmatch.training.folds import joined
 
-        source = Source(self.data, **self.reading())
+        source = Source(self.data, weight=self.weight, **self.reading())
         if Path(source.data).is_file():
-            pairs = source.rows()
+            pairs = source.rows(weighted=True)
         else:
             splits = source.splits()
             if not {"train", "validation"} <= splits.keys():
@@ -96,4 +97,5 @@ def crossval(
 
 def _given(source: WholeData) -> list[str]:
     given = {"--data": source.data, **source.given_reading()}
+    given |= {"--weight": source.weight} if source.weight else {}
     return [part for pair in given.items() for part in pair]

@@ -49,6 +49,13 @@ Columns = Annotated[
         "names; in a file without a header their numbers, from 0.",
     ),
 ]
+Weight = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Column that says how much each training pair counts. Default: `weight`, if it is there.",
+    ),
+]
 Delimiter = Annotated[
     str | None,
     typer.Option(

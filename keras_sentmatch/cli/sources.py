@@ -50,6 +50,7 @@ class Source(Reading):
 
     data: str
     shares: str | None = None
+    weight: str | None = None
 
     def __post_init__(self) -> None:
         from keras_sentmatch.data.readers import format_and_path
@@ -68,7 +69,9 @@ class Source(Reading):
         """The parts by name. The seed of the split is fixed: all runs share their test part."""
         from keras_sentmatch.data import load_pairs
 
-        splits = load_pairs(self.name, fractions=self._fractions(), **self._how())
+        splits = load_pairs(
+            self.name, fractions=self._fractions(), weight=self.weight, **self._how()
+        )
         for part in splits.values():
             log_summary(part)
         return splits
@@ -79,11 +82,13 @@ class Source(Reading):
             raise InputError(f"{self.data} has no {name} part; it has {', '.join(splits)}.")
         return splits[name]
 
-    def rows(self) -> "PairDataset":
-        """All rows of a single file."""
+    def rows(self, weighted: bool = False) -> "PairDataset":
+        """All rows of a single file; with their weights if they are to train on."""
         from keras_sentmatch.data import read_pairs
 
-        pairs = read_pairs(self.data, format=self.format, **self._how())
+        pairs = read_pairs(
+            self.data, format=self.format, weight=self.weight if weighted else False, **self._how()
+        )
         log_summary(pairs)
         return pairs
 
@@ -92,7 +97,7 @@ class Source(Reading):
         path = Path(self.data)
         data = str(path.resolve()) if path.exists() else self.data
         how = self.reading() | {"on_error": self.on_error.value}
-        return {"data": data, "shares": self.shares, **how}
+        return {"data": data, "shares": self.shares, "weight": self.weight, **how}
 
     def _how(self) -> dict[str, Any]:
         """Arguments of `read_pairs` and `load_pairs`."""
@@ -146,6 +151,7 @@ class TrainingData(Reading):
         str,
         typer.Option(help="A name from `keras-sentmatch datasets`, a folder, or a file of pairs."),
     ] = "embedded"
+    weight: options.Weight = None
     limit: Annotated[int | None, typer.Option(help="Use only this many training pairs.")] = None
     split: Annotated[
         str | None,
@@ -161,7 +167,7 @@ class TrainingData(Reading):
 
     def read(self) -> "tuple[dict[str, PairDataset], str, dict[str, Any]]":
         """The parts, the name of the data, and the facts to record with a run."""
-        source = Source(self.data, self.split, **self.reading())
+        source = Source(self.data, self.split, self.weight, **self.reading())
         splits = source.splits()
         if "train" not in splits:
             raise InputError(

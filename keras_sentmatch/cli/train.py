@@ -84,9 +84,10 @@ def train(
         metrics = read_json(out / f"seed-{report['seeds'][0]}" / "metrics.json")
         interrupted, table = report["interrupted"], _ensemble_metrics(report, metrics)
     print_table(*table, f"{model} on {name} ({metrics['backend']})")
-    for split, classes in metrics.get("classes", {}).items():
-        rows = [list(row.values()) for row in classes]
-        print_table(list(classes[0]), rows, f"each class, {split}")
+    for split, classes in (metrics.get("classes", {}) if metrics.get("rare") else {}).items():
+        names = [name for name in classes[0] if name != "answers"]
+        rows = [[row[name] for name in names] for row in classes]
+        print_table(names, rows, f"each class, {split}")
     without = metrics["parameters_without_word_embeddings"]
     say(f"{metrics['parameters']:,} parameters, {without:,} of them not word embeddings")
     say(f"run folder: {out}")

@@ -56,10 +56,12 @@ class PairDataset:
         name: Name of the data, such as `"sick"`.
         split: `"train"`, `"validation"`, `"test"` or empty.
         report: What the reader counted.
-        columns: Further columns, one value a row. `tags_1` and `tags_2` hold part-of-speech tags.
+        columns: Further columns, one value a row. `tags_1` and `tags_2` hold part-of-speech tags,
+            `weight` how much each pair counts in training.
 
     Raises:
-        InputError: Columns of different lengths, or a label that has no name.
+        InputError: Columns of different lengths, a label that has no name, or a weight that is no
+            number of at least 0.
 
     Example:
 
@@ -106,6 +108,11 @@ class PairDataset:
         self.labels, self.label_names, self.task = _labels(
             labels, label_names, task, groups is not None
         )
+        for row, weight in enumerate(self.columns.get("weight", ())):
+            if weight_of(weight) is None:
+                raise InputError(
+                    f"columns['weight'][{row}] is {weight!r}; a weight is a number of at least 0."
+                )
         self.name, self.split = name, split
         self.report = report
         lengths = {"sentence1": len(self.sentence1), "sentence2": len(self.sentence2)}
@@ -137,6 +144,13 @@ class PairDataset:
         if not {"tags_1", "tags_2"} <= self.columns.keys():
             return None
         return self.columns["tags_1"], self.columns["tags_2"]
+
+    @property
+    def weights(self) -> np.ndarray | None:
+        """How much each pair counts in training, from the column `weight`; None without one."""
+        if "weight" not in self.columns:
+            return None
+        return np.array([weight_of(weight) for weight in self.columns["weight"]], "float32")
 
     def select(self, indices: Any, *, split: str | None = None) -> "PairDataset":
         """The rows at `indices`, in that order, as a new dataset.
@@ -228,6 +242,15 @@ class PairDataset:
             digest.update(self.labels.dtype.str.encode() + self.labels.tobytes())
         digest.update(repr(sorted(self.columns.items())).encode("utf-8", "surrogatepass"))
         return digest.hexdigest()
+
+
+def weight_of(value: Any) -> float | None:
+    """A weight as a number; None if it is none of at least 0."""
+    try:
+        weight = float(value)
+    except (TypeError, ValueError):
+        return None
+    return weight if 0 <= weight < np.inf else None
 
 
 def _labels(

@@ -299,6 +299,7 @@ SENTENCES = (
 LABEL = ("gold_label", "label", "labels", "is_duplicate", "entailment_judgment", "quality", "class")
 SCORE = ("score", "similarity", "similarity_score", "relatedness_score", "relatedness")
 GROUP = ("qid", "questionid", "question_id", "query_id", "group")
+WEIGHT = ("weight",)
 ID = ("id", "pairid", "pair_id", "index", "idx", "sentenceid", "#1 id")
 
 

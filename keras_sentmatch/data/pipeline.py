@@ -10,7 +10,7 @@ from keras_sentmatch.data.dataset import PairDataset
 from keras_sentmatch.data.encoders import Encoder
 from keras_sentmatch.errors import InputError, argument
 
-Batch = tuple[dict[str, np.ndarray], np.ndarray] | dict[str, np.ndarray]
+Batch = tuple[Any, ...] | dict[str, np.ndarray]  # (inputs, labels[, weights]), or inputs
 
 
 class PairBatches:
@@ -34,6 +34,7 @@ class PairBatches:
             encoder's.
         drop_remainder: Whether the short batch is left out. Default `False`.
         targets: What to yield in the place of the labels: an array with a row a pair.
+        weights: How much each pair counts in the loss, which follows the labels in a batch.
         multiple_of: Devices among which every batch is divided: the short batch leaves out the
             remainder, `multiple_of - 1` pairs at most. Default 1.
         encoded: What `encode_dataset` made of these pairs with this encoder, if known already.
@@ -67,6 +68,7 @@ class PairBatches:
         features: Collection[str] | None = None,
         drop_remainder: bool = False,
         targets: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
         multiple_of: int = 1,
         encoded: EncodedPairs | None = None,
     ):
@@ -104,6 +106,12 @@ class PairBatches:
                     f"{len(given)} targets for {len(dataset)} pairs: give one for each."
                 )
             self.targets = given.astype("f4" if given.dtype.kind == "f" else "i4")
+        self.weights = None if weights is None else np.asarray(weights, "float32")
+        if self.weights is not None and (given is None or self.weights.shape != (len(dataset),)):
+            raise InputError(
+                f"weights of shape {self.weights.shape} for {len(dataset)} pairs: give one for each, "
+                "of labeled pairs."
+            )
         self.num_rows = len(dataset)
         self.batch_size = batch_size
         self.shuffle = shuffle
@@ -138,6 +146,8 @@ class PairBatches:
     def numpy(self, epoch: int = 0) -> Iterator[Batch]:
         """Yields the batches of an epoch: `(inputs, labels)`, or inputs alone without labels.
 
+        With weights they are `(inputs, labels, weights)`.
+
         `inputs` is a dict of int32 arrays; `labels` are int32, or float32 for regression.
         """
         for rows, length in self._plan(epoch):
@@ -169,7 +179,8 @@ class PairBatches:
         inputs = first[0] if isinstance(first, tuple) else first
         signature: Any = tf.nest.map_structure(spec, inputs)
         if isinstance(first, tuple):
-            signature = signature, tf.TensorSpec((rows, *first[1].shape[1:]), first[1].dtype)
+            more = (tf.TensorSpec((rows, *a.shape[1:]), a.dtype) for a in first[1:])
+            signature = signature, *more
         dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(self)))
         return dataset.prefetch(4) if len(self) > 8 else dataset
@@ -185,7 +196,10 @@ class PairBatches:
     def _batch(self, rows: np.ndarray, length: int) -> Batch:
         arrays = self._pairs.arrays(rows, length)
         inputs = {name: arrays[name] for name in self.features}
-        return inputs if self.targets is None else (inputs, self.targets[rows])
+        if self.targets is None:
+            return inputs
+        weights = () if self.weights is None else (self.weights[rows],)
+        return inputs, self.targets[rows], *weights
 
     def _plan(self, epoch: int) -> list[tuple[np.ndarray, int]]:
         """The rows of each batch and its length."""

@@ -33,6 +33,7 @@ def read_pairs(
     task: Task | None = None,
     delimiter: str | None = None,
     encoding: str | None = None,
+    weight: str | int | Literal[False] | None = None,
     on_error: OnError = "raise",
 ) -> PairDataset:
     """Reads one file of sentence pairs.
@@ -59,6 +60,8 @@ def read_pairs(
         delimiter: What separates the fields of a table, if neither tab, comma nor semicolon.
         encoding: Encoding of the file, such as `"latin-1"`; by default UTF-8, or what its byte
             order mark says.
+        weight: Column that says how much each pair counts in training; by default `weight`, if there
+            is one. False reads none. Validation and test pairs have no weights.
         on_error: `"raise"`: the first bad row is an error. `"skip"`: it is left out and counted.
 
     Returns:
@@ -81,7 +84,9 @@ def read_pairs(
     read_pairs("own.tsv", label_names=["no", "yes"]).labels  # array([1], dtype=int32)
     ```
     """
-    columns = Columns(sentence1, sentence2, label, group, label_names, task, delimiter, encoding)
+    columns = Columns(
+        sentence1, sentence2, label, group, label_names, task, delimiter, encoding, weight
+    )
     if is_frame(path):
         if format is not None:
             raise InputError(f"format={format!r} is for files; a {_kind(path)} needs none.")
@@ -136,6 +141,7 @@ def load_pairs(
     task: Task | None = None,
     delimiter: str | None = None,
     encoding: str | None = None,
+    weight: str | int | Literal[False] | None = None,
 ) -> dict[str, PairDataset]:
     """Loads the parts of a data set: `"train"`, `"validation"`, `"test"`, as far as there are any.
 
@@ -154,8 +160,8 @@ def load_pairs(
         fractions: Shares of the training, validation and perhaps test pairs that one part is split
             into. By default 5% of the training pairs go to a missing validation part, and of one
             file that is split three ways 10% to the test part.
-        sentence1, sentence2, label, group, label_names, task, delimiter, encoding: As in
-            `read_pairs`.
+        sentence1, sentence2, label, group, label_names, task, delimiter, encoding, weight:
+            As in `read_pairs`.
 
     Returns:
         A dict of `PairDataset`s by part.
@@ -172,13 +178,15 @@ def load_pairs(
     # {"train": 8000, "validation": 1000, "test": 1000}
     ```
     """
-    columns = Columns(sentence1, sentence2, label, group, label_names, task, delimiter, encoding)
+    columns = Columns(
+        sentence1, sentence2, label, group, label_names, task, delimiter, encoding, weight
+    )
     tables = {"train": source} if is_frame(source) else source
     if isinstance(tables, Mapping):
         source = _kind(source)
     elif columns != Columns() and str(source).partition(":")[0] in ("embedded", "tfds"):
         names = ", ".join(name for name, value in vars(columns).items() if value is not None)
-        options = "--columns, --delimiter, --encoding and --labels"
+        options = "--columns, --delimiter, --encoding, --labels and --weight"
         raise InputError(
             f"{source} is not read from a file of yours: leave out {wording(names, options)}."
         )

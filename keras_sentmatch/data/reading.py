@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from keras_sentmatch.data.dataset import PairDataset, ReadReport, Task
+from keras_sentmatch.data.dataset import PairDataset, ReadReport, Task, weight_of
 from keras_sentmatch.data.formats import (
     GROUP,
     ID,
@@ -20,6 +20,7 @@ from keras_sentmatch.data.formats import (
     SCORE,
     SENTENCES,
     TWO_WAY,
+    WEIGHT,
     Format,
     Layout,
 )
@@ -55,6 +56,7 @@ class Columns:
     task: Task | None = None
     delimiter: str | None = None
     encoding: str | None = None
+    weight: str | int | Literal[False] | None = None  # False: leave weights out
 
     def numbered(self) -> bool:
         return isinstance(self.sentence1, int) or str(self.sentence1).isdigit()
@@ -69,14 +71,17 @@ class _Kept(NamedTuple):
     label: str | None
     group: str
     id: str
-    further: dict[str, str]  # the columns to keep
+    further: dict[str, Any]  # the columns to keep
 
 
 class _Reading:
     """One file being read: which columns to take, rows kept so far, what to do about bad ones."""
 
-    def __init__(self, path: Path, layout: Layout, columns: Columns, on_error: OnError):
+    def __init__(
+        self, path: Path, layout: Layout, columns: Columns, on_error: OnError, weighted: bool
+    ):
         self.path, self.layout, self.columns, self.on_error = path, layout, columns, on_error
+        self.weighted = weighted
         self.report = ReadReport(str(path))
         self.names: dict[str, str] = {}
         self.kept: list[_Kept] = []
@@ -90,9 +95,9 @@ class _Reading:
     def find_columns(self, found: Sequence[str]) -> None:
         """Sets `names`: sentence1, sentence2 and, where there are any, label, group and id."""
         lower = {name.lower(): name for name in reversed(found)}
-        for role in ("sentence1", "sentence2", "label", "group"):
+        for role in ("sentence1", "sentence2", "label", "group", *["weight"] * self.weighted):
             given = getattr(self.columns, role)
-            asked = getattr(self.layout, role) if given is None else str(given)
+            asked = getattr(self.layout, role, None) if given is None else str(given)
             if asked is None:
                 continue
             if asked.lower() in lower:
@@ -106,7 +111,8 @@ class _Reading:
                 self.names.setdefault("sentence1", lower[one])
                 self.names.setdefault("sentence2", lower[two])
                 break
-        for role, usual in (("label", LABEL + SCORE), ("group", GROUP), ("id", ID)):
+        usual_names = [("label", LABEL + SCORE), ("group", GROUP), ("id", ID)]
+        for role, usual in [*usual_names, *[("weight", WEIGHT)] * self.weighted]:
             name = next((lower[name] for name in usual if name in lower), None)
             if name is not None and name not in self.names.values():
                 self.names.setdefault(role, name)
@@ -142,11 +148,17 @@ class _Reading:
         if value is not None and re.fullmatch(r"[+-]?\d+\.0*", value):
             value = value.partition(".")[0]
         group, number = (str(row.get(self.names.get(role, ""), "")) for role in ("group", "id"))
-        further = {name: str(row.get(name, "")) for name in self.layout.keep}
+        further: dict[str, Any] = {name: str(row.get(name, "")) for name in self.layout.keep}
         if {"parse_1", "parse_2"} <= self.names.keys():
             for side in "12":
                 parse = row.get(self.names[f"parse_{side}"], "")
                 further[f"tags_{side}"] = tags_of_parse(str(parse))
+        if "weight" in self.names:
+            further["weight"] = weight_of(given := row.get(self.names["weight"]))
+            if further["weight"] is None:
+                how = wording("pass weight=False", "rename the column if it is not one of weights")
+                wrong = f"the weight {given!r} is not a number of at least 0; correct it, {how}"
+                return self.bad(where, "bad weight", wrong)
         self.kept.append(_Kept(where, one, two, value, group, number, further))
 
 
@@ -162,7 +174,9 @@ def read_file(
     """Reads `path`, a file of `known` laid out as `layout`."""
     if on_error not in get_args(OnError):
         raise InputError(f'on_error={on_error!r} is neither "raise" nor "skip".')
-    reading = _Reading(path, layout, columns, on_error)
+    # Only training pairs have weights.
+    weighted = columns.weight is not False and split in ("", "train")
+    reading = _Reading(path, layout, columns, on_error, weighted)
     rows = layout.rows
     file = TextFile(path, columns.encoding, columns.delimiter)
     if columns.numbered() and known.name != "frame":

@@ -89,6 +89,34 @@ def confusion_matrix(y: ArrayLike, pred: ArrayLike, names: Sequence[str], png: s
     return save_png(figure, png)
 
 
+def precision_recall(
+    y: ArrayLike, probabilities: ArrayLike, names: Sequence[str], png: str | Path
+) -> Path:
+    """Plots the precision of each class by its recall, with the average precision.
+
+    Args:
+        y: Integer labels, [n].
+        probabilities: Of each class, [n, classes].
+        names: Label names in index order.
+        png: File to write.
+    """
+    from sklearn.metrics import average_precision_score, precision_recall_curve
+
+    labels, scores = np.asarray(y), np.asarray(probabilities)
+    figure = empty_figure(5.6, 4.0)
+    axis = figure.subplots()
+    for number in np.unique(labels)[:MAX_NUMBERED]:
+        right = labels == number
+        precision, recall, _ = precision_recall_curve(right, scores[:, number])
+        area = average_precision_score(right, scores[:, number])
+        (line,) = axis.step(recall, precision, where="post", label=f"{names[number]}  {area:.3f}")
+        axis.axhline(right.mean(), color=line.get_color(), linestyle=":", linewidth=1)
+    axis.set(xlabel="recall", ylabel="precision", xlim=(0, 1.02), ylim=(0, 1.02))
+    axis.grid(color="lightgray", linewidth=0.5)
+    axis.legend(title="average precision\n(dotted: by chance)", fontsize="small")
+    return save_png(figure, png)
+
+
 def reliability_diagram(report: Mapping[str, Any], png: str | Path) -> Path:
     """Plots how often answers are right by their probability, before and after calibration.
 

@@ -34,7 +34,11 @@ PRIMARY = {"classification": "accuracy", "ranking": "map", "regression": "pearso
 
 
 def evaluate_predictions(
-    dataset: LabeledPairs, predictions: ArrayLike, *, threshold: float | None = None
+    dataset: LabeledPairs,
+    predictions: ArrayLike,
+    *,
+    threshold: float | None = None,
+    f1_of: str | None = None,
 ) -> dict[str, Any]:
     """The metrics of the task, for predictions in row order.
 
@@ -49,6 +53,7 @@ def evaluate_predictions(
         predictions: class probabilities [n, C]; ranking takes [n, 2] (column 1 ranks) or scores
             [n]; regression scores [n] or [n, 1].
         threshold: with two classes, the probability of class 1 above which it is the answer.
+        f1_of: name of a label, whose F1 is added as `f1:NAME` in classification.
 
     Returns:
         Values by name, `rows`, and `primary`, the name of the metric to choose models by.
@@ -89,6 +94,10 @@ def evaluate_predictions(
     else:
         _check_classes(values, len(dataset.label_names))
         figures = _classification(labels, values, threshold)
+        if f1_of is not None:
+            number = list(dataset.label_names).index(f1_of)
+            of_label = f1(labels == number, decide(values, threshold) == number)
+            figures = {**figures, f"f1:{f1_of}": of_label}
     return {**figures, "rows": len(labels), "primary": PRIMARY[dataset.task]}
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import precision_recall_fscore_support
+from sklearn.metrics import average_precision_score, precision_recall_fscore_support
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.metrics import evaluate_predictions
@@ -15,27 +15,47 @@ MANY_UNKNOWN = 0.1  # of the words
 DRAWS = 100  # of the bootstrap
 
 
-def majority_figures(train: PairDataset, pairs: PairDataset) -> dict[str, Any] | None:
+def majority_figures(
+    train: PairDataset, pairs: PairDataset, f1_of: str | None = None
+) -> dict[str, Any] | None:
     """The figures of always answering the most frequent class; None where there are no classes."""
     if train.task != "classification":
         return None
     shares = np.bincount(np.asarray(train.labels), minlength=train.num_classes) / len(train)
-    return evaluate_predictions(pairs, np.tile(shares, (len(pairs), 1)))
+    return evaluate_predictions(pairs, np.tile(shares, (len(pairs), 1)), f1_of=f1_of)
 
 
-def class_figures(pairs: PairDataset, predicted: np.ndarray) -> list[dict[str, Any]]:
-    """Precision, recall, F1 and number of pairs of each class."""
-    names = pairs.label_names or ()
+def class_figures(pairs: PairDataset, outputs: np.ndarray) -> list[dict[str, Any]]:
+    """Figures of each class: precision, recall, F1, average precision, pairs, and their answers.
+
+    `average_precision` is the area under the curve of precision by recall; None without pairs.
+    """
+    names, labels = pairs.label_names or (), np.asarray(pairs.labels)
+    predicted = outputs.argmax(-1)
     columns = precision_recall_fscore_support(
-        pairs.labels, predicted, labels=range(len(names)), zero_division=0.0
+        labels, predicted, labels=range(len(names)), zero_division=0.0
     )
-    return [
-        {"label": name, "precision": float(p), "recall": float(r), "f1": float(f), "n": int(n)}
-        for name, p, r, f, n in zip(names, *columns)
-    ]
+    found = []
+    for number, (name, p, r, f, n) in enumerate(zip(names, *columns)):
+        ranked = average_precision_score(labels == number, outputs[:, number]) if n else None
+        answers = np.bincount(predicted[labels == number], minlength=len(names))
+        found.append(
+            {
+                "label": name,
+                "precision": float(p),
+                "recall": float(r),
+                "f1": float(f),
+                "average_precision": None if ranked is None else float(ranked),
+                "n": int(n),
+                "answers": dict(zip(names, answers.tolist())),
+            }
+        )
+    return found
 
 
-def standard_error(pairs: PairDataset, outputs: np.ndarray, name: str) -> float:
+def standard_error(
+    pairs: PairDataset, outputs: np.ndarray, name: str, f1_of: str | None = None
+) -> float:
     """The standard error of a figure: of accuracy by its formula, else by drawing pairs again.
 
     Of a ranking whole questions are drawn.
@@ -54,7 +74,8 @@ def standard_error(pairs: PairDataset, outputs: np.ndarray, name: str) -> float:
             groups_again = np.repeat(np.arange(len(some)), sizes).astype(str)
             again = PairDataset.from_dict(again.to_dict() | {"groups": groups_again.tolist()})
         order = np.concatenate([rows[number] for number in some])
-        drawn.append(evaluate_predictions(again, outputs[order]).get(name, np.nan))
+        figures = evaluate_predictions(again, outputs[order], f1_of=f1_of)
+        drawn.append(figures.get(name, np.nan))
     return float(np.nanstd(drawn, ddof=1))
 
 

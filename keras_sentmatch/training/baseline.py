@@ -1,6 +1,6 @@
 """The baseline that a matcher must beat: logistic regression on a bag of words."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from keras_sentmatch.applications.bag_of_words import solve_linear
 from keras_sentmatch.data import PairDataset, Tokenizer
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import evaluate_predictions
+from keras_sentmatch.training.weights import class_weights, pair_weights
 
 MAX_TOKENS = 256  # read of each sentence
 SEES = ("all", "sentence2", "overlap")
@@ -22,6 +23,8 @@ def bag_of_words_baseline(
     *,
     max_words: int = 20_000,
     sees: str = "all",
+    class_weight: str | Mapping[str, float] = "none",
+    f1_of: str | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Trains a linear model that sees which words occur, but neither their order nor their meaning.
 
@@ -39,6 +42,8 @@ def bag_of_words_baseline(
         sees: What the model sees. `"sentence2"`: the words of sentence 2 only (in inference the
             hypothesis; a score above chance reveals how the data was made). `"overlap"`: the two
             shares only.
+        class_weight: As `training.class_weight` of a recipe. A column of weights counts too.
+        f1_of: As in `evaluate_predictions`.
 
     Returns:
         `{"validation": figures, "test": figures}`, as `evaluate_predictions` gives them; the second
@@ -81,15 +86,21 @@ def bag_of_words_baseline(
         for role, pairs in parts.items()
     }
     classes = 1 if train.task == "regression" else train.num_classes
+    by_class, right = class_weights(train, class_weight), np.asarray(validation.labels)
+    features = word_features(tokens, vectorizer, scale)
     weights, bias = solve_linear(
-        (word_features(tokens, vectorizer, scale), np.asarray(train.labels)),
-        (inputs["validation"], np.asarray(validation.labels)),
+        (
+            features,
+            np.asarray(train.labels),
+            pair_weights(np.asarray(train.labels), by_class, train.weights),
+        ),
+        (inputs["validation"], right, None if by_class is None else by_class[right]),
         classes,
     )
     logits = {role: features @ weights + bias for role, features in inputs.items()}
     return {
         role: evaluate_predictions(
-            parts[role], found[:, 0] if classes == 1 else softmax(found, axis=1)
+            parts[role], found[:, 0] if classes == 1 else softmax(found, axis=1), f1_of=f1_of
         )
         for role, found in logits.items()
     }

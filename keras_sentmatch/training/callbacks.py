@@ -19,7 +19,7 @@ from rich.progress import (
 )
 
 from keras_sentmatch.metrics import evaluate_predictions
-from keras_sentmatch.training.config import TrainingConfig
+from keras_sentmatch.training.config import TrainingConfig, f1_label
 from keras_sentmatch.training.resume import best_weights, save_weights
 
 if TYPE_CHECKING:
@@ -43,8 +43,15 @@ class TaskMetrics(keras.callbacks.Callback):
     the callbacks that read the metrics. Values that `fit` has logged stay.
     """
 
-    def __init__(self, dataset: "PairDataset", batches: "PairBatches", devices: int = 1) -> None:
+    def __init__(
+        self,
+        dataset: "PairDataset",
+        batches: "PairBatches",
+        devices: int = 1,
+        f1_of: str | None = None,
+    ) -> None:
         super().__init__()
+        self.f1_of = f1_of
         self.dataset = dataset
         self.batches = batches
         self.devices = devices
@@ -53,7 +60,7 @@ class TaskMetrics(keras.callbacks.Callback):
         if logs is None:
             return
         outputs = self.predict()
-        figures = evaluate_predictions(self.dataset, outputs)
+        figures = evaluate_predictions(self.dataset, outputs, f1_of=self.f1_of)
         if self.devices > 1:  # fit was given no validation data
             # Row by row: Keras divides the mean by the number of devices on TensorFlow.
             losses = self.model.loss.call(self.batches.targets, outputs)
@@ -233,7 +240,8 @@ def metric_callbacks(
     by_keras = monitor in ("val_accuracy", "val_macro_f1", "val_loss") and task != "ranking"
     found: list[keras.callbacks.Callback] = []
     if training.devices > 1 or not by_keras:
-        found.append(TaskMetrics(splits["validation"], batches["validation"], training.devices))
+        some = splits["validation"], batches["validation"], training.devices
+        found.append(TaskMetrics(*some, f1_label(monitor)))
     if training.schedule != "constant":
         found.append(LearningRateLog())
     return found

@@ -13,6 +13,7 @@ POLICIES = ("float32", "mixed_float16", "mixed_bfloat16")
 FEATURES = ("word", "char", "pos", "antonym")
 SCHEDULES = ("constant", "cosine_warm_up_decay", "linear_warm_up_decay", "exponential")
 POOLINGS = ("mean", "first", "cls")
+CLASS_F1 = "val_f1:"  # and the name of a label
 MONITORS = ("accuracy", "macro_f1", "f1", "map", "mrr", "pearson", "spearman", "loss")
 
 
@@ -48,6 +49,23 @@ def _one_of(default: Any, *values: Any) -> Any:
 
 def _text(default: str | None, allowed: str) -> Any:
     return _setting(default, allowed, lambda v: isinstance(v, str) and bool(v))
+
+
+def _is_class_weight(value: Any) -> bool:
+    if isinstance(value, dict):
+        weights = [type(v) in (int, float) and math.isfinite(v) and v >= 0 for v in value.values()]
+        return bool(value) and all(weights)
+    return value in ("none", "balanced")
+
+
+_MONITORS = ("auto", *(f"val_{name}" for name in MONITORS))
+
+
+def _is_monitor(value: Any) -> bool:
+    if not isinstance(value, str):
+        return False
+    of_label = value.startswith(CLASS_F1) and value != CLASS_F1
+    return of_label or value in _MONITORS
 
 
 def _are_names(value: Any) -> bool:
@@ -160,7 +178,8 @@ class TrainingConfig(_Table):
         folds: Number of folds of training and validation pairs that choose the number of epochs;
             the model then learns from all these pairs. 0 keeps the validation pairs apart.
         monitor: The value that chooses the best epoch. `"auto"` is `val_accuracy` (`val_macro_f1`
-            where a class is rare), `val_map` or `val_pearson`, by task.
+            where a class is rare), `val_map` or `val_pearson`, by task. `val_f1:LABEL` is the F1 of
+            one label.
         plateau_factor: Multiplies the learning rate after each epoch without a better value.
         schedule: Learning-rate schedule. The two with a warm-up rise over the share `warm_up` of
             all batches; `"exponential"` multiplies by `decay_rate` every `decay_steps` batches.
@@ -172,6 +191,10 @@ class TrainingConfig(_Table):
         weight_decay: Of AdamW; biases and normalization layers do not decay.
         backbone_learning_rate: Of the pretrained encoder; 0 for `learning_rate`.
         accumulate: Batches per update.
+        class_weight: `"balanced"`: pairs count in inverse proportion to how frequent their label is.
+            Or a table of weights by label; one that is not named has 1.
+        oversample: Pairs of rarer labels are repeated until each label has this share of the pairs
+            that the most frequent one has; 0 for none, 1 for as many.
         ema_momentum: Of the moving average of the weights, which is what is validated and kept:
             after each batch it is `ema_momentum` times the old average and the rest the new weights.
             0 keeps the weights themselves.
@@ -207,7 +230,7 @@ class TrainingConfig(_Table):
         '0, an integer of at least 2, or "auto"',
         lambda v: v == "auto" or type(v) is int and v != 1 and v >= 0,
     )
-    monitor: str = _one_of("auto", "auto", *(f"val_{name}" for name in MONITORS))
+    monitor: str = _setting("auto", f"one of {', '.join(_MONITORS)}, or val_f1:LABEL", _is_monitor)
     plateau_factor: float = _number(1.0, "above 0, at most 1", lambda v: 0 < v <= 1)
     schedule: str = _one_of("constant", *SCHEDULES)
     warm_up: float = _number(0.05, "of at least 0, below 1", lambda v: 0 <= v < 1)
@@ -220,6 +243,12 @@ class TrainingConfig(_Table):
         0.0, "of at least 0 (0: the learning_rate)", lambda v: v >= 0
     )
     accumulate: int = _integer(1, 1)
+    class_weight: str | dict[str, float] = _setting(
+        "none",
+        '"none", "balanced", or a table of weights by label, of at least 0',
+        _is_class_weight,
+    )
+    oversample: float = _number(0.0, "from 0 (off) to 1", lambda v: 0 <= v <= 1)
     ema_momentum: float = _number(0.0, "of at least 0 (0: off), below 1", lambda v: 0 <= v < 1)
     label_smoothing: float = _number(0.0, "of at least 0, below 1", lambda v: 0 <= v < 1)
     teacher: tuple[str, ...] = _names("a list of run folders")
@@ -242,6 +271,11 @@ CONFIGS: dict[str, type[_Table]] = {
     "vectors": VectorsConfig,
     "training": TrainingConfig,
 }
+
+
+def f1_label(monitor: str) -> str | None:
+    """The label whose F1 is monitored, if it is that of one label."""
+    return monitor.removeprefix(CLASS_F1) if monitor.startswith(CLASS_F1) else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

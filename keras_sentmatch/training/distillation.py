@@ -183,9 +183,11 @@ def _described(teacher: Matcher) -> str:
 
 
 def _joined(train: PairDataset, more: PairDataset) -> PairDataset:
-    columns = {}
+    columns: dict[str, Any] = {}
     if train.tags is not None and more.tags is not None:
         columns = {f"tags_{i + 1}": train.tags[i] + more.tags[i] for i in (0, 1)}
+    if train.weights is not None:
+        columns["weight"] = (*train.columns["weight"], *[1.0] * len(more))
     return PairDataset(
         train.sentence1 + more.sentence1,
         train.sentence2 + more.sentence2,

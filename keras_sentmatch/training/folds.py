@@ -34,6 +34,10 @@ def joined(one: PairDataset, two: PairDataset) -> PairDataset:
     }
     shared = first["columns"].keys() & second["columns"].keys()
     columns = {name: first["columns"][name] + second["columns"][name] for name in shared}
+    if "weight" in {*first["columns"], *second["columns"]}:
+        ones = [[1.0] * len(one), [1.0] * len(two)]
+        known = [side["columns"].get("weight", some) for side, some in zip((first, second), ones)]
+        columns["weight"] = known[0] + known[1]
     same = {name: first[name] for name in ("label_names", "task", "name", "split")}
     return PairDataset.from_dict({**found, **same, "columns": columns})
 

@@ -29,11 +29,12 @@ from keras_sentmatch.data.word_table import load_similarity
 from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.inference.new_words import BLOCK
 from keras_sentmatch.metrics import SparseMacroF1, ranking_counts
-from keras_sentmatch.training.config import TrainingConfig
+from keras_sentmatch.training.config import TrainingConfig, f1_label
 from keras_sentmatch.training.distillation import DistillationLoss, OnLabels
 from keras_sentmatch.training.losses import SmoothedCrossEntropy
 from keras_sentmatch.training.optimizers import make_optimizer
 from keras_sentmatch.training.recipe import Recipe
+from keras_sentmatch.training.weights import check_weights
 
 log = logging.getLogger(__name__)
 MANY = 100_000  # pairs, from which on an epoch takes longer than to compile for it
@@ -100,7 +101,16 @@ def check_splits(splits: Splits) -> None:
 
 def check_training(training: TrainingConfig, splits: Splits) -> None:
     """Refuses settings that do not fit the task or the labels of the pairs."""
-    if splits["train"].task == "regression" and training.label_smoothing:
+    train = splits["train"]
+    check_weights(training, train)
+    label, names = f1_label(training.monitor), train.label_names or ()
+    if label is not None and (train.task != "classification" or label not in names):
+        labels = f"their labels are {', '.join(names)}" if names else "they have scores, not labels"
+        raise InputError(
+            f"training.monitor is {training.monitor!r}, but the training pairs are {train.task} and "
+            f"{labels}; expected val_f1: and one of the labels of a classification."
+        )
+    if train.task == "regression" and training.label_smoothing:
         raise InputError(
             f"training.label_smoothing is {training.label_smoothing}, but the pairs have scores, not "
             "labels: set it to 0."
@@ -317,22 +327,21 @@ def compile_model(model: keras.Model, train: PairDataset, settings: TrainingConf
     optimizer = make_optimizer(model, settings, math.ceil(len(train) / settings.batch_size))
     loss: Any = keras.losses.MeanSquaredError()
     metrics: list[Any] = []
-    weighted: list[Any] = []
     if train.task != "regression":
         loss = keras.losses.SparseCategoricalCrossentropy()
         if settings.label_smoothing:
             loss = SmoothedCrossEntropy(settings.label_smoothing)
-        metrics = [SparseMacroF1(train.num_classes)]
-        weighted = [keras.metrics.SparseCategoricalAccuracy("accuracy")]
+        accuracy = keras.metrics.SparseCategoricalAccuracy("accuracy")
+        metrics = [accuracy, SparseMacroF1(train.num_classes)]
     if settings.teacher:
         loss = DistillationLoss(
             settings.distillation_weight,
             settings.distillation_temperature,
             settings.label_smoothing,
         )
-        metrics, weighted = ([OnLabels(m) for m in some] for some in (metrics, weighted))
+        metrics = [OnLabels(metric) for metric in metrics]
     jit = jit_compile(settings)
-    model.compile(optimizer, loss, metrics=metrics, weighted_metrics=weighted, jit_compile=jit)
+    model.compile(optimizer, loss, metrics=metrics, jit_compile=jit)
 
 
 def jit_compile(settings: TrainingConfig) -> bool | str:
@@ -349,8 +358,9 @@ def make_batches(
     model: keras.Model,
     training: TrainingConfig,
     encodings: EncodingCache,
+    weights: NDArray[Any] | None = None,
 ) -> dict[str, PairBatches]:
-    """The batches of training and validation pairs."""
+    """The batches of training and validation pairs; `weights` are those of the training pairs."""
     # XLA compiles a step again for every length, which takes longer than to pad: with many pairs to
     # train on a few more lengths pay off, and answering pads at little cost.
     compiled = keras.config.backend() == "jax" or training.jit_compile is True
@@ -365,6 +375,7 @@ def make_batches(
             bucket_lengths=lengths[role] if compiled else encoder.max_length,
             features=list(model.input),
             targets=targets.get(role),
+            weights=weights if role == "train" else None,
             multiple_of=training.devices if role == "train" else 1,
             encoded=encodings.encoded(splits[role], encoder),
         )

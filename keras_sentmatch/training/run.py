@@ -14,7 +14,7 @@ import numpy as np
 
 from keras_sentmatch import __version__
 from keras_sentmatch.data import PairBatches, PairDataset, PairEncoder
-from keras_sentmatch.display.figures import confusion_matrix, learning_curve
+from keras_sentmatch.display.figures import confusion_matrix, learning_curve, precision_recall
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.pairs import batches as length_batches
@@ -38,6 +38,7 @@ from keras_sentmatch.training.callbacks import (
     progress_callback,
 )
 from keras_sentmatch.training.card import model_card
+from keras_sentmatch.training.config import f1_label
 from keras_sentmatch.training.devices import data_parallel
 from keras_sentmatch.training.distillation import (
     TeacherTargets,
@@ -84,6 +85,7 @@ from keras_sentmatch.training.resume import (
     remove_checkpoints,
 )
 from keras_sentmatch.training.seeds import set_seed
+from keras_sentmatch.training.weights import class_weights, oversampled_rows, pair_weights
 
 log = logging.getLogger(__name__)
 
@@ -276,6 +278,7 @@ class _Run:
     outputs: dict[str, np.ndarray] = field(init=False)  # answers to the labeled pairs
     metrics: dict[str, Any] = field(init=False)
     interrupted: bool = False
+    by_class: np.ndarray | None = None  # weights
     best_epoch: int = 0
     share: float | None = None  # of a hybrid's network
     fit_seconds: float = 0.0
@@ -299,6 +302,7 @@ class _Run:
             self.pairs["train"] = joined(self.pairs["train"], more)
             if self.targets:
                 self.targets["train"] = with_labels(self.targets["train"], more)
+        self.weigh()
         self.task = train.task
         self.monitor, self.mode = monitor_of(self.task, self.recipe.training.monitor)
         self.labeled = {
@@ -310,6 +314,30 @@ class _Run:
         if self.folds is not None:  # the validation pairs are learned from
             self.epochs = self.folds.epochs
             del self.labeled["validation"]
+
+    def weigh(self) -> None:
+        """Finds how much each training pair counts, and repeats those of rare labels if asked."""
+        training, apart = self.recipe.training, self.apart["train"]
+        self.by_class = class_weights(apart, training.class_weight)
+        if self.by_class is not None:
+            shown = zip(apart.label_names or (), self.by_class)
+            log.info(f"class weights: {', '.join(f'{name} {w:.3g}' for name, w in shown)}")
+        if training.oversample:
+            share, seed = training.oversample, training.seed
+            rows = oversampled_rows(self.labels, share, seed)
+            log.info(f"over-sampling: {len(self.labels):,} training pairs become {len(rows):,}")
+            self.pairs["train"] = self.pairs["train"].select(rows)
+            if self.targets:
+                self.targets["train"] = self.targets["train"][rows]
+            rows = oversampled_rows(np.asarray(apart.labels), share, seed)
+            self.apart = {**self.apart, "train": apart.select(rows)}
+
+    @property
+    def labels(self) -> np.ndarray:
+        """Those of the pairs to train on; -1 or NaN where only a teacher answers."""
+        if self.targets:
+            return self.targets["train"][:, 0]
+        return np.asarray(self.pairs["train"].labels)
 
     def fit_encoder(self, encodings: EncodingCache, progress: bool) -> None:
         """Fits the encoder and loads the word vectors."""
@@ -327,7 +355,13 @@ class _Run:
         encoder, _, coverage = self.fitted
         self.model = self.new_model()
         self.batches = make_batches(
-            self.pairs, self.targets, encoder, self.model, self.recipe.training, self.encodings
+            self.pairs,
+            self.targets,
+            encoder,
+            self.model,
+            self.recipe.training,
+            self.encodings,
+            pair_weights(self.labels, self.by_class, self.pairs["train"].weights),
         )
         self.sentences = str(encoder.report)
         words = f"{self.splits['train']!r}, {encoder.vocabulary_size} words"
@@ -342,8 +376,13 @@ class _Run:
         """Whether the weights are found without training."""
         return bool(getattr(self.model, "solved", False))
 
-    def arrays(self, role: str) -> tuple[list[dict[str, np.ndarray]], np.ndarray]:
-        """The model's inputs in batches of like length, and the labels in the same order."""
+    def arrays(
+        self, role: str
+    ) -> tuple[list[dict[str, np.ndarray]], np.ndarray, np.ndarray | None]:
+        """The model's inputs in batches of like length; in the same order labels and weights.
+
+        Of the validation pairs only their classes are weighed.
+        """
         pairs = self.apart[role]
         encoded = self.encodings.encoded(pairs, self.fitted.encoder)
         lengths, most = encoded.lengths.max(axis=1), self.fitted.encoder.max_length
@@ -352,8 +391,11 @@ class _Run:
             arrays = encoded.arrays(rows, length)
             batches.append({name: arrays[name] for name in self.model.input})
             order.append(rows)
-        labels = np.asarray(pairs.labels)
-        return batches, labels[np.concatenate(order)]
+        labels, rows = np.asarray(pairs.labels), np.concatenate(order)
+        weights = None if self.by_class is None else self.by_class[labels]
+        if role == "train":
+            weights = pair_weights(labels, self.by_class, pairs.weights)
+        return batches, labels[rows], None if weights is None else weights[rows]
 
     def new_model(self) -> keras.Model:
         encoder, vectors, _ = self.fitted
@@ -436,7 +478,7 @@ class _Run:
         if self.folds is not None and self.folds.share is not None:
             self.model.joint.deep_share.assign(self.folds.share)
         elif hasattr(self.model, "balance"):
-            self.share = self.model.balance(*self.arrays("validation"))
+            self.share = self.model.balance(*self.arrays("validation")[:2])
             log.info(f"the validation pairs give the network {self.share:.0%} of the answer")
 
     def save(self, info: Mapping[str, Any]) -> None:
@@ -482,14 +524,18 @@ class _Run:
             "interrupted": self.interrupted,
             "identity": self.identity,
             **{
-                role: evaluate_predictions(data, outputs[role])
+                role: evaluate_predictions(data, outputs[role], f1_of=f1_label(self.monitor))
                 for role, data in self.labeled.items()
             },
             **self._more_figures(),
         }
         if baseline and not self.interrupted:
             self.metrics["baseline"] = bag_of_words_baseline(
-                self.given["train"], self.given["validation"], self.labeled.get("test")
+                self.given["train"],
+                self.given["validation"],
+                self.labeled.get("test"),
+                class_weight=self.recipe.training.class_weight,
+                f1_of=f1_label(self.monitor),
             )
         if self.folds is not None:
             theirs = self.metrics.get("baseline", {}) | self.folds.figures.get("baseline", {})
@@ -514,13 +560,14 @@ class _Run:
             "word_level": isinstance(self.fitted.encoder, PairEncoder),
         }
         if self.folds is None:
-            name = figure_of(self.monitor, self.task)
-            found["standard_error"] = standard_error(validation, self.outputs["validation"], name)
-            found["majority"] = majority_figures(train, validation)
-        if rarest_class(train):
+            name, label = figure_of(self.monitor, self.task), f1_label(self.monitor)
+            outputs = self.outputs["validation"]
+            found["standard_error"] = standard_error(validation, outputs, name, label)
+            found["majority"] = majority_figures(train, validation, label)
+        if self.task == "classification":
+            found["rare"] = bool(rarest_class(train))
             found["classes"] = {
-                role: class_figures(data, self.outputs[role].argmax(-1))
-                for role, data in self.labeled.items()
+                role: class_figures(data, self.outputs[role]) for role, data in self.labeled.items()
             }
         return found
 
@@ -538,7 +585,12 @@ class _Run:
         if shown is not None and label_names is not None:
             png, pairs = folder / "confusion_matrix.png", self.labeled[shown]
             predicted = self.outputs[shown].argmax(-1)
-            confusion_matrix(np.asarray(pairs.labels), predicted, label_names, png)
+            labels = np.asarray(pairs.labels)
+            confusion_matrix(labels, predicted, label_names, png)
+            if self.metrics.get("rare"):
+                precision_recall(
+                    labels, self.outputs[shown], label_names, folder / "precision_recall.png"
+                )
         if not self.interrupted:
             if self.metrics["rising"] and not self.folds and training.schedule not in WHOLE:
                 keep_for_more_epochs(folder)

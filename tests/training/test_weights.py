@@ -1,0 +1,256 @@
+"""Class weights, the column of weights and over-sampling."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from keras_sentmatch.applications.bag_of_words import solve_linear
+from keras_sentmatch.data import PairBatches, PairDataset, PairEncoder, load_pairs, read_pairs
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.training import (
+    load_recipe,
+    train,
+)
+from keras_sentmatch.training.distillation import compute_teacher_targets
+from keras_sentmatch.training.folds import joined
+from keras_sentmatch.training.weights import class_weights, oversampled_rows, pair_weights
+from tests.toys.training import build_tiny, tiny_pairs, tiny_recipe, tiny_run, tiny_splits
+
+RARE = 0.1
+
+
+def noisy(rows, seed, weight=None):
+    """Pairs of the same two sentences; a tenth of the labels is yes. `weight`: of yes, of no."""
+    labels = np.arange(rows) % int(1 / RARE) == 0
+    columns = {} if weight is None else {"weight": np.where(labels, *weight).tolist()}
+    return PairDataset(
+        ["w1"] * rows, ["w2"] * rows, labels.astype(int), label_names=("no", "yes"), columns=columns
+    )
+
+
+def no_dropout(name, **config):
+    return build_tiny(name, dropout=0.0, **config)
+
+
+@pytest.mark.parametrize(
+    "settings, weight, wanted",
+    [
+        ({"class_weight": "balanced"}, None, 0.5),
+        ({"oversample": 1.0}, None, 0.5),
+        ({"class_weight": {"no": 0.5}}, (1.5, 1.0), 0.25),
+    ],
+)
+def test_the_answers_follow_the_weights(tmp_path, settings, weight, wanted):
+    """All pairs are the same, so a model can only learn how often the answer is yes."""
+    splits = {"train": noisy(200, 0, weight), "validation": noisy(50, 1)}
+    more = {
+        "epochs": 20,
+        "patience": 20,
+        "learning_rate": 0.05,
+        "monitor": "val_loss",
+        "batch_size": 100,
+    }
+    found = []
+
+    class Last(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            batch = {n: np.array([[2]], "int32") for n in ("word_ids_1", "word_ids_2")}
+            batch["word_ids_2"][:] = 3
+            found.append(float(self.model.predict_on_batch(batch)[0, 1]))
+
+    options = {"callbacks": [Last()]}
+    tiny_run(tmp_path / "a", splits=splits, build=no_dropout, options=options, **more, **settings)
+    assert found[-1] == pytest.approx(wanted, abs=0.06)
+
+
+def test_balanced_weights_and_tables_by_label():
+    pairs = PairDataset(["a"] * 6, ["b"] * 6, [0, 0, 0, 1, 1, 2], label_names="xyz")
+    np.testing.assert_allclose(class_weights(pairs, "balanced"), [6 / 9, 1, 2])
+    np.testing.assert_allclose(class_weights(pairs, {"z": 3}), [1, 1, 3])
+    assert class_weights(pairs, "none") is None
+    by_class = class_weights(pairs, {"z": 3})
+    labels = np.array([0.0, 2.0, -1.0])  # the last: only a teacher answers
+    np.testing.assert_allclose(
+        pair_weights(labels, by_class, np.array([1, 2, 1])), [3 / 8, 18 / 8, 3 / 8]
+    )
+    assert pair_weights(labels, None, None) is None
+
+
+def test_rare_rows_repeat():
+    labels = np.array([0] * 10 + [1] * 3 + [2] * 7 + [-1] * 5)
+    rows = oversampled_rows(labels, 0.8, seed=1)
+    counts = np.bincount(labels[rows] + 1)
+    assert counts.tolist() == [5, 10, 8, 8] and set(rows) == set(range(25))
+    assert np.bincount(rows)[10:13].tolist() in ([3, 3, 2], [3, 2, 3], [2, 3, 3])
+    assert oversampled_rows(labels, 0.2, seed=1).tolist() == list(range(25))
+
+
+def test_weights_are_in_the_batches_of_every_kind():
+    pairs = tiny_pairs(25, 0)
+    encoder, weights = PairEncoder.fit(pairs), np.arange(25) / 12
+    batches = PairBatches(pairs, encoder, batch_size=10, shuffle=True, weights=weights)
+    one = batches.pydataset()
+    kinds = [batches.numpy(0), [one[i] for i in range(3)]]
+    if keras.config.backend() == "tensorflow":
+        kinds.append([[np.array(part) for part in b[1:]] for b in batches.tf_data()])
+    for kind in kinds:
+        for (_, labels, found), rows in zip(kind, batches.order(0)):
+            np.testing.assert_allclose(found, weights[rows], rtol=1e-6)
+            assert np.array_equal(labels, pairs.labels[rows])
+    with pytest.raises(InputError, match=r"weights of shape \(3,\) for 25 pairs"):
+        PairBatches(pairs, encoder, batch_size=10, weights=np.ones(3))
+
+
+def test_a_column_of_weights_is_read(tmp_path):
+    path = tmp_path / "pairs.csv"
+    rows = [f"a{i},b{i},{i % 2},{i / 10}" for i in range(40)]
+    path.write_text("\n".join(["sentence1,sentence2,label,weight", *rows]))
+    splits = load_pairs(path)
+    first = splits["train"]
+    wanted = [int(sentence[1:]) / 10 for sentence in first.sentence1]
+    np.testing.assert_allclose(first.weights, wanted)
+    assert read_pairs(path, weight=False).weights is None
+    named = tmp_path / "named.csv"
+    named.write_text(path.read_text().replace("weight", "trust"))
+    assert read_pairs(named).weights is None
+    np.testing.assert_allclose(read_pairs(named, weight="trust").weights, np.arange(40) / 10)
+    both = joined(read_pairs(path), read_pairs(named))
+    np.testing.assert_allclose(both.weights[-3:], 1)
+    np.testing.assert_allclose(both.select([2, 3]).weights, [0.2, 0.3])
+
+
+@pytest.mark.parametrize("bad", ["-1", "nan", "inf", "heavy", ""])
+def test_a_bad_weight_is_refused_with_its_row(tmp_path, bad):
+    path = tmp_path / "pairs.tsv"
+    path.write_text(f"sentence1\tsentence2\tlabel\tweight\na\tb\t0\t1\nc\td\t1\t{bad}\n")
+    with pytest.raises(
+        InputError, match=f"pairs.tsv:3: the weight '{bad}' is not a number of at least"
+    ):
+        read_pairs(path)
+    kept = read_pairs(path, on_error="skip")
+    assert len(kept) == 1 and kept.report.skipped == {"bad weight": 1}
+    assert len(read_pairs(path, weight=False)) == 2
+    with pytest.raises(InputError, match="no column 'trust'"):
+        read_pairs(path, weight="trust")
+    with pytest.raises(InputError, match=r"columns\['weight'\]\[1\] is"):
+        PairDataset(["a", "b"], ["c", "d"], [0, 1], columns={"weight": [1, bad]})
+
+
+@pytest.mark.parametrize(
+    "training, task, message",
+    [
+        (
+            {"class_weight": {"yse": 2}},
+            "classification",
+            "'yse', which is no label .*Did you mean yes",
+        ),
+        ({"class_weight": {"yes": 0, "no": 0}}, "classification", "0 for every label"),
+        ({"class_weight": "balanced"}, "regression", "class_weight is 'balanced', but .*scores"),
+        ({"oversample": 0.5}, "regression", "oversample is 0.5, but the pairs have scores"),
+        ({"monitor": "val_f1:yse"}, "classification", "val_f1:yse.*their labels are no, yes"),
+        ({"monitor": "val_f1:yes"}, "ranking", "pairs are ranking"),
+        ({"class_weight": {"yes": -1}}, None, 'expected "none", "balanced", or a table'),
+        ({"class_weight": {"yes": float("nan")}}, None, 'expected "none", "balanced", or a table'),
+        ({"class_weight": "equal"}, None, 'expected "none", "balanced", or a table'),
+        ({"oversample": 1.5}, None, "oversample is 1.5; expected a number from 0"),
+        ({"oversample": 1.0, "class_weight": "balanced"}, None, "rare labels would count twice"),
+        ({"monitor": "val_f1:"}, None, "or val_f1:LABEL"),
+    ],
+)
+def test_what_does_not_fit_is_refused(tmp_path, training, task, message):
+    with pytest.raises(InputError, match=message):
+        tiny_run(tmp_path / "a", splits=tiny_splits(task or "classification"), **training)
+    assert not (tmp_path / "a").exists()
+
+
+def test_weights_that_are_all_zero_are_refused(tmp_path):
+    splits = {**tiny_splits(), "train": noisy(20, 0, (0.0, 0.0))}
+    with pytest.raises(InputError, match="All training pairs have the weight 0"):
+        tiny_run(tmp_path / "a", splits=splits)
+
+
+def test_a_teacher_and_class_weights(tmp_path):
+    teacher = tiny_run(tmp_path / "teacher", epochs=2)
+    recipe = tiny_recipe(teacher=[str(teacher.folder)], class_weight={"yes": 3}, epochs=1)
+    splits = tiny_splits()
+    targets = compute_teacher_targets(recipe.training, splits, tiny_pairs(30, 9), progress=False)
+    seen = []
+
+    def build(name, **config):
+        model = build_tiny(name, **config)
+        step = model.train_step
+
+        def watched(*args):
+            seen.append(args[-1])
+            return step(*args)
+
+        if keras.config.backend() != "jax":
+            model.train_step = watched
+        return model
+
+    options = {"teacher_targets": targets}
+    weighted = tiny_run(tmp_path / "a", recipe=recipe, build=build, options=options)
+    plain = tiny_run(
+        tmp_path / "b", recipe=recipe.with_training(class_weight="none"), options=options
+    )
+    assert weighted.history["loss"] != plain.history["loss"]
+    if seen:
+        assert all(len(data) == 3 for data in seen)
+    more = recipe.with_training(class_weight="none", oversample=1.0)
+    assert len(tiny_run(tmp_path / "c", recipe=more, options=options).history["loss"]) == 1
+
+
+def test_folds_weigh_too(tmp_path):
+    splits = {"train": noisy(60, 0, (9.0, 1.0)), "validation": noisy(20, 1)}
+    result = tiny_run(tmp_path / "a", splits=splits, folds=2, epochs=2, class_weight="balanced")
+    assert result.metrics["folds"] == 2
+
+
+def test_figures_of_each_class_and_the_f1_of_one(tmp_path):
+    result = tiny_run(tmp_path / "a", epochs=4, monitor="val_f1:no", options={"baseline": True})
+    metrics = result.metrics
+    assert metrics["monitor"] == "val_f1:no"
+    row = metrics["classes"]["validation"][0]
+    assert metrics["validation"]["f1:no"] == pytest.approx(row["f1"])
+    assert max(result.history["val_f1:no"]) == pytest.approx(row["f1"])
+    assert {"f1:no"} <= metrics["baseline"]["validation"].keys() & metrics["majority"].keys()
+    assert 0 < metrics["standard_error"] < 0.2
+    pairs = tiny_splits()["validation"]
+    outputs = result.matcher.predict_proba(pairs)
+    answers = outputs.argmax(1)
+    assert row["answers"] == {
+        name: int(((pairs.labels == 0) & (answers == i)).sum())
+        for i, name in enumerate(("no", "yes"))
+    }
+    order = np.argsort(-outputs[:, 0], kind="stable")
+    hits = (pairs.labels == 0)[order]
+    by_hand = (np.cumsum(hits) / np.arange(1, len(hits) + 1))[hits].mean()
+    assert row["average_precision"] == pytest.approx(by_hand, abs=0.02)
+    assert not (tmp_path / "a/precision_recall.png").exists()
+    assert json.loads((tmp_path / "a/metrics.json").read_text())["classes"] == metrics["classes"]
+
+
+@pytest.mark.once
+def test_the_linear_model_weighs(tmp_path):
+    """What weighs three times as much is the same as three times there."""
+    rng = np.random.default_rng(0)
+    features, check = rng.normal(size=(2, 60, 4))
+    labels, right = (x[:, 0] + rng.normal(size=60) > 0 for x in (features, check))
+    weights, rows = np.ones(60), [*range(60), *range(20), *range(20)]
+    weights[:20] = 3
+    for classes in (2, 1):
+        y, r = labels.astype(int), right.astype(int)
+        one = solve_linear((features, y, weights), (check, r), classes)
+        two = solve_linear((features[rows], y[rows]), (check, r), classes)
+        plain = solve_linear((features, y), (check, r), classes)
+        np.testing.assert_allclose(one[0], two[0], atol=1e-3)
+        assert np.abs(one[0] - plain[0]).max() > 0.01
+    data = {"train": noisy(100, 0), "validation": noisy(50, 1)}
+    for setting, wanted in (("none", RARE), ("balanced", 0.5)):
+        recipe = load_recipe("bag_of_words", overrides=[f"training.class_weight={setting}"])
+        result = train(recipe, data, tmp_path / setting, progress=False)
+        for metrics in (result.metrics, result.metrics["baseline"]):
+            nll = -RARE * np.log(wanted) - (1 - RARE) * np.log(1 - wanted)
+            assert metrics["validation"]["nll"] == pytest.approx(nll, abs=0.01)
