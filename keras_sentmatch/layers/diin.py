@@ -282,11 +282,11 @@ class DenseInteractionCNN(Layer):
             self.transitions.append(convolution(width, features[b], 1, None, f"transition_{b}"))
 
     def call(self, x):
-        x = self.scale_down(x)  # [B, L1, L2, D * first_scale]
+        x = _in_each_cell(self.scale_down, x)  # [B, L1, L2, D * first_scale]
         for block, transition in zip(self.dense_blocks, self.transitions):
             for convolution in block:
                 x = ops.concatenate([x, convolution(x)], axis=-1)
-            x = self.pooling(transition(x))  # half of both lengths
+            x = self.pooling(_in_each_cell(transition, x))  # half of both lengths
         return ops.reshape(x, (-1, self._flat_width))
 
     def compute_output_shape(self, x_shape):
@@ -300,3 +300,8 @@ class DenseInteractionCNN(Layer):
                 f"The grid is halved blocks={self.blocks} times, so both lengths must be known and "
                 f"at least 2 ** blocks. Received x of shape {tuple(x_shape)}"
             )
+
+
+def _in_each_cell(convolution, x):
+    """A 1x1 convolution without activation, as the matrix product that it is: faster on JAX."""
+    return ops.add(ops.matmul(x, convolution.kernel[0, 0]), convolution.bias)
