@@ -1,7 +1,9 @@
 """Scores of all pairs of tokens that are sums over features of what no matrix product can give."""
 
+from collections.abc import Callable
 from typing import Any
 
+import keras
 from keras import ops
 
 
@@ -44,7 +46,7 @@ def pairwise_sum(x: Any, y: Any, weights: Any = None) -> Any:
 
         def gradient(*args: Any, upstream: Any = None) -> tuple[Any, ...]:
             upstream = args[0] if upstream is None else upstream
-            return tuple(ops.map(lambda parts: backward(upstream, *parts), operands))
+            return _by_feature(lambda parts: backward(upstream, *parts), operands)
 
         first = forward(*(t[0] for t in operands))
         return ops.fori_loop(1, x.shape[0], step, first), gradient
@@ -57,3 +59,19 @@ def pairwise_sum(x: Any, y: Any, weights: Any = None) -> Any:
     shape = (*ops.shape(x)[1:], length)
     x, y = (ops.reshape(t, (t.shape[0], -1, length)) for t in (x, y))
     return ops.reshape(total_with_gradient(*(t for t in (x, y, weights) if t is not None)), shape)
+
+
+def _by_feature(gradient: Callable[[Any], Any], operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """`ops.map` of a function whose results have the shapes of `operands`.
+
+    On PyTorch they go into tensors that are made before. A small result that is made beside large
+    tensors, and stays when these are freed, leaves a gap in which no large one fits any more: the
+    process grew by two of them with each feature.
+    """
+    if keras.backend.backend() != "torch":
+        return tuple(ops.map(gradient, operands))
+    found = tuple(ops.zeros_like(operand) for operand in operands)
+    for i in range(len(operands[0])):
+        for whole, part in zip(found, gradient(tuple(operand[i] for operand in operands))):
+            whole[i] = part
+    return found

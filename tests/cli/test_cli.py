@@ -621,6 +621,16 @@ def test_export(trained, capsys, monkeypatch, tmp_path):
     assert asked == [(names, out, "saved_model", None, 1e-5), (names, out, "onnx", 7, 3e-5)]
 
 
+def test_export_refuses_options_that_would_do_nothing(capsys, tmp_path):
+    """Before it loads anything."""
+    int8 = ["export", tmp_path / "run", "--int8", "--format"]
+    for options in (["onnx"], ["saved_model", "--out", tmp_path / "out"]):
+        assert "--int8 needs --format onnx and --out" in error_of(capsys, *int8, *options)
+    more = ["--out", tmp_path / "out", "--data", "pairs.tsv"]
+    assert "--data goes with --int8" in error_of(capsys, "export", tmp_path / "run", *more)
+    assert not any(tmp_path.iterdir())
+
+
 def test_robustness(trained, capsys, tmp_path):
     words = tmp_path / "antonyms.txt"
     words.write_text("dog cat\nman horse\n")
