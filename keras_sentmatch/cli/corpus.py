@@ -1,6 +1,7 @@
 """`mine`, `groups`, `index`, `rank`: matching pairs of many sentences, groups, the best for one."""
 
 import logging
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,6 @@ import typer
 
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.console import next_step, print_json, print_table, working
-from keras_sentmatch.cli.predict import SUFFIXES, as_text, write_atomically
 from keras_sentmatch.cli.runs import Run, Scoring, suggest_explain
 from keras_sentmatch.errors import InputError
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from keras_sentmatch.corpus import Miner
 
 log = logging.getLogger(__name__)
+SUFFIXES = (".tsv", ".csv", ".jsonl")
 SHOWN = 20
 Corpus = Annotated[Path, typer.Argument(metavar="CORPUS.txt", help="The sentences, one per line.")]
 
@@ -127,7 +128,7 @@ def mine(
     if as_json:
         print_json(found)
     elif out is not None:
-        write_atomically(out, as_text(found, out.suffix))
+        _write(out, _as_text(found, out.suffix))
         log.info("%d pairs in %s", len(found), out)
     elif found:
         print_table(list(found[0]), [list(row.values()) for row in found[:SHOWN]])
@@ -137,6 +138,24 @@ def mine(
         suggest_explain(run, found[0]["sentence1"], found[0]["sentence2"])
     else:
         log.info("no pairs match")
+
+
+def _as_text(rows: list[dict[str, Any]], suffix: str) -> str:
+    from keras_sentmatch.inference.answer_file import as_text
+
+    columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
+    return as_text(columns, suffix.removeprefix("."))
+
+
+def _write(path: Path, text: str) -> None:
+    """Writes another file and renames it, so that there is never half of one."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}.") from error
 
 
 def _check_out(out: Path | None, as_json: bool) -> None:
@@ -186,7 +205,7 @@ def groups(
         rows: list[dict[str, Any]] = [*found]
         if out.suffix != ".jsonl":
             rows = [row for one in found for row in _member_rows(one)]
-        write_atomically(out, as_text(rows, out.suffix))
+        _write(out, _as_text(rows, out.suffix))
         log.info("%d groups in %s", len(found), out)
     elif found:
         shown = [(one["size"], one["representative"]) for one in found[:SHOWN]]

@@ -1,6 +1,7 @@
 """The options that load a run, and those that name the labeled pairs that runs are measured on."""
 
 import contextlib
+import hashlib
 import logging
 import sys
 from contextlib import AbstractContextManager
@@ -78,9 +79,30 @@ class Run:
         facts = self.first.info.get("source")
         return recorded_source(facts, self.folder) if facts else None
 
+    def limit_threads(self, count: int) -> None:
+        """Lets at most so many threads score at once."""
+        for member in getattr(self.matcher, "members", [self.matcher]):
+            member.threads = min(member.threads, count)
+
+    def learned(self) -> int:
+        """How many new words the members have learned, at most."""
+        members = getattr(self.matcher, "members", [self.matcher])
+        return max(m.new_words.learned if m.new_words else 0 for m in members)
+
     def log_encoding(self) -> None:
         """Logs how many sentences were truncated and how many words were unknown."""
         log.info("%s", self.first.encoder.report)
+
+
+def digest_of(folder: Path) -> str:
+    """What the answers of a run depend on; refuses what is no run folder."""
+    from keras_sentmatch.export.engine import digest
+    from keras_sentmatch.inference.run_folder import members_of, read_card, read_json
+
+    found = hashlib.sha256(repr(read_json(folder / "ensemble.json")).encode())
+    for member in members_of(folder):
+        found.update(f"{read_card(member)} {digest(member)}".encode())
+    return found.hexdigest()
 
 
 def recorded_source(facts: Any, folder: Path) -> Source:
@@ -142,10 +164,11 @@ class Scoring:
         """What answers, as a report names it: the backend, or the engine in its place."""
         return self._chosen if self.engine is Engine.KERAS else self.engine.value
 
-    def use_backend(self) -> None:
+    def use_backend(self) -> str:
         """Chooses the backend, once."""
         if not self._chosen:
             self._chosen = use_backend(self.backend)
+        return self._chosen
 
     def load(self, folder: Path) -> Run:
         """Loads a run on the backend that was chosen."""

@@ -13,7 +13,7 @@ from keras_sentmatch.cli.options import OnError
 from keras_sentmatch.errors import InputError
 
 if TYPE_CHECKING:
-    from keras_sentmatch.data import PairDataset
+    from keras_sentmatch.data import PairDataset, PairStream
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +91,12 @@ class Source(Reading):
         )
         log_summary(pairs)
         return pairs
+
+    def stream(self, shard: tuple[int, int] | None) -> "PairStream":
+        """The rows of a single file, or a part of them, as they are asked for."""
+        from keras_sentmatch.data import PairStream
+
+        return PairStream(self.data, format=self.format, shard=shard, **self._how())
 
     def facts(self) -> dict[str, Any]:
         """What to record with a run, so that `evaluate` finds its data again."""
@@ -184,7 +190,12 @@ class AskedPairs(Reading):
     """The options that name what `predict` and `explain` answer: one pair, or those of a file."""
 
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Pairs as TSV, CSV or JSONL.")
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]",
+            help="Pairs as TSV, CSV, JSONL, Parquet, Arrow or Excel. predict also takes -, standard "
+            "input.",
+        ),
     ] = None
     sentence1: Annotated[str | None, typer.Option(help="The first sentence of a single pair.")] = (
         None
@@ -199,6 +210,15 @@ class AskedPairs(Reading):
     def arguments(self) -> list[str]:
         """FILE and how to read it, as they were given."""
         return [str(self.file), *(part for pair in self.given_reading().items() for part in pair)]
+
+    @property
+    def standard_input(self) -> bool:
+        """Whether the pairs come through standard input."""
+        return str(self.file) == "-"
+
+    def stream(self, shard: tuple[int, int] | None) -> "PairStream":
+        """The pairs of FILE, as they are asked for."""
+        return Source(str(self.file), **self.reading()).stream(shard)
 
     def read(self) -> "PairDataset":
         from keras_sentmatch.data import PairDataset

@@ -13,6 +13,7 @@ from keras_sentmatch.data.readers import load_pairs as load_pairs
 from keras_sentmatch.data.readers import read_pairs as read_pairs
 from keras_sentmatch.data.splits import leak_report as leak_report
 from keras_sentmatch.data.splits import split_pairs as split_pairs
+from keras_sentmatch.data.streams import PairStream as PairStream
 from keras_sentmatch.data.subword_encoder import SubwordPairEncoder as SubwordPairEncoder
 from keras_sentmatch.data.synthetic import natural_logic_pairs as natural_logic_pairs
 from keras_sentmatch.data.text import Tokenizer as Tokenizer

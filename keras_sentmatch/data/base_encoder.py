@@ -38,6 +38,10 @@ class EncodingReport:
     learned: int = 0
     unknown_words: Counter[str] = field(default_factory=Counter)
 
+    def __add__(self, other: "EncodingReport") -> "EncodingReport":
+        mine, others = vars(self), vars(other)
+        return EncodingReport(**{name: mine[name] + others[name] for name in mine})
+
     def __str__(self) -> str:
         def share(part: int, whole: int) -> str:
             return f"{part:,} ({part / max(whole, 1):.1%})"

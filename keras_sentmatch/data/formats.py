@@ -276,7 +276,8 @@ _FORMATS = (
     _own("tsv-quoted", "your own tab-separated files, quoted like CSV", "tsv", table(quoted=True)),
     _own("csv", "your own CSV files", "csv", _CSV),
     _own("jsonl", "your own JSON objects, one a line", "jsonl ndjson json", json_records),
-    _own("frame", "your own Parquet, Feather or Excel files", "parquet feather xlsx", frame_file),
+    _own("frame", "your own Parquet, Arrow, Feather or Excel files", "parquet arrow feather xlsx",
+         frame_file),
 )  # fmt: skip
 
 FORMATS = {known.name: known for known in _FORMATS}

@@ -1,6 +1,6 @@
 """Tables in memory (pandas, polars, Arrow, Hugging Face datasets) and their files, as rows."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from keras_sentmatch.data.rows import HEADER, Rows, TextFile
@@ -8,6 +8,7 @@ from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.safety import first_line
 
 _MODULES = ("pandas", "polars", "pyarrow", "datasets")
+_ROWS = 8192  # of a file that are in memory at a time
 
 
 def is_frame(value: Any) -> bool:
@@ -77,34 +78,63 @@ def with_columns(frame: Any, columns: Mapping[str, Any]) -> Any:
 
 def rows_of(frame: Any) -> Rows:
     """The rows, which count from 0."""
-    columns = columns_of(frame)
-    yield HEADER, dict.fromkeys(columns, "")
-    for number, values in enumerate(zip(*columns.values())):
-        yield f" row {number}", dict(zip(columns, values))
+    return _rows([frame])
 
 
 def frame_file(file: TextFile) -> Rows:
-    """The rows of a Parquet, Feather or Excel file."""
+    """The rows of a Parquet, Arrow or Feather file, some thousand at a time; or of an Excel file."""
     if file.encoding:
         how = wording("encoding", "--encoding")
         raise InputError(f"{file.path}: {how} is for text files, which this is not.")
-    return rows_of(_read(file))
+    return _rows(_parts(file), file)
 
 
-def _read(file: TextFile) -> Any:
+def _rows(frames: Iterable[Any], file: TextFile | None = None) -> Rows:
+    number = 0
+    for part, frame in enumerate(frames):
+        columns = columns_of(frame)
+        if part == 0:
+            yield HEADER, dict.fromkeys(columns, "")
+        for values in zip(*columns.values()):
+            yield f" row {number}", dict(zip(columns, values))
+            number += 1
+            if file is not None:
+                file.done = number
+
+
+def _parts(file: TextFile) -> Iterator[Any]:
+    """Tables that make up the file, the first of which may be empty."""
     suffix = file.path.suffix.lower()
     try:
         if suffix == ".xlsx":
             import pandas
 
-            return pandas.read_excel(file.path, dtype=object, keep_default_na=False, na_values=[""])
-        if suffix == ".parquet":
-            from pyarrow import parquet
+            yield pandas.read_excel(file.path, dtype=object, keep_default_na=False, na_values=[""])
+            return
+        import pyarrow as pa
 
-            return parquet.read_table(file.path)
-        from pyarrow import feather
+        with pa.OSFile(str(file.path)) as source:
+            if suffix == ".parquet":
+                from pyarrow import parquet
 
-        return feather.read_table(file.path)
+                whole = parquet.ParquetFile(source)
+                file.size = whole.metadata.num_rows
+                yield whole.schema_arrow.empty_table()
+                yield from whole.iter_batches(_ROWS)
+                return
+            if _starts_with(file, b"ARROW1"):
+                whole = pa.ipc.open_file(source)
+                batches = (whole.get_batch(i) for i in range(whole.num_record_batches))
+            elif _starts_with(file, b"FEA1"):
+                from pyarrow import feather
+
+                yield feather.read_table(source)
+                return
+            else:
+                batches = whole = pa.ipc.open_stream(source)
+            yield whole.schema.empty_table()
+            for batch in batches:
+                yield from (batch.slice(i, _ROWS) for i in range(0, len(batch), _ROWS))
     except ImportError as error:
         raise InputError(
             f'{file.path}: reading it needs {error.name}: pip install "keras-sentmatch[frames]".'
@@ -113,3 +143,8 @@ def _read(file: TextFile) -> Any:
         raise InputError(
             f"{file.path}: not a whole {suffix[1:]} file ({first_line(error)}); write it again."
         ) from error
+
+
+def _starts_with(file: TextFile, magic: bytes) -> bool:
+    with file.open() as opened:
+        return bool(opened.read(len(magic)) == magic)

@@ -39,8 +39,8 @@ def read_pairs(
     """Reads one file of sentence pairs.
 
     The file may be one of a known data set (`list_formats()`), recognized by its name and header,
-    or your own TSV, CSV, JSONL (`.gz` is unpacked), Parquet, Feather or Excel. Or a table in memory:
-    of pandas, polars, Arrow or Hugging Face's `datasets`. Columns are found by their usual names
+    or your own TSV, CSV, JSONL (`.gz` is unpacked), Parquet, Arrow, Feather or Excel. Or a table in
+    memory: of pandas, polars, Arrow or Hugging Face's `datasets`. Columns are found by their usual names
     (`sentence1`/`sentence2`, `premise`/`hypothesis`, `question1`/`question2`, `label`, `score`, …).
     An empty sentence is an input, not an error. Rows without a gold label (`-`) are left out and
     counted.

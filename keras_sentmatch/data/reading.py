@@ -3,7 +3,7 @@
 import logging
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -27,6 +27,7 @@ from keras_sentmatch.data.formats import (
 from keras_sentmatch.data.rows import (
     HEADER,
     BadRow,
+    Rows,
     TextFile,
     first_line,
     recognized_separator,
@@ -62,7 +63,7 @@ class Columns:
         return isinstance(self.sentence1, int) or str(self.sentence1).isdigit()
 
 
-class _Kept(NamedTuple):
+class KeptRow(NamedTuple):
     """A row that can be used."""
 
     where: str
@@ -74,17 +75,65 @@ class _Kept(NamedTuple):
     further: dict[str, Any]  # the columns to keep
 
 
-class _Reading:
+class Reading:
     """One file being read: which columns to take, rows kept so far, what to do about bad ones."""
 
     def __init__(
-        self, path: Path, layout: Layout, columns: Columns, on_error: OnError, weighted: bool
+        self,
+        file: TextFile,
+        known: Format,
+        layout: Layout,
+        columns: Columns,
+        on_error: OnError,
+        weighted: bool = False,
     ):
-        self.path, self.layout, self.columns, self.on_error = path, layout, columns, on_error
-        self.weighted = weighted
-        self.report = ReadReport(str(path))
+        if on_error not in get_args(OnError):
+            raise InputError(f'on_error={on_error!r} is neither "raise" nor "skip".')
+        self.file, self.path, self.known, self.layout = file, file.path, known, layout
+        self.columns, self.on_error, self.weighted = columns, on_error, weighted
+        self.report = ReadReport(str(self.path))
         self.names: dict[str, str] = {}
-        self.kept: list[_Kept] = []
+        self.kept: list[KeptRow] = []
+        self.place = 0  # rows of the file so far
+
+    def source(self) -> Rows:
+        """The rows as they are in the file."""
+        if not self.columns.numbered() or self.known.name == "frame":
+            return self.layout.rows(self.file)
+        line = first_line(self.file)
+        width = len(line.split(self.file.delimiter or recognized_separator(line)))
+        return table([str(i) for i in range(width)], separator=None, quoted=None)(self.file)
+
+    def rows(self, first: int = 0, end: float = math.inf) -> Iterator[KeptRow | None]:
+        """Each row (from `first` to `end`) that can be used; `None` in place of a bad one."""
+        for where, row in self.source():
+            if where == HEADER and isinstance(row, dict):
+                self.find_columns(list(row))
+                continue
+            self.place += 1
+            if not first < self.place <= end:
+                if self.place > end:
+                    return
+                continue
+            self.report.rows += 1
+            if isinstance(row, BadRow):
+                self.bad(where, row.reason, row.message)
+                yield None
+                continue
+            if not self.names:
+                self.find_columns(list(row))
+            yield self.usable(where, row)
+        if self.file.delimiter and not self.file.is_table:
+            how = wording("delimiter", "--delimiter")
+            raise InputError(
+                f"{self.path}: {how} is for tables of separated values, which this is not."
+            )
+        if not self.place:
+            raise InputError(f"{self.path}: the file has no rows; expected at least one pair.")
+
+    def has_groups(self, task: Task | None) -> bool:
+        """Whether there is a column of groups, and it counts."""
+        return "group" in self.names and task in (None, "ranking")
 
     def bad(self, where: str, reason: str, message: str) -> None:
         if self.on_error == "raise" and reason not in self.layout.skips:
@@ -130,17 +179,20 @@ class _Reading:
                 f"header){separated}."
             )
 
-    def add(self, where: str, row: dict[str, Any]) -> None:
+    def usable(self, where: str, row: dict[str, Any]) -> KeptRow | None:
+        """What is taken of a row; `None` if it is left out."""
         sentences = []
         for role in ("sentence1", "sentence2"):
             value = row.get(self.names[role])
             wrong = f"the column {self.names[role]!r} holds "
             if not isinstance(value, str):
                 reason = "no text" if self.names[role] in row else "missing column"
-                return self.bad(where, reason, f"{wrong}{value!r}, where text was expected")
+                self.bad(where, reason, f"{wrong}{value!r}, where text was expected")
+                return None
             if not value.isascii() and _SURROGATE.search(value):
                 wrong += "half a character (\\ud800 to \\udfff); fix the escapes"
-                return self.bad(where, "half a character", wrong)
+                self.bad(where, "half a character", wrong)
+                return None
             sentences.append(value.strip())
         one, two = sentences
         raw = row.get(self.names.get("label", ""))
@@ -158,8 +210,9 @@ class _Reading:
             if further["weight"] is None:
                 how = wording("pass weight=False", "rename the column if it is not one of weights")
                 wrong = f"the weight {given!r} is not a number of at least 0; correct it, {how}"
-                return self.bad(where, "bad weight", wrong)
-        self.kept.append(_Kept(where, one, two, value, group, number, further))
+                self.bad(where, "bad weight", wrong)
+                return None
+        return KeptRow(where, one, two, value, group, number, further)
 
 
 def read_file(
@@ -172,33 +225,11 @@ def read_file(
     name: str = "",
 ) -> PairDataset:
     """Reads `path`, a file of `known` laid out as `layout`."""
-    if on_error not in get_args(OnError):
-        raise InputError(f'on_error={on_error!r} is neither "raise" nor "skip".')
     # Only training pairs have weights.
     weighted = columns.weight is not False and split in ("", "train")
-    reading = _Reading(path, layout, columns, on_error, weighted)
-    rows = layout.rows
     file = TextFile(path, columns.encoding, columns.delimiter)
-    if columns.numbered() and known.name != "frame":
-        line = first_line(file)
-        width = len(line.split(file.delimiter or recognized_separator(line)))
-        rows = table([str(i) for i in range(width)], separator=None, quoted=None)
-    for where, row in rows(file):
-        if where == HEADER and isinstance(row, dict):
-            reading.find_columns(list(row))
-            continue
-        reading.report.rows += 1
-        if isinstance(row, BadRow):
-            reading.bad(where, row.reason, row.message)
-            continue
-        if not reading.names:
-            reading.find_columns(list(row))
-        reading.add(where, row)
-    if file.delimiter and not file.is_table:
-        how = wording("delimiter", "--delimiter")
-        raise InputError(f"{path}: {how} is for tables of separated values, which this is not.")
-    if not reading.report.rows:
-        raise InputError(f"{path}: the file has no rows; expected at least one pair.")
+    reading = Reading(file, known, layout, columns, on_error, weighted)
+    reading.kept = [row for row in reading.rows() if row is not None]
     if not reading.kept:
         raise InputError(f"{path}: no usable row ({reading.report}).")
 
@@ -213,14 +244,14 @@ def read_file(
         task = "regression"
     labels, names, task = _resolve_labels(reading, names, task, known.name not in OWN)
     reading.report.kept = len(reading.kept)
-    groups = [row.group for row in reading.kept] if "group" in reading.names else None
+    groups = [row.group for row in reading.kept] if reading.has_groups(task) else None
     data = PairDataset(
         [row.sentence1 for row in reading.kept],
         [row.sentence2 for row in reading.kept],
         labels,
         label_names=names or None,
         task=task,
-        groups=groups if task in (None, "ranking") else None,
+        groups=groups,
         ids=[row.id for row in reading.kept] if "id" in reading.names else None,
         name=name or (known.name if known.name not in OWN else path.name.split(".")[0]),
         split=split,
@@ -233,7 +264,7 @@ def read_file(
 
 
 def _resolve_labels(
-    reading: _Reading, names: tuple[str, ...], task: Task | None, official: bool
+    reading: Reading, names: tuple[str, ...], task: Task | None, official: bool
 ) -> tuple[list[float] | None, tuple[str, ...], Task | None]:
     """Numbers for the raw labels of the kept rows; rows without a usable one are dropped."""
     values = {row.label for row in reading.kept if row.label is not None}

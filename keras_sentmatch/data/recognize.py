@@ -10,7 +10,7 @@ from keras_sentmatch.errors import InputError, argument, wording
 SPLITS = ("train", "validation", "test")
 _SUFFIXES = {"tsv": "tsv", "txt": "tsv", "csv": "csv", "json": "jsonl", "jsonl": "jsonl"}
 _SUFFIXES["ndjson"] = "jsonl"
-_SUFFIXES |= dict.fromkeys(("parquet", "feather", "xlsx"), "frame")
+_SUFFIXES |= dict.fromkeys(("parquet", "arrow", "feather", "xlsx"), "frame")
 _OFFICIAL = [known for known in FORMATS.values() if known.name not in OWN]
 
 
@@ -59,7 +59,7 @@ def recognize_file(path: Path, name: str | None) -> tuple[Format, Layout, str | 
     suffix = path.name.lower().removesuffix(".gz").rpartition(".")[2]
     if suffix not in _SUFFIXES and "\t" not in first_line(TextFile(path)):
         raise InputError(
-            f"{path}: not a known kind of file; expected TSV, CSV, JSONL, Parquet, Feather or Excel, or "
+            f"{path}: not a known kind of file; expected TSV, CSV, JSONL, Parquet, Arrow, Feather or Excel, or "
             f"{wording('a format=…', '--format NAME')}."
         )
     own = FORMATS[_SUFFIXES.get(suffix, "tsv")]

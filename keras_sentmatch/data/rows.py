@@ -10,10 +10,13 @@ import csv
 import gzip
 import io
 import json
+import os
 import re
+import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -58,12 +61,16 @@ class TextFile:
         encoding: By default what a byte order mark says, or UTF-8.
         delimiter: What separates the fields of a table; by default each format's own way.
         is_table: Whether it has been read as a table, so that the delimiter made a difference.
+        done: How much of it has been read: bytes of text, or rows of a binary table.
+        size: How much that is in all; 0 where it is not known.
     """
 
     path: Path
     encoding: str | None = None
     delimiter: str | None = None
     is_table: bool = False
+    done: int = 0
+    size: int = 0
 
     def __post_init__(self) -> None:
         if self.delimiter is not None:
@@ -90,7 +97,8 @@ class TextFile:
         zipped = path.suffix == ".gz"
         try:
             room = compressed_room(path) if zipped else None
-            with gzip.open(path, "rb") if zipped else open(path, "rb", _HEAD) as file:
+            with gzip.open(path, "rb") if zipped else self.open() as file:
+                self.size = 0 if zipped else os.fstat(file.fileno()).st_size
                 encoding, raw_lines = self._cut(file, most)
                 for number, raw in enumerate(raw_lines, 1):
                     if len(raw) >= most and not raw.endswith((b"\n", b"\r")):
@@ -104,6 +112,7 @@ class TextFile:
                     except UnicodeDecodeError as error:
                         yield number, BadRow(*_undecoded(raw, offset, error))
                     offset += len(raw)
+                    self.done = offset
                     if room is not None and offset > room:
                         raise expansion_error(path)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -112,6 +121,9 @@ class TextFile:
             raise InputError(f"{path}: {error}; {_other_encoding()}.") from None
         except OSError as error:
             raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from None
+
+    def open(self) -> Any:
+        return open(self.path, "rb", _HEAD)
 
     def _cut(self, file: Any, most: int) -> tuple[str, Iterator[bytes]]:
         """The lines in bytes, with their ends, and the encoding to read them by."""
@@ -128,6 +140,22 @@ class TextFile:
         code = "latin-1" if plain else "utf-8"
         lines = iter(lambda: wrapped.readline(most).encode(code, "surrogatepass"), b"")
         return (encoding if plain else "utf-8"), lines
+
+
+class StandardInput(TextFile):
+    """What comes through standard input: the lines can be read once, the first one again."""
+
+    _first: list[tuple[int, str | BadRow]] | None = None
+
+    def open(self) -> Any:
+        return open(sys.stdin.fileno(), "rb", _HEAD, closefd=False)
+
+    def lines(self) -> Iterator[tuple[int, str | BadRow]]:
+        if self._first is None:
+            self._rest = super().lines()
+            self._first = list(islice(self._rest, 1))
+        yield from self._first
+        yield from self._rest
 
 
 RowSource = Callable[[TextFile], Rows]

@@ -18,9 +18,9 @@ from keras_sentmatch.applications.base import Sentence
 from keras_sentmatch.cli import backend as backend_module
 from keras_sentmatch.cli import catalog, main
 from keras_sentmatch.cli.options import OnError
-from keras_sentmatch.cli.predict import as_text
 from keras_sentmatch.cli.sources import Source
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.inference.answer_file import as_text
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.ops import masked_mean
 
@@ -260,7 +260,7 @@ def test_profile(capsys):
         ("predict nowhere --sentence1 a", "either a FILE of pairs, or both"),
         ("predict nowhere x.tsv --sentence1 a --sentence2 b", "either a FILE of pairs, or both"),
         ("predict nowhere --sentence1 a --sentence2 b --out x.tsv", "--out is for"),
-        ("predict nowhere x.tsv --out x.parquet", "ends in .tsv"),
+        ("predict nowhere x.tsv --out x.doc", "ends in .tsv"),
         ("predict nowhere x.tsv", "x.tsv: no such file"),
         ("evaluate nowhere", "nowhere is not a run folder"),
         ("evaluate nowhere --format tsv", "--data, which is missing"),
@@ -500,9 +500,9 @@ def test_bad_rows_stop_or_are_counted(trained, capsys, tmp_path):
 
 
 def test_tsv_cells_hold_no_tabs_and_no_line_breaks():
-    text = as_text([{"sentence1": 'a\t"b"\nc', "score": 0.5}], ".tsv")
+    text = as_text({"sentence1": ['a\t"b"\nc'], "score": [0.5]}, "tsv")
     assert text == 'sentence1\tscore\na "b" c\t0.5\n'
-    assert as_text([], ".tsv") == "\n"
+    assert as_text({}, "tsv") == "\n"
 
 
 def test_an_ensemble_answers_like_its_members_mean(trained, capsys, tmp_path):

@@ -1,15 +1,17 @@
 """The options that say how a file of pairs is read, and messages that name them."""
 
+import importlib
 import json
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from keras_sentmatch.cli import main
-from keras_sentmatch.cli.predict import without_formula
 from keras_sentmatch.cli.runs import LabeledPairs, Scoring, recorded_source
 from keras_sentmatch.cli.sources import Source, parse_labels
-from keras_sentmatch.data import PairDataset
+from keras_sentmatch.data import EncodingReport, PairDataset
+from keras_sentmatch.display.tables import without_formula
 from keras_sentmatch.errors import InputError, argument, naming_options, wording
 from keras_sentmatch.inference.base import BaseMatcher
 
@@ -130,10 +132,14 @@ def test_formulas():
 def test_formulas_in_answers_to_a_file(capsys, tmp_path, monkeypatch):
     pairs = tmp_path / "new.tsv"
     pairs.write_text("sentence1\tsentence2\n=HYPERLINK(1)\t@b\n")
-    answers = [{"label": "-no", "probabilities": {"-no": 0.5, "yes": 0.5}}]
-    loaded = SimpleNamespace(log_encoding=lambda: None)
+    scores = np.array([[0.5, 0.5]])
+    columns = {"label": np.array(["-no"], object), "probability_-no": scores[:, 0]}
+    matcher = SimpleNamespace(answer_columns=lambda scores: {**columns, "p": scores[:, 1]})
+    first = SimpleNamespace(encoder=SimpleNamespace(report=EncodingReport()))
+    loaded = SimpleNamespace(matcher=matcher, first=first, learned=lambda: 0)
     monkeypatch.setattr(Scoring, "load", lambda self, folder: loaded)
-    monkeypatch.setattr(Scoring, "answers", lambda self, run, pairs: answers)
+    monkeypatch.setattr(Scoring, "scores", lambda self, run, pairs: scores)
+    monkeypatch.setattr(importlib.import_module("keras_sentmatch.cli.predict"), "digest_of", str)
     for suffix, separator in (("csv", ","), ("tsv", "\t")):
         out = tmp_path / f"out.{suffix}"
         for safe in ([], ["--safe-csv"]):

@@ -1,0 +1,328 @@
+"""`predict FILE` as a stream: formats, shards, what an interrupted run leaves, and worker processes."""
+
+import errno
+import importlib
+import itertools
+import json
+import os
+import shutil
+import signal
+import sys
+
+import keras
+import pytest
+
+from keras_sentmatch.applications import ESIM
+from keras_sentmatch.cli import main
+from keras_sentmatch.data import PairDataset, PairEncoder
+from keras_sentmatch.inference import Matcher, answer_file, workers
+from keras_sentmatch.inference.answer_file import AnswerFile
+from tests.cli.test_cli import error_of, run
+from tests.harness import randomize
+
+pytestmark = pytest.mark.once
+WORDS = "dog cat bird man runs sleeps eats sings park house".split()
+ROWS = [
+    {
+        "id": f"q{i}",
+        "sentence1": f"a {WORDS[i % 4]} {WORDS[4 + i % 3]} {'now ' * (i % 5)}".strip(),
+        "sentence2": f"the {WORDS[i % 3]}, {WORDS[5 + i % 4]}",
+        "label": ("no", "yes", "-")[i % 3],
+    }
+    for i in range(23)
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    data = PairDataset([r["sentence1"] for r in ROWS], [r["sentence2"] for r in ROWS])
+    encoder = PairEncoder.fit(data, features=("word",))
+    model = ESIM(vocabulary_size=encoder.vocabulary_size, num_classes=2, embedding_dim=4, units=3)
+    model.jit_compile = False
+    folder = tmp_path_factory.mktemp("predict") / "run"
+    Matcher(randomize(model), encoder, ("no", "yes"), task="classification").save(folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def small_windows(monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", keras.config.backend())
+    command = importlib.import_module(
+        "keras_sentmatch.cli.predict"
+    )  # `cli.predict` is the function
+    monkeypatch.setattr(command, "WINDOW", 4)
+
+
+def write(path, rows=ROWS):
+    columns = {name: [row[name] for row in rows] for name in ROWS[0]}
+    if path.suffix in (".tsv", ".csv", ".jsonl"):
+        path.write_text(answer_file.as_text(columns, path.suffix[1:]))
+        return path
+    arrow = pytest.importorskip("pyarrow")
+    table = arrow.table(columns)
+    if path.suffix == ".parquet":
+        from pyarrow import parquet
+
+        parquet.write_table(table, path, row_group_size=7)
+    elif path.name.startswith("stream"):
+        with arrow.ipc.new_stream(str(path), table.schema) as writer:
+            writer.write_table(table, max_chunksize=7)
+    else:
+        from pyarrow import feather
+
+        feather.write_feather(table, path, chunksize=7)
+    return path
+
+
+def read(path):
+    """The rows of a file of answers."""
+    from keras_sentmatch.data.formats import FORMATS
+    from keras_sentmatch.data.rows import HEADER, TextFile
+
+    kind = path.suffix[1:] if path.suffix in (".tsv", ".csv", ".jsonl") else "frame"
+    rows = FORMATS[kind].layouts[0].rows(TextFile(path))
+    return [row for where, row in rows if where != HEADER]
+
+
+@pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl", "parquet", "arrow", "feather"])
+def test_every_format_in_and_out(folder, tmp_path, suffix):
+    data, out = write(tmp_path / f"in.{suffix}"), tmp_path / "answers" / f"out.{suffix}"
+    assert run("predict", folder, data, "--out", out) == 0
+    answers = read(out)
+    matcher = Matcher.load(folder)
+    expected = matcher.predict([(r["sentence1"], r["sentence2"]) for r in ROWS])
+    assert [a["id"] for a in answers] == [r["id"] for r in ROWS]
+    assert [a["gold"] for a in answers] == [r["label"] for r in ROWS]
+    assert [a["label"] for a in answers] == [e.label for e in expected]
+    shares = [float(a["probability_yes"]) for a in answers]
+    assert shares == pytest.approx([e.probabilities["yes"] for e in expected], abs=1e-5)
+    assert [path.name for path in out.parent.iterdir()] == [out.name]
+
+
+def test_a_stream_of_arrow_batches_is_read(folder, tmp_path):
+    data = write(tmp_path / "stream.arrow")
+    assert run("predict", folder, data, "--out", tmp_path / "a", "--out-format", "jsonl") == 0
+    lines = (tmp_path / "a").read_text().splitlines()
+    assert [json.loads(line)["id"] for line in lines] == [r["id"] for r in ROWS]
+
+
+@pytest.mark.parametrize("kind", ["tsv", "csv", "jsonl"])
+def test_standard_input_and_output(folder, tmp_path, capsys, monkeypatch, kind):
+    data = write(tmp_path / f"in.{kind}")
+    assert run("predict", folder, data, "--out", tmp_path / "out.tsv") == 0
+    capsys.readouterr()
+    with data.open() as opened:
+        monkeypatch.setattr(sys, "stdin", opened)
+        assert run("predict", folder, "-", "--out", "-") == 0
+    captured = capsys.readouterr()
+    assert captured.out == (tmp_path / "out.tsv").read_text()
+    assert "next:" not in captured.err
+    assert run("predict", folder, data, "--json") == 0
+    assert [row["id"] for row in json.loads(capsys.readouterr().out)] == [r["id"] for r in ROWS]
+
+
+def test_shards_are_the_parts_in_order(folder, tmp_path, capsys):
+    data = write(tmp_path / "in.jsonl")
+    parts = []
+    for number in (1, 2, 3):
+        out = tmp_path / f"{number}.jsonl"
+        assert run("predict", folder, data, "--shard", f"{number}/3", "--out", out) == 0
+        parts += [row["id"] for row in read(out)]
+    assert parts == [r["id"] for r in ROWS]
+    for shard, message in (
+        ("4/3", "--shard 4/3: expected a number from 1 to 3"),
+        ("3", "--shard 3: expected a part and the number of parts, such as 3/16"),
+        ("1/24", "in.jsonl has 23 rows, which are too few for 24 shards"),
+    ):
+        assert message in error_of(capsys, "predict", folder, data, "--shard", shard)
+    assert "standard input has no shards" in error_of(
+        capsys, "predict", folder, "-", "--format", "tsv", "--shard", "1/2"
+    )
+
+
+class Killed(BaseException):
+    """What nothing catches, as a kill."""
+
+
+def interrupted(arguments, monkeypatch, notes, error):
+    """Runs a command that ends when it has written answers and is about to note them."""
+    keep, count = AnswerFile._keep_note, itertools.count(1)
+
+    def keep_note(self, done=False):
+        if next(count) == notes:
+            raise error
+        keep(self, done)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AnswerFile, "_keep_note", keep_note)
+        if isinstance(error, Killed):
+            with pytest.raises(Killed):
+                main([str(argument) for argument in arguments])
+            return 0
+        return run(*arguments)
+
+
+@pytest.mark.parametrize("suffix", ["tsv", "parquet"])
+@pytest.mark.parametrize("notes", [1, 2, 4, 8])  # the first and the last are of no answers
+def test_resume_after_a_kill_has_no_row_twice_or_missing(
+    folder, tmp_path, monkeypatch, suffix, notes
+):
+    data, out = write(tmp_path / "in.csv"), tmp_path / f"out.{suffix}"
+    arguments = ["predict", folder, data, "--out", out]
+    assert run(*arguments) == 0
+    whole = out.read_bytes()
+    out.unlink()
+    interrupted(arguments, monkeypatch, notes, Killed())
+    assert not out.exists() and {path.name for path in tmp_path.iterdir()} <= {
+        "in.csv",
+        f"{out.name}.partial",
+        f"{out.name}.partial.json",
+    }
+    assert run(*arguments, "--resume") == 0
+    assert out.read_bytes() == whole
+    assert {path.name for path in tmp_path.iterdir()} == {"in.csv", out.name}
+
+
+def test_a_kill_after_the_renaming(folder, tmp_path, monkeypatch, caplog):
+    data, out = write(tmp_path / "in.csv"), tmp_path / "out.tsv"
+    arguments = ["predict", folder, data, "--out", out]
+    assert run(*arguments) == 0
+    (tmp_path / "out.tsv.partial.json").write_text('{"done": true}')
+    with caplog.at_level("INFO", "keras_sentmatch"):
+        assert run(*arguments, "--resume") == 0
+    assert "is whole already" in caplog.text
+    assert {path.name for path in tmp_path.iterdir()} == {"in.csv", "out.tsv"}
+
+
+def test_only_the_same_job_goes_on(folder, tmp_path, monkeypatch, capsys):
+    data, out = write(tmp_path / "in.csv"), tmp_path / "out.tsv"
+    arguments = ["predict", folder, data, "--out", out]
+    interrupted(arguments, monkeypatch, 4, Killed())
+    assert "go on with --resume, or delete" in error_of(capsys, *arguments)
+    resume = [*arguments, "--resume"]
+    assert "another --batch-size (64, and now 32)" in error_of(
+        capsys, *resume, "--batch-size", "32"
+    )
+    other = shutil.copytree(folder, tmp_path / "other")
+    card = json.loads((other / "matcher.json").read_text())
+    (other / "matcher.json").write_text(json.dumps(card | {"temperature": 2.0}))
+    assert "with another run:" in error_of(capsys, "predict", other, *resume[2:])
+    write(data, [{**ROWS[0], "sentence1": "a bird eats"}, *ROWS[1:]])
+    assert "in.csv has changed: its first 8 rows" in error_of(capsys, *resume)
+    write(data, ROWS[:5])
+    assert "in.csv has changed" in error_of(capsys, *resume)
+    write(data)
+    note = tmp_path / "out.tsv.partial.json"
+    text = note.read_text()
+    note.write_text(text.replace('"size": ', '"size": 9'))
+    assert "does not fit out.tsv.partial.json: delete" in error_of(capsys, *resume)
+    note.write_text(text)
+    assert run(*resume) == 0 and len(read(out)) == 23
+    for wrong in ([folder, "-", "--out", out], [folder, data]):
+        assert "--resume needs a FILE" in error_of(capsys, "predict", *wrong, "--resume")
+
+
+def test_one_process_writes(folder, tmp_path, monkeypatch, capsys):
+    data, out = write(tmp_path / "in.csv"), tmp_path / "out.tsv"
+    arguments = ["predict", folder, data, "--out", out]
+    interrupted(arguments, monkeypatch, 4, Killed())
+    with (tmp_path / "out.tsv.partial").open("r+b") as held:
+        answer_file._lock(held, out)
+        line = error_of(capsys, *arguments, "--resume")
+        assert "is being written by another process" in line
+    assert run(*arguments, "--resume") == 0
+
+
+def test_a_full_disk_and_ctrl_c_leave_what_can_go_on(folder, tmp_path, monkeypatch, capsys):
+    data, out = write(tmp_path / "in.csv"), tmp_path / "out.tsv"
+    arguments = ["predict", folder, data, "--out", out]
+    full = OSError(errno.ENOSPC, "No space left on device")
+    assert interrupted(arguments, monkeypatch, 4, full) == 2
+    line = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "No space left on device. Make room, then go on after the 8 answers" in line
+    resume = [*arguments, "--resume"]
+    assert interrupted(resume, monkeypatch, 2, KeyboardInterrupt()) == 130
+    assert "out.tsv.partial: go on with --resume" in capsys.readouterr().err
+    assert run(*resume) == 0
+    assert [row["id"] for row in read(out)] == [r["id"] for r in ROWS]
+
+
+def test_what_cannot_be_read_leaves_nothing(folder, tmp_path, capsys):
+    pytest.importorskip("pyarrow")
+    torn = write(tmp_path / "torn.parquet")
+    torn.write_bytes(torn.read_bytes()[:-20])
+    (tmp_path / "empty.tsv").write_text("")
+    (tmp_path / "header.tsv").write_text("sentence1\tsentence2\n")
+    (tmp_path / "empty.parquet").write_bytes(b"")
+    for name, message in (
+        ("torn.parquet", "torn.parquet: not a whole parquet file"),
+        ("empty.parquet", "empty.parquet: not a whole parquet file"),
+        ("empty.tsv", "the file has no rows"),
+        ("header.tsv", "the file has no rows"),
+    ):
+        line = error_of(capsys, "predict", folder, tmp_path / name, "--out", tmp_path / "out.tsv")
+        assert message in line
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_a_bad_row_in_the_middle_is_mended_and_the_rest_answered(folder, tmp_path, capsys):
+    data, out = write(tmp_path / "in.tsv"), tmp_path / "out.tsv"
+    good = data.read_text()
+    lines = good.splitlines()
+    lines[15] = "torn"
+    data.write_text("\n".join(lines))
+    arguments = ["predict", folder, data, "--out", out]
+    assert "in.tsv:16: 1 tab-separated fields" in error_of(capsys, *arguments)
+    data.write_text(good)
+    assert run(*arguments, "--resume") == 0 and len(read(out)) == 23
+
+
+def test_options_of_files(folder, tmp_path, capsys):
+    data = write(tmp_path / "in.tsv")
+    pair = ["--sentence1", "a", "--sentence2", "b"]
+    for wrong, message in (
+        ([*pair, "--workers", 2], "--workers is for the answers to a FILE"),
+        ([data, "--workers", 0], "--workers 0: must be at least 1"),
+        ([data, "--out", "x.doc"], "--out x.doc: expected a name that ends in .tsv, .csv"),
+        ([data, "--out-format", "doc"], "--out-format doc: expected tsv, csv"),
+        ([data, "--out-format", "parquet"], "--out-format parquet is no text for standard output"),
+        ([data, "--json", "--out", "x.tsv"], "--json prints the answers: leave --out"),
+    ):
+        assert message in error_of(capsys, "predict", folder, *wrong)
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_loses_nothing(folder, tmp_path, monkeypatch):
+    """Both of them, as each has begun to answer."""
+    rows = [{**row, "id": f"{i}"} for i, row in enumerate(ROWS * 40)]
+    data = write(tmp_path / "in.tsv", rows)
+    arguments = ["predict", folder, data, "--workers", 2]
+    started = []
+    start = workers._Worker._start
+
+    def start_and_note(self):
+        start(self)
+        started.append(self.process.pid)
+
+    monkeypatch.setattr(workers._Worker, "_start", start_and_note)
+    answers = []
+    keep = AnswerFile._keep_note
+
+    def keep_note(self, done=False):
+        keep(self, done)
+        answers.append(self.answers)
+        if len(answers) in (10, 20):
+            os.kill(started[len(answers) // 10 - 1], signal.SIGKILL)
+
+    monkeypatch.setattr(AnswerFile, "_keep_note", keep_note)
+    assert run(*arguments, "--out", tmp_path / "out.tsv") == 0
+    assert len(started) == 4 and len(set(started)) == 4
+    found = read(tmp_path / "out.tsv")
+    assert [row["id"] for row in found] == [row["id"] for row in rows]
+    monkeypatch.undo()
+    assert run("predict", folder, data, "--out", tmp_path / "one.tsv") == 0
+    shares = [
+        [float(row["probability_yes"]) for row in rows]
+        for rows in (found, read(tmp_path / "one.tsv"))
+    ]
+    assert shares[0] == pytest.approx(shares[1], abs=1e-5)
