@@ -13,6 +13,7 @@ makes the other rows. One row for each method and size; existing rows are not ru
 
 import json
 import time
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,11 @@ def questions(file: Path, size: int) -> tuple[list[str], dict[tuple[int, int], i
             labels[min(i, j), max(i, j)] = int(label)
     real = [text.split() for text in rows]
     rng = np.random.default_rng(0)
-    while len(rows) < size:
+    for tries in count():
+        if len(rows) >= size:
+            break
+        if tries > 50 * size:
+            raise SystemExit(f"{len(real)} questions make no {size} different ones: name fewer.")
         one, two = (real[i] for i in rng.integers(0, len(real), 2))
         text = " ".join(one[: (len(one) + 1) // 2] + two[len(two) // 2 :])
         rows.setdefault(text, len(rows))

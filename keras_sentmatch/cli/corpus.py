@@ -88,6 +88,13 @@ class Mining:
         options.check_at_least(1, recall_sample=self.recall_sample)
         found = miner.recall(self.recall_sample, threshold=self.threshold, label=self.label)
         pairs = found.pop("pairs")
+        if not pairs:
+            log.info(
+                "recall: of %s sentences no pair matches, so it cannot be measured; give more to "
+                "--recall-sample, or a lower --threshold",
+                f"{self.recall_sample:,}",
+            )
+            return
         log.info(
             "recall of the %s matching pairs of %s sentences: %s",
             f"{pairs:,}",

@@ -1,6 +1,7 @@
 """Retrievers: for each sentence the few that may match it, by words (BM25) or by vectors."""
 
 import importlib
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -27,13 +28,18 @@ class Retriever(Protocol):
 
 
 def optional(name: str, package: str) -> ModuleType:
-    """A package of the extra `[corpus]`."""
+    """A package of the extra `[corpus]`; it is not to import JAX, which bm25s does if it finds it."""
+    without = {} if "jax" in sys.modules else {"jax": None}
+    sys.modules.update(without)  # type: ignore[arg-type]
     try:
         return importlib.import_module(name)
     except ImportError:
         raise InputError(
             f'{package} is not installed: pip install "keras-sentmatch[corpus]".'
         ) from None
+    finally:
+        for hidden in without:
+            del sys.modules[hidden]
 
 
 class Bm25:

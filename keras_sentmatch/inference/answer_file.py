@@ -15,6 +15,11 @@ import numpy as np
 from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.inference.run_folder import read_json, write_json
 
+try:
+    import fcntl
+except ImportError:  # on Windows
+    fcntl = None  # type: ignore[assignment]
+
 TEXT = ("tsv", "csv", "jsonl")
 FORMATS = (*TEXT, "parquet", "arrow", "feather")
 _ROW_GROUP = 16  # windows in a row group of Parquet
@@ -240,9 +245,7 @@ class AnswerFile:
 
 def _lock(file: Any, path: Path) -> None:
     """Keeps other processes from writing the same file, as long as it is open."""
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
+    if fcntl is None:
         return
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

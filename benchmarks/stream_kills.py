@@ -1,0 +1,138 @@
+"""Kills `predict FILE` at random moments, goes on with --resume, and compares with an undisturbed run.
+
+    python benchmarks/stream_kills.py --run runs/mine --rows 200000 --kills 20 --worker-kills 10
+    python benchmarks/stream_kills.py --show --write docs/streams.md
+
+Each of the kills is of a run of its own: SIGKILL comes at a random moment between the start and the
+time that the undisturbed run took, then the command goes on with `--resume`. The outputs are compared
+byte by byte. A kill of a worker hits one of the processes of `--workers 2`, and the command goes on
+by itself; its output is compared with that of an undisturbed run with as many workers. The pairs are
+generated (seed 0). A row is one run.
+"""
+
+import random
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import measuring
+from streams import PREDICT, children_of, write_pairs
+
+
+def start(args: Any, pairs: Path, out: Path, *options: Any) -> subprocess.Popen:
+    command = [*PREDICT, args.run, pairs, "--out", out]
+    return subprocess.Popen(
+        list(map(str, [*command, *options])),
+        env=measuring.environment(args.backend),
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def finish(process: subprocess.Popen) -> None:
+    if process.wait() != 0:
+        raise SystemExit(f"predict ended with {process.returncode}")
+
+
+def kill_whole(args: Any, pairs: Path, home: Path, seconds: float, rng: random.Random) -> int:
+    """Kills a run and lets it go on; how many bytes of answers there were at the kill."""
+    out = home / "out.tsv"
+    process = start(args, pairs, out)
+    time.sleep(rng.uniform(0, seconds))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    partial = home / "out.tsv.partial"
+    size = partial.stat().st_size if partial.exists() else 0
+    if not out.exists():
+        finish(start(args, pairs, out, "--resume"))
+    return size
+
+
+def kill_worker(args: Any, pairs: Path, home: Path, seconds: float, rng: random.Random) -> int:
+    """Kills a worker of a run; how many bytes of answers there were at the kill."""
+    process = start(args, pairs, home / "out.tsv", "--workers", 2)
+    time.sleep(rng.uniform(0, seconds))
+    workers: list[int] = []
+    while process.poll() is None and not workers:  # multiprocessing's own helper comes first
+        workers = [pid for pid in children_of(process.pid) if b"spawn_main" in command_of(pid)]
+        time.sleep(0.01)
+    partial = home / "out.tsv.partial"
+    size = partial.stat().st_size if partial.exists() else 0
+    if workers:
+        subprocess.run(["kill", "-9", str(rng.choice(workers))], check=False)
+    finish(process)
+    return size
+
+
+def command_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def run_all(args: Any, results: measuring.Results) -> None:
+    kinds = (
+        ("run", (), kill_whole, args.kills),
+        ("worker", ("--workers", 2), kill_worker, args.worker_kills),
+    )
+    with tempfile.TemporaryDirectory() as top:
+        pairs = Path(top, "pairs.tsv")
+        write_pairs(pairs, args.rows, None)
+        for kind, options, kill, wanted in kinds:
+            key = {"backend": args.backend, "run": args.run.name, "rows": args.rows, "killed": kind}
+            known = {name: str(value) for name, value in key.items()}
+            done = sum(known.items() <= row.items() for row in results.rows())
+            if done >= wanted:
+                continue
+            begin = time.monotonic()
+            whole = Path(top, f"{kind}.tsv")
+            finish(start(args, pairs, whole, *options))
+            seconds = time.monotonic() - begin
+            rng = random.Random(f"{kind} {done}")
+            for _ in range(wanted - done):
+                with tempfile.TemporaryDirectory() as home:
+                    size = kill(args, pairs, Path(home), seconds, rng)
+                    left = sorted(path.name for path in Path(home).iterdir())
+                    equal = Path(home, "out.tsv").read_bytes() == whole.read_bytes()
+                    row = {
+                        "share_at_kill": round(size / whole.stat().st_size, 3),
+                        "equal": equal and left == ["out.tsv"],
+                        "seconds_undisturbed": round(seconds, 1),
+                    }
+                    results.add(key | row)
+
+
+def table(rows: list[dict[str, str]]) -> list[list[str]]:
+    lines = []
+    names = ("backend", "run", "rows", "killed")
+    for key in dict.fromkeys(tuple(row[name] for name in names) for row in rows):
+        mine = [row for row in rows if tuple(row[name] for name in names) == key]
+        shares = " ".join(sorted(row["share_at_kill"] for row in mine))
+        equal = sum(row["equal"] == "True" for row in mine)
+        lines.append([*key, str(len(mine)), str(equal), shares])
+    return lines
+
+
+def main() -> None:
+    parser = measuring.parser(__doc__ or "")
+    parser.add_argument("--run", type=Path, help="a run folder")
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--kills", type=int, default=20, help="of a whole run, with existing rows")
+    parser.add_argument("--worker-kills", type=int, default=10)
+    parser.add_argument("--backend", default="torch", choices=measuring.BACKENDS)
+    parser.add_argument("--out", type=Path, help="a CSV file (results/stream_kills.csv)")
+    args = parser.parse_args()
+    results = measuring.Results(args.out or "stream_kills")
+    if not args.show:
+        if args.run is None:
+            parser.error("--run is needed to kill anything")
+        run_all(args, results)
+    head = ["backend", "run", "rows", "killed", "kills", "equal outputs", "answered at the kills"]
+    results.show(head, table(results.rows()), args.write)
+
+
+if __name__ == "__main__":
+    main()
