@@ -103,7 +103,7 @@ class PairStream:
         return (number - 1) * rows // of, number * rows // of
 
     def windows(self, size: int, *, after: int = 0, digest: str = "") -> Iterator[Window]:
-        """The pairs, `size` at a time, or fewer very long ones; those up to row `after` have been read before.
+        """The pairs, `size` at a time, or fewer very long ones, after the row `after`.
 
         Args:
             size: Pairs of a window.
