@@ -22,6 +22,7 @@ from keras_sentmatch.cli.export import export
 from keras_sentmatch.cli.options import name_code, with_groups
 from keras_sentmatch.cli.predict import predict
 from keras_sentmatch.cli.robustness import robustness
+from keras_sentmatch.cli.serve import serve
 from keras_sentmatch.cli.train import train
 from keras_sentmatch.cli.tune import search_report, tune
 from keras_sentmatch.display.tables import printable
@@ -48,7 +49,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
         groups,
         index,
     ),
-    *(explain, robustness, errors, compare, export, models, datasets, profile),
+    *(explain, serve, robustness, errors, compare, export, models, datasets, profile),
 )
 for command in COMMANDS:
     app.command()(with_groups(command))

@@ -18,18 +18,34 @@ _TEMPLATES = Environment(
     keep_trailing_newline=True,
     finalize=lambda value: printable(value, "\n\t") if type(value) is str else value,
 )
-_TEMPLATES.globals["table"] = lambda columns, rows: "\n".join(markdown_table(columns, rows))
-_TEMPLATES.globals["source"] = lambda name: _TEMPLATES.get_template(name).render()
-_TEMPLATES.globals["script_file"] = ""  # of pages that have no script
 
 
-def _csp_hash(script: str) -> str:
-    """What a Content Security Policy calls an inline script, so that only this one runs."""
-    digest = hashlib.sha256(script.encode()).digest()
-    return f"sha256-{base64.b64encode(digest).decode()}"
+def source(script_file: str) -> str:
+    """A script of the templates; nothing for no name."""
+    return _TEMPLATES.get_template(script_file).render() if script_file else ""
 
 
-_TEMPLATES.filters["csp_hash"] = _csp_hash
+def content_policy(script_file: str = "", asks: bool = False) -> str:
+    """The Content Security Policy of a page: nothing from elsewhere, and no script but its own.
+
+    Args:
+        script_file: The page's inline script, if it has one.
+        asks: Whether the script may send requests to where the page came from.
+    """
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    if script_file:
+        digest = hashlib.sha256(source(script_file).encode()).digest()
+        policy += f"; script-src 'sha256-{base64.b64encode(digest).decode()}'"
+    return policy + "; connect-src 'self'" * asks
+
+
+_TEMPLATES.globals.update(
+    table=lambda columns, rows: "\n".join(markdown_table(columns, rows)),
+    source=source,
+    content_policy=content_policy,
+    script_file="",  # of pages that have no script
+    asks=False,
+)
 
 
 def render(template: str, **values: Any) -> str:

@@ -74,11 +74,20 @@ class Explanation:
     @property
     def html(self) -> str:
         """The page: one HTML document that needs no other file and no network."""
+        return self._render(whole=True)
+
+    @property
+    def fragment(self) -> str:
+        """What the page shows under the answer, for a page that shows the answer itself."""
+        return self._render(whole=False)
+
+    def _render(self, whole: bool) -> str:
         sides = self.words(1), self.words(2)
         links = find_links(self.pictures, sides)
         return render_page(
             "explanation.html",
             f"{self.label or self.score}: {self.sentence1} / {self.sentence2}",
+            whole=whole,
             script_file="explanation.js" if links else "",
             explanation=self,
             summary=self._lines(),

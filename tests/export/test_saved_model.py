@@ -1,10 +1,8 @@
 """SavedModels: what they answer, what they refuse, and that nothing is left of a failure."""
 
-import asyncio
 import json
 import os
 import platform
-import runpy
 import signal
 import subprocess
 import sys
@@ -22,7 +20,6 @@ from keras_sentmatch.export import export, exporting, worker
 from keras_sentmatch.export.examples import DIFFICULT, TOLERANCE, Examples, own_words
 from keras_sentmatch.inference import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
-from tests.cross_backend import ROOT
 from tests.inference.test_matcher import make_model
 from tests.toys.training import WORDS
 
@@ -113,37 +110,6 @@ def test_sentences_ids_and_encodings(exported):
     got = ask(folder, "score_encoded", **one, **many)  # one query, many candidates
     want = matcher.predict_proba(sentence1=FIRST[:1] * 5, sentence2=SECOND)
     np.testing.assert_allclose(got["probabilities"], want, atol=TOLERANCE)
-
-
-@on_tensorflow
-def test_the_server_of_the_docs(exported, monkeypatch):
-    matcher, folder, _ = exported
-    monkeypatch.setenv("SAVED_MODEL", str(folder))
-    app = runpy.run_path(str(ROOT / "docs" / "serving" / "app.py"))["app"]
-
-    def post(*parts, path="/predict"):
-        sent, received = [], [{"body": part, "more_body": True} for part in parts] + [{}]
-
-        async def receive():
-            return received.pop(0)
-
-        async def send(message):
-            sent.append(message)
-
-        asyncio.run(app({"type": "http", "method": "POST", "path": path}, receive, send))
-        return sent[0]["status"], json.loads(sent[1]["body"])
-
-    body = json.dumps({"sentence1": FIRST, "sentence2": SECOND}).encode()
-    status, answers = post(body[:20], body[20:])
-    want = matcher.predict(sentence1=FIRST, sentence2=SECOND)
-    assert status == 200 and [a["label"] for a in answers] == [a.label for a in want]
-    assert answers[1]["probabilities"] == pytest.approx(want[1]["probabilities"], abs=TOLERANCE)
-    assert post(body, path="/other")[0] == 404
-    half = b'{"sentence1": ["\\ud800"], "sentence2": [""]}'
-    for bad in (b"{", b"\xff", b"[" * 100_000, b"[]", b'{"sentence1": "a"}', half):
-        assert post(bad)[0] == 400, bad[:20]
-    status, answer = post(*[b" " * (1 << 20)] * 9)
-    assert status == 413 and "at most 8388608 bytes" in answer["error"]
 
 
 @on_tensorflow

@@ -1,5 +1,6 @@
 "use strict";
-(() => {
+// Draws what words attend to, in the page of an explanation and in one that holds an explanation.
+const showLinks = () => {
   const layers = JSON.parse(document.getElementById("links").textContent);
   const box = document.querySelector(".sentences"), svg = box.querySelector("svg");
   const said = document.querySelector("output");
@@ -77,7 +78,7 @@
     });
   }));
   radios.forEach(radio => radio.addEventListener("change", draw));
-  addEventListener("resize", draw);
+  onresize = draw;
   document.querySelectorAll("[data-live]").forEach(part => { part.hidden = false; });
 
   // At first, the word with the largest number
@@ -86,4 +87,5 @@
   const first = starts.filter(([, side, place]) => layers.some(x => x.to[side][place].some(y => y)))
     .sort((a, b) => b[0] - a[0])[0];
   if (first && sides[1 - first[1]].length) choose(first[1], first[2]);
-})();
+};
+if (document.getElementById("links")) showLinks();

@@ -1,0 +1,219 @@
+"""`serve`: runs answered over HTTP, with a page."""
+
+import logging
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from keras_sentmatch.cli import options
+from keras_sentmatch.cli.runs import Run, Scoring
+from keras_sentmatch.cli.sources import Source
+from keras_sentmatch.errors import InputError
+
+log = logging.getLogger(__name__)
+BUILT_IN = "embedded"  # the only data that is shown unasked: it is nobody's
+EXAMPLES = 5
+LOCAL = ("127.0.0.1", "::1", "localhost")
+
+
+@dataclass
+class Limited:
+    """The options that limit what a request may ask for."""
+
+    max_body: Annotated[int, typer.Option(help="Most bytes of a request.")] = 1 << 20
+    max_pairs: Annotated[int, typer.Option(help="Most pairs, or candidates, of a request.")] = 1024
+    max_characters: Annotated[int, typer.Option(help="Most characters of a sentence.")] = 2000
+    max_waiting: Annotated[
+        int, typer.Option(help="Most pairs that wait to be scored; more are refused.")
+    ] = 16_384
+    read_timeout: Annotated[
+        float, typer.Option(help="Seconds in which a request must have come.")
+    ] = 10.0
+    answer_timeout: Annotated[float, typer.Option(help="Seconds in which it must be answered.")] = (
+        30.0
+    )
+
+    def check(self) -> None:
+        """Refuses what is no limit."""
+        options.check_at_least(
+            1, max_body=self.max_body, max_pairs=self.max_pairs, max_characters=self.max_characters
+        )
+        options.check_at_least(self.max_pairs, max_waiting=self.max_waiting)
+        for name in ("read_timeout", "answer_timeout"):
+            if not 0 < getattr(self, name) < float("inf"):
+                option = name.replace("_", "-")
+                raise InputError(f"--{option} {getattr(self, name)}: expected seconds above 0.")
+
+
+def serve(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN…",
+            help="Run folders, the default first; NAME=FOLDER gives one another name than its "
+            "folder's.",
+        ),
+    ],
+    scoring: Scoring,
+    limited: Limited,
+    port: Annotated[int, typer.Option(help="The port; 0 takes any free one.")] = 8000,
+    host: Annotated[
+        str, typer.Option(help="The address to listen on; 0.0.0.0 is all of this machine's.")
+    ] = "127.0.0.1",
+    api_key_file: Annotated[
+        Path | None,
+        typer.Option(help="A file of keys, one per line; every request but /health needs one."),
+    ] = None,
+    examples: Annotated[
+        str | None,
+        typer.Option(
+            help="Name or path of pairs of which the page offers some. Default: those of a run that "
+            "was trained on the embedded pairs."
+        ),
+    ] = None,
+    batch_wait: Annotated[
+        float, typer.Option(help="Milliseconds that a request waits for others to join it.")
+    ] = 3.0,
+) -> None:
+    """Serves runs over HTTP, with a page to try them."""
+    limited.check()
+    options.check_at_least(1, batch_size=scoring.batch_size)
+    if not 0 <= batch_wait <= 1000:
+        raise InputError(f"--batch-wait {batch_wait}: expected 0 to 1000 milliseconds.")
+    folders = named_folders(runs)
+    keys = read_keys(api_key_file) if api_key_file else []
+    try:
+        from keras_sentmatch.service.server import listen, make_server
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f'serving needs {error.name}: pip install "keras-sentmatch[serve]".'
+        ) from error
+    listening = listen(host, port)  # before what takes longer
+    if host not in LOCAL and not keys:
+        log.warning("anybody who reaches %s may ask: --api-key-file asks for a key", host)
+    scoring.use_backend()
+    from keras_sentmatch.service.app import make_app
+    from keras_sentmatch.service.limits import Limits
+    from keras_sentmatch.service.metrics import Metrics
+    from keras_sentmatch.service.served import ServedRun
+
+    metrics = Metrics()
+
+    def load(folder: Path) -> Any:
+        return Run.load(folder, scoring.word_encoder, scoring.engine.value).matcher
+
+    def observer(name: str) -> Any:
+        return lambda *figures: metrics.batch(name, *figures)
+
+    shown = example_pairs(examples) if examples else []
+    served = []
+    for name, folder in folders.items():
+        log.info("loading %s …", folder)
+        served.append(
+            ServedRun.start(
+                name,
+                folder,
+                load,
+                engine=scoring.engine.value,
+                batch_size=scoring.batch_size,
+                wait=batch_wait / 1000,
+                most_waiting=limited.max_waiting,
+                observe=observer(name),
+            )
+        )
+
+    if not examples and any(run.facts()["data"] == BUILT_IN for run in served):
+        shown = example_pairs(BUILT_IN)
+
+    def reload() -> None:
+        for run in served:
+            result = "loaded" if run.reload() else "failed"
+            metrics.reloads.labels(run.name, result).inc()
+
+    limits = Limits(
+        body_bytes=limited.max_body,
+        pairs=limited.max_pairs,
+        characters=limited.max_characters,
+        read_seconds=limited.read_timeout,
+        answer_seconds=limited.answer_timeout,
+    )
+    at = f"[{host}]" if ":" in host else host
+    address = f"http://{at}:{listening.getsockname()[1]}"
+    app = make_app(
+        served,
+        limits,
+        keys=keys,
+        metrics=metrics,
+        examples=shown,
+        started=lambda: log.info("serving %s on %s", ", ".join(folders), address),
+    )
+    server = make_server(
+        app,
+        read_seconds=limits.read_seconds,
+        grace=limits.read_seconds + limits.answer_seconds,
+        reload=one_at_a_time(reload),
+    )
+    server.run(sockets=[listening])
+
+
+def named_folders(runs: list[str]) -> dict[str, Path]:
+    """The folders by their names: those of the folders, or what `NAME=FOLDER` says."""
+    found: dict[str, Path] = {}
+    for run in runs:
+        name, equals, path = run.partition("=")
+        folder = Path(run)
+        if equals and not folder.exists():
+            folder = Path(path)
+        else:
+            name = folder.resolve().name
+        if not name or name in found:
+            raise InputError(
+                f"{run}: two runs would be called {name!r}; name them, as in one={run}."
+                if name
+                else f"{run}: expected NAME=FOLDER."
+            )
+        found[name] = folder
+    return found
+
+
+def example_pairs(data: str) -> list[tuple[str, str]]:
+    """Some pairs of what `--data` takes: of a single file, or of test pairs; from all over them."""
+    source = Source(data)
+    pairs = source.rows() if Path(source.data).is_file() else source.split("test")
+    step = max(1, len(pairs) // EXAMPLES)
+    return list(zip(pairs.sentence1[::step], pairs.sentence2[::step]))[:EXAMPLES]
+
+
+def read_keys(file: Path) -> list[str]:
+    """The keys of a file, one per line."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise InputError(f"--api-key-file {file}: cannot read it: {reason}.") from error
+    keys = [line.strip() for line in lines if line.strip()]
+    if not keys or not all(key.isascii() and key.isprintable() and " " not in key for key in keys):
+        raise InputError(
+            f"--api-key-file {file}: expected a key per line, in letters, digits and marks of ASCII."
+        )
+    return keys
+
+
+def one_at_a_time(work: Any) -> Any:
+    """A function that does work in a thread; called while it works, it lets it work once more."""
+    wanted, working = threading.Event(), threading.Lock()
+
+    def loop() -> None:
+        with working:
+            while wanted.is_set():
+                wanted.clear()
+                work()
+
+    def start() -> None:
+        wanted.set()
+        threading.Thread(target=loop, name="reload", daemon=True).start()
+
+    return start

@@ -1,0 +1,267 @@
+"""On a real port: slow clients, what is no HTTP, and the command with its signals."""
+
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from keras_sentmatch.cli import main
+from keras_sentmatch.cli.serve import example_pairs, named_folders, one_at_a_time, read_keys
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.service.limits import Limits
+from keras_sentmatch.service.server import listen
+from tests.service.live import on_a_port
+from tests.service.stub import Stub, served
+from tests.toys.matchers import make
+
+pytestmark = pytest.mark.once
+PAIR = {"sentence1": "abc", "sentence2": "a"}
+LIMITS = Limits(body_bytes=5000, read_seconds=0.3)
+
+
+@pytest.fixture(scope="module")
+def port():
+    with on_a_port([served(Stub())], LIMITS) as found:
+        yield found
+
+
+def ask(port, path="/predict", body=PAIR):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    content = None if body is None else json.dumps(body)
+    method = "GET" if body is None else "POST"
+    connection.request(method, path, content, {"content-type": "application/json"})
+    response = connection.getresponse()
+    return response.status, json.loads(response.read())
+
+
+def raw(port, *parts, pause=0.0):
+    """What a client gets that sends these bytes, with pauses, and then waits."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+        for part in parts:
+            client.sendall(part)
+            time.sleep(pause)
+        return b"".join(iter(lambda: client.recv(1 << 16), b""))
+
+
+HEAD = b"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+
+
+@pytest.mark.parametrize(
+    "parts, status",
+    [
+        ((), 408),
+        ((b"POST /pre",), 408),
+        ((b"POST /predict HTTP/1.1\r\n", b"host: x\r\n"), 408),
+        ((HEAD + b"content-length: 50\r\n\r\n", b"{"), 408),
+        ((b"\x16\x03\x01\x02\x00\x01",), 400),
+        ((b"nonsense\r\n\r\n",), 400),
+        ((HEAD + b"content-length: 1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",), 422),
+        ((HEAD + b"content-length: x\r\n\r\n",), 400),
+        ((b"GET / HTTP/1.1\r\nhost: x\r\na: " + b"a" * (1 << 17),), 400),
+    ],
+)
+def test_slow_and_broken_clients_get_an_answer(port, parts, status):
+    answer = raw(port, *parts, pause=0.01)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    if status == 422:  # which of the two headers counts is the parser's choice
+        assert head.split()[1][:1] == b"4"
+        return
+    assert head.split()[1] == b"%d" % status
+    assert json.loads(body)["error"]["status"] == status
+    assert ask(port)[0] == 200
+
+
+def test_a_second_request_on_a_kept_connection_has_its_time_too(port):
+    body = json.dumps(PAIR).encode()
+    whole = HEAD + b"content-length: %d\r\n\r\n" % len(body) + body
+    answer = raw(port, whole, whole, b"POST /pre", pause=0.1)
+    assert answer.count(b"HTTP/1.1 200") == 2 and answer.count(b"HTTP/1.1 408") == 1
+
+
+def test_a_large_body_is_refused_so_that_its_sender_reads_why(port):
+    length = 20 << 20
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+        client.sendall(HEAD + b"content-length: %d\r\n\r\n" % length)
+        for _ in range(20):
+            client.sendall(b" " * (1 << 20))
+        assert client.recv(100).startswith(b"HTTP/1.1 413")
+    answer = raw(port, HEAD + b"expect: 100-continue\r\ncontent-length: %d\r\n\r\n" % length)
+    assert answer.startswith(b"HTTP/1.1 413"), "without the body"
+
+
+def test_clients_at_once_are_answered_in_common_batches():
+    matcher = Stub(delay=0.05)
+    with on_a_port([served(matcher)]) as port:
+        texts = ["a" * n for n in range(24)]
+        found = {}
+
+        def client(text):
+            found[text] = ask(port, body={"sentence1": text, "sentence2": ""})[1]["probabilities"]
+
+        threads = [threading.Thread(target=client, args=(text,)) for text in texts]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    wanted = {text: pytest.approx((len(text) + 1) / (len(text) + 2)) for text in texts}
+    assert {text: answer["no"] for text, answer in found.items()} == wanted
+    assert len(matcher.batches) < len(texts)
+
+
+def test_what_is_in_flight_is_answered_at_the_end():
+    matcher = Stub(delay=0.5)
+    with on_a_port([served(matcher)]) as port:
+        found = []
+        thread = threading.Thread(target=lambda: found.append(ask(port)[0]))
+        thread.start()
+        time.sleep(0.2)
+    thread.join()
+    assert found == [200]
+    with pytest.raises(ConnectionRefusedError):
+        ask(port)
+
+
+def test_addresses_that_cannot_be_had():
+    with listen("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(InputError, match=f"port {port} .*in use"):
+            listen("127.0.0.1", port)
+    with pytest.raises(InputError, match="0 .* to 65535"):
+        listen("127.0.0.1", 70_000)
+    with pytest.raises(InputError, match="cannot listen on 192.0.2.1"):
+        listen("192.0.2.1", 0)
+
+
+def test_examples_come_from_all_over_the_data(tmp_path):
+    file = tmp_path / "pairs.tsv"
+    rows = "".join(f"one {n}\ttwo {n}\tyes\n" for n in range(50))
+    file.write_text("sentence1\tsentence2\tlabel\n" + rows)
+    assert example_pairs(str(file)) == [(f"one {n}", f"two {n}") for n in range(0, 50, 10)]
+    assert len(example_pairs("embedded")) == 5
+
+
+def test_names_and_keys(tmp_path):
+    (tmp_path / "a=b").mkdir()
+    folders = named_folders([str(tmp_path / "a=b"), "old=runs/x", "runs/x"])
+    assert list(folders) == ["a=b", "old", "x"]
+    with pytest.raises(InputError, match="two runs would be called 'x'"):
+        named_folders(["runs/x", "others/x"])
+    with pytest.raises(InputError, match="NAME=FOLDER"):
+        named_folders(["=runs/x"])
+    file = tmp_path / "keys"
+    file.write_text("one-key\n\n  another  \n")
+    assert read_keys(file) == ["one-key", "another"]
+    for bad in ("", "\n", "two words", "Schlüssel"):
+        file.write_text(bad)
+        with pytest.raises(InputError, match="a key per line"):
+            read_keys(file)
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        (["--port", "-1"], "--port -1"),
+        (["--max-pairs", "0"], "--max-pairs 0"),
+        (["--max-waiting", "5"], "--max-waiting 5: must be at least 1024"),
+        (["--read-timeout", "nan"], "--read-timeout nan: expected seconds"),
+        (["--batch-wait", "-1"], "--batch-wait -1"),
+        (["--api-key-file", "nowhere/keys"], "cannot read it"),
+        ([], "not a run folder"),
+    ],
+)
+def test_options_that_cannot_be(options, said, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", "nowhere/run", "--port", "0", *options])
+    assert ended.value.code == 2 and said in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_one_reload_at_a_time_and_once_more_for_those_meanwhile():
+    count, going, done = [], threading.Event(), threading.Event()
+
+    def work():
+        count.append(threading.active_count())
+        if len(count) == 1:
+            going.set()
+            done.wait(10)
+
+    start = one_at_a_time(work)
+    start()
+    going.wait(10)
+    for _ in range(5):
+        start()
+    done.set()
+    end = time.monotonic() + 10
+    while any(t.name == "reload" for t in threading.enumerate()) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert len(count) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("engine", ["keras", "onnx"])
+def test_the_command(engine, tmp_path):
+    """A port of its own, answers, a reload that fails, one that works, and an end."""
+    if engine == "onnx":
+        pytest.importorskip("tf2onnx")
+        pytest.importorskip("onnxruntime")
+    run, gone = tmp_path / "mine", tmp_path / "gone"
+    matcher = make("re2")
+    matcher.save(run)
+    want = matcher.predict(**PAIR).probabilities
+    keys = tmp_path / "keys"
+    keys.write_text("secret\n")
+    program = "from keras_sentmatch.cli import main; main()"
+    command = [sys.executable, "-c", program, "serve", str(run), "--port", "0"]
+    log = tmp_path / "log"
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(
+            [*command, "--engine", engine],
+            stderr=stderr,
+            env={**os.environ, "KERAS_BACKEND": "torch"},
+        )
+
+    def wait_for(text, seconds=240):
+        end = time.monotonic() + seconds
+        while text not in log.read_text("utf-8"):
+            assert time.monotonic() < end and process.poll() is None, log.read_text("utf-8")
+            time.sleep(0.1)
+
+    try:
+        wait_for("serving mine on ")
+        port = int(re.search(r"serving mine on \S+:(\d+)", log.read_text())[1])
+        status, answer = ask(port)
+        assert status == 200 and answer["probabilities"] == pytest.approx(want, abs=1e-5)
+        other = subprocess.run(
+            [*command[:-1], str(port)], capture_output=True, text=True, timeout=240
+        )
+        assert other.returncode == 2 and f"port {port} (Address already in use)" in other.stderr
+        run.rename(gone)
+        process.send_signal(signal.SIGHUP)
+        wait_for("mine is not loaded again, the old one goes on")
+        unknown = {"sentence1": "abc zebra", "sentence2": "a brand new wordling"}
+        assert ask(port, body=unknown)[0] == 200, "from memory"
+        gone.rename(run)
+        shutil.rmtree(run / "onnx", ignore_errors=True)
+        matcher.threshold = None
+        matcher.temperature = 2.0
+        try:
+            matcher.save(run)
+            softer = matcher.predict(**PAIR).probabilities
+        finally:
+            matcher.temperature = 1.0
+        process.send_signal(signal.SIGHUP)
+        wait_for("mine is loaded again")
+        assert ask(port)[1]["probabilities"] == pytest.approx(softer, abs=1e-5)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
