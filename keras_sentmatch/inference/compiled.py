@@ -100,7 +100,9 @@ class CompiledModel:
         try:
             with torch.no_grad(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # make_fx has made sure of what they warn of
-                graph = make_fx(answer, tracing_mode="fake")(*tensors, *weights)
+                # Not fake: constants that were computed when the model was built.
+                record = make_fx(answer, tracing_mode="fake", _allow_non_fake_inputs=True)
+                graph = record(*tensors, *weights)
                 graph.graph.eliminate_dead_code()
                 graph.recompile()
                 trace: Any = torch.jit.trace
