@@ -10,10 +10,12 @@ from keras_sentmatch.applications.base import PairModel, Sentence, register_mode
 from keras_sentmatch.applications.pictures import PictureSpec
 from keras_sentmatch.applications.search_space import Choice
 from keras_sentmatch.data.text import word_facts
-from keras_sentmatch.layers.hybrid import FEATURES, MatchingFeatures, WideLogits
+from keras_sentmatch.layers.hybrid import FEATURES, MOST, MatchingFeatures, WideLogits
 
 STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # inverse regularization strengths to choose from
 SHARES = ("shared_1", "shared_2")
+PRODUCTS = 0.1  # standard deviation of a product of features, next to 1 of a feature
+MOST_PAIRS = 50_000  # to learn from the products of features; of more, a network learns them itself
 Arrays = Mapping[str, np.ndarray]
 Examples = tuple[Sequence[Arrays], np.ndarray] | tuple[Sequence[Arrays], np.ndarray, Any]
 
@@ -30,7 +32,8 @@ WEIGHTS = (
         "weights_of_features",
         "feature class",
         "Weights of the matching features",
-        "What each feature adds to the logit of each class in the linear part.",
+        "What each feature adds to the logit of each class in the linear part; a product of two features "
+        "counts half for each.",
         names={"feature": FEATURES},
     ),
 )
@@ -50,7 +53,11 @@ class WidePart:
         self.used = [matching or name in SHARES for name in FEATURES]
         self.matching = MatchingFeatures(model.vocabulary_size, name="matching_features")
         self.logits = WideLogits(
-            model.vocabulary_size, model.num_classes, name="wide_logits", trainable=trainable
+            model.vocabulary_size,
+            model.num_classes,
+            products=matching,
+            name="wide_logits",
+            trainable=trainable,
         )
 
     def __call__(self, word_ids_1, word_ids_2, vectors_1, vectors_2):
@@ -60,7 +67,7 @@ class WidePart:
 
         def weights():
             one, two = self.logits.word_logits(word_ids_1, word_ids_2)
-            of_features = self.features[:, :, None] * self.logits.kernel
+            of_features = self.logits.feature_logits(self.features)
             return {"weights_1": one, "weights_2": two, "weights_of_features": of_features}
 
         self.model.show(weights)
@@ -95,19 +102,28 @@ class WidePart:
         self.set_word_facts(0, words)
         features = [self._features(batches) for batches, *_ in (train, validation)]
         mean, scale = features[0].mean(0), np.maximum(features[0].std(0), 1e-6)
+        standardized = [(f - mean) / scale for f in features]
+        products = _Products(standardized[0], self.logits.products)
+        size, count = self.model.vocabulary_size, len(mean)
         inputs, check = (
-            _design(batches, (f - mean) / scale, self.model.vocabulary_size)
-            for (batches, *_), f in zip((train, validation), features)
+            _design(batches, np.hstack([z, products(z)]), size)
+            for (batches, *_), z in zip((train, validation), standardized)
         )
-        size, classes = self.model.vocabulary_size, self.model.num_classes
+        classes = self.model.num_classes
         weights, bias = solve_linear((inputs, *train[1:]), (check, *validation[1:]), classes)
-        tables = np.split(weights[: 3 * size], 3)
+        of_words, of_features, of_products = np.split(weights, (3 * size, 3 * size + count))
         kernel = np.zeros((len(FEATURES), classes))
-        kernel[self.used] = weights[3 * size :] / scale[:, None]
-        bias = bias - mean @ kernel[self.used]
+        kernel[self.used] = of_features / scale[:, None]
         layer = self.logits
+        if layer.products:
+            of_products, shift = products.kernel(of_products)
+            layer.product_kernel.assign(of_products)
+            layer.mean.assign(mean)
+            layer.inverse_scale.assign(1 / scale)
+            bias = bias - shift
+        bias = bias - mean @ kernel[self.used]
         variables = layer.words_1, layer.words_2, layer.words_both, layer.kernel, layer.bias
-        for variable, value in zip(variables, (*tables, kernel, bias)):
+        for variable, value in zip(variables, (*np.split(of_words, 3), kernel, bias)):
             variable.assign(value)
 
     def _set_commonness(self, batches: Sequence[Arrays]) -> None:
@@ -122,6 +138,42 @@ class WidePart:
         """The features that are used, float64 `[pairs, F]`."""
         (found,) = outputs_of(self.model, {"features": self.features}, batches)
         return found.astype(float)[:, self.used]
+
+
+class _Products:
+    """Products of standardized features as inputs of a linear model.
+
+    They are standardized and made small, so that regularization holds their many weights back more
+    than those of the features.
+
+    Args:
+        features: standardized features `[pairs, F]` of the training pairs.
+        used: whether there are any products; not for very many pairs.
+    """
+
+    def __init__(self, features: np.ndarray, used: bool):
+        self.count = features.shape[1]
+        few = used and len(features) <= MOST_PAIRS
+        self.pairs = np.triu_indices(self.count if few else 0)
+        self.mean: Any = 0.0
+        self.scale: Any = 1.0
+        products = self(features)
+        self.mean = products.mean(0)
+        self.scale = np.maximum(products.std(0), 1e-6) / PRODUCTS
+
+    def __call__(self, features: np.ndarray) -> np.ndarray:
+        """The products of standardized features `[pairs, F]`."""
+        z = np.clip(features, -MOST, MOST)
+        one, two = self.pairs
+        return (z[:, one] * z[:, two] - self.mean) / self.scale
+
+    def kernel(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The weights of all products `[F * F, C]`, and what they add to every logit."""
+        weights = weights / self.scale[:, None]
+        kernel = np.zeros((self.count, self.count, weights.shape[1]))
+        kernel[self.pairs] = weights / 2
+        kernel += kernel.transpose(1, 0, 2)  # half for each of the two features
+        return kernel.reshape(-1, weights.shape[1]), self.mean @ weights
 
 
 @register_model("bag_of_words")

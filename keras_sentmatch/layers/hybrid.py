@@ -46,6 +46,7 @@ FEATURES = (
     "missing_2",
 )
 ALIGNED = 0.6  # cosine from which a word counts as aligned
+MOST = 4.0  # standard deviations that a feature in a product is counted up to
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
@@ -211,14 +212,16 @@ class MatchingFeatures(Layer):
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class WideLogits(Layer):
-    """A linear model of which words occur, and of features.
+    """A linear model of which words occur, of features, and of their products.
 
     The logits are the sum of a weight for each word of sentence 1, for each of sentence 2, for each
-    word of sentence 1 that is in sentence 2 too, and for each feature. All are zero at first.
+    word of sentence 1 that is in sentence 2 too, and for each feature; with `products` also for each
+    product of two standardized features. All are zero at first.
 
     Args:
         vocabulary_size: number of word ids; 0 is padding, 1 the unknown word, which has no weight.
         num_classes: number of logits.
+        products: whether products of features count. Defaults to `False`.
 
     Call arguments:
         word_ids_1: int `[B, L1]`, right-padded with 0.
@@ -239,7 +242,7 @@ class WideLogits(Layer):
         Cheng et al., "Wide & Deep Learning for Recommender Systems", 2016.
     """
 
-    def __init__(self, vocabulary_size: int, num_classes: int, **kwargs):
+    def __init__(self, vocabulary_size: int, num_classes: int, products: bool = False, **kwargs):
         super().__init__(**kwargs, autocast=False)
 
     def build(self, word_ids_1_shape, word_ids_2_shape, features_shape):
@@ -247,16 +250,26 @@ class WideLogits(Layer):
             shape = (rows, self.num_classes)
             return self.add_weight(shape, "zeros", "float32", autocast=False, name=name)
 
+        def fact(start: str, name: str):
+            shape = (features_shape[-1],)
+            return self.add_weight(
+                shape, start, "float32", trainable=False, autocast=False, name=name
+            )
+
         self.words_1, self.words_2, self.words_both = (
             weight(self.vocabulary_size, f"words_{side}") for side in ("1", "2", "both")
         )
         self.kernel = weight(features_shape[-1], "kernel")
+        if self.products:  # a row for each pair of features
+            self.product_kernel = weight(features_shape[-1] ** 2, "product_kernel")
+            self.mean = fact("zeros", "mean")
+            self.inverse_scale = fact("ones", "inverse_scale")
         self.bias = self.add_weight(
             (self.num_classes,), "zeros", "float32", autocast=False, name="bias"
         )
 
     def call(self, word_ids_1, word_ids_2, features):
-        logits = ops.matmul(_float(features), self.kernel) + self.bias
+        logits = ops.sum(self.feature_logits(features), axis=1) + self.bias
         for of_words in self.word_logits(word_ids_1, word_ids_2):
             logits += ops.sum(of_words, axis=1)
         return logits
@@ -269,6 +282,17 @@ class WideLogits(Layer):
         one = ops.take(self.words_1, word_ids_1, axis=0) * known_1[:, :, None]
         one += ops.take(self.words_both, word_ids_1, axis=0) * both[:, :, None]
         return one, ops.take(self.words_2, word_ids_2, axis=0) * known_2[:, :, None]
+
+    def feature_logits(self, features):
+        """What each feature adds to the logits `[B, F, C]`; a product counts for its second feature."""
+        features = _float(features)
+        logits = features[:, :, None] * self.kernel
+        if self.products:
+            count = features.shape[1]
+            z = ops.clip((features - self.mean) * self.inverse_scale, -MOST, MOST)  # [B, F]
+            weights = ops.reshape(self.product_kernel, (count, count * self.num_classes))
+            logits += z[:, :, None] * ops.reshape(z @ weights, (-1, count, self.num_classes))
+        return logits
 
     def compute_output_spec(self, word_ids_1, word_ids_2, features):
         return self.spec(word_ids_1.shape[0], self.num_classes, dtype="float32")

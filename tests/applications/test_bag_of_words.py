@@ -55,6 +55,30 @@ def test_solve_finds_what_decides(matching):
     assert names <= {"shared_1", "shared_2"} if not matching else "alignment_1" in names
 
 
+def test_products_of_features_are_learned(monkeypatch):
+    """The label says whether exactly one of two features is large, which no sum of them shows."""
+    rng = np.random.default_rng(0)
+    model = BAG(matching_features=True, embedding_dim=3)
+    part = model.wide
+    facts = {count: rng.normal(size=(count, len(FEATURES))) for count in (4000, 300, 200)}
+    monkeypatch.setattr(part, "_features", lambda batches: facts[sum(map(_rows, batches))])
+
+    def made(count):
+        ids = {f"word_ids_{side}": np.full((count, 1), 2, "int32") for side in "12"}
+        return [ids], ((facts[count][:, 3] > 0) != (facts[count][:, 9] > 0)).astype(int)
+
+    part.solve([""] * 10, made(4000), made(300))
+    logits = value(part.logits(*made(200)[0][0].values(), facts[200]))
+    assert (logits.argmax(1) == made(200)[1]).mean() > 0.8
+    monkeypatch.setattr("keras_sentmatch.applications.bag_of_words.MOST_PAIRS", 3999)
+    part.solve([""] * 10, made(4000), made(300))
+    assert not value(part.logits.product_kernel).any()
+
+
+def _rows(batch):
+    return len(batch["word_ids_1"])
+
+
 def test_scores_are_solved_by_ridge_regression():
     model = BAG(num_classes=1)
     (batches, _), (more, _) = pairs(), pairs(seed=1)
