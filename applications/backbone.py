@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from keras_sentmatch.applications.base import PairModel, Sentence
+from keras_sentmatch.data.encoder_kinds import block_options, blocks_of, embed, takes_segments
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.ops import last_state, zero_padding
 
@@ -15,29 +16,31 @@ FROM_MODEL = ("name", "dtype", "trainable")  # which the model has of its own
 
 
 class BackboneModel(PairModel):
-    """A model that reads both sentences as one sequence, with the layers of a BERT or RoBERTa.
+    """A model that reads both sentences as one sequence, with the layers of a pretrained encoder.
 
     A subclass's `__init__` begins with `self.bert = self.make_encoder()`; the maths stands in
     `read(pair)`.
 
     Args:
-        backbone: a KerasHub preset name, or a folder with a KerasHub or Hugging Face BERT or
-            RoBERTa, whose weights are loaded; a KerasHub backbone, whose weights are copied; or the
-            serialized config of one, which has no weights. It is kept as a serialized config, so a
-            saved model does not need the preset it was made from.
+        backbone: a KerasHub preset name, or a folder with a KerasHub or Hugging Face encoder, whose
+            weights are loaded; a KerasHub backbone, whose weights are copied; or the serialized
+            config of one, which has no weights. It is kept as a serialized config, so a saved model
+            does not need the preset it was made from. Of the kinds in
+            `keras_sentmatch.data.encoder_kinds`: BERT, RoBERTa, XLM-RoBERTa, ALBERT, DistilBERT,
+            ELECTRA or DeBERTa-v3.
         trainable_backbone: whether the backbone is trained.
         backbone_dropout: rate within the backbone; `None` keeps its own.
 
     Inputs:
-        A dict of int32 `[B, L]`: `token_ids`, `padding_mask` (1 = real) and, for BERT,
-        `segment_ids`, as `SubwordPairEncoder` makes them. Right-padded with 0 or the tokenizer's
-        padding id.
+        A dict of int32 `[B, L]`: `token_ids`, `padding_mask` (1 = real) and, where the encoder has
+        segments, `segment_ids`, as `SubwordPairEncoder` makes them. Right-padded, whatever the id of
+        padding.
 
     Masking:
         Padding changes nothing and is never read. A row without tokens gives a finite answer.
 
     Raises:
-        InputError: for a backbone that is no BERT or RoBERTa or cannot be loaded.
+        InputError: for a backbone of a kind that is not understood, or that cannot be loaded.
     """
 
     backbone: Any
@@ -50,7 +53,7 @@ class BackboneModel(PairModel):
             layer.trainable = False  # only now: `keras.Model` may make it trainable again
 
     def read(self, pair: Sentence):
-        """The output from `token_ids`, `padding_mask`, `segment_ids` (BERT) and `mask` of a pair."""
+        """The output from `token_ids`, `padding_mask`, `mask` and perhaps `segment_ids` of a pair."""
         raise NotImplementedError
 
     def make_encoder(self) -> "Encoder":
@@ -92,7 +95,7 @@ class BackboneModel(PairModel):
 
 
 class Encoder:
-    """The layers of a KerasHub BERT or RoBERTa, called one by one in the graph of a model.
+    """The layers of a KerasHub encoder, called one by one in the graph of a model.
 
     Args:
         backbone: a KerasHub preset name, a folder with a KerasHub or Hugging Face model, a KerasHub
@@ -103,7 +106,8 @@ class Encoder:
 
     Attributes:
         config: the serialized config, without what the model has of its own.
-        blocks: the transformer blocks: `x = block(x, padding_mask=pair.padding_mask)`.
+        kind: the `EncoderKind`.
+        blocks: the transformer blocks, called by `block`; ALBERT's stand there several times.
         width, max_length: of a token's vector; of a sequence, in word pieces.
 
     Raises:
@@ -111,9 +115,15 @@ class Encoder:
     """
 
     def __init__(self, backbone, dtype, dropout: float | None = None):
-        from keras_sentmatch.data.hub import keras_hub, load_backbone
+        from keras_sentmatch.data.hub import (
+            check_backbone,
+            keras_hub,
+            load_backbone,
+            not_understood,
+        )
 
-        kinds = keras_hub().models.BertBackbone, keras_hub().models.RobertaBackbone
+        keras_hub()  # registers the backbones
+        shown = f"backbone: {str(backbone)[:80]!r}"
         if isinstance(backbone, (str, Path)):
             backbone = load_backbone(backbone, "float32")
         source = None if isinstance(backbone, Mapping) else backbone
@@ -126,30 +136,33 @@ class Encoder:
             here |= {} if dropout is None else {"dropout": dropout}
             made = keras.saving.deserialize_keras_object({**kind, "config": {**config, **here}})
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise _refusal(backbone) from error
-        if not isinstance(made, kinds):
-            raise _refusal(backbone)
+            raise not_understood(backbone, shown) from error
+        self.kind = check_backbone(made, shown)
         for new, old in zip(made.weights, source.weights if source is not None else []):
             new.assign(ops.convert_to_numpy(old))  # a copy: JAX gives away the arrays it trains on
         self.config = {**kind, "config": config}
         self.backbone = made
-        self.has_segments = isinstance(made, kinds[0])
-        self.blocks = made.transformer_layers
+        self.has_segments = takes_segments(made)
+        self.blocks = blocks_of(made)
         self.width = made.hidden_dim
         self.max_length = made.max_sequence_length
-        # RoBERTa was not pretrained with a pooler: it gets a new one.
-        self._pooler = made.pooled_dense if self.has_segments else None
+        # RoBERTa and others were not pretrained with a pooler: they get a new one.
+        self._pooler = getattr(made, "pooled_dense", None)
+        self._options: dict[str, Any] = {}
 
     def embed(self, pair: Sentence):
         """What the first block takes: `[B, L, D]`."""
-        layers = self.backbone
-        if self.has_segments:
-            tokens = layers.token_embedding(pair.token_ids)
-            segments = layers.segment_embedding(pair.segment_ids)
-            x = layers.embeddings_add((tokens, layers.position_embedding(tokens), segments))
-        else:
-            x = layers.embeddings(pair.token_ids)
-        return layers.embeddings_dropout(layers.embeddings_layer_norm(x))
+        x = embed(self.backbone, vars(pair))
+        self._options = block_options(self.backbone, x)
+        return x
+
+    def block(self, i: int, x, pair: Sentence):
+        """What block `i` makes of its input `x`, `[B, L, D]`; after `embed`."""
+        return self.blocks[i](x, padding_mask=pair.padding_mask, **self._options)
+
+    def attention(self, i: int, x, pair: Sentence):
+        """From each token to the real ones in block `i`, `[B, heads, L, L]`; rows sum to 1."""
+        return _Attention(self.blocks[i])(x, pair.padding_mask, **self._options)
 
     def pool(self, x, mask):
         """The first token's state through a tanh layer: BERT's pooler, or a new one."""
@@ -162,6 +175,27 @@ class Encoder:
                 name="pooler",
             )
         return self._pooler(first_state(x, mask))
+
+
+class _Attention(keras.layers.Layer):
+    """What a transformer block of KerasHub attends to."""
+
+    def __init__(self, block: keras.layers.Layer):
+        super().__init__(dtype=block.dtype_policy)
+        self.block = block
+        self.built = True
+
+    def call(self, x, padding_mask, rel_embeddings=None):
+        if rel_embeddings is None:
+            return self.block(x, padding_mask=padding_mask, return_attention_scores=True)[1]
+        mask = ops.expand_dims(ops.cast(padding_mask, "bool"), 1)  # to each from each
+        attend = self.block._self_attention_layer  # DeBERTa's blocks do not return it
+        return attend(x, rel_embeddings, attention_mask=mask, return_attention_scores=True)[1]
+
+    def compute_output_spec(self, x, padding_mask, rel_embeddings=None):
+        batch, length = x.shape[:2]
+        shape = (batch, self.block.num_heads, length, length)
+        return keras.KerasTensor(shape, dtype=self.compute_dtype)
 
 
 def initializer() -> keras.initializers.Initializer:
@@ -177,7 +211,7 @@ def first_state(x, mask):
 def special_tokens(pair: Sentence) -> tuple[Any, Any]:
     """Where a sentence is opened (`[CLS]`) and where closed (`[SEP]`): boolean `[B, L]` each.
 
-    Every sequence begins with the one and ends with the other, in BERT and in RoBERTa.
+    Every sequence begins with the one and ends with the other, whatever the encoder.
     """
     ids = pair.token_ids
     last = last_state(ops.expand_dims(ids, -1), pair.mask)
@@ -185,16 +219,12 @@ def special_tokens(pair: Sentence) -> tuple[Any, Any]:
 
 
 def segments_of(pair: Sentence):
-    """The sentence of each token, 0 or 1: given, or for RoBERTa from the separators."""
-    if hasattr(pair, "segment_ids"):
-        return pair.segment_ids
-    closes = ops.cast(special_tokens(pair)[1], "int32")
-    return ops.cast(ops.cumsum(closes, axis=1) - closes >= 2, "int32")
+    """The sentence of each token, 0 or 1, from the tokens that close.
 
-
-def _refusal(backbone) -> InputError:
-    return InputError(
-        f"backbone: {type(backbone).__name__} {str(backbone)[:80]!r} is no BERT or RoBERTa. Expected a KerasHub preset "
-        "such as 'bert_base_en_uncased', a folder with one, a keras_hub.models.BertBackbone or RobertaBackbone, or the "
-        "serialized config of one."
-    )
+    The last one closes the second sentence, and all before it the first: one in `[CLS] a [SEP] b
+    [SEP]`, two in `<s> a </s></s> b </s>`.
+    """
+    closes = ops.cast(ops.logical_and(special_tokens(pair)[1], pair.mask), "int32")
+    before = ops.cumsum(closes, axis=1) - closes
+    separators = ops.sum(closes, axis=1, keepdims=True) - 1
+    return ops.cast(ops.logical_and(before >= separators, pair.mask), "int32")

@@ -3,8 +3,6 @@
 from functools import partial
 from typing import Any
 
-import keras
-
 from keras_sentmatch.applications.backbone import BackboneModel, initializer
 from keras_sentmatch.applications.base import Sentence, check_choice, register_model
 from keras_sentmatch.applications.pictures import ENCODER_ATTENTION
@@ -16,15 +14,16 @@ POOLINGS = ("cls", "mean")
 
 @register_model("cross_encoder")
 class CrossEncoder(BackboneModel):
-    """BERT or RoBERTa over both sentences as one sequence, and a classifier on one vector of it.
+    """A pretrained encoder over both sentences as one sequence, and a classifier on one vector.
 
     Args:
-        pooling: `"cls"`, the state of the first token through a tanh layer (BERT's own; a new one
-            for RoBERTa), or `"mean"`, the mean of the states of all tokens. Defaults to `"cls"`.
+        pooling: `"cls"`, the state of the first token through a tanh layer (the encoder's own
+            where it has one, as BERT; a new one for RoBERTa), or `"mean"`, the mean of the states of
+            all tokens. Defaults to `"cls"`.
         dropout: rate before the classifier. Defaults to `0.1`.
 
     Raises:
-        InputError: for an unknown pooling, or a backbone that is no BERT or RoBERTa or cannot be
+        InputError: for an unknown pooling, or a backbone that is not understood or cannot be
         loaded.
 
     Example:
@@ -45,7 +44,9 @@ class CrossEncoder(BackboneModel):
     """
 
     paper = "Devlin et al. 2019"
-    summary_line = "BERT or RoBERTa over both sentences at once, and a classifier"
+    summary_line = (
+        "a pretrained encoder (BERT, XLM-RoBERTa, …) over both sentences at once, and a classifier"
+    )
     presets = {"cls": {}, "mean": {"pooling": "mean"}}
     search_space = [*BACKBONES, Choice("model.pooling", ("cls", "mean"))]
     pictures = (ENCODER_ATTENTION,)
@@ -68,29 +69,12 @@ class CrossEncoder(BackboneModel):
 
     def read(self, pair: Sentence):
         x = self.bert.embed(pair)  # [B, L, D]
-        for i, block in enumerate(self.bert.blocks):
-            self.show(partial(self.attention_of, i, x, pair.padding_mask))
-            x = block(x, padding_mask=pair.padding_mask)
+        for i in range(len(self.bert.blocks)):
+            self.show(partial(self.attention_of, i, x, pair))
+            x = self.bert.block(i, x, pair)
         v = (self.bert.pool if self.pooling == "cls" else masked_mean)(x, pair.mask)  # [B, D]
         return self.classify(self.drop(v))
 
-    def attention_of(self, i: int, x, padding_mask) -> dict[str, Any]:
+    def attention_of(self, i: int, x, pair: Sentence) -> dict[str, Any]:
         """From each token to the real ones in block `i`, `[B, heads, L, L]`; rows sum to 1."""
-        return {f"attention_{i}": _WithAttention(self.bert.blocks[i])(x, padding_mask)[1]}
-
-
-class _WithAttention(keras.layers.Layer):
-    """A transformer block of KerasHub that returns its attention too."""
-
-    def __init__(self, block: keras.layers.Layer):
-        super().__init__(dtype=block.dtype_policy)
-        self.block = block
-        self.built = True
-
-    def call(self, x, padding_mask):
-        return self.block(x, padding_mask=padding_mask, return_attention_scores=True)
-
-    def compute_output_spec(self, x, padding_mask):
-        batch, length = x.shape[:2]
-        maps = (batch, self.block.num_heads, length, length)
-        return tuple(keras.KerasTensor(s, dtype=self.compute_dtype) for s in (x.shape, maps))
+        return {f"attention_{i}": self.bert.attention(i, x, pair)}

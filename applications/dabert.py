@@ -10,16 +10,19 @@ from keras_sentmatch.applications.backbone import BackboneModel, initializer, se
 from keras_sentmatch.applications.base import CallWith, Sentence, register_model
 from keras_sentmatch.applications.pictures import ENCODER_ATTENTION, HEADS, PictureSpec
 from keras_sentmatch.applications.search_space import BACKBONES, FLAG, Choice
+from keras_sentmatch.data.encoder_kinds import KINDS, EncoderKind
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import DualAttentionEncoder
 
 
 @register_model("dabert")
 class DABERT(BackboneModel):
-    """BERT or RoBERTa whose first layer also attends to differences, with the `[CLS]` classifier.
+    """An encoder whose first layer also attends to differences, with the `[CLS]` classifier.
 
     The chosen layers become `DualAttentionEncoder`s with the weights of those they replace. What
-    differences add starts at zero, so a new model gives what the same `CrossEncoder` would.
+    differences add starts at zero, so a new model gives what the same `CrossEncoder` would. The
+    encoder's attention must be BERT's: all kinds but DeBERTa-v3, whose attention sees relative
+    positions. ALBERT's layers share their weights; a replaced one gets a copy of its own.
 
     Args:
         dual_layers: the layers to replace, counted from 0. Defaults to `(0,)`.
@@ -43,8 +46,8 @@ class DABERT(BackboneModel):
         dropout: rate before the classifier. Defaults to `0.1`.
 
     Raises:
-        InputError: for layers that the backbone lacks, or a backbone that is no BERT or RoBERTa or
-        cannot be loaded. ValueError: for an unknown option, see `DualAttentionEncoder`.
+        InputError: for layers that the backbone lacks, or a backbone that is not understood, has
+        another attention or cannot be loaded. ValueError: for an unknown option, see `DualAttentionEncoder`.
 
     Example:
         >>> import keras_hub, numpy as np
@@ -130,6 +133,7 @@ class DABERT(BackboneModel):
         **kwargs,
     ):
         self.bert = self.make_encoder()
+        _check_kind(self.bert.kind)
         depth = len(self.bert.blocks)
         if not dual_layers or not all(i in range(depth) for i in dual_layers):
             raise InputError(
@@ -159,12 +163,12 @@ class DABERT(BackboneModel):
     def read(self, pair: Sentence):
         segments = segments_of(pair) if self.cross else None
         x = self.bert.embed(pair)  # [B, L, D]
-        for i, block in enumerate(self.bert.blocks):
+        for i in range(len(self.bert.blocks)):
             if i in self.duals:  # eq 1-7
                 self.show(partial(self.attention_of, i, x, pair.mask, segments))
                 x = self.duals[i](x, pair.mask, segments)
             else:
-                x = block(x, padding_mask=pair.padding_mask)
+                x = self.bert.block(i, x, pair)
         return self.classify(self.drop(self.bert.pool(x, pair.mask)))
 
     def attention_of(self, i: int, *given) -> dict[str, Any]:
@@ -181,6 +185,16 @@ class DABERT(BackboneModel):
     def backbone_layers(self) -> list[keras.layers.Layer]:
         carried = [layer for dual in self.duals.values() for layer in dual.encoder_layers]
         return [*super().backbone_layers(), *carried]
+
+
+def _check_kind(kind: EncoderKind) -> None:
+    """Refuses an encoder whose attention is not BERT's."""
+    if not kind.plain_attention:
+        others = ", ".join(other.name for other in KINDS if other.plain_attention)
+        raise InputError(
+            f"backbone: DABERT takes the place of BERT's attention, and that of {kind.name} is "
+            f"another. Give one of {others}; or train a cross_encoder or ladra_net."
+        )
 
 
 def _carry_over(block, dual: DualAttentionEncoder) -> None:

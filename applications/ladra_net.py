@@ -60,8 +60,7 @@ class LadRaNet(BackboneModel):
 
     Raises:
         InputError: for an unknown option, `steps` below 0, `use_global` off with no steps, or a
-        backbone that is no BERT or
-            RoBERTa or cannot be loaded.
+        backbone that is not understood or cannot be loaded.
 
     Example:
         >>> import keras_hub, numpy as np
@@ -223,8 +222,8 @@ class LadRaNet(BackboneModel):
             words = self.gru(x, pair.mask)
             return words, self.word_pooling(words, pair.mask)
         states = []
-        for block in self.bert.blocks:
-            x = block(x, padding_mask=pair.padding_mask)
+        for i in range(len(self.bert.blocks)):
+            x = self.bert.block(i, x, pair)
             states.append(x)
         words = self.weigh(states) if self.widths or self.steps else None  # eq 9
         return words, first_state(x, pair.mask)  # [CLS] in the last block

@@ -19,8 +19,8 @@ PACKAGES = {"keras_sentmatch": "keras_sentmatch"} | {
 # What a module may import inside a function: what is optional, or heavy.
 LAZY = set(
     "ai_edge_litert h5py jax keras keras_hub keras_tuner matplotlib nltk onnx onnxruntime pandas "
-    "pyarrow regex rich safetensors scipy sklearn spacy tensorboard tensorflow "
-    "tensorflow_datasets tensorflow_text tf2onnx torch".split()
+    "pyarrow regex rich safetensors scipy sentencepiece sklearn spacy tensorboard tensorflow "
+    "tensorflow_datasets tensorflow_text tf2onnx tokenizers torch".split()
 )
 # The same in the library: `Matcher`'s conveniences, and what loads Keras, needed or not.
 LAZY_OWN = {

@@ -38,8 +38,9 @@ class RecipeOptions:
     backbone: Annotated[
         str | None,
         typer.Option(
-            help="The pretrained encoder of a model that has one: a KerasHub preset, or a folder "
-            "with a KerasHub or Hugging Face BERT or RoBERTa. Default: the recipe's."
+            help="The pretrained encoder of a model that has one: a KerasHub preset, a folder with "
+            "a KerasHub or Hugging Face encoder (BERT, RoBERTa, XLM-RoBERTa, ALBERT, DistilBERT, "
+            "ELECTRA, DeBERTa-v3), or hf://USER/NAME. Default: the recipe's."
         ),
     ] = None
     epochs: Annotated[

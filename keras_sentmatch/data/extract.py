@@ -30,7 +30,7 @@ def extract_vectors(
     cache_dir: str | Path | None = None,
     progress: bool = True,
 ) -> WordVectors:
-    """Extract word vectors from a BERT-like encoder.
+    """Extract word vectors from a pretrained encoder (BERT, RoBERTa, XLM-RoBERTa, …).
 
     Each word is run alone through the encoder (`[CLS] word [SEP]`); by default the last layer is
     averaged over its word pieces (at most 64; `[CLS]` and `[SEP]` left out), centered, reduced to
@@ -39,7 +39,8 @@ def extract_vectors(
     on the backend. Where there are fewer than `dim` axes, the last columns are zero.
 
     Args:
-        preset_or_folder: A KerasHub preset name, or a folder with a KerasHub or Hugging Face BERT.
+        preset_or_folder: A KerasHub preset name, or a folder with a KerasHub or Hugging Face
+            encoder.
         words: The words.
         dim: Dimension of the vectors.
         layer, pooling, batch_size: See `WordEncoder.states`.
@@ -57,9 +58,9 @@ def extract_vectors(
         The vectors; their `extractor` makes those of further words.
 
     Raises:
-        InputError: where KerasHub is not installed, the encoder cannot be loaded, is not BERT-like
-            or has no such layer, an option is out of its range, or fewer than two words are known
-            to the encoder.
+        InputError: where KerasHub is not installed, the encoder cannot be loaded, is of a
+            kind that is not understood or has no such layer, an option is out of its range, or
+            fewer than two words are known to the encoder.
 
     Example:
 

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from keras_sentmatch.data.bert_text import without_accents
+from keras_sentmatch.data.encoder_kinds import CONVERTED, KINDS, UNDERSTOOD, EncoderKind
 from keras_sentmatch.errors import InputError
 
 INSTALL = 'pip install "keras-sentmatch[bert]"'
-_INPUTS = {"token_ids", "segment_ids", "padding_mask"}
 
 
 def load_tokenizer(preset_or_folder: str | Path) -> Any:
@@ -26,17 +26,30 @@ def load_tokenizer(preset_or_folder: str | Path) -> Any:
 
 
 def load_backbone(preset_or_folder: str | Path, dtype: Any = None) -> Any:
-    """Loads the KerasHub backbone of a BERT-like encoder with its weights, named as its tokenizer."""
+    """Loads the KerasHub backbone of an encoder with its weights, named as its tokenizer."""
     name = encoder_name(preset_or_folder)
     options = {} if dtype is None else {"dtype": dtype}
     backbone = _from_preset("models", "Backbone", name, **options)
-    inputs = set(backbone.input) if isinstance(backbone.input, dict) else set()
-    if not {"token_ids", "padding_mask"} <= inputs <= _INPUTS:
-        raise InputError(
-            f"{name}: a {type(backbone).__name__} with inputs {', '.join(sorted(inputs))}, "
-            "expected a BERT-like encoder (token_ids, padding_mask, perhaps segment_ids)"
-        )
+    check_backbone(backbone, name)
     return backbone
+
+
+def check_backbone(backbone: Any, name: str) -> EncoderKind:
+    """The kind of a KerasHub backbone; refuses what is none of the encoders that are understood."""
+    hub = keras_hub()
+    for kind in KINDS:
+        if kind.is_backbone(backbone, hub):
+            return kind
+    raise not_understood(backbone, name)
+
+
+def not_understood(backbone: Any, name: str) -> InputError:
+    """The error for what is none of the encoders that are understood."""
+    return InputError(
+        f"{name}: a {type(backbone).__name__} is no encoder of a kind that is understood. Expected "
+        f"{UNDERSTOOD}: a KerasHub preset such as bert_base_en_uncased, a folder with one, a "
+        "backbone of keras_hub.models, or the serialized config of one."
+    )
 
 
 def encoder_name(preset_or_folder: str | Path) -> str:
@@ -63,13 +76,13 @@ def keras_hub() -> Any:
     return keras_hub
 
 
-def check_tokenizer(tokenizer: Any, name: str) -> None:
-    """Refuses a tokenizer without start, end and padding tokens, or that gives no lists of ids."""
-    ends = {getattr(tokenizer, f"{end}_token_id", None) for end in ("start", "end", "pad")}
-    if None in ends or len(ends) < 3 or not callable(getattr(tokenizer, "save_to_preset", None)):
+def check_tokenizer(tokenizer: Any, name: str) -> EncoderKind:
+    """The kind of a tokenizer; refuses others, and one that gives no lists of ids."""
+    hub = keras_hub()
+    kind = next((kind for kind in KINDS if kind.is_tokenizer(tokenizer, hub)), None)
+    if kind is None:
         raise InputError(
-            f"{name}: a {type(tokenizer).__name__}, expected a KerasHub tokenizer of a BERT-like "
-            "encoder, with start, end and padding tokens"
+            f"{name}: a {type(tokenizer).__name__}, expected a KerasHub tokenizer of {UNDERSTOOD}"
         )
     for key, wanted in {"sequence_length": None, "split": True, "compute_dtype": "int32"}.items():
         if (found := getattr(tokenizer, key, wanted)) != wanted:
@@ -78,6 +91,7 @@ def check_tokenizer(tokenizer: Any, name: str) -> None:
                 f"{name}: a {type(tokenizer).__name__} with {option}={found!r}, expected "
                 f"{option}={wanted!r}"
             )
+    return kind
 
 
 def _from_preset(module: str, kind: str, name: str, **options: Any) -> Any:
@@ -88,6 +102,7 @@ def _from_preset(module: str, kind: str, name: str, **options: Any) -> Any:
         hint = f"; install it with {INSTALL}" if isinstance(error, ImportError) else ""
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(
-            f"cannot load the encoder {name!r}: {first}{hint}. Expected a KerasHub preset such as "
-            "bert_tiny_en_uncased, or a folder with config.json, tokenizer files and weights"
+            f"cannot load the encoder {name!r}: {first}{hint}. Expected {UNDERSTOOD} as a KerasHub "
+            "preset such as bert_tiny_en_uncased or a folder of one, or a Hugging Face folder "
+            f"({CONVERTED}) with config.json, model.safetensors and the tokenizer's files"
         ) from error

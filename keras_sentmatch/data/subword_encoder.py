@@ -16,9 +16,9 @@ from keras_sentmatch.data.base_encoder import (
     Tags,
     sentence_columns,
 )
-from keras_sentmatch.data.bert_text import BertText
+from keras_sentmatch.data.encoder_kinds import EncoderKind
 from keras_sentmatch.data.hub import check_tokenizer, keras_hub, load_tokenizer
-from keras_sentmatch.data.word_pieces import WordPieces
+from keras_sentmatch.data.pieces import pieces_of
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.safety import (
     check_config,
@@ -30,7 +30,6 @@ from keras_sentmatch.safety import (
     read_object,
 )
 
-_CHUNK = 4096  # sentences in one call of the tokenizer
 _TOKENIZER = "tokenizer"  # folder
 
 
@@ -39,12 +38,12 @@ class _PackedPairs(EncodedPairs):
     kept: np.ndarray  # [N, 2]: pieces of each sentence
     starts: np.ndarray  # [N, 2]: where they begin in flat
     flat: np.ndarray  # pieces of each distinct sentence; the last three are start, end, padding
-    separators: int
+    kind: EncoderKind  # of the tokenizer
 
     def arrays(self, rows: np.ndarray, length: int) -> dict[str, np.ndarray]:
         column = np.arange(length)
         first, second = self.kept[rows].T[:, :, None]
-        begin = 1 + first + self.separators  # of the second sentence
+        begin = 1 + first + self.kind.separators  # of the second sentence
         end = begin + second
         start_at, end_at, pad_at = np.arange(-3, 0)
         where = np.where(column <= end, end_at, pad_at)  # what no sentence fills
@@ -55,7 +54,7 @@ class _PackedPairs(EncodedPairs):
         real = column <= end
         return {
             "token_ids": self.flat[where],
-            "segment_ids": (real & (column >= begin)).astype("int32"),
+            "segment_ids": (real & (column >= begin) & self.kind.segments).astype("int32"),
             "padding_mask": real.astype("int32"),
         }
 
@@ -63,16 +62,18 @@ class _PackedPairs(EncodedPairs):
 class SubwordPairEncoder(BaseEncoder):
     """Turns pairs of sentences into the packed word pieces that a pretrained encoder reads.
 
-    A pair is one sequence: `[CLS] a [SEP] b [SEP]` for BERT, `<s> a </s></s> b </s>` for RoBERTa.
+    A pair is one sequence: `[CLS] a [SEP] b [SEP]` for BERT, `<s> a </s></s> b </s>` for RoBERTa (see
+    `keras_sentmatch.data.encoder_kinds`).
     A pair that is too long loses pieces from the end of the longer sentence, one at a time: that is
     counted in `report`, and a warning says so once.
 
-    The text of BERT's word pieces is cleaned as the original does it (see `BertText`), not as KerasHub
-    does. Two differences remain: a word of more than 100 bytes is unknown (there: 100 characters),
-    and special tokens written in a sentence, such as `"[SEP]"`, are plain text.
+    Pieces are those that the encoder was pretrained with, where KerasHub's own differ too (see
+    `keras_sentmatch.data.pieces`). Two differences remain: a word of more than 100 bytes is unknown
+    to BERT (there: 100 characters), and special tokens written in a sentence, such as `"[SEP]"`, are
+    plain text.
 
     Args:
-        tokenizer: A KerasHub tokenizer with start, end and padding tokens.
+        tokenizer: A KerasHub tokenizer of one of the kinds that are understood.
         max_length: The greatest number of word pieces of a pair, special ones included. Default
             128.
 
@@ -95,24 +96,12 @@ class SubwordPairEncoder(BaseEncoder):
     features = ("subword",)
 
     def __init__(self, tokenizer: Any, *, max_length: int = 128):
-        check_tokenizer(tokenizer, "tokenizer")
+        self.encoder_kind = check_tokenizer(tokenizer, "tokenizer")
         self.tokenizer = tokenizer
-        hub = keras_hub().tokenizers
-        doubled = isinstance(tokenizer, hub.RobertaTokenizer | hub.XLMRobertaTokenizer)
-        self._separators = 2 if doubled else 1
-        self.shortest = self._special = 2 + self._separators
+        self.pieces = pieces_of(tokenizer)
+        self.shortest = self._special = 2 + self.encoder_kind.separators
         self.max_length = max_length
         self.check_length("max_length", max_length)
-        self._text: BertText | None = None
-        self._pieces = tokenizer  # what runs
-        if isinstance(tokenizer, hub.WordPieceTokenizer):
-            self._text = BertText(tokenizer.lowercase, tokenizer.strip_accents)
-            plain = {"lowercase": False, "strip_accents": False}
-            self._pieces = type(tokenizer).from_config(tokenizer.get_config() | plain)
-            self._pieces.set_vocabulary(tokenizer.get_vocabulary())
-        oov = getattr(tokenizer, "oov_token", None)
-        self._unknown = -1 if oov is None else tokenizer.token_to_id(oov)
-        self._graph: Any = None
         self.reset_report()
 
     @classmethod
@@ -143,16 +132,21 @@ class SubwordPairEncoder(BaseEncoder):
 
     def tokens(self, sentence: str) -> list[str]:
         """Returns the word pieces of one sentence, before it is packed with another."""
-        (ids,) = self._tokenize([sentence])
+        (ids,) = self.pieces.ids([sentence])
         return [self.tokenizer.id_to_token(int(i)) for i in ids]
+
+    def places(self, sentence: str) -> list[int] | None:
+        """Where each of `tokens` begins in the sentence; None where that is to be looked for."""
+        return self.pieces.places(sentence)
 
     def pair_tokens(self, sentence1: str, sentence2: str) -> dict[str, list[str]]:
         """Returns the word pieces kept of `"1"` and of `"2"`, and the packed pair (`"joint"`)."""
         first, second = self.tokens(sentence1), self.tokens(sentence2)
         ((m, n),) = trim(np.array([[len(first), len(second)]]), self.max_length - self._special)
         ends = self.tokenizer.start_token_id, self.tokenizer.end_token_id
+        first, second = ([self.pieces.readable(x) for x in side] for side in (first, second))
         start, end = (self.tokenizer.id_to_token(int(i)) for i in ends)
-        joint = [start, *first[:m], *[end] * self._separators, *second[:n], end]
+        joint = [start, *first[:m], *[end] * self.encoder_kind.separators, *second[:n], end]
         return {"1": first[:m], "2": second[:n], "joint": joint}
 
     def encode_pairs(
@@ -177,21 +171,21 @@ class SubwordPairEncoder(BaseEncoder):
         where = np.array(rows, "int64").T
         full = counts[where]
         kept = trim(full, limit - self._special)
-        before = np.concatenate([[0], np.cumsum(flat == self._unknown)])
+        before = np.concatenate([[0], np.cumsum(flat == self.pieces.unknown)])
         starts = (np.cumsum(counts) - counts)[where]
         unknown = int((before[starts + kept] - before[starts]).sum())
         self._count(full, kept, unknown, limit)
         ends = self.tokenizer.start_token_id, self.tokenizer.end_token_id
         flat = np.append(flat, [*ends, self.tokenizer.pad_token_id]).astype("int32")
         lengths = kept.sum(1, keepdims=True) + self._special
-        return _PackedPairs(lengths, kept, starts, flat, self._separators)
+        return _PackedPairs(lengths, kept, starts, flat, self.encoder_kind)
 
     def tf_encode(self, sentence1: Any, sentence2: Any, length: Any = None) -> dict[str, Any]:
-        """As `PairEncoder.tf_encode`; byte pairs (RoBERTa's) need tensorflow-text."""
+        """As `PairEncoder.tf_encode`; `InputError` for SentencePiece, which only Python makes."""
         import tensorflow as tf
 
         columns = [tf.convert_to_tensor(column) for column in (sentence1, sentence2)]
-        both = self._tf_pieces(tf.concat(columns, 0))
+        both = self.pieces.tf_ids(tf.concat(columns, 0), self.max_length)
         half = tf.shape(columns[0])[0]
         pieces = both[:half], both[half:]
         counts = tf.stack([tf.cast(ids.row_lengths(), tf.int32) for ids in pieces], 1)
@@ -205,53 +199,20 @@ class SubwordPairEncoder(BaseEncoder):
         )
         ids, rows = self.tokenizer, tf.shape(first)[0]
         start, end = tf.fill([rows, 1], ids.start_token_id), tf.fill([rows, 1], ids.end_token_id)
-        packed = tf.concat([start, a, *[end] * self._separators, b, end], 1)
+        packed = tf.concat([start, a, *[end] * self.encoder_kind.separators, b, end], 1)
         token_ids = packed.to_tensor(ids.pad_token_id, shape=[None, length])
         column = tf.range(tf.shape(token_ids)[1])[None]
         real = column < tf.cast(packed.row_lengths(), tf.int32)[:, None]
-        second = column > (first + self._separators)[:, None]
+        second = column > (first + self.encoder_kind.separators)[:, None]
         return {
             "token_ids": token_ids,
-            "segment_ids": tf.cast(real & second, tf.int32),
+            "segment_ids": tf.cast(real & second & self.encoder_kind.segments, tf.int32),
             "padding_mask": tf.cast(real, tf.int32),
         }
 
     def tf_tables(self) -> Any:
-        """The lookup table of `tf_encode`; `InputError` where the pieces are not BERT's."""
-        if self._graph is None:
-            _, tokenizer = self.word_pieces()
-            self._graph = WordPieces(tokenizer)
-        return self._graph.table
-
-    def word_pieces(self) -> tuple[BertText, Any]:
-        """What makes the pieces: the cleaning of the text, and a `WordPieceTokenizer` after it."""
-        pieces = self._pieces
-        if self._text is None or pieces.special_tokens_in_strings or not pieces.split:
-            raise InputError(
-                f"The pieces of this {type(self.tokenizer).__name__} are not made by TensorFlow's own "
-                "operations: encode in Python (encode, PairBatches)."
-            )
-        return self._text, pieces
-
-    def _tf_pieces(self, sentences: Any) -> Any:
-        """The pieces of sentences `[B]`, ragged int32 `[B, None]`."""
-        import tensorflow as tf
-
-        if self._text is not None:
-            self.tf_tables()
-            return self._graph(self._text.tf_translate(sentences), self.max_length)
-        try:
-            import tensorflow_text  # noqa: F401  (KerasHub's byte pairs use it in graphs)
-        except ImportError as error:
-            raise InputError(
-                f"tf_encode of byte pairs needs tensorflow-text ({error}): pip install "
-                "tensorflow-text, or encode in Python (encode, PairBatches)."
-            ) from error
-        if self._graph is None:  # KerasHub takes its way through the graph in a function alone
-            self._graph = tf.function(
-                self._pieces.tokenize, input_signature=[tf.TensorSpec([None], tf.string)]
-            )
-        return tf.cast(self._graph(sentences), tf.int32)
+        """The lookup table of `tf_encode`; `InputError` where only Python makes the pieces."""
+        return self.pieces.tables()
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments that make this encoder again."""
@@ -314,18 +275,9 @@ class SubwordPairEncoder(BaseEncoder):
                 "special tokens and a piece of each sentence."
             )
 
-    def _tokenize(self, sentences: list[str]) -> list[Any]:
-        if self._text is not None:
-            sentences = [sentence.translate(self._text) for sentence in sentences]
-        return [
-            ids
-            for i in range(0, len(sentences), _CHUNK)
-            for ids in self._pieces.tokenize(sentences[i : i + _CHUNK])
-        ]
-
     def _flat(self, sentences: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """The pieces of all sentences one after the other, and how many each has."""
-        pieces = self._tokenize(sentences)
+        pieces = self.pieces.ids(sentences)
         counts = np.fromiter(map(len, pieces), "int64", len(pieces))
         return np.fromiter(chain.from_iterable(pieces), "int32", int(counts.sum())), counts
 

@@ -8,7 +8,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from keras_sentmatch.data.encoder_kinds import block_options, blocks_of, embed
 from keras_sentmatch.data.hub import encoder_name, load_backbone, load_tokenizer
+from keras_sentmatch.data.pieces import pieces_of
 from keras_sentmatch.display.progress import progress_bar
 from keras_sentmatch.errors import InputError
 
@@ -20,16 +22,18 @@ _SIZES = (8, 64)
 
 
 class WordEncoder:
-    """A BERT-like encoder that reads each word alone: `[CLS] word [SEP]`.
+    """A pretrained encoder that reads each word alone: `[CLS] word [SEP]`.
 
-    It is loaded when it is first needed.
+    It is loaded when it is first needed. RoBERTa's pieces are those of a word after a space, as most
+    words stand in text.
 
     Args:
-        preset_or_folder: A KerasHub preset name, or a folder with a KerasHub or Hugging Face BERT.
+        preset_or_folder: A KerasHub preset name, or a folder with a KerasHub or Hugging Face
+            encoder (BERT, RoBERTa, XLM-RoBERTa, …).
 
     Raises:
         InputError: where a folder is missing; when it is first needed: where KerasHub is not
-            installed, or the encoder cannot be loaded or is not BERT-like.
+            installed, or the encoder cannot be loaded or is of a kind that is not understood.
 
     Example:
 
@@ -73,8 +77,8 @@ class WordEncoder:
         """
         with _same_random_state():
             if self._parts is None:
-                backbone = load_backbone(self.name, "float32")
-                self._parts = load_tokenizer(self.name), backbone
+                tokenizer = load_tokenizer(self.name)
+                self._parts = tokenizer, load_backbone(self.name, "float32")
             tokenizer, backbone = self._parts
             if layer not in self._readers:
                 self._readers[layer] = _reader(backbone, layer, self.name)
@@ -98,23 +102,19 @@ def _reader(backbone: Any, layer: int | str, name: str) -> Any:
     """A model with the encoder's inputs that gives the states of one layer, or the mean of all."""
     import keras
 
-    blocks = list(getattr(backbone, "transformer_layers", ()))
-    states = backbone.output
-    states = states["sequence_output"] if isinstance(states, dict) else states
-    if layer != -1:
-        if not all(isinstance(block, keras.layers.Layer) for block in blocks):
-            blocks = []  # ALBERT's layers share weights: they have no outputs of their own
-        if not blocks or (layer != "mean" and not -len(blocks) - 1 <= int(layer) <= len(blocks)):
-            raise InputError(
-                f"{name} has no layer {layer}: expected -1 (the last)"
-                + (f", 0 (embeddings) to {len(blocks)}, or 'mean'" if blocks else "")
-            )
-        all_states = [keras.tree.flatten(blocks[0].input)[0], *(b.output for b in blocks)]
-        if layer == "mean":
-            states = sum(all_states[1:], all_states[0]) / len(all_states)
-        else:
-            states = all_states[int(layer)]
-    reader = keras.Model(backbone.input, states)
+    blocks = blocks_of(backbone)
+    if layer != "mean" and not -len(blocks) - 1 <= int(layer) <= len(blocks):
+        raise InputError(
+            f"{name} has no layer {layer}: expected -1 (the last), 0 (embeddings) to {len(blocks)}, "
+            "or 'mean'"
+        )
+    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in backbone.input}
+    states = [embed(backbone, inputs)]
+    options = block_options(backbone, states[0])
+    for block in blocks:
+        states.append(block(states[-1], padding_mask=inputs["padding_mask"], **options))
+    chosen = sum(states[1:], states[0]) / len(states) if layer == "mean" else states[int(layer)]
+    reader = keras.Model(inputs, chosen)
     if keras.config.backend() == "tensorflow":
         reader.jit_compile = False  # compiling takes longer than most lists of words
     return reader
@@ -122,13 +122,11 @@ def _reader(backbone: Any, layer: int | str, name: str) -> Any:
 
 def _pieces(tokenizer: Any, words: Sequence[str]) -> tuple[list[tuple[int, ...]], list[int]]:
     """The distinct sequences of word pieces, and the number of each word's (-1: unknown)."""
-    tokens = tokenizer(list(words)) if words else []
-    tokens = tokens.to_list() if hasattr(tokens, "to_list") else tokens  # ragged in older KerasHub
-    oov = getattr(tokenizer, "oov_token", None)
-    blank = {tokenizer.token_to_id(oov)} if oov else set()
+    cut = pieces_of(tokenizer)
+    blank = {cut.unknown}
     index: dict[tuple[int, ...], int] = {}
     rows = []
-    for ids in tokens:
+    for ids in cut.word_ids(list(words)):
         kept = tuple(map(int, ids))[: _LENGTHS[-1]]
         rows.append(-1 if set(kept) <= blank else index.setdefault(kept, len(index)))
     return list(index), rows

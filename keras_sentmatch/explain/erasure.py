@@ -1,9 +1,9 @@
 """Word erasure: how much an answer changes when one word is left out, whatever the model."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from keras_sentmatch.robustness.words import Word, words
 
 LEAST_DECIDING = 0.02  # change of a probability
 MOST_DECIDING = 6
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff]")
 
 
 @dataclass(frozen=True)
@@ -89,13 +90,21 @@ class Effect(NamedTuple):
     answer: str
 
 
-def erasable(text: str) -> list[Word]:
-    """What is left out in turn: words, single ideographs, and tokens such as an emoji."""
+def erasable(text: str, starts: Sequence[int] = ()) -> list[Word]:
+    """What is left out in turn: words, single ideographs, and tokens such as an emoji.
+
+    Where words are written without spaces (Thai, Lao, Burmese, Khmer, kana) the model's tokens stand
+    for them; `starts` is where these begin.
+    """
     found: list[Word] = []
     for word in words(text):
         if any(_is_ideograph(char) for char in word.text):
             places = range(word.start, word.end)
             found.extend(Word(text[place], place, place + 1) for place in places)
+        elif _UNSPACED.search(word.text):
+            inside = {start for start in starts if word.start < start < word.end}
+            edges = [word.start, *sorted(inside), word.end]
+            found.extend(Word(text[a:b], a, b) for a, b in pairwise(edges))
         else:
             found.append(word)
     for chunk in re.finditer(r"\S+", text):
@@ -120,7 +129,13 @@ def erase(text: str, word: Word) -> str:
 
 
 def erase_words(
-    matcher: Any, sentence1: str, sentence2: str, scores: np.ndarray, *, batch_size: int = 64
+    matcher: Any,
+    sentence1: str,
+    sentence2: str,
+    scores: np.ndarray,
+    *,
+    batch_size: int = 64,
+    starts: Mapping[int, Sequence[int]] = {},  # noqa: B006
 ) -> Erasure:
     """Answers a pair without each of its words, in one call of `predict_proba`.
 
@@ -130,8 +145,9 @@ def erase_words(
         sentence2: The second sentence.
         scores: What `predict_proba` returns for the pair: `[classes]`, or one score.
         batch_size: Number of pairs scored at once.
+        starts: Where the model's tokens of sentence 1 and 2 begin, for `erasable`.
     """
-    sides = erasable(sentence1), erasable(sentence2)
+    sides = erasable(sentence1, starts.get(1, ())), erasable(sentence2, starts.get(2, ()))
     first = [erase(sentence1, word) for word in sides[0]] + [sentence1] * len(sides[1])
     second = [sentence2] * len(sides[0]) + [erase(sentence2, word) for word in sides[1]]
     without = matcher.predict_proba(PairDataset(first, second), batch_size=batch_size)

@@ -10,14 +10,14 @@ import keras
 import numpy as np
 
 from keras_sentmatch import __version__
-from keras_sentmatch.data import PairDataset, PairEncoder
+from keras_sentmatch.data import PairDataset, PairEncoder, SubwordPairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.explain.erasure import Erasure, erase_words
 from keras_sentmatch.explain.page import make_bar, make_groups, make_words, pack_links, render_page
 from keras_sentmatch.explain.pictures import Picture, make_pictures
 from keras_sentmatch.explain.png import draw_all
 from keras_sentmatch.explain.summary import Run, summarize
-from keras_sentmatch.explain.words import ShownWord, find_links, shown_words
+from keras_sentmatch.explain.words import ShownWord, find_links, find_starts, shown_words
 from keras_sentmatch.inference.pairs import as_dataset, batches
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class Explanation:
         erasure: The importance of each word by leaving it out, if available.
         facts: Model, data, backend and versions for the head of the page. You may add to them.
         notes: What is not shown, and why.
+        starts: Where each token of sentence 1 and 2 begins in it.
 
     Example:
 
@@ -70,6 +71,7 @@ class Explanation:
     facts: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     unknown: tuple[str, ...] = ()
+    starts: dict[int, list[int]] = field(default_factory=dict)
 
     @property
     def html(self) -> str:
@@ -113,7 +115,7 @@ class Explanation:
         """The words of sentence 1 or 2, with the tokens and the importance of each."""
         text, tokens = ((self.sentence1, self.tokens_1), (self.sentence2, self.tokens_2))[side - 1]
         effects = [e for e in (self.erasure.effects if self.erasure else ()) if e.side == side]
-        return shown_words(text, tokens, self.unknown, effects)
+        return shown_words(text, tokens, self.unknown, effects, self.starts.get(side, ()))
 
     def _repr_html_(self) -> str:
         """The page in a frame, so that it does not change the style of a notebook."""
@@ -221,6 +223,12 @@ def _look_inside(explanation: Explanation, matcher: Any, pair: PairDataset) -> N
     tokens = encoder.pair_tokens(explanation.sentence1, explanation.sentence2)
     explanation.tokens_1, explanation.tokens_2 = tuple(tokens["1"]), tuple(tokens["2"])
     explanation.tokens = tuple(tokens.get("joint", ()))
+    if isinstance(encoder, SubwordPairEncoder):
+        texts = explanation.sentence1, explanation.sentence2
+        explanation.starts = {
+            side: encoder.places(text) or find_starts(text, tokens[str(side)])
+            for side, text in enumerate(texts, 1)
+        }
     if isinstance(encoder, PairEncoder):
         words = dict.fromkeys([*explanation.tokens_1, *explanation.tokens_2])
         explanation.unknown = tuple(word for word in words if word not in encoder.vocabulary)
@@ -249,7 +257,9 @@ def _erase(explanation: Explanation, matcher: Any, scores: Any, batch_size: int)
         )
         return
     pair = explanation.sentence1, explanation.sentence2
-    explanation.erasure = erase_words(matcher, *pair, scores, batch_size=batch_size)
+    explanation.erasure = erase_words(
+        matcher, *pair, scores, batch_size=batch_size, starts=explanation.starts
+    )
 
 
 def _facts(matcher: Any) -> dict[str, str]:

@@ -3,7 +3,7 @@
 import os
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -39,7 +39,11 @@ class ShownWord:
 
 
 def shown_words(
-    text: str, tokens: Sequence[str], unknown: Sequence[str], effects: Sequence[Effect]
+    text: str,
+    tokens: Sequence[str],
+    unknown: Sequence[str],
+    effects: Sequence[Effect],
+    starts: Sequence[int] = (),
 ) -> list[ShownWord]:
     """Cuts a sentence into words, and finds the tokens of each.
 
@@ -47,12 +51,13 @@ def shown_words(
         text: The sentence.
         tokens: The model's tokens of it; none if the model is not looked into.
         unknown: The tokens that are not in the vocabulary.
-        effects: What leaving out each of `erasable(text)` does; may be empty.
+        effects: What leaving out each of `erasable(text, starts)` does; may be empty.
+        starts: Where each token begins in the text; found by looking for it if not given.
     """
-    spans = {word.start: word.end for word in erasable(text)}
+    spans = {word.start: word.end for word in erasable(text, starts)}
     known = dict(zip(spans, effects))
     members: dict[int, list[int]] = {start: [] for start in spans}
-    for number, (token, place) in enumerate(zip(tokens, _places(text, tokens, spans))):
+    for number, (token, place) in enumerate(zip(tokens, starts or find_starts(text, tokens))):
         inside = [start for start, end in spans.items() if start <= place < end]
         start = inside[0] if inside else place
         spans.setdefault(start, start + max(1, len(_bare(token))))
@@ -82,12 +87,14 @@ def _fold(text: str) -> str:
     return "".join(char[:1] for char in decomposed).replace("’", "'")
 
 
-def _places(text: str, tokens: Sequence[str], spans: Mapping[int, int]) -> list[int]:
-    """Where each token stands in the text."""
+def find_starts(text: str, tokens: Sequence[str]) -> list[int]:
+    """Where each token begins in the text."""
+    spans = {word.start: word.end for word in erasable(text)}
     plain, at, places = _fold(text), 0, []
     for token in tokens:
         bare = _fold(_bare(token))
-        found = plain.find(bare, at, at + FARTHEST + len(bare)) if token not in UNKNOWN else -1
+        sought = bare and token not in UNKNOWN  # a mark of a space stands for nothing
+        found = plain.find(bare, at, at + FARTHEST + len(bare)) if sought else -1
         at += len(plain[at:]) - len(plain[at:].lstrip())
         if found >= 0:
             places.append(found)

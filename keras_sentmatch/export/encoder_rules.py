@@ -9,6 +9,7 @@ from typing import Any
 from keras_sentmatch.data import PairEncoder, SubwordPairEncoder
 from keras_sentmatch.data.bert_text import LAST
 from keras_sentmatch.data.encoder import NORMALIZATION
+from keras_sentmatch.data.pieces import BertPieces, BytePairs, SentencePieces
 from keras_sentmatch.data.text import CONTRACTIONS, clean_table, token_pattern, word_ranges
 from keras_sentmatch.data.word_pieces import separators
 from keras_sentmatch.errors import InputError
@@ -81,18 +82,29 @@ def _rules_of_words(encoder: PairEncoder, folder: Path) -> dict[str, Any]:
 
 
 def _rules_of_pieces(encoder: SubwordPairEncoder, folder: Path) -> dict[str, Any]:
-    text, tokenizer = encoder.word_pieces()
+    tokenizer, pieces = encoder.tokenizer, encoder.pieces
+    return {
+        "max_length": encoder.max_length,
+        "separators": encoder.encoder_kind.separators,
+        "segments": int(encoder.encoder_kind.segments),
+        "start": tokenizer.start_token_id,
+        "end": tokenizer.end_token_id,
+        "padding": tokenizer.pad_token_id,
+        "unknown": pieces.unknown,
+        "size": encoder.vocabulary_size,
+        **_RULES[type(pieces)](pieces, folder),
+    }
+
+
+def _rules_of_word_pieces(pieces: BertPieces, folder: Path) -> dict[str, Any]:
+    pieces.tables()  # refuses what its rules cannot express
+    text, tokenizer = pieces.text, pieces.plain
     lines = "".join(f"{piece}\n" for piece in tokenizer.get_vocabulary())
     (folder / "vocabulary.txt").write_text(lines, encoding="utf-8", newline="\n")
     clean = {code: text[code] for code in range(LAST + 1) if text[code] != chr(code)}
     separating = _character_class(separators(tokenizer.split_on_cjk))
     return {
         "kind": "word pieces",
-        "max_length": encoder.max_length,
-        "start": tokenizer.start_token_id,
-        "end": tokenizer.end_token_id,
-        "padding": tokenizer.pad_token_id,
-        "unknown": tokenizer.token_to_id(tokenizer.oov_token),
         "suffix": tokenizer.suffix_indicator,
         "normalization": None,
         "clean": clean,
@@ -101,6 +113,28 @@ def _rules_of_pieces(encoder: SubwordPairEncoder, folder: Path) -> dict[str, Any
             (f"[{separating}]", r" \g<0> "),
         ],
     }
+
+
+def _rules_of_byte_pairs(pieces: BytePairs, folder: Path) -> dict[str, Any]:
+    (folder / "byte_pairs.json").write_text(pieces.library.to_str(), "utf-8", newline="\n")
+    return {"kind": "byte pairs"}
+
+
+def _rules_of_sentence_pieces(pieces: SentencePieces, folder: Path) -> dict[str, Any]:
+    (folder / "sentence_pieces.model").write_bytes(pieces.tokenizer.proto)
+    return {
+        "kind": "sentence pieces",
+        "shift": pieces.shift,
+        "lowercase": pieces.lowercase,
+        "without_accents": pieces.without_accents,
+    }
+
+
+_RULES: dict[type, Any] = {
+    BertPieces: _rules_of_word_pieces,
+    BytePairs: _rules_of_byte_pairs,
+    SentencePieces: _rules_of_sentence_pieces,
+}
 
 
 def _character_class(ranges: Sequence[tuple[int, int]]) -> str:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
@@ -20,9 +19,10 @@ from keras_sentmatch.data import (
     WordEncoder,
     WordTable,
 )
+from keras_sentmatch.data.encoder_kinds import EncoderKind
 from keras_sentmatch.data.text import word_facts
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.export.score import WordPieces
+from keras_sentmatch.export.score import ENCODERS, Pieces
 from keras_sentmatch.inference.base import Array
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.new_words import BLOCK, NewWords
@@ -214,34 +214,39 @@ class OnnxMatcher(OneModelMatcher):
 
 
 class _Pieces(SubwordPairEncoder):
-    """BERT's word pieces by the rules of an artifact, without KerasHub."""
+    """The pieces of a pretrained encoder by the rules of an artifact, without KerasHub."""
 
     def __init__(self, rules: dict[str, Any], folder: Path) -> None:
-        rules["clean"] = {int(code): text for code, text in rules["clean"].items()}
-        self._rules = WordPieces(rules, folder)
-        self._separators = 1
-        self.shortest = self._special = 3
+        rules["clean"] = {int(code): text for code, text in rules.get("clean", {}).items()}
+        read: Pieces = ENCODERS[rules["kind"]](rules, folder)
+        self.pieces: Any = SimpleNamespace(
+            ids=lambda sentences: [read.sentence(text) for text in sentences],
+            unknown=rules["unknown"],
+        )
+        layout = {"separators": rules["separators"], "segments": bool(rules["segments"])}
+        self.encoder_kind = EncoderKind(rules["kind"], "", **layout)
+        self.shortest = self._special = 2 + rules["separators"]
         self.max_length = rules["max_length"]
-        self._unknown = rules["unknown"]
         ids = {f"{name}_token_id": rules[key] for name, key in _SPECIAL.items()}
-        self.tokenizer = SimpleNamespace(vocabulary_size=lambda: len(self._rules.ids), **ids)
+        self.tokenizer = SimpleNamespace(vocabulary_size=lambda: rules["size"], **ids)
         self.reset_report()
-
-    def _tokenize(self, sentences: list[str]) -> list[Any]:
-        return [self._rules.sentence(sentence) for sentence in sentences]
 
 
 _SPECIAL = {"start": "start", "end": "end", "pad": "padding"}
 
 
 def _encoder(folder: Path, made: Path, facts: dict[str, Any]) -> Encoder:
-    """The encoder of a run; that of word pieces by the rules in `facts`, if they are there."""
+    """The encoder of a run; that of pieces by the rules in `facts`, if they are there."""
     rules = facts.get("encoder")
-    if rules is None or rules["kind"] != "word pieces":
+    if rules is None or rules["kind"] == "words":
         return load_run_encoder(folder)
     try:
         return _Pieces(rules, made)
-    except (KeyError, TypeError, ValueError, AttributeError, OSError, re.error) as error:
+    except ImportError as error:
+        raise InputError(
+            f"This run's pieces need {error.name}: pip install {error.name}."
+        ) from error
+    except Exception as error:  # the libraries raise whatever their files led to
         raise InputError(
             f"{made / 'facts.json'} is damaged ({first_line(error)}): delete {made}, and it is made "
             "again."

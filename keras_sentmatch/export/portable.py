@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_sentmatch.data import PairEncoder
 from keras_sentmatch.errors import InputError
@@ -86,7 +87,9 @@ def _convert_to_onnx(served: ServingFunctions, folder: Path, tables: Tables) -> 
     traced = function.get_concrete_function()
     try:
         with quiet("tf2onnx", logging.CRITICAL), quiet("tensorflow"):
-            model, _ = tf2onnx.convert.from_function(function, named, opset=OPSET)
+            model, _ = tf2onnx.convert.from_function(
+                function, named, opset=OPSET, custom_op_handlers={"Erfc": (_erfc, [])}
+            )
         constants = {inner.name: outer for outer, inner in traced.graph.captures}
         for value in list(model.graph.input):
             if value.name in specs:
@@ -106,6 +109,16 @@ def _convert_to_onnx(served: ServingFunctions, folder: Path, tables: Tables) -> 
     except Exception as error:  # the converter raises anything
         raise _refused("ONNX", served, [_reason(error)]) from error
     return specs, traced.structured_outputs
+
+
+def _erfc(graph: Any, node: Any, name: str, arguments: Any) -> None:
+    """The GELU of RoBERTa and others has this function, which ONNX lacks: it is 1 - erf."""
+    x, output = node.input[0], node.output[0]
+    shapes, dtypes = node.output_shapes, node.output_dtypes
+    graph.remove_node(node.name)
+    one = graph.make_const(f"{name}_one", np.ones((), "float32")).output[0]
+    erf = graph.make_node("Erf", [x], shapes=shapes, dtypes=dtypes).output[0]
+    graph.make_node("Sub", [one, erf], outputs=[output], shapes=shapes, dtypes=dtypes)
 
 
 def _convert_to_litert(served: ServingFunctions, folder: Path) -> tuple[Any, Any]:

@@ -2,7 +2,8 @@
 
     python score.py "A dog runs." "An animal moves."
 
-For a model.tflite it needs ai-edge-litert or TensorFlow instead of onnxruntime.
+For a model.tflite it needs ai-edge-litert or TensorFlow instead of onnxruntime, for byte pairs
+(RoBERTa) tokenizers too, for SentencePiece (XLM-RoBERTa and others) sentencepiece.
 """
 
 import json
@@ -52,11 +53,40 @@ class Words:
         return arrays
 
 
-class WordPieces:
-    """Turns pairs of sentences into the ids of BERT's word pieces: [CLS] a [SEP] b [SEP]."""
+class Pieces:
+    """Turns pairs of sentences into the ids of pieces, both as one sequence: [CLS] a [SEP] b [SEP]."""
 
     def __init__(self, facts: dict[str, Any], folder: Path) -> None:
         self.facts = facts
+
+    def sentence(self, text: str) -> list[int]:
+        """The ids of a sentence."""
+        raise NotImplementedError
+
+    def arrays(self, pairs: Pairs) -> Arrays:
+        facts, rows = self.facts, []
+        between = [facts["end"]] * facts["separators"]
+        room = facts["max_length"] - 2 - len(between)
+        for pair in pairs:
+            a, b = map(self.sentence, pair)
+            first = min(len(a), max(room - room // 2, room - len(b)))  # truncate the longer one
+            a, b = a[:first], b[: room - first]
+            rows.append(([facts["start"], *a, *between], [*b, facts["end"]]))
+        length = max(len(a) + len(b) for a, b in rows)
+        ids = np.full((len(rows), length), facts["padding"], "int32")
+        segments, real = np.zeros_like(ids), np.zeros_like(ids)
+        for row, (a, b) in enumerate(rows):
+            end = len(a) + len(b)
+            ids[row, :end], real[row, :end] = a + b, 1
+            segments[row, len(a) : end] = facts["segments"]
+        return {"token_ids": ids, "segment_ids": segments, "padding_mask": real}
+
+
+class WordPieces(Pieces):
+    """BERT's word pieces."""
+
+    def __init__(self, facts: dict[str, Any], folder: Path) -> None:
+        super().__init__(facts, folder)
         self.ids = {piece: i for i, piece in enumerate(read_lines(folder / "vocabulary.txt"))}
         self.unknown = [facts["unknown"]]
         self.known: dict[str, list[int]] = {}  # the pieces of words met before
@@ -87,21 +117,56 @@ class WordPieces:
             start = end
         return ids
 
-    def arrays(self, pairs: Pairs) -> Arrays:
-        facts, rows = self.facts, []
-        room = facts["max_length"] - 3
-        for pair in pairs:
-            a, b = map(self.sentence, pair)
-            first = min(len(a), max(room - room // 2, room - len(b)))  # truncate the longer one
-            a, b = a[:first], b[: room - first]
-            rows.append(([facts["start"], *a, facts["end"]], [*b, facts["end"]]))
-        length = max(len(a) + len(b) for a, b in rows)
-        ids = np.full((len(rows), length), facts["padding"], "int32")
-        segments, real = np.zeros_like(ids), np.zeros_like(ids)
-        for row, (a, b) in enumerate(rows):
-            end = len(a) + len(b)
-            ids[row, :end], segments[row, len(a) : end], real[row, :end] = a + b, 1, 1
-        return {"token_ids": ids, "segment_ids": segments, "padding_mask": real}
+
+class BytePairs(Pieces):
+    """RoBERTa's pairs of bytes; needs the package tokenizers."""
+
+    def __init__(self, facts: dict[str, Any], folder: Path) -> None:
+        from tokenizers import Tokenizer
+
+        super().__init__(facts, folder)
+        self.library = Tokenizer.from_str((folder / "byte_pairs.json").read_text("utf-8"))
+
+    def sentence(self, text: str) -> list[int]:
+        found: list[int] = self.library.encode(encodable(text)).ids
+        return found
+
+
+class SentencePieces(Pieces):
+    """SentencePiece, as XLM-RoBERTa has it; needs the package sentencepiece."""
+
+    def __init__(self, facts: dict[str, Any], folder: Path) -> None:
+        from sentencepiece import SentencePieceProcessor
+
+        super().__init__(facts, folder)
+        content = (folder / "sentence_pieces.model").read_bytes()
+        self.library = SentencePieceProcessor(model_proto=content)
+        self.plain = {facts[name] for name in ("start", "end", "padding")}
+
+    def sentence(self, text: str) -> list[int]:
+        facts, none = self.facts, self.library.unk_id()
+        text = encodable(text)
+        if facts["without_accents"]:
+            text = unicodedata.normalize("NFD", unicodedata.normalize("NFKD", text))
+            text = "".join(char for char in text if unicodedata.category(char) != "Mn")
+        text = text.lower() if facts["lowercase"] else text
+        ids = [
+            facts["unknown"] if i == none else i + facts["shift"] for i in self.library.encode(text)
+        ]
+        return [facts["unknown"] if i in self.plain else i for i in ids]
+
+
+ENCODERS: dict[str, Any] = {
+    "words": Words,
+    "word pieces": WordPieces,
+    "byte pairs": BytePairs,
+    "sentence pieces": SentencePieces,
+}
+
+
+def encodable(text: str) -> str:
+    """The text with a question mark for each lone surrogate."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def split(text: str, facts: dict[str, Any]) -> list[str]:
@@ -124,10 +189,9 @@ class Scorer:
     def __init__(self, folder: str | Path = Path(__file__).parent) -> None:
         folder = Path(folder)
         self.facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
-        clean = self.facts["encoder"]["clean"]
-        self.facts["encoder"]["clean"] = {int(code): text for code, text in clean.items()}
-        encoder = Words if self.facts["encoder"]["kind"] == "words" else WordPieces
-        self.encoder: Words | WordPieces = encoder(self.facts["encoder"], folder)
+        rules = self.facts["encoder"]
+        rules["clean"] = {int(code): text for code, text in rules.get("clean", {}).items()}
+        self.encoder: Words | Pieces = ENCODERS[rules["kind"]](rules, folder)
         self.run = load_model(folder, self.facts["shape"])
 
     def scores(self, pairs: Pairs) -> np.ndarray:

@@ -191,7 +191,9 @@ def test_what_it_cannot_do(cls):
     ids=["number", "None", "empty", "layer", "config of a layer", "config of nothing"],
 )
 def test_what_is_no_backbone(wrong):
-    with pytest.raises(InputError, match="is no BERT or RoBERTa. Expected a KerasHub preset"):
+    with pytest.raises(
+        InputError, match="is no encoder of a kind that is understood. Expected BERT, "
+    ):
         CrossEncoder(wrong)
 
 

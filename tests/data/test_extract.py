@@ -1,4 +1,3 @@
-import sys
 import types
 from dataclasses import replace
 from pathlib import Path
@@ -119,15 +118,6 @@ def test_unknown_words_are_left_out_and_said(extract):
         extract([])
 
 
-def test_a_layer_of_an_encoder_without_a_list_of_layers(extract, shared, monkeypatch):
-    from keras_sentmatch.data import word_encoder
-
-    _, backbone = shared._parts
-    fake = types.SimpleNamespace(output=backbone.output, transformer_layers=[[backbone.layers[0]]])
-    with pytest.raises(InputError, match=r"albert has no layer 1: expected -1 \(the last\)$"):
-        word_encoder._reader(fake, 1, "albert")
-
-
 def test_long_words_keep_their_first_64_pieces(extract):
     vectors = extract([*WORDS, "cat" + "s" * 90, "cat" + "s" * 63])
     assert "12 words extracted" in vectors.report
@@ -201,17 +191,6 @@ def test_random_state_is_left_alone(encoder, tmp_path):
     extract_vectors(encoder, ["cat", "dog", "house"], dim=2, cache_dir=tmp_path)
     for a, b in zip(next_weights(), expected):
         np.testing.assert_array_equal(a, b)
-
-
-def test_model_that_is_no_encoder(monkeypatch, tmp_path):
-    def loads(result):
-        return types.SimpleNamespace(from_preset=lambda name, **options: result)
-
-    generator = types.SimpleNamespace(input={"token_ids": 0, "padding_mask": 0, "images": 0})
-    fake = types.SimpleNamespace(models=types.SimpleNamespace(Backbone=loads(generator)))
-    monkeypatch.setitem(sys.modules, "keras_hub", fake)
-    with pytest.raises(InputError, match="inputs images, padding_mask, token_ids, expected a BERT"):
-        extract_vectors("fake", ["cat", "dog"], cache_dir=tmp_path)
 
 
 @pytest.mark.parametrize(

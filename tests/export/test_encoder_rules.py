@@ -1,16 +1,18 @@
 """The files beside an ONNX model: `score.py` makes the same ids of text as the encoder."""
 
+import json
 import runpy
 import warnings
 
 import numpy as np
 import pytest
 
-from keras_sentmatch.data import PairEncoder
+from keras_sentmatch.data import PairEncoder, SubwordPairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.export.encoder_rules import SCORE, rules_of
 from tests.data.test_encoder import ANTONYMS, HARD, WORDS
-from tests.data.test_subword_encoder import TEXTS, bert, roberta
+from tests.data.test_subword_encoder import TEXTS, bert
+from tests.toys.encoders import PREFIXES, SENTENCES, tokenizer
 
 pytestmark = pytest.mark.once
 
@@ -19,10 +21,10 @@ TRICKY = [*HARD, "N'T 's", "\u0130stanbul ẞ", "a" * 300, "100.5,6 1,a", "x\u20
 
 def encoded_by_score(encoder, folder, first, second):
     module = runpy.run_path(str(SCORE))
-    facts = rules_of(encoder, folder)
-    facts["clean"] = {int(code): new for code, new in facts["clean"].items()}
-    kind = {"words": "Words", "word pieces": "WordPieces"}[facts["kind"]]
-    return module[kind](facts, folder).arrays(list(zip(first, second)))
+    facts = json.loads(json.dumps(rules_of(encoder, folder)))
+    facts["clean"] = {int(code): new for code, new in facts.get("clean", {}).items()}
+    made = module["ENCODERS"][facts["kind"]](facts, folder)
+    return made.arrays(list(zip(first, second)))
 
 
 def check(encoder, folder, texts):
@@ -64,12 +66,17 @@ def test_word_pieces(tmp_path):
         check(bert(max_length=limit), tmp_path, [*TEXTS, "a" * 100, "a" * 101, "\U00100000a"])
 
 
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_the_pieces_of_every_kind(tmp_path, prefix):
+    encoder = SubwordPairEncoder(tokenizer(prefix), max_length=40)
+    check(encoder, tmp_path, [*SENTENCES, *TEXTS, "\ud800a", "[SEP] </s> <pad>"])
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: PairEncoder(WORDS, tokenizer=str.split), "tokenizer of your own"),
         (lambda: PairEncoder(WORDS, features=("word", "pos"), tags=["N"]), "'pos'"),
-        (roberta, "RobertaTokenizer are not made by TensorFlow's own"),
     ],
 )
 def test_what_rules_cannot_express(tmp_path, make, message):
