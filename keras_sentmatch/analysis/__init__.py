@@ -1,1 +1,1 @@
-"""Analysis of answers: by linguistic category, and compared with baselines and other matchers."""
+"""Analysis of pairs before training; of answers, by category; and comparisons of matchers."""

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from keras_sentmatch import __version__
+from keras_sentmatch.cli.audit import audit
 from keras_sentmatch.cli.catalog import datasets, models, profile
 from keras_sentmatch.cli.compare import compare
 from keras_sentmatch.cli.console import set_up
@@ -49,7 +50,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
         groups,
         index,
     ),
-    *(explain, serve, robustness, errors, compare, export, models, datasets, profile),
+    *(audit, explain, serve, robustness, errors, compare, export, models, datasets, profile),
 )
 for command in COMMANDS:
     app.command()(with_groups(command))

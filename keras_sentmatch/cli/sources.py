@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from keras_sentmatch.cli import options
+from keras_sentmatch.cli.console import print_table
 from keras_sentmatch.cli.options import OnError
 from keras_sentmatch.errors import InputError
 
@@ -70,7 +71,7 @@ class Source(Reading):
         from keras_sentmatch.data import load_pairs
 
         splits = load_pairs(
-            self.name, fractions=self._fractions(), weight=self.weight, **self._how()
+            self.name, fractions=self.fractions(), weight=self.weight, **self._how()
         )
         for part in splits.values():
             log_summary(part)
@@ -119,7 +120,8 @@ class Source(Reading):
             )
         return how | dict(zip(("sentence1", "sentence2", "label", "group"), names))
 
-    def _fractions(self) -> list[float] | None:
+    def fractions(self) -> list[float] | None:
+        """What `--split` says, as shares."""
         if self.shares is None:
             return None
         try:
@@ -157,6 +159,24 @@ class TrainingData(Reading):
         str,
         typer.Option(help="A name from `keras-sentmatch datasets`, a folder, or a file of pairs."),
     ] = "embedded"
+    positives: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Pairs that all match, in place of --data: pairs that do not match are made of their "
+            "sentences.",
+        ),
+    ] = None
+    negatives: Annotated[
+        float, typer.Option(help="With --positives: how many to make for each matching pair.")
+    ] = 1.0
+    hard: Annotated[
+        float,
+        typer.Option(
+            help="With --positives: share of them whose sentences are like each other (BM25); the "
+            "others are drawn at random."
+        ),
+    ] = 0.5
     weight: options.Weight = None
     limit: Annotated[int | None, typer.Option(help="Use only this many training pairs.")] = None
     split: Annotated[
@@ -170,11 +190,16 @@ class TrainingData(Reading):
 
     def __post_init__(self) -> None:
         options.check_at_least(1, limit=self.limit)
+        if self.positives is not None and (self.data != "embedded" or self.weight is not None):
+            other = "--data" if self.weight is None else "--weight"
+            raise InputError(f"--positives {self.positives}: it stands alone, without {other}.")
+        if self.positives is None and (self.negatives, self.hard) != (1.0, 0.5):
+            raise InputError("--negatives and --hard are for --positives: name a file of pairs.")
 
     def read(self) -> "tuple[dict[str, PairDataset], str, dict[str, Any]]":
         """The parts, the name of the data, and the facts to record with a run."""
-        source = Source(self.data, self.split, self.weight, **self.reading())
-        splits = source.splits()
+        source = Source(self.positives or self.data, self.split, self.weight, **self.reading())
+        splits = source.splits() if self.positives is None else self._from_positives(source)
         if "train" not in splits:
             raise InputError(
                 f"{source.data} has no train part to learn from; it has {', '.join(splits)}."
@@ -182,7 +207,27 @@ class TrainingData(Reading):
         if self.limit is not None:
             splits["train"] = splits["train"].limit(self.limit)
             log.info("limited to %s training pairs", f"{len(splits['train']):,}")
-        return splits, splits["train"].name or "pairs", {"source": source.facts()}
+        # Negatives that were made cannot be read again.
+        facts = {"source": source.facts()} if self.positives is None else {}
+        return splits, splits["train"].name or "pairs", facts
+
+    def _from_positives(self, source: Source) -> "dict[str, PairDataset]":
+        from keras_sentmatch.corpus.positives import from_positives, table
+
+        given: Any = {} if (shares := source.fractions()) is None else {"fractions": shares}
+        pairs = source.rows()
+        several = sum(count > 0 for count in pairs.label_counts().values()) > 1
+        if several or pairs.task == "regression":
+            raise InputError(
+                f"--positives {self.positives}: its pairs have labels "
+                f"({', '.join(pairs.label_names or ('scores',))}), but all are to match. Give it to "
+                "--data, or leave the others and the column out."
+            )
+        splits, counts = from_positives(pairs, negatives=self.negatives, hard=self.hard, **given)
+        print_table(*table(counts), "matching pairs, negatives made, and what was passed over")
+        for part in splits.values():
+            log_summary(part)
+        return splits
 
 
 @dataclass

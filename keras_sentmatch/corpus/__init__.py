@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from keras_sentmatch.corpus.grouping import save_page as save_page
     from keras_sentmatch.corpus.index import Index as Index
     from keras_sentmatch.corpus.mining import Miner as Miner
+    from keras_sentmatch.corpus.positives import from_positives as from_positives
 
 _modules = {
     "Index": "corpus.index",
     "Miner": "corpus.mining",
+    "from_positives": "corpus.positives",
     "group": "corpus.grouping",
     "save_page": "corpus.grouping",
 }

@@ -118,6 +118,22 @@ def fold_parts(
     pairs: PairDataset, folds: int, group_by_sentence: bool = False
 ) -> Iterator[dict[str, PairDataset]]:
     """Training, validation and test pairs of each fold."""
+    part, groups = fold_numbers(pairs, folds, group_by_sentence)
+    for number in range(folds):
+        rest = pairs.select(part != number)
+        theirs = None if groups is None else groups[part != number]
+        inner = part_numbers(rest, [1 - VALIDATION, VALIDATION], seed=SEED, groups=theirs)
+        yield {
+            "train": rest.select(inner == 0, split="train"),
+            "validation": rest.select(inner == 1, split="validation"),
+            "test": pairs.select(part == number, split="test"),
+        }
+
+
+def fold_numbers(
+    pairs: PairDataset, folds: int, group_by_sentence: bool = False
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """The fold of each pair, from 0, and numbers of what stays together, if that is asked."""
     if type(folds) is not int or not 2 <= folds <= len(pairs):
         raise InputError(
             f"{argument('folds', folds)}: expected 2 to {len(pairs):,}, the number of pairs."
@@ -140,16 +156,7 @@ def fold_parts(
     for name, count in pairs.label_counts().items():
         if count < folds:
             log.warning(f"{name!r} has {count} pairs, too few for each of {folds} folds")
-    part = part_numbers(pairs, [1 / folds] * folds, seed=SEED, groups=groups)
-    for number in range(folds):
-        rest = pairs.select(part != number)
-        theirs = None if groups is None else groups[part != number]
-        inner = part_numbers(rest, [1 - VALIDATION, VALIDATION], seed=SEED, groups=theirs)
-        yield {
-            "train": rest.select(inner == 0, split="train"),
-            "validation": rest.select(inner == 1, split="validation"),
-            "test": pairs.select(part == number, split="test"),
-        }
+    return part_numbers(pairs, [1 / folds] * folds, seed=SEED, groups=groups), groups
 
 
 def sentence_groups(pairs: PairDataset) -> np.ndarray:

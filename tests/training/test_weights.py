@@ -142,14 +142,14 @@ def test_a_bad_weight_is_refused_with_its_row(tmp_path, bad):
     "training, task, message",
     [
         (
-            {"class_weight": {"yse": 2}},
+            {"class_weight": {"yes2": 2}},
             "classification",
-            "'yse', which is no label .*Did you mean yes",
+            "'yes2', which is no label .*Did you mean yes",
         ),
         ({"class_weight": {"yes": 0, "no": 0}}, "classification", "0 for every label"),
         ({"class_weight": "balanced"}, "regression", "class_weight is 'balanced', but .*scores"),
         ({"oversample": 0.5}, "regression", "oversample is 0.5, but the pairs have scores"),
-        ({"monitor": "val_f1:yse"}, "classification", "val_f1:yse.*their labels are no, yes"),
+        ({"monitor": "val_f1:yes2"}, "classification", "val_f1:yes2.*their labels are no, yes"),
         ({"monitor": "val_f1:yes"}, "ranking", "pairs are ranking"),
         ({"class_weight": {"yes": -1}}, None, 'expected "none", "balanced", or a table'),
         ({"class_weight": {"yes": float("nan")}}, None, 'expected "none", "balanced", or a table'),

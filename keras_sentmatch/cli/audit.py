@@ -1,0 +1,100 @@
+"""`audit`: what to mend in labeled pairs before training."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from keras_sentmatch.cli import options
+from keras_sentmatch.cli.backend import use_backend
+from keras_sentmatch.cli.console import Report, next_step, print_report, print_table, say, working
+from keras_sentmatch.cli.recipes import RecipeOptions
+from keras_sentmatch.cli.sources import Reading, Source
+from keras_sentmatch.errors import InputError
+
+LINEAR = "bag_of_words"
+
+
+def audit(
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="PAIRS",
+            help="A file of labeled pairs; or a folder or a name from `keras-sentmatch datasets`, "
+            "whose training pairs are audited beside the other parts.",
+        ),
+    ],
+    reading: Reading,
+    recipe: RecipeOptions,
+    model: Annotated[
+        str,
+        typer.Option(
+            help="The model whose answers point at wrong labels. The default is linear and takes "
+            "seconds; others are better and slower."
+        ),
+    ] = LINEAR,
+    test: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE", help="Pairs that should share nothing with these; repeat for more."
+        ),
+    ] = None,
+    folds: Annotated[int, typer.Option(help="How many folds.")] = 5,
+    top: Annotated[int, typer.Option(help="How many suspect rows to print.")] = 20,
+    limit: options.ClassLimit = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the page audit.html, and audit.json, .csv, .md.")
+    ] = None,
+    as_json: options.Json = False,
+    backend: options.Backend = None,
+) -> None:
+    """Finds what to mend in pairs: labels that are probably wrong, repeats, leaks, shortcuts."""
+    options.check_at_least(0, top=top)
+    options.check_at_least(1, limit=limit)
+    use_backend(backend)
+    from keras_sentmatch.analysis.audit import audit as find
+    from keras_sentmatch.analysis.audit import save_audit
+
+    draft = recipe.draft(model)
+    source = Source(data, **reading.reading())
+    others = {}
+    if Path(source.data).is_file():
+        pairs = source.rows()
+    else:
+        parts = source.splits()
+        if "train" not in parts:
+            raise InputError(f"{source.data} has no train part; it has {', '.join(parts)}.")
+        pairs = parts.pop("train")
+        others.update(parts)
+    for file in test or ():
+        others[Path(file).name] = Source(file, **reading.reading()).rows()
+    if limit is not None:
+        pairs = pairs.limit(limit)
+    plan = draft.for_data(pairs.name)
+    if plan.name == LINEAR and "matching_features" not in plan.model:
+        plan.model["matching_features"] = True  # compares words by their vectors
+    with working(f"auditing {len(pairs):,} pairs"):
+        report = find(pairs, plan, folds=folds, others=others, progress=False)
+    print_report(report, out, save_audit, as_json, lambda report: _print(report, top))
+    if not as_json and out is None:
+        next_step("audit", data, "--out", "audit", why="a page with all of it")
+
+
+def _print(report: Report, top: int) -> None:
+    for note in report["notes"]:
+        say(f"- {note}")
+    rows = [(name, count, count / report["rows"]) for name, count in report["balance"].items()]
+    if rows:
+        print_table(["label", "pairs", "share"], rows)
+    shown = [*report["shortcuts"].items()]
+    for name, value in report["answers"].items():
+        shown.append(("the most frequent label" if name == "majority" else report["model"], value))
+    print_table(["what simple models get right, by folds", "figure"], shown)
+    if report["leaks"]:
+        keys = ("rows", "shared_pairs", "sentences", "shared_sentences")
+        leaks = [[name, *(found[key] for key in keys)] for name, found in report["leaks"].items()]
+        print_table(["part", *keys], leaks, "shared with other parts")
+    if report["suspects"] and top:
+        names = ("row", "label", "answer", "probability", "sentence1", "sentence2")
+        suspects = [[found[name] for name in names] for found in report["suspects"][:top]]
+        print_table(names, suspects, "rows that probably have another label, the surest first")

@@ -1,0 +1,147 @@
+"""`audit` finds what was planted in pairs."""
+
+import json
+
+import numpy as np
+import pytest
+
+from keras_sentmatch.analysis.audit import audit, save_audit
+from keras_sentmatch.cli import main
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.training import load_recipe
+
+pytestmark = pytest.mark.once
+NAMES = ("no", "yes")
+
+
+def pairs_with(rows=200, seed=0, flipped=0, **more):
+    """Label yes where sentence 2 repeats sentence 1; the first `flipped` rows say the opposite."""
+    rng = np.random.default_rng(seed)
+    words = [f"word{i}" for i in range(40)]
+    labels = rng.integers(0, 2, rows)
+    first = [" ".join(rng.choice(words, 5, replace=False)) + f" {i}" for i in range(rows)]
+    second = [
+        text if label else " ".join(rng.choice(words, 6, replace=False))
+        for text, label in zip(first, labels)
+    ]
+    labels[:flipped] = 1 - labels[:flipped]
+    return PairDataset(first, second, labels, label_names=NAMES, **more)
+
+
+def recipe():
+    return load_recipe("bag_of_words", "pairs")
+
+
+@pytest.fixture(scope="module")
+def found():
+    base = pairs_with(flipped=12, ids=[f"id{i}" for i in range(200)])
+    more = PairDataset(
+        [base.sentence1[50], base.sentence1[60].upper(), "a", ""],
+        [base.sentence2[50], base.sentence2[60], "b", "c"],
+        [1 - base.labels[50], base.labels[60], 0, 1],
+        label_names=NAMES,
+    )
+    pairs = PairDataset(
+        base.sentence1 + more.sentence1,
+        base.sentence2 + more.sentence2,
+        [*base.labels, *more.labels],
+        label_names=NAMES,
+        ids=[*base.ids, *"wxyz"],
+        name="<script>alert(1)</script>",
+    )
+    other = PairDataset([base.sentence1[3], "new"], [base.sentence2[3], base.sentence2[4]], [0, 1])
+    return pairs, audit(pairs, recipe(), folds=3, others={"test": other}, progress=False)
+
+
+def test_planted_labels_are_among_the_first_suspects(found):
+    pairs, report = found
+    rows = [one["row"] for one in report["suspects"]]
+    planted = set(range(1, 13))
+    assert len(planted & set(rows[:14])) >= 6  # by chance: fewer than one
+    assert len(rows) < 30
+    first = report["suspects"][0]
+    assert first["label"] != first["answer"] and first["probability"] > first["of_label"]
+    assert first["sentence1"] == pairs.sentence1[first["row"] - 1]
+    assert first["id"] == pairs.ids[first["row"] - 1]
+    counted = sum(n for row in report["confusion"].values() for n in row.values())
+    assert counted == len(rows) == sum(bin["suspects"] for bin in report["own_probability"])
+    assert sum(bin["pairs"] for bin in report["own_probability"]) == len(pairs)
+    assert f"{len(rows):,} rows" in " ".join(report["notes"])
+
+
+def test_repeats_conflicts_and_leaks_are_counted(found):
+    pairs, report = found
+    (conflict,) = report["conflicts"]
+    assert sorted(row for rows in conflict["labels"].values() for row in rows) == [51, 201]
+    counts = report["repeats"]
+    assert counts["repeated"] == 2 and counts["conflicting"] == 2 and counts["empty"] == 1
+    assert counts["same_sentence"] > 50
+    leak = report["leaks"]["test"]
+    assert (leak["shared_pairs"], leak["shared_sentences"]) == (1, leak["sentences"] - 1)
+    notes = " ".join(report["notes"])
+    assert "1 of 2 test pairs are among these pairs" in notes
+    assert "2 rows are the same pair under several labels" in notes
+
+
+def test_shortcuts_lengths_and_balance(found):
+    pairs, report = found
+    assert report["balance"] == pairs.label_counts()
+    # Words that both have decide; sentence 2 alone does too, by the number at its end.
+    assert report["shortcuts"]["word overlap alone"] > 0.85
+    assert "Word overlap alone gives" in " ".join(report["notes"])
+    assert report["answers"]["majority"] == max(report["balance"].values()) / len(pairs)
+    lengths = report["lengths"]["sentence1"]
+    assert lengths["median"] == 6 and sum(lengths["histogram"]) == len(pairs)
+    assert report["lengths"]["edges"][lengths["histogram"].index(max(lengths["histogram"]))] == 6
+
+
+def test_the_page_and_the_files(found, tmp_path):
+    _, report = found
+    save_audit(report, tmp_path / "out")
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"audit.html", "audit.json", "audit.csv", "audit.md"}
+    page = (tmp_path / "out/audit.html").read_text("utf-8")
+    assert "<script>alert" not in page and "&lt;script&gt;alert" in page
+    assert "http" not in page.replace("http-equiv", "") and "default-src 'none'" in page
+    assert page.count("<svg") == 3
+    assert json.loads((tmp_path / "out/audit.json").read_text("utf-8")) == report
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="it is a file; expected a folder"):
+        save_audit(report, tmp_path / "file")
+
+
+def test_scores_and_what_cannot_be_audited(tmp_path):
+    base = pairs_with(80)
+    scores = base.labels * 4 + 0.5
+    scores[7] = 4.5 - scores[7] + 0.5
+    scored = PairDataset(base.sentence1, base.sentence2, scores)
+    report = audit(scored, recipe(), folds=2, progress=False)
+    assert report["suspects"][0]["row"] == 8 and report["confusion"] is None
+    save_audit(report, tmp_path / "scores")
+    with pytest.raises(InputError, match="All 20 pairs have one label"):
+        audit(PairDataset(["a"] * 20, ["b"] * 20, [1] * 20, label_names=NAMES), recipe())
+    with pytest.raises(InputError, match="folds=300: expected 2 to 80"):
+        audit(base, recipe(), folds=300)
+    with pytest.raises(InputError, match="have no labels"):
+        audit(PairDataset(["a"] * 9, ["b"] * 9), recipe())
+
+
+def test_the_command(tmp_path, capsys):
+    pairs = pairs_with(80, flipped=2)
+    file, other = tmp_path / "pairs.tsv", tmp_path / "held.tsv"
+    lines = [
+        f"{one}\t{two}\t{NAMES[label]}"
+        for one, two, label in zip(pairs.sentence1, pairs.sentence2, pairs.labels)
+    ]
+    head = "sentence1\tsentence2\tlabel"
+    file.write_text("\n".join([head, *lines]))
+    other.write_text("\n".join([head, *lines[:3]]))
+    out = str(tmp_path / "out")
+    with pytest.raises(SystemExit) as end:
+        main(["audit", str(file), "--test", str(other), "--folds", "2", "--top", "2", "--out", out])
+    assert end.value.code == 0
+    text = capsys.readouterr().out
+    assert "3 of 3 held.tsv pairs are among these pairs" in text
+    assert "rows that probably have another label" in text and "word overlap alone" in text
+    assert json.loads((tmp_path / "out/audit.json").read_text())["rows"] == 80
