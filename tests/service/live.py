@@ -9,11 +9,13 @@ from keras_sentmatch.service.server import listen, make_server
 
 
 @contextmanager
-def on_a_port(runs, limits=None):
+def on_a_port(runs, limits=None, **options):
     """The port on which runs are served."""
     limits = limits or Limits()
     listening = listen("127.0.0.1", 0)
-    server = make_server(make_app(runs, limits), read_seconds=limits.read_seconds, grace=5)
+    server = make_server(
+        make_app(runs, limits, **options), read_seconds=limits.read_seconds, grace=5
+    )
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
