@@ -214,6 +214,21 @@ def test_erasing(text, erased):
     assert [erase(text, word) for word in erasable(text)] == erased
 
 
+def test_words_without_spaces_are_cut_where_tokens_begin():
+    text = "สุนัขวิ่ง dogs"
+    assert [word.text for word in erasable(text)] == ["สุนัขวิ่ง", "dogs"]
+    starts = [0, 5, 10, 12]  # no other word is cut
+    assert [word.text for word in erasable(text, starts)] == ["สุนัข", "วิ่ง", "dogs"]
+    shown = shown_words(text, ["▁", "สุนัข", "วิ่ง", "▁do", "gs"], (), ())
+    assert [word.tokens for word in shown] == [(0, 1, 2), (3, 4)]
+    found = shown_words(text, ["▁สุนัข", "วิ่ง", "▁do", "gs"], (), (), starts)
+    assert [(word.text, word.tokens) for word in found] == [
+        ("สุนัข", (0,)),
+        ("วิ่ง", (1,)),
+        ("dogs", (2, 3)),
+    ]
+
+
 @pytest.mark.parametrize("name", ["esim", "cross_encoder"])
 def test_erasure_is_what_predict_says_of_erased_sentences(name):
     matcher = make(name)
