@@ -185,7 +185,7 @@ def _suspects(
     wrong = (likely.max(1) > 0) & (answer != labels) & (outputs[rows, answer] > own)
     confusion = {name: dict.fromkeys(names, 0) for name in names}
     found = []
-    for row in sorted(np.flatnonzero(wrong), key=lambda r: own[r] - outputs[r, answer[r]]):
+    for row in sorted(np.flatnonzero(wrong).tolist(), key=lambda r: own[r] - outputs[r, answer[r]]):
         given, meant = names[labels[row]], names[answer[row]]
         confusion[given][meant] += 1
         probability = outputs[row, answer[row]]
