@@ -182,8 +182,8 @@ class BagOfWords(PairModel):
 
     Its features are how often each word occurs in sentence 1 and in sentence 2, whether it is in
     both, and the share of each sentence's words that the other one has; with `matching_features`
-    all of `MatchingFeatures` in place of the two shares, and their products. `solve` finds the weights by scikit-learn
-    in seconds; nothing is trained by gradients.
+    all of `MatchingFeatures` in place of the two shares, and their products. `solve` finds the
+    weights by scikit-learn in seconds; nothing is trained by gradients.
 
     Args:
         matching_features: whether the model compares word vectors too. Defaults to `False`.
