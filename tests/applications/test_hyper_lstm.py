@@ -2,12 +2,13 @@
 
 from functools import partial
 
+import keras
 import numpy as np
 
 from keras_sentmatch.applications import HyperLSTM
 from tests import oracles, oracles_blocks
 from tests.applications.common import WORDS, check_halves, model_case
-from tests.harness import arguments_act, built, check_oracle, run_checks, value
+from tests.harness import arguments_act, built, check_oracle, noise, run_checks, value
 from tests.layers.test_hyper_lstm_cell import weights_of as cell_weights
 
 
@@ -39,6 +40,13 @@ test_checks = run_checks(CASES)
 
 
 test_shared_encoder = run_checks([SHARED], check_oracle, check_halves, everywhere=True)
+
+
+def test_what_is_computed_before_the_loop_changes_nothing():
+    encoding = built(CASES[0]).encodings["1"]
+    inside = keras.layers.RNN(encoding.cell, return_sequences=True)
+    x = noise(2, 5, 3)
+    np.testing.assert_allclose(value(encoding(x)), value(inside(x)), atol=1e-6)
 
 
 def test_a_shared_encoder_tells_the_sentences_apart_only_by_their_places():
