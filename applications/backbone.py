@@ -40,7 +40,7 @@ class BackboneModel(PairModel):
         Padding changes nothing and is never read. A row without tokens gives a finite answer.
 
     Raises:
-        InputError: for a backbone of a kind that is not understood, or that cannot be loaded.
+        InputError: for a backbone that is not supported or cannot be loaded.
     """
 
     backbone: Any

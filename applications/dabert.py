@@ -46,8 +46,9 @@ class DABERT(BackboneModel):
         dropout: rate before the classifier. Defaults to `0.1`.
 
     Raises:
-        InputError: for layers that the backbone lacks, or a backbone that is not understood, has
-        another attention or cannot be loaded. ValueError: for an unknown option, see `DualAttentionEncoder`.
+        InputError: for layers that the backbone lacks, or a backbone that is not supported, has
+        another attention or cannot be loaded. ValueError: for an unknown option, see
+        `DualAttentionEncoder`.
 
     Example:
         >>> import keras_hub, numpy as np
@@ -192,8 +193,8 @@ def _check_kind(kind: EncoderKind) -> None:
     if not kind.plain_attention:
         others = ", ".join(other.name for other in KINDS if other.plain_attention)
         raise InputError(
-            f"backbone: DABERT takes the place of BERT's attention, and that of {kind.name} is "
-            f"another. Give one of {others}; or train a cross_encoder or ladra_net."
+            f"backbone: DABERT replaces BERT's attention, and that of {kind.name} is different. "
+            f"Give one of {others}; or train a cross_encoder or ladra_net."
         )
 
 

@@ -1,4 +1,4 @@
-"""What to mend in labeled pairs before training: wrong labels, repeats, leaks, shortcuts."""
+"""Errors in labeled pairs, found before training: wrong labels, duplicates, leaks, shortcuts."""
 
 import contextlib
 import logging
@@ -23,11 +23,11 @@ from keras_sentmatch.training.recipe import Recipe
 
 log = logging.getLogger(__name__)
 SHORTCUTS = {"sentence 2 alone": "sentence2", "word overlap alone": "overlap"}
-ENOUGH = 1000  # pairs, by which shortcuts are measured
-SHORT = 0.05  # above the majority, from which on a shortcut is pointed out
+ENOUGH = 1000  # pairs to measure shortcuts on
+MARGIN = 0.05  # above the majority, from which on a shortcut is reported
 SHOWN = 200  # suspects, and conflicts, on the page
 BINS = 20  # of histograms
-FAR = 4.0  # standard deviations, as the median deviation has them, from which on a score is suspect
+FAR = 4.0  # standard deviations (estimated from the median) from which on a score is suspect
 COLUMNS = ["row", "label", "answer", "probability", "of_label", "sentence1", "sentence2"]
 
 
@@ -39,19 +39,18 @@ def audit(
     others: Mapping[str, PairDataset] | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
-    """Looks for what should be mended in labeled pairs before a model learns from them.
+    """Looks for errors in labeled pairs before a model learns from them.
 
     A model is trained on all folds but one and answers that one, so that each pair is answered by a
     model that has not seen it. Pairs with the same first sentence stay in one fold. A pair is suspect
-    if another label is as probable for it as for pairs that have that label on average, and the most
-    probable such label is not its own (confident learning); of scores, if the answer is far from the
-    score. Suspects come in the order of how much more probable the other label is.
+    if another label is at least as probable for it as, on average, for pairs that have that label,
+    and the most probable such label is not its own (confident learning); with scores, if the answer
+    is far from the score. Suspects are sorted by how much more probable the other label is.
 
     Args:
         pairs: Labeled pairs.
-        recipe: The model that answers. `load_recipe("bag_of_words", overrides=["model.preset=matching"])`
-            takes seconds.
-        folds: How many.
+        recipe: The model that answers. That of the example takes seconds.
+        folds: Number of folds.
         others: Further parts by name, such as `"test"`, which should share nothing with the pairs.
         progress: Whether to show progress on standard error.
 
@@ -59,10 +58,10 @@ def audit(
         The report: `rows`, `balance`, `answers` (what the model got right), `suspects` (each with
         `row` from 1, `label`, `answer`, `probability` and `of_label`, its own label's), `confusion`
         (suspects by label and answer), `conflicts`, `repeats`, `leaks`, `shortcuts`, `lengths`, and
-        `notes`, what to mend, in sentences.
+        `notes`, the findings in sentences.
 
     Raises:
-        InputError: Pairs without labels or with only one, more folds than pairs.
+        InputError: Pairs without labels or with only one label, or more folds than pairs.
 
     Example:
 
@@ -239,7 +238,7 @@ def _own_histogram(
 
 
 def _repeats(pairs: PairDataset) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    """How many rows repeat a pair, and the pairs that stand under several labels."""
+    """How many rows repeat a pair, and the pairs that have several labels."""
     rows: dict[tuple[str, str], list[int]] = {}
     for row, pair in enumerate(zip(*plain_sides(pairs))):
         rows.setdefault(pair, []).append(row)
@@ -300,13 +299,13 @@ def _lengths(pairs: PairDataset) -> dict[str, Any]:
 
 
 def _notes(report: Mapping[str, Any], pairs: PairDataset) -> list[str]:
-    """What to mend, the most urgent first."""
+    """The findings in sentences, the most urgent first."""
     rows, notes = report["rows"], []
     for name, found in report["leaks"].items():
         if found["shared_pairs"]:
             notes.append(
                 f"{found['shared_pairs']:,} of {found['rows']:,} {name} pairs are among these pairs: "
-                "remove them from one of the two, or the figures are too good."
+                "remove them from one of the two, or the metrics will be too good."
             )
         if found["shared_sentences"]:
             share = found["shared_sentences"] / found["sentences"]
@@ -317,26 +316,24 @@ def _notes(report: Mapping[str, Any], pairs: PairDataset) -> list[str]:
     counts = report["repeats"]
     if counts["conflicting"]:
         notes.append(
-            f"{counts['conflicting']:,} rows are the same pair under several labels "
+            f"{counts['conflicting']:,} rows have a pair that also has another label "
             f"({len(report['conflicts']):,} pairs): keep one label each."
         )
     if counts["other_order_other_label"]:
         notes.append(
             f"{counts['other_order_other_label']:,} pairs have another label with their sentences in "
-            "the other order: right for inference, wrong for paraphrases."
+            "the other order: fine for inference, wrong for paraphrases."
         )
     if counts["empty"]:
         notes.append(f"{counts['empty']:,} rows have an empty sentence.")
     if counts["repeated"]:
-        notes.append(f"{counts['repeated']:,} rows repeat a pair that is there already.")
+        notes.append(f"{counts['repeated']:,} rows repeat an earlier pair.")
     if found := len(report["suspects"]):
-        what = "probably have another label" if report["confusion"] else "are far from the answer"
-        notes.append(
-            f"{found:,} rows ({found / rows:.1%}) {what}: look at them, the first ones first."
-        )
+        what = "probably have a wrong label" if report["confusion"] else "are far from the answer"
+        notes.append(f"{found:,} rows ({found / rows:.1%}) {what}: look at the first ones first.")
     majority = report["answers"].get("majority")
     for name in SHORTCUTS:
-        if majority is not None and report["shortcuts"][name] > majority + SHORT:
+        if majority is not None and report["shortcuts"][name] > majority + MARGIN:
             notes.append(
                 f"{name[0].upper()}{name[1:]} gives {report['shortcuts'][name]:.3f} accuracy, and the "
                 f"most frequent label {majority:.3f}: a model can answer without comparing the "
@@ -344,16 +341,16 @@ def _notes(report: Mapping[str, Any], pairs: PairDataset) -> list[str]:
             )
     if rare := rarest_class(pairs):
         notes.append(
-            f"{rare[0]!r} is rare ({rare[1]:.1%}): add such pairs, or weigh them "
+            f"{rare[0]!r} is rare ({rare[1]:.1%}): add such pairs, or weight them "
             "(training.class_weight)."
         )
-    return notes or ["Nothing to mend was found."]
+    return notes or ["No errors were found."]
 
 
 def save_audit(report: Mapping[str, Any], folder: Path) -> None:
     """Writes `audit.html`, a page to look through, `audit.json`, `audit.md` and `audit.csv`.
 
-    The table has all suspects, the first to look at first.
+    The table has all suspects, the most certain first.
     """
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{argument('out', folder)}: it is a file; expected a folder.")

@@ -1,4 +1,4 @@
-"""`audit`: what to mend in labeled pairs before training."""
+"""`audit`: finds errors in labeled pairs before training."""
 
 from pathlib import Path
 from typing import Annotated
@@ -29,14 +29,14 @@ def audit(
     model: Annotated[
         str,
         typer.Option(
-            help="The model whose answers point at wrong labels. The default is linear and takes "
+            help="The model whose answers show wrong labels. The default is linear and takes "
             "seconds; others are better and slower."
         ),
     ] = LINEAR,
     test: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="FILE", help="Pairs that should share nothing with these; repeat for more."
+            metavar="FILE", help="Pairs that should share nothing with these; can be repeated."
         ),
     ] = None,
     folds: Annotated[int, typer.Option(help="How many folds.")] = 5,
@@ -48,7 +48,7 @@ def audit(
     as_json: options.Json = False,
     backend: options.Backend = None,
 ) -> None:
-    """Finds what to mend in pairs: labels that are probably wrong, repeats, leaks, shortcuts."""
+    """Finds errors in pairs: labels that are probably wrong, duplicates, leaks, shortcuts."""
     options.check_at_least(0, top=top)
     options.check_at_least(1, limit=limit)
     use_backend(backend)
@@ -77,7 +77,7 @@ def audit(
         report = find(pairs, plan, folds=folds, others=others, progress=False)
     print_report(report, out, save_audit, as_json, lambda report: _print(report, top))
     if not as_json and out is None:
-        next_step("audit", data, "--out", "audit", why="a page with all of it")
+        next_step("audit", data, "--out", "audit", why="write all of it as a page")
 
 
 def _print(report: Report, top: int) -> None:
@@ -89,7 +89,7 @@ def _print(report: Report, top: int) -> None:
     shown = [*report["shortcuts"].items()]
     for name, value in report["answers"].items():
         shown.append(("the most frequent label" if name == "majority" else report["model"], value))
-    print_table(["what simple models get right, by folds", "figure"], shown)
+    print_table(["simple models, by cross-validation", "figure"], shown)
     if report["leaks"]:
         keys = ("rows", "shared_pairs", "sentences", "shared_sentences")
         leaks = [[name, *(found[key] for key in keys)] for name, found in report["leaks"].items()]
@@ -97,4 +97,7 @@ def _print(report: Report, top: int) -> None:
     if report["suspects"] and top:
         names = ("row", "label", "answer", "probability", "sentence1", "sentence2")
         suspects = [[found[name] for name in names] for found in report["suspects"][:top]]
-        print_table(names, suspects, "rows that probably have another label, the surest first")
+        title = "rows that are far from the answer, the farthest first"
+        if report["confusion"]:
+            title = "rows whose label is probably wrong, the most certain first"
+        print_table(names, suspects, title)

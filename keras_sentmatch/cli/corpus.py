@@ -1,7 +1,6 @@
 """`mine`, `groups`, `index`, `rank`: matching pairs of many sentences, groups, the best for one."""
 
 import logging
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,7 +89,7 @@ class Mining:
         pairs = found.pop("pairs")
         if not pairs:
             log.info(
-                "recall: of %s sentences no pair matches, so it cannot be measured; give more to "
+                "recall: of %s sentences no pair matches, so it cannot be measured; use a larger "
                 "--recall-sample, or a lower --threshold",
                 f"{self.recall_sample:,}",
             )
@@ -155,12 +154,12 @@ def _as_text(rows: list[dict[str, Any]], suffix: str) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Writes another file and renames it, so that there is never half of one."""
+    """Writes a file that is never half written."""
+    from keras_sentmatch.inference.run_folder import replace_file
+
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
+        replace_file(path, text)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}.") from error
 

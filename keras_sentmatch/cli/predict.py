@@ -46,23 +46,26 @@ def predict(
     out_format: Annotated[
         str | None,
         typer.Option(
-            help="Format of the answers, tsv, csv, jsonl, parquet, arrow or feather. Default: what "
-            "--out ends in, and tsv for standard output."
+            help="Format of the answers: tsv, csv, jsonl, parquet, arrow or feather. Default: the "
+            "suffix of --out, or tsv for standard output."
         ),
     ] = None,
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Go on with the answers that an interrupted run has left."),
+        typer.Option("--resume", help="Continue from the answers of an interrupted run."),
     ] = False,
     workers: Annotated[
         int,
         typer.Option(
-            help="Processes that answer at once; each loads the run, and has its own GPU."
+            help="Number of processes; each loads the run, and uses one GPU if there are any."
         ),
     ] = 1,
     shard: Annotated[
         str | None,
-        typer.Option(metavar="NUMBER/OF", help="Answer only one part of FILE, such as 3/16."),
+        typer.Option(
+            metavar="NUMBER/OF",
+            help="Answer only one part of FILE, such as 3/16 (the third of 16).",
+        ),
     ] = None,
     safe_csv: Annotated[
         bool,
@@ -74,7 +77,7 @@ def predict(
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Answers one pair, or every pair of a file, of any size: some thousand are in memory at a time."""
+    """Answers one pair, or every pair of a file, which may be larger than memory."""
     if out == STANDARD_OUTPUT:
         out = None
     if asked.file is None:
@@ -137,7 +140,7 @@ def _format(out: Path | None, given: str | None, as_json: bool) -> str:
         )
     if out is None and found not in TEXT:
         raise InputError(
-            f"--out-format {found} is no text for standard output: name a file, --out."
+            f"--out-format {found} is not text, as standard output needs: name a file with --out."
         )
     return found
 
@@ -223,7 +226,7 @@ def _answers(
     answered: Iterator[Answered] = map(answerer, windows)
     if workers > 1:
         if scoring.engine == "onnx":
-            scoring.load(answerer.run)  # where there is no model of it, one process makes it
+            scoring.load(answerer.run)  # so that one process makes the ONNX model, not all of them
         away = replace(
             answerer,
             scoring=replace(scoring, backend=backend),
@@ -250,7 +253,7 @@ def _answers(
 
 def _write(stream: "PairStream", answerer: Answerer, workers: int, file: "AnswerFile") -> None:
     if file.finished:
-        log.info("%s is whole already", file.out)
+        log.info("%s is complete already", file.out)
         return
     parts = _answers(stream, answerer, workers, after=file.rows, digest=file.digest)
     try:
@@ -260,7 +263,7 @@ def _write(stream: "PairStream", answerer: Answerer, workers: int, file: "Answer
         file.finish()
     except KeyboardInterrupt:
         if file.answers:
-            how = "go on with --resume"
+            how = "continue with --resume"
             log.info("%s answers are in %s: %s", f"{file.answers:,}", file.partial, how)
         raise
     finally:
@@ -269,7 +272,7 @@ def _write(stream: "PairStream", answerer: Answerer, workers: int, file: "Answer
 
 
 def _print(stream: "PairStream", answerer: Answerer, workers: int) -> None:
-    """Writes answers to standard output as they come; whoever has read enough of them ends it."""
+    """Writes answers to standard output as they come, until its reader closes it."""
     output, as_json = sys.stdout, answerer.format == "json"
     first = True
     try:
@@ -286,9 +289,8 @@ def _print(stream: "PairStream", answerer: Answerer, workers: int) -> None:
             if as_json:
                 output.write("\n]\n")
     except BrokenPipeError:
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), output.fileno()
-        )  # for what Python writes at its end
+        # Python flushes at exit, which would fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
         raise typer.Exit(141) from None
 
 

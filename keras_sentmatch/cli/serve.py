@@ -23,21 +23,21 @@ LOCAL = ("127.0.0.1", "::1", "localhost")
 class Limited:
     """The options that limit what a request may ask for."""
 
-    max_body: Annotated[int, typer.Option(help="Most bytes of a request.")] = 1 << 20
-    max_pairs: Annotated[int, typer.Option(help="Most pairs, or candidates, of a request.")] = 1024
-    max_characters: Annotated[int, typer.Option(help="Most characters of a sentence.")] = 2000
+    max_body: Annotated[int, typer.Option(help="Largest request body, in bytes.")] = 1 << 20
+    max_pairs: Annotated[int, typer.Option(help="Most pairs, or candidates, in a request.")] = 1024
+    max_characters: Annotated[int, typer.Option(help="Most characters in a sentence.")] = 2000
     max_waiting: Annotated[
-        int, typer.Option(help="Most pairs that wait to be scored; more are refused.")
+        int, typer.Option(help="Most pairs that may wait to be scored; more are refused.")
     ] = 16_384
     read_timeout: Annotated[
-        float, typer.Option(help="Seconds in which a request must have come.")
+        float, typer.Option(help="Seconds within which a request must arrive.")
     ] = 10.0
-    answer_timeout: Annotated[float, typer.Option(help="Seconds in which it must be answered.")] = (
-        30.0
-    )
+    answer_timeout: Annotated[
+        float, typer.Option(help="Seconds within which it must be answered.")
+    ] = 30.0
 
     def check(self) -> None:
-        """Refuses what is no limit."""
+        """Refuses values that are not limits."""
         options.check_at_least(
             1, max_body=self.max_body, max_pairs=self.max_pairs, max_characters=self.max_characters
         )
@@ -59,7 +59,7 @@ def serve(
     ],
     scoring: Scoring,
     limited: Limited,
-    port: Annotated[int, typer.Option(help="The port; 0 takes any free one.")] = 8000,
+    port: Annotated[int, typer.Option(help="The port; 0 chooses a free one.")] = 8000,
     host: Annotated[
         str, typer.Option(help="The address to listen on; 0.0.0.0 is all of this machine's.")
     ] = "127.0.0.1",
@@ -70,12 +70,13 @@ def serve(
     examples: Annotated[
         str | None,
         typer.Option(
-            help="Name or path of pairs of which the page offers some. Default: those of a run that "
-            "was trained on the embedded pairs."
+            help="Pairs that the page offers as examples: a name or path, as for `train --data`. Default: "
+            "the embedded pairs, if a run was trained on them."
         ),
     ] = None,
     batch_wait: Annotated[
-        float, typer.Option(help="Milliseconds that a request waits for others to join it.")
+        float,
+        typer.Option(help="Milliseconds that a request waits for others, to be scored together."),
     ] = 3.0,
 ) -> None:
     """Serves runs over HTTP, with a page to try them."""
@@ -93,7 +94,9 @@ def serve(
         ) from error
     listening = listen(host, port)  # before what takes longer
     if host not in LOCAL and not keys:
-        log.warning("anybody who reaches %s may ask: --api-key-file asks for a key", host)
+        log.warning(
+            "anyone who can reach %s can send requests; --api-key-file requires a key", host
+        )
     scoring.use_backend()
     from keras_sentmatch.service.app import make_app
     from keras_sentmatch.service.limits import Limits
@@ -180,7 +183,7 @@ def named_folders(runs: list[str]) -> dict[str, Path]:
 
 
 def example_pairs(data: str) -> list[tuple[str, str]]:
-    """Some pairs of what `--data` takes: of a single file, or of test pairs; from all over them."""
+    """Some pairs, evenly spaced: of a file, or of the test pairs of what else `--data` accepts."""
     source = Source(data)
     pairs = source.rows() if Path(source.data).is_file() else source.split("test")
     step = max(1, len(pairs) // EXAMPLES)
@@ -197,13 +200,13 @@ def read_keys(file: Path) -> list[str]:
     keys = [line.strip() for line in lines if line.strip()]
     if not keys or not all(key.isascii() and key.isprintable() and " " not in key for key in keys):
         raise InputError(
-            f"--api-key-file {file}: expected a key per line, in letters, digits and marks of ASCII."
+            f"--api-key-file {file}: expected a key per line, of printable ASCII characters without spaces."
         )
     return keys
 
 
 def one_at_a_time(work: Any) -> Any:
-    """A function that does work in a thread; called while it works, it lets it work once more."""
+    """A function that runs `work` in a thread; calls during a run cause one more run after it."""
     wanted, working = threading.Event(), threading.Lock()
 
     def loop() -> None:

@@ -163,7 +163,7 @@ class TrainingData(Reading):
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Pairs that all match, in place of --data: pairs that do not match are made of their "
+            help="Pairs that all match, instead of --data: pairs that do not match are made from their "
             "sentences.",
         ),
     ] = None
@@ -173,8 +173,8 @@ class TrainingData(Reading):
     hard: Annotated[
         float,
         typer.Option(
-            help="With --positives: share of them whose sentences are like each other (BM25); the "
-            "others are drawn at random."
+            help="With --positives: share of them whose sentences have rare words in common (BM25); "
+            "the others are drawn at random."
         ),
     ] = 0.5
     weight: options.Weight = None
@@ -192,9 +192,9 @@ class TrainingData(Reading):
         options.check_at_least(1, limit=self.limit)
         if self.positives is not None and (self.data != "embedded" or self.weight is not None):
             other = "--data" if self.weight is None else "--weight"
-            raise InputError(f"--positives {self.positives}: it stands alone, without {other}.")
+            raise InputError(f"--positives {self.positives}: cannot be combined with {other}.")
         if self.positives is None and (self.negatives, self.hard) != (1.0, 0.5):
-            raise InputError("--negatives and --hard are for --positives: name a file of pairs.")
+            raise InputError("--negatives and --hard need --positives FILE.")
 
     def read(self) -> "tuple[dict[str, PairDataset], str, dict[str, Any]]":
         """The parts, the name of the data, and the facts to record with a run."""
@@ -220,11 +220,11 @@ class TrainingData(Reading):
         if several or pairs.task == "regression":
             raise InputError(
                 f"--positives {self.positives}: its pairs have labels "
-                f"({', '.join(pairs.label_names or ('scores',))}), but all are to match. Give it to "
-                "--data, or leave the others and the column out."
+                f"({', '.join(pairs.label_names or ('scores',))}), but all must match. Use "
+                "--data instead, or remove the other pairs and the label column."
             )
         splits, counts = from_positives(pairs, negatives=self.negatives, hard=self.hard, **given)
-        print_table(*table(counts), "matching pairs, negatives made, and what was passed over")
+        print_table(*table(counts), "matching pairs, negatives, and candidates that were rejected")
         for part in splits.values():
             log_summary(part)
         return splits

@@ -16,7 +16,7 @@ _NONE = np.int32(2**31 - 1)  # the rank of a pair that is not merged
 
 
 class BytePairGraph:
-    """The byte pairs of a vocabulary that has all bytes: of the pairs in a word the first merge goes on.
+    """Byte pairs of a vocabulary that has all bytes; in each word the first of the merges is next.
 
     An object that is exported must hold `table`.
 

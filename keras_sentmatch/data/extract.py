@@ -58,9 +58,9 @@ def extract_vectors(
         The vectors; their `extractor` makes those of further words.
 
     Raises:
-        InputError: where KerasHub is not installed, the encoder cannot be loaded, is of a
-            kind that is not understood or has no such layer, an option is out of its range, or
-            fewer than two words are known to the encoder.
+        InputError: where KerasHub is not installed, the encoder cannot be loaded, is not
+            supported or has no such layer, an option is out of its range, or fewer than two words
+            are known to the encoder.
 
     Example:
 

@@ -35,7 +35,7 @@ def load_backbone(preset_or_folder: str | Path, dtype: Any = None) -> Any:
 
 
 def check_backbone(backbone: Any, name: str) -> EncoderKind:
-    """The kind of a KerasHub backbone; refuses what is none of the encoders that are understood."""
+    """The kind of a KerasHub backbone; refuses encoders that are not supported."""
     hub = keras_hub()
     for kind in KINDS:
         if kind.is_backbone(backbone, hub):
@@ -44,9 +44,9 @@ def check_backbone(backbone: Any, name: str) -> EncoderKind:
 
 
 def not_understood(backbone: Any, name: str) -> InputError:
-    """The error for what is none of the encoders that are understood."""
+    """The error for an encoder that is not supported."""
     return InputError(
-        f"{name}: a {type(backbone).__name__} is no encoder of a kind that is understood. Expected "
+        f"{name}: a {type(backbone).__name__} is not a supported encoder. Expected "
         f"{UNDERSTOOD}: a KerasHub preset such as bert_base_en_uncased, a folder with one, a "
         "backbone of keras_hub.models, or the serialized config of one."
     )

@@ -107,7 +107,7 @@ class PairStream:
 
         Args:
             size: Pairs of a window.
-            after: The `rows` of a window, to go on after it.
+            after: The `rows` of a window, to continue after it.
             digest: The `digest` of that window: other rows are refused.
 
         Raises:
@@ -134,7 +134,7 @@ class PairStream:
         ):
             raise InputError(
                 f"{self.file.path} has changed: its first {after:,} rows are not those that were "
-                "read before. Start again, without what is there of the answers."
+                "answered before. Delete the partial answers to start again."
             )
         if not self.report.kept:
             raise InputError(f"{self.file.path}: no usable row ({self.report}).")

@@ -73,7 +73,7 @@ class SubwordPairEncoder(BaseEncoder):
     plain text.
 
     Args:
-        tokenizer: A KerasHub tokenizer of one of the kinds that are understood.
+        tokenizer: A KerasHub tokenizer of a supported kind.
         max_length: The greatest number of word pieces of a pair, special ones included. Default
             128.
 

@@ -33,7 +33,7 @@ class WordEncoder:
 
     Raises:
         InputError: where a folder is missing; when it is first needed: where KerasHub is not
-            installed, or the encoder cannot be loaded or is of a kind that is not understood.
+            installed, or the encoder cannot be loaded or is not supported.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""A file of answers that is written as they come, and under its name only when it is whole."""
+"""A file of answers that is written as they come, and gets its name only when it is complete."""
 
 import csv
 import io
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 def encode(columns: Columns, format: str) -> tuple[bytes, bytes]:
-    """What a file of the format begins with, and the rows, of which any number may follow."""
+    """The header of a file in the format, and the rows; more rows may follow."""
     if format in TEXT:
         header, body = (
             as_text(dict.fromkeys(columns, ()), format),
@@ -66,7 +66,7 @@ def _cell(value: Any) -> str:
 
 
 def pyarrow() -> Any:
-    """The package that writes tables that are not text."""
+    """The package that writes Parquet and Arrow."""
     try:
         import pyarrow
     except ImportError:
@@ -77,7 +77,7 @@ def pyarrow() -> Any:
 
 
 def _kind(column: Sequence[Any]) -> Any:
-    """The type of a column, the same whatever values some rows of it have."""
+    """The type of a column, which does not depend on the values in some of its rows."""
     pa = pyarrow()
     kind = column.dtype.kind if isinstance(column, np.ndarray) else "O"
     return {"f": pa.float32(), "b": pa.bool_()}.get(kind, pa.string())
@@ -109,21 +109,21 @@ def _from_stream(source: Path, out: Path, format: str) -> None:
 
 
 class AnswerFile:
-    """Writes answers under `NAME.partial`, which is renamed to NAME when it is whole.
+    """Writes answers to `NAME.partial`, which is renamed to NAME when it is complete.
 
-    Beside it, `NAME.partial.json` says how much of it counts. So a process that was killed at any
-    moment can be followed by another one that goes on.
+    Beside it, `NAME.partial.json` records how much of it is valid. So if the process is killed at
+    any moment, another one can continue.
 
     Args:
         out: The file.
         format: One of `FORMATS`.
-        facts: What must be the same to go on: the run and the options, by name.
-        resume: Whether to go on with what is there.
+        facts: What must be the same to continue: the run and the options, by name.
+        resume: Whether to continue an existing partial file.
 
     Attributes:
         rows: How many rows of the input have been answered.
-        digest: Of these rows.
-        finished: Whether the file is whole already.
+        digest: The digest of these rows.
+        finished: Whether the file is complete already.
 
     Raises:
         InputError: There are answers and `resume` is not set, they are of another run or of other
@@ -146,7 +146,7 @@ class AnswerFile:
         elif self.partial.exists():
             self._go_on(noted, resume)
         elif resume:
-            log.info("%s is not there: starting from the first row", self.partial)
+            log.info("%s does not exist: starting from the first row", self.partial)
 
     def _go_on(self, noted: dict[str, Any], resume: bool) -> None:
         again = f"delete {self.partial} to start again"
@@ -155,11 +155,11 @@ class AnswerFile:
                 return
             resume_ = wording("resume=True", "--resume")
             raise InputError(
-                f"{self.partial} holds answers that an interrupted run has left: go on with "
+                f"{self.partial} has the answers of an interrupted run: continue with "
                 f"{resume_}, or {again}."
             )
         if not noted or self.partial.stat().st_size < noted["size"]:
-            raise InputError(f"{self.partial} does not fit {self.note.name}: {again}.")
+            raise InputError(f"{self.partial} does not match {self.note.name}: {again}.")
         for name, value in self.facts.items():
             if (was := noted["facts"].get(name)) != value:
                 shown = f" ({was}, and now {value})" if name != "run" else ""
@@ -169,23 +169,23 @@ class AnswerFile:
         for name in ("rows", "answers", "size", "digest"):
             setattr(self, name, noted[name])
         self._open()
-        log.info("going on after %s answers", f"{self.answers:,}")
+        log.info("resuming after %s answers", f"{self.answers:,}")
 
     def _open(self) -> None:
         self._file = os.fdopen(os.open(self.partial, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
         _lock(self._file, self.partial)
-        self._file.truncate(self.size)  # what is behind was torn
+        self._file.truncate(self.size)  # what follows was not written completely
         self._file.seek(self.size)
 
     def write(self, header: bytes, body: bytes, *, answers: int, rows: int, digest: str) -> None:
-        """Adds answers; they count when this returns.
+        """Adds answers; they are kept once this returns.
 
         Args:
             header: What the file begins with.
             body: The answers.
             answers: How many.
-            rows: How many rows of the input are answered now.
-            digest: Of these rows.
+            rows: How many rows of the input have been answered now.
+            digest: The digest of these rows.
         """
         before = self.rows, self.digest, self.size, self.answers
         try:
@@ -212,7 +212,7 @@ class AnswerFile:
         left = "then try again"
         if self.answers:
             how = wording("resume=True", "--resume")
-            left = f"then go on after the {self.answers:,} answers that are kept there, with {how}"
+            left = f"then continue after the {self.answers:,} answers that it has, with {how}"
         return InputError(
             f"cannot write {self.partial}: {error.strerror or error}. Make room, {left}."
         )
@@ -239,7 +239,7 @@ class AnswerFile:
     def close(self) -> None:
         """Leaves the partial file as it is."""
         if self._file is not None:
-            with suppress(OSError):  # a full disk, said before
+            with suppress(OSError):  # a full disk, reported before
                 self._file.close()
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from keras_sentmatch.errors import InputError
 
-ATTEMPTS = 3  # at an item whose process dies each time
+ATTEMPTS = 3  # at an item on which processes die
 AHEAD = 3  # items for each process that are in memory
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
 log = logging.getLogger(__name__)
@@ -25,17 +25,17 @@ log = logging.getLogger(__name__)
 def in_workers(function: Callable[[Any], Any], items: Iterable[Any], workers: int) -> Iterator[Any]:
     """Yields `function(item)` for each item, in order, computed by `workers` processes.
 
-    The function travels to each process once. An item whose process dies is computed again, by a new
-    one. Items are read as they are needed. The processes share the cores of the machine, and where
+    The function is sent to each process once. If a process dies, a new one computes its item again.
+    Items are read as they are needed. The processes share the cores of the machine, and where
     there are GPUs each sees one of them.
 
     Args:
-        function: What can be pickled.
-        items: What can be pickled too.
-        workers: How many processes.
+        function: A function that can be pickled.
+        items: Items that can be pickled.
+        workers: The number of processes.
 
     Raises:
-        InputError: What the function raised; or an item made three processes die.
+        InputError: The function raised one, or three processes died on an item.
     """
     source = enumerate(items)
     crew = [_Worker(function, number, workers) for number in range(workers)]
@@ -82,14 +82,14 @@ class _Task:
     deaths: int = 0
 
     def again(self, death: "_Died") -> "_Task":
-        """The task, for another process; refuses one that seems to kill each."""
+        """The task, for another process; refuses one on which processes keep dying."""
         self.deaths += 1
         if self.deaths == ATTEMPTS:
             raise InputError(
-                f"{ATTEMPTS} processes died of the same rows ({death.why}): give them fewer at a time "
-                "(--batch-size), start fewer (--workers), or give the machine more memory."
+                f"{ATTEMPTS} processes died on the same rows ({death.why}): use a smaller --batch-size or "
+                "fewer --workers, or a machine with more memory."
             )
-        log.warning("a worker died (%s); its rows are done again", death.why)
+        log.warning("a worker process died (%s); its rows are scored again", death.why)
         return self
 
 

@@ -26,7 +26,7 @@ RUN = Field(None, description="The name of the run. Default: the first one that 
 
 
 class Strict(BaseModel):
-    """A part of a request; keys that mean nothing are refused."""
+    """A part of a request; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -62,7 +62,7 @@ class Ranked(Strict):
 class Explained(Pair):
     """A pair whose answer is to be explained."""
 
-    erasure: bool = Field(True, description="Answer again without each of the words.")
+    erasure: bool = Field(True, description="Also answer without each of the words.")
     html: bool = Field(False, description="Add the explanation as HTML.")
     run: str | None = RUN
 
@@ -72,7 +72,7 @@ class Answer(BaseModel):
 
     label: str | None = None
     probabilities: dict[str, float] | None = None
-    abstained: bool | None = Field(None, description="Of runs that can abstain.")
+    abstained: bool | None = Field(None, description="Only of runs that can abstain.")
     score: float | None = None
 
 
@@ -86,7 +86,7 @@ class ManyAnswers(BaseModel):
 
 
 class Match(BaseModel):
-    index: int = Field(description="Place among the candidates, from 0.")
+    index: int = Field(description="Position among the candidates, from 0.")
     sentence: str
     score: float
 
@@ -98,8 +98,10 @@ class Ranking(BaseModel):
 
 class Word(BaseModel):
     text: str
-    change: float | None = Field(description="What it adds to the answer's probability or score.")
-    without: str | None = Field(description="The answer without it, if that is another.")
+    change: float | None = Field(
+        description="How much it adds to the probability or score of the answer."
+    )
+    without: str | None = Field(description="The answer without the word, if it differs.")
     unknown: bool
 
 
@@ -124,11 +126,14 @@ class Failure(BaseModel):
 
 FAILURES: dict[int | str, dict[str, Any]] = {
     401: {"model": Failure, "description": "No key, or a wrong one."},
-    408: {"model": Failure, "description": "The request came too slowly."},
+    408: {"model": Failure, "description": "The request arrived too slowly."},
     413: {"model": Failure, "description": "The body is too large."},
     415: {"model": Failure, "description": "Not JSON."},
     422: {"model": Failure, "description": "What was sent cannot be answered."},
-    503: {"model": Failure, "description": "Too much waits, or the answer took too long."},
+    503: {
+        "model": Failure,
+        "description": "Too many pairs are waiting, or the answer took too long.",
+    },
 }
 
 
@@ -146,7 +151,7 @@ def make_app(
     Args:
         runs: The runs, the default first. They are closed when the app ends.
         limits: What a request may ask for.
-        keys: Keys, one of which every request but `/health` must have; none if nobody needs one.
+        keys: Keys, one of which every request except `/health` must have; empty if none is needed.
         metrics: Where the batches of the runs are counted.
         examples: Pairs that the page offers.
         started: Called when the app starts.
@@ -177,7 +182,9 @@ def make_app(
         if name is None:
             return runs[0]
         if name not in by_name:
-            raise Refused(422, f"run: there is no {name!r:.60}; there are {', '.join(by_name)}.")
+            raise Refused(
+                422, f"run: no run is named {name!r:.60}; there are {', '.join(by_name)}."
+            )
         return by_name[name]
 
     def checked(place: str, sentences: Sequence[str]) -> None:
@@ -201,7 +208,9 @@ def make_app(
                 asyncio.wrap_future(run.batcher.submit(job)), limits.answer_seconds
             )
         except Overloaded:
-            raise Refused(503, "too many pairs wait: try again later.", retry_after="1") from None
+            raise Refused(
+                503, "too many pairs are waiting: try again later.", retry_after="1"
+            ) from None
         except TimeoutError:
             raise Refused(
                 503,
@@ -255,7 +264,7 @@ def make_app(
         checked("sentence1", [asked.sentence1])
         checked("sentence2", [asked.sentence2])
         if run.engine != "keras":
-            raise Refused(422, f"{run.name} runs in {run.engine}, which explains nothing.")
+            raise Refused(422, f"{run.name} runs in {run.engine}, which cannot explain answers.")
 
         def explaining(matcher: BaseMatcher, scores: Array) -> dict[str, Any]:
             return _explanation(matcher, asked)
@@ -298,8 +307,8 @@ def make_app(
             return _failure(422, "the body is not JSON in UTF-8, or is nested too deeply.")
         known = ", ".join(sorted(paths))
         said = {
-            404: f"there is nothing at this path; there are {known}.",
-            405: f"{request.method} is not understood here: see /openapi.json.",
+            404: f"no such path; there are {known}.",
+            405: f"the method {request.method} is not allowed here: see /openapi.json.",
         }
         return _failure(
             error.status_code, said.get(error.status_code, str(error.detail)), error.headers
@@ -357,7 +366,9 @@ def _failure(status: int, message: str, headers: Mapping[str, str] | None = None
 def _first_fault(fault: Mapping[str, Any]) -> str:
     """What is wrong with a request: `pairs[3].sentence1: input should be a valid string.`"""
     if fault["type"] == "json_invalid":
-        return f"the body is no JSON: {fault['ctx']['error']} at character {fault['loc'][-1]}."
+        return (
+            f"the body is not valid JSON: {fault['ctx']['error']} at character {fault['loc'][-1]}."
+        )
     place = ""
     for part in fault["loc"][1:]:
         place += f"[{part}]" if isinstance(part, int) else f".{part:.40}"

@@ -12,18 +12,18 @@ from keras_sentmatch.inference.base import Array, BaseMatcher
 
 
 class Overloaded(Exception):
-    """More pairs wait than may."""
+    """More pairs are waiting than allowed."""
 
 
 class Observer(Protocol):
-    """What is told about every batch."""
+    """A function that is called after each batch."""
 
     def __call__(self, requests: int, pairs: int, seconds: float) -> None: ...
 
 
 @dataclass
 class Job:
-    """What one request wants of the matcher.
+    """What one request needs from the matcher.
 
     Attributes:
         finish: Makes the result from the matcher and the scores of the pairs.
@@ -51,11 +51,11 @@ class Batcher:
     A request that finds it idle waits a moment for others.
 
     Args:
-        matcher: What answers. It may be replaced at any time; the next batch is the new one's.
+        matcher: What answers. It may be replaced at any time, from the next batch on.
         batch_size: Most pairs scored at once.
         wait: Seconds that a request waits for others.
         most_waiting: Most pairs that may wait.
-        observe: What is told about every batch of scores.
+        observe: Called after each batch of scores.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ class Gate:
     Args:
         app: What is behind it.
         limits: Of a request.
-        keys: The keys, one of which a request must have; none if nobody needs one.
+        keys: Keys, one of which a request must have; empty if none is needed.
         metrics: Where requests are counted.
         paths: The paths that are counted by their names; all others together.
     """
@@ -62,13 +62,13 @@ class Gate:
             await _refuse(refused, counted)
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
-            await _refuse(Refused(500, "the service failed; its log says how."), counted)
+            await _refuse(Refused(500, "the service failed; its log has the error."), counted)
         finally:
             path = scope["path"] if scope["path"] in self.paths else "other"
             self.metrics.request(path, status, time.perf_counter() - start)
 
     async def _admit(self, scope: Scope, receive: Receive) -> bytes:
-        """The body of a request that may come in."""
+        """The body of a request that is admitted."""
         headers = {name.lower(): value for name, value in scope["headers"]}
         refused = None
         if self.keys and scope["path"] not in OPEN and not self._knows(headers):
@@ -93,7 +93,7 @@ class Gate:
     async def _read(
         self, headers: dict[bytes, bytes], receive: Receive, refused: Refused | None
     ) -> bytes:
-        """The body. What is too much is read on, and dropped: only then a client reads the answer."""
+        """The body. One that is too large is still read, and dropped: clients read no answer before."""
         parts: list[bytes] = []
         size, more, most = 0, True, self.limits.body_bytes
         said = headers.get(b"content-length", b"")

@@ -1,4 +1,4 @@
-"""A run that is served: loaded, probed, and loaded again beside the one that answers."""
+"""A run that is served: loaded, tested, and reloaded beside the one that answers."""
 
 import logging
 from collections.abc import Callable
@@ -60,19 +60,19 @@ class ServedRun:
         return self.batcher.matcher
 
     def reload(self) -> bool:
-        """Loads the run again; the new one takes over once it has answered a probe.
+        """Reloads the run; the new one takes over once it has answered a few test pairs.
 
         Returns:
-            Whether it did. If not, the log says why, and the old one goes on answering.
+            Whether it did. If not, the log says why, and the old one stays in use.
         """
         try:
             matcher = load_and_probe(self.folder, self.load)
         except Exception as error:  # whatever a half-written folder leads to
             said = error if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
-            log.error("%s is not loaded again, the old one goes on: %s", self.name, said)
+            log.error("%s was not reloaded, and the old one stays in use: %s", self.name, said)
             return False
         self.batcher.matcher = matcher
-        log.info("%s is loaded again from %s", self.name, self.folder)
+        log.info("%s was reloaded from %s", self.name, self.folder)
         return True
 
     def facts(self) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def load_and_probe(folder: Path, load: Callable[[Path], BaseMatcher]) -> BaseMat
     except InputError:
         raise
     except Exception as error:
-        raise InputError(f"{folder} does not answer a probe: {first_line(error)}") from error
+        raise InputError(f"{folder} does not answer test pairs: {first_line(error)}") from error
     if len(answers) != len(PROBE):
         raise InputError(f"{folder} gives {len(answers)} answers to {len(PROBE)} pairs.")
     return matcher

@@ -21,7 +21,7 @@ LINGER = 1.0  # seconds in which a client that was refused can read why
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket bound to an address, on which nobody is answered yet.
+    """A socket bound to an address; connections wait until a server takes it.
 
     Raises:
         InputError: The port is in use or forbidden, or the host is not this machine's.
@@ -53,7 +53,7 @@ class Protocol(H11Protocol):
 
     read_seconds = 10.0
     _timer: TimerHandle | None = None
-    _ended = False  # it was told why, and what still comes is dropped
+    _ended = False  # refused: what still arrives is dropped
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -74,7 +74,7 @@ class Protocol(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        self._send(400, "this is not HTTP.")
+        self._send(400, "this is not a valid HTTP request.")
 
     def _wait(self) -> None:
         self._timer = self.loop.call_later(self.read_seconds, self._give_up)
@@ -105,7 +105,7 @@ class Protocol(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """Ends on SIGTERM and SIGINT once what has come is answered; calls `reload` on SIGHUP."""
+    """Stops on SIGTERM and SIGINT once open requests are answered; calls `reload` on SIGHUP."""
 
     def __init__(self, config: uvicorn.Config, reload: Callable[[], None]) -> None:
         super().__init__(config)
@@ -131,7 +131,7 @@ class Server(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     def _end(self) -> None:
-        log.info("ending: what has come is answered first (a second signal ends at once)")
+        log.info("stopping once open requests are answered (a second signal stops at once)")
         self.force_exit = self.should_exit
         self.should_exit = True
 
@@ -143,8 +143,8 @@ def make_server(
 
     Args:
         app: The app.
-        read_seconds: The time in which a client must have sent the head of a request.
-        grace: Seconds that what is in flight has when the server ends.
+        read_seconds: Seconds within which a client must send the head of a request.
+        grace: Seconds that open requests have when the server stops.
         reload: Called on SIGHUP.
     """
     protocol = type("Protocol", (Protocol,), {"read_seconds": read_seconds})

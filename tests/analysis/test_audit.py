@@ -81,7 +81,7 @@ def test_repeats_conflicts_and_leaks_are_counted(found):
     assert (leak["shared_pairs"], leak["shared_sentences"]) == (1, leak["sentences"] - 1)
     notes = " ".join(report["notes"])
     assert "1 of 2 test pairs are among these pairs" in notes
-    assert "2 rows are the same pair under several labels" in notes
+    assert "2 rows have a pair that also has another label" in notes
 
 
 def test_shortcuts_lengths_and_balance(found):
@@ -143,5 +143,5 @@ def test_the_command(tmp_path, capsys):
     assert end.value.code == 0
     text = capsys.readouterr().out
     assert "3 of 3 held.tsv pairs are among these pairs" in text
-    assert "rows that probably have another label" in text and "word overlap alone" in text
+    assert "rows whose label is probably wrong" in text and "word overlap alone" in text
     assert json.loads((tmp_path / "out/audit.json").read_text())["rows"] == 80

@@ -191,9 +191,7 @@ def test_what_it_cannot_do(cls):
     ids=["number", "None", "empty", "layer", "config of a layer", "config of nothing"],
 )
 def test_what_is_no_backbone(wrong):
-    with pytest.raises(
-        InputError, match="is no encoder of a kind that is understood. Expected BERT, "
-    ):
+    with pytest.raises(InputError, match="is not a supported encoder. Expected BERT, "):
         CrossEncoder(wrong)
 
 

@@ -121,7 +121,9 @@ def special_ids(matcher):
 @few_kinds
 def test_dabert_begins_as_its_encoder_or_refuses(prefix):
     if prefix == "DebertaV3":
-        with pytest.raises(InputError, match="DeBERTa-v3 is another. Give one of BERT, .*ELECTRA;"):
+        with pytest.raises(
+            InputError, match="DeBERTa-v3 is different. Give one of BERT, .*ELECTRA;"
+        ):
             matcher_of(prefix, DABERT)
         return
     dabert, cross = matcher_of(prefix, DABERT, cross=False), matcher_of(prefix)

@@ -190,7 +190,7 @@ def test_a_kill_after_the_renaming(folder, tmp_path, monkeypatch, caplog):
     (tmp_path / "out.tsv.partial.json").write_text('{"done": true}')
     with caplog.at_level("INFO", "keras_sentmatch"):
         assert run(*arguments, "--resume") == 0
-    assert "is whole already" in caplog.text
+    assert "is complete already" in caplog.text
     assert {path.name for path in tmp_path.iterdir()} == {"in.csv", "out.tsv"}
 
 
@@ -198,7 +198,7 @@ def test_only_the_same_job_goes_on(folder, tmp_path, monkeypatch, capsys):
     data, out = write(tmp_path / "in.csv"), tmp_path / "out.tsv"
     arguments = ["predict", folder, data, "--out", out]
     interrupted(arguments, monkeypatch, 4, Killed())
-    assert "go on with --resume, or delete" in error_of(capsys, *arguments)
+    assert "continue with --resume, or delete" in error_of(capsys, *arguments)
     resume = [*arguments, "--resume"]
     assert "another --batch-size (64, and now 32)" in error_of(
         capsys, *resume, "--batch-size", "32"
@@ -215,7 +215,7 @@ def test_only_the_same_job_goes_on(folder, tmp_path, monkeypatch, capsys):
     note = tmp_path / "out.tsv.partial.json"
     text = note.read_text()
     note.write_text(text.replace('"size": ', '"size": 9'))
-    assert "does not fit out.tsv.partial.json: delete" in error_of(capsys, *resume)
+    assert "does not match out.tsv.partial.json: delete" in error_of(capsys, *resume)
     note.write_text(text)
     assert run(*resume) == 0 and len(read(out)) == 23
     for wrong in ([folder, "-", "--out", out], [folder, data]):
@@ -239,10 +239,10 @@ def test_a_full_disk_and_ctrl_c_leave_what_can_go_on(folder, tmp_path, monkeypat
     full = OSError(errno.ENOSPC, "No space left on device")
     assert interrupted(arguments, monkeypatch, 4, full) == 2
     line = capsys.readouterr().err.strip().splitlines()[-1]
-    assert "No space left on device. Make room, then go on after the 8 answers" in line
+    assert "No space left on device. Make room, then continue after the 8 answers" in line
     resume = [*arguments, "--resume"]
     assert interrupted(resume, monkeypatch, 2, KeyboardInterrupt()) == 130
-    assert "out.tsv.partial: go on with --resume" in capsys.readouterr().err
+    assert "out.tsv.partial: continue with --resume" in capsys.readouterr().err
     assert run(*resume) == 0
     assert [row["id"] for row in read(out)] == [r["id"] for r in ROWS]
 
@@ -285,7 +285,7 @@ def test_options_of_files(folder, tmp_path, capsys):
         ([data, "--workers", 0], "--workers 0: must be at least 1"),
         ([data, "--out", "x.doc"], "--out x.doc: expected a name that ends in .tsv, .csv"),
         ([data, "--out-format", "doc"], "--out-format doc: expected tsv, csv"),
-        ([data, "--out-format", "parquet"], "--out-format parquet is no text for standard output"),
+        ([data, "--out-format", "parquet"], "--out-format parquet is not text"),
         ([data, "--json", "--out", "x.tsv"], "--json prints the answers: leave --out"),
     ):
         assert message in error_of(capsys, "predict", folder, *wrong)

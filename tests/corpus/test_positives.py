@@ -107,11 +107,11 @@ def test_the_command(tmp_path, capsys):
     out = tmp_path / "run"
     code, text, _ = command("--positives", file, "--negatives", 2, "--split", "70/30", "--out", out)
     assert code is None or code == 0
-    assert "negatives made" in text and "match" in text and (out / "matcher.json").exists()
+    assert "matching pairs, negatives" in text and (out / "matcher.json").exists()
     for more, message in [
-        (("--positives", file, "--data", "sick"), "stands alone, without --data"),
-        (("--positives", file, "--weight", "w"), "stands alone, without --weight"),
-        (("--hard", 1), "are for --positives"),
+        (("--positives", file, "--data", "sick"), "cannot be combined with --data"),
+        (("--positives", file, "--weight", "w"), "cannot be combined with --weight"),
+        (("--hard", 1), "need --positives FILE"),
     ]:
         code, _, error = command(*more)
         assert code == 2 and message in error
@@ -119,4 +119,4 @@ def test_the_command(tmp_path, capsys):
     lines = [f"{row}\t{i % 2}" for i, row in enumerate(rows)]
     labeled.write_text("\n".join(["sentence1\tsentence2\tlabel", *lines]))
     code, _, error = command("--positives", labeled)
-    assert code == 2 and "its pairs have labels (0, 1), but all are to match" in error
+    assert code == 2 and "its pairs have labels (0, 1), but all must match" in error

@@ -46,13 +46,14 @@ def test_results_come_in_order_though_a_process_dies(tmp_path, caplog, monkeypat
     assert {threads for _, _, threads in found} == {str(max(1, workers.cpus() // 2))}
     assert len(read) <= 20 + workers.AHEAD * 2 and "OMP_NUM_THREADS" not in os.environ
     assert (
-        "a worker died (killed, perhaps for lack of memory); its rows are done again" in caplog.text
+        "a worker process died (killed, perhaps for lack of memory); its rows are scored again"
+        in caplog.text
     )
 
 
 def test_what_kills_each_process_is_one_error():
     results = in_workers(Square(1), [0, 1, 2], 2)
-    with pytest.raises(InputError, match="3 processes died of the same rows"):
+    with pytest.raises(InputError, match="3 processes died on the same rows"):
         list(results)
 
 

@@ -75,7 +75,7 @@ def test_scores_and_several_runs():
         found = client.post("/rank", json=asked).json()["ranking"]
         assert [match["index"] for match in found] == [1, 0]
         message = failure(client.post("/predict", json={**PAIR, "run": "third"}), 422)
-        assert "there is no 'third'; there are first, second" in message
+        assert "no run is named 'third'; there are first, second" in message
         facts = client.get("/runs").json()["runs"]
     assert [(run["name"], run["task"], run["labels"]) for run in facts] == [
         ("first", "classification", ["no", "yes"]),
@@ -102,10 +102,10 @@ def test_scores_and_several_runs():
         ([PAIR], "the body: input should be"),
         ("a", "the body: input should be"),
         (b"", "the body: field required"),
-        (b"{", "the body is no JSON"),
+        (b"{", "the body is not valid JSON"),
         (b'{"sentence1": "\xff"}', "not JSON in UTF-8"),
         (b"[" * 4000, "nested too deeply"),
-        (b'{"pairs":' * 500 + b"1", "the body is no JSON"),
+        (b'{"pairs":' * 500 + b"1", "the body is not valid JSON"),
     ],
 )
 def test_what_cannot_be_answered(client, body, said):
@@ -113,7 +113,7 @@ def test_what_cannot_be_answered(client, body, said):
     assert said in failure(client.post("/predict", content=content, headers=JSON), 422)
 
 
-def test_a_body_of_wrong_entries_is_left_at_the_first(client):
+def test_a_body_of_wrong_entries_is_left_at_the_first():
     start = time.perf_counter()
     with client_of([served(Stub())], Limits()) as client:
         body = b'{"pairs":[' + b"0," * 500_000 + b"0]}"
@@ -148,7 +148,7 @@ def test_what_takes_too_long_and_what_is_too_much():
         assert response.headers["retry-after"] == "1"
         for _ in range(4):
             failure(client.post("/predict", json=PAIR), 503)
-        assert "too many pairs wait" in failure(client.post("/predict", json=PAIR), 503)
+        assert "too many pairs are waiting" in failure(client.post("/predict", json=PAIR), 503)
         matcher.gate.set()
         assert client.get("/health").json() == {"status": "ok"}
         batches = len(matcher.batches)
@@ -181,7 +181,7 @@ def test_keys():
         assert client.get("/health").status_code == 200
 
 
-def test_health_when_the_thread_has_ended(client):
+def test_health_when_the_thread_has_ended():
     run = served(Stub())
     app = make_app([run], LIMITS)
     run.batcher.close()
@@ -271,12 +271,12 @@ def test_a_run_is_loaded_again_only_if_the_new_one_answers(caplog):
 
     run = ServedRun.start("mine", Path("nowhere"), load)
     with client_of([run]) as client:
-        for why in ("does not answer a probe", "half a folder", "OSError: no disk"):
+        for why in ("does not answer test pairs", "half a folder", "OSError: no disk"):
             assert run.reload() is False and why in caplog.text
             assert client.post("/predict", json=PAIR).json()["label"] == "no"
-        assert run.reload() is True and "loaded again" in caplog.text
+        assert run.reload() is True and "was reloaded" in caplog.text
         assert client.post("/predict", json=PAIR).json()["label"] == "new"
-    with pytest.raises(InputError, match="does not answer a probe"):
+    with pytest.raises(InputError, match="does not answer test pairs"):
         ServedRun.start("mine", Path("nowhere"), lambda folder: broken)
 
 

@@ -246,7 +246,7 @@ def test_the_command(engine, tmp_path):
         assert other.returncode == 2 and f"port {port} (Address already in use)" in other.stderr
         run.rename(gone)
         process.send_signal(signal.SIGHUP)
-        wait_for("mine is not loaded again, the old one goes on")
+        wait_for("mine was not reloaded, and the old one stays in use")
         unknown = {"sentence1": "abc zebra", "sentence2": "a brand new wordling"}
         assert ask(port, body=unknown)[0] == 200, "from memory"
         gone.rename(run)
@@ -259,7 +259,7 @@ def test_the_command(engine, tmp_path):
         finally:
             matcher.temperature = 1.0
         process.send_signal(signal.SIGHUP)
-        wait_for("mine is loaded again")
+        wait_for("mine was reloaded")
         assert ask(port)[1]["probabilities"] == pytest.approx(softer, abs=1e-5)
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0

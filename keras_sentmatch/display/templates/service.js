@@ -117,7 +117,7 @@
         explanation.innerHTML = found.html;  // escaped by the service; the policy runs no script in it
         if (find("links")) showLinks();
       } else if (find("why").checked) {
-        explanation.append(make("p", "This run explains nothing: it is served without Keras.", "note"));
+        explanation.append(make("p", "This run cannot explain answers: it is served without Keras.", "note"));
       }
     } catch (error) {
       if (error.name === "AbortError") return;
