@@ -70,8 +70,8 @@ def serve(
     examples: Annotated[
         str | None,
         typer.Option(
-            help="Pairs that the page offers as examples: a name or path, as for `train --data`. Default: "
-            "the embedded pairs, if a run was trained on them."
+            help="Pairs that the page offers as examples: a name or path, as for `train --data`. "
+            "Default: the embedded pairs, if a run was trained on them."
         ),
     ] = None,
     batch_wait: Annotated[
@@ -200,7 +200,8 @@ def read_keys(file: Path) -> list[str]:
     keys = [line.strip() for line in lines if line.strip()]
     if not keys or not all(key.isascii() and key.isprintable() and " " not in key for key in keys):
         raise InputError(
-            f"--api-key-file {file}: expected a key per line, of printable ASCII characters without spaces."
+            f"--api-key-file {file}: expected a key per line, of printable ASCII characters "
+            "without spaces."
         )
     return keys
 

@@ -1,4 +1,4 @@
-"""Pairs to train on where only matching ones are known: negatives are drawn from the same sentences."""
+"""Training pairs where only matching ones are known: negatives are made from their sentences."""
 
 import logging
 from collections.abc import Sequence
@@ -14,9 +14,7 @@ from keras_sentmatch.training.crossval import sentence_groups
 
 LABELS = ("no_match", "match")
 CANDIDATES = 30  # looked up for each sentence
-NEAR_COPY = (
-    0.8  # share of common words among all words of two sentences, from which on they are one
-)
+NEAR_COPY = 0.8  # share of common words among all words of two near-duplicates, at least
 TRIES = 20  # random draws for one negative
 PARTS = ("train", "validation", "test")
 log = logging.getLogger(__name__)
@@ -34,25 +32,26 @@ def from_positives(
     """Makes training, validation and test pairs from pairs that all match.
 
     First sentences get second sentences of other pairs: *hard* ones share rare words with them (BM25),
-    *easy* ones are drawn at random. None is a known match, also through other pairs (if a matches b,
-    and b matches c, then a and c are no negative), nor a near copy of the first sentence or of one
-    that it matches. Matches that the pairs do not know can be among the hard ones. Pairs that share
+    *easy* ones are drawn at random. None is a known match, not even an indirect one (if a matches b, and b
+    matches c, then a and c are never a negative), nor a near-duplicate of the first sentence or of
+    one that it matches. Hard ones may be matches that the pairs do not contain. Pairs that share
     sentences stay in one part, whose negatives come from its own sentences.
 
     Args:
-        positives: Pairs that match; labels are not looked at.
-        fractions: Shares of the training, validation and perhaps test pairs.
-        negatives: How many to draw for each matching pair.
-        hard: Share of hard ones among them. Where too few are found, easy ones take their place.
+        positives: Pairs that match; their labels are ignored.
+        fractions: Shares of the training, validation and optionally test pairs.
+        negatives: How many to draw for each matching pair. Defaults to `1.0`.
+        hard: Share of hard ones among them. If too few are found, easy ones replace them. Defaults
+            to `0.5`.
         seed: Seed of the parts and the draws.
 
     Returns:
         The parts by name, with the labels `no_match` and `match`, and for each part how many pairs
-        there are of each kind: `match`, `hard`, `easy`, and those that were looked up or drawn but
-        passed over, `known` matches and near `copies`.
+        there are of each kind: `match`, `hard`, `easy`, and how many candidates were rejected:
+        `known` matches and near-duplicates (`copies`).
 
     Raises:
-        InputError: Fewer than two groups of pairs that share no sentence, no negatives asked for, or
+        InputError: All pairs are connected by shared sentences, an argument is out of its range, or
             bm25s is not installed.
 
     Example:

@@ -1,4 +1,4 @@
-"""The kinds of pretrained encoders: all that differs between them, but for how text is cut.
+"""The kinds of pretrained encoders: all differences between them except for tokenization.
 
 An encoder is a KerasHub backbone that takes `token_ids` and `padding_mask`, some also
 `segment_ids`. How text becomes pieces is in `pieces.py`, by the family of the tokenizer.
@@ -14,14 +14,14 @@ class EncoderKind:
     """A kind of encoder.
 
     Attributes:
-        name: What people call it.
+        name: Its usual name.
         prefix: Of its classes in `keras_hub.models`: `Bert` has a `BertBackbone` and a
             `BertTokenizer`.
         separators: Tokens between two sentences: `[CLS] a [SEP] b [SEP]` has one,
             `<s> a </s></s> b </s>` two.
         segments: Whether the second sentence is of segment 1. Otherwise all is of segment 0, for
             encoders that have segments: XLM-RoBERTa's tokenizer may feed a BERT.
-        converted: Whether KerasHub reads its Hugging Face folders.
+        converted: Whether KerasHub converts Hugging Face folders of this kind.
         plain_attention: Whether its blocks attend as BERT's do.
     """
 

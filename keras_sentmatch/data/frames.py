@@ -82,7 +82,7 @@ def rows_of(frame: Any) -> Rows:
 
 
 def frame_file(file: TextFile) -> Rows:
-    """The rows of a Parquet, Arrow or Feather file, some thousand at a time; or of an Excel file."""
+    """The rows of a Parquet, Arrow or Feather file, a few thousand at a time; or of an Excel file."""
     if file.encoding:
         how = wording("encoding", "--encoding")
         raise InputError(f"{file.path}: {how} is for text files, which this is not.")

@@ -1,9 +1,8 @@
-"""How tokenizers cut text into pieces, as when their encoders were pretrained; without TensorFlow.
+"""Tokenization into pieces as in the pretraining of each encoder, without TensorFlow.
 
-KerasHub's tokenizers hold the vocabularies. Of what they do, two things are done otherwise: text
-for word pieces is cleaned as BERT's was (see `BertText`), and byte pairs are cut as GPT-2's and
-RoBERTa's were. KerasHub 0.32 cuts them in Python as Llama's, so that numbers become other pieces
-than in TensorFlow.
+KerasHub's tokenizers hold the vocabularies. Two things differ from what they do: text for word
+pieces is cleaned as BERT's was (see `BertText`), and byte pairs are split as in GPT-2 and RoBERTa.
+In Python, KerasHub 0.32 splits them as in Llama, so numbers become other pieces than in TensorFlow.
 """
 
 import unicodedata
@@ -42,11 +41,11 @@ class Pieces:
         return self.tokenizer.tokenize(sentences)
 
     def word_ids(self, words: list[str]) -> list[list[int]]:
-        """As `ids`, of words as they stand inside a sentence."""
+        """As `ids`, of words as they are inside a sentence."""
         return self.ids(words)
 
     def places(self, sentence: str) -> list[int] | None:
-        """Where each piece begins in the sentence; None where that is to be looked for."""
+        """Where each piece begins in the sentence; None if the tokenizer does not tell."""
         return None
 
     def readable(self, token: str) -> str:
@@ -94,7 +93,7 @@ class BertPieces(Pieces):
 
 
 class BytePairs(Pieces):
-    """Pairs of bytes that were merged: RoBERTa's."""
+    """Byte-level byte-pair encoding: RoBERTa's."""
 
     def __init__(self, tokenizer: Any):
         from tokenizers import Tokenizer, models, pre_tokenizers

@@ -1,4 +1,4 @@
-"""A file of pairs as a stream: some thousand at a time, and from a certain row on."""
+"""A file of pairs as a stream: a few thousand at a time, from any row on."""
 
 import copy
 import hashlib
@@ -18,7 +18,7 @@ _LONGEST = 16_000_000  # characters, about, of the pairs that are in memory at a
 
 
 class Window(NamedTuple):
-    """Some pairs of a stream; how many rows were read up to their end, and the digest of these."""
+    """Some pairs of a stream, with the number of rows read so far and the digest of these rows."""
 
     pairs: PairDataset
     rows: int
@@ -26,7 +26,7 @@ class Window(NamedTuple):
 
 
 class PairStream:
-    """Reads the pairs of a file as they are asked for; labels stay what the file has for them.
+    """Reads the pairs of a file as they are needed; labels are kept as the file has them.
 
     Args:
         source: A file, as `read_pairs` takes it, or `"-"` for standard input.
@@ -89,7 +89,7 @@ class PairStream:
         self._first, self._end = (0, math.inf) if shard is None else self._bounds(*shard)
 
     def _bounds(self, number: int, of: int) -> tuple[int, int]:
-        """Between which rows a shard is."""
+        """How many rows come before a shard, and how many up to its end."""
         if not 1 <= number <= of:
             raise InputError(
                 f"{argument('shard', f'{number}/{of}')}: expected a number from 1 to {of}, such as "
@@ -156,6 +156,6 @@ class PairStream:
         )
 
     def _label(self, value: str | None) -> str:
-        """What a label is called, if its name is known; otherwise what is in the file."""
+        """The name of a label if it is known, otherwise the text in the file."""
         value = value or ""
         return self._names.get(value.lower(), value)

@@ -136,7 +136,7 @@ class SubwordPairEncoder(BaseEncoder):
         return [self.tokenizer.id_to_token(int(i)) for i in ids]
 
     def places(self, sentence: str) -> list[int] | None:
-        """Where each of `tokens` begins in the sentence; None where that is to be looked for."""
+        """Where each of `tokens` begins in the sentence; None if the tokenizer does not tell."""
         return self.pieces.places(sentence)
 
     def pair_tokens(self, sentence1: str, sentence2: str) -> dict[str, list[str]]:

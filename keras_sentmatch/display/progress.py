@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 
-_SECONDS = 30  # between two lines where there is no terminal
+_SECONDS = 30  # between two log lines, without a terminal
 log = logging.getLogger(__name__)
 
 
@@ -34,7 +34,7 @@ def progress_bar(
 
 
 class Pace:
-    """How many rows are done, how fast, and how long the others will take.
+    """How many rows are done, how fast, and how long the rest will take.
 
     Example:
 
@@ -49,7 +49,7 @@ class Pace:
         self._first = True
 
     def at(self, rows: int, share: float, now: float | None = None) -> str:
-        """The line to show; `share` is that of the input which is done, 0 if it is not known."""
+        """The line to show; `share` of the input is done, 0 if that is not known."""
         now = time.monotonic() if now is None else now
         start, before, begun = self._begin
         if self._first:
@@ -70,9 +70,9 @@ def _duration(seconds: float) -> str:
 
 @contextlib.contextmanager
 def stream_progress() -> Iterator[Callable[[int, float], None]]:
-    """Shows rows, rate and time left on standard error: beside a spinner, or in a line at times.
+    """Shows rows, rate and time left on standard error: beside a spinner, or as a log line at times.
 
-    Yields what is called with the rows done and the share of the input that they are.
+    Yields a function to call with the number of rows done and their share of the input.
     """
     from rich.console import Console
 

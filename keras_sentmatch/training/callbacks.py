@@ -91,11 +91,11 @@ class TaskMetrics(keras.callbacks.Callback):
 
 
 class AveragedWeights(keras.callbacks.Callback):
-    """Has the moving averages of the weights in the model from the end of an epoch to the next one.
+    """Puts the moving averages of the weights into the model between epochs.
 
-    Validation, the best weights and the checkpoint see the averages, training does not. Comes before
-    all other callbacks. Keras's `SwapEMAWeights` forgets the weights after the last epoch, so that
-    training could not go on, and changes them by rounding on TensorFlow.
+    Validation, the best weights and the checkpoint see the averages; training does not. Must come
+    before all other callbacks. Keras's `SwapEMAWeights` loses the weights after the last epoch, so
+    training could not be resumed, and changes them by rounding on TensorFlow.
 
     Args:
         inside: Whether the averages are in the model already, as a checkpoint leaves them.
