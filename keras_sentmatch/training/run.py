@@ -325,7 +325,7 @@ class _Run:
         if training.oversample:
             share, seed = training.oversample, training.seed
             rows = oversampled_rows(self.labels, share, seed)
-            log.info(f"over-sampling: {len(self.labels):,} training pairs become {len(rows):,}")
+            log.info(f"oversampling: {len(self.labels):,} training pairs become {len(rows):,}")
             self.pairs["train"] = self.pairs["train"].select(rows)
             if self.targets:
                 self.targets["train"] = self.targets["train"][rows]

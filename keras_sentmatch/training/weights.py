@@ -1,4 +1,4 @@
-"""How much each training pair counts: class weights, the column of weights, over-sampling."""
+"""How much each training pair counts: class weights, the column of weights, oversampling."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from keras_sentmatch.training.config import TrainingConfig, did_you_mean
 
 
 def check_weights(training: TrainingConfig, train: PairDataset) -> None:
-    """Refuses class weights and over-sampling that do not fit the labels of the training pairs."""
+    """Refuses class weights and oversampling that do not fit the labels of the training pairs."""
     classes, oversample = training.class_weight, training.oversample
     if train.weights is not None and not train.weights.any():
         raise InputError("All training pairs have the weight 0: nothing would be learned.")
@@ -27,7 +27,7 @@ def check_weights(training: TrainingConfig, train: PairDataset) -> None:
         for name in classes:
             if name not in names:
                 raise InputError(
-                    f"training.class_weight has {name!r}, which is no label of the training pairs; "
+                    f"training.class_weight has {name!r}, which is not a label of the training pairs; "
                     f"they have {', '.join(names)}.{did_you_mean(name, names)}"
                 )
         counts = train.label_counts()

@@ -1,4 +1,4 @@
-"""Class weights, the column of weights and over-sampling."""
+"""Class weights, the column of weights and oversampling."""
 
 import json
 
@@ -144,7 +144,7 @@ def test_a_bad_weight_is_refused_with_its_row(tmp_path, bad):
         (
             {"class_weight": {"yes2": 2}},
             "classification",
-            "'yes2', which is no label .*Did you mean yes",
+            "'yes2', which is not a label .*Did you mean yes",
         ),
         ({"class_weight": {"yes": 0, "no": 0}}, "classification", "0 for every label"),
         ({"class_weight": "balanced"}, "regression", "class_weight is 'balanced', but .*scores"),
