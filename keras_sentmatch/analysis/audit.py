@@ -15,6 +15,7 @@ from keras_sentmatch.display.progress import progress_bar
 from keras_sentmatch.display.rendering import render
 from keras_sentmatch.display.tables import write_report
 from keras_sentmatch.errors import InputError, argument
+from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.training import bag_of_words_baseline, train
 from keras_sentmatch.training.adapt import rarest_class
 from keras_sentmatch.training.advice import figure_of
@@ -157,8 +158,6 @@ def _name(pairs: PairDataset) -> str:
 
 
 def _figure(pairs: PairDataset, outputs: np.ndarray) -> dict[str, float]:
-    from keras_sentmatch.metrics import evaluate_predictions
-
     name = _name(pairs)
     found = outputs[:, 0] if pairs.task == "regression" else outputs
     figures = {name: evaluate_predictions(pairs, found)[name]}
