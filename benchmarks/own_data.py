@@ -1,4 +1,4 @@
-"""Training on the data that people have: planted errors, rare labels, only matching pairs.
+"""Training on the data that people have: planted errors, rare labels, matching pairs, candidates.
 
     pip install "keras-sentmatch[corpus]"
     python benchmarks/own_data.py --data path/to/data --part audit
@@ -7,8 +7,11 @@
 `keras_sentmatch.analysis.audit` looks for them. `rare`: Quora's pairs, those of bimpm_dev.tsv left
 out, cut to 5% duplicates; bimpm_dev.tsv, cut in the same way, tests. `positives`: Quora's
 duplicates alone, negatives drawn by `from_positives`, beside the true labels of as many pairs;
-bimpm_dev.tsv tests. The model is `bag_of_words` in its matching form unless `--model` names another.
-One row for each part, kind and seed; existing rows are not run again.
+bimpm_dev.tsv tests. `ranking`: the losses of `training.ranking_loss` on WikiQA's training questions;
+its development questions are halved: one half chooses the epoch, the other tests. The model is
+`bag_of_words` in its matching form (`ranking`: `re2`) unless `--model` names another; `--limit` takes
+fewer pairs and one epoch, to try the script, and adds no row. One row for each part, kind and seed;
+existing rows are not run again.
 """
 
 import tempfile
@@ -19,10 +22,15 @@ from typing import Any
 import measuring
 import numpy as np
 
-from keras_sentmatch.data import PairDataset, read_pairs, split_pairs
+from keras_sentmatch.data import PairDataset, load_pairs, read_pairs, split_pairs
 
 KEY = ("kind", "model", "seed")
-FILES = {"audit": "audit_planted", "rare": "rare_labels", "positives": "positives_only"}
+FILES = {
+    "audit": "audit_planted",
+    "rare": "rare_labels",
+    "positives": "positives_only",
+    "ranking": "ranking_losses",
+}
 PARTS = tuple(FILES)
 SHARE = 0.05  # of duplicates, where they are rare
 KINDS: dict[str, Any] = {
@@ -38,6 +46,7 @@ KINDS: dict[str, Any] = {
         "drawn, half hard": 0.5,
         "drawn, hard": 1.0,
     },
+    "ranking": {kind: {"ranking_loss": kind} for kind in ("pointwise", "pairwise", "listwise")},
 }
 
 
@@ -136,6 +145,25 @@ def positives(args: Any, seed: int, kind: str) -> dict[str, Any]:
     return trained(args.model, seed, {**splits, "test": named})
 
 
+def ranking(args: Any, seed: int, kind: str) -> dict[str, Any]:
+    """MAP and MRR on half of the development questions; the other half chooses the epoch."""
+    from keras_sentmatch.training import train
+
+    splits = load_pairs(args.data / "wikiqa")
+    if args.limit is not None:
+        splits = {role: pairs.limit(args.limit) for role, pairs in splits.items()}
+    validation, test = split_pairs(splits["validation"], [0.5, 0.5], seed=0)
+    parts = {"train": splits["train"], "validation": validation, "test": test}
+    fewer = {} if args.limit is None else {"epochs": 1}
+    plan = recipe(args.model, seed, **KINDS["ranking"][kind], **fewer)
+    with tempfile.TemporaryDirectory() as folder:
+        found = train(plan, parts, Path(folder) / "run", baseline=False).metrics
+    names = ("map", "mrr", "accuracy", "nll")
+    figures = {name: round(found["test"][name], 4) for name in names}
+    figures["validation_map"] = round(found["validation"]["map"], 4)
+    return {"rows": len(splits["train"]), **figures, "best_epoch": found["best_epoch"]}
+
+
 def show(part: str, page: Path | None) -> None:
     """Means of the seeds, and their standard deviations."""
     results = measuring.Results(FILES[part], f"own_data.py --part {part}")
@@ -162,9 +190,13 @@ def main() -> None:
     parser = measuring.parser(__doc__ or "")
     parser.add_argument("--data", type=Path, help="folder with a folder for each data set")
     parser.add_argument("--part", choices=PARTS, required=True)
-    parser.add_argument("--model", default="bag_of_words")
+    parser.add_argument("--model", help="default: bag_of_words, for ranking re2")
+    parser.add_argument("--limit", type=int, help="pairs of each part, to try ranking")
     parser.add_argument("--seeds", default="0,1,2")
     args = parser.parse_args()
+    if args.limit is not None and args.part != "ranking":
+        parser.error("--limit is for --part ranking")
+    args.model = args.model or ("re2" if args.part == "ranking" else "bag_of_words")
     if not args.show:
         if args.data is None:
             parser.error("--data is needed to measure anything")
@@ -172,15 +204,19 @@ def main() -> None:
         for seed in map(int, args.seeds.split(",")):
             for kind in KINDS[args.part]:
                 key = dict(zip(KEY, (kind, args.model, str(seed))))
-                if results.has(key):
+                if results.has(key) and args.limit is None:
                     continue
                 start = time.perf_counter()
                 found = MEASURES[args.part](args, seed, kind)
-                results.add(key | found | {"seconds": round(time.perf_counter() - start, 1)})
+                row = key | found | {"seconds": round(time.perf_counter() - start, 1)}
+                if args.limit is None:
+                    results.add(row)
+                else:
+                    print(row)
     show(args.part, args.write)
 
 
-MEASURES = {"audit": planted, "rare": rare, "positives": positives}
+MEASURES = {"audit": planted, "rare": rare, "positives": positives, "ranking": ranking}
 
 if __name__ == "__main__":
     main()

@@ -23,6 +23,7 @@ from keras_sentmatch.training.prepare import (
     make_batches,
     make_model,
 )
+from keras_sentmatch.training.ranking import check_ranking_loss, compared_pairs
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.seeds import set_seed
 from keras_sentmatch.tuning.oracles import configuration, declare
@@ -90,8 +91,10 @@ class PairHyperModel(keras_tuner.HyperModel):
         self.space = narrowed_space(recipe, space, fix)
         if recipe.training.teacher and teacher_targets is None:
             teacher_targets = compute_teacher_targets(recipe.training, pairs, None, progress)
+        check_ranking_loss(recipe, pairs["train"])
         self.pairs = {
             **pairs,
+            "train": compared_pairs(pairs["train"], recipe.training),
             **({} if teacher_targets is None else {"train": teacher_targets.pairs}),
         }
         self.targets = {} if teacher_targets is None else teacher_targets.targets

@@ -8,6 +8,7 @@ import numpy as np
 from keras_sentmatch.data.base_encoder import EncodedPairs
 from keras_sentmatch.data.dataset import PairDataset
 from keras_sentmatch.data.encoders import Encoder
+from keras_sentmatch.data.questions import Questions
 from keras_sentmatch.errors import InputError, argument
 
 Batch = tuple[Any, ...] | dict[str, np.ndarray]  # (inputs, labels[, weights]), or inputs
@@ -38,11 +39,17 @@ class PairBatches:
         multiple_of: Devices among which every batch is divided: the short batch leaves out the
             remainder, `multiple_of - 1` pairs at most. Default 1.
         encoded: What `encode_dataset` made of these pairs with this encoder, if known already.
+        questions: For each pair, what it belongs to: all pairs of a question stand in one batch, in
+            the order of the data set. Targets are then `[B, 2]`, the label and the number of the
+            question. Batches are filled up to `batch_size` with copies of their first row, whose
+            targets are -1. A question of more pairs has a batch of a multiple of `batch_size`. An
+            epoch exchanges questions of the same size; its batches may have other lengths than
+            those of the last one.
 
     Raises:
         InputError: No pairs, a batch size below 1 (or above the data, with `drop_remainder`) or no
-            multiple of `multiple_of`, buckets shorter than a sentence, or an array that the encoder
-            does not make.
+            multiple of `multiple_of`, buckets shorter than a sentence, an array that the encoder
+            does not make, or questions with what would break them.
 
     Example:
 
@@ -71,6 +78,7 @@ class PairBatches:
         weights: np.ndarray | None = None,
         multiple_of: int = 1,
         encoded: EncodedPairs | None = None,
+        questions: Sequence[str] | None = None,
     ):
         if batch_size < 1:
             raise InputError(f"{argument('batch_size', batch_size)}: it must be at least 1.")
@@ -88,6 +96,23 @@ class PairBatches:
                 f"{len(dataset)} pairs do not fill one batch of {batch_size}, and with "
                 "drop_remainder=True none is left: use a smaller batch_size or drop_remainder=False."
             )
+        self._questions: Questions | None = None
+        if questions is not None:
+            labels = dataset.labels
+            if labels is None or targets is not None or weights is not None:
+                raise InputError(
+                    "Batches by question take labeled pairs, without targets and weights."
+                )
+            if drop_remainder or multiple_of > 1:
+                raise InputError(
+                    "Batches by question leave no pair out: drop_remainder=False, one device."
+                )
+            if len(questions) != len(dataset):
+                raise InputError(
+                    f"{len(questions)} questions for {len(dataset)} pairs: give one for each."
+                )
+            self._questions = Questions(questions, batch_size)
+            targets = np.column_stack([labels, self._questions.numbers])
         names = encoder.input_names
         unknown = sorted(set(features or ()) - set(names))
         if unknown:
@@ -132,6 +157,8 @@ class PairBatches:
         self._row_lengths = lengths
 
     def __len__(self) -> int:
+        if self._questions is not None:
+            return len(self._questions.batches)
         unit = self.batch_size if self.drop_remainder else self.multiple_of
         return -(-(self.num_rows // unit * unit) // self.batch_size)
 
@@ -140,15 +167,16 @@ class PairBatches:
         return [rows for rows, _ in self._plan(epoch)]
 
     def shapes(self) -> list[tuple[int, int]]:
-        """Returns the shapes (pairs, length) that occur; the same in every epoch."""
-        return sorted({(len(rows), length) for rows, length in self._plan(0)})
+        """Returns the shapes (pairs, length) that occur; without questions the same in every epoch."""
+        return sorted({(len(self._filled(rows)), length) for rows, length in self._plan(0)})
 
     def numpy(self, epoch: int = 0) -> Iterator[Batch]:
         """Yields the batches of an epoch: `(inputs, labels)`, or inputs alone without labels.
 
         With weights they are `(inputs, labels, weights)`.
 
-        `inputs` is a dict of int32 arrays; `labels` are int32, or float32 for regression.
+        `inputs` is a dict of int32 arrays; `labels` are int32, or float32 for regression. With
+        questions, rows that only fill a batch come last.
         """
         for rows, length in self._plan(epoch):
             yield self._batch(rows, length)
@@ -193,18 +221,30 @@ class PairBatches:
         """
         return _pydataset_class()(self, epoch)
 
+    def _filled(self, rows: np.ndarray) -> np.ndarray:
+        """The rows, with questions as many as a multiple of the batch size."""
+        more = 0 if self._questions is None else -len(rows) % self.batch_size
+        return np.concatenate([rows, rows[:1].repeat(more)])
+
     def _batch(self, rows: np.ndarray, length: int) -> Batch:
+        real, rows = len(rows), self._filled(rows)
         arrays = self._pairs.arrays(rows, length)
         inputs = {name: arrays[name] for name in self.features}
         if self.targets is None:
             return inputs
         weights = () if self.weights is None else (self.weights[rows],)
-        return inputs, self.targets[rows], *weights
+        targets = self.targets[rows]  # a copy
+        targets[real:] = -1
+        return inputs, targets, *weights
 
     def _plan(self, epoch: int) -> list[tuple[np.ndarray, int]]:
         """The rows of each batch and its length."""
         rows = np.arange(self.num_rows)
         rng = np.random.default_rng((self.seed, epoch))
+        if self._questions is not None:
+            parts = self._questions.rows(rng if self.shuffle else None)
+            longest = (self._bucket[part].max() for part in parts)
+            return [(part, self.bucket_lengths[i]) for part, i in zip(parts, longest)]
         if self.shuffle:
             rows = rng.permutation(rows)
         plan: list[tuple[np.ndarray, int]] = []

@@ -12,6 +12,7 @@ OPTIMIZERS = ("adadelta", "adagrad", "adam", "adamw", "rmsprop", "sgd")
 POLICIES = ("float32", "mixed_float16", "mixed_bfloat16")
 FEATURES = ("word", "char", "pos", "antonym")
 SCHEDULES = ("constant", "cosine_warm_up_decay", "linear_warm_up_decay", "exponential")
+RANKING_LOSSES = ("pointwise", "pairwise", "listwise")
 POOLINGS = ("mean", "first", "cls")
 CLASS_F1 = "val_f1:"  # and the name of a label
 MONITORS = ("accuracy", "macro_f1", "f1", "map", "mrr", "pearson", "spearman", "loss")
@@ -199,6 +200,9 @@ class TrainingConfig(_Table):
             after each batch it is `ema_momentum` times the old average and the rest the new weights.
             0 keeps the weights themselves.
         label_smoothing: Share of each label's probability that is spread evenly over all classes.
+        ranking_loss: Of the `ranking` task. `"pointwise"` is the cross-entropy of each candidate;
+            `"pairwise"` compares each right candidate of a question with each wrong one, and
+            `"listwise"` all candidates of a question at once. See `RankingLoss`.
         teacher: Run folders to learn from.
         distillation_weight: The teacher's share of the loss.
         distillation_temperature: Temperature of the teacher's and the student's probabilities.
@@ -251,6 +255,7 @@ class TrainingConfig(_Table):
     oversample: float = _number(0.0, "from 0 (off) to 1", lambda v: 0 <= v <= 1)
     ema_momentum: float = _number(0.0, "of at least 0 (0: off), below 1", lambda v: 0 <= v < 1)
     label_smoothing: float = _number(0.0, "of at least 0, below 1", lambda v: 0 <= v < 1)
+    ranking_loss: str = _one_of("pointwise", *RANKING_LOSSES)
     teacher: tuple[str, ...] = _names("a list of run folders")
     distillation_weight: float = _number(0.5, "from 0 to 1", lambda v: 0 <= v <= 1)
     distillation_temperature: float = _number(2.0, "above 0", lambda v: v > 0)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import logging
-import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -31,8 +30,9 @@ from keras_sentmatch.inference.new_words import BLOCK
 from keras_sentmatch.metrics import SparseMacroF1, ranking_counts
 from keras_sentmatch.training.config import TrainingConfig, f1_label
 from keras_sentmatch.training.distillation import DistillationLoss, OnLabels
-from keras_sentmatch.training.losses import SmoothedCrossEntropy
+from keras_sentmatch.training.losses import RankingLoss, SmoothedCrossEntropy
 from keras_sentmatch.training.optimizers import make_optimizer
+from keras_sentmatch.training.ranking import batches_per_epoch, by_question
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.weights import check_weights
 
@@ -324,7 +324,7 @@ def make_model(
 
 def compile_model(model: keras.Model, train: PairDataset, settings: TrainingConfig) -> None:
     """Compiles with the recipe's optimizer and the loss and metrics of the task."""
-    optimizer = make_optimizer(model, settings, math.ceil(len(train) / settings.batch_size))
+    optimizer = make_optimizer(model, settings, batches_per_epoch(train, settings))
     loss: Any = keras.losses.MeanSquaredError()
     metrics: list[Any] = []
     if train.task != "regression":
@@ -339,6 +339,9 @@ def compile_model(model: keras.Model, train: PairDataset, settings: TrainingConf
             settings.distillation_temperature,
             settings.label_smoothing,
         )
+    if by_question(settings):
+        loss = RankingLoss(settings.ranking_loss)
+    if settings.teacher or by_question(settings):
         metrics = [OnLabels(metric) for metric in metrics]
     jit = jit_compile(settings)
     model.compile(optimizer, loss, metrics=metrics, jit_compile=jit)
@@ -378,6 +381,7 @@ def make_batches(
             weights=weights if role == "train" else None,
             multiple_of=training.devices if role == "train" else 1,
             encoded=encodings.encoded(splits[role], encoder),
+            questions=splits[role].groups if by_question(training) else None,
         )
         for role in ("train", "validation")
     }

@@ -67,6 +67,7 @@ from keras_sentmatch.training.prepare import (
     make_batches,
     make_model,
 )
+from keras_sentmatch.training.ranking import check_ranking_loss, compared_pairs
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.resume import (
     WHOLE,
@@ -171,6 +172,7 @@ def train(
     if build is None:
         check_model(recipe)
     check_training(training, splits)
+    check_ranking_loss(recipe, splits["train"])
     recipe, notes = adapted(recipe, splits)
     for note in notes:
         log.info(note)
@@ -302,6 +304,7 @@ class _Run:
             self.pairs["train"] = joined(self.pairs["train"], more)
             if self.targets:
                 self.targets["train"] = with_labels(self.targets["train"], more)
+        self.pairs["train"] = compared_pairs(self.pairs["train"], training)
         self.weigh()
         self.task = train.task
         self.monitor, self.mode = monitor_of(self.task, self.recipe.training.monitor)
