@@ -1,5 +1,6 @@
 """`audit`: finds errors in labeled pairs before training."""
 
+import logging
 from pathlib import Path
 from typing import Annotated
 
@@ -7,10 +8,12 @@ import typer
 
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.backend import use_backend
-from keras_sentmatch.cli.console import Report, next_step, print_report, print_table, say, working
+from keras_sentmatch.cli.console import Report, next_step, print_report, print_table, say
 from keras_sentmatch.cli.recipes import RecipeOptions
 from keras_sentmatch.cli.sources import Reading, Source
 from keras_sentmatch.errors import InputError
+
+log = logging.getLogger(__name__)
 
 LINEAR = "bag_of_words"
 
@@ -73,8 +76,8 @@ def audit(
     plan = draft.for_data(pairs.name)
     if plan.name == LINEAR and "matching_features" not in plan.model:
         plan.model["matching_features"] = True  # compares words by their vectors
-    with working(f"auditing {len(pairs):,} pairs"):
-        report = find(pairs, plan, folds=folds, others=others, progress=False)
+    log.info(f"auditing {len(pairs):,} pairs")
+    report = find(pairs, plan, folds=folds, others=others)
     print_report(report, out, save_audit, as_json, lambda report: _print(report, top))
     if not as_json and out is None:
         next_step("audit", data, "--out", "audit", why="write all of it as a page")

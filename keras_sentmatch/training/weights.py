@@ -64,6 +64,11 @@ def pair_weights(
     if by_class is not None:
         numbers = labels.astype(int)
         found = found * np.where(numbers < 0, 1.0, by_class[numbers])
+    if not found.any():
+        raise InputError(
+            "Every training pair has the weight 0, by its own weight or by that of its label: nothing "
+            "would be learned."
+        )
     return np.asarray(found / found.mean(), "float32")
 
 

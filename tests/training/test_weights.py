@@ -204,8 +204,19 @@ def test_a_teacher_and_class_weights(tmp_path):
 
 def test_folds_weigh_too(tmp_path):
     splits = {"train": noisy(60, 0, (9.0, 1.0)), "validation": noisy(20, 1)}
-    result = tiny_run(tmp_path / "a", splits=splits, folds=2, epochs=2, class_weight="balanced")
-    assert result.metrics["folds"] == 2
+    figures = []
+    for setting in ("none", "balanced"):
+        out = tmp_path / setting
+        result = tiny_run(out, splits=splits, folds=2, epochs=2, class_weight=setting)
+        assert result.metrics["folds"] == 2
+        figures.append(result.metrics["validation"]["nll"])  # of the folds' own models
+    assert figures[0] != pytest.approx(figures[1])
+
+
+def test_weights_that_are_all_zero_together_are_refused(tmp_path):
+    splits = {"train": noisy(60, 0, (1.0, 0.0)), "validation": noisy(20, 1)}
+    with pytest.raises(InputError, match="Every training pair has the weight 0"):
+        tiny_run(tmp_path / "a", splits=splits, class_weight={"yes": 0.0})
 
 
 def test_figures_of_each_class_and_the_f1_of_one(tmp_path):
