@@ -262,6 +262,6 @@ def test_the_command(engine, tmp_path):
         wait_for("mine was reloaded")
         assert ask(port)[1]["probabilities"] == pytest.approx(softer, abs=1e-5)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
     finally:
         process.kill()
