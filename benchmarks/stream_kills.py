@@ -1,7 +1,7 @@
 """Kills `predict FILE` at random moments, goes on with --resume, and compares with an undisturbed run.
 
     python benchmarks/stream_kills.py --run runs/mine --rows 200000 --kills 20 --worker-kills 10
-    python benchmarks/stream_kills.py --show --write docs/streams.md
+    python benchmarks/stream_kills.py --show
 
 Each of the kills is of a run of its own: SIGKILL comes at a random moment between the start and the
 time that the undisturbed run took, then the command goes on with `--resume`. The outputs are compared

@@ -2,7 +2,7 @@
 
     python benchmarks/streams.py --run runs/mine --rows 100000,1000000 --workers 1,2
     python benchmarks/streams.py --run runs/mine --data path/to/data --rows 100000
-    python benchmarks/streams.py --show --write docs/streams.md
+    python benchmarks/streams.py --show
 
 The pairs are generated (seed 0), or those of quora/bimpm_train.tsv in `--data`, from the start again
 where they are too few. Peak memory is that of the largest process, and the sum of the peaks of all.
