@@ -94,7 +94,7 @@ def test_weights_are_in_the_batches_of_every_kind():
     one = batches.pydataset()
     kinds = [batches.numpy(0), [one[i] for i in range(3)]]
     if keras.config.backend() == "tensorflow":
-        kinds.append([[np.array(part) for part in b[1:]] for b in batches.tf_data()])
+        kinds.append([(None, *map(np.array, b[1:])) for b in batches.tf_data()])
     for kind in kinds:
         for (_, labels, found), rows in zip(kind, batches.order(0)):
             np.testing.assert_allclose(found, weights[rows], rtol=1e-6)
