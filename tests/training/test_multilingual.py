@@ -27,9 +27,10 @@ def command(*arguments) -> int:
 
 
 def rows():
-    """Pairs in any two languages: do both name the same animal?"""
+    """Pairs in any two languages: is the first about a dog?"""
     named = [(animal, name) for animal, names in ANIMALS.items() for name in (animal, *names)]
-    pairs = [(one, two, "yes" if a == b else "no") for (a, one), (b, two) in product(named, named)]
+    both = product(named, named)
+    pairs = [(one, two, "yes" if a == "dog" else "no") for (a, one), (_, two) in both]
     return [(f"{one}。", two, label) for one, two, label in pairs] * 2
 
 
@@ -41,22 +42,23 @@ def trained(tmp_path_factory):
     data.mkdir()
     for part in ("train", "dev", "test"):
         (data / f"{part}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    sets = ["training.folds=0", "encoder.max_length=48", "training.learning_rate=0.01"]
+    sets = ["training.folds=0", "training.learning_rate=0.01", "training.patience=60"]
+    sets += ["encoder.max_length=48", "model.dropout=0"]
     settings = [part for key in sets for part in ("--set", key)]
-    where = ["--data", data, "--backbone", encoder, "--out", home / "run", "--epochs", 2]
+    where = ["--data", data, "--backbone", encoder, "--out", home / "run", "--epochs", 60]
     assert command("train", "cross_encoder", *where, "--batch-size", 16, *settings) == 0
     return SimpleNamespace(folder=home / "run", data=data, encoder=encoder, home=home)
 
 
 def test_it_was_trained_and_answers(trained):
     metrics = json.loads((trained.folder / "metrics.json").read_text())
-    assert metrics["epochs"] == 2 and "0 (0.0%) unknown" in json.dumps(metrics["encoding"])
+    assert metrics["epochs"] == 60 and "0 (0.0%) unknown" in json.dumps(metrics["encoding"])
     matcher = Matcher.load(trained.folder)
     pairs = [(one, two) for one, two, _ in rows()[:36]]
     found = matcher.predict_proba(
         {"sentence1": [p[0] for p in pairs], "sentence2": [p[1] for p in pairs]}
     )
-    assert np.isfinite(found).all() and np.ptp(found[:, 0]) > 1e-4  # the pairs differ
+    assert np.isfinite(found).all() and np.ptp(found[:, 0]) > 0.5  # it has learned
     assert matcher.predict(sentence1=CHINESE, sentence2=THAI)["label"] in ("yes", "no")
 
 
