@@ -225,7 +225,13 @@ def compiled(form, **config):
 
 
 @pytest.mark.each_backend
-@pytest.mark.parametrize("form", list(FORMS))
+@pytest.mark.parametrize(
+    "form",
+    [
+        pytest.param(form, marks=() if form in ("one-hot", "score") else pytest.mark.once)
+        for form in FORMS
+    ],
+)
 def test_auxiliary_losses_with_every_form_of_label(form):
     """In training they add to the loss, in evaluation they don't; the output stays one tensor."""
     model = compiled(form, aux_loss_weight=0.5)

@@ -38,8 +38,15 @@ VARIANTS = [
 ]
 SUM_TO_ONE = re.compile(r".*attention_.*|affinity_\d|difference_\d|pool_rates_.|selection(_.)?")
 OF_FEATURES = re.compile(r"selection_.")  # of hosts: the branches of each feature sum to 1
+# Recurrent, re-reading, on an encoder: what the others show is computed in the same ways.
+EVERYWHERE = ("drr_net", "dabert", "re2")
 each_variant = pytest.mark.parametrize(
-    "name, options", VARIANTS, ids=lambda x: x if isinstance(x, str) else "".join(x.values())
+    "name, options",
+    [
+        pytest.param(*variant, marks=() if variant[0] in EVERYWHERE else pytest.mark.once)
+        for variant in VARIANTS
+    ],
+    ids=lambda x: x if isinstance(x, str) else "".join(x.values()),
 )
 
 

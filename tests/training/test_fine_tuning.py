@@ -94,6 +94,7 @@ def test_commands_take_the_run(trained, capsys):
     assert len(json.loads(capsys.readouterr().out)) == 2
 
 
+@pytest.mark.once
 def test_profile_and_models(preset, capsys):
     sizes = "--length 12 --batch-size 2 --classes 2 --json".split()
     assert command("profile", "cross_encoder", "--set", f"model.backbone={preset}", *sizes) == 0
@@ -106,6 +107,7 @@ def test_profile_and_models(preset, capsys):
     assert shown["parameters"] == 109_482_240 - 30_522 * 768 + 3 * 769
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -166,6 +168,7 @@ def test_scores_from_a_frozen_encoder_in_mixed_precision(preset, tmp_path):
     np.testing.assert_allclose(found, expected, atol=2e-4)  # XLA keeps more digits
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "tables, message",
     [

@@ -207,6 +207,7 @@ def test_batches_of_every_kind_are_the_same():
             np.testing.assert_array_equal(np.asarray(one), two)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "options, message",
     [
@@ -221,6 +222,7 @@ def test_what_breaks_questions_is_refused(options, message):
         question_batches(**options)
 
 
+@pytest.mark.once
 def test_questions_for_other_pairs_are_refused():
     pairs = ranked(SIZES)
     with pytest.raises(InputError, match="3 questions for 84 pairs"):
@@ -280,6 +282,7 @@ def test_the_loss_of_an_epoch_is_that_of_its_questions(tmp_path, kind):
     assert result.history["val_accuracy"][-1] == pytest.approx(by_label)
 
 
+@pytest.mark.once
 def test_what_teaches_nothing_is_left_out_and_said(tmp_path, caplog):
     splits = overlap_splits()
     labels = np.array(splits["train"].labels)
@@ -324,6 +327,7 @@ def test_the_schedule_counts_batches_by_question():
     assert totals == [28, 36]
 
 
+@pytest.mark.once
 def test_a_killed_run_goes_on(tmp_path):
     settings = {"splits": tiny_splits("ranking"), "ranking_loss": "listwise", "epochs": 3}
     whole = tiny_run(tmp_path / "whole", **settings)
@@ -335,6 +339,7 @@ def test_a_killed_run_goes_on(tmp_path):
     assert_same(tiny_run(tmp_path / "cut", **again), whole)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "settings, message",
     [
@@ -355,12 +360,14 @@ def test_what_does_not_fit_is_refused(tmp_path, settings, message):
     assert not (tmp_path / "a" / "matcher.json").exists()
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("task", ["classification", "regression"])
 def test_other_tasks_are_refused(tmp_path, task):
     with pytest.raises(InputError, match=f"ranking_loss is 'listwise', but the pairs are {task}"):
         tiny_run(tmp_path / "a", splits=tiny_splits(task), ranking_loss="listwise")
 
 
+@pytest.mark.once
 def test_pairs_that_do_not_fit_are_refused(tmp_path):
     splits = tiny_splits("ranking")
     data = splits["train"].to_dict()
@@ -378,6 +385,7 @@ def test_pairs_that_do_not_fit_are_refused(tmp_path):
             )
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("model", ["bag_of_words", "hybrid"])
 def test_models_with_a_solved_part_are_refused(tmp_path, model):
     recipe = load_recipe(model, overrides=["training.ranking_loss=pairwise"])
@@ -385,6 +393,7 @@ def test_models_with_a_solved_part_are_refused(tmp_path, model):
         train(recipe, tiny_splits("ranking"), tmp_path / "a")
 
 
+@pytest.mark.once
 def test_questions_are_read_from_a_column(tmp_path):
     path = tmp_path / "pairs.csv"
     splits = overlap_splits()

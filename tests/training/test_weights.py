@@ -103,6 +103,7 @@ def test_weights_are_in_the_batches_of_every_kind():
         PairBatches(pairs, encoder, batch_size=10, weights=np.ones(3))
 
 
+@pytest.mark.once
 def test_a_column_of_weights_is_read(tmp_path):
     path = tmp_path / "pairs.csv"
     rows = [f"a{i},b{i},{i % 2},{i / 10}" for i in range(40)]
@@ -121,6 +122,7 @@ def test_a_column_of_weights_is_read(tmp_path):
     np.testing.assert_allclose(both.select([2, 3]).weights, [0.2, 0.3])
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("bad", ["-1", "nan", "inf", "heavy", ""])
 def test_a_bad_weight_is_refused_with_its_row(tmp_path, bad):
     path = tmp_path / "pairs.tsv"
@@ -138,6 +140,7 @@ def test_a_bad_weight_is_refused_with_its_row(tmp_path, bad):
         PairDataset(["a", "b"], ["c", "d"], [0, 1], columns={"weight": [1, bad]})
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "training, task, message",
     [
@@ -171,6 +174,7 @@ def test_weights_that_are_all_zero_are_refused(tmp_path):
         tiny_run(tmp_path / "a", splits=splits)
 
 
+@pytest.mark.once
 def test_a_teacher_and_class_weights(tmp_path):
     teacher = tiny_run(tmp_path / "teacher", epochs=2)
     recipe = tiny_recipe(teacher=[str(teacher.folder)], class_weight={"yes": 3}, epochs=1)
@@ -202,6 +206,7 @@ def test_a_teacher_and_class_weights(tmp_path):
     assert len(tiny_run(tmp_path / "c", recipe=more, options=options).history["loss"]) == 1
 
 
+@pytest.mark.once
 def test_folds_weigh_too(tmp_path):
     splits = {"train": noisy(60, 0, (9.0, 1.0)), "validation": noisy(20, 1)}
     figures = []
@@ -219,6 +224,7 @@ def test_weights_that_are_all_zero_together_are_refused(tmp_path):
         tiny_run(tmp_path / "a", splits=splits, class_weight={"yes": 0.0})
 
 
+@pytest.mark.once
 def test_figures_of_each_class_and_the_f1_of_one(tmp_path):
     result = tiny_run(tmp_path / "a", epochs=4, monitor="val_f1:no", options={"baseline": True})
     metrics = result.metrics

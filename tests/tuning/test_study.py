@@ -145,6 +145,7 @@ def test_the_objective_chooses_epoch_and_trial(objective, tmp_path):
     assert history[row["best_epoch"] - 1] == (min if objective == "loss" else max)(history)
 
 
+@pytest.mark.once
 @pytest.mark.slow
 @pytest.mark.parametrize("task, objective", [("ranking", "map"), ("regression", "pearson")])
 def test_other_tasks(task, objective, tmp_path):
