@@ -7,17 +7,21 @@
 A model on a pretrained encoder takes the encoder instead of word vectors. With `--better` only the
 first seed uses all `--vectors`, the others only the best on the validation part. Each run is a
 separate process, started with the command that the row records; its run folder stays in `--runs`.
-Without `--data` it only prints the table: mean and standard deviation over seeds.
+Without `--data` it only prints the table: mean and standard deviation over seeds, and the standard
+error of the primary figure of the test part (validation where there is none) from pairs and seeds.
+A figure is bold where it leads its data set by more than the standard error of the difference.
 """
 
 import argparse
 import itertools
 import json
+import math
 import shlex
 import statistics
 import subprocess
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import measuring
 
@@ -121,29 +125,91 @@ def run_all(args: argparse.Namespace) -> None:
             once(vectors, seed)
 
 
+class Line(NamedTuple):
+    """One line of the table: the runs of one key, over the seeds."""
+
+    key: tuple[str, ...]
+    runs: list[dict[str, str]]
+
+    def figures(self, part: str, name: str) -> list[float]:
+        """A figure of each seed."""
+        return [json.loads(run[part])[name] for run in self.runs]
+
+    def names(self, part: str) -> list[str]:
+        """The two figures that are shown of a part; none where it was not measured."""
+        found = json.loads(self.runs[0][part])
+        return [name for name in SHOWN if name in found][:2]
+
+    @property
+    def judged(self) -> tuple[str, str]:
+        """The part and the figure that lines are compared by: of the test pairs where there are any."""
+        part = "test" if self.names("test") else "validation"
+        return part, json.loads(self.runs[0][part])["primary"]
+
+    @property
+    def mean(self) -> float:
+        return statistics.mean(self.figures(*self.judged))
+
+    @property
+    def standard_error(self) -> float | None:
+        """From the pairs that were drawn and from the seeds; of one seed only the first is known.
+
+        Of accuracy sqrt(p (1 - p) / rows), of Pearson's r (1 - r^2) / sqrt(rows - 1); of other
+        figures the share of the pairs is not known.
+        """
+        part, name = self.judged
+        rows, mean, found = (
+            json.loads(self.runs[0][part])["rows"],
+            self.mean,
+            self.figures(part, name),
+        )
+        of_pairs = {
+            "accuracy": math.sqrt(mean * (1 - mean) / rows),
+            "pearson": (1 - mean**2) / math.sqrt(rows - 1),
+        }
+        if name not in of_pairs:
+            return None
+        of_seeds = statistics.stdev(found) / math.sqrt(len(found)) if len(found) > 1 else 0.0
+        return math.hypot(of_pairs[name], of_seeds)
+
+
+def leaders(lines: list[Line]) -> set[tuple[str, ...]]:
+    """The best of each data set, where it leads the next by more than the error of the difference."""
+    found = set()
+    for _, some in itertools.groupby(sorted(lines, key=lambda x: x.key[1]), lambda x: x.key[1]):
+        first, *others = sorted(some, key=lambda x: x.mean, reverse=True)
+        if others and first.standard_error is not None and others[0].standard_error is not None:
+            error = math.hypot(first.standard_error, others[0].standard_error)
+            if first.mean - others[0].mean > error:
+                found.add(first.key)
+    return found
+
+
 def summary() -> tuple[list[str], list[list[str]]]:
-    """Column names and rows: mean and standard deviation over the seeds."""
+    """Column names and rows: mean, standard deviation over the seeds, and standard error."""
     groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
     for row in RESULTS.rows():
         groups.setdefault(tuple(row[k] for k in KEY if k != "seed"), []).append(row)
-    lines = []
-    for key, members in sorted(groups.items()):
-        figures = []
+    found = [Line(key, members) for key, members in sorted(groups.items())]
+    bold, lines = leaders(found), []
+    for line in found:
+        cells = []
         for part in ("validation", "test"):
-            values = [json.loads(member[part]) for member in members]
-            cells = []
-            for name in [n for n in SHOWN if n in values[0]][:2]:
-                found = [value[name] for value in values]
-                spread = f" ± {statistics.stdev(found):.3f}" if len(found) > 1 else ""
-                cells.append(f"{name} {statistics.mean(found):.3f}{spread}")
-            figures.append(", ".join(cells))
-        model, data, vectors, backend, settings = key
-        seeds = ", ".join(member["seed"] for member in members)
-        epochs = ", ".join(f"{member['best_epoch']}/{member['epochs']}" for member in members)
-        size = f"{int(members[0]['parameters_without_word_embeddings']):,}"
-        lines.append([model, data, vectors, backend, settings, size, seeds, epochs, *figures])
+            shown = []
+            for name in line.names(part):
+                values = line.figures(part, name)
+                spread = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
+                mark = "**" if line.key in bold and (part, name) == line.judged else ""
+                shown.append(f"{name} {mark}{statistics.mean(values):.3f}{mark}{spread}")
+            cells.append(", ".join(shown))
+        error = line.standard_error
+        cells.append("" if error is None else f"{error:.3f}")
+        seeds = ", ".join(run["seed"] for run in line.runs)
+        epochs = ", ".join(f"{run['best_epoch']}/{run['epochs']}" for run in line.runs)
+        size = f"{int(line.runs[0]['parameters_without_word_embeddings']):,}"
+        lines.append([*line.key, size, seeds, epochs, *cells])
     head = "model,data,vectors,backend,settings,parameters without words,seeds,best epoch/epochs"
-    return [*head.split(","), "validation", "test"], lines
+    return [*head.split(","), "validation", "test", "standard error"], lines
 
 
 def write_page(page: Path) -> None:
