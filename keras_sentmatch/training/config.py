@@ -175,6 +175,9 @@ class TrainingConfig(_Table):
         learning_rate: The highest learning rate.
         batch_size: Pairs in a batch, on all devices together.
         epochs: Maximum number of epochs.
+        length_buckets: Number of lengths that training batches are padded to. With few, batches mix
+            shorter and longer pairs; with 1, all of them. `"auto"` is 3 where the step is compiled
+            for every length (5 with many pairs), else a bucket for each length.
         patience: Epochs without a better monitored value before training stops.
         folds: Number of folds of training and validation pairs that choose the number of epochs;
             the model then learns from all these pairs. 0 keeps the validation pairs apart.
@@ -228,6 +231,11 @@ class TrainingConfig(_Table):
     learning_rate: float = _number(1e-3, "above 0", lambda v: v > 0)
     batch_size: int = _integer(64, 1, auto=True)
     epochs: int = _integer(30, 1, auto=True)
+    length_buckets: int | Literal["auto"] = _setting(
+        "auto",
+        'an integer of at least 1, or "auto"',
+        lambda v: v == "auto" or type(v) is int and v > 0,
+    )
     patience: int = _integer(5, 1, auto=True)
     folds: int | Literal["auto"] = _setting(
         0,

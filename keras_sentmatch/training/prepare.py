@@ -367,7 +367,11 @@ def make_batches(
     # XLA compiles a step again for every length, which takes longer than to pad: with many pairs to
     # train on a few more lengths pay off, and answering pads at little cost.
     compiled = keras.config.backend() == "jax" or training.jit_compile is True
-    lengths = {"train": 5 if len(splits["train"]) > MANY else 3, "validation": 2}
+    buckets = {"train": 5 if len(splits["train"]) > MANY else 3, "validation": 2}
+    if not compiled:
+        buckets = dict.fromkeys(buckets, encoder.max_length)
+    if training.length_buckets != "auto":
+        buckets["train"] = training.length_buckets
     return {
         role: PairBatches(
             splits[role],
@@ -375,7 +379,7 @@ def make_batches(
             batch_size=training.batch_size,
             shuffle=role == "train",
             seed=training.seed,
-            bucket_lengths=lengths[role] if compiled else encoder.max_length,
+            bucket_lengths=buckets[role],
             features=list(model.input),
             targets=targets.get(role),
             weights=weights if role == "train" else None,

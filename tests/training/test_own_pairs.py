@@ -1,16 +1,18 @@
 """Training on one's own pairs: sizes that follow from the data, and a run that says how it went."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from keras_sentmatch.data import PairDataset
+from keras_sentmatch.data import PairDataset, PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.training import load_recipe
 from keras_sentmatch.training.adapt import adapted, rarest_class, sizes_for
 from keras_sentmatch.training.advice import advice, standard_error
 from keras_sentmatch.training.folds import fold_splits, joined
+from keras_sentmatch.training.prepare import EncodingCache, make_batches
 from tests.toys.training import (
     WORDS,
     build_tiny,
@@ -38,6 +40,26 @@ def test_sizes_follow_from_the_number_of_pairs():
     assert sizes_for(500) == {"epochs": 40, "patience": 8, "batch_size": 32}
     assert sizes_for(100_000) == {"epochs": 8, "patience": 2, "batch_size": 64}
     assert 8 < sizes_for(4_000)["epochs"] < 40
+
+
+def lengths_of_batches(**training):
+    pairs = PairDataset([" ".join(["w"] * n) for n in range(1, 9)] * 4, ["w"] * 32, [0, 1] * 16)
+    encoder = PairEncoder.fit(pairs, features=["word"])
+    model = SimpleNamespace(input=["word_ids_1", "word_ids_2"])
+    splits, settings = {"train": pairs, "validation": pairs}, tiny_recipe(batch_size=4, **training)
+    made = make_batches(splits, {}, encoder, model, settings.training, EncodingCache())
+    return [sorted({n for _, n in made[part].shapes()}) for part in ("train", "validation")]
+
+
+def test_batches_have_as_many_lengths_as_asked():
+    each = list(range(1, 9))
+    assert lengths_of_batches() == [each, each]  # nothing is compiled for them
+    assert lengths_of_batches(length_buckets=1) == [[8], each]
+    assert lengths_of_batches(length_buckets=2) == [[4, 8], each]
+    assert [len(part) for part in lengths_of_batches(jit_compile=True)] == [3, 2]
+    assert lengths_of_batches(jit_compile=True, length_buckets=4)[0] == [2, 4, 6, 8]
+    with pytest.raises(InputError, match='length_buckets is 0; expected .*least 1, or "auto"'):
+        tiny_recipe(length_buckets=0)
 
 
 def test_own_data_get_sizes_and_known_data_keep_theirs():
