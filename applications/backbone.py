@@ -119,7 +119,7 @@ class Encoder:
             check_backbone,
             keras_hub,
             load_backbone,
-            not_understood,
+            unsupported_encoder,
         )
 
         keras_hub()  # registers the backbones
@@ -136,7 +136,7 @@ class Encoder:
             here |= {} if dropout is None else {"dropout": dropout}
             made = keras.saving.deserialize_keras_object({**kind, "config": {**config, **here}})
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise not_understood(backbone, shown) from error
+            raise unsupported_encoder(backbone, shown) from error
         self.kind = check_backbone(made, shown)
         for new, old in zip(made.weights, source.weights if source is not None else []):
             new.assign(ops.convert_to_numpy(old))  # a copy: JAX gives away the arrays it trains on

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from keras_sentmatch.data import PairBatches, PairDataset, PairEncoder
+from keras_sentmatch.inference.workers import cpus
 
 BACKENDS = ("tensorflow", "jax", "torch")
 BUSY = (  # a warning under tables
@@ -201,12 +202,6 @@ def answer_lines(answer: Callable[[Any], Any]) -> None:
     os.dup2(2, 1)
     for line in sys.stdin:
         print(json.dumps(answer(json.loads(line))), file=answers)
-
-
-def cpus() -> int:
-    """Processors that this process may use."""
-    known = hasattr(os, "sched_getaffinity")
-    return len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
 
 
 def device_name(backend: str) -> str:

@@ -48,7 +48,7 @@ KINDS = (
     EncoderKind("ELECTRA", "Electra", converted=False),
     EncoderKind("DeBERTa-v3", "DebertaV3", converted=False, plain_attention=False),
 )
-UNDERSTOOD = ", ".join(kind.name for kind in KINDS[:-1]) + f" or {KINDS[-1].name}"
+SUPPORTED = ", ".join(kind.name for kind in KINDS[:-1]) + f" or {KINDS[-1].name}"
 CONVERTED = ", ".join(kind.name for kind in KINDS if kind.converted)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_sentmatch.data.bert_text import without_accents
-from keras_sentmatch.data.encoder_kinds import CONVERTED, KINDS, UNDERSTOOD, EncoderKind
+from keras_sentmatch.data.encoder_kinds import CONVERTED, KINDS, SUPPORTED, EncoderKind
 from keras_sentmatch.errors import InputError
 
 INSTALL = 'pip install "keras-sentmatch[bert]"'
@@ -40,14 +40,14 @@ def check_backbone(backbone: Any, name: str) -> EncoderKind:
     for kind in KINDS:
         if kind.is_backbone(backbone, hub):
             return kind
-    raise not_understood(backbone, name)
+    raise unsupported_encoder(backbone, name)
 
 
-def not_understood(backbone: Any, name: str) -> InputError:
+def unsupported_encoder(backbone: Any, name: str) -> InputError:
     """The error for an encoder that is not supported."""
     return InputError(
         f"{name}: a {type(backbone).__name__} is not a supported encoder. Expected "
-        f"{UNDERSTOOD}: a KerasHub preset such as bert_base_en_uncased, a folder with one, a "
+        f"{SUPPORTED}: a KerasHub preset such as bert_base_en_uncased, a folder with one, a "
         "backbone of keras_hub.models, or the serialized config of one."
     )
 
@@ -82,7 +82,7 @@ def check_tokenizer(tokenizer: Any, name: str) -> EncoderKind:
     kind = next((kind for kind in KINDS if kind.is_tokenizer(tokenizer, hub)), None)
     if kind is None:
         raise InputError(
-            f"{name}: a {type(tokenizer).__name__}, expected a KerasHub tokenizer of {UNDERSTOOD}"
+            f"{name}: a {type(tokenizer).__name__}, expected a KerasHub tokenizer of {SUPPORTED}"
         )
     for key, wanted in {"sequence_length": None, "split": True, "compute_dtype": "int32"}.items():
         if (found := getattr(tokenizer, key, wanted)) != wanted:
@@ -102,7 +102,7 @@ def _from_preset(module: str, kind: str, name: str, **options: Any) -> Any:
         hint = f"; install it with {INSTALL}" if isinstance(error, ImportError) else ""
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(
-            f"cannot load the encoder {name!r}: {first}{hint}. Expected {UNDERSTOOD} as a KerasHub "
+            f"cannot load the encoder {name!r}: {first}{hint}. Expected {SUPPORTED} as a KerasHub "
             "preset such as bert_tiny_en_uncased or a folder of one, or a Hugging Face folder "
             f"({CONVERTED}) with config.json, model.safetensors and the tokenizer's files"
         ) from error

@@ -130,6 +130,7 @@ FAILURES: dict[int | str, dict[str, Any]] = {
     413: {"model": Failure, "description": "The body is too large."},
     415: {"model": Failure, "description": "Not JSON."},
     422: {"model": Failure, "description": "What was sent cannot be answered."},
+    500: {"model": Failure, "description": "An error of the service itself."},
     503: {
         "model": Failure,
         "description": "Too many pairs are waiting, or the answer took too long.",

@@ -87,7 +87,7 @@ def test_the_states_of_transformers(prefix, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["modernbert", "electra", "gpt2"])
-def test_kinds_that_are_not_understood(kind, tmp_path):
+def test_kinds_that_are_not_supported(kind, tmp_path):
     vocabulary, merges = byte_pairs()
     (tmp_path / "config.json").write_text(json.dumps({"model_type": kind, "vocab_size": 9}))
     (tmp_path / "vocab.json").write_text(json.dumps({**vocabulary, "<|endoftext|>": 999}))

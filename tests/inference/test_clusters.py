@@ -85,7 +85,10 @@ class Dies(BatchScorer):
         return super().__call__(table)
 
 answers = pairs.map_batches(
-    Dies, fn_constructor_args=("runs/drcn-embedded",), concurrency=2, batch_size=250
+    Dies,
+    fn_constructor_args=("runs/drcn-embedded",),
+    compute=ray.data.ActorPoolStrategy(size=2),
+    batch_size=250,
 )
 answers.write_parquet("again")
 """
