@@ -312,17 +312,15 @@ ALL: list[Callable[[Case], None]] = [
     check_short,
     check_save,
 ]
-# These cannot differ between backends where the others pass.
-ONCE = (check_config, check_batch, check_short)
+# These cannot differ between backends where the others and tests/test_cross_backend.py pass.
+ONCE = (check_config, check_build, check_padding, check_batch, check_short, check_save)
 CHECKS = [pytest.param(c, marks=pytest.mark.once) if c in ONCE else pytest.param(c) for c in ALL]
 
 
-def run_checks(
-    cases: Sequence[Case], *checks: Callable[[Case], None], everywhere: bool = False
-) -> Callable[..., None]:
-    """The test of a file that runs every check on every case; or the `checks` given.
+def run_checks(cases: Sequence[Case], *checks: Callable[[Case], None]) -> Callable[..., None]:
+    """The test of a file that runs every check on every case; or, on one backend, the `checks` given.
 
-    Those run on one backend, unless `everywhere`.
+    tests/test_cross_backend.py compares all cases between backends.
     """
 
     @pytest.mark.parametrize("check", checks or CHECKS, ids=name_of)
@@ -330,7 +328,7 @@ def run_checks(
     def test(case: Case, check: Callable[[Case], None]) -> None:
         check(case)
 
-    return pytest.mark.once(test) if checks and not everywhere else test
+    return pytest.mark.once(test) if checks else test
 
 
 def arguments_act(cases: Sequence[Case], *elsewhere: str, **others: Any) -> Callable[..., None]:

@@ -91,7 +91,7 @@ REST = [
 test_checks = run_checks(CASES)
 
 
-test_variants = run_checks(REST, check_build, check_oracle, everywhere=True)
+test_variants = run_checks(REST, check_build, check_oracle)
 
 
 @pytest.mark.once

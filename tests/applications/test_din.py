@@ -58,7 +58,7 @@ REST = [
 test_checks = run_checks(CASES)
 
 
-test_variants = run_checks(REST, check_oracle, check_halves, everywhere=True)
+test_variants = run_checks(REST, check_oracle, check_halves)
 
 
 test_halves = run_checks(CASES, check_halves)

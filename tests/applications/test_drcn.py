@@ -101,7 +101,7 @@ CASES = [FULL, *REST]
 test_checks = run_checks([FULL])
 
 
-test_variants = run_checks(REST, check_build, check_oracle, everywhere=True)
+test_variants = run_checks(REST, check_build, check_oracle)
 
 
 @pytest.mark.once

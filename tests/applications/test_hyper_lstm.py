@@ -39,7 +39,7 @@ SHARED = model_case(
 test_checks = run_checks(CASES)
 
 
-test_shared_encoder = run_checks([SHARED], check_oracle, check_halves, everywhere=True)
+test_shared_encoder = run_checks([SHARED], check_oracle, check_halves)
 
 
 def test_what_is_computed_before_the_loop_changes_nothing():
