@@ -207,6 +207,8 @@ class TrainingConfig(_Table):
             `"pairwise"` compares each right candidate of a question with each wrong one, and
             `"listwise"` all candidates of a question at once. See `RankingLoss`.
         teacher: Run folders to learn from.
+        teacher_pairs: New pairs that the teachers label, as a share of the training pairs; 0 for
+            none. Half of them recombine sentences, the others replace words by near ones.
         distillation_weight: The teacher's share of the loss.
         distillation_temperature: Temperature of the teacher's and the student's probabilities.
         augment: Transformations (`keras_sentmatch.robustness.TRANSFORMATIONS`) that make further
@@ -265,6 +267,7 @@ class TrainingConfig(_Table):
     label_smoothing: float = _number(0.0, "of at least 0, below 1", lambda v: 0 <= v < 1)
     ranking_loss: str = _one_of("pointwise", *RANKING_LOSSES)
     teacher: tuple[str, ...] = _names("a list of run folders")
+    teacher_pairs: float = _number(0.0, "of at least 0 (0: none)", lambda v: v >= 0)
     distillation_weight: float = _number(0.5, "from 0 to 1", lambda v: 0 <= v <= 1)
     distillation_temperature: float = _number(2.0, "above 0", lambda v: v > 0)
     augment: tuple[str, ...] = _names("a list of transformations")

@@ -1,5 +1,6 @@
 """Knowledge distillation: the loss also compares with the answers of trained matchers."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,9 @@ from keras_sentmatch.inference.run_folder import members_of
 from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.training.config import TrainingConfig
 from keras_sentmatch.training.losses import cross_entropy, log_of
+from keras_sentmatch.training.teacher_pairs import pairs_for_teacher
 
+log = logging.getLogger(__name__)
 _CHUNK = 4096  # pairs between two movements of the progress bar
 
 
@@ -132,6 +135,13 @@ def compute_teacher_targets(
         InputError: A teacher that does not load, or has other labels than the pairs.
     """
     train, validation = splits["train"], splits["validation"]
+    made: dict[str, int] = {}
+    given = 0 if unlabeled is None else len(unlabeled)
+    if settings.teacher_pairs:
+        new, made = pairs_for_teacher(train, settings.teacher_pairs, settings.seed)
+        listed = ", ".join(f"{count:,} {kind}" for kind, count in made.items())
+        log.info(f"made {len(new):,} pairs for the teacher: {listed}")
+        unlabeled = new if unlabeled is None else _joined(unlabeled, new)
     teachers = []
     for name in settings.teacher:
         for folder in members_of(Path(name)):
@@ -150,7 +160,8 @@ def compute_teacher_targets(
         "parameters": sum(teacher.model.count_params() for teacher in teachers),
         "weight": settings.distillation_weight,
         "temperature": settings.distillation_temperature,
-        "unlabeled": len(pairs) - len(train),
+        "unlabeled": given,
+        "made": made,
         "encoding": [str(teacher.encoder.report) for teacher in teachers],
         "validation": evaluate_predictions(validation, answers["validation"]),
     }

@@ -110,6 +110,11 @@ def check_training(training: TrainingConfig, splits: Splits) -> None:
             f"training.monitor is {training.monitor!r}, but the training pairs are {train.task} and "
             f"{labels}; expected val_f1: and one of the labels of a classification."
         )
+    if training.teacher_pairs and not training.teacher:
+        raise InputError(
+            f"training.teacher_pairs is {training.teacher_pairs}, but only a teacher can label new "
+            "pairs: set training.teacher (--teacher)."
+        )
     if train.task == "regression" and training.label_smoothing:
         raise InputError(
             f"training.label_smoothing is {training.label_smoothing}, but the pairs have scores, not "

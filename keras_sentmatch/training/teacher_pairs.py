@@ -1,0 +1,127 @@
+"""New pairs made of the training pairs, for a teacher to label (`training.teacher_pairs`).
+
+Half of them are two training sentences that share rare words, from different pairs (as in Augmented
+SBERT, Thakur et al. 2021); the others are training pairs of which some words gave way to near ones
+(as in TinyBERT, Jiao et al. 2020).
+"""
+
+import re
+
+import numpy as np
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
+
+from keras_sentmatch.data import PairDataset, load_word_table
+from keras_sentmatch.errors import InputError
+
+NEAR = 10  # sentences, or words, among which one is drawn
+REPLACED = 0.2  # of the words
+LEAST = 0.5  # cosine of a near word
+TRIES = 10  # for each pair that is wanted
+_WORD = re.compile(r"[^\W\d_]{3,}")
+_BLOCK = 1024
+
+
+def pairs_for_teacher(
+    train: PairDataset, share: float, seed: int
+) -> tuple[PairDataset, dict[str, int]]:
+    """Unlabeled pairs, `share` times as many as the training pairs, and how many of each kind.
+
+    No pair is made twice, nor is one a training pair, in whatever order of its sentences. Text
+    without near words, such as text that is not English, gives recombined pairs only.
+
+    Raises:
+        InputError: Training pairs of which no others can be made.
+    """
+    wanted = max(1, round(share * len(train)))
+    rng = np.random.default_rng(seed)
+    seen = {frozenset(pair) for pair in zip(train.sentence1, train.sentence2)}
+    replaced = _NearWords(train).pairs(train, wanted // 2, rng, seen)
+    recombined = _recombined(train, wanted - len(replaced), rng, seen)
+    if not (found := [*recombined, *replaced]):
+        raise InputError(
+            f"training.teacher_pairs: no other pairs can be made of the {len(train):,} training "
+            "pairs. Set it to 0."
+        )
+    first, second = zip(*found)
+    made = PairDataset(first, second, label_names=train.label_names, task=train.task)
+    return made, {"recombined": len(recombined), "near words": len(replaced)}
+
+
+def _recombined(
+    train: PairDataset, wanted: int, rng: np.random.Generator, seen: set[frozenset[str]]
+) -> list[tuple[str, str]]:
+    """A first sentence with one of the second sentences most like it."""
+    near = _nearest(train.sentence1, train.sentence2)
+    found: list[tuple[str, str]] = []
+    for _ in range(TRIES * wanted):
+        if len(found) == wanted:
+            break
+        row = rng.integers(len(train))
+        pair = train.sentence1[row], train.sentence2[rng.choice(near[row])]
+        if frozenset(pair) not in seen:
+            seen.add(frozenset(pair))
+            found.append(pair)
+    return found
+
+
+def _nearest(first: tuple[str, ...], second: tuple[str, ...]) -> np.ndarray:
+    """For each sentence the rows of those that are nearest by TF-IDF, `[N, NEAR]`."""
+    vectors = TfidfVectorizer(token_pattern=r"\S+", sublinear_tf=True).fit([*first, *second])
+    one, two = vectors.transform(first), vectors.transform(second).T.tocsc()
+    count, near = min(NEAR, len(second)), []
+    for start in range(0, len(first), _BLOCK):
+        scores = (one[start : start + _BLOCK] @ two).toarray()
+        near.append(np.argpartition(-scores, count - 1, axis=1)[:, :count])
+    return np.concatenate(near)
+
+
+class _NearWords:
+    """For words of the training pairs, the words of the pairs that are near in the package's table."""
+
+    def __init__(self, train: PairDataset) -> None:
+        table = load_word_table()
+        words = {w.lower() for s in (*train.sentence1, *train.sentence2) for w in _WORD.findall(s)}
+        self.words = sorted(words & table.words.keys() - ENGLISH_STOP_WORDS)
+        self.rows = {word: row for row, word in enumerate(self.words)}
+        vectors = table.matrix()[[table.words[word] for word in self.words]]
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        self.vectors = vectors / np.maximum(norms, 1e-9)
+        self.known: dict[str, list[str]] = {}
+
+    def of(self, word: str) -> list[str]:
+        """Near words; none of an unknown word, or of one that says little, such as "the"."""
+        if word not in self.known:
+            row = self.rows.get(word)
+            cosines = self.vectors @ self.vectors[row] if row is not None else np.zeros(0)
+            best = (
+                np.argpartition(-cosines, NEAR)[: NEAR + 1]
+                if len(cosines) > NEAR
+                else range(len(cosines))
+            )
+            self.known[word] = [self.words[i] for i in best if i != row and cosines[i] >= LEAST]
+        return self.known[word]
+
+    def pairs(
+        self, train: PairDataset, wanted: int, rng: np.random.Generator, seen: set[frozenset[str]]
+    ) -> list[tuple[str, str]]:
+        """Training pairs with some words replaced, in either sentence."""
+
+        def near(word: re.Match[str]) -> str:
+            old = word[0]
+            some = self.of(old.lower()) if rng.random() < REPLACED else []
+            if not some:
+                return old
+            new = some[rng.integers(len(some))]
+            return new.capitalize() if old[0].isupper() else new
+
+        found: list[tuple[str, str]] = []
+        for _ in range(TRIES * wanted):
+            if len(found) == wanted:
+                break
+            row = rng.integers(len(train))
+            pair = train.sentence1[row], train.sentence2[row]
+            pair = _WORD.sub(near, pair[0]), _WORD.sub(near, pair[1])
+            if frozenset(pair) not in seen:
+                seen.add(frozenset(pair))
+                found.append(pair)
+        return found
