@@ -11,6 +11,7 @@ import sys
 from types import SimpleNamespace
 
 import keras
+import numpy as np
 import pytest
 
 from keras_sentmatch import __version__, applications, training
@@ -19,10 +20,12 @@ from keras_sentmatch.cli import backend as backend_module
 from keras_sentmatch.cli import catalog, main
 from keras_sentmatch.cli.options import OnError
 from keras_sentmatch.cli.sources import Source
+from keras_sentmatch.data import PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.answer_file import as_text
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.ops import masked_mean
+from tests.robustness.test_report import ADVGLUE
 
 TINY = "--set encoder.max_length=8 --set vectors.dim=4 --epochs 1 --batch-size 16".split()
 COLUMNS = ["--columns", "claim,answer,verdict"]
@@ -34,7 +37,8 @@ class Means(applications.PairModel):
 
     def __init__(self, vocabulary_size, num_classes, embedding_dim, **kwargs):
         self.embed = keras.layers.Embedding(vocabulary_size, embedding_dim)
-        self.answer = keras.layers.Dense(num_classes, activation="softmax", name="answer")
+        activation = "softmax" if num_classes > 1 else None
+        self.answer = keras.layers.Dense(num_classes, activation=activation, name="answer")
         super().__init__(**kwargs)
 
     def encode(self, sentence):
@@ -103,6 +107,16 @@ def trained(tmp_path_factory):
     arguments = ["--seed", 3, "--data", data, *COLUMNS, *TINY, "--out", home / "run"]
     assert run("train", "drcn", *arguments) == 0
     return SimpleNamespace(home=home, data=data, folder=home / "run")
+
+
+@pytest.fixture(scope="module")
+def scores(tmp_path_factory):
+    """A run folder whose answers are scores, and which does not say what it was trained on."""
+    encoder = PairEncoder(["dog", "cat", "runs"], features=("word",))
+    model = Means(encoder.vocabulary_size, 1, 4)
+    folder = tmp_path_factory.mktemp("scores") / "run"
+    Matcher(model, encoder, None, task="regression", info={"model": "drcn"}).save(folder)
+    return folder
 
 
 def test_help_loads_no_keras_and_no_backend():
@@ -237,6 +251,15 @@ def test_profile(capsys):
     assert result["layers"]["answer"] == 2 * 2 * 4 + 2
     assert result["parameters_without_word_embeddings"] < result["parameters"]
     assert min(result["forward_ms"], result["train_ms"], result["train_pairs_per_s"]) > 0
+    assert run("profile", "drcn", *sizes, *TINY[:4]) == 0
+    captured = capsys.readouterr()
+    rows = [line.split() for line in captured.out.splitlines()]
+    assert ["answer", str(result["layers"]["answer"])] in rows
+    assert ["all", str(result["parameters"])] in rows
+    few = str(result["parameters_without_word_embeddings"])
+    assert ["all", "but", "word", "embeddings", few] in rows
+    assert "batches of 2 pairs, 4 tokens" in captured.out and "training step" in captured.out
+    assert "next: keras-sentmatch train drcn --data FILE" in captured.err
 
 
 @pytest.mark.parametrize(
@@ -260,6 +283,7 @@ def test_profile(capsys):
         ("predict nowhere --sentence1 a", "either a FILE of pairs, or both"),
         ("predict nowhere x.tsv --sentence1 a --sentence2 b", "either a FILE of pairs, or both"),
         ("predict nowhere --sentence1 a --sentence2 b --out x.tsv", "--out is for"),
+        ("predict nowhere --sentence1 a --sentence2 b --safe-csv", "--safe-csv is for the answers"),
         ("predict nowhere x.tsv --out x.doc", "ends in .tsv"),
         ("predict nowhere x.tsv", "x.tsv: no such file"),
         ("evaluate nowhere", "nowhere is not a run folder"),
@@ -410,6 +434,7 @@ def test_evaluate_says_why_it_cannot(trained, capsys, tmp_path):
         {"data": "snli/data_dir=evil,download=True", "format": "tfds"},
         {"data": "tfds:snli", "format": None},
         {"data": "x", "format": "tfds:snli/data_dir=evil:"},
+        {"data": "x", "format": "nosuch"},
     ],
 )
 def test_a_source_that_a_run_notes_is_never_downloaded(
@@ -463,6 +488,24 @@ def test_predict_one_pair(trained, capsys):
     assert "1 (50.0%) sentences truncated" in captured.err and "unknown" in captured.err
     assert run("predict", trained.folder, *pair) == 0
     assert capsys.readouterr().out.strip().splitlines()[-1] == answer["label"]
+
+
+def test_a_run_that_gives_scores(scores, capsys, tmp_path):
+    pair = ["--sentence1", "the dog runs", "--sentence2", "a cat runs"]
+    assert run("predict", scores, *pair, "--json") == 0
+    score = json.loads(capsys.readouterr().out)["score"]
+    assert run("predict", scores, *pair) == 0
+    assert float(capsys.readouterr().out) == pytest.approx(score, abs=1e-4)
+    data = tmp_path / "scored.tsv"
+    head = "sentence1\tsentence2\tscore\n"
+    data.write_text(f"{head}a dog\ta cat\t0.5\na cat\tcat\t2.5\ndog\tcat\t1\n")
+    assert run("evaluate", scores, "--data", data) == 0
+    captured = capsys.readouterr()
+    assert "pearson" in captured.out
+    assert f"next: keras-sentmatch explain {scores}" in captured.err, "`errors` needs classes"
+    line = error_of(capsys, "robustness", scores, "--data", data)
+    assert "gives scores; robustness needs answers that are classes" in line
+    assert "does not say what it was trained on" in error_of(capsys, "evaluate", scores)
 
 
 @pytest.mark.parametrize("suffix", [".tsv", ".csv", ".jsonl"])
@@ -621,6 +664,48 @@ def test_export(trained, capsys, monkeypatch, tmp_path):
     assert asked == [(names, out, "saved_model", None, 1e-5), (names, out, "onnx", 7, 3e-5)]
 
 
+def test_export_to_int8_compares_on_labeled_pairs(trained, scores, capsys, monkeypatch, tmp_path):
+    def export(matcher, folder, format, *, pairs, tolerance, int8, max_drop):
+        figures = {"figure": "accuracy", "pairs": len(int8), "float32": 0.91, "int8": max_drop}
+        return {"format": format, "signatures": {}, "left_out": {}, "pairs": 20} | {
+            "largest_difference": 1e-7,
+            "int8": figures,
+        }
+
+    monkeypatch.setattr("keras_sentmatch.inference.matcher.Matcher.export", export)
+    options = ["--format", "onnx", "--int8", "--out", tmp_path / "out"]
+    data = ["--data", write_pairs(tmp_path / "more.tsv", 7), "--max-drop", 0.25]
+    lines = "sentence1\tsentence2\tlabel"
+    text = data[1].read_text("utf-8").replace("claim\tanswer\tverdict", lines)
+    data[1].write_text(text, "utf-8")
+    assert run("export", trained.folder, *options, *data) == 0
+    assert "accuracy on 7 pairs: 0.9100 in float32, 0.2500 in int8" in capsys.readouterr().err
+    rows = json.loads((trained.folder / "metrics.json").read_text())["rows"]
+    assert run("export", trained.folder, *options, "--json") == 0
+    asked = json.loads(capsys.readouterr().out)["int8"]
+    assert asked["pairs"] == rows["validation"], "not those that it was trained on"
+    line = error_of(capsys, "export", scores, *options)
+    assert "does not say what it was trained on: name them with --data" in line
+
+
+def test_export_without_a_folder_makes_the_model_of_the_engine(
+    trained, capsys, monkeypatch, tmp_path
+):
+    made = []
+    make = "keras_sentmatch.export.engine.make_onnx"
+    monkeypatch.setattr(make, lambda run: made.append(run) or {"format": "engine", "pairs": 20})
+    onnx = ["export", trained.folder, "--format", "onnx"]
+    assert run(*onnx, "--json") == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out) == {"format": "engine", "pairs": 20}
+    assert f"next: keras-sentmatch predict {trained.folder} --engine onnx" in captured.err
+    assert run(*onnx) == 0 and capsys.readouterr().out == ""
+    assert made == [trained.folder] * 2
+    for options in (onnx[:2], [*onnx, "--pairs", trained.data]):
+        assert "Name the folder to create with --out" in error_of(capsys, *options)
+    assert len(made) == 2
+
+
 def test_export_refuses_options_that_would_do_nothing(capsys, tmp_path):
     """Before it loads anything."""
     int8 = ["export", tmp_path / "run", "--int8", "--format"]
@@ -655,6 +740,44 @@ def test_robustness(trained, capsys, tmp_path):
     assert run("robustness", trained.folder, "--suite", suite, "--json") == 0
     report = json.loads(capsys.readouterr().out)
     assert report["transformations"] == [] and report["suites"][0]["pairs"] == 2
+
+
+def test_robustness_prints_a_pair_that_changed_the_answer(trained, capsys, tmp_path):
+    unsure = Matcher.load(trained.folder)
+    rng = np.random.default_rng(0)
+    unsure.model.set_weights([rng.normal(size=w.shape) for w in unsure.model.get_weights()])
+    unsure.save(tmp_path / "run")
+    only = ["robustness", tmp_path / "run", "--data", trained.data, *COLUMNS, "--limit", 40]
+    assert run(*only, "--json") == 0
+    rows = json.loads(capsys.readouterr().out)["transformations"]
+    assert run(*only) == 0
+    captured = capsys.readouterr()
+    flips = {row["name"]: row["flips"][0] for row in rows if row["flips"]}
+    assert flips
+    for name, flip in flips.items():
+        assert f"{name}: {flip['changed1']!r} / {flip['changed2']!r}" in captured.out
+        assert f"is {flip['new_label']}, answered {flip['answer']}" in captured.out
+    assert "left out BackTrans: " in captured.err
+
+
+def test_robustness_leaves_out_what_has_other_labels(trained, capsys, tmp_path):
+    suites = tmp_path / "AdvGLUE" / "dev.json"
+    suites.parent.mkdir()
+    suites.write_text(json.dumps(ADVGLUE))
+    line = error_of(capsys, "robustness", trained.folder, "--suite", suites)
+    assert "No suite has the labels of the run (no, yes)" in line
+    folder = shutil.copytree(trained.folder, tmp_path / "run")
+    card = json.loads((folder / "matcher.json").read_text())
+    names = {"label_names": ["not_paraphrase", "paraphrase"]}
+    (folder / "matcher.json").write_text(json.dumps(card | names))
+    assert run("robustness", folder, "--suite", suites, "--json") == 0
+    captured = capsys.readouterr()
+    assert [one["name"] for one in json.loads(captured.out)["suites"]] == ["advglue-qqp"]
+    assert "advglue-rte: left out, its labels are entailment, not_entailment" in captured.err
+    own = tmp_path / "own.tsv"
+    own.write_text("sentence1\tsentence2\tlabel\na\tb\tbig\nc\td\tsmall\n")
+    line = error_of(capsys, "robustness", folder, "--suite", own)
+    assert "own has the labels big, small" in line
 
 
 def upper(sentences):
