@@ -181,8 +181,8 @@ def _facts(encoder: Any) -> tuple[Any, ...]:
     if isinstance(encoder, PairEncoder):
         return type(encoder), encoder.get_config()
     tokenizer = encoder.tokenizer
-    facts = encoder.max_length, tokenizer.get_config(), tokenizer.get_vocabulary()
-    return type(encoder), *facts
+    config = {**tokenizer.get_config(), "name": ""}  # Keras numbers the layers of a process
+    return type(encoder), encoder.max_length, config, tokenizer.get_vocabulary()
 
 
 def _dataset(members: Sequence[Matcher], first: list[str], second: list[str]) -> PairDataset:

@@ -13,14 +13,21 @@ import keras
 import numpy as np
 import pytest
 
-from keras_sentmatch.applications import ESIM
-from keras_sentmatch.data import PairEncoder
+from keras_sentmatch.applications import ESIM, build_model
+from keras_sentmatch.data import PairDataset, PairEncoder, SubwordPairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.export import export, exporting, worker
-from keras_sentmatch.export.examples import DIFFICULT, TOLERANCE, Examples, own_words
+from keras_sentmatch.export.examples import (
+    DIFFICULT,
+    TOLERANCE,
+    Examples,
+    group_by_encoder,
+    own_words,
+)
 from keras_sentmatch.inference import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
 from tests.inference.test_matcher import make_model
+from tests.toys.matchers import make
 from tests.toys.training import WORDS
 
 on_tensorflow = pytest.mark.backend("tensorflow")
@@ -247,12 +254,15 @@ def test_errors_of_the_other_process_come_back(tmp_path, monkeypatch, works, mes
     assert list(tmp_path.iterdir()) == []
 
 
-@on_tensorflow
+@pytest.mark.once
+@needs_tensorflow
 @pytest.mark.parametrize(
     "arguments, message",
     [
         ({"format": "pickle"}, "expected one of 'saved_model'"),
         ({"tolerance": float("nan")}, "above 0, at most 0.1"),
+        ({"int8": PairDataset(["a"], ["b"], [1])}, "needs format='onnx'; it is 'saved_model'"),
+        ({"format": "onnx", "max_drop": 101}, "expected points, from 0 to 100"),
         ({"pairs": [{"sentence1": "\ud800", "sentence2": ""}]}, "cannot be compared"),
         ({"pairs": ["a", "b"]}, "read two ways"),
     ],
@@ -264,6 +274,14 @@ def test_bad_arguments(tmp_path, arguments, message):
     for taken in (tmp_path, tmp_path / "file"):
         with pytest.raises(InputError, match="exists already"):
             export(tiny(), taken)
+
+
+@pytest.mark.once
+def test_exporting_needs_tensorflow(tmp_path, monkeypatch):
+    monkeypatch.setattr(exporting, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r'pip install "keras-sentmatch\[tensorflow\]"'):
+        export(tiny(), tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_differences_and_labels_are_seen():
@@ -283,6 +301,55 @@ def test_differences_and_labels_are_seen():
     assert 1e-5 < examples.compare({"x": one_off}, tolerance=3e-5) < 3e-5
     large = Examples(["a"], ["b"], {}, np.array([1000.0]), None, None)
     assert large.compare({"x": {"score": np.array([1000.005])}}) < TOLERANCE
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "threshold, abstain_below, seen",
+    [
+        (0.7, None, True),
+        (0.8 + 5e-6, None, False),  # on the edge: rounding decides
+        (0.7, (0.5, 0.8 - 5e-6), False),
+        (None, (0.5, 0.7), True),
+    ],
+)
+def test_another_label_counts_where_no_rounding_explains_it(threshold, abstain_below, seen):
+    scores = np.array([[0.2, 0.8]])
+    examples = Examples(["a"], ["b"], {}, scores, ["yes"], threshold, abstain_below)
+    found = {"x": {"probabilities": scores, "label": np.array(["no"])}}
+    if seen:
+        with pytest.raises(InputError, match="'a', 'b'.*chooses 'no' and the matcher 'yes'"):
+            examples.compare(found)
+    else:
+        assert examples.compare(found) == 0
+
+
+@pytest.mark.once
+def test_members_of_equal_encoders_share_the_inputs():
+    alike = [tiny(0), tiny(1)]
+    examples = Examples.of(EnsembleMatcher(alike))
+    assert examples.arrays.keys() == {"word_ids_1", "word_ids_2"}
+    other = tiny(2, words=WORDS[:6])
+    assert [len(group) for group in group_by_encoder([alike[0], other, alike[1]])] == [2, 1]
+    assert Examples.of(EnsembleMatcher([*alike, other])).arrays == {}
+    pytest.importorskip("keras_hub")
+    pieces = [make("cross_encoder"), make("dabert")]
+    assert [len(group) for group in group_by_encoder([*pieces, other])] == [2, 1]
+    apart = SubwordPairEncoder(pieces[0].encoder.tokenizer, max_length=50)
+    pieces[1:] = [Matcher(pieces[1].model, apart, NAMES, task="classification")]
+    assert [len(group) for group in group_by_encoder(pieces)] == [1, 1]
+
+
+@pytest.mark.once
+def test_examples_have_tags_where_the_encoder_reads_them():
+    encoder = word_encoder(features=("word", "pos"), tags=["NN", "VB"])
+    sizes = {"vocabulary_size": encoder.vocabulary_size, "pos_tags": len(encoder.tags)}
+    model = build_model("drr_net", **sizes, embedding_dim=4, units=3, depth=1, steps=2)
+    examples = Examples.of(EnsembleMatcher([Matcher(model, encoder, NAMES, task="classification")]))
+    assert np.isfinite(examples.scores).all() and len(examples.scores) == len(examples.sentence2)
+    tags = examples.arrays["pos_2"]
+    assert {encoder.tags.words[i] for i in np.unique(tags)} == {"[PAD]", "NN", "VB"}
+    assert ((tags > 0) == (examples.arrays["word_ids_2"] > 0)).all(), "a tag for each token"
 
 
 def test_words_of_the_vocabulary_are_among_the_examples():
