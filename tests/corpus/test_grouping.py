@@ -96,3 +96,12 @@ def test_the_command(matcher, tmp_path, capsys):
     assert "representative" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="^2$"):
         main([*command, "--page", "page.pdf"])
+    capsys.readouterr()
+    with pytest.raises(SystemExit, match="^2$"):
+        main([*command, "--out", str(corpus / "groups.tsv")])
+    assert f"cannot write {corpus / 'groups.tsv'}" in capsys.readouterr().err
+    corpus.write_text("one\ntwo\n")
+    with pytest.raises(SystemExit, match="^0$"):
+        main([*command[:-1], "1.1"])
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.endswith("no sentences match\n")

@@ -106,6 +106,23 @@ def test_what_cannot_be_indexed_is_refused(matcher, tmp_path):
         Index.build(matcher, ["a", "b"], tmp_path)
 
 
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("a.txt", b"rain\n\xff", "byte 5 is not UTF-8"),
+        ("a.csv", b"sentence,price\nrain,3\nsnow\n", "a.csv:3: "),
+        ("a.csv", b"sentence,price\n", "a.csv contains no sentences"),
+        ("a.jsonl", b'{"sentence": "rain"}\n{\n', "a.jsonl:2: "),
+    ],
+)
+def test_a_corpus_that_cannot_be_read_is_one_error(tmp_path, capsys, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(SystemExit, match="^2$"):
+        main(["index", "run", str(tmp_path / name), "--out", str(tmp_path / "index")])
+    assert message in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
 def test_the_commands(matcher, tmp_path, capsys):
     matcher.save(tmp_path / "run")
     run, out = str(tmp_path / "run"), str(tmp_path / "index")
@@ -128,6 +145,10 @@ def test_the_commands(matcher, tmp_path, capsys):
         (0, "two cats", "3"),
         (1, "rain, rain", "4"),
     ]
+    with pytest.raises(SystemExit, match="^0$"):
+        main(["rank", run, "🙂🙂🙂", "--index", out])
+    printed = capsys.readouterr()
+    assert printed.out == "" and "nothing in the index has anything in common" in printed.err
     for wrong in ([], [str(catalog), "--index", out], [str(catalog), "--candidates", "3"]):
         with pytest.raises(SystemExit, match="^2$"):
             main(["rank", run, "rain", *wrong])

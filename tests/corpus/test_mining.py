@@ -2,16 +2,22 @@
 
 import json
 
+import keras
 import numpy as np
 import pytest
 
-from keras_sentmatch.applications import ESIM
+from keras_sentmatch.applications import ESIM, build_model
 from keras_sentmatch.cli import main
 from keras_sentmatch.corpus import Miner
-from keras_sentmatch.data import PairDataset, PairEncoder
+from keras_sentmatch.corpus.vectors import make_vectors, run_vectors
+from keras_sentmatch.data import PairDataset, PairEncoder, SubwordPairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
 from tests.harness import randomize
+from tests.inference.test_new_words import Bag
+from tests.toys.bert import tiny_bert
+from tests.toys.encoders import PREFIXES, backbone, tokenizer
+from tests.toys.encoders import SENTENCES as TEXTS
 
 pytest.importorskip("bm25s")
 pytest.importorskip("faiss")
@@ -126,6 +132,39 @@ def test_recall_counts_the_matching_pairs_that_are_candidates(matcher):
 def test_bad_input(matcher, sentences, options, message):
     with pytest.raises(InputError, match=message):
         matcher.mine(sentences, **options)
+
+
+@pytest.mark.parametrize("kind", PREFIXES)
+def test_the_tokens_of_a_pretrained_encoder_are_its_pieces(kind):
+    encoder = SubwordPairEncoder(tokenizer(kind), max_length=64)
+    model = build_model("cross_encoder", backbone=backbone(kind), num_classes=2)
+    matcher = Matcher(model, encoder, ("no", "yes"), task="classification")
+    lookup, width = run_vectors(matcher)
+    matrix = keras.ops.convert_to_numpy(model.bert.backbone.token_embedding.embeddings)
+    for sentence in TEXTS:
+        ids = encoder.encode([sentence], [""])["token_ids"][0]
+        found = np.stack([lookup(piece) for piece in encoder.tokens(sentence)])
+        np.testing.assert_array_equal(found, matrix[ids[1 : len(found) + 1]])
+        assert found.shape[1] == width
+    with pytest.raises(InputError, match="cannot encode a sentence without the other one: use"):
+        matcher.mine(TEXTS, vectors="encodings")
+
+
+def test_encodings_need_a_state_of_each_word(matcher):
+    bag = Bag(matcher.encoder.vocabulary_size)
+    summed = Matcher(bag, matcher.encoder, ("no", "maybe", "yes"), task="classification")
+    with pytest.raises(InputError, match="keeps no encoding of each word: use vectors='words'"):
+        summed.mine(SENTENCES, label="yes", vectors="encodings")
+
+
+def test_vectors_of_an_encoder_folder(matcher, tmp_path):
+    folder = tiny_bert(tmp_path, sorted({word for text in SENTENCES for word in text.split()}))
+    vectors = make_vectors(folder, matcher, ())(["two cats", "Two cats", "", "rain falls"])
+    np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-6)
+    assert not vectors[2].any() and np.abs(vectors[0] - vectors[3]).max() > 1e-3
+    np.testing.assert_allclose(np.linalg.norm(vectors[[0, 1, 3]], axis=1), 1, atol=1e-5)
+    found = matcher.mine(SENTENCES, threshold=0.3, retriever="dense", vectors=folder)
+    assert {(p.index1, p.index2) for p in found} == {(0, 5), (0, 2), (3, 6)}
 
 
 def test_the_command(matcher, tmp_path, capsys):
