@@ -1,5 +1,7 @@
 """Tables in memory and their files are read as text files are, and answered as tables."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -58,6 +60,29 @@ def test_missing_values_are_said_with_their_row(kind):
     assert len(left) == 39 and left.report.skipped == {"no text": 1}
     with pytest.raises(InputError, match="'answer' holds None in row 7; sentences are strings"):
         as_dataset(KINDS[kind](holes), "claim", "answer")
+
+
+def test_what_a_table_cannot_be(tmp_path, monkeypatch):
+    twice = pandas.DataFrame([["a", "b", "yes"]], columns=["claim", "claim", "verdict"])
+    with pytest.raises(InputError, match="two columns of one name: claim, claim, verdict"):
+        read_pairs(twice)
+    for option, given in (("format", "csv"), ("encoding", "latin-1")):
+        with pytest.raises(InputError, match=f"{option}='{given}' is for files; a DataFrame needs"):
+            read_pairs(pandas.DataFrame(COLUMNS), **{option: given})
+    with pytest.raises(InputError, match="The validation part is a list; expected a table"):
+        load_pairs({"train": pandas.DataFrame(COLUMNS), "validation": [1]}, **NAMED)
+    path = tmp_path / "own.parquet"
+    pandas.DataFrame(COLUMNS).to_parquet(path)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(InputError, match=r"needs pyarrow: pip install .keras-sentmatch\[frames\]"):
+        read_pairs(path, **NAMED)
+
+
+@pytest.mark.filterwarnings("ignore:Feather V1:DeprecationWarning")
+def test_the_first_version_of_feather(expected, tmp_path):
+    feather = pytest.importorskip("pyarrow.feather")
+    feather.write_feather(arrow.table(COLUMNS), tmp_path / "own.feather", version=1)
+    assert rows(read_pairs(tmp_path / "own.feather", **NAMED)) == rows(expected)
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "feather", "xlsx"])

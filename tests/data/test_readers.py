@@ -4,6 +4,7 @@ import gzip
 import json
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -223,6 +224,13 @@ def test_label_names_are_found(tmp_path):
         names("1", "0", label_names={"1": "no", "2": "yes"})
 
 
+def test_own_spellings_of_official_labels_keep_their_order(tmp_path):
+    text = jsonl(*({"gold_label": g, "sentence1": "a", "sentence2": "b"} for g in "ne"))
+    path = write(tmp_path / "snli_1.0_train.jsonl", text)
+    data = read_pairs(path, label_names={"n": "neutral", "e": "entailment"})
+    assert data.label_names == NLI and data.labels.tolist() == [1, 0]
+
+
 def test_many_whole_numbers_are_scores_and_that_is_said(tmp_path, caplog):
     text = "s1\ts2\tlabel\n" + "".join(f"a{i}\tb\t{i}\n" for i in range(3000))
     data = read_pairs(write(tmp_path / "x.tsv", text))
@@ -246,6 +254,17 @@ BAD = {
     "latin1": ("x.tsv", TSV.encode() + b"caf\xe9\tb\tneutral\n", r":3: byte 27 \(0xe9\).*latin-1", "not"),
     "latin1 csv": (
         "x.csv", b"s1,s2,label\na,b,neutral\ncaf\xe9,b,neutral\n", r"x\.csv:3: byte 27", "not UTF-8",
+    ),
+    "latin1 jsonl": (
+        "x.jsonl", b'{"s1": "a", "s2": "b", "label": 1}\n{"s1": "caf\xe9"}\n', r"x\.jsonl:2: byte \d+ ", "not UTF-8",
+    ),
+    "number": (
+        "x.jsonl", '{"s1": "a", "s2": "b", "label": 1}\n3\n',
+        r"x\.jsonl:2: a JSON object was expected, not '3'", "not JSON",
+    ),
+    "surrogate": (
+        "x.jsonl", '{"s1": "a", "s2": "b", "label": 1}\n{"s1": "\\ud83d", "s2": "b", "label": 0}\n',
+        r"x\.jsonl:2: the column 's1' holds half a character", "half a character",
     ),
     "json": ("x.jsonl", '{"s1": "a", "s2": "b", "label": 1}\n{"s1"\n', r"x\.jsonl:2: not a JSON", "not J"),
     "null": (
@@ -295,6 +314,11 @@ def test_a_bad_row_is_an_error_or_counted(case, tmp_path):
         ("x.pdf", "%PDF\n", {}, "not a known kind of file"),
         ("x.tsv.gz", None, {}, "not a whole gzip file"),
         ("x.json", "[1", {}, r"x\.json:1: not valid JSON"),
+        ("x.json", b'[\n{"s1": "\xe9"}]', {}, r"x\.json:2: byte 10 \(0xe9\) is not UTF-8"),
+        ("x.tsv", "s1\ts2\tlabel\na\tb\n", {"on_error": "skip"}, r"no usable row \(.*too few fields"),
+        ("x.tsv", TSV, {"task": "regression"}, "the score 'neutral' is not a number"),
+        ("TRAIN.xml", "<QApairs id='7'>\n<positive>\nit\n", {}, ":3: a <positive> came before the <q"),
+        ("TRAIN.xml", b"<QApairs id='7'>\n<question>\n\xe9\n", {}, r":3: byte 28 \(0xe9\)"),
         ("x.tsv", "s1\ts2\tlabel\n" + "".join(f"a\tb\tt{i}\n" for i in range(101)), {}, "101 diff"),
     ],
 )  # fmt: skip
@@ -445,6 +469,33 @@ def test_tensorflow_datasets_errors():
     pytest.importorskip("tensorflow_datasets")
     with pytest.raises(InputError, match="no such TensorFlow dataset"):
         load_pairs("tfds:no_such_dataset_here")
+
+
+@pytest.mark.parametrize(
+    "columns, error, message",
+    [
+        (["text", "label"], None, "is no data set of sentence pairs: its columns are text, label"),
+        (["sentence1", "sentence2"], ImportError(name="mwparser"), "pip install mwparser"),
+        (["sentence1", "sentence2"], OSError("no route"), r"downloaded or written \(no route\)"),
+    ],
+)
+def test_a_tensorflow_dataset_that_cannot_be_had(monkeypatch, columns, error, message):
+    tfds = pytest.importorskip("tensorflow_datasets")
+
+    class Builder:
+        info = types.SimpleNamespace(
+            features=dict.fromkeys(columns, types.SimpleNamespace(np_dtype=str))
+        )
+
+        def download_and_prepare(self):
+            raise error
+
+    monkeypatch.setattr(tfds, "builder", lambda name: Builder())
+    with pytest.raises(InputError, match=f"^tfds:tiny.*{message}"):
+        load_pairs("tfds:tiny")
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
+    with pytest.raises(InputError, match=r"pip install keras-sentmatch\[datasets\]"):
+        load_pairs("tfds:tiny")
 
 
 # The counts of the official files. Formats are found by themselves where the source is only a folder.

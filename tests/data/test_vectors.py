@@ -1,4 +1,5 @@
 import gzip
+import errno
 import struct
 import subprocess
 import sys
@@ -215,6 +216,14 @@ def test_cache_folder(tmp_path, monkeypatch):
     with pytest.warns(UserWarning, match="could not be cached"):
         assert "the" in read_vectors(tmp_path / "v.txt", ["the"], cache_dir=tmp_path / "file")
 
+    def full(*arguments, **arrays):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.warns(UserWarning, match=r"could not be cached \(.*No space left"):
+        assert "the" in read_vectors(tmp_path / "v.txt", ["the"], cache_dir=tmp_path / "full")
+    assert list((tmp_path / "full").iterdir()) == [], "nor is half of it kept"
+
 
 def test_matrix_for():
     vectors = WordVectors({"cat": 0, "Paris": 1}, [[1, 2], [3, 4]])
@@ -235,6 +244,13 @@ def test_coverage():
     assert vectors.coverage(["cat", "cat", "cat", "dog"]) == expected
     assert vectors.coverage({"cat": 3, "dog": 1}) == expected
     assert "none" in vectors.coverage([])
+
+
+def test_one_word():
+    vectors = WordVectors({"cat": 0}, [[1, 2]], source="mine")
+    assert vectors["Cat"].tolist() == [1, 2] and "1 words × 2, source='mine'" in repr(vectors)
+    with pytest.raises(KeyError, match="dog"):
+        vectors["dog"]
 
 
 def test_wrong_matrix():

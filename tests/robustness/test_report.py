@@ -179,6 +179,12 @@ def test_advglue(tmp_path):
         read_suite(path)
     with pytest.raises(InputError, match="rte item 0: .*holds None"):
         read_suite(f"advglue-rte:{path}")
+    path.write_text(json.dumps({"rte": [*ADVGLUE["rte"], 3]}))
+    with pytest.raises(InputError, match="rte item 1: an object was expected, not '3'"):
+        read_suite(f"advglue-rte:{path}")
+    path.write_bytes(b'{"rte": [\n"\xe9"]}')
+    with pytest.raises(InputError, match=r"dev\.json:2: byte 11 \(0xe9\) is not UTF-8"):
+        read_suite(path)
     with pytest.raises(InputError, match="not valid JSON"):
         path.write_text("[")
         read_suite(path)
