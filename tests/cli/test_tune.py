@@ -8,6 +8,7 @@ import pytest
 from keras_sentmatch import applications
 from tests.cli.test_cli import error_of, run
 from tests.toys.fake_training import FakeTrain, trained, without_cost
+from tests.toys.searches import made_up_rows, made_up_search
 
 pytest.importorskip("keras_tuner")
 
@@ -74,6 +75,46 @@ def test_what_is_refused(arguments, message, capsys):
 
 def test_search_report_without_a_search(tmp_path, capsys):
     assert "holds no search.json: give the folder" in error_of(capsys, "search-report", tmp_path)
+
+
+def test_search_report(tmp_path, capsys):
+    rows = made_up_rows(12, failed=(4,), running=(11,))
+    folder = made_up_search(tmp_path / "search", rows)
+    assert run("search-report", folder, "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    best = max((row for row in rows if row["score"]), key=lambda row: row["score"])
+    assert report["best"]["trial"] == best["trial"] and str(folder / "report.md") in report["files"]
+    assert run("search-report", folder) == 0
+    captured = capsys.readouterr()
+    lines = captured.out.splitlines()
+    assert lines[0] == (
+        "10 completed, 1 failed, 1 running; the best: trial "
+        f"{best['trial']}, val_accuracy {best['score']:.4f}"
+    )
+    assert lines[1:] == report["files"] and "next:" not in captured.err
+    (folder / "best").mkdir()
+    (folder / "best" / "metrics.json").write_text('{"validation": {}}')
+    assert run("search-report", folder) == 0
+    assert f"next: keras-sentmatch evaluate {folder / 'best'}" in capsys.readouterr().err
+    (folder / "report.md").unlink()
+    (folder / "report.md").mkdir()
+    assert f"cannot write into {folder}: Is a" in error_of(capsys, "search-report", folder)
+
+
+def test_a_search_that_is_stopped_shows_what_it_found(tmp_path, capsys, monkeypatch):
+    log, out = tmp_path / "log", tmp_path / "a"
+    without_cost(monkeypatch, FakeTrain(log, fail={1}, error=ValueError("too small")))
+    narrow = ["--space", "T=1:3", "--out", out, "--retrain", 0]
+    assert run(*GRID, *narrow) == 0
+    captured = capsys.readouterr()
+    assert "the best of 2 trials (1 more did not finish)" in " ".join(captured.out.split())
+    again = f"train drr_net --recipe {out / 'best_recipe.toml'} --data embedded"
+    assert f"next: keras-sentmatch {again}" in captured.err
+    without_cost(monkeypatch, FakeTrain(tmp_path / "b", fail={1}, error=KeyboardInterrupt()))
+    assert run(*GRID, *narrow[:2], "--out", tmp_path / "c", "--retrain", 0) == 130
+    captured = capsys.readouterr()
+    assert "the best of 1 trials (1 more did not finish)" in " ".join(captured.out.split())
+    assert "--resume continues" in captured.err and "next:" not in captured.err
 
 
 def build_bad(name, **config):

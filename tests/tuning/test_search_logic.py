@@ -185,6 +185,19 @@ def test_a_bug_ends_the_search_and_the_trial_runs_again(error, tmp_path):
     assert trained(tmp_path / "log") == ["0", "1", "1", "2"]
 
 
+@pytest.mark.parametrize("left", ["{", '{"identity": {"training": "another"}}'])
+def test_what_a_killed_trial_left_half_written_is_trained_again(left, tmp_path):
+    out, log = tmp_path / "a", tmp_path / "log"
+    fake = FakeTrain(log, fail={1}, error=KeyError("a bug"))
+    with pytest.raises(KeyError):
+        fake_search(out, fake, trials=2)
+    (out / "trials/1").mkdir()
+    (out / "trials/1/metrics.json").write_text(left)
+    result = fake_search(out, fake, trials=2, resume=True)
+    assert [row["status"] for row in result.trials] == ["completed"] * 2
+    assert trained(log) == ["0", "1", "1"]
+
+
 def test_going_on_with_more_trials(tmp_path):
     out, log = tmp_path / "a", tmp_path / "log"
     fake = FakeTrain(log)

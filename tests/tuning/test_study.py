@@ -14,7 +14,7 @@ from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.training import EncoderConfig, load_recipe, prepare, train
 from keras_sentmatch.training.lock import LOCK
 from keras_sentmatch.tuning import Choice, Space, search, searching
-from tests.toys.training import build_tiny, tiny_recipe, tiny_splits
+from tests.toys.training import build_tiny, struck_build, tiny_recipe, tiny_splits
 
 pytest.importorskip("keras_tuner")
 SIZES = (10, 25, 50)
@@ -104,6 +104,41 @@ def test_the_best_is_trained_anew_with_other_seeds(found):
             load_recipe("tiny", file=found.folder / f"best/seed-{seed}/recipe.toml").training
             == same
         )
+
+
+@pytest.mark.backend("torch")
+def test_ctrl_c_keeps_the_trials_that_ended(found, tmp_path, caplog):
+    caplog.set_level("INFO")
+    built = []
+
+    def build(name, **config):
+        built.append(name)
+        last = len(built) == 4  # after the dry run's two and a trial
+        return (struck_build(KeyboardInterrupt, 1) if last else build_tiny)(name, **config)
+
+    result = run(tmp_path / "a", build=build)
+    assert result.interrupted and "--resume continues" in caplog.text
+    scores = [row["score"] for row in found.trials]
+    assert [row["score"] for row in result.trials] == [scores[0], None]
+    assert result.score == scores[0]
+    again = run(tmp_path / "a", resume=True)
+    assert not again.interrupted and [row["score"] for row in again.trials] == scores
+    assert "Resuming after 1 trials" in caplog.text
+    built[:] = range(1)  # so that it is the first trial
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "b", build=build)
+
+
+@pytest.mark.backend("torch")
+def test_a_trial_that_diverges_fails(tmp_path, caplog):
+    def space(recipe):
+        return Space(recipe, [Choice("training.learning_rate", (0.02, 1e30))])
+
+    recipe = recipe_of(monitor="val_loss")
+    result = run(tmp_path / "a", space=space, recipe=recipe)
+    assert [row["status"] for row in result.trials] == ["completed", "failed"]
+    assert "its training diverged" in result.trials[1]["error"]
+    assert "The loss became NaN in epoch 1: lower training.learning_rate" in caplog.text
 
 
 @pytest.mark.backend("torch")  # nothing in it depends on the backend, and this one is the fastest
