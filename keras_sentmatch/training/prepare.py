@@ -261,9 +261,10 @@ def resolve_features(
             options["antonyms"] = antonyms
         else:
             try:
-                options["antonyms"] = wordnet_antonyms(words)
-                if not options["antonyms"]:
+                found = wordnet_antonyms(words)
+                if not found:
                     raise InputError("WordNet knows no antonyms among the words of the data.")
+                options["antonyms"] = found
             except InputError as error:
                 if antonyms == "wordnet":
                     raise

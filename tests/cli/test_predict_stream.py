@@ -99,6 +99,23 @@ def test_every_format_in_and_out(folder, tmp_path, suffix):
     assert [path.name for path in out.parent.iterdir()] == [out.name]
 
 
+def test_parquet_is_written_in_groups_of_rows(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(answer_file, "_ROW_GROUP", 2)
+    parquet, out = pytest.importorskip("pyarrow.parquet"), tmp_path / "out.parquet"
+    assert run("predict", folder, write(tmp_path / "in.tsv"), "--out", out) == 0
+    file = parquet.ParquetFile(out)
+    rows = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
+    assert rows == [8, 8, 7] and file.read()["id"].to_pylist() == [row["id"] for row in ROWS]
+
+
+def test_an_answer_without_pyarrow(folder, tmp_path, capsys, monkeypatch):
+    data = write(tmp_path / "in.tsv")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    line = error_of(capsys, "predict", folder, data, "--out", tmp_path / "out.parquet")
+    assert 'need pyarrow: pip install "keras-sentmatch[frames]"' in line
+    assert list(tmp_path.iterdir()) == [data]
+
+
 def test_a_stream_of_arrow_batches_is_read(folder, tmp_path):
     data = write(tmp_path / "stream.arrow")
     assert run("predict", folder, data, "--out", tmp_path / "a", "--out-format", "jsonl") == 0

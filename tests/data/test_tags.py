@@ -128,6 +128,17 @@ def test_features_that_nothing_can_supply_are_left_out_and_said(monkeypatch):
         resolve_features({"features": ["antonym"], "antonyms": "wordnet"}, data, {"a"})
 
 
+def test_features_of_a_tagger_and_of_no_known_word(wordnet, spacy):
+    data = [PairDataset(["a"], ["b"])]
+    options = {"features": ["word", "pos", "antonym"]}
+    (note,) = resolve_features(options, data, {"tea"})
+    assert options == {"features": ["word", "pos"], "tagger": "spacy:en_core_web_sm"}
+    assert "'antonym' is off: WordNet knows no antonyms among the words" in note
+    options = {"features": ["pos"], "tagger": "spacy:other"}
+    assert resolve_features(options, data, {"tea"}) == []
+    assert options == {"features": ["pos"], "tagger": "spacy:other"}
+
+
 def test_features_that_are_there_stay(snli, wordnet):
     options = {"features": ["word", "pos", "antonym"]}
     assert resolve_features(options, [snli], {"hot", "cold"}) == []

@@ -146,7 +146,16 @@ def test_a_score_has_no_label():
     encoder = make_encoder()
     scorer = Matcher(make_model(encoder, 1), encoder, None, task="regression")
     assert set(scorer.predict(sentence1="a dog", sentence2="two cats")) == {"score"}
-    assert scorer.predict_proba(sentence1=FIRST, sentence2=SECOND).shape == (13,)
+    scores = scorer.predict_proba(sentence1=FIRST, sentence2=SECOND)
+    assert scores.shape == (13,)
+    with pytest.raises(AttributeError, match="This prediction has score; it has no 'label'"):
+        _ = scorer.predict(sentence1="a dog", sentence2="two cats").label
+    with pytest.raises(InputError, match="label='yes': this matcher gives one score and has no la"):
+        scorer.rank("a dog", SENTENCES, label="yes")
+    table = KINDS["arrow"]({"sentence1": FIRST, "sentence2": SECOND})
+    answered = columns_of(scorer.predict(table))
+    assert list(answered) == ["sentence1", "sentence2", "score"]
+    np.testing.assert_allclose(answered["score"], scores, atol=1e-6)
     data = PairDataset(FIRST, SECOND, np.linspace(0, 5, 13))
     assert scorer.evaluate(data)["primary"] == "pearson"
     with pytest.raises(InputError, match="gives one score"):

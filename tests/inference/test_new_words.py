@@ -10,15 +10,22 @@ from keras import ops
 from keras_sentmatch.applications import build_model
 from keras_sentmatch.applications.base import PairModel, Sentence
 from keras_sentmatch.cli import main
-from keras_sentmatch.data import PairDataset, PairEncoder, WordEncoder, extract_vectors
+from keras_sentmatch.data import (
+    PairDataset,
+    PairEncoder,
+    WordEncoder,
+    extract_vectors,
+    load_word_table,
+)
+from keras_sentmatch.data.text import word_facts
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
-from keras_sentmatch.inference.new_words import BLOCK, with_rows, word_tables
+from keras_sentmatch.inference.new_words import BLOCK, row_tables, with_rows, word_tables
 from keras_sentmatch.layers import WordRepresentation
 from keras_sentmatch.ops import masked_mean
 from tests.applications.common import features
-from tests.harness import close, values
+from tests.harness import close, randomize, values
 from tests.toys.bert import tiny_bert
 
 pytestmark = pytest.mark.once
@@ -189,6 +196,29 @@ def test_the_command_line(vectors, folder, tmp_path, capsys, monkeypatch):
             main(run)
         assert not ended.value.code, capsys.readouterr().err
         assert f"; {learned} words learned" in capsys.readouterr().err
+
+
+def test_a_hybrid_looks_its_new_words_up(folder):
+    words = load_word_table()
+    encoder = PairEncoder.fit(PairDataset(FIRST, SECOND), features=("word",), max_length=8)
+    sizes = {"vocabulary_size": encoder.vocabulary_size, "embedding_dim": words.dim}
+    model = randomize(build_model("hybrid", **sizes, units=4, blocks=1))
+    model.jit_compile = False
+    names = ("no", "maybe", "yes")
+    matcher = Matcher(model, encoder, names, task="classification", vector_extractor=words)
+    size, known = encoder.vocabulary_size, matcher.predict_proba(FIRST, SECOND)
+    with pytest.raises(InputError, match="package's own table.*leave the word encoder out"):
+        matcher.learn_words(["zebra"], folder)
+    assert matcher.learn_words(["no zebra \U0001f600"]) == ["no", "zebra"]
+    rows = {"facts": word_facts(["no", "zebra"]), "zeros": 0.0}
+    rows["vectors"] = np.stack([words.lookup(word)[0] for word in ("no", "zebra")])
+    tables = list(row_tables(matcher.model))
+    assert [role for role, _ in tables] == ["vectors", "facts", "zeros", "zeros", "zeros"]
+    for role, table in tables:
+        new = ops.convert_to_numpy(table)[size : size + 2]
+        new = new[:, 1:] if role == "facts" else new
+        np.testing.assert_allclose(new, np.broadcast_to(rows[role], new.shape), atol=1e-4)
+    np.testing.assert_allclose(matcher.predict_proba(FIRST, SECOND), known, atol=1e-6)
 
 
 def test_tables_grow_by_blocks():

@@ -8,7 +8,8 @@ import pytest
 
 from keras_sentmatch.data import PairDataset, PairEncoder
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.training import load_recipe
+from keras_sentmatch.inference import Matcher
+from keras_sentmatch.training import load_recipe, train
 from keras_sentmatch.training.adapt import adapted, rarest_class, sizes_for
 from keras_sentmatch.training.advice import advice, standard_error
 from keras_sentmatch.training.folds import fold_splits, joined
@@ -220,6 +221,29 @@ def test_a_run_with_folds_goes_on_after_a_kill(tmp_path):
     assert again.history == whole.history
     for now, then in zip(again.matcher.model.get_weights(), whole.matcher.model.get_weights()):
         np.testing.assert_array_equal(now, then)
+
+
+HYBRID = ["model.units=4", "model.blocks=1", "vectors.source=none", "vectors.dim=8"]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("folds", [0, 2])
+def test_the_share_of_a_hybrid_s_network_is_chosen_by_validation_pairs(folds, tmp_path):
+    sets = [*HYBRID, "training.epochs=2", f"training.folds={folds}"]
+    recipe = load_recipe("hybrid", "mine", overrides=sets)
+    result = train(recipe, few_splits(), tmp_path / "a", progress=False, baseline=False)
+    share, model = result.metrics["network_share"], result.matcher.model
+    assert float(model.joint.deep_share) == pytest.approx(share)
+    assert float(Matcher.load(tmp_path / "a").model.joint.deep_share) == pytest.approx(share)
+    if folds:
+        found = [json.loads((tmp_path / f"a/folds/{n}/metrics.json").read_text()) for n in (1, 2)]
+        assert share == pytest.approx(np.mean([one["network_share"] for one in found]))
+    else:
+        losses = {}
+        for other in np.linspace(0, 1, 11):
+            model.joint.deep_share.assign(other)
+            losses[other] = result.matcher.evaluate(few_splits()["validation"])["nll"]
+        assert losses[share] == pytest.approx(min(losses.values()), abs=1e-6)
 
 
 class Killed(BaseException):

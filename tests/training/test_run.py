@@ -160,12 +160,16 @@ def test_bad_splits(tmp_path):
     other = PairDataset(["a"], ["b"], [0], label_names=("yes", "no"))
     wrong = tiny_pairs(10, 0, "ranking").select([0, 1])
     lost = PairDataset(["a"], ["b"], [0], label_names=("no", "yes"), groups=["q"])
+    unasked = PairDataset(["a"], ["b"], [1], label_names=("no", "yes"), task="ranking")
+    three = PairDataset(["a"], ["b"], [2], label_names=("no", "maybe", "yes"), groups=["q"])
     for bad, message in [
         ({"train": splits["train"]}, "No validation pairs; the splits are train"),
         ({**splits, "validation": bare}, "The validation pairs have no labels"),
         ({**splits, "test": other}, "train pairs are classification with the labels no, yes"),
         ({**splits, "validation": splits["test"].select([])}, "validation split holds no pairs"),
         ({"train": wrong, "validation": lost}, "None of the 1 validation questions"),
+        ({"train": wrong, "validation": unasked}, "Ranking needs the question of each pair"),
+        ({"train": three, "validation": three}, "Ranking needs two labels"),
     ]:
         with pytest.raises(InputError, match=message):
             tiny_run(tmp_path / "a", splits=bad)
