@@ -145,3 +145,25 @@ def test_the_command(tmp_path, capsys):
     assert "3 of 3 held.tsv pairs are among these pairs" in text
     assert "rows whose label is probably wrong" in text and "word overlap alone" in text
     assert json.loads((tmp_path / "out/audit.json").read_text())["rows"] == 80
+
+
+def test_the_command_audits_the_training_part_of_a_folder(tmp_path, capsys):
+    for part, pairs in (("train", pairs_with(60)), ("test", pairs_with(60).select(range(10)))):
+        columns = zip(pairs.sentence1, pairs.sentence2, pairs.labels)
+        lines = [f"{one}\t{two}\t{NAMES[label]}" for one, two, label in columns]
+        text = "\n".join(["sentence1\tsentence2\tlabel", *lines])
+        (tmp_path / f"{part}.tsv").write_text(text)
+    command = ["audit", str(tmp_path), "--folds", "2"]
+    with pytest.raises(SystemExit, match="^0$"):
+        main([*command, "--json"])
+    report = json.loads(capsys.readouterr().out)
+    assert 40 < report["rows"] < 60, "a part of them is for validation"
+    assert report["leaks"].keys() == {"validation", "test"} and report["leaks"]["test"]["shared_pairs"] > 4
+    with pytest.raises(SystemExit, match="^0$"):
+        main([*command, "--limit", "30"])
+    assert "auditing 30 pairs" in (shown := capsys.readouterr()).err
+    assert f"next: keras-sentmatch audit {tmp_path} --out audit" in shown.err
+    (tmp_path / "train.tsv").unlink()
+    with pytest.raises(SystemExit, match="^2$"):
+        main(command)
+    assert "no train part; it has test" in capsys.readouterr().err

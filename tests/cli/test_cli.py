@@ -853,6 +853,16 @@ def test_errors(trained, capsys, monkeypatch, tmp_path):
     assert run("errors", trained.folder, "--no-baselines", "--limit", 5, "--top", 1) == 0
     shown = capsys.readouterr().out
     assert "majority" in shown and "bag of words" not in shown
+    own = ["--data", trained.data, *COLUMNS, "--limit", 5]
+    assert run("errors", trained.folder, *own, "--no-baselines", "--symmetric") == 0
+    assert "with their sentences swapped" in " ".join(capsys.readouterr().out.split())
+    folder = shutil.copytree(trained.folder, tmp_path / "run")
+    card = json.loads((folder / "matcher.json").read_text())
+    card["info"].pop("source")
+    (folder / "matcher.json").write_text(json.dumps(card))
+    assert run("errors", folder, *own) == 0
+    left_out = "left out baselines: the run does not say what it was trained on"
+    assert left_out in capsys.readouterr().err
     tags = tmp_path / "tags.tsv"
     tags.write_text("5\tnegation\n")
     line = error_of(capsys, "errors", trained.folder, "--annotations", tags)

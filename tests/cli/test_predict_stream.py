@@ -14,6 +14,7 @@ import pytest
 
 from keras_sentmatch.applications import ESIM
 from keras_sentmatch.cli import main
+from keras_sentmatch.cli.runs import Run
 from keras_sentmatch.data import PairDataset, PairEncoder
 from keras_sentmatch.inference import Matcher, answer_file, workers
 from keras_sentmatch.inference.answer_file import AnswerFile
@@ -297,7 +298,13 @@ def test_a_bad_row_in_the_middle_is_mended_and_the_rest_answered(folder, tmp_pat
 def test_options_of_files(folder, tmp_path, capsys):
     data = write(tmp_path / "in.tsv")
     pair = ["--sentence1", "a", "--sentence2", "b"]
+    empty = tmp_path / "empty.tsv"
+    empty.write_text("sentence1\tsentence2\nonly one field\n")
+    (tmp_path / "folder").mkdir()
     for wrong, message in (
+        ([empty, "--on-error", "skip"], "empty.tsv: no usable row ("),
+        ([tmp_path / "folder"], "folder is a folder; expected a file of pairs"),
+        (["-", "--format", "frame"], "standard input is read as text: give a Parquet"),
         ([*pair, "--workers", 2], "--workers is for the answers to a FILE"),
         ([data, "--workers", 0], "--workers 0: must be at least 1"),
         ([data, "--out", "x.doc"], "--out x.doc: expected a name that ends in .tsv, .csv"),
@@ -306,6 +313,17 @@ def test_options_of_files(folder, tmp_path, capsys):
         ([data, "--json", "--out", "x.tsv"], "--json prints the answers: leave --out"),
     ):
         assert message in error_of(capsys, "predict", folder, *wrong)
+
+
+def test_the_processor_is_shared_among_workers(folder, tmp_path):
+    for name in ("seed-0", "seed-1"):
+        shutil.copytree(folder, tmp_path / name)
+    (tmp_path / "ensemble.json").write_text('{"seeds": [0, 1]}')
+    for place, members in ((folder, 1), (tmp_path, 2)):
+        loaded = Run.load(place)
+        loaded.limit_threads(1)
+        matchers = getattr(loaded.matcher, "members", [loaded.matcher])
+        assert [matcher.threads for matcher in matchers] == [1] * members
 
 
 @pytest.mark.slow

@@ -86,7 +86,9 @@ def damage_format(folder):
         (lambda f: (f / "vectors.npy").unlink(), "is damaged"),
         (lambda f: (f / "rows.npy").write_bytes(b"torn"), "is damaged"),
         (lambda f: np.save(f / "sentences-ends.npy", np.arange(3)), "other sizes"),
+        (lambda f: np.save(f / "rows.npy", np.arange(3)), "vectors has other sizes"),
         (lambda f: (f / "index.json").write_text("{}"), "has format None"),
+        (lambda f: (f / "index.json").write_text('{"format": 1}'), "index.json lacks .*count"),
         (lambda f: (f / "index.json").unlink(), "is no index"),
     ],
 )

@@ -122,5 +122,17 @@ def test_on_the_command_line(tmp_path, capsys):
         "fold-2",
         "fold-3",
     ]
+    (tmp_path / "parts").mkdir()
+    for part, rows in (("train", 50), ("validation", 20), ("test", 10)):
+        write_pairs(tmp_path / "parts" / f"{part}.tsv", rows)
+    given[2] = tmp_path / "parts"
+    whole = ["--out", tmp_path / "b", "--folds", 2, "--json"]
+    assert run("crossval", *given, *whole) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 70, "without the test pairs"
+    assert run("crossval", *given, *whole[2:], "--out", tmp_path / "c", "--limit", 30) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 30
+    (tmp_path / "parts" / "train.tsv").unlink()
+    assert "has no training pairs to cut into folds" in error_of(capsys, "crossval", *given)
+    given[2] = write_pairs(data, 60)
     assert "--folds 61: expected 2 to 60" in error_of(capsys, "crossval", *given, "--folds", 61)
     assert "--resume needs --out" in error_of(capsys, "crossval", *given, "--resume")
