@@ -158,7 +158,10 @@ def test_the_command_audits_the_training_part_of_a_folder(tmp_path, capsys):
         main([*command, "--json"])
     report = json.loads(capsys.readouterr().out)
     assert 40 < report["rows"] < 60, "a part of them is for validation"
-    assert report["leaks"].keys() == {"validation", "test"} and report["leaks"]["test"]["shared_pairs"] > 4
+    assert (
+        report["leaks"].keys() == {"validation", "test"}
+        and report["leaks"]["test"]["shared_pairs"] > 4
+    )
     with pytest.raises(SystemExit, match="^0$"):
         main([*command, "--limit", "30"])
     assert "auditing 30 pairs" in (shown := capsys.readouterr()).err
