@@ -1,5 +1,5 @@
-import gzip
 import errno
+import gzip
 import struct
 import subprocess
 import sys
