@@ -1,6 +1,7 @@
 """`audit` finds what was planted in pairs."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -155,16 +156,10 @@ def test_the_command_audits_the_training_part_of_a_folder(tmp_path, capsys):
         (tmp_path / f"{part}.tsv").write_text(text)
     command = ["audit", str(tmp_path), "--folds", "2"]
     with pytest.raises(SystemExit, match="^0$"):
-        main([*command, "--json"])
-    report = json.loads(capsys.readouterr().out)
-    assert 40 < report["rows"] < 60, "a part of them is for validation"
-    assert (
-        report["leaks"].keys() == {"validation", "test"}
-        and report["leaks"]["test"]["shared_pairs"] > 4
-    )
-    with pytest.raises(SystemExit, match="^0$"):
         main([*command, "--limit", "30"])
-    assert "auditing 30 pairs" in (shown := capsys.readouterr()).err
+    shown = capsys.readouterr()
+    assert "auditing 30 pairs" in shown.err
+    assert re.search("[1-9] of 10 test pairs are among these pairs", shown.out)
     assert f"next: keras-sentmatch audit {tmp_path} --out audit" in shown.err
     (tmp_path / "train.tsv").unlink()
     with pytest.raises(SystemExit, match="^2$"):

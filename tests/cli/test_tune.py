@@ -96,12 +96,15 @@ def test_search_report(tmp_path, capsys):
     (folder / "best" / "metrics.json").write_text('{"validation": {}}')
     assert run("search-report", folder) == 0
     assert f"next: keras-sentmatch evaluate {folder / 'best'}" in capsys.readouterr().err
+    made_up_search(tmp_path / "none", made_up_rows(3, failed=range(3)))
+    assert "None of the 3 trials" in error_of(capsys, "search-report", tmp_path / "none")
     (folder / "report.md").unlink()
     (folder / "report.md").mkdir()
     assert f"cannot write into {folder}: Is a" in error_of(capsys, "search-report", folder)
 
 
 def test_a_search_that_is_stopped_shows_what_it_found(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("keras_sentmatch.tuning.searching.write_report", lambda folder: None)
     log, out = tmp_path / "log", tmp_path / "a"
     without_cost(monkeypatch, FakeTrain(log, fail={1}, error=ValueError("too small")))
     narrow = ["--space", "T=1:3", "--out", out, "--retrain", 0]

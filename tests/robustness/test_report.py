@@ -182,7 +182,11 @@ def test_advglue(tmp_path):
     path.write_text(json.dumps({"rte": [*ADVGLUE["rte"], 3]}))
     with pytest.raises(InputError, match="rte item 1: an object was expected, not '3'"):
         read_suite(f"advglue-rte:{path}")
+    left = read_pairs(path, format="advglue-rte", on_error="skip")
+    assert len(left) == 1 and left.report.skipped == {"not JSON": 1}
     path.write_bytes(b'{"rte": [\n"\xe9"]}')
+    with pytest.raises(InputError, match=r"dev\.json: no usable row .*not UTF-8"):
+        read_pairs(path, format="advglue-rte", on_error="skip")
     with pytest.raises(InputError, match=r"dev\.json:2: byte 11 \(0xe9\) is not UTF-8"):
         read_suite(path)
     with pytest.raises(InputError, match="not valid JSON"):

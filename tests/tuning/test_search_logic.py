@@ -185,6 +185,22 @@ def test_a_bug_ends_the_search_and_the_trial_runs_again(error, tmp_path):
     assert trained(tmp_path / "log") == ["0", "1", "1", "2"]
 
 
+def test_ctrl_c_keeps_the_trials_that_ended(tmp_path, caplog):
+    caplog.set_level("INFO")
+    out, log = tmp_path / "a", tmp_path / "log"
+    fake = FakeTrain(log, fail={2}, error=KeyboardInterrupt())
+    result = fake_search(out, fake, trials=4)
+    assert result.interrupted and "--resume continues" in caplog.text
+    assert [row["status"] for row in result.trials] == ["completed", "completed", "running"]
+    assert result.score == max(row["score"] for row in result.trials[:2])
+    again = fake_search(out, fake, trials=4, resume=True)
+    assert not again.interrupted and trained(log) == ["0", "1", "2", "2", "3"]
+    assert "Resuming after 2 trials" in caplog.text
+    with pytest.raises(KeyboardInterrupt):  # there is nothing to show
+        fake = FakeTrain(tmp_path / "other", fail={0}, error=KeyboardInterrupt())
+        fake_search(tmp_path / "b", fake)
+
+
 @pytest.mark.parametrize("left", ["{", '{"identity": {"training": "another"}}'])
 def test_what_a_killed_trial_left_half_written_is_trained_again(left, tmp_path):
     out, log = tmp_path / "a", tmp_path / "log"
@@ -193,6 +209,7 @@ def test_what_a_killed_trial_left_half_written_is_trained_again(left, tmp_path):
         fake_search(out, fake, trials=2)
     (out / "trials/1").mkdir()
     (out / "trials/1/metrics.json").write_text(left)
+    (out / "trials/1/matcher.json").write_text("{}")
     result = fake_search(out, fake, trials=2, resume=True)
     assert [row["status"] for row in result.trials] == ["completed"] * 2
     assert trained(log) == ["0", "1", "1"]
