@@ -1,12 +1,14 @@
 """What a run's figures mean: how sure they are, whether the matcher lost, and what to try."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from sklearn.metrics import average_precision_score, precision_recall_fscore_support
 
 from keras_sentmatch.data import PairDataset
+from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.metrics.report import PRIMARY
 
@@ -74,8 +76,9 @@ def standard_error(
             groups_again = np.repeat(np.arange(len(some)), sizes).astype(str)
             again = PairDataset.from_dict(again.to_dict() | {"groups": groups_again.tolist()})
         order = np.concatenate([rows[number] for number in some])
-        figures = evaluate_predictions(again, outputs[order], f1_of=f1_of)
-        drawn.append(figures.get(name, np.nan))
+        with suppress(InputError):  # only questions without a right answer were drawn
+            figures = evaluate_predictions(again, outputs[order], f1_of=f1_of)
+            drawn.append(figures.get(name, np.nan))
     return float(np.nanstd(drawn, ddof=1))
 
 

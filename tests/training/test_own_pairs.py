@@ -160,6 +160,15 @@ def test_standard_errors_are_those_of_other_draws(task, name):
     assert found == pytest.approx(np.std(figures, ddof=1), rel=0.4)
 
 
+def test_draws_without_a_right_answer_do_not_count():
+    answers = [1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0]
+    groups = [f"q{row // 3}" for row in range(12)]  # two of four questions have a right answer
+    names = ("wrong", "right")
+    pairs = PairDataset(["a"] * 12, ["b"] * 12, answers, label_names=names, groups=groups)
+    outputs = np.linspace(0.1, 0.9, 12)
+    assert 0.05 < standard_error(pairs, np.column_stack([1 - outputs, outputs]), "map") < 0.5
+
+
 def few_splits():
     return {"train": tiny_pairs(60, 1), "validation": tiny_pairs(20, 2)}
 
