@@ -58,7 +58,7 @@ class Keep(keras.callbacks.Callback):
         self.epochs[", averaged"].append(self.average)
 
 
-def figures(matcher: Any, weights: list[np.ndarray], pairs: PairDataset) -> dict[str, float]:
+def figures_of(matcher: Any, weights: list[np.ndarray], pairs: PairDataset) -> dict[str, float]:
     for variable, value in zip(matcher.model.trainable_variables, weights):
         variable.assign(value)
     return evaluate_predictions(pairs, matcher.predict_proba(pairs))
@@ -77,8 +77,8 @@ def measure(
         matcher = train(plan, parts, Path(folder) / "run", baseline=False, callbacks=[kept]).matcher
     found = {}
     for suffix, weights in kept.epochs.items():
-        curve = [figures(matcher, w, splits["validation"]) for w in weights]
-        held = [figures(matcher, w, splits["held back"])["accuracy"] for w in weights]
+        curve = [figures_of(matcher, w, splits["validation"]) for w in weights]
+        held = [figures_of(matcher, w, splits["held back"])["accuracy"] for w in weights]
         accuracies = [figure["accuracy"] for figure in curve]
         losses = [figure["nll"] for figure in curve]
         epoch_of = (int(np.argmax(accuracies)), int(np.argmin(losses)), len(curve) - 1)
@@ -100,8 +100,9 @@ def run(root: Path, data: str, epochs: int) -> None:
         for schedule, settings in SCHEDULES.items():
             key = {"data": data, "schedule": schedule, "fold": str(fold)}
             if not RESULTS.has(key):
-                for choice, found in measure(splits, settings, epochs, fold).items():
-                    RESULTS.add(key | {"choice": choice} | found)
+                found = measure(splits, settings, epochs, fold)
+                rows = [key | {"choice": choice} | figures for choice, figures in found.items()]
+                RESULTS.replace(rows, KEY)  # all of them at once
 
 
 def summary() -> tuple[list[str], list[list[str]]]:

@@ -158,11 +158,8 @@ class Line(NamedTuple):
         figures the share of the pairs is not known.
         """
         part, name = self.judged
-        rows, mean, found = (
-            json.loads(self.runs[0][part])["rows"],
-            self.mean,
-            self.figures(part, name),
-        )
+        rows = json.loads(self.runs[0][part])["rows"]
+        found, mean = self.figures(part, name), self.mean
         of_pairs = {
             "accuracy": math.sqrt(mean * (1 - mean) / rows),
             "pearson": (1 - mean**2) / math.sqrt(rows - 1),

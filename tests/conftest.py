@@ -36,7 +36,7 @@ pytest.register_assert_rewrite("tests.case", "tests.harness", "tests.cross_backe
 
 # Folders whose tests are `once` where nothing else is marked: keras.ops is the same on every backend.
 ONE_BACKEND = ("layers", "applications", "explain", "cli", "analysis", "data")
-# The checks of models on JAX: what tracing and compiling change. PyTorch and TensorFlow run all of them.
+# The checks of models on JAX: what tracing and compiling change. PyTorch runs all of them.
 ON_JAX = ("check_fit", "check_oracle")
 # Without these, the tests that need them are skipped.
 OPTIONAL = {

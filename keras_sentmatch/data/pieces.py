@@ -107,17 +107,15 @@ class BytePairs(Pieces):
             if not merge.startswith("#version:")
         ]
         unknown = "<unk>" if "<unk>" in vocabulary else None
-        self.library = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, unk_token=unknown))
-        self.library.pre_tokenizer = pre_tokenizers.ByteLevel(
+        self.bpe = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, unk_token=unknown))
+        self.bpe.pre_tokenizer = pre_tokenizers.ByteLevel(
             add_prefix_space=tokenizer.add_prefix_space
         )
         self._merges = merges
         self._graph: BytePairGraph | None = None
 
     def _ids(self, sentences: list[str]) -> Any:
-        return [
-            found.ids for found in self.library.encode_batch_fast(list(map(_encodable, sentences)))
-        ]
+        return [found.ids for found in self.bpe.encode_batch_fast(list(map(_encodable, sentences)))]
 
     def word_ids(self, words: list[str]) -> list[list[int]]:
         return self.ids([f" {word}" for word in words])
@@ -125,7 +123,7 @@ class BytePairs(Pieces):
     def places(self, sentence: str) -> list[int]:
         text = _encodable(sentence)
         starts = []
-        for start, end in self.library.encode(text).offsets:
+        for start, end in self.bpe.encode(text).offsets:
             blank = len(text[start:end]) - len(text[start:end].lstrip())
             starts.append(start + blank if start + blank < end else start)
         return starts

@@ -116,7 +116,7 @@ def _rules_of_word_pieces(pieces: BertPieces, folder: Path) -> dict[str, Any]:
 
 
 def _rules_of_byte_pairs(pieces: BytePairs, folder: Path) -> dict[str, Any]:
-    (folder / "byte_pairs.json").write_text(pieces.library.to_str(), "utf-8", newline="\n")
+    (folder / "byte_pairs.json").write_text(pieces.bpe.to_str(), "utf-8", newline="\n")
     return {"kind": "byte pairs"}
 
 

@@ -125,10 +125,10 @@ class BytePairs(Pieces):
         from tokenizers import Tokenizer
 
         super().__init__(facts, folder)
-        self.library = Tokenizer.from_str((folder / "byte_pairs.json").read_text("utf-8"))
+        self.bpe = Tokenizer.from_str((folder / "byte_pairs.json").read_text("utf-8"))
 
     def sentence(self, text: str) -> list[int]:
-        found: list[int] = self.library.encode(encodable(text)).ids
+        found: list[int] = self.bpe.encode(encodable(text)).ids
         return found
 
 
@@ -140,18 +140,19 @@ class SentencePieces(Pieces):
 
         super().__init__(facts, folder)
         content = (folder / "sentence_pieces.model").read_bytes()
-        self.library = SentencePieceProcessor(model_proto=content)
+        self.processor = SentencePieceProcessor(model_proto=content)
         self.plain = {facts[name] for name in ("start", "end", "padding")}
 
     def sentence(self, text: str) -> list[int]:
-        facts, none = self.facts, self.library.unk_id()
+        facts, none = self.facts, self.processor.unk_id()
         text = encodable(text)
         if facts["without_accents"]:
             text = unicodedata.normalize("NFD", unicodedata.normalize("NFKD", text))
             text = "".join(char for char in text if unicodedata.category(char) != "Mn")
         text = text.lower() if facts["lowercase"] else text
         ids = [
-            facts["unknown"] if i == none else i + facts["shift"] for i in self.library.encode(text)
+            facts["unknown"] if i == none else i + facts["shift"]
+            for i in self.processor.encode(text)
         ]
         return [facts["unknown"] if i in self.plain else i for i in ids]
 

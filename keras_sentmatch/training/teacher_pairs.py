@@ -6,6 +6,7 @@ SBERT, Thakur et al. 2021); the others are training pairs of which some words ga
 """
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
@@ -35,8 +36,18 @@ def pairs_for_teacher(
     wanted = max(1, round(share * len(train)))
     rng = np.random.default_rng(seed)
     seen = {frozenset(pair) for pair in zip(train.sentence1, train.sentence2)}
-    replaced = _NearWords(train).pairs(train, wanted // 2, rng, seen)
-    recombined = _recombined(train, wanted - len(replaced), rng, seen)
+    near_words, near = _NearWords(train, rng), _nearest(train.sentence1, train.sentence2)
+
+    def with_near_words() -> tuple[str, str]:
+        row = rng.integers(len(train))
+        return near_words.replace(train.sentence1[row]), near_words.replace(train.sentence2[row])
+
+    def recombine() -> tuple[str, str]:
+        row = rng.integers(len(train))
+        return train.sentence1[row], train.sentence2[rng.choice(near[row])]
+
+    replaced = _drawn(with_near_words, wanted // 2, seen)
+    recombined = _drawn(recombine, wanted - len(replaced), seen)
     if not (found := [*recombined, *replaced]):
         raise InputError(
             f"training.teacher_pairs: no other pairs can be made of the {len(train):,} training "
@@ -47,17 +58,15 @@ def pairs_for_teacher(
     return made, {"recombined": len(recombined), "near words": len(replaced)}
 
 
-def _recombined(
-    train: PairDataset, wanted: int, rng: np.random.Generator, seen: set[frozenset[str]]
+def _drawn(
+    draw: Callable[[], tuple[str, str]], wanted: int, seen: set[frozenset[str]]
 ) -> list[tuple[str, str]]:
-    """A first sentence with one of the second sentences most like it."""
-    near = _nearest(train.sentence1, train.sentence2)
+    """As many pairs as wanted that were not seen before, or fewer if they are hard to find."""
     found: list[tuple[str, str]] = []
     for _ in range(TRIES * wanted):
         if len(found) == wanted:
             break
-        row = rng.integers(len(train))
-        pair = train.sentence1[row], train.sentence2[rng.choice(near[row])]
+        pair = draw()
         if frozenset(pair) not in seen:
             seen.add(frozenset(pair))
             found.append(pair)
@@ -76,9 +85,10 @@ def _nearest(first: tuple[str, ...], second: tuple[str, ...]) -> np.ndarray:
 
 
 class _NearWords:
-    """For words of the training pairs, the words of the pairs that are near in the package's table."""
+    """Replaces words by words of the training pairs that are near in the package's table."""
 
-    def __init__(self, train: PairDataset) -> None:
+    def __init__(self, train: PairDataset, rng: np.random.Generator) -> None:
+        self.rng = rng
         table = load_word_table()
         words = {w.lower() for s in (*train.sentence1, *train.sentence2) for w in _WORD.findall(s)}
         self.words = sorted(words & table.words.keys() - ENGLISH_STOP_WORDS)
@@ -101,27 +111,14 @@ class _NearWords:
             self.known[word] = [self.words[i] for i in best if i != row and cosines[i] >= LEAST]
         return self.known[word]
 
-    def pairs(
-        self, train: PairDataset, wanted: int, rng: np.random.Generator, seen: set[frozenset[str]]
-    ) -> list[tuple[str, str]]:
-        """Training pairs with some words replaced, in either sentence."""
+    def replace(self, sentence: str) -> str:
+        """The sentence with a share of `REPLACED` of its words replaced, where they have near ones."""
 
         def near(word: re.Match[str]) -> str:
-            old = word[0]
-            some = self.of(old.lower()) if rng.random() < REPLACED else []
+            some = self.of(word[0].lower()) if self.rng.random() < REPLACED else []
             if not some:
-                return old
-            new = some[rng.integers(len(some))]
-            return new.capitalize() if old[0].isupper() else new
+                return word[0]
+            new = some[self.rng.integers(len(some))]
+            return new.capitalize() if word[0][0].isupper() else new
 
-        found: list[tuple[str, str]] = []
-        for _ in range(TRIES * wanted):
-            if len(found) == wanted:
-                break
-            row = rng.integers(len(train))
-            pair = train.sentence1[row], train.sentence2[row]
-            pair = _WORD.sub(near, pair[0]), _WORD.sub(near, pair[1])
-            if frozenset(pair) not in seen:
-                seen.add(frozenset(pair))
-                found.append(pair)
-        return found
+        return _WORD.sub(near, sentence)

@@ -81,7 +81,7 @@ def test_gpu_runs_to_its_end_on_the_cpu(tmp_path: Path) -> None:
         if (model, backend) != ("dabert", "plain")
     }
     assert all(float(r["train_pairs_per_s"]) > 0 and not r["error"] for r in speed)
-    assert "already done" in run("gpu.py", *options, "--budget", 60)
+    assert "already done" in run("gpu.py", *options, "--budget", 5)
     assert len(rows(tmp_path / "speed.csv")) == len(speed)
 
 

@@ -228,7 +228,7 @@ def test_the_command(engine, tmp_path):
             env={**os.environ, "KERAS_BACKEND": "torch"},
         )
 
-    def wait_for(text, seconds=600):  # exporting a model takes long on a busy machine
+    def wait_for(text, seconds=240):
         end = time.monotonic() + seconds
         while text not in log.read_text("utf-8"):
             assert time.monotonic() < end and process.poll() is None, log.read_text("utf-8")
@@ -240,7 +240,7 @@ def test_the_command(engine, tmp_path):
         status, answer = ask(port)
         assert status == 200 and answer["probabilities"] == pytest.approx(want, abs=1e-5)
         other = subprocess.run(
-            [*command[:-1], str(port)], capture_output=True, text=True, timeout=600
+            [*command[:-1], str(port)], capture_output=True, text=True, timeout=240
         )
         assert other.returncode == 2 and f"port {port} (Address already in use)" in other.stderr
         run.rename(gone)
