@@ -14,6 +14,7 @@ from keras_sentmatch.layers.hybrid import FEATURES, MOST, MatchingFeatures, Wide
 
 STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # inverse regularization strengths to choose from
 SHARES = ("shared_1", "shared_2")
+CONSTANT = 1e-4  # standard deviation up to which a feature is taken for constant
 PRODUCTS = 0.1  # standard deviation of a product of features, next to 1 of a feature
 MOST_PAIRS = 50_000  # to learn from the products of features; of more, a network learns them itself
 Arrays = Mapping[str, np.ndarray]
@@ -101,7 +102,8 @@ class WidePart:
         self._set_commonness(train[0])
         self.set_word_facts(0, words)
         features = [self._features(batches) for batches, *_ in (train, validation)]
-        mean, scale = features[0].mean(0), np.maximum(features[0].std(0), 1e-6)
+        mean, spread = features[0].mean(0), features[0].std(0)
+        scale = np.where(spread > CONSTANT, spread, np.inf)  # what does not vary has no weight
         standardized = [(f - mean) / scale for f in features]
         products = _Products(standardized[0], self.logits.products)
         size, count = self.model.vocabulary_size, len(mean)
@@ -158,8 +160,8 @@ class _Products:
         self.mean: Any = 0.0
         self.scale: Any = 1.0
         products = self(features)
-        self.mean = products.mean(0)
-        self.scale = np.maximum(products.std(0), 1e-6) / PRODUCTS
+        self.mean, spread = products.mean(0), products.std(0)
+        self.scale = np.where(spread > CONSTANT, spread, np.inf) / PRODUCTS
 
     def __call__(self, features: np.ndarray) -> np.ndarray:
         """The products of standardized features `[pairs, F]`."""

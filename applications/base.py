@@ -230,10 +230,7 @@ class PairModel(keras.Model):
         """`function(one), function(two)`, as one call on both sentences stacked along the batch.
 
         Layers with shared weights run once, which is 4 to 13% faster for recurrent ones
-        (TensorFlow, JAX).
-
-        Layers with shared weights run once, which is 4 to 13% faster for recurrent ones. `function`
-        takes and returns a `Sentence` of tensors `[B, L, ...]`, masks `[B, L]` and vectors
+        (TensorFlow, JAX). `function` takes and returns a `Sentence` of tensors `[B, L, ...]`, masks `[B, L]` and vectors
         `[B, D]`; its `side` is None.
         """
         given = {

@@ -43,6 +43,13 @@ class RecipeOptions:
             "ELECTRA, DeBERTa-v3), or hf://USER/NAME. Default: the recipe's."
         ),
     ] = None
+    init: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            help="Begin with the weights of this run, of the same model. Default: new ones.",
+        ),
+    ] = None
     epochs: Annotated[
         int | None, typer.Option(help="The largest number of epochs. Default: the recipe's.")
     ] = None
@@ -77,6 +84,7 @@ class RecipeOptions:
             "training.batch_size": batch_size,
             "training.seed": self.seed,
             "model.backbone": self.backbone and json.dumps(_absolute(self.backbone)),
+            "training.init": self.init and json.dumps(_absolute(self.init)),
             "training.teacher": teacher and json.dumps([_absolute(run) for run in teacher]),
             "training.augment": augment and json.dumps(augment),
             "training.lexicon": lexicon and json.dumps(lexicon),
@@ -87,7 +95,7 @@ class RecipeOptions:
         check_arguments(get_model_class(chosen.name), chosen.model)
         if "backbone" in chosen.model:
             encoder_name(chosen.model["backbone"])
-        for run in chosen.training.teacher:
+        for run in filter(None, (chosen.training.init, *chosen.training.teacher)):
             for folder in members_of(Path(run)):
                 read_card(folder)
         return draft

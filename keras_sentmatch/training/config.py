@@ -206,6 +206,7 @@ class TrainingConfig(_Table):
         ranking_loss: Of the `ranking` task. `"pointwise"` is the cross-entropy of each candidate;
             `"pairwise"` compares each right candidate of a question with each wrong one, and
             `"listwise"` all candidates of a question at once. See `RankingLoss`.
+        init: The folder of a run whose weights training begins with; by default with new ones.
         teacher: Run folders to learn from.
         teacher_pairs: New pairs that the teachers label, as a share of the training pairs; 0 for
             none. Half of them recombine sentences, the others replace words by near ones.
@@ -266,6 +267,7 @@ class TrainingConfig(_Table):
     ema_momentum: float = _number(0.0, "of at least 0 (0: off), below 1", lambda v: 0 <= v < 1)
     label_smoothing: float = _number(0.0, "of at least 0, below 1", lambda v: 0 <= v < 1)
     ranking_loss: str = _one_of("pointwise", *RANKING_LOSSES)
+    init: str = _setting("", "the folder of a run", lambda v: isinstance(v, str))
     teacher: tuple[str, ...] = _names("a list of run folders")
     teacher_pairs: float = _number(0.0, "of at least 0 (0: none)", lambda v: v >= 0)
     distillation_weight: float = _number(0.5, "from 0 to 1", lambda v: 0 <= v <= 1)

@@ -30,6 +30,7 @@ from keras_sentmatch.inference.new_words import BLOCK
 from keras_sentmatch.metrics import SparseMacroF1, ranking_counts
 from keras_sentmatch.training.config import TrainingConfig, f1_label
 from keras_sentmatch.training.distillation import DistillationLoss, OnLabels
+from keras_sentmatch.training.init import init_from
 from keras_sentmatch.training.losses import RankingLoss, SmoothedCrossEntropy
 from keras_sentmatch.training.optimizers import make_optimizer
 from keras_sentmatch.training.ranking import batches_per_epoch, by_question
@@ -281,7 +282,7 @@ def make_model(
     vectors: WordVectors | None,
     build: Build | None,
 ) -> keras.Model:
-    """The model of a recipe, under its dtype policy, with the word vectors in place, compiled."""
+    """The model of a recipe, with the word vectors or the weights of a run in place, compiled."""
     build, settings = build or applications.build_model, recipe.training
     config: dict[str, Any] = {"num_classes": 1 if train.task == "regression" else train.num_classes}
     if isinstance(encoder, PairEncoder):
@@ -324,6 +325,8 @@ def make_model(
         wide = getattr(model, "wide", None)
         if wide is not None and isinstance(vectors.extractor, WordTable):
             wide.set_similarity(load_similarity())
+    if settings.init:
+        init_from(model, encoder, vectors, train, settings.init)
     compile_model(model, train, settings)
     return model
 

@@ -519,6 +519,7 @@ class _Run:
             "vectors": None
             if vectors is None
             else {"source": vectors.source, "dim": vectors.dim, "coverage": coverage},
+            "init": Path(self.recipe.training.init).name or None,
             "teacher": None if self.teacher is None else self.teacher.facts,
             "made_pairs": self.made,
             "monitor": self.monitor,

@@ -75,6 +75,22 @@ def test_products_of_features_are_learned(monkeypatch):
     assert not value(part.logits.product_kernel).any()
 
 
+def test_a_feature_that_training_hardly_varies_has_no_weight(monkeypatch):
+    """Dividing by its spread would make much of rounding errors in answers."""
+    model, rng = BAG(matching_features=True, embedding_dim=3), np.random.default_rng(0)
+    batches, labels = pairs()
+    facts = rng.normal(size=(len(labels), len(FEATURES)))
+    facts[:, 5] = 0.5 + 1e-6 * labels
+    facts[:, [2, 7]] = rng.choice([-1.0, 1.0], (len(labels), 1))  # their product is constant
+    facts[:, 7] += 1e-6 * labels
+    monkeypatch.setattr(model.wide, "_features", lambda _: facts)
+    model.wide.solve([""] * 10, (batches, labels), (batches, labels))
+    count = len(FEATURES)
+    products = np.abs(value(model.wide.logits.product_kernel)).reshape(count, count, -1)
+    assert not value(model.wide.logits.kernel)[5].any() and not products[5].any()
+    assert products[2, 7].max() < 1 and products.max() > 1e-5
+
+
 def _rows(batch):
     return len(batch["word_ids_1"])
 

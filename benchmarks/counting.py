@@ -1,0 +1,152 @@
+"""Can matchers learn to count? Training with pairs made by rule, and without, on words never trained on.
+
+    python benchmarks/counting.py --data path/to/data --seeds 0,1,2
+    python benchmarks/counting.py --data path/to/data --models cross_encoder --encoder path/to/minilm
+    python benchmarks/counting.py --show --write docs/results.md
+
+Each model is trained on SICK and on 7,600 pairs of Quora's (as in `first_hour.py`), without and with
+`--augment`. Then it answers the test pairs as they are, and changed by SwapAnt, NumWord and AppendIrr
+with antonyms, numbers and sentences that training never used (`keras-sentmatch robustness
+--held-out`). On SICK an entailed pair with an antonym or another number is neutral, as its annotators
+have it. `--validation` measures on validation pairs, to choose settings. One row for each run;
+existing rows are not run again.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import first_hour
+import measuring
+
+RESULTS = measuring.Results("counting")
+KEY = ("data", "model", "augment", "settings", "split", "backend", "seed")
+RULES = ("SwapAnt", "NumWord", "AppendIrr")
+SETTINGS = {"re2": ["model.units=75"], "cross_encoder": ["training.learning_rate=5e-5"]}
+OPPOSITE = {"sick": "entailment,neutral", "quora": "duplicate,not_duplicate"}
+
+
+def data_of(name: str, args: argparse.Namespace, folder: Path) -> Path:
+    """What `--data` gets: SICK as it is, of Quora train.tsv, dev.tsv and test.tsv."""
+    if name == "sick":
+        return Path(args.data, name)
+    folder.mkdir(exist_ok=True)
+    first_hour.prepare(name, "all", False, args.data, folder)
+    lines = (folder / "train.tsv").read_text("utf-8").splitlines(keepends=True)
+    cut = len(lines) // 20  # they are shuffled
+    (folder / "dev.tsv").write_text("".join(lines[:1] + lines[-cut:]), "utf-8")
+    (folder / "train.tsv").write_text("".join(lines[:-cut]), "utf-8")
+    return folder
+
+
+def run(args: argparse.Namespace, name: str, model: str, augment: bool, seed: str) -> None:
+    rules = " ".join(RULES) if augment else ""
+    split = "validation" if args.validation else "test"
+    values = (name, model, rules, " ".join(args.set), split, args.backend, seed)
+    key = dict(zip(KEY, values))
+    if RESULTS.has(key):
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        data, out = data_of(name, args, Path(temporary, name)), Path(temporary, "run")
+        train = ["keras-sentmatch", "train", model, "--data", str(data), "--out", str(out)]
+        train += ["--backend", args.backend, "--seed", seed]
+        for setting in SETTINGS.get(model, []) + args.set:
+            train += ["--set", setting]
+        if model == "cross_encoder":
+            train += ["--backbone", args.encoder]
+        if augment:
+            train += [word for rule in RULES for word in ("--augment", rule)]
+            train += ["--set", f"training.augment_labels={json.dumps(OPPOSITE[name].split(','))}"]
+        subprocess.run(train, check=True)
+        measure = ["keras-sentmatch", "robustness", str(out), "--data", str(data), "--split", split]
+        measure += ["--held-out", "--opposite", OPPOSITE[name], "--lexicon", "wordnet", "--json"]
+        measure += [word for rule in RULES for word in ("--transform", rule)]
+        measure += ["--backend", args.backend]
+        done = subprocess.run(measure, stdout=subprocess.PIPE, check=True, text=True)
+        metrics = json.loads((out / "metrics.json").read_text("utf-8"))
+    found: dict[str, Any] = {}
+    for report in json.loads(done.stdout)["transformations"]:
+        rule, before, after = report["name"], report["before"] or {}, report["after"] or {}
+        found[f"{rule}_pairs"] = report["pairs"]
+        found[f"{rule}_before"] = rounded(before.get("accuracy"))
+        found[f"{rule}_after"] = rounded(after.get("accuracy"))
+    made = sum(metrics.get("made_pairs", {}).values())
+    RESULTS.add(
+        {
+            **key,
+            "accuracy": rounded(metrics[split]["accuracy"]),
+            "train_rows": metrics["rows"]["train"],
+            "made_pairs": made,
+            **found,
+            "command": measuring.public(train).replace(f"{temporary}/", ""),
+        }
+    )
+
+
+def rounded(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
+
+
+def table() -> tuple[list[str], list[list[str]]]:
+    """Means and standard deviations over the seeds, in percent."""
+    groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    for row in RESULTS.rows():
+        groups.setdefault(tuple(row[name] for name in KEY[:-1]), []).append(row)
+    lines = []
+    for (data, model, rules, settings, split, backend), rows in sorted(groups.items()):
+        line = [f"{data}, {split}", model, "yes" if rules else "no", settings, backend]
+        line += [str(len(rows)), said(rows, "accuracy")]
+        for rule in RULES:
+            line.append(
+                f"{said(rows, f'{rule}_before')} → {said(rows, f'{rule}_after')} "
+                f"({rows[0][f'{rule}_pairs']})"
+            )
+        lines.append(line)
+    return [
+        "data",
+        "model",
+        "made pairs",
+        "settings",
+        "backend",
+        "seeds",
+        "accuracy",
+        *RULES,
+    ], lines
+
+
+def said(rows: list[dict[str, str]], name: str) -> str:
+    values = [100 * float(row[name]) for row in rows if row[name]]
+    if not values:
+        return "–"
+    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.1f}{spread}"
+
+
+def main() -> None:
+    parser = measuring.parser(__doc__ or "")
+    parser.add_argument("--data", type=Path, help="folder with a folder for each data set")
+    parser.add_argument("--sets", default="sick,quora")
+    parser.add_argument("--models", default="re2,hybrid,drcn")
+    parser.add_argument("--encoder", help="of cross_encoder: a preset or a folder")
+    parser.add_argument("--validation", action="store_true", help="measure on validation pairs")
+    parser.add_argument("--set", action="append", default=[], help="as of keras-sentmatch train")
+    parser.add_argument("--backend", default="tensorflow", choices=measuring.BACKENDS)
+    parser.add_argument("--seeds", default="0")
+    args = parser.parse_args()
+    if not args.show:
+        if args.data is None:
+            parser.error("--data is needed to run anything")
+        for seed in args.seeds.split(","):
+            for name in args.sets.split(","):
+                for model in args.models.split(","):
+                    for augment in (False, True):
+                        run(args, name, model, augment, seed)
+    RESULTS.show(*table(), args.write)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""Training that begins with the weights of a finished run (`training.init`)."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_sentmatch.data import PairDataset, PairEncoder, SubwordPairEncoder, WordVectors
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.inference import Matcher
+from keras_sentmatch.inference.new_words import word_tables
+from keras_sentmatch.inference.run_folder import members_of
+from keras_sentmatch.layers import WordRepresentation
+
+log = logging.getLogger(__name__)
+Encoder = PairEncoder | SubwordPairEncoder
+ALIKE = 0.5  # mean cosine of the vectors of common words, from which on both are of one kind
+FROM_DATA = ("vocabulary_size", "num_classes", "char_vocabulary_size", "name", "trainable", "dtype")
+
+
+def init_from(
+    model: keras.Model,
+    encoder: Encoder,
+    vectors: WordVectors | None,
+    train: PairDataset,
+    folder: str,
+) -> None:
+    """Gives a new model the weights of the run in `folder`.
+
+    Words and characters are found by name; those that the run does not have keep what `model` has.
+    The last layer stays new where the run answers other labels, and so does the linear part of a
+    hybrid, which is solved for the pairs at hand.
+
+    Args:
+        model: A new model, with its word vectors in place.
+        encoder: Its encoder.
+        vectors: Its word vectors; `None` if they are random.
+        train: The pairs that it will be trained on.
+        folder: The run folder.
+
+    Raises:
+        InputError: No run folder, one of an ensemble, of another model or of other word vectors, or
+            a model whose weights are not trained.
+    """
+    where = f"training.init is {folder}"
+    if getattr(model, "solved", False):
+        raise InputError(
+            f"{where}, but the weights of {model.name} are solved, not trained: leave it out."
+        )
+    if len(members_of(Path(folder))) > 1:
+        raise InputError(f"{where}, an ensemble: name the folder of one of its members.")
+    run = Matcher.load(folder)
+    old = run.model
+    if type(old) is not type(model):
+        raise InputError(
+            f"{where}, a run of {type(old).__name__}, but {type(model).__name__} is to be trained: "
+            "train that model, or name another run."
+        )
+    rows = _rows_by_name(model, run, encoder)
+    if vectors is not None and rows:
+        _check_vectors(rows, model, old, where)
+    names = None if train.task == "regression" else train.label_names
+    fresh = _variables(getattr(model, "wide", None))
+    if names != run.label_names:
+        fresh |= _variables(getattr(model, "logits", None))
+    of_classes = model.output_shape[-1], old.output_shape[-1]
+    copied, kept = 0, 0
+    if len(model.weights) != len(old.weights):
+        raise InputError(f"{where}, a model of another form. {_difference(model, old)}")
+    for new, given in zip(model.weights, old.weights):
+        if id(new) in fresh:
+            kept += 1
+            continue
+        if id(new) in rows and new.shape[1:] == given.shape[1:]:
+            to, source = rows[id(new)]
+            value = np.array(ops.convert_to_numpy(new))
+            value[to] = ops.convert_to_numpy(given)[source]
+            new.assign(value)
+        elif new.shape == given.shape:
+            new.assign(given)
+        elif of_classes == (new.shape[-1], given.shape[-1]) and new.shape[:-1] == given.shape[:-1]:
+            kept += 1  # another layer of answers
+            continue
+        else:
+            raise InputError(f"{where}, a model of another form. {_difference(model, old)}")
+        copied += 1
+    known = ""
+    if tables := word_tables(model):
+        found = len(rows[id(tables[0])][0]) - 2
+        known = f" with {found:,} of {encoder.vocabulary_size:,} words"
+    log.info(f"starting from {folder}: {copied} weights{known}; {kept} are new")
+
+
+def _variables(part: Any) -> set[int]:
+    """The ids of the variables of a layer, or of the layers of a hybrid's linear part."""
+    if part is None:
+        return set()
+    layers = [part] if isinstance(part, keras.layers.Layer) else [part.matching, part.logits]
+    return {id(variable) for layer in layers for variable in layer.variables}
+
+
+Rows = dict[int, tuple[list[int], list[int]]]  # of a variable: rows to fill, rows to take
+
+
+def _rows_by_name(model: keras.Model, run: Matcher, encoder: Encoder) -> Rows:
+    """For each table of words or characters, the rows of the entries that both models have."""
+    if not (isinstance(encoder, PairEncoder) and isinstance(run.encoder, PairEncoder)):
+        return {}
+    words = _common(encoder.vocabulary.ids, run.encoder.vocabulary.ids)
+    characters = _common(encoder.characters.ids, run.encoder.characters.ids)
+    found = {id(table): words for table in word_tables(model)}
+    for layer in model.layers:
+        if isinstance(layer, WordRepresentation) and (chars := layer.char_cnn or layer.char_lstm):
+            found[id(chars.embedding.embeddings)] = characters
+    return found
+
+
+def _common(new: dict[str, int], old: dict[str, int]) -> tuple[list[int], list[int]]:
+    both = [name for name in new if name in old]
+    special = [0, 1]  # padding, and what is unknown
+    return special + [new[name] for name in both], special + [old[name] for name in both]
+
+
+def _check_vectors(rows: Rows, model: keras.Model, old: keras.Model, where: str) -> None:
+    """Refuses a run whose word vectors are of another kind than the vectors in `model`."""
+    for new, given in zip(word_tables(model), word_tables(old)):
+        if new.shape[1] != given.shape[1]:
+            raise InputError(
+                f"{where}, whose word vectors have {given.shape[1]} dimensions, but these have "
+                f"{new.shape[1]}: train with the same vectors (--vectors)."
+            )
+        to, source = rows[id(new)]
+        one, two = ops.convert_to_numpy(new)[to[2:]], ops.convert_to_numpy(given)[source[2:]]
+        norms = np.linalg.norm(one, axis=1) * np.linalg.norm(two, axis=1)
+        cosines = (one * two).sum(1)[norms > 0] / norms[norms > 0]
+        if len(cosines) and cosines.mean() < ALIKE:
+            raise InputError(
+                f"{where}, whose word vectors are of another kind: the mean cosine of the "
+                f"{len(cosines):,} common words is {cosines.mean():.2f}, expected at least {ALIKE}. "
+                "Train with the same vectors (--vectors)."
+            )
+
+
+def _difference(model: keras.Model, old: keras.Model) -> str:
+    """The arguments in which two models of one class differ."""
+    here, there = ({n: _plain(x) for n, x in m.get_config().items()} for m in (model, old))
+    of_data = {name for name in FROM_DATA if "0" not in (here.get(name), there.get(name))}
+    names = [n for n in here if n not in of_data and here[n] != there.get(n)]
+    if not names:
+        return "Its weights have other shapes: name another run."
+    one, two = (", ".join(f"{n}={config.get(n):.40}" for n in names) for config in (there, here))
+    return f"It has {one}, this one {two}: set the same, or name another run."
+
+
+def _plain(value: Any) -> str:
+    return json.dumps(value, default=str)
