@@ -7,6 +7,7 @@ from keras_sentmatch.data.rows import HEADER, Rows, TextFile
 from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.safety import first_line
 
+INSTALL = 'pip install "keras-sentmatch[frames]"'
 _MODULES = ("pandas", "polars", "pyarrow", "datasets")
 _ROWS = 8192  # of a file that are in memory at a time
 
@@ -136,9 +137,7 @@ def _parts(file: TextFile) -> Iterator[Any]:
             for batch in batches:
                 yield from (batch.slice(i, _ROWS) for i in range(0, len(batch), _ROWS))
     except ImportError as error:
-        raise InputError(
-            f'{file.path}: reading it needs {error.name}: pip install "keras-sentmatch[frames]".'
-        ) from error
+        raise InputError(f"{file.path}: reading it needs {error.name}: {INSTALL}.") from error
     except Exception as error:  # the libraries raise whatever the bytes led to
         raise InputError(
             f"{file.path}: not a whole {suffix[1:]} file ({first_line(error)}); write it again."

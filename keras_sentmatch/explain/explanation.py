@@ -36,8 +36,9 @@ class Explanation:
         tokens: The tokens of both in one sequence, if the model reads them so.
         unknown: Words that are not in the vocabulary; empty for word pieces, which show `[UNK]`.
         probabilities: Probability of each label by name; empty for scores.
-        label: The answer; `None` for scores.
+        label: The answer, or the likeliest label if the matcher abstains; `None` for scores.
         score: The score of a scoring model; else `None`.
+        abstained: Whether no label is sure enough for the matcher to answer it.
         gold: The label (or score) in the data, if there is one.
         values: The arrays of the model's `explainer()` by name, in float64 and without padding: an
             axis of tokens is as long as `tokens_1`, `tokens_2` or `tokens`.
@@ -71,6 +72,7 @@ class Explanation:
     facts: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     unknown: tuple[str, ...] = ()
+    abstained: bool = False
     starts: dict[int, list[int]] = field(default_factory=dict)
 
     @property
@@ -105,7 +107,9 @@ class Explanation:
 
     def _lines(self) -> list[list[Run]]:
         probability = None if self.label is None else self.probabilities[self.label]
-        return summarize(self.label, self.score, probability, self.gold, self.erasure)
+        return summarize(
+            self.label, self.score, probability, self.gold, self.erasure, self.abstained
+        )
 
     def summary(self) -> str:
         """The answer, and the words that decided it, as lines of text."""
@@ -169,6 +173,7 @@ def explain(
     dataset, single = as_dataset(pairs, sentence1, sentence2)
     scores = matcher.predict_proba(dataset, batch_size=batch_size)
     found = []
+    abstained = [bool(answer.get("abstained")) for answer in matcher.answers(scores)]
     for row, answer in enumerate(matcher.answers(scores, abstain=False)):
         pair, gold = dataset.select([row]), None
         if pair.labels is not None:
@@ -184,6 +189,7 @@ def explain(
             label=answer.get("label"),
             score=answer.get("score"),
             gold=gold,
+            abstained=abstained[row],
             facts=_facts(matcher),
         )
         _look_inside(explanation, matcher, pair)

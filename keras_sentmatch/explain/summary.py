@@ -15,13 +15,15 @@ def summarize(
     probability: float | None,
     gold: str | float | None,
     erasure: Erasure | None,
+    abstained: bool = False,
 ) -> list[list[Run]]:
     """Lines of runs of text. A small number after a word names its sentence."""
     if probability is None:
         lines = [[("The score is ", False), (f"{score:.4f}", True), (".", False)]]
     else:
         share = f", with a probability of {probability:.1%}."
-        lines = [[("The answer is ", False), (str(label), True), (share, False)]]
+        start = "No label is sure enough; the likeliest is " if abstained else "The answer is "
+        lines = [[(start, False), (str(label), True), (share, False)]]
     if gold is not None:
         lines.append([("The data says ", False), (str(gold), True), (".", False)])
     if erasure is None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_sentmatch.data.frames import INSTALL
 from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.inference.run_folder import read_json, write_json
 
@@ -70,9 +71,7 @@ def pyarrow() -> Any:
     try:
         import pyarrow
     except ImportError:
-        raise InputError(
-            'Parquet and Arrow need pyarrow: pip install "keras-sentmatch[frames]".'
-        ) from None
+        raise InputError(f"Parquet and Arrow need pyarrow: {INSTALL}.") from None
     return pyarrow
 
 

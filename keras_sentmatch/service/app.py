@@ -327,9 +327,12 @@ def _answers(matcher: BaseMatcher, scores: Array) -> list[Any]:
 def _explanation(matcher: BaseMatcher, asked: Explained) -> dict[str, Any]:
     pair = {"sentence1": asked.sentence1, "sentence2": asked.sentence2}
     found: Any = matcher.explain(pair, erasure=asked.erasure)
-    answer = {"score": found.score}
+    answer: dict[str, Any] = {"score": found.score}
     if found.label is not None:
-        answer = {"label": found.label, "probabilities": found.probabilities}
+        label = None if found.abstained else found.label
+        answer = {"label": label, "probabilities": found.probabilities}
+        if matcher.abstain_below is not None:
+            answer["abstained"] = found.abstained
     words = [
         [
             {

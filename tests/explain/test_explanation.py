@@ -407,6 +407,10 @@ def test_the_answer_comes_first_then_the_words_that_decided():
     assert "Not in the vocabulary (wavy line): sleep." in page.text
     quiet = replace(found, erasure=erased(*words, [0.001] * 5), gold=None)
     assert quiet.summary().splitlines()[1:] == ["No single word changes it much."]
+    unsure = replace(found, abstained=True)
+    line = "No label is sure enough; the likeliest is yes, with a probability of 90.0%."
+    assert unsure.summary().splitlines()[0] == line
+    assert line in Cells(unsure.fragment).text and "The answer is" not in found.fragment
 
 
 @pytest.mark.parametrize(

@@ -241,6 +241,12 @@ def test_an_explanation():
         assert "html" not in found
         html = client.post("/explain", json={**asked, "html": True}).json()["html"]
         assert "Word by word" in html and "<html" not in html and "<i>cat" not in html
+        matcher.abstain_below = (1.0,) * len(matcher.label_names)
+        unsure = client.post("/explain", json={**asked, "html": True}).json()
+        assert unsure["label"] is None and unsure["abstained"] is True
+        assert unsure["probabilities"] == found["probabilities"]
+        assert "No label is sure enough" in unsure["html"]
+        assert "abstained" not in found or found["abstained"] is None
         bare = client.post("/explain", json={**asked, "erasure": False}).json()
         assert {word["change"] for side in bare["words"] for word in side} == {None}
 
