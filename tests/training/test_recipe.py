@@ -2,6 +2,7 @@ import tomllib
 
 import pytest
 
+from keras_sentmatch.data.formats import FORMATS
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.training import (
     EncoderConfig,
@@ -9,6 +10,7 @@ from keras_sentmatch.training import (
     TrainingConfig,
     list_recipes,
     load_recipe,
+    read_recipe,
 )
 
 pytestmark = pytest.mark.once
@@ -21,6 +23,22 @@ def test_the_papers_values():
     assert recipe.training.plateau_factor == 0.85
     assert recipe.training.batch_size == 64
     assert recipe.model["l2"] == 1e-6
+
+
+@pytest.mark.parametrize("name", list_recipes())
+def test_data_sets_in_recipes_have_the_names_of_their_formats(name):
+    (_, for_data), *_ = read_recipe(name).layers
+    assert set(for_data) <= {"embedded", *FORMATS}
+
+
+def test_the_papers_batch_normalization_is_for_one_way_tasks():
+    for data, expected in {
+        "snli": True,
+        "wikiqa": True,
+        "stsb": False,
+        "twitter-url": False,
+    }.items():
+        assert load_recipe("drcn", data).model["batch_normalization"] is expected
 
 
 @pytest.mark.parametrize("name", ["cross_encoder", "dabert", "ladra_net"])
