@@ -148,21 +148,20 @@ class Encoder:
         self.max_length = made.max_sequence_length
         # RoBERTa and others were not pretrained with a pooler: they get a new one.
         self._pooler = getattr(made, "pooled_dense", None)
-        self._options: dict[str, Any] = {}
 
     def embed(self, pair: Sentence):
         """What the first block takes: `[B, L, D]`."""
-        x = embed(self.backbone, vars(pair))
-        self._options = block_options(self.backbone, x)
-        return x
+        return embed(self.backbone, vars(pair))
 
     def block(self, i: int, x, pair: Sentence):
-        """What block `i` makes of its input `x`, `[B, L, D]`; after `embed`."""
-        return self.blocks[i](x, padding_mask=pair.padding_mask, **self._options)
+        """What block `i` makes of its input `x`, `[B, L, D]`."""
+        options = block_options(self.backbone, x)
+        return self.blocks[i](x, padding_mask=pair.padding_mask, **options)
 
     def attention(self, i: int, x, pair: Sentence):
         """From each token to the real ones in block `i`, `[B, heads, L, L]`; rows sum to 1."""
-        return _Attention(self.blocks[i])(x, pair.padding_mask, **self._options)
+        options = block_options(self.backbone, x)
+        return _Attention(self.blocks[i])(x, pair.padding_mask, **options)
 
     def pool(self, x, mask):
         """The first token's state through a tanh layer: BERT's pooler, or a new one."""

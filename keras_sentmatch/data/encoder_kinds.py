@@ -76,7 +76,7 @@ def blocks_of(backbone: Any) -> list[Any]:
 
 
 def block_options(backbone: Any, x: Any) -> dict[str, Any]:
-    """What blocks are called with beside their input and `padding_mask`; `x` is from `embed`."""
+    """What blocks are called with beside their input `x`, `[B, L, D]`, and `padding_mask`."""
     relative = getattr(backbone, "relative_embeddings", None)
     return {} if relative is None else {"rel_embeddings": relative(x)}
 
