@@ -89,30 +89,38 @@ class WidePart:
         self,
         words: Sequence[str],
         train: Examples,
-        validation: Examples,
-    ) -> None:
+        validation: Examples | None,
+        strength: float | None = None,
+    ) -> float:
         """Finds the weights by logistic regression, or ridge regression for scores.
 
         Args:
             words: the vocabulary, in the order of the ids.
             train: the inputs of the model in batches, the labels of all of them, and perhaps how
                 much each counts.
-            validation: the same; they choose the strength of the regularization.
+            validation: the same; they choose `strength`. Not needed where that is given.
+            strength: of the weights: the inverse of the regularization.
+
+        Returns:
+            The strength.
         """
         self._set_commonness(train[0])
         self.set_word_facts(0, words)
-        features = [self._features(batches) for batches, *_ in (train, validation)]
+        parts = [train] if validation is None else [train, validation]
+        features = [self._features(batches) for batches, *_ in parts]
         mean, spread = features[0].mean(0), features[0].std(0)
         scale = np.where(spread > CONSTANT, spread, np.inf)  # what does not vary has no weight
         standardized = [(f - mean) / scale for f in features]
         products = _Products(standardized[0], self.logits.products)
         size, count = self.model.vocabulary_size, len(mean)
-        inputs, check = (
-            _design(batches, np.hstack([z, products(z)]), size)
-            for (batches, *_), z in zip((train, validation), standardized)
-        )
+        examples = [
+            (_design(batches, np.hstack([z, products(z)]), size), *more)
+            for (batches, *more), z in zip(parts, standardized)
+        ]
         classes = self.model.num_classes
-        weights, bias = solve_linear((inputs, *train[1:]), (check, *validation[1:]), classes)
+        weights, bias, strength = solve_linear(
+            examples[0], None if validation is None else examples[1], classes, strength
+        )
         of_words, of_features, of_products = np.split(weights, (3 * size, 3 * size + count))
         kernel = np.zeros((len(FEATURES), classes))
         kernel[self.used] = of_features / scale[:, None]
@@ -127,6 +135,7 @@ class WidePart:
         variables = layer.words_1, layer.words_2, layer.words_both, layer.kernel, layer.bias
         for variable, value in zip(variables, (*np.split(of_words, 3), kernel, bias)):
             variable.assign(value)
+        return strength
 
     def _set_commonness(self, batches: Sequence[Arrays]) -> None:
         sides = [batch[name] for batch in batches for name in ("word_ids_1", "word_ids_2")]
@@ -275,23 +284,28 @@ def outputs_of(
 
 def solve_linear(
     train: tuple[Any, ...],
-    validation: tuple[Any, ...],
+    validation: tuple[Any, ...] | None,
     classes: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """The weights `[F, classes]` and the bias `[classes]` of a linear model.
+    strength: float | None = None,
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """The weights `[F, classes]`, the bias `[classes]` and the strength of a linear model.
 
     Args:
         train: features `[pairs, F]`, sparse or not, labels, and perhaps how much each counts.
-        validation: the same; they choose the strength of the regularization.
+        validation: the same; they choose the strength, unless it is given.
         classes: number of classes; 1 for scores.
+        strength: the inverse of the regularization.
     """
+    if strength is not None or validation is None:
+        assert strength is not None
+        return *_fit(classes, strength, *train), strength
     best, lowest = None, np.inf
     for strength in STRENGTHS:
         weights, bias = _fit(classes, strength, *train)
         error = prediction_error(validation[0] @ weights + bias, *validation[1:])
         if best is not None and error >= lowest:
             break
-        best, lowest = (weights, bias), error
+        best, lowest = (weights, bias, strength), error
     assert best is not None
     return best
 

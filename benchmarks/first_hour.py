@@ -86,7 +86,9 @@ def run(args: argparse.Namespace, name: str, size: str, model: str, seed: str) -
     if RESULTS.has(key):
         return
     with tempfile.TemporaryDirectory() as temporary:
-        data, out = Path(temporary, name), Path(temporary, "run")
+        # A folder named like a known data set would get the sizes of that one's recipe.
+        data = Path(temporary, "pairs" if args.choose else name)
+        out = Path(temporary, "run")
         data.mkdir()
         prepare(name, size, args.choose, args.data, data)
         command = ["keras-sentmatch", "train", *([model] if model else []), "--data", str(data)]

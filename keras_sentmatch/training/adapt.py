@@ -8,6 +8,8 @@ import numpy as np
 
 from keras_sentmatch import applications
 from keras_sentmatch.data import PairDataset
+from keras_sentmatch.training.folds import all_pairs, why_no_folds
+from keras_sentmatch.training.ranking import by_question
 from keras_sentmatch.training.recipe import Recipe
 
 SMALL = 5000  # training pairs, below which batches are small
@@ -56,10 +58,10 @@ def adapted(
             "chooses the best epoch (training.monitor)"
         )
     if training.folds == "auto":
-        few = (
-            not solved and len(validation) < FEW and "epochs" in chosen and train.task != "ranking"
-        )
-        chosen["folds"] = FOLDS if few and folds and not training.teacher else 0
+        few = not solved and len(validation) < FEW and "epochs" in chosen
+        wanted = few and folds and not training.teacher and not by_question(training)
+        possible = wanted and why_no_folds(all_pairs(splits), FOLDS) is None
+        chosen["folds"] = FOLDS if possible else 0
         if chosen["folds"]:
             notes.append(
                 f"{len(validation)} validation pairs are few: {FOLDS} folds of all pairs choose the "

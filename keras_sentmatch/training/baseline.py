@@ -88,7 +88,7 @@ def bag_of_words_baseline(
     classes = 1 if train.task == "regression" else train.num_classes
     by_class, right = class_weights(train, class_weight), np.asarray(validation.labels)
     features = word_features(tokens, vectorizer, scale)
-    weights, bias = solve_linear(
+    weights, bias, _ = solve_linear(
         (
             features,
             np.asarray(train.labels),

@@ -23,6 +23,7 @@ class Folds:
     epochs: int  # the best number
     figures: dict[str, Any]  # `metrics.json` of the folds, averaged
     share: float | None = None  # of a hybrid's network, the mean
+    strength: float | None = None  # of a hybrid's linear part, the median
 
 
 def joined(one: PairDataset, two: PairDataset) -> PairDataset:
@@ -42,24 +43,40 @@ def joined(one: PairDataset, two: PairDataset) -> PairDataset:
     return PairDataset.from_dict({**found, **same, "columns": columns})
 
 
-def fold_splits(pairs: PairDataset, folds: int, seed: int) -> Iterator[dict[str, PairDataset]]:
-    """Training and validation pairs of each fold; each class has its share in all of them."""
-    from sklearn.model_selection import KFold, StratifiedKFold
+def all_pairs(splits: Mapping[str, PairDataset]) -> PairDataset:
+    """Training and validation pairs; questions of one name in both are different ones."""
+    train, validation = splits["train"], splits["validation"]
+    if train.groups and validation.groups and not set(train.groups).isdisjoint(validation.groups):
+        groups = [f"{group} (validation)" for group in validation.groups]
+        validation = PairDataset.from_dict({**validation.to_dict(), "groups": groups})
+    return joined(train, validation)
 
-    if pairs.task == "ranking":
-        raise InputError(
-            "training.folds works for classes and scores, not for ranking: set it to 0."
-        )
-    kind = StratifiedKFold if pairs.task == "classification" else KFold
+
+def fold_splits(pairs: PairDataset, folds: int, seed: int) -> Iterator[dict[str, PairDataset]]:
+    """Training and validation pairs of each fold; each class has its share in all of them.
+
+    The candidates of a question stay together.
+    """
+    from sklearn.model_selection import KFold, StratifiedGroupKFold, StratifiedKFold
+
+    kinds = {"classification": StratifiedKFold, "ranking": StratifiedGroupKFold}
+    if why := why_no_folds(pairs, folds):
+        raise InputError(f"training.folds is {folds}, but {why}: set it to 0, or give more pairs.")
+    fold = kinds.get(pairs.task, KFold)(folds, shuffle=True, random_state=seed)
     labels = np.asarray(pairs.labels)
-    least = np.bincount(labels).min() if pairs.task == "classification" else len(pairs)
-    if least < folds:
-        raise InputError(
-            f"training.folds is {folds}, but there are only {least} pairs of some class: set "
-            "training.folds=0, or give more pairs."
-        )
-    for train, validation in kind(folds, shuffle=True, random_state=seed).split(labels, labels):
+    for train, validation in fold.split(labels, labels, pairs.groups):
         yield {"train": pairs.select(train), "validation": pairs.select(validation)}
+
+
+def why_no_folds(pairs: PairDataset, folds: int) -> str | None:
+    """What the pairs lack to be divided into so many folds."""
+    labels = np.asarray(pairs.labels)
+    if pairs.task == "ranking":
+        assert pairs.groups is not None
+        right = len({group for group, label in zip(pairs.groups, labels) if label == 1})
+        return f"only {right} questions have a right answer" if right < folds else None
+    least = np.bincount(labels).min() if pairs.task == "classification" else len(pairs)
+    return f"there are only {least} pairs of some class" if least < folds else None
 
 
 def clean_up(folder: Path) -> None:
@@ -92,7 +109,13 @@ def together(folders: Sequence[Path], runs: Sequence[Mapping[str, Any]], mode: s
     if all("baseline" in run for run in runs):
         figures["baseline"] = {"validation": _mean([run["baseline"]["validation"] for run in runs])}
     shares = [run["network_share"] for run in runs if run["network_share"] is not None]
-    return Folds(epochs, figures, float(np.mean(shares)) if shares else None)
+    strengths = [run["linear_strength"] for run in runs if run["linear_strength"] is not None]
+    return Folds(
+        epochs,
+        figures,
+        float(np.mean(shares)) if shares else None,
+        float(np.median(strengths)) if strengths else None,
+    )
 
 
 def _mean(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

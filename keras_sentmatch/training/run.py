@@ -48,6 +48,7 @@ from keras_sentmatch.training.distillation import (
 from keras_sentmatch.training.folds import (
     FOLDER,
     Folds,
+    all_pairs,
     clean_up,
     fold_splits,
     joined,
@@ -195,7 +196,7 @@ def train(
             folds = _train_folds(recipe, splits, folder, resume, options)
         apart = splits
         if folds is not None:
-            splits = {**splits, "train": joined(splits["train"], splits["validation"])}
+            splits = {**splits, "train": all_pairs(splits)}
         run = _Run(
             recipe, splits, folder, identity, state, teacher_targets, build, folds, apart, start
         )
@@ -221,7 +222,7 @@ def _train_folds(
             f"{folder} already holds a run, which is not finished (in its {FOLDER}): continue it "
             "with --resume (resume=True), name another folder, or delete this one."
         )
-    pairs = joined(splits["train"], splits["validation"])
+    pairs = all_pairs(splits)
     for number, parts in enumerate(fold_splits(pairs, int(count), seed), 1):
         out = folder / FOLDER / str(number)
         metrics = finished_metrics(out)
@@ -267,7 +268,7 @@ class _Run:
     teacher: TeacherTargets | None
     build: Build | None
     folds: Folds | None
-    apart: Splits  # without the validation pairs among those to train on
+    apart: Splits  # without pairs that only a teacher answers
     start: float
 
     encodings: EncodingCache = field(init=False)
@@ -283,6 +284,7 @@ class _Run:
     by_class: np.ndarray | None = None  # weights
     best_epoch: int = 0
     share: float | None = None  # of a hybrid's network
+    strength: float | None = None  # of a linear part
     fit_seconds: float = 0.0
 
     def __post_init__(self) -> None:
@@ -294,6 +296,8 @@ class _Run:
         }
         self.given = self.apart
         training = self.recipe.training
+        if self.folds is not None:
+            self.apart = {**self.apart, "train": train}
         more, self.made = made_pairs(self.apart["train"], training)
         self.pairs = {**self.splits, "train": train if self.teacher is None else self.teacher.pairs}
         self.targets = {} if self.teacher is None else dict(self.teacher.targets)
@@ -371,8 +375,11 @@ class _Run:
         for note in (words, self.sentences, coverage):
             log.info(note)
         if hasattr(self.model, "wide") and isinstance(encoder, PairEncoder):
-            found = (self.arrays(role) for role in ("train", "validation"))
-            self.model.wide.solve(encoder.vocabulary.words, *found)
+            given = None if self.folds is None else self.folds.strength
+            check = self.arrays("validation") if given is None else None
+            self.strength = self.model.wide.solve(
+                encoder.vocabulary.words, self.arrays("train"), check, given
+            )
 
     @property
     def solved(self) -> bool:
@@ -559,6 +566,7 @@ class _Run:
         epochs = len(self.history.get("loss", ()))
         found: dict[str, Any] = {
             "folds": self.recipe.training.folds,
+            "linear_strength": self.strength,
             "network_share": self.share if self.folds is None else self.folds.share,
             "rising": 1 < self.best_epoch == epochs == self.recipe.training.epochs,
             "word_level": isinstance(self.fitted.encoder, PairEncoder),

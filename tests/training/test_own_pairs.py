@@ -12,7 +12,7 @@ from keras_sentmatch.inference import Matcher
 from keras_sentmatch.training import load_recipe, train
 from keras_sentmatch.training.adapt import adapted, rarest_class, sizes_for
 from keras_sentmatch.training.advice import advice, standard_error
-from keras_sentmatch.training.folds import fold_splits, joined
+from keras_sentmatch.training.folds import all_pairs, fold_splits, joined
 from keras_sentmatch.training.prepare import EncodingCache, make_batches
 from tests.toys.training import (
     WORDS,
@@ -182,6 +182,13 @@ def test_few_pairs_choose_the_epochs_by_folds():
     assert adapted(off, few_splits())[0].training.folds == 0
     many = {"train": tiny_pairs(600, 1), "validation": tiny_pairs(200, 2)}
     assert adapted(given, many)[0].training.folds == 0
+    asked = load_recipe("re2", "mine", overrides=["training.ranking_loss=pairwise"])
+    ranked = {role: tiny_pairs(n, n, "ranking") for role, n in (("train", 60), ("validation", 20))}
+    assert adapted(given, ranked)[0].training.folds == 3
+    assert adapted(asked, ranked)[0].training.folds == 0
+    rare = rare_pairs(60, 0, 0.0).select([0, *range(2, 60)])  # of label 1 there is one pair, below
+    one = {"train": rare, "validation": rare_pairs(9, 1, 0.0)}
+    assert adapted(given, one)[0].training.folds == 0, "not possible, and not asked for"
 
 
 def test_folds_hold_each_pair_once_and_every_class():
@@ -196,6 +203,31 @@ def test_folds_hold_each_pair_once_and_every_class():
     assert sorted(held) == sorted(zip(pairs.sentence1, pairs.sentence2))
     with pytest.raises(InputError, match="only 2 pairs of some class"):
         next(fold_splits(rare_pairs(50, 0, 0.0).select([0, 1, 2, 1]), 3, 0))
+
+
+def test_folds_keep_the_candidates_of_a_question_together():
+    splits = {role: tiny_pairs(n, n, "ranking") for role, n in (("train", 60), ("validation", 20))}
+    pairs = all_pairs(splits)
+    assert len(set(pairs.groups)) == 16, "q0 of the one are not q0 of the other"
+    held = []
+    for parts in fold_splits(pairs, 3, 0):
+        train, validation = (parts[role] for role in ("train", "validation"))
+        assert set(train.groups).isdisjoint(validation.groups)
+        assert 1 in validation.labels and len(train) + len(validation) == 80
+        held += validation.groups
+    assert sorted(held) == sorted(pairs.groups)
+    wrong = PairDataset.from_dict({**pairs.to_dict(), "labels": [1, 1] + [0] * 78})
+    with pytest.raises(InputError, match="folds is 3, but only 1 questions have a right answer"):
+        next(fold_splits(wrong, 3, 0))
+
+
+def test_a_ranking_run_with_folds(tmp_path):
+    splits = {role: tiny_pairs(n, n, "ranking") for role, n in (("train", 60), ("validation", 20))}
+    result = tiny_run(tmp_path / "a", splits=splits, epochs=3, folds=3)
+    folds = [json.loads((tmp_path / f"a/folds/{n}/metrics.json").read_text()) for n in (1, 2, 3)]
+    mean = np.mean([found["validation"]["map"] for found in folds])
+    assert result.metrics["validation"]["map"] == pytest.approx(mean)
+    assert result.metrics["rows"]["train"] == 80
 
 
 def test_a_run_with_folds_goes_on_after_a_kill(tmp_path):
@@ -247,6 +279,13 @@ def test_the_share_of_a_hybrid_s_network_is_chosen_by_validation_pairs(folds, tm
     if folds:
         found = [json.loads((tmp_path / f"a/folds/{n}/metrics.json").read_text()) for n in (1, 2)]
         assert share == pytest.approx(np.mean([one["network_share"] for one in found]))
+        strength = np.median([one["linear_strength"] for one in found])
+        assert result.metrics["linear_strength"] == pytest.approx(strength)
+        met = np.asarray(model.wide.matching.facts)[2:, 0] > 0
+        words = {
+            word for pairs in few_splits().values() for s in pairs.sentence1 for word in s.split()
+        }
+        assert met.sum() >= len(words), "the linear part learns from all pairs"
     else:
         losses = {}
         for other in np.linspace(0, 1, 11):
