@@ -9,7 +9,6 @@ import numpy as np
 from keras_sentmatch import applications
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.training.folds import all_pairs, why_no_folds
-from keras_sentmatch.training.ranking import by_question
 from keras_sentmatch.training.recipe import Recipe
 
 SMALL = 5000  # training pairs, below which batches are small
@@ -59,7 +58,7 @@ def adapted(
         )
     if training.folds == "auto":
         few = not solved and len(validation) < FEW and "epochs" in chosen
-        wanted = few and folds and not training.teacher and not by_question(training)
+        wanted = few and folds and not training.teacher
         possible = wanted and why_no_folds(all_pairs(splits), FOLDS) is None
         chosen["folds"] = FOLDS if possible else 0
         if chosen["folds"]:

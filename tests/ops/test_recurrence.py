@@ -147,7 +147,8 @@ def test_states_and_gradients_are_those_of_the_layer(name, monkeypatch):
         case = Case(lambda layer=layer: layer, {"x": X}, (0, 0))
         found.append([value(layer(X)), *(g for by in gradients(case, layer, {"x": X}) for g in by)])
     for one, two in zip(*found):
-        assert abs(one - two).max() <= 1e-6 and abs(two).max() > 1e-3
+        largest = abs(two).max()  # of gradients up to 4: float32 rounds in proportion
+        assert abs(one - two).max() <= 1e-6 * max(1, largest) and largest > 1e-3
     assert bool(looped) == (keras.backend.backend() != "torch" or name in LOOPED)
 
 

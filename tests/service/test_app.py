@@ -224,7 +224,7 @@ def test_the_schema_names_what_is_answered(client):
     assert "HTTPValidationError" not in schema["components"]["schemas"]
 
 
-def test_an_explanation():
+def test_an_explanation(monkeypatch):
     matcher = make("re2")
     run = served(matcher)
     with client_of([run], Limits()) as client:
@@ -241,7 +241,7 @@ def test_an_explanation():
         assert "html" not in found
         html = client.post("/explain", json={**asked, "html": True}).json()["html"]
         assert "Word by word" in html and "<html" not in html and "<i>cat" not in html
-        matcher.abstain_below = (1.0,) * len(matcher.label_names)
+        monkeypatch.setattr(matcher, "abstain_below", (1.0,) * len(matcher.label_names))
         unsure = client.post("/explain", json={**asked, "html": True}).json()
         assert unsure["label"] is None and unsure["abstained"] is True
         assert unsure["probabilities"] == found["probabilities"]

@@ -349,7 +349,6 @@ def test_a_killed_run_goes_on(tmp_path):
         ({"oversample": 1.0}, "cannot be combined with training.oversample"),
         ({"augment": ["Typos"]}, "cannot be combined with training.augment"),
         ({"devices": 2, "label_smoothing": 0.1}, "training.label_smoothing, training.devices"),
-        ({"folds": 2}, "not for ranking"),
         ({"ranking_loss": "pair"}, 'expected one of "pointwise", "pairwise", "listwise"'),
     ],
 )
