@@ -296,9 +296,9 @@ def solve_linear(
         classes: number of classes; 1 for scores.
         strength: the inverse of the regularization.
     """
-    if strength is not None or validation is None:
-        assert strength is not None
+    if strength is not None:
         return *_fit(classes, strength, *train), strength
+    assert validation is not None
     best, lowest = None, np.inf
     for strength in STRENGTHS:
         weights, bias = _fit(classes, strength, *train)

@@ -230,8 +230,8 @@ class PairModel(keras.Model):
         """`function(one), function(two)`, as one call on both sentences stacked along the batch.
 
         Layers with shared weights run once, which is 4 to 13% faster for recurrent ones
-        (TensorFlow, JAX). `function` takes and returns a `Sentence` of tensors `[B, L, ...]`, masks `[B, L]` and vectors
-        `[B, D]`; its `side` is None.
+        (TensorFlow, JAX). `function` takes and returns a `Sentence` of tensors `[B, L, ...]`, masks
+        `[B, L]` and vectors `[B, D]`; its `side` is None.
         """
         given = {
             name: None if x is None or name == "side" else _StackPair()(x, getattr(two, name))

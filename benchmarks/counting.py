@@ -22,6 +22,7 @@ from typing import Any
 
 import first_hour
 import measuring
+from robustness import rounded
 
 RESULTS = measuring.Results("counting")
 KEY = ("data", "model", "augment", "settings", "split", "backend", "seed")
@@ -85,10 +86,6 @@ def run(args: argparse.Namespace, name: str, model: str, augment: bool, seed: st
             "command": measuring.public(train).replace(f"{temporary}/", ""),
         }
     )
-
-
-def rounded(value: float | None) -> str:
-    return "" if value is None else f"{value:.4f}"
 
 
 def table() -> tuple[list[str], list[list[str]]]:

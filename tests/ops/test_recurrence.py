@@ -110,12 +110,12 @@ class Recurrent(keras.layers.Layer):
         return (*x_shape[:-1], 3)
 
 
-def ours_and_theirs(make, **kwargs):
+def ours_and_theirs(make, scale=1.0, **kwargs):
     layers = [Recurrent(make, through, **kwargs) for through in (True, False)]
     for layer in layers:
         layer.build((None, None, 3))
     for i, (one, two) in enumerate(zip(*(layer.weights for layer in layers))):
-        one.assign(noise(*one.shape, seed=i))
+        one.assign(scale * noise(*one.shape, seed=i))
         two.assign(one)
     return layers
 
@@ -138,7 +138,8 @@ LOOPED = {
 @pytest.mark.each_backend
 @pytest.mark.parametrize("name", [*FUSED, *LOOPED])
 def test_states_and_gradients_are_those_of_the_layer(name, monkeypatch):
-    ours, theirs = ours_and_theirs({**FUSED, **LOOPED}[name])
+    scale = 0.5 if name == "rnn" else 1.0  # without gates, great weights make rounding grow
+    ours, theirs = ours_and_theirs({**FUSED, **LOOPED}[name], scale)
     looped = []
     run = ours.rnn.call
     monkeypatch.setattr(ours.rnn, "call", lambda *a, **k: looped.append(1) or run(*a, **k))
@@ -147,8 +148,7 @@ def test_states_and_gradients_are_those_of_the_layer(name, monkeypatch):
         case = Case(lambda layer=layer: layer, {"x": X}, (0, 0))
         found.append([value(layer(X)), *(g for by in gradients(case, layer, {"x": X}) for g in by)])
     for one, two in zip(*found):
-        largest = abs(two).max()  # of gradients up to 4: float32 rounds in proportion
-        assert abs(one - two).max() <= 1e-6 * max(1, largest) and largest > 1e-3
+        assert abs(one - two).max() <= 1e-6 and abs(two).max() > 1e-3
     assert bool(looped) == (keras.backend.backend() != "torch" or name in LOOPED)
 
 
