@@ -23,14 +23,13 @@ pytestmark = pytest.mark.once
 
 
 def test_equal_sentences_take_no_quadratic_time(matcher):
-    seconds = {}
-    for count in (10_000, 100_000):
-        start = time.process_time()
-        pairs = matcher.mine(["two cats sleep"] * count)
-        (group,) = matcher.groups(["two cats sleep"] * count)
-        seconds[count] = time.process_time() - start
-        assert len(pairs) == count - 1 and group.size == count
-    assert seconds[100_000] < 30 * seconds[10_000]  # quadratic: 100 times
+    """About a second here; 45 thousand million comparisons would take minutes."""
+    count = 300_000
+    start = time.process_time()
+    pairs = matcher.mine(["two cats sleep"] * count)
+    (group,) = matcher.groups(["two cats sleep"] * count)
+    assert len(pairs) == count - 1 and group.size == count
+    assert time.process_time() - start < 30
 
 
 def test_a_sentence_of_ten_thousand_words_has_vectors_too(matcher):
