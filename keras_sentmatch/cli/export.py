@@ -65,9 +65,10 @@ def export(
         if format != "onnx" or pairs is not None:
             raise InputError("Name the folder to create with --out.")
         from keras_sentmatch.export.engine import make_onnx
+        from keras_sentmatch.inference.matcher import run_folder
 
         with ended_by_sigterm(), working(f"making the ONNX model of {run} and verifying it"):
-            report = make_onnx(run)
+            report = make_onnx(run_folder(run))
         if as_json:
             print_json(report)
         log.info("next: keras-sentmatch predict %s --engine onnx", run)

@@ -34,7 +34,13 @@ Model = Annotated[
     str,
     typer.Argument(help="A name from `keras-sentmatch models`, or FILE.py:CLASS of your own."),
 ]
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
+Run = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RUN",
+        help="A run folder; or `similarity`, the matcher in the package, which needs no training.",
+    ),
+]
 Format = Annotated[
     str | None,
     typer.Option(

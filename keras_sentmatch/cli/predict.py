@@ -107,6 +107,7 @@ def predict(
     if resume and (out is None or asked.standard_input):
         raise InputError("--resume needs a FILE, and a file for --out.")
     stream = asked.stream(_shard(shard))
+    scoring.use_backend()
     made = digest_of(run)
     answerer = Answerer(run, scoring, format, safe_csv)
     if out is None:

@@ -47,7 +47,8 @@ class RecipeOptions:
         str | None,
         typer.Option(
             metavar="RUN",
-            help="Begin with the weights of this run, of the same model. Default: new ones.",
+            help="Begin with the weights of this run, of the same model; or `similarity`, for RE2 and "
+            "hybrid: of the package's matcher. Default: new ones.",
         ),
     ] = None
     epochs: Annotated[
@@ -69,7 +70,7 @@ class RecipeOptions:
         from keras_sentmatch.applications import BackboneModel, get_model_class
         from keras_sentmatch.applications.base import check_arguments
         from keras_sentmatch.data.hub import encoder_name
-        from keras_sentmatch.inference.run_folder import members_of, read_card
+        from keras_sentmatch.inference.run_folder import is_packaged, members_of, read_card
         from keras_sentmatch.training import read_recipe
         from keras_sentmatch.training.recipe import known_spelling
 
@@ -97,7 +98,8 @@ class RecipeOptions:
             encoder_name(chosen.model["backbone"])
         for run in filter(None, (chosen.training.init, *chosen.training.teacher)):
             for folder in members_of(Path(run)):
-                read_card(folder)
+                if not is_packaged(folder):
+                    read_card(folder)
         return draft
 
 

@@ -53,8 +53,10 @@ class Run:
     def load(cls, folder: Path, word_encoder: str | None = None, engine: str = "keras") -> "Run":
         """A run of `train`, with one seed or with several."""
         from keras_sentmatch.inference import EnsembleMatcher, Matcher
+        from keras_sentmatch.inference.matcher import run_folder
         from keras_sentmatch.inference.run_folder import members_of
 
+        folder = run_folder(folder)
         given: Any = {"word_encoder": word_encoder, "engine": engine}
         matcher: Any
         if members_of(folder) == [folder]:
@@ -97,8 +99,10 @@ class Run:
 def digest_of(folder: Path) -> str:
     """What the answers of a run depend on; refuses what is no run folder."""
     from keras_sentmatch.export.engine import digest
+    from keras_sentmatch.inference.matcher import run_folder
     from keras_sentmatch.inference.run_folder import members_of, read_card, read_json
 
+    folder = run_folder(folder)
     found = hashlib.sha256(repr(read_json(folder / "ensemble.json")).encode())
     for member in members_of(folder):
         found.update(f"{read_card(member)} {digest(member)}".encode())

@@ -98,6 +98,7 @@ def serve(
             "anyone who can reach %s can send requests; --api-key-file requires a key", host
         )
     scoring.use_backend()
+    from keras_sentmatch.inference.matcher import run_folder
     from keras_sentmatch.service.app import make_app
     from keras_sentmatch.service.limits import Limits
     from keras_sentmatch.service.metrics import Metrics
@@ -118,7 +119,7 @@ def serve(
         served.append(
             ServedRun.start(
                 name,
-                folder,
+                run_folder(folder),
                 load,
                 engine=scoring.engine.value,
                 batch_size=scoring.batch_size,

@@ -30,6 +30,7 @@ from keras_sentmatch.inference.run_folder import (
     FORMAT,
     calibration_of,
     check_fit,
+    is_packaged,
     load_model,
     load_run_encoder,
     read_card,
@@ -229,6 +230,30 @@ class Matcher(OneModelMatcher):
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
+    @classmethod
+    def similarity(cls) -> "Matcher":
+        """The matcher in the package: how similar two English sentences are, without any training.
+
+        It is RE2 with 75 units on the package's word vectors. It was taught the cosines that
+        all-MiniLM-L6-v2 gives to pairs of sentences of SNLI, MultiNLI, PAWS, QNLI and BoolQ; their
+        labels were not read. Scores are about 0 for sentences that have nothing to do with each
+        other, and 1 for the same meaning. `training.init = "similarity"` begins with its weights.
+
+        Example:
+
+        ```python
+        from keras_sentmatch import Matcher
+
+        matcher = Matcher.similarity()
+        close = matcher.predict(sentence1="A dog runs.", sentence2="A puppy is running.")
+        far = matcher.predict(sentence1="A dog runs.", sentence2="The price of oil rose.")
+        close["score"] > far["score"]  # True
+        ```
+        """
+        from keras_sentmatch.inference.similarity import similarity_parts
+
+        return cls(**similarity_parts())
+
     @overload
     @classmethod
     def load(
@@ -260,7 +285,9 @@ class Matcher(OneModelMatcher):
         """Loads what `save` wrote, on any backend, in Keras's safe mode.
 
         Args:
-            folder: A run folder.
+            folder: A run folder; or `"similarity"`, where there is no such folder: the package's own
+                matcher (see `similarity`) as a run folder in `$XDG_CACHE_HOME/keras_sentmatch` or
+                `~/.cache/keras_sentmatch`.
             engine: What runs the model: `"keras"`, or `"onnx"` for onnxruntime, the fastest on a
                 CPU, which imports no backend. It answers as Keras does, to 1e-5, from the folder
                 `onnx` in the run folder. The first call makes that folder (this needs
@@ -283,11 +310,11 @@ class Matcher(OneModelMatcher):
         # ("entailment", "neutral", "contradiction")
         ```
         """
-        folder = Path(folder)
         if engine not in ENGINES:
             raise InputError(
                 f"{argument('engine', engine)}: expected one of {', '.join(map(repr, ENGINES))}."
             )
+        folder = run_folder(Path(folder))
         if engine == "onnx":
             from keras_sentmatch.export.engine import load_onnx
 
@@ -352,3 +379,15 @@ class Matcher(OneModelMatcher):
         if hasattr(model, "wide"):
             model.wide.set_word_facts(start, words)
         self.replace_model(model)
+
+
+def run_folder(folder: Path) -> Path:
+    """`folder`; or, if it names the matcher in the package, a folder where that is written once."""
+    if not is_packaged(folder):
+        return folder
+    from keras_sentmatch.inference.similarity import similarity_folder
+
+    kept = similarity_folder()
+    if not (kept / "matcher.json").is_file():
+        Matcher.similarity().save(kept)
+    return kept

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import keras
 
 FORMAT = 2  # of matcher.json
+SIMILARITY = "similarity"  # names the package's own matcher where no folder has this name
 CALIBRATION = ("temperature", "threshold", "abstain_below")
 _MEMBERS = ("metadata.json", "config.json", "model.weights.h5")  # of model.keras
 _KINDS: dict[str, Any] = {  # of what matcher.json holds
@@ -38,6 +39,11 @@ _KINDS: dict[str, Any] = {  # of what matcher.json holds
     "vocabulary_size": int,
     "info": dict,
 }
+
+
+def is_packaged(folder: Path) -> bool:
+    """Whether this names the matcher in the package, not a folder."""
+    return folder == Path(SIMILARITY) and not folder.exists()
 
 
 def read_card(folder: Path) -> dict[str, Any]:

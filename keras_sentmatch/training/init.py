@@ -33,14 +33,14 @@ def init_from(
 
     Words and characters are found by name; those that the run does not have keep what `model` has.
     The last layer stays new where the run answers other labels, and so does the linear part of a
-    hybrid, which is solved for the pairs at hand.
+    hybrid, which is solved for the pairs at hand. A hybrid may begin with a run of RE2.
 
     Args:
         model: A new model, with its word vectors in place.
         encoder: Its encoder.
         vectors: Its word vectors; `None` if they are random.
         train: The pairs that it will be trained on.
-        folder: The run folder.
+        folder: The run folder; or `similarity`, the package's matcher.
 
     Raises:
         InputError: No run folder, one of an ensemble, of another model or of other word vectors, or
@@ -55,7 +55,7 @@ def init_from(
         raise InputError(f"{where}, an ensemble: name the folder of one of its members.")
     run = Matcher.load(folder)
     old = run.model
-    if type(old) is not type(model):
+    if not isinstance(model, type(old)):
         raise InputError(
             f"{where}, a run of {type(old).__name__}, but {type(model).__name__} is to be trained: "
             "train that model, or name another run."
@@ -64,14 +64,18 @@ def init_from(
     if vectors is not None and rows:
         _check_vectors(rows, model, old, where)
     names = None if train.task == "regression" else train.label_names
+    linear = _variables(getattr(model, "wide", None)) | _variables(getattr(model, "joint", None))
+    weights = model.weights
+    if not hasattr(old, "wide"):
+        weights = [variable for variable in weights if id(variable) not in linear]
     fresh = _variables(getattr(model, "wide", None))
     if names != run.label_names:
         fresh |= _variables(getattr(model, "logits", None))
     of_classes = model.output_shape[-1], old.output_shape[-1]
-    copied, kept = 0, 0
-    if len(model.weights) != len(old.weights):
+    copied, kept = 0, len(model.weights) - len(weights)
+    if len(weights) != len(old.weights):
         raise InputError(f"{where}, a model of another form. {_difference(model, old)}")
-    for new, given in zip(model.weights, old.weights):
+    for new, given in zip(weights, old.weights):
         if id(new) in fresh:
             kept += 1
             continue

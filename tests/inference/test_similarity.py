@@ -1,0 +1,127 @@
+"""The matcher in the package: good before any training, a run folder by name, a start of training."""
+
+import json
+
+import numpy as np
+import pytest
+from keras import ops
+from scipy.stats import spearmanr
+
+from keras_sentmatch import Matcher
+from keras_sentmatch.cli import main
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.training import Recipe
+from tests.toys.training import tiny_run
+
+pytestmark = pytest.mark.once
+
+GRADED = [  # from another subject to the same meaning
+    ("A dog runs through the park.", "The price of oil rose sharply on Monday."),
+    ("How do I reset my password?", "Which wine goes with grilled fish?"),
+    ("A man is playing a guitar.", "A woman is slicing an onion."),
+    ("A man is playing a guitar.", "A man is playing a trumpet."),
+    ("The company reported higher profits.", "The company's profits fell."),
+    ("A dog runs through the park.", "A puppy is running in a field."),
+    ("How do I reset my password?", "I forgot my password, how can I change it?"),
+    ("The film was a great success.", "The movie was a huge success."),
+    ("A man is playing a guitar.", "A man is playing a guitar."),
+]
+
+
+@pytest.fixture(scope="module")
+def matcher():
+    return Matcher.similarity()
+
+
+@pytest.fixture
+def caches(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "caches" / "keras_sentmatch"
+
+
+def scores_of(matcher, pairs=GRADED):
+    return matcher.predict_proba(PairDataset(*zip(*pairs)))
+
+
+def test_scores_follow_the_meaning(matcher):
+    scores = scores_of(matcher)
+    assert spearmanr(scores, range(len(GRADED)))[0] > 0.8
+    assert (scores[:3] < 0.35).all() and (scores[-2:] > 0.75).all() and scores[-1] > 0.9
+    turned = scores_of(matcher, [pair[::-1] for pair in GRADED])
+    np.testing.assert_allclose(turned, scores, atol=0.1)
+
+
+def test_a_misspelled_or_composed_word_is_read(matcher):
+    one, two = "A man plays the guitar.", "A man playes the guittar."
+    right, wrong = scores_of(matcher, [(one, two), ("A man eats the cake.", two)])
+    assert right > 0.8 and right > wrong + 0.3
+
+
+def test_its_name_is_that_of_a_run_folder(matcher, caches):
+    found = Matcher.load("similarity")
+    np.testing.assert_allclose(scores_of(found), scores_of(matcher), atol=1e-6)
+    (folder,) = caches.iterdir()
+    made = (folder / "model.keras").stat().st_mtime_ns
+    assert Matcher.load("similarity").info == matcher.info
+    assert (folder / "model.keras").stat().st_mtime_ns == made and [*caches.iterdir()] == [folder]
+
+
+def test_a_folder_of_that_name_comes_first(caches, tmp_path):
+    (tmp_path / "similarity").mkdir()
+    with pytest.raises(InputError, match="similarity is not a run folder"):
+        Matcher.load("similarity")
+    assert not caches.exists()
+
+
+def test_commands_take_the_name(matcher, caches, tmp_path, capfd):
+    score = scores_of(matcher, GRADED[5:6])[0]
+    one, two = GRADED[5]
+    with pytest.raises(SystemExit, match="0"):
+        main(["predict", "similarity", "--sentence1", one, "--sentence2", two, "--json"])
+    assert json.loads(capfd.readouterr().out)["score"] == pytest.approx(score, abs=1e-5)
+    (tmp_path / "pairs.tsv").write_text(f"sentence1\tsentence2\n{one}\t{two}\n")
+    for given in ([], ["--resume"]):
+        with pytest.raises(SystemExit, match="0"):
+            main(["predict", "similarity", "pairs.tsv", "--out", "answers.jsonl", *given])
+    (answer,) = (tmp_path / "answers.jsonl").read_text().splitlines()
+    assert json.loads(answer)["score"] == pytest.approx(score, abs=1e-5)
+    (tmp_path / "corpus.txt").write_text("".join(f"{pair[0]}\n" for pair in GRADED[::3]))
+    with pytest.raises(SystemExit, match="0"):
+        main(["rank", "similarity", one, "corpus.txt", "--json"])
+    assert json.loads(capfd.readouterr().out)[0]["sentence"] == one
+
+
+def start(tmp_path, name="hybrid", vectors="table", **model):
+    tables = {"encoder": {"features": ["word"]}, "vectors": {"source": vectors}, "model": model}
+    settings = {"init": "similarity", "epochs": 1, "batch_size": 20}
+    settings |= {"optimizer": "sgd", "learning_rate": 1e-12}
+    recipe = Recipe.from_tables(name, training=settings, **tables)
+    return tiny_run(tmp_path / "run", build=None, recipe=recipe)
+
+
+@pytest.mark.parametrize("name", ["hybrid", "re2"])
+def test_training_begins_with_its_weights(matcher, caches, tmp_path, name):
+    found = start(tmp_path, name, units=75)
+    given = {variable.path: variable for variable in matcher.model.weights}
+    same = {
+        variable.path: np.allclose(ops.convert_to_numpy(variable), given[variable.path], atol=1e-5)
+        for variable in found.matcher.model.trainable_weights
+        if variable.path in given
+    }
+    assert len(same) > 60 and {p.split("/")[0] for p, x in same.items() if not x} == {"logits"}
+    assert found.metrics["init"] == "similarity"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": "esim"}, "a run of RE2, but ESIM is to be trained"),
+        ({"units": 50}, "It has units=75, this one units=50"),
+        ({"vectors": "none"}, "It has embedding_dim=128"),
+    ],
+)
+def test_what_cannot_begin_there(caches, tmp_path, options, message):
+    with pytest.raises(InputError, match=f"training.init is similarity.*{message}"):
+        start(tmp_path, **options)
