@@ -28,7 +28,7 @@ from keras_sentmatch import Matcher
 from keras_sentmatch.applications import RE2
 from keras_sentmatch.data import PairDataset, Tokenizer
 from keras_sentmatch.data.word_table import load_word_table
-from keras_sentmatch.training.teacher_pairs import _NearWords
+from keras_sentmatch.training.teacher_pairs import NearWords
 
 OUT = Path(__file__).parents[1] / "keras_sentmatch" / "data" / "tables" / "similarity_matcher.npz"
 RESULTS = measuring.Results("similarity_matcher")
@@ -44,7 +44,7 @@ def stsb(root: Path, part: str) -> tuple[list[str], list[str], np.ndarray]:
 
 def changed(texts: list[str], rng: np.random.Generator) -> list[str]:
     """Each sentence without some words, or with near ones in their place."""
-    near = _NearWords(PairDataset(tuple(texts), tuple(texts)), rng)
+    near = NearWords(PairDataset(tuple(texts), tuple(texts)), rng)
 
     def shorter(text: str) -> str:
         words = text.split()

@@ -31,6 +31,7 @@ LAZY_OWN = {
     ("keras_sentmatch.inference.matcher", "keras_sentmatch.export.engine"),
     ("keras_sentmatch.inference.matcher", "keras_sentmatch.inference.compiled"),
     ("keras_sentmatch.inference.run_folder", "keras_sentmatch.applications"),
+    ("keras_sentmatch.inference.similarity", "keras_sentmatch.applications"),
     ("keras_sentmatch.export.engine", "keras_sentmatch.export.exporting"),
     ("keras_sentmatch.analysis.comparing", "keras_sentmatch.inference.run_folder"),
     ("keras_sentmatch.training.recipe", "keras_sentmatch.applications"),

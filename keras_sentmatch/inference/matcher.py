@@ -35,6 +35,7 @@ from keras_sentmatch.inference.run_folder import (
     load_run_encoder,
     read_card,
 )
+from keras_sentmatch.inference.similarity import similarity_folder, similarity_parts
 
 if TYPE_CHECKING:
     import keras
@@ -250,8 +251,6 @@ class Matcher(OneModelMatcher):
         close["score"] > far["score"]  # True
         ```
         """
-        from keras_sentmatch.inference.similarity import similarity_parts
-
         return cls(**similarity_parts())
 
     @overload
@@ -385,8 +384,6 @@ def run_folder(folder: Path) -> Path:
     """`folder`; or, if it names the matcher in the package, a folder where that is written once."""
     if not is_packaged(folder):
         return folder
-    from keras_sentmatch.inference.similarity import similarity_folder
-
     kept = similarity_folder()
     if not (kept / "matcher.json").is_file():
         Matcher.similarity().save(kept)

@@ -36,7 +36,7 @@ def pairs_for_teacher(
     wanted = max(1, round(share * len(train)))
     rng = np.random.default_rng(seed)
     seen = {frozenset(pair) for pair in zip(train.sentence1, train.sentence2)}
-    near_words, near = _NearWords(train, rng), _nearest(train.sentence1, train.sentence2)
+    near_words, near = NearWords(train, rng), _nearest(train.sentence1, train.sentence2)
 
     def with_near_words() -> tuple[str, str]:
         row = rng.integers(len(train))
@@ -84,7 +84,7 @@ def _nearest(first: tuple[str, ...], second: tuple[str, ...]) -> np.ndarray:
     return np.concatenate(near)
 
 
-class _NearWords:
+class NearWords:
     """Replaces words by words of the training pairs that are near in the package's table."""
 
     def __init__(self, train: PairDataset, rng: np.random.Generator) -> None:
