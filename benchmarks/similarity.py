@@ -77,17 +77,18 @@ class Similarity(torch.nn.Module):
 
 
 class Words:
-    """Word vectors of sentences."""
+    """Word vectors of sentences; the first `special` rows are zeros, the last of them of unknown words."""
 
-    def __init__(self) -> None:
+    def __init__(self, special: int = 1) -> None:
+        self.unknown = special - 1
         self.table, self.tokenize = load_word_table(), Tokenizer()
         self.rows: dict[str, int] = {}
-        self.vectors: list[np.ndarray] = [np.zeros(self.table.dim, np.float32)]
+        self.vectors: list[np.ndarray] = [np.zeros(self.table.dim, np.float32)] * special
 
     def row(self, word: str) -> int:
         if word not in self.rows:
             vector, _ = self.table.lookup(word, correct=False)
-            self.rows[word] = 0 if vector is None else len(self.vectors)
+            self.rows[word] = self.unknown if vector is None else len(self.vectors)
             if vector is not None:
                 self.vectors.append(vector)
         return self.rows[word]

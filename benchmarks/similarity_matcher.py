@@ -7,7 +7,7 @@
 RE2 with 75 units learns the cosines that all-MiniLM-L6-v2 gives to pairs of sentences of SNLI,
 MultiNLI, PAWS, QNLI and BoolQ (their labels are not read). Each sentence is paired with one of its
 three nearest, with one of the thousand nearest, often with a random one, and with a changed form of
-itself or of a near one: words left out, or replaced by near words. Two hours on one core. STS-B's
+itself or of a near one: words left out, or replaced by near words. It takes 75 minutes on one core. STS-B's
 development part is printed while it learns; `--measure` reads the test part, and times both.
 """
 
@@ -21,13 +21,12 @@ import measuring
 import numpy as np
 import torch
 from scipy.stats import spearmanr
-from similarity import encode, sentences
+from similarity import Words, encode, sentences
 from word_table import installed, save
 
 from keras_sentmatch import Matcher
 from keras_sentmatch.applications import RE2
-from keras_sentmatch.data import PairDataset, Tokenizer
-from keras_sentmatch.data.word_table import load_word_table
+from keras_sentmatch.data import PairDataset
 from keras_sentmatch.training.teacher_pairs import NearWords
 
 OUT = Path(__file__).parents[1] / "keras_sentmatch" / "data" / "tables" / "similarity_matcher.npz"
@@ -91,26 +90,6 @@ def cosines_of(encodings: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     return np.concatenate(found)
 
 
-class Words:
-    """Sentences as rows of the table's word vectors; row 1 has none."""
-
-    def __init__(self) -> None:
-        self.table, self.tokenize = load_word_table(), Tokenizer()
-        self.rows: dict[str, int] = {}
-        self.vectors = [np.zeros(self.table.dim, np.float32)] * 2
-
-    def row(self, word: str) -> int:
-        if word not in self.rows:
-            vector, _ = self.table.lookup(word, correct=False)
-            self.rows[word] = 1 if vector is None else len(self.vectors)
-            if vector is not None:
-                self.vectors.append(vector)
-        return self.rows[word]
-
-    def ids(self, text: str) -> np.ndarray:
-        return np.array([self.row(word) for word in self.tokenize(text)[:LENGTH]] or [1], np.int32)
-
-
 class Batches:
     """Padded arrays of pairs, about as long within a batch."""
 
@@ -153,8 +132,9 @@ def train(root: Path, cache: Path, encoder: str) -> keras.Model:
         texts, pairs = arrays["texts"].tolist(), arrays["pairs"]
         encodings = arrays["encodings"].astype(np.float32)
     cosines = cosines_of(encodings, pairs)
-    words = Words()
-    batches = Batches([words.ids(text) for text in texts])
+    words = Words(special=2)  # padding, and the unknown word
+    rows = ([words.row(word) for word in words.tokenize(text)[:LENGTH]] for text in texts)
+    batches = Batches([np.array(row or [words.unknown], np.int32) for row in rows])
     asked = np.arange(len(texts) - 2 * len(one), len(texts)).reshape(2, -1).T
     keras.utils.set_random_seed(0)
     model = RE2(len(words.vectors), 1, words.table.dim, units=UNITS, dropout=0.0)

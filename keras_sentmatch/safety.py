@@ -383,3 +383,8 @@ def no_larger_than(arrays: int, values: int, described: int = 0) -> Iterator[Non
 def first_line(error: BaseException) -> str:
     """The first line of an error's message, or the name of its class."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def cache_folder() -> Path:
+    """Where things are kept that can be made again: `keras_sentmatch` in `$XDG_CACHE_HOME` or `~/.cache`."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "keras_sentmatch")

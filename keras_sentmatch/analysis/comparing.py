@@ -42,7 +42,7 @@ def group_runs(folders: Sequence[str | Path]) -> list[Entry]:
 
     So are the members of an ensemble.
     """
-    from keras_sentmatch.inference.run_folder import members_of
+    from keras_sentmatch.inference.run_folder import is_packaged, members_of
 
     entries: dict[str, list[Path]] = {}
     names: dict[str, str] = {}
@@ -52,7 +52,7 @@ def group_runs(folders: Sequence[str | Path]) -> list[Entry]:
     for folder in given:
         members = members_of(folder)
         for member in members:
-            if not (member / "matcher.json").is_file():
+            if not ((member / "matcher.json").is_file() or is_packaged(member)):
                 raise InputError(f"{member} is not a run folder: it has no matcher.json.")
         key = str(folder.resolve()) if members != [folder] else _recipe_key(folder)
         entries.setdefault(key, []).extend(members)

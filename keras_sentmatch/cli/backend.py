@@ -83,8 +83,9 @@ def keep_compiled_programs() -> None:
     """
     if os.environ.get("SENTMATCH_JAX_CACHE") == "0":
         return
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(caches / "keras_sentmatch" / "jax"))
+    from keras_sentmatch.safety import cache_folder
+
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache_folder() / "jax"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 
 

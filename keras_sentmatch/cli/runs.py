@@ -53,10 +53,8 @@ class Run:
     def load(cls, folder: Path, word_encoder: str | None = None, engine: str = "keras") -> "Run":
         """A run of `train`, with one seed or with several."""
         from keras_sentmatch.inference import EnsembleMatcher, Matcher
-        from keras_sentmatch.inference.matcher import run_folder
         from keras_sentmatch.inference.run_folder import members_of
 
-        folder = run_folder(folder)
         given: Any = {"word_encoder": word_encoder, "engine": engine}
         matcher: Any
         if members_of(folder) == [folder]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from keras_sentmatch.data.vector_extractor import VectorExtractor
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.safety import read_arrays
+from keras_sentmatch.safety import cache_folder, read_arrays
 
 _CACHE_FORMAT = 3
 
@@ -140,8 +140,7 @@ def cached(
     key: Sequence[Any], cache_dir: str | Path | None, make: Callable[[], WordVectors]
 ) -> WordVectors:
     """`make()`, or what it made before under the same key: one `.npz` file a key, no pickle."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(base, "keras_sentmatch") if cache_dir is None else Path(cache_dir).expanduser()
+    folder = cache_folder() if cache_dir is None else Path(cache_dir).expanduser()
     digest = hashlib.sha256(json.dumps([_CACHE_FORMAT, *key]).encode()).hexdigest()
     file = folder / f"vectors-{digest[:32]}.npz"
     if file.is_file():

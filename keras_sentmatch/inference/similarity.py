@@ -3,7 +3,6 @@
 import hashlib
 import importlib.resources
 import io
-import os
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from keras_sentmatch.data import PairEncoder
 from keras_sentmatch.data.word_table import load_word_table
 from keras_sentmatch.inference.new_words import BLOCK
 from keras_sentmatch.inference.run_folder import SIMILARITY
+from keras_sentmatch.safety import cache_folder
 
 _FILE = "similarity_matcher.npz"
 _LONGEST = 64  # words
@@ -50,13 +50,9 @@ def similarity_parts() -> dict[str, Any]:
 
 
 def similarity_folder() -> Path:
-    """Where it is kept as a run folder: `keras_sentmatch` in `$XDG_CACHE_HOME`, or in `~/.cache`.
-
-    It can be deleted any time.
-    """
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    """Where it is kept as a run folder; it can be deleted at any time."""
     version = _digest(_content() + f"{__version__} {load_word_table().digest}".encode())
-    return caches / "keras_sentmatch" / f"{SIMILARITY}-{version}"
+    return cache_folder() / f"{SIMILARITY}-{version}"
 
 
 def _content() -> bytes:

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.once
 
 
 def test_equal_sentences_take_no_quadratic_time(matcher):
-    """About a second here; 45 thousand million comparisons would take minutes."""
+    """About a second here; 45 billion comparisons would take minutes."""
     count = 300_000
     start = time.process_time()
     pairs = matcher.mine(["two cats sleep"] * count)
