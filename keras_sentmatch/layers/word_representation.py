@@ -1,5 +1,6 @@
 """What a word-level model knows of each word: embeddings, characters, exact matches."""
 
+from functools import partial
 from typing import Any
 
 import keras
@@ -189,7 +190,8 @@ class WordRepresentation(Layer):
         char_filters: width of the character feature. Defaults to `32`.
         char_kernel_size: characters in a window of the CNN. Defaults to `5`.
         exact_match: whether to flag words that stand in the other sentence too. Defaults to `True`.
-        pos_tags: number of part-of-speech ids, one-hot; 0 leaves them out. Defaults to `0`.
+        pos_tags: number of part-of-speech ids; 0 leaves them out. Defaults to `0`.
+        pos_dim: width of the embedding of a part of speech; 0 makes it one-hot. Defaults to `0`.
         antonym: whether to take the antonym flag. Defaults to `False`.
         dropout: rate on word and character embeddings; the flags are never dropped. Defaults to
             `0.5`.
@@ -237,6 +239,7 @@ class WordRepresentation(Layer):
         char_kernel_size: int = 5,
         exact_match: bool = True,
         pos_tags: int = 0,
+        pos_dim: int = 0,
         antonym: bool = False,
         dropout: float = 0.5,
         kernel_regularizer=None,
@@ -251,7 +254,7 @@ class WordRepresentation(Layer):
         self.width = (
             embedding_dim * (bool(trainable_embedding) + bool(fixed_embedding))
             + (char_filters if char_vocabulary_size else 0)
-            + pos_tags
+            + (pos_dim if pos_tags and pos_dim else pos_tags)
             + bool(exact_match)
             + bool(antonym)
         )
@@ -275,6 +278,11 @@ class WordRepresentation(Layer):
             )
             if wanted
         ]
+        self.pos_embedding = None
+        if pos_tags and pos_dim:
+            self.pos_embedding = keras.layers.Embedding(
+                pos_tags, pos_dim, dtype=self.dtype_policy, name="pos_embedding"
+            )
         self.char_cnn = self.char_lstm = None
         sizes = (char_vocabulary_size, char_dim, char_filters)
         options = {
@@ -291,6 +299,8 @@ class WordRepresentation(Layer):
     def build(self, word_ids_shape, char_ids_shape=None):
         for embedding in self.word_embeddings:
             embedding.build()
+        if self.pos_embedding:
+            self.pos_embedding.build()
         if characters := self.char_cnn or self.char_lstm:
             characters.build(char_ids_shape)
 
@@ -331,7 +341,9 @@ class WordRepresentation(Layer):
                 ops.cast(ops.any(ops.logical_and(same, known), axis=2, keepdims=True), dtype)
             )
         if self.pos_tags:
-            features.append(ops.one_hot(needed(pos, "pos", "pos_tags"), self.pos_tags, dtype=dtype))
+            pos = needed(pos, "pos", "pos_tags")
+            one_hot = partial(ops.one_hot, num_classes=self.pos_tags, dtype=dtype)
+            features.append((self.pos_embedding or one_hot)(pos))
         if self.antonym:
             flag = needed(antonym, "antonym", "antonym=True")
             features.append(ops.expand_dims(ops.cast(flag, dtype), -1))

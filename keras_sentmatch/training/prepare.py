@@ -23,7 +23,7 @@ from keras_sentmatch.data import (
     load_vectors,
 )
 from keras_sentmatch.data.pipeline import encode_dataset
-from keras_sentmatch.data.tags import SPACY_MODEL, spacy_tagger, wordnet_antonyms
+from keras_sentmatch.data.tags import installed_tagger, wordnet_antonyms
 from keras_sentmatch.data.word_table import load_similarity
 from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.inference.new_words import BLOCK
@@ -252,8 +252,7 @@ def resolve_features(
             options["tagger"] = tagger
         elif any(data.tags is None for data in datasets):
             try:
-                spacy_tagger()
-                options["tagger"] = f"spacy:{SPACY_MODEL}"
+                options["tagger"] = installed_tagger()
             except InputError as error:
                 leave_out("pos", f"the data has no tags, and {error}")
     antonyms = options.pop("antonyms", "auto")

@@ -37,7 +37,7 @@ def forward(model, **inputs):
         "embeddings": [value(e.embeddings) for e in words.word_embeddings],
         "char": [value(cnn.embedding.embeddings), *weights_of(cnn.convolution)] if cnn else None,
         "flag": model.exact_match,
-        "pos": np.eye(model.pos_tags) if model.pos_tags else None,
+        "pos": value(words.pos_embedding.embeddings) if model.pos_tags else None,
         "antonym": model.antonym,
         "highway": [
             (*weights_of(t), *weights_of(g)) for t, g in zip(highway.transforms, highway.gates)
@@ -105,7 +105,7 @@ def case(make, inputs, name):
 
 
 FULL = case(
-    partial(SMALL, char_vocabulary_size=6, pos_tags=3, antonym=True, trainable_embedding=True),
+    partial(SMALL, char_vocabulary_size=6, pos_tags=3, pos_dim=2, antonym=True, trainable_embedding=True),
     ALL,
     "full",
 )
@@ -147,7 +147,9 @@ def test_what_is_off_is_gone():
     assert not h & names["table6_3_no_global_result"] and v <= names["table6_3_no_global_result"]
     assert h <= names["table6_4_no_dynamic_result"]
     assert not (v | {"rereading"}) & names["table6_4_no_dynamic_result"]
-    assert {"pos_1", "antonym_2"} <= set(SMALL(**DRrNet.presets["paper"]).input_names)
+    paper = SMALL(pos_tags=3, **DRrNet.presets["paper"])
+    assert {"pos_1", "antonym_2"} <= set(paper.input_names)
+    assert paper.word_representation.pos_embedding.output_dim == 10
     bare = SMALL(use_global=False, use_guide=False, use_initial_vector=False)
     assert "pooling" not in {layer.name for layer in bare.layers}
 

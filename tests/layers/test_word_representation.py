@@ -44,7 +44,8 @@ def oracle(layer, word_ids, other_word_ids=None, char_ids=None, pos=None, antony
     if layer.exact_match:
         parts.append(oracles.exact_match(word_ids, other_word_ids)[0][..., None])
     if layer.pos_tags:
-        parts.append(np.eye(layer.pos_tags)[pos])
+        table = layer.pos_embedding
+        parts.append((value(table.embeddings) if table else np.eye(layer.pos_tags))[pos])
     if layer.antonym:
         parts.append(antonym[..., None])
     return np.where(word_ids[..., None] > 0, np.concatenate(parts, -1), 0)
@@ -72,6 +73,13 @@ CASES = [
         (40 + 12 + 2 * 2 * 3 + 3, 40),
         oracle,
         name="every feature",
+    ),
+    Case(
+        partial(SMALL, pos_tags=3, pos_dim=2),
+        {n: FEATURES[n] for n in ("word_ids", "other_word_ids", "pos")},
+        (40 + 3 * 2, 40),
+        oracle,
+        name="tags embedded",
     ),
     Case(
         partial(SMALL, exact_match=False, fixed_embedding=False),
