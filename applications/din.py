@@ -8,10 +8,15 @@ from keras import ops
 from keras_sentmatch.applications.base import CallWith, PairModel, Sentence, register_model
 from keras_sentmatch.applications.pictures import PictureSpec
 from keras_sentmatch.applications.search_space import FLAG, WORD_MODELS, Choice
-from keras_sentmatch.layers import MatrixDynamicGRU
+from keras_sentmatch.layers import MatchingVector, MatrixDynamicGRU
 from keras_sentmatch.ops import masked_max, masked_mean, pair_mask, zero_padding
 
-_TABLE2 = {"encode_hypothesis": True, "shared_transform": True, "hidden_layers": 0}
+_TABLE2 = {
+    "encode_hypothesis": True,
+    "shared_transform": True,
+    "hidden_layers": 0,
+    "reset_after": True,
+}
 
 
 @register_model("din")
@@ -24,13 +29,20 @@ class DIN(PairModel):
         units: width of the states, `n * n` for matrices of `n x n`: a perfect square. Defaults to
             `400`.
         variant: where the GRU's weights come from: `"din1"`, made as matrices; `"din2"`, made as
-            vectors; `"static"`, learned as usual, without dynamic weights. Defaults to `"din1"`.
+            vectors; `"static"`, learned as usual, while the GRU reads the words and their
+            interaction; `"static_interaction"`, the same without the words. Defaults to `"din1"`.
         concat: `"sum"` or `"split"`, how `"din1"` weighs state and word. Defaults to `"sum"`.
         use_bias: whether the made weights have a bias, `b_con`. Defaults to `True`.
         encode_hypothesis: whether the words of sentence 2 go through the encoder as well. Defaults
             to `False`.
         shared_transform: whether one layer makes the matrices of both sentences. Defaults to
             `False`.
+        transpose_premise: whether the interaction of two words is `P^T H` instead of `P H`. With
+            `shared_transform` it can tell a word that both sentences have. Defaults to `False`.
+        reset_after: whether GRUs reset the state after its product with the weights instead of
+            before. Weights that are made reset before in any case. Defaults to `False`.
+        compare_means: whether, beside the mean of the states, the absolute difference and the
+            product of the two sentences' mean word matrices are classified. Defaults to `False`.
         hidden_layers: ReLU layers of width `units` before the classifier. Defaults to `2`.
         dropout: rate on word vectors, on the encoder's states and on the states over sentence 2.
             Defaults to `0.2`.
@@ -65,7 +77,7 @@ class DIN(PairModel):
         "table2_din2_16": {"units": 256, "variant": "din2", "use_bias": False, **_TABLE2},
         "table2_din2_18": {"units": 324, "variant": "din2", "use_bias": False, **_TABLE2},
         "table2_din2_20": {"units": 400, "variant": "din2", "use_bias": False, **_TABLE2},
-        "table2_static_20": {"units": 400, "variant": "static", **_TABLE2},
+        "table2_static_20": {"units": 400, "variant": "static_interaction", **_TABLE2},
     }
     search_space = [
         *WORD_MODELS,
@@ -74,6 +86,9 @@ class DIN(PairModel):
         Choice("model.concat", ("sum", "split"), when={"model.variant": ["din1"]}),
         Choice("model.use_bias", FLAG, when={"model.variant": ["din1", "din2"]}),
         Choice("model.encode_hypothesis", FLAG),
+        Choice("model.shared_transform", FLAG, when={"model.encode_hypothesis": ["true"]}),
+        Choice("model.transpose_premise", FLAG),
+        Choice("model.compare_means", FLAG),
         Choice("model.hidden_layers", (0, 1, 2)),
     ]
     pictures = (
@@ -114,17 +129,27 @@ class DIN(PairModel):
         use_bias: bool = True,
         encode_hypothesis: bool = False,
         shared_transform: bool = False,
+        transpose_premise: bool = False,
+        reset_after: bool = False,
+        compare_means: bool = False,
         hidden_layers: int = 2,
         dropout: float = 0.2,
         **kwargs,
     ):
         self.word_representation = self.make_word_representation()
         self.encoding = keras.layers.GRU(
-            units, return_sequences=True, dtype=self.policy, name="encoding"
+            units,
+            return_sequences=True,
+            reset_after=reset_after,
+            dtype=self.policy,
+            name="encoding",
         )
         self.encoding_dropout = self.make_dropout("encoding_dropout")
         self.control = self.make(MatrixDynamicGRU, "control")  # eq 7-23
         self.control_dropout = self.make_dropout("control_dropout")
+        self.comparison = MatchingVector(
+            ("absolute_difference", "product"), dtype=self.policy, name="comparison"
+        )
         self.hidden = [
             keras.layers.Dense(units, "relu", dtype=self.policy, name=f"hidden_{i}")
             for i in range(1, hidden_layers + 1)
@@ -145,9 +170,12 @@ class DIN(PairModel):
 
     def interact(self, one: Sentence, two: Sentence):
         given = one.states, two.states, one.mask, two.mask
-        states = self.control(*given)  # [B, L2, u]
+        states, p, h = self.control(*given, return_matrices=True)  # [B, L2, u], the words' matrices
         self.show(lambda: self.sizes(*given))
         v = masked_mean(self.control_dropout(states), two.mask)  # [B, u], eq 24
+        if self.compare_means:
+            compared = self.comparison(masked_mean(p, one.mask), masked_mean(h, two.mask))
+            v = ops.concatenate([v, compared], axis=-1)  # [B, 3u]
         for layer in self.hidden:  # eq 25
             v = layer(v)
         return self.classify(v)  # eq 26

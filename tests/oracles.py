@@ -109,10 +109,16 @@ def gru(
 ) -> tuple[Array, Array]:
     """`reset_after`: h~ = tanh(x W + b + r (h U + c)), h' = z h + (1 - z) h~. Gates z, r, h.
 
-    The bias is (2, 3h): row 0 with the input, row 1 with the state.
+    The bias is (2, 3h): row 0 with the input, row 1 with the state. With a bias of one row, (3h,),
+    the state is reset before: h~ = tanh(x W + b + (r h) U).
     """
 
     def step(xt: Array, h: Array) -> tuple[Array]:
+        if np.ndim(bias) == 1:
+            of_z, of_r, of_h = np.split(recurrent, 3, axis=-1)
+            xz, xr, xh = np.split(xt @ kernel + bias, 3, axis=-1)
+            z, r = sigmoid(xz + h @ of_z), sigmoid(xr + h @ of_r)
+            return (z * h + (1 - z) * np.tanh(xh + (r * h) @ of_h),)
         xz, xr, xh = np.split(xt @ kernel + bias[0], 3, axis=-1)
         hz, hr, hh = np.split(h @ recurrent + bias[1], 3, axis=-1)
         z, r = sigmoid(xz + hz), sigmoid(xr + hr)

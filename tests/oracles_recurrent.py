@@ -267,13 +267,20 @@ def to_matrices(c: Array, kernel: Array, bias: Array) -> Array:
 
 
 def matrix_interaction(
-    p: Array, h: Array, mask_p: Array, mask_h: Array, w: Array, b: Array
+    p: Array,
+    h: Array,
+    mask_p: Array,
+    mask_h: Array,
+    w: Array,
+    b: Array,
+    transpose_premise: bool = False,
 ) -> Array:
     """Eq 8: W^t_tau = tanh(W~'_tau W~_t + W_inter W^t_{tau-1} + b_inter), W^t_0 = 0, for every t.
 
     p `[B, Lp, n, n]` and h `[B, Lh, n, n]` are W~' and W~, w and b `[n, n]`: matrix products as
     printed (w a left factor). Result `[B, Lh, Lp, n, n]`; a padded tau keeps W^t_{tau-1}, so
     `[:, :, -1]` is W^t_{l_P}; a padded t is 0, and so is everything when P is empty.
+    `transpose_premise` takes the transpose of W~'_tau.
     """
     out = np.zeros((len(h), h.shape[1], p.shape[1], *np.shape(w)))
     for row in range(len(h)):
@@ -283,7 +290,8 @@ def matrix_interaction(
             state = np.zeros(np.shape(w))
             for tau in range(p.shape[1]):
                 if mask_p[row][tau]:
-                    state = np.tanh(p[row, tau] @ h[row, t] + w @ state + b)
+                    one = p[row, tau].T if transpose_premise else p[row, tau]
+                    state = np.tanh(one @ h[row, t] + w @ state + b)
                 out[row, t, tau] = state
     return out
 
@@ -340,6 +348,14 @@ def matrix_dynamic_gru(
     return {"states": states, **out}
 
 
+def static_states(
+    last: Array, x: Array, mask: Array, weights: Sequence[Array], words: bool
+) -> Array:
+    """The states `[B, Lh, d]` of an ordinary GRU fed [vec(W~_t), vec(W^t_{l_P})], or the latter."""
+    read = [m.reshape(*m.shape[:2], -1) for m in ([x, last] if words else [last])]
+    return gru(np.concatenate(read, -1), mask, *weights)[0]
+
+
 def min_max(x: Array, mask: Array) -> Array:
     """(x - min) / (max - min) over the real entries of the last axis; 0 at pads and if max = min."""
     mask = np.broadcast_to(mask, x.shape)
@@ -369,12 +385,15 @@ def din(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str, An
       encoder: the GRU; trans_p, trans_h: (kernel, bias) of eq 7;
       encode_h: whether H too goes through the encoder (False: raw words, the text-faithful preset;
         True with trans_h = trans_p and fc = [] is `table2`);
-      inter: (W_inter, b_inter);
-      kind: "din1", "din2" or "gru" (no dynamic weights: a GRU fed vec(W^t_{l_P}) alone);
+      inter: (W_inter, b_inter), and whether W~'_tau is transposed in eq 8;
+      kind: "din1", "din2", or without dynamic weights: "static", a GRU fed vec(W~_t) and
+        vec(W^t_{l_P}), or "static_interaction", one fed the latter alone;
       gates: as in `matrix_dynamic_gru`, or the (kernel, recurrent, bias) of that GRU;
+      compare: whether eq 24's mean becomes [h; |p' - h'|; p' * h'] with p' and h' the means of
+        vec(W~'_tau) and vec(W~_t);
       fc: the ReLU layers of eq 25 (kernel, bias); output: (kernel, bias) of eq 26.
     Returns probabilities, states `[B, Lh, d]`, interaction `[B, Lh, Lp]` (eq 31), "z", "r", "h"
-    strips `[B, Lh]` (not for "gru").
+    strips `[B, Lh]` (not without dynamic weights).
     """
     (x_p, x_h), (mask_p, mask_h) = word_features(inputs, weights)
     p = gru(x_p, mask_p, *weights["encoder"])[0]
@@ -384,14 +403,19 @@ def din(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str, An
     every = matrix_interaction(matrices_p, matrices_h, mask_p, mask_h, *weights["inter"])
     out: dict[str, Any] = {"interaction": interaction_map(every, mask_p, mask_h)}
     last = every[:, :, -1]
-    if weights["kind"] == "gru":
-        flat = last.reshape(*last.shape[:2], -1)
-        out["states"] = gru(flat, mask_h, *weights["gates"])[0]
+    if weights["kind"].startswith("static"):
+        out["states"] = static_states(
+            last, matrices_h, mask_h, weights["gates"], weights["kind"] == "static"
+        )
     else:
         made = matrix_dynamic_gru(last, matrices_h, mask_h, weights["gates"], weights["kind"])
         out["states"] = made["states"]
         out.update({k: gate_strip(made[k], mask_h) for k in "zrh"})
     v = masked_mean(out["states"], mask_h)  # eq 24
+    if weights["compare"]:
+        sides = (matrices_p, mask_p), (matrices_h, mask_h)
+        one, two = (masked_mean(m.reshape(*m.shape[:2], -1), mask) for m, mask in sides)
+        v = np.concatenate([v, abs(one - two), one * two], -1)
     for layer in weights["fc"]:
         v = relu(dense(v, layer))
     out["logits"] = dense(v, weights["output"])

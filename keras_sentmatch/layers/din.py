@@ -29,6 +29,11 @@ class MatrixInteraction(Layer):
     once. The products of all pairs of words are never held together: the state is `B * L2 * d`
     numbers, and only training keeps it from every step.
 
+    Args:
+        transpose_premise: whether the product is `P_s^T H_t`. Its trace is the dot product of the
+            two matrices: large for a word and itself, if one layer made both. `P_s H_t`, as
+            printed, says little about that. Defaults to `False`.
+
     Call arguments:
         x1: `[B, L1, d]`, the matrices `P`; `d` a perfect square.
         x2: `[B, L2, d]`, the matrices `H`.
@@ -59,6 +64,9 @@ class MatrixInteraction(Layer):
         Huo, Liu: DIN, eq 8, and 28-29 for the norms.
     """
 
+    def __init__(self, transpose_premise: bool = False, **kwargs):
+        super().__init__(**kwargs)
+
     def build(self, x1_shape, x2_shape=None):
         width = x1_shape[-1]
         self.side = math.isqrt(width)
@@ -81,6 +89,8 @@ class MatrixInteraction(Layer):
 
         def step(x, states) -> tuple[Any, list[Any]]:
             p, real, w = ops.reshape(x[:, :-1], (batch, n, n)), x[:, -1:, None] > 0, states[0]
+            if self.transpose_premise:
+                p = ops.transpose(p, (0, 2, 1))
             new = ops.tanh(ops.matmul(p, h) + ops.matmul(kernel, w) + bias)
             w = ops.where(real, new, w)
             if not return_norms:
@@ -103,7 +113,8 @@ class MatrixInteraction(Layer):
         return (w, norms) if return_norms else w
 
 
-VARIANTS = ("din1", "din2", "static")
+STATIC = ("static", "static_interaction")
+VARIANTS = ("din1", "din2", *STATIC)
 CONCATS = ("sum", "split")
 GATES = ("update", "reset", "candidate")
 
@@ -121,17 +132,22 @@ class MatrixDynamicGRU(Layer):
       matrix products.
     - `"din2"`: all in vectors of `d` numbers, made by `d x d` matrices from the flattened `W_t`;
       they scale element by element.
-    - `"static"`: an ordinary GRU fed the flattened `W_t`, without dynamic weights.
+    - `"static"`: an ordinary GRU, without dynamic weights. It reads the matrix of the word and
+      `W_t`, both flattened.
+    - `"static_interaction"`: the same, but it reads `W_t` alone.
 
     Args:
         units: width `d = n * n` of a state; a perfect square.
-        variant: `"din1"`, `"din2"` or `"static"`. Defaults to `"din1"`.
+        variant: `"din1"`, `"din2"`, `"static"` or `"static_interaction"`. Defaults to `"din1"`.
         concat: how `"din1"` multiplies the bracket `[H, X]`: `"sum"`, one weight for `H + X`, which
             is what the paper's shapes and counts allow; `"split"`, one weight made for each.
             Defaults to `"sum"`.
-        use_bias: whether `b_con` (in `"static"`: the GRU's bias) is there. Defaults to `True`.
+        use_bias: whether `b_con` (of an ordinary GRU: its bias) is there. Defaults to `True`.
         shared_transform: whether one layer makes the matrices of both sentences. Defaults to
             `False`.
+        transpose_premise: as in `MatrixInteraction`. Defaults to `False`.
+        reset_after: whether an ordinary GRU resets the state after its product with the weights
+            instead of before, as dynamic weights always do. Defaults to `False`.
 
     Call arguments:
         x1: `[B, L1, D1]`, states of sentence 1 (the premise).
@@ -139,12 +155,14 @@ class MatrixDynamicGRU(Layer):
             `D2 = D1`.
         mask_1: boolean `[B, L1]`, True = real token, right-padded.
         mask_2: boolean `[B, L2]`.
+        return_matrices: whether to return the words' matrices as well. Defaults to `False`.
         return_norms: whether to return what the explainer shows. Defaults to `False`.
 
     Output shape:
-        `[B, L2, units]`. With `return_norms` also `[B, L2, L1]`, the norms of all interaction
-        matrices, and, unless `"static"`, `[B, L2, 3]`, those of the weights made for `z`, `r` and
-        `h`.
+        `[B, L2, units]`. With `return_matrices` also `[B, L1, units]` and `[B, L2, units]`, the
+        flattened matrices of the words of both sentences. With `return_norms` also `[B, L2, L1]`,
+        the norms of all interaction matrices, and, with dynamic weights, `[B, L2, 3]`, those of the
+        weights made for `z`, `r` and `h`.
 
     Masking:
         Padding changes nothing, and padded rows are zeros. An empty sentence 1 gives `W_t = 0`.
@@ -172,6 +190,8 @@ class MatrixDynamicGRU(Layer):
         concat: str = "sum",
         use_bias: bool = True,
         shared_transform: bool = False,
+        transpose_premise: bool = False,
+        reset_after: bool = False,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -190,10 +210,15 @@ class MatrixDynamicGRU(Layer):
         self.transform_2 = (
             self.transform_1 if shared_transform else self.dense(units, "transform_2", "tanh")
         )
-        self.interaction = MatrixInteraction(dtype=dtype, name="interaction")
-        if variant == "static":
+        self.interaction = self.sublayer(MatrixInteraction, "interaction")
+        if variant in STATIC:
             self.gru = keras.layers.GRU(
-                units, return_sequences=True, use_bias=use_bias, dtype=dtype, name="gru"
+                units,
+                return_sequences=True,
+                use_bias=use_bias,
+                reset_after=reset_after,
+                dtype=dtype,
+                name="gru",
             )
 
     def build(self, x1_shape, x2_shape=None):
@@ -207,8 +232,9 @@ class MatrixDynamicGRU(Layer):
             self.transform_2.build(x2_shape)
         matrices = [(*shape[:-1], self.units) for shape in (x1_shape, x2_shape)]
         self.interaction.build(*matrices)
-        if self.variant == "static":
-            self.gru.build(matrices[1])
+        if self.variant in STATIC:
+            read = 2 * self.units if self.variant == "static" else self.units
+            self.gru.build((*x2_shape[:-1], read))
             return
         square = (self._shape[1], self._shape[1])
         bias_shape = square if self.variant == "din1" else square[:1]
@@ -226,12 +252,13 @@ class MatrixDynamicGRU(Layer):
         ]
         self.bias_kernels = weights("bias_kernel", square, "glorot_uniform")
 
-    def call(self, x1, x2, mask_1, mask_2, return_norms=False):
-        words = self.transform_2(x2)
-        w = self.interaction(self.transform_1(x1), words, mask_1, mask_2, return_norms=return_norms)
-        w, *norms = w if return_norms else (w,)
-        if self.variant == "static":
-            states = recurrent_states(self.gru, w)
+    def call(self, x1, x2, mask_1, mask_2, return_matrices=False, return_norms=False):
+        premise, words = self.transform_1(x1), self.transform_2(x2)
+        w = self.interaction(premise, words, mask_1, mask_2, return_norms=return_norms)
+        w, *more = w if return_norms else (w,)
+        if self.variant in STATIC:
+            read = [words, w] if self.variant == "static" else [w]
+            states = recurrent_states(self.gru, ops.concatenate(read, axis=-1))
         else:
             factors, offsets = self._dynamic_weights(w, words)
             states = self._run(factors, offsets)
@@ -239,9 +266,11 @@ class MatrixDynamicGRU(Layer):
                 by_gate = (*ops.shape(factors)[:2], 3, self.units)
                 squares = ops.square(at_least_float32(ops.reshape(factors, by_gate)))
                 sizes = ops.sqrt(ops.maximum(ops.sum(squares, axis=-1), 1e-12))
-                norms.append(zero_padding(ops.cast(sizes, w.dtype), mask_2))
+                more.append(zero_padding(ops.cast(sizes, w.dtype), mask_2))
+        if return_matrices:
+            more = [zero_padding(premise, mask_1), zero_padding(words, mask_2), *more]
         states = zero_padding(states, mask_2)
-        return (states, *norms) if return_norms else states
+        return (states, *more) if more else states
 
     def _dynamic_weights(self, w, words) -> tuple[Any, Any]:
         """What the GRU's steps need: the factors of the state, and what is added to the products.
@@ -295,9 +324,14 @@ class MatrixDynamicGRU(Layer):
     def _product(self, factor, x):
         return ops.matmul(factor, x) if self.variant == "din1" else ops.multiply(factor, x)
 
-    def compute_output_spec(self, x1, x2, mask_1, mask_2, return_norms=False):
-        states = self.spec(*x2.shape[:2], self.units)
-        if not return_norms:
-            return states
-        gates = () if self.variant == "static" else (self.spec(*x2.shape[:2], 3),)
-        return (states, self.spec(*x2.shape[:2], x1.shape[1]), *gates)
+    def compute_output_spec(
+        self, x1, x2, mask_1, mask_2, return_matrices=False, return_norms=False
+    ):
+        states, more = self.spec(*x2.shape[:2], self.units), []
+        if return_matrices:
+            more += [self.spec(*x.shape[:2], self.units) for x in (x1, x2)]
+        if return_norms:
+            more.append(self.spec(*x2.shape[:2], x1.shape[1]))
+        if return_norms and self.variant not in STATIC:
+            more.append(self.spec(*x2.shape[:2], 3))
+        return (states, *more) if more else states

@@ -19,7 +19,7 @@ def weights_of(layer):
 def forward(model, **inputs):
     layers = {layer.name: layer for layer in model.layers}
     control = layers["control"]
-    static = control.variant == "static"
+    static = control.variant.startswith("static")
     return oracles_recurrent.din(
         inputs,
         {
@@ -29,9 +29,10 @@ def forward(model, **inputs):
             "trans_p": weights_of(control.transform_1),
             "trans_h": weights_of(control.transform_2),
             "encode_h": model.encode_hypothesis,
-            "inter": [value(control.interaction.kernel), value(control.interaction.bias)],
-            "kind": "gru" if static else control.variant,
+            "inter": [*weights_of(control.interaction), control.transpose_premise],
+            "kind": control.variant,
             "gates": weights_of(control.gru) if static else gates_of(control),
+            "compare": model.compare_means,
             "fc": [weights_of(layers[f"hidden_{i + 1}"]) for i in range(model.hidden_layers)],
             "output": weights_of(layers["logits"]),
         },
@@ -43,14 +44,24 @@ def oracle(model, **inputs):
 
 
 SMALL = partial(DIN, vocabulary_size=10, embedding_dim=3, units=9)
-TABLE2 = {"encode_hypothesis": True, "shared_transform": True, "hidden_layers": 0}
+SHARED = {"encode_hypothesis": True, "shared_transform": True}
+TABLE2 = {**SHARED, "hidden_layers": 0, "reset_after": True}
 CASES = [model_case(SMALL, WORDS, oracle, "DIN")]
 REST = [
     model_case(partial(SMALL, **TABLE2), WORDS, oracle, "table2"),
     model_case(
         partial(SMALL, variant="din2", use_bias=False, **TABLE2), WORDS, oracle, "table2 DIN-2"
     ),
-    model_case(partial(SMALL, variant="static", **TABLE2), WORDS, oracle, "table2 static"),
+    model_case(
+        partial(SMALL, variant="static_interaction", **TABLE2), WORDS, oracle, "table2 static"
+    ),
+    model_case(partial(SMALL, variant="static"), WORDS, oracle, "static"),
+    model_case(
+        partial(SMALL, transpose_premise=True, compare_means=True, **SHARED),
+        WORDS,
+        oracle,
+        "transposed, compared",
+    ),
     model_case(partial(SMALL, concat="split", num_classes=1), WORDS, oracle, "split, a score"),
 ]
 
@@ -65,7 +76,7 @@ test_halves = run_checks(CASES, check_halves)
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("case", [CASES[0], *REST[:3]], ids=name_of)
+@pytest.mark.parametrize("case", [CASES[0], *REST[:4]], ids=name_of)
 def test_explainer(case):
     model = built(case)
     shown = {n: value(t) for n, t in model.explainer()(WORDS).items()}

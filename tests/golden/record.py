@@ -115,6 +115,10 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"encode_hypothesis": True},
         {"shared_transform": True, "encode_hypothesis": True},
         {"hidden_layers": 0},
+        {"variant": "static_interaction"},
+        {"transpose_premise": True},
+        {"compare_means": True},
+        {"reset_after": True},
     ],
     "drcn": [
         {"recurrent_connection": "residual"},

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.layers import MatrixDynamicGRU
-from tests import oracles, oracles_recurrent
+from tests import oracles_recurrent
 from tests.harness import (
     Case,
     arguments_act,
@@ -15,6 +15,7 @@ from tests.harness import (
     check_gradients,
     check_oracle,
     lengths_mask,
+    name_of,
     noise,
     refuses,
     run_checks,
@@ -50,19 +51,32 @@ def oracle(layer, x1, x2, mask_1, mask_2):
         for x, transform in ((x1, layer.transform_1), (x2, layer.transform_2))
     )
     inter = layer.interaction
-    every = oracles_recurrent.matrix_interaction(
-        p, h, mask_1, mask_2, value(inter.kernel), value(inter.bias)
-    )
+    weights = value(inter.kernel), value(inter.bias), layer.transpose_premise
+    every = oracles_recurrent.matrix_interaction(p, h, mask_1, mask_2, *weights)
     real = mask_2[:, :, None] & mask_1[:, None, :]
     norms = np.where(real, np.sqrt(np.square(every).sum((-2, -1))), 0)
     last = every[:, :, -1]
-    if layer.variant == "static":
-        flat = last.reshape(*last.shape[:2], -1)
-        return oracles.gru(flat, mask_2, *(value(w) for w in layer.gru.weights))[0], norms
+    if layer.variant.startswith("static"):
+        gru = [value(w) for w in layer.gru.weights]
+        words = layer.variant == "static"
+        return oracles_recurrent.static_states(last, h, mask_2, gru, words), norms
     made = oracles_recurrent.matrix_dynamic_gru(last, h, mask_2, gates_of(layer), layer.variant)
     flat = [made[gate].reshape(*mask_2.shape, -1) for gate in "zrh"]
     gate_norms = np.stack([np.sqrt(np.square(w).sum(-1)) for w in flat], -1)
     return made["states"], norms, gate_norms
+
+
+def oracle_with_matrices(layer, x1, x2, mask_1, mask_2):
+    states, *norms = oracle(layer, x1, x2, mask_1, mask_2)
+    matrices = [
+        oracles_recurrent.to_matrices(x, *(value(w) for w in transform.weights))
+        for x, transform in ((x1, layer.transform_1), (x2, layer.transform_2))
+    ]
+    flat = [
+        oracles_recurrent.zero_pads(m.reshape(*m.shape[:2], -1), mask)
+        for m, mask in zip(matrices, (mask_1, mask_2))
+    ]
+    return states, *flat, *norms
 
 
 NORMS = {"return_norms": True}
@@ -70,6 +84,14 @@ TRANSFORMS = 4 * (3 + 1) + 4 * (2 + 1) + 8  # W_trans of both sentences, the int
 MAKE = partial(MatrixDynamicGRU, units=4)
 CASES = [Case(MAKE, INPUTS, (TRANSFORMS + 9 * 4, 0), oracle, options=NORMS)]
 REST = [
+    Case(
+        MAKE,
+        INPUTS,
+        (TRANSFORMS + 9 * 4, 0),
+        oracle_with_matrices,
+        "with matrices",
+        {"return_matrices": True, **NORMS},
+    ),
     Case(
         partial(MAKE, variant="din2"),
         INPUTS,
@@ -90,10 +112,19 @@ REST = [
     Case(
         partial(MAKE, variant="static"),
         INPUTS,
-        # Nothing but the interaction is fed to the GRU.
-        (TRANSFORMS + 3 * 4 * 8 + 6 * 4, 0),
+        # The matrix of the word and the interaction are fed to the GRU.
+        (TRANSFORMS + 3 * 4 * (8 + 4) + 3 * 4, 0),
         oracle,
         "static",
+        NORMS,
+    ),
+    Case(
+        partial(MAKE, variant="static_interaction", reset_after=True),
+        INPUTS,
+        # Nothing but the interaction is fed to the GRU, which has two biases.
+        (TRANSFORMS + 3 * 4 * (4 + 4) + 6 * 4, 0),
+        oracle,
+        "static interaction",
         NORMS,
     ),
     Case(
@@ -104,6 +135,14 @@ REST = [
         "shared transform",
         NORMS,
     ),
+    Case(
+        partial(MAKE, shared_transform=True, transpose_premise=True),
+        SAME_WIDTH,
+        (4 * (3 + 1) + 8 + 9 * 4, 0),
+        oracle,
+        "transposed",
+        NORMS,
+    ),
 ]
 
 test_checks = run_checks(CASES)
@@ -111,14 +150,27 @@ test_checks = run_checks(CASES)
 test_variants = run_checks(REST, check_build, check_oracle, check_gradients)
 
 
-def test_the_norms_change_nothing():
-    layer = built(CASES[0])
-    assert (value(layer(**INPUTS)) == value(CASES[0].call(layer, INPUTS)[0])).all()
+@pytest.mark.parametrize("case", [CASES[0], REST[0]], ids=name_of)
+def test_what_is_returned_besides_changes_nothing(case):
+    layer = built(case)
+    assert (value(layer(**INPUTS)) == value(case.call(layer, INPUTS)[0])).all()
 
 
 test_arguments = arguments_act(
-    [Case(MAKE, SAME_WIDTH, (0, 0))], units=9, variant="din2", concat="split"
+    [Case(MAKE, SAME_WIDTH, (0, 0)), Case(partial(MAKE, variant="static"), INPUTS, (0, 0))],
+    units=9,
+    variant="din2",
+    concat="split",
 )
+
+
+def test_only_the_static_variant_with_words_reads_them():
+    """With an interaction that is zero, states still depend on the words; or they do not."""
+    for variant, reads in (("static", True), ("static_interaction", False)):
+        layer = built(Case(partial(MAKE, variant=variant), INPUTS, (0, 0)))
+        empty = {**INPUTS, "mask_1": lengths_mask([0] * 3, 5)}
+        y, other = (value(layer(**{**empty, "x2": INPUTS["x2"] * sign})) for sign in (1, -1))
+        assert (abs(y - other).max() > 1e-3) == reads
 
 
 test_bad_arguments = refuses(
