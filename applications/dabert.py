@@ -20,7 +20,8 @@ class DABERT(BackboneModel):
     """An encoder whose first layer also attends to differences, with the `[CLS]` classifier.
 
     The chosen layers become `DualAttentionEncoder`s with the weights of those they replace. What
-    differences add starts at zero, so a new model gives what the same `CrossEncoder` would. The
+    differences add starts at zero (`output_stddev`), so a new model gives what the same
+    `CrossEncoder` would. The
     encoder's attention must be BERT's: all kinds but DeBERTa-v3, whose attention sees relative
     positions. ALBERT's layers share their weights; a replaced one gets a copy of its own.
 
@@ -41,6 +42,8 @@ class DABERT(BackboneModel):
         filter_gate: whether a gate filters what is added. Defaults to `True`.
         output_mode: `"residual"` adds to the affinity, `"replace"` (as printed) puts the fused
             vector in its place. Defaults to `"residual"`.
+        output_stddev: standard deviation of what the last layer of the fusion starts with; with 0
+            it starts at zero, and so does what differences add. Defaults to `0.0`.
         regulation: with `False` there is no fusion but the mean of both channels. Defaults to
             `True`.
         dropout: rate before the classifier. Defaults to `0.1`.
@@ -81,7 +84,7 @@ class DABERT(BackboneModel):
     }
     search_space = [
         *BACKBONES,
-        Choice("training.global_clipnorm", (7.5, 10.0, 15.0)),
+        Choice("training.global_clipnorm", (1.0, 7.5, 10.0, 15.0)),
         Choice("model.dual_layers", {"0": [0], "0+1": [0, 1]}),
         Choice("model.distance", ("l2_squared", "l2", "l1")),
         Choice("model.cross", FLAG),
@@ -110,6 +113,14 @@ class DABERT(BackboneModel):
                 ("filter_{layer}", "let through f"),
             )
         ),
+        PictureSpec(
+            "change_{layer}",
+            "joint",
+            "Size of the change, layer {layer}",
+            "How long the vector that the fusion adds to each piece is, as a share of the affinity: near "
+            "0 the layer does nothing beyond BERT's own attention.",
+            "added / affinity",
+        ),
         ENCODER_ATTENTION,
     )
 
@@ -128,6 +139,7 @@ class DABERT(BackboneModel):
         gate: bool = True,
         filter_gate: bool = True,
         output_mode: str = "residual",
+        output_stddev: float = 0.0,
         regulation: bool = True,
         dropout: float = 0.1,
         backbone_dropout: float | None = None,
@@ -177,10 +189,10 @@ class DABERT(BackboneModel):
 
         `affinity_i` and `difference_i` `[B, heads, L, L]`, from each token to the others; `gate_i`
         `[B, L]`, how much of the fused vector is affinity; `filter_i` `[B, L]`, how much of it is
-        let through.
+        let through; `change_i` `[B, L]`, the length of what is added over that of the affinity.
         """
         _, *found = CallWith(self.duals[i], return_attention=True)(*given)
-        names = ("affinity", "difference", "gate", "filter")
+        names = ("affinity", "difference", "gate", "filter", "change")
         return {f"{name}_{i}": x for name, x in zip(names, found)}
 
     def backbone_layers(self) -> list[keras.layers.Layer]:

@@ -323,10 +323,10 @@ def adaptive_fusion(
     filter_gate: bool = True,
     output: str = "residual",
     regulation: bool = True,
-) -> tuple[Array, Array, Array]:
-    """Eq 5-7: a + l ("residual") or l ("replace"), g and f; without regulation (a + d) / 2.
+) -> tuple[Array, Array, Array, Array]:
+    """Eq 5-7: a + l ("residual") or l ("replace"), g, f, |l| / |a|; without regulation (a + d) / 2.
 
-    a, d `[B, L, D]` -> `[B, L, D]`, `[B, L]`, `[B, L]`. With regulation, gate or filter gate off, g
+    a, d `[B, L, D]` -> `[B, L, D]`, `[B, L]` three times. With regulation, gate or filter gate off, g
     is 1/2 and f is 1 at real tokens.
     Weights (those that a setting doesn't use may be left out), A = attention, H = hidden width:
       W_D, W_a `[D, A]`, b_a `[A]`, w_d `[A]` (literal `[2 A]`), c_d scalar (optional): u of d-;
@@ -340,13 +340,16 @@ def adaptive_fusion(
     mask = np.asarray(mask, bool)
     a, d = zero_pads(a, mask), zero_pads(d, mask)
     out, g, f = (a + d) / 2, np.full(mask.shape, 0.5), np.ones(mask.shape)
+    change = (d - a) / 2
     if regulation:
         for b in range(len(a)):
             a_star, d_star = aligned(a[b], d[b], mask[b], weights, alignment)
             v, g[b] = gate_fusion(a_star, d_star, weights, gate)
-            fused, f[b] = gate_filter(a[b], v, weights, filter_gate)
-            out[b] = {"residual": a[b] + fused, "replace": fused}[output]
-    return tuple(zero_pads(x, mask) for x in (out, g, f))
+            change[b], f[b] = gate_filter(a[b], v, weights, filter_gate)
+            out[b] = {"residual": a[b] + change[b], "replace": change[b]}[output]
+    sizes = [np.linalg.norm(x, axis=-1) for x in (change, a)]
+    size = np.divide(*sizes, out=np.zeros(mask.shape), where=sizes[1] > 0)
+    return tuple(zero_pads(x, mask) for x in (out, g, f, size))
 
 
 # --- whole models, from the output of the embeddings on ---
@@ -404,16 +407,16 @@ def dual_attention_encoder(
     `weights` as of `transformer_encoder`; `fusion` and `options` (alignment, gate, filter_gate, output,
     regulation) as of `adaptive_fusion`. Without one of the two channels (6.5) the other one takes its
     place: the fusion gets (D, D), or (A, A).
-    Returns output, affinity and difference (the maps), gate and filter.
+    Returns output, affinity and difference (the maps), gate, filter and change (its size).
     """
     x = zero_pads(x, mask)
     heads = (weights[name] for name in "qkv")
     a, d, a_map, d_map = dual_attention(x, mask, *heads, distance, segment_ids, cross)
     pair = (a if use_affinity else d), (d if use_difference else a)
-    fused, gate, filtered = adaptive_fusion(*pair, mask, fusion, **options)
+    fused, gate, filtered, change = adaptive_fusion(*pair, mask, fusion, **options)
     output = zero_pads(finish_block(x, fused, weights, epsilon, activation), mask)
     maps = {"affinity": a_map, "difference": d_map}
-    return {"output": output, **maps, "gate": gate, "filter": filtered}
+    return {"output": output, **maps, "gate": gate, "filter": filtered, "change": change}
 
 
 def transformer(
@@ -463,10 +466,12 @@ def dabert(
     Weights as of `cross_encoder`; in `layers`, those of a dual layer also have `fusion`, the weights of
     `adaptive_fusion`. `dual`: options of `dual_attention_encoder` (distance, cross, use_affinity,
     use_difference, alignment, gate, filter_gate, output, regulation); `options`: epsilon, activation.
-    Returns logits, probabilities, and the lists affinity, difference, gate, filter of the dual layers.
+    Returns logits, probabilities, and the lists affinity, difference, gate, filter, change of the dual
+    layers.
     """
     x = zero_pads(embedded, mask)
-    kept: dict[str, list] = {"affinity": [], "difference": [], "gate": [], "filter": []}
+    names = ("affinity", "difference", "gate", "filter", "change")
+    kept: dict[str, list] = {name: [] for name in names}
     for layer in weights["layers"]:
         if layer.get("fusion") is None:
             x, _ = transformer_encoder(x, mask, layer, **options)

@@ -174,7 +174,7 @@ class AdaptiveFusion(Layer):
        is `a_i + l_i`.
 
     `W_l` and `b_l` start at zero, so a new layer returns the affinity: put into a trained network,
-    it changes nothing yet.
+    it changes nothing yet. In the first step only these two learn, since nothing else acts.
 
     Args:
         attention_units: width of the hidden layer that scores a token in the alignment. Defaults to
@@ -188,6 +188,8 @@ class AdaptiveFusion(Layer):
         filter_gate: whether to compute `f_i`; otherwise it is 1. Defaults to `True`.
         output_mode: `"residual"` returns `a_i + l_i`, `"replace"` `l_i` as eq 7 prints it, so zeros
             at first. Defaults to `"residual"`.
+        output_stddev: standard deviation of the small random numbers that `W_l` starts with instead
+            of zeros. Defaults to `0.0`, zeros.
         regulation: with `False` all of the above is left out and the output is `(a_i + d_i) / 2`.
             Defaults to `True`.
 
@@ -195,10 +197,12 @@ class AdaptiveFusion(Layer):
         affinity: `[B, L, D]`.
         difference: `[B, L, D]`.
         mask: boolean `[B, L]`, True = real token.
-        return_gates: whether to return both gates as well. Defaults to `False`.
+        return_gates: whether to return what the fusion did as well. Defaults to `False`.
 
     Output shape:
-        `[B, L, D]`; with `return_gates` also `g` and `f`, `[B, L]` float32.
+        `[B, L, D]`; with `return_gates` also `g`, `f` and the size of the change, `|l_i| / |a_i|`
+        (without regulation that of `(d_i - a_i) / 2`), `[B, L]` float32 each. The size is for looking
+        at: it has no gradient.
 
     Masking:
         Padding is never attended to; outputs and gates are zero there. Scores, softmax and gates
@@ -217,9 +221,9 @@ class AdaptiveFusion(Layer):
         >>> from keras_sentmatch.layers import AdaptiveFusion
         >>> a, d = np.ones((1, 2, 4), "float32"), np.zeros((1, 2, 4), "float32")
         >>> mask = np.array([[True, False]])
-        >>> fused, g, f = AdaptiveFusion(attention_units=3)(a, d, mask, return_gates=True)
-        >>> [float(v) for v in fused[0, 0]], [float(v) for v in fused[0, 1]], tuple(g.shape)
-        ([1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0], (1, 2))
+        >>> fused, g, f, change = AdaptiveFusion(attention_units=3)(a, d, mask, return_gates=True)
+        >>> [float(v) for v in fused[0, 0]], [float(v) for v in change[0]], tuple(g.shape)
+        ([1.0, 1.0, 1.0, 1.0], [0.0, 0.0], (1, 2))
 
     References:
         Wang et al., DABERT, eq 5-7.
@@ -233,10 +237,15 @@ class AdaptiveFusion(Layer):
         gate: bool = True,
         filter_gate: bool = True,
         output_mode: str = "residual",
+        output_stddev: float = 0.0,
         regulation: bool = True,
         **kwargs,
     ):
         super().__init__(**kwargs)
+        if output_stddev < 0:
+            raise ValueError(
+                f"output_stddev must be at least 0. Received: output_stddev={output_stddev!r}"
+            )
         require_positive(
             attention_units=attention_units,
             hidden_units=1 if hidden_units is None else hidden_units,
@@ -279,19 +288,29 @@ class AdaptiveFusion(Layer):
         if self.filter_gate:
             self.filter_value = self.dense(width, "filter_value", inputs=hidden)
             self.filter_kernel = column(2 * width, "filter_kernel")
-        self.fused = self.dense(width, "fused", "tanh", hidden, kernel_initializer="zeros")
+        start = keras.initializers.TruncatedNormal(stddev=self.output_stddev)
+        self.fused = self.dense(
+            width,
+            "fused",
+            "tanh",
+            hidden,
+            kernel_initializer=start if self.output_stddev else "zeros",
+        )
 
     def call(self, affinity, difference, mask, return_gates=False):
         if self.regulation:
-            fused, gate, kept = self._regulated(affinity, difference, mask)
+            change, gate, kept = self._change(affinity, difference, mask)
         else:
-            fused, gate, kept = (affinity + difference) * 0.5, *_constants(mask)
-        fused = zero_padding(fused, mask)
+            change, gate, kept = (difference - affinity) * 0.5, *_constants(mask)
+        replaces = self.regulation and self.output_mode == "replace"
+        fused = zero_padding(change if replaces else affinity + change, mask)
         if not return_gates:
             return fused
-        return fused, *(ops.squeeze(zero_padding(x, mask), -1) for x in (gate, kept))
+        size = ops.divide_no_nan(_norm(change), _norm(affinity))
+        return fused, *(ops.squeeze(zero_padding(x, mask), -1) for x in (gate, kept, size))
 
-    def _regulated(self, a, d, mask) -> tuple[Any, Any, Any]:
+    def _change(self, a, d, mask) -> tuple[Any, Any, Any]:
+        """`l`, g and f."""
         new_a, new_d = a, d
         if self.alignment != "none":
             guided = self.align_difference(d, a, mask)
@@ -305,14 +324,13 @@ class AdaptiveFusion(Layer):
         v = ops.cast(gate, a.dtype) * new_a + ops.cast(1.0 - gate, a.dtype) * new_d
         if self.filter_gate:
             kept = _share(self.filter_kernel, a, self.filter_value(v))
-        fused = ops.cast(kept, a.dtype) * self.fused(v)
-        return (a + fused if self.output_mode == "residual" else fused), gate, kept
+        return ops.cast(kept, a.dtype) * self.fused(v), gate, kept
 
     def compute_output_spec(self, affinity, difference, mask, return_gates=False):
         fused = self.spec(*affinity.shape)
         if not return_gates:
             return fused
-        gates = (self.spec(*affinity.shape[:2], dtype="float32") for _ in range(2))
+        gates = (self.spec(*affinity.shape[:2], dtype="float32") for _ in range(3))
         return fused, *gates
 
 
@@ -358,6 +376,12 @@ def _share(kernel, *parts):
     return ops.sigmoid(ops.matmul(at_least_float32(ops.concatenate(parts, axis=-1)), kernel))
 
 
+def _norm(x):
+    """The length of each token's vector, `[B, L, 1]`, without a gradient."""
+    x = at_least_float32(ops.stop_gradient(x))
+    return ops.sqrt(ops.sum(ops.square(x), axis=-1, keepdims=True))
+
+
 def _constants(mask) -> tuple[Any, Any]:
     """The gates that are not computed: one half, and one."""
     ones = ops.ones_like(ops.expand_dims(mask, -1), dtype="float32")
@@ -396,6 +420,7 @@ class DualAttentionEncoder(Layer):
         gate: whether the fusion computes the gate between both channels. Defaults to `True`.
         filter_gate: whether it computes the gate on what is added. Defaults to `True`.
         output_mode: `"residual"` or `"replace"`. Defaults to `"residual"`.
+        output_stddev: of what the fusion's last layer starts with. Defaults to `0.0`, zeros.
         regulation: with `False` the fusion is the mean of both channels. Defaults to `True`.
 
     Call arguments:
@@ -407,7 +432,8 @@ class DualAttentionEncoder(Layer):
 
     Output shape:
         `[B, L, D]`; with `return_attention` also the weights of affinity and of difference,
-        `[B, num_heads, L, L]`, and the gate and the filter of the fusion, `[B, L]`, all float32.
+        `[B, num_heads, L, L]`, and the gate, the filter and the size of the change of the fusion,
+        `[B, L]`, all float32.
 
     Masking:
         Padding is never attended to; padded rows are zeros.
@@ -424,7 +450,7 @@ class DualAttentionEncoder(Layer):
         >>> from keras_sentmatch.layers import DualAttentionEncoder
         >>> x, mask = np.ones((1, 4, 6), "float32"), np.array([[True, True, True, False]])
         >>> layer = DualAttentionEncoder(intermediate_dim=8, num_heads=2)
-        >>> y, affinity, difference, gate, kept = layer(x, mask, return_attention=True)
+        >>> y, affinity, difference, gate, kept, change = layer(x, mask, return_attention=True)
         >>> tuple(y.shape), tuple(difference.shape), tuple(gate.shape)
         ((1, 4, 6), (1, 2, 4, 4), (1, 4))
 
@@ -448,6 +474,7 @@ class DualAttentionEncoder(Layer):
         gate: bool = True,
         filter_gate: bool = True,
         output_mode: str = "residual",
+        output_stddev: float = 0.0,
         regulation: bool = True,
         **kwargs,
     ):
@@ -488,7 +515,8 @@ class DualAttentionEncoder(Layer):
     def call(self, x, mask, segment_ids=None, return_attention=False, training=None):
         a, d, *maps = self.attention(x, mask, segment_ids, return_attention=True, training=training)
         pair = {"both": (a, d), "affinity": (a, a), "difference": (d, d)}[self.channels]
-        fused, *gates = self.fusion(*pair, mask, return_gates=True)
+        fused = self.fusion(*pair, mask, return_gates=return_attention)
+        fused, *gates = fused if return_attention else (fused,)
         by_head = (*ops.shape(x)[:2], self.num_heads, x.shape[-1] // self.num_heads)
         attended = self.join(ops.reshape(fused, by_head))
         y = self.attention_norm(x + self.drop(attended, training=training))
@@ -503,5 +531,5 @@ class DualAttentionEncoder(Layer):
         if not return_attention:
             return y
         maps, gates = (batch, self.num_heads, length, length), (batch, length)
-        shapes = (maps, maps, gates, gates)
+        shapes = (maps, maps, gates, gates, gates)
         return (y, *(self.spec(*shape, dtype="float32") for shape in shapes))

@@ -144,7 +144,7 @@ def test_explainer():
     shown = {n: value(t) for n, t in model.explainer()(PAIRS).items()}
     found = everything(model, **PAIRS)
     close(shown.pop("probabilities"), found["probabilities"], "probabilities")
-    names = ("affinity", "difference", "gate", "filter")
+    names = ("affinity", "difference", "gate", "filter", "change")
     assert sorted(shown) == sorted(f"{name}_{i}" for name in names for i in (0, 1))
     for i in (0, 1):
         for name in names:

@@ -76,7 +76,7 @@ def fused(layer, **inputs):
     return everything(layer, **inputs)[0]
 
 
-SHOWN = {"options": {"return_gates": True}, "float32_outputs": (1, 2)}
+SHOWN = {"options": {"return_gates": True}, "float32_outputs": (1, 2, 3)}
 UNUSED = ("context_bias",)  # a constant on all scores: the softmax takes it out again
 CASES = [
     Case(SMALL, INPUTS, (ALL, 0), everything, unused=UNUSED, **SHOWN),
@@ -105,7 +105,9 @@ test_checks = run_checks(CASES)
 test_variants = run_checks(VARIANTS, check_build, check_oracle)
 
 
-test_arguments = arguments_act(CASES, alignment="none", hidden_units=4, output_mode="replace")
+test_arguments = arguments_act(
+    CASES, "output_stddev", alignment="none", hidden_units=4, output_mode="replace"
+)
 
 
 def test_parameters_of_the_paper():
@@ -119,6 +121,17 @@ def test_a_new_layer_returns_the_affinity():
     a, mask = INPUTS["affinity"], INPUTS["mask"][:, :, None]
     assert (value(AdaptiveFusion()(**INPUTS)) == a * mask).all()
     assert not value(AdaptiveFusion(output_mode="replace")(**INPUTS)).any()
+    *_, change = AdaptiveFusion()(**INPUTS, return_gates=True)
+    assert not value(change).any()
+
+
+def test_it_can_start_with_a_small_change():
+    inputs = {"affinity": noise(2, 6, 64), "difference": noise(2, 6, 64, seed=1)}
+    layer = AdaptiveFusion(output_stddev=0.02)
+    *_, change = layer(**inputs, mask=np.ones((2, 6), bool), return_gates=True)
+    assert 0.015 < value(layer.fused.kernel).std() < 0.025  # the tails are cut off
+    assert not value(layer.fused.bias).any() and (0 < value(change)).all()
+    assert value(change).max() < 0.2
 
 
 def test_without_regulation_it_is_the_mean():
@@ -128,10 +141,10 @@ def test_without_regulation_it_is_the_mean():
 
 def test_gates_are_shares_of_real_tokens():
     mask = INPUTS["mask"]
-    _, g, f = built(CASES[0])(**INPUTS, return_gates=True)
+    _, g, f, _ = built(CASES[0])(**INPUTS, return_gates=True)
     for gate in (value(g), value(f)):
         assert (gate[mask] > 0).all() and (gate[mask] < 1).all() and not gate[~mask].any()
-    _, g, f = built(CASES[0], gate=False, filter_gate=False)(**INPUTS, return_gates=True)
+    _, g, f, _ = built(CASES[0], gate=False, filter_gate=False)(**INPUTS, return_gates=True)
     assert (value(g) == 0.5 * mask).all() and (value(f) == mask).all()
 
 
@@ -176,6 +189,7 @@ test_bad_arguments = refuses(
         ({"hidden_units": 0}, "hidden_units must be at least 1. Received: hidden_units=0"),
         ({"alignment": None}, "alignment must be one of .*Received: alignment=None"),
         ({"output_mode": "sum"}, "output_mode must be one of .*Received: output_mode='sum'"),
+        ({"output_stddev": -1.0}, "output_stddev must be at least 0. Received: output_stddev=-1.0"),
     ],
 )
 

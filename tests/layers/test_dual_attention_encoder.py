@@ -54,7 +54,7 @@ def everything(layer, x, mask, segment_ids=None):
     return tuple(found.values())
 
 
-SHOWN = {"options": {"return_attention": True}, "float32_outputs": (1, 2, 3, 4)}
+SHOWN = {"options": {"return_attention": True}, "float32_outputs": (1, 2, 3, 4, 5)}
 CASES = [
     Case(
         partial(SMALL, cross=True),
@@ -83,7 +83,13 @@ test_variants = run_checks(VARIANTS, check_oracle)
 
 
 test_arguments = arguments_act(
-    CASES, num_heads=4, channels="affinity", distance="l2", alignment="none", output_mode="replace"
+    CASES,
+    "output_stddev",
+    num_heads=4,
+    channels="affinity",
+    distance="l2",
+    alignment="none",
+    output_mode="replace",
 )
 
 
@@ -99,6 +105,12 @@ def test_a_new_layer_is_a_plain_block():
     got, seen, *_ = layer(**INPUTS, return_attention=True)
     np.testing.assert_allclose(value(got), want, atol=1e-5)
     np.testing.assert_allclose(value(seen), attention, atol=1e-6)
+
+
+def test_what_the_fusion_starts_with():
+    layer = SMALL(output_stddev=0.1)
+    layer.build((None, None, 4))
+    assert value(layer.fusion.fused.kernel).any()
 
 
 @pytest.mark.parametrize(

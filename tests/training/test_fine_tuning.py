@@ -15,17 +15,17 @@ from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.training import Recipe, load_recipe, train
 from keras_sentmatch.training.optimizers import FineTuningAdamW
 from keras_sentmatch.training.prepare import make_model
-from tests.toys.training import WORDS, tiny_pairs, tiny_splits
+from tests.toys.training import WORDS, Strike, tiny_pairs, tiny_splits
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "x", *WORDS]
 
 
-def save_preset(folder):
+def save_preset(folder, num_layers=1):
     """A KerasHub preset: a BERT of 32 positions that knows the words of the tiny pairs."""
     hub = pytest.importorskip("keras_hub")
     backbone = hub.models.BertBackbone(
         vocabulary_size=len(PIECES),
-        num_layers=1,
+        num_layers=num_layers,
         num_heads=2,
         hidden_dim=8,
         intermediate_dim=16,
@@ -51,16 +51,19 @@ def command(*arguments) -> int:
     return exit_.value.code or 0
 
 
+def write_pairs(path):
+    pairs = tiny_pairs(100, 0)
+    rows = [("sentence1", "sentence2", "label")]
+    rows += zip(pairs.sentence1, pairs.sentence2, pairs.labels)
+    path.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
+    return path
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A run that the command line trained on a preset that is gone."""
     home = tmp_path_factory.mktemp("run")
-    preset, data = save_preset(home / "preset"), home / "pairs.tsv"
-    pairs = tiny_pairs(100, 0)
-    with data.open("w") as file:
-        file.write("sentence1\tsentence2\tlabel\n")
-        for row in zip(pairs.sentence1, pairs.sentence2, pairs.labels):
-            file.write("\t".join(map(str, row)) + "\n")
+    preset, data = save_preset(home / "preset"), write_pairs(home / "pairs.tsv")
     sets = ("training.learning_rate=0.01", "training.accumulate=2", "encoder.max_length=10")
     settings = [part for key in sets for part in ("--set", key)]
     where = ["--backbone", preset, "--data", data, "--out", home / "run", *settings]
@@ -152,6 +155,50 @@ def test_the_new_layers_learn_faster_than_the_encoder(preset):
     slow = {v.path for v in model.backbone_variables}
     assert 0 < len(slow & set(rates)) < len(rates)
     assert all(rates[path] == pytest.approx(0.02 if path in slow else 1) for path in rates)
+
+
+def test_two_rates_and_a_kill(preset, tmp_path):
+    """Resumed, the encoder and the new layers go on, each at its rate."""
+    training = {
+        "learning_rate": 0.01,
+        "backbone_learning_rate": 1e-3,
+        "batch_size": 20,
+        "epochs": 3,
+    }
+    recipe = recipe_on(preset, "dabert", encoder={"max_length": 16}, training=training)
+    recipe.model["output_stddev"] = 0.02
+
+    def run(name, **more):
+        options = {"progress": False, "baseline": False, **more}
+        return train(recipe, tiny_splits(), tmp_path / name, **options)
+
+    whole = run("whole").matcher.model
+    with pytest.raises(SystemExit):
+        run("killed", callbacks=[Strike(SystemExit, 2, "on_train_batch_end")])
+    resumed = run("killed", resume=True).matcher.model
+    for now, then in zip(resumed.get_weights(), whole.get_weights()):
+        np.testing.assert_array_equal(now, then)
+
+
+def test_dabert_with_three_dual_layers_from_the_command_line(tmp_path):
+    preset = save_preset(tmp_path / "preset", num_layers=3)
+    settings = (
+        "model.dual_layers=[0,1,2]",
+        "model.cross=true",
+        "model.output_stddev=0.02",
+        "training.learning_rate=0.01",
+        "training.backbone_learning_rate=1e-4",
+        "training.dtype_policy=mixed_bfloat16",
+        "encoder.max_length=10",
+    )
+    where = ["--backbone", preset, "--data", write_pairs(tmp_path / "pairs.tsv")]
+    where += ["--out", tmp_path / "run", *(part for key in settings for part in ("--set", key))]
+    assert command("train", "dabert", *where, "--epochs", 1, "--batch-size", 20) == 0
+    matcher = Matcher.load(tmp_path / "run")
+    assert sorted(matcher.model.duals) == [0, 1, 2] and matcher.model.cross
+    explanation = matcher.explain(sentence1="w1 w2", sentence2="w3")
+    for i in range(3):
+        assert (explanation.values[f"change_{i}"] > 0).all()
 
 
 def test_scores_from_a_frozen_encoder_in_mixed_precision(preset, tmp_path):

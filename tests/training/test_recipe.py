@@ -46,6 +46,7 @@ def test_recipes_of_pretrained_encoders(name):
     recipe = load_recipe(name)
     assert recipe.encoder == EncoderConfig(max_length=128) and recipe.training.optimizer == "adamw"
     backbone = recipe.training.backbone_learning_rate or recipe.training.learning_rate
+    assert recipe.training.global_clipnorm == 1.0 and recipe.training.clipnorm == 0.0
     assert backbone == 2e-5 and recipe.training.schedule.endswith("warm_up_decay")
     assert load_recipe(name, "sick").encoder == EncoderConfig(max_length=64)
 
