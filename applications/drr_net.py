@@ -40,6 +40,8 @@ class DRrNet(PairModel):
             Defaults to `True`.
         use_guide: whether the other sentence's global vector guides the selection. Defaults to
             `True`.
+        coverage: whether a step should read something else than those before it, see
+            `RerereadAttention`. Defaults to `False`.
         use_global: whether the global vectors are compared. Defaults to `True`.
         use_dynamic: whether what was re-read is compared. Defaults to `True`.
         hidden_units: width of the two hidden layers of each classifier. Defaults to `256`.
@@ -83,6 +85,7 @@ class DRrNet(PairModel):
         Choice("model.depth", (1, 2, 3, 4), aliases=["l_s"]),
         Choice("model.beta", BETAS, aliases=["beta", "β"]),
         Choice("model.selection", ("soft", "straight_through")),
+        Choice("model.coverage", FLAG),
         Choice("model.units", (64, 128, 256)),
         Choice("model.bidirectional", FLAG),
         Choice("model.attention_units", (50, 100, 200)),
@@ -139,6 +142,7 @@ class DRrNet(PairModel):
         init_projection: bool = True,
         use_initial_vector: bool = True,
         use_guide: bool = True,
+        coverage: bool = False,
         use_global: bool = True,
         use_dynamic: bool = True,
         hidden_units: int = 256,

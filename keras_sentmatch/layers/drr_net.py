@@ -6,6 +6,7 @@ from keras import ops
 from keras_sentmatch.layers.base import Layer, require_choice, require_positive
 from keras_sentmatch.ops import at_least_float32, masked_argmax, masked_max, masked_softmax
 
+EPSILON = 1e-6  # keeps the logarithm of a coverage finite
 SELECTIONS = ("soft", "straight_through", "hard")
 INITIAL_STATES = ("projected", "given", "zero")
 
@@ -31,6 +32,10 @@ class RerereadAttention(Layer):
         initial_state: s_0: `"projected"`, a dense tanh layer of the call's `initial_state`;
             `"given"`, that vector itself, `units` wide; or `"zero"`. Defaults to `"projected"`.
         guide: whether there is a guide vector. Defaults to `True`.
+        coverage: whether to keep track of what is left to read, c, so that a step reads something
+            else than those before it: `p = softmax(beta (m + log(c + 1e-6)))`, and then
+            `c = c (1 - p)`, from 1. Not in the paper, whose successor LadRa-Net has a coverage with
+            weights. Defaults to `False`.
 
     Call arguments:
         h: `[B, L, D]`.
@@ -75,6 +80,7 @@ class RerereadAttention(Layer):
         selection: str = "soft",
         initial_state: str = "projected",
         guide: bool = True,
+        coverage: bool = False,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -129,12 +135,16 @@ class RerereadAttention(Layer):
             state = ops.tanh(ops.matmul(initial_state, self.initial_kernel) + self.initial_bias)
         else:
             state = ops.zeros((ops.shape(h)[0], self.units), dtype=h.dtype)
+        left = ops.cast(mask, "float32")  # [B, L], of each token
         states, selected = [], []
         for _ in range(self.steps):
             query = ops.expand_dims(ops.matmul(state, self.state_kernel), 1)  # [B, 1, A]
             hidden = ops.tanh(fixed + query)  # eq 4
             scores = ops.squeeze(ops.matmul(at_least_float32(hidden), self.context), -1)  # [B, L]
+            if self.coverage:
+                scores = scores + ops.log(left + EPSILON)
             weights = self._select(scores, mask)
+            left = left * (1 - weights)
             token = ops.matmul(ops.expand_dims(ops.cast(weights, h.dtype), 1), h)  # [B, 1, D]
             state, _ = self.cell(ops.squeeze(token, 1), state)  # eq 6
             states.append(state)

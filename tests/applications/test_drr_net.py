@@ -53,6 +53,7 @@ def forward(model, **inputs):
         "beta": model.beta,
         "steps": model.steps,
         "hard": model.selection != "soft",
+        "coverage": model.coverage,
     }
     if unit is None:  # the oracle reads again all the same, and nothing is made of it
         gru = [np.zeros((width, 3)), np.zeros((1, 3)), np.zeros((2, 3))]

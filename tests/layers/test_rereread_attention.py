@@ -51,6 +51,7 @@ def outputs(layer, h, mask, guide=None, initial_state=None):
         layer.beta,
         layer.steps,
         hard=layer.selection != "soft",
+        coverage=layer.coverage,
     )
     return states[:, -1], states, weights
 
@@ -78,6 +79,14 @@ PLAIN = [
         (ATTENTION + GRU, 0),
         outputs,
         name="hard, neither guide nor initial state",
+        **SHOWN,
+    ),
+    Case(
+        partial(SMALL, coverage=True),
+        INPUTS,
+        (ATTENTION + GUIDE + INITIAL + GRU, 0),
+        outputs,
+        name="coverage",
         **SHOWN,
     ),
     Case(
@@ -120,6 +129,15 @@ def test_padding_is_never_selected_and_hard_picks_one_token_a_step(selection):
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
     one_hot = set(np.unique(weights)) == {0.0, 1.0}
     assert one_hot is (selection != "soft")
+
+
+@pytest.mark.parametrize("selection", ["soft", "straight_through", "hard"])
+def test_coverage_reads_every_token_before_one_twice(selection):
+    """With as many steps as the longest sentence has tokens; a shorter one is begun again."""
+    read = seen(CASES[0], coverage=True, selection=selection, steps=5, beta=50.0)[2].argmax(-1)
+    assert [len(set(row)) for row in read] == [5, 2, 1]
+    again = seen(CASES[0], selection=selection, steps=5, beta=50.0)[2].argmax(-1)
+    assert len(set(again[0])) < 5
 
 
 def test_an_empty_sentence_reads_zeros():
