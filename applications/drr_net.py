@@ -6,7 +6,7 @@ import keras
 
 from keras_sentmatch.applications.base import CallWith, PairModel, Sentence, register_model
 from keras_sentmatch.applications.pictures import READ, PictureSpec
-from keras_sentmatch.applications.search_space import BETAS, FLAG, WORD_MODELS, Choice
+from keras_sentmatch.applications.search_space import BETAS, DROPOUT, FLAG, WORD_MODELS, Choice
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import (
     Highway,
@@ -45,6 +45,7 @@ class DRrNet(PairModel):
         use_global: whether the global vectors are compared. Defaults to `True`.
         use_dynamic: whether what was re-read is compared. Defaults to `True`.
         hidden_units: width of the two hidden layers of each classifier. Defaults to `256`.
+        embedding_dropout: rate on word and character embeddings. Defaults to `0.0`.
         dropout: rate before each dense layer of the classifiers, but not on the class probabilities
             that the last of them takes. Defaults to `0.2`.
         aux_loss_weight: weight of the loss of each of the two intermediate predictions, p_h and
@@ -90,6 +91,7 @@ class DRrNet(PairModel):
         Choice("model.bidirectional", FLAG),
         Choice("model.attention_units", (50, 100, 200)),
         Choice("model.hidden_units", (64, 128, 256)),
+        Choice("model.embedding_dropout", DROPOUT),
         Choice("model.aux_loss_weight", (0.0, 0.5, 1.0)),
     ]
     pictures = (
@@ -146,6 +148,7 @@ class DRrNet(PairModel):
         use_global: bool = True,
         use_dynamic: bool = True,
         hidden_units: int = 256,
+        embedding_dropout: float = 0.0,
         dropout: float = 0.2,
         aux_loss_weight: float = 1.0,
         **kwargs,
@@ -154,7 +157,7 @@ class DRrNet(PairModel):
             raise InputError("Nothing is left to compare: set use_global or use_dynamic to True.")
         if aux_loss_weight < 0:
             raise InputError(f"aux_loss_weight must be at least 0. Received: {aux_loss_weight!r}")
-        self.word_representation = self.make_word_representation(dropout=0.0)
+        self.word_representation = self.make_word_representation(dropout=embedding_dropout)
         self.highway = Highway(highway_layers, dtype=self.policy, name="highway")
         self.encoding = self.make(StackRNN, "encoding")
         self.pooling = self.make(SelfAttentionPooling, "pooling")  # eq 3

@@ -106,7 +106,9 @@ def case(make, inputs, name):
 
 
 FULL = case(
-    partial(SMALL, char_vocabulary_size=6, pos_tags=3, pos_dim=2, antonym=True, trainable_embedding=True),
+    partial(
+        SMALL, char_vocabulary_size=6, pos_tags=3, pos_dim=2, antonym=True, trainable_embedding=True
+    ),
     ALL,
     "full",
 )
