@@ -24,6 +24,22 @@ from keras_sentmatch.layers.base import refuse_unknown
 from keras_sentmatch.ops import dot_matrix, split_pair, stack_pair
 
 FEATURE_ATTENTION = {"fa": FeatureAttention, "sfa": SelectiveFeatureAttention}
+# Of every host: both blocks, the rows of the paper's Fig 3, and a control without gates.
+FEATURE_PRESETS: dict[str, dict[str, Any]] = {
+    "fa": {"feature_attention": "fa"},
+    "sfa": {"feature_attention": "sfa"},
+    **{
+        f"sfa_no_{part}": {
+            "feature_attention": "sfa",
+            "feature_attention_config": {part: False},
+        }
+        for part in ("autoencoder", "max_pooling", "mean_pooling", "selection")
+    },
+    "residual_bigru": {
+        "feature_attention": "sfa",
+        "feature_attention_config": {"gates": False, "residual": True},
+    },
+}
 FEATURES = ("word_ids", "char_ids", "pos", "antonym")  # what the encoder gives of a sentence
 # Arguments that follow from the data and the word vectors: no recipe or preset sets them.
 DATA_ARGUMENTS = (
@@ -79,7 +95,8 @@ class PairModel(keras.Model):
         feature_attention: blocks that gate the features of each sentence: `"fa"`, `"sfa"`, a layer
             to copy, or `None`.
         feature_attention_config: arguments of the blocks, and `share` for one block for both
-            sentences.
+            sentences. What it leaves out has the host's `feature_attention_defaults`, else the
+            layer's own.
         **kwargs: `name`, `dtype` and `trainable`.
 
     Inputs:
@@ -103,6 +120,8 @@ class PairModel(keras.Model):
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
     search_space: ClassVar[list[Parameter]] = []
     pictures: ClassVar[tuple[PictureSpec, ...]] = ()
+    # Arguments of a host's "fa" and "sfa" where they differ from the layer's.
+    feature_attention_defaults: ClassVar[dict[str, dict[str, Any]]] = {}
 
     # === Arguments ===
 
@@ -297,9 +316,12 @@ class PairModel(keras.Model):
     def make_feature_attention(
         self, name: str = "feature_attention", **defaults
     ) -> tuple[keras.layers.Layer, ...]:
-        """`make_feature_blocks` from the model's arguments."""
+        """`make_feature_blocks` from the model's arguments and the host's defaults."""
+        kind = self.feature_attention
+        if isinstance(kind, str):
+            defaults |= self.feature_attention_defaults.get(kind, {})
         return make_feature_blocks(
-            self.feature_attention, self.feature_attention_config, name, self.policy, **defaults
+            kind, self.feature_attention_config, name, self.policy, **defaults
         )
 
     def attend_features(

@@ -6,7 +6,13 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_sentmatch.applications.base import CallWith, PairModel, Sentence, register_model
+from keras_sentmatch.applications.base import (
+    FEATURE_PRESETS,
+    CallWith,
+    PairModel,
+    Sentence,
+    register_model,
+)
 from keras_sentmatch.applications.pictures import FEATURE_MAP, FEATURE_PICTURES, PictureSpec
 from keras_sentmatch.applications.search_space import FEATURE_ATTENTION, WORD_MODELS, Choice
 from keras_sentmatch.layers import BidirectionalRNN, MultiPerspectiveMatching
@@ -33,8 +39,9 @@ class BiMPM(PairModel):
             `MultiPerspectiveMatching`. Defaults to `"argmax"`.
         dropout: rate on the word features, the states of the context layer and the matching
             vectors, and before each dense layer. Defaults to `0.1`.
-        feature_attention: blocks that gate the matching vectors of each sentence: `"fa"`, `"sfa"`,
-            a layer to copy, or `None`. Defaults to `None`.
+        feature_attention: blocks that gate the matching vectors of each sentence: `"fa"` (here with
+            r = 2), `"sfa"` (with r1 = 3.75, r2 = 4 and 2 branches, all as in its paper), a layer to
+            copy, or `None`. Defaults to `None`.
 
     Example:
         >>> import numpy as np
@@ -56,6 +63,11 @@ class BiMPM(PairModel):
         "snli": {"num_classes": 3, "dropout": 0.2},
         "quora": {"num_classes": 2},
         "galsang": {"char_vocabulary_size": 0, "attentive": "sum", "max_attentive": "elementwise"},
+        **FEATURE_PRESETS,
+    }
+    feature_attention_defaults = {
+        "fa": {"reduction": 2},
+        "sfa": {"branches": 2, "r1": 3.75, "r2": 4},
     }
     search_space = [
         *WORD_MODELS,

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_sentmatch.applications.base import PairModel, Sentence, register_model
+from keras_sentmatch.applications.base import FEATURE_PRESETS, PairModel, Sentence, register_model
 from keras_sentmatch.applications.pictures import (
     ATTENTION,
     FEATURE_MAP,
@@ -96,6 +96,7 @@ class CAFE(PairModel):
         "no_difference": {"alignment_features": ("concat", "product")},
         "linear": {"factors": 0},
         "bidirectional": {"bidirectional": True},
+        **FEATURE_PRESETS,
     }
     search_space = [
         *WORD_MODELS,

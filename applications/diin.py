@@ -6,7 +6,13 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_sentmatch.applications.base import CallWith, PairModel, Sentence, register_model
+from keras_sentmatch.applications.base import (
+    FEATURE_PRESETS,
+    CallWith,
+    PairModel,
+    Sentence,
+    register_model,
+)
 from keras_sentmatch.applications.pictures import FEATURE_MAP, FEATURE_PICTURES, WITHIN, PictureSpec
 from keras_sentmatch.applications.search_space import FEATURE_ATTENTION, WORD_MODELS, Choice
 from keras_sentmatch.errors import InputError
@@ -70,6 +76,7 @@ class DIIN(PairModel):
         "multinli": {"num_classes": 3, "max_length": 48},
         "quora": {"num_classes": 2, "max_length": 24},
         "no_exact_match": {"exact_match": False},
+        **FEATURE_PRESETS,
     }
     search_space = [
         *WORD_MODELS[:-1],  # its length is the model's too

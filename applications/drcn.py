@@ -6,7 +6,13 @@ from typing import Any
 
 import keras
 
-from keras_sentmatch.applications.base import CallWith, PairModel, Sentence, register_model
+from keras_sentmatch.applications.base import (
+    FEATURE_PRESETS,
+    CallWith,
+    PairModel,
+    Sentence,
+    register_model,
+)
 from keras_sentmatch.applications.pictures import (
     ATTENTION,
     FEATURE_MAP,
@@ -117,6 +123,7 @@ class DRCN(PairModel):
             "embedding_connection": "none",
             **_BARE,
         },
+        **FEATURE_PRESETS,
     }
     search_space = [
         *WORD_MODELS,

@@ -6,7 +6,13 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_sentmatch.applications.base import PairModel, Sentence, check_choice, register_model
+from keras_sentmatch.applications.base import (
+    FEATURE_PRESETS,
+    PairModel,
+    Sentence,
+    check_choice,
+    register_model,
+)
 from keras_sentmatch.applications.pictures import ATTENTION, FEATURE_MAP, FEATURE_PICTURES
 from keras_sentmatch.applications.search_space import FEATURE_ATTENTION, WORD_MODELS, Choice
 from keras_sentmatch.layers import BidirectionalRNN, CoAttention, MatchingVector
@@ -27,8 +33,9 @@ class ESIM(PairModel):
             tokens), and before each dense layer of the classifier. Defaults to `0.5`.
         feature_attention: blocks that gate the features of each sentence: `"fa"`, `"sfa"`, a layer
             to copy, or `None`. Defaults to `None`.
-        placement: where they stand: `"fused"`, after the projection; or `"attended"`, on what each
-            word attends to, as in the released code of feature attention. Defaults to `"fused"`.
+        placement: where they stand: `"fused"`, between the projection and its dropout; or
+            `"attended"`, on what each word attends to, as in the released code of feature
+            attention. Defaults to `"fused"`.
 
     Example:
         >>> import numpy as np
@@ -45,7 +52,11 @@ class ESIM(PairModel):
 
     paper = "Chen et al. 2017"
     summary_line = "two BiLSTMs with soft alignment between them"
-    presets = {"snli": {"num_classes": 3}, "quora": {"num_classes": 2}}
+    presets = {
+        "snli": {"num_classes": 3},
+        "quora": {"num_classes": 2},
+        **FEATURE_PRESETS,
+    }
     search_space = [
         *WORD_MODELS,
         Choice("model.units", (100, 200, 300)),
@@ -87,8 +98,8 @@ class ESIM(PairModel):
             ("first", "second", "difference", "product"), dtype=self.policy, name="enhancement"
         )
         self.projection = keras.layers.Dense(units, "relu", dtype=self.policy, name="projection")
-        self.inference_dropout = drop("inference_dropout")
         self.feature_blocks = self.make_feature_attention()
+        self.inference_dropout = drop("inference_dropout")
         self.composition = self.make(BidirectionalRNN, "composition")  # eq 16-17
         self.dropout_1, self.dropout_2 = (self.make_dropout(f"dropout_{i}") for i in "12")
         self.hidden = keras.layers.Dense(units, "tanh", dtype=self.policy, name="hidden")
@@ -116,6 +127,7 @@ class ESIM(PairModel):
         p, q = self.enhance(a, a_aligned), self.enhance(b, b_aligned)  # [B, L, u]
         if self.placement == "fused":
             p, q = self.attend_features(self.feature_blocks, p, one.mask, q, two.mask)
+        p, q = self.inference_dropout(p), self.inference_dropout(q)
         p, q = self.both(
             self.compose, Sentence(fused=p, mask=one.mask), Sentence(fused=q, mask=two.mask)
         )
@@ -124,7 +136,7 @@ class ESIM(PairModel):
 
     def enhance(self, a, aligned):
         """Local inference of each word, `[a; a~; a - a~; a * a~]`, projected."""
-        return self.inference_dropout(self.projection(self.enhancement(a, aligned)))
+        return self.projection(self.enhancement(a, aligned))
 
     def compose(self, sentence: Sentence) -> Sentence:
         """The mean and the maximum of the composed states, `[B, 4u]` (eq 18-19)."""

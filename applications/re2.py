@@ -8,7 +8,13 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from keras_sentmatch.applications.base import PairModel, Sentence, check_choice, register_model
+from keras_sentmatch.applications.base import (
+    FEATURE_PRESETS,
+    PairModel,
+    Sentence,
+    check_choice,
+    register_model,
+)
 from keras_sentmatch.applications.pictures import (
     ATTENTION,
     FEATURE_MAP,
@@ -100,6 +106,7 @@ class RE2(PairModel):
             "encoder_layers": 3,
             "prediction": "simple",
         },
+        **FEATURE_PRESETS,
     }
     search_space = [
         *WORD_MODELS,

@@ -147,13 +147,17 @@ def sfa_block(x: Array, mask: Array, weights: Mapping[str, Any]) -> dict[str, Ar
     Weights: bottleneck_in, bottleneck_out (kernel `[D, D/r1]`, bias), both None for the ablation; branches:
     (forward, backward) each, stacked, of `cell` ("gru"), or with cell "cnn" (kernel, bias,
     dilation) each, in parallel, with `activation` (linear); then the arguments of
-    `selective_feature_attention` by name. Returns output, e, weights.
+    `selective_feature_attention` by name. Without w1 there are no gates: u is the mean of the branches,
+    e is 1. `residual`: x is added at the end. Branches wider than x are cut there. Returns output, e,
+    weights.
     """
     options = dict(weights)
+    x = given = zero_pads(x, mask)
+    residual = options.pop("residual", False)
     into, out = options.pop("bottleneck_in"), options.pop("bottleneck_out")
     layers, cell = options.pop("branches"), options.pop("cell", "gru")
     activation = options.pop("activation", None) or (lambda z: z)
-    x = zero_pads(x if into is None else dense(zero_pads(x, mask), into), mask)
+    x = zero_pads(x if into is None else dense(x, into), mask)
     branches = []
     for layer in layers:
         if cell == "cnn":
@@ -161,8 +165,13 @@ def sfa_block(x: Array, mask: Array, weights: Mapping[str, Any]) -> dict[str, Ar
         else:
             x = bidirectional_rnn(cell, x, mask, *layer)[0]
             branches.append(x)
-    u, e, chosen = selective_feature_attention(branches, mask, **options)
-    y = u if out is None else zero_pads(dense(u, out), mask)
+    if options["w1"] is None:
+        u, e = sum(branches) / len(branches), np.ones((len(x), 1, branches[0].shape[-1]))
+        chosen = e
+    else:
+        u, e, chosen = selective_feature_attention(branches, mask, **options)
+    y = u[:, :, : given.shape[-1]] if out is None else zero_pads(dense(u, out), mask)
+    y = y + given if residual else y
     return {"output": y, "e": e, "weights": chosen}
 
 

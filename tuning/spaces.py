@@ -2,14 +2,12 @@
 
 import copy
 import inspect
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from keras_sentmatch.applications import get_model_class, list_models
-from keras_sentmatch.applications.base import FEATURE_ATTENTION
+from keras_sentmatch.applications.base import FEATURE_ATTENTION, make_feature_blocks
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.layers.feature_attention import LEAST
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.tuning.space import Space
 
@@ -44,8 +42,9 @@ def space_of(recipe: Recipe) -> Space:
             "In Python, search(…, space=Space(recipe, [Choice(…), …])) takes your own."
         )
     defaults = {f"model.{name}": value for name, value in arguments_of(recipe).items()}
-    for block in FEATURE_ATTENTION.values():
-        for name, value in _defaults(block).items():
+    own = get_model_class(recipe.name).feature_attention_defaults
+    for kind, block in FEATURE_ATTENTION.items():
+        for name, value in {**_defaults(block), **own.get(kind, {})}.items():
             defaults.setdefault(f"model.feature_attention_config.{name}", value)
     return Space(recipe, found, (width_rule, conflict_rule), defaults)
 
@@ -78,27 +77,14 @@ def width_rule(recipe: Recipe) -> str | None:
     kind = recipe.model.get("feature_attention")
     if not isinstance(kind, str) or recipe.name not in list_models():
         return None
-    model = arguments_of(recipe)
-    width = get_model_class(recipe.name).attended_width(model, word_features(recipe, model))
+    model, cls = arguments_of(recipe), get_model_class(recipe.name)
+    width = cls.attended_width(model, word_features(recipe, model))
     if width is None:
         return None
-    config = {**_defaults(FEATURE_ATTENTION[kind]), **(model["feature_attention_config"] or {})}
-    if config["raise_widths"]:
-        return None
-    length = recipe.encoder.max_length or 64
-    if kind == "fa":
-        widths = {"D/r": width / config["reduction"]}
-    else:
-        r1 = config["r1"] if config["autoencoder"] else 1
-        widths = {"2D/r1": 2 * width / r1, "2D/(r1 r2)": 2 * width / (r1 * config["r2"])}
-    least = LEAST * math.log(length)
-    narrow = [f"{name} = {value:.4g}" for name, value in widths.items() if value <= least]
-    if not narrow:
-        return None
-    return (
-        f"{', '.join(narrow)} must exceed 8.33 ln({length}) = {least:.4g} (eq 9 of the SFA paper; "
-        f"D = {width}, sentences of {length} tokens): reduce less, or make the model wider."
-    )
+    own = cls.feature_attention_defaults.get(kind, {})
+    block = make_feature_blocks(kind, model["feature_attention_config"], kind, None, **own)[0]
+    narrow = block.too_narrow(width, recipe.encoder.max_length or 64)
+    return f"{narrow} Reduce less, or make the model wider." if narrow else None
 
 
 def word_features(recipe: Recipe, model: Mapping[str, Any]) -> int:

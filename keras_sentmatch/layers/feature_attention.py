@@ -2,7 +2,6 @@
 
 import math
 import warnings
-from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -16,8 +15,63 @@ from keras_sentmatch.ops import at_least_float32, masked_max, masked_mean, zero_
 LEAST = 8.33  # eq 9: a width should exceed 8.33 ln L
 
 
+class _Narrowing(Layer):
+    """A layer with narrow widths, which eq 9 of the paper bounds."""
+
+    reductions: tuple[str, ...]  # arguments that narrow
+    width: int  # of x, once built
+    max_length: int | None
+    raise_widths: bool
+
+    def check_reductions(self) -> None:
+        """Refuses arguments of the constructor."""
+        for name in self.reductions:
+            reduction = getattr(self, name)
+            if not reduction > 0:
+                raise ValueError(f"{name} must be above 0. Received: {name}={reduction!r}")
+        if self.max_length is not None and self.max_length < 1:
+            raise ValueError(
+                f"max_length must be at least 1. Received: max_length={self.max_length!r}"
+            )
+        if self.raise_widths and self.max_length is None:
+            raise ValueError(
+                "raise_widths=True needs max_length, the longest sentence. Received: "
+                "max_length=None"
+            )
+
+    def build(self, x_shape):
+        self.width = x_shape[-1]
+        narrow = self.max_length and self.too_narrow(self.width, self.max_length)
+        if narrow:
+            warnings.warn(
+                f"{self.name}: {narrow} Reduce less, or set raise_widths=True.", stacklevel=4
+            )
+
+    def narrow_widths(self, width: int) -> dict[str, float]:
+        """The widths of eq 9 for an x of this width, by their names there."""
+        raise NotImplementedError
+
+    def too_narrow(self, width: int, length: int) -> str:
+        """Which widths do not exceed `8.33 ln(length)` (eq 9), in words; empty if all do."""
+        least = LEAST * math.log(length)
+        widths = {} if self.raise_widths else self.narrow_widths(width)
+        narrow = [f"{name} = {value:.4g}" for name, value in widths.items() if value <= least]
+        return (
+            f"{', '.join(narrow)} should exceed 8.33 ln({length}) = {least:.4g} for {width} features "
+            f"and sentences of {length} tokens (eq 9 of the SFA paper)."
+            if narrow
+            else ""
+        )
+
+    def least_width(self) -> int:
+        """The released code's floor on widths, `2 floor(8.33 ln L / 2)`: 24 for 20 tokens."""
+        if not self.raise_widths:
+            return 0
+        return 2 * math.floor(LEAST * math.log(self.max_length or 1) / 2)
+
+
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class FeatureAttention(Layer):
+class FeatureAttention(_Narrowing):
     """Scales every feature of a sentence by a gate that the mean over its tokens decides.
 
     `s = mean_l x_l`, `e = sigmoid(tanh(s W_1) W_2)`, `u_l = e * x_l`. The gates are the same at
@@ -62,6 +116,8 @@ class FeatureAttention(Layer):
         Matching", eq 1-3 and 9.
     """
 
+    reductions = ("reduction",)
+
     def __init__(
         self,
         reduction: float = 1,
@@ -73,15 +129,15 @@ class FeatureAttention(Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        check_reductions({"reduction": reduction}, max_length, raise_widths)
+        self.check_reductions()
+
+    def narrow_widths(self, width: int) -> dict[str, float]:
+        return {"D/r": width / self.reduction}
 
     def build(self, x_shape):
-        width = x_shape[-1]
-        if self.max_length and not self.raise_widths:
-            warn_of_narrow(self.name, {"D/r": width / self.reduction}, self.max_length)
-        hidden = reduced(width, self.reduction)
-        if self.raise_widths:
-            hidden = max(hidden, least_width(self.max_length))
+        super().build(x_shape)
+        width = self.width
+        hidden = max(_reduced(width, self.reduction), self.least_width())
         bias = {"use_bias": self.use_bias}
         self.squeeze = self.dense(hidden, "squeeze", "tanh", width, **bias)
         self.excitation = self.dense(width, "excitation", inputs=hidden, **bias)
@@ -105,42 +161,9 @@ class FeatureAttention(Layer):
         return (u, gates) if return_gates else u
 
 
-def reduced(width: int, factor: float) -> int:
+def _reduced(width: int, factor: float) -> int:
     """`width / factor` rounded down, at least 1; 300 / 3.75 is 80."""
     return max(1, math.floor(width / factor + 1e-6))
-
-
-def least_width(max_length: int | None) -> int:
-    """The released code's floor on widths, `2 floor(8.33 ln L / 2)`: 24 for 20 tokens."""
-    return 2 * math.floor(LEAST * math.log(max_length or 1) / 2)
-
-
-def warn_of_narrow(name: str, widths: Mapping[str, float], max_length: int) -> None:
-    """Warn, once, of the widths of eq 9 that do not exceed `8.33 ln(max_length)`."""
-    least = LEAST * math.log(max_length)
-    narrow = ", ".join(
-        f"{label} = {width:.4g}" for label, width in widths.items() if width <= least
-    )
-    if narrow:
-        warnings.warn(
-            f"{name}: {narrow} should exceed 8.33 ln({max_length}) = {least:.4g} for sentences of "
-            f"{max_length} tokens (eq 9 of the SFA paper). Reduce less, or set raise_widths=True.",
-            stacklevel=4,
-        )
-
-
-def check_reductions(
-    reductions: Mapping[str, float], max_length: int | None, raise_widths: bool
-) -> None:
-    for name, reduction in reductions.items():
-        if not reduction > 0:
-            raise ValueError(f"{name} must be above 0. Received: {name}={reduction!r}")
-    if max_length is not None and max_length < 1:
-        raise ValueError(f"max_length must be at least 1. Received: max_length={max_length!r}")
-    if raise_widths and max_length is None:
-        raise ValueError(
-            "raise_widths=True needs max_length, the longest sentence. Received: max_length=None"
-        )
 
 
 CNNS = ("cnn", "dilated_cnn3", "dilated_cnn5")
@@ -149,7 +172,7 @@ BRANCHES = (*CNNS, *RNNS, "transformer")
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class SelectiveFeatureAttention(Layer):
+class SelectiveFeatureAttention(_Narrowing):
     """Reads a sentence with N branches and weighs them feature by feature.
 
     A bottleneck narrows `x`; the branches `x^(1)..x^(N)`, each W wide, read it, by default as a
@@ -173,12 +196,15 @@ class SelectiveFeatureAttention(Layer):
             tokens, 1, 2, 3... apart), side by side. Defaults to `"bigru"`.
         heads: of a transformer branch. Defaults to `1`.
         dropout: rate on the output of each branch. Defaults to `0.2`.
-        autoencoder: whether there are bottlenecks; without them W = D and r1 counts as 1. Defaults
-            to `True`.
+        autoencoder: whether there are bottlenecks; without them W = D (of recurrent branches plus 1
+            if D is odd, which the output leaves out again) and r1 counts as 1. Defaults to `True`.
         mean_pooling: whether the mean is part of `s`. Defaults to `True`.
         max_pooling: whether the maximum is part of `s`. Defaults to `True`.
         selection: whether to weigh the branches; otherwise the output is their mean times a single
             gate. Defaults to `True`.
+        gates: whether there are gates at all; without them the output is the mean of the branches,
+            and what concerns gates counts for nothing. Defaults to `True`.
+        residual: whether `x` is added to the output. Not in the paper. Defaults to `False`.
         pre_sigmoid: whether the softmax is taken before the sigmoid. Defaults to `False`.
         use_bias: whether the dense layers of the gates have biases; eq 7 has none. Defaults to
             `True`.
@@ -199,15 +225,14 @@ class SelectiveFeatureAttention(Layer):
     Output shape:
         `[B, L, D]`; with `return_gates` also the gates e, `[B, N, W]`, and the weights of the
         branches for each feature, `[B, N, W]`, which sum to 1 over N. Without selection there is
-        one gate, `[B, 1, W]`, and all weights are `1 / N`.
+        one gate, `[B, 1, W]`, and all weights are `1 / N`; without gates that one is 1.
 
     Masking:
         Padding changes nothing at the real tokens; padded positions of the output are zero.
 
     Raises:
         ValueError: for an unknown branch or `units`, no pooling at all, `pre_sigmoid` without
-        selection, `raise_widths`
-            without `max_length`, and recurrent branches of odd width without bottleneck.
+        selection or gates, and `raise_widths` without `max_length`.
 
     Example:
         >>> import numpy as np
@@ -222,6 +247,8 @@ class SelectiveFeatureAttention(Layer):
         Matching", eq 4-9, Fig 3, 4.
     """
 
+    reductions = ("r1", "r2")
+
     def __init__(
         self,
         branches: int = 3,
@@ -235,6 +262,8 @@ class SelectiveFeatureAttention(Layer):
         mean_pooling: bool = True,
         max_pooling: bool = True,
         selection: bool = True,
+        gates: bool = True,
+        residual: bool = False,
         pre_sigmoid: bool = False,
         use_bias: bool = True,
         batch_norm: bool = False,
@@ -244,7 +273,7 @@ class SelectiveFeatureAttention(Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        check_reductions({"r1": r1, "r2": r2}, max_length, raise_widths)
+        self.check_reductions()
         require_choice(("compact", "literal"), units=units)
         require_choice(BRANCHES, branch_kind=branch_kind)
         require_positive(branches=branches, heads=heads)
@@ -252,19 +281,30 @@ class SelectiveFeatureAttention(Layer):
             raise ValueError(
                 "mean_pooling and max_pooling can't both be False: the gates need one."
             )
-        if pre_sigmoid and not selection:
-            raise ValueError("pre_sigmoid=True is about the selection: it needs selection=True.")
+        if pre_sigmoid and not (selection and gates):
+            raise ValueError(
+                "pre_sigmoid=True is about the selection: it needs selection=True and gates=True."
+            )
+
+    def narrow_widths(self, width: int) -> dict[str, float]:
+        r1 = self.r1 if self.autoencoder else 1
+        widths = {"2D/r1": 2 * width / r1}
+        return {**widths, "2D/(r1 r2)": 2 * width / (r1 * self.r2)} if self.gates else widths
+
+    @property
+    def _selects(self) -> bool:
+        return self.gates and self.selection
 
     def _widths(self, width: int) -> tuple[int, int, int]:
         """Widths of what the branches read, of a branch, and of the hidden layer of the gates."""
-        least = least_width(self.max_length) if self.raise_widths else 0
-        read = branch = width
+        least, read = self.least_width(), width
+        branch = width + (width % 2 if self.branch_kind in RNNS else 0)
         if self.autoencoder:
-            read = reduced(width, self.r1)
+            read = _reduced(width, self.r1)
             branch = 2 * (read if self.units == "literal" else max(1, read // 2))
             branch = max(branch, least)
             read = branch // 2 if self.units == "literal" else branch
-        return read, branch, max(reduced(branch, self.r2), least)
+        return read, branch, max(_reduced(branch, self.r2), least)
 
     def _branch(self, n: int, width: int) -> keras.layers.Layer:
         name = f"branch_{n}"
@@ -288,21 +328,11 @@ class SelectiveFeatureAttention(Layer):
         )
 
     def build(self, x_shape):
-        width = x_shape[-1]
-        read, branch, hidden = self._widths(width)
-        if self.max_length and not self.raise_widths:
-            r1 = self.r1 if self.autoencoder else 1
-            widths = {"2D/r1": 2 * width / r1, "2D/(r1 r2)": 2 * width / (r1 * self.r2)}
-            warn_of_narrow(self.name, widths, self.max_length)
-        if branch % 2 and self.branch_kind in RNNS:
-            raise ValueError(
-                "Without bottleneck a recurrent branch is as wide as x, which must be even. "
-                f"Received: {width} features"
-            )
-
+        super().build(x_shape)
+        read, branch, hidden = self._widths(self.width)
         if self.autoencoder:
-            self.narrowing = self.dense(read, "narrowing", inputs=width)
-            self.widening = self.dense(width, "widening", inputs=branch)
+            self.narrowing = self.dense(read, "narrowing", inputs=self.width)
+            self.widening = self.dense(self.width, "widening", inputs=branch)
         self.projects = self.branch_kind == "transformer" and read != branch
         if self.projects:
             self.projection = self.dense(branch, "projection", inputs=read)
@@ -312,6 +342,8 @@ class SelectiveFeatureAttention(Layer):
         for n, layer in enumerate(self.branch_layers):
             stacked = n and self.branch_kind not in CNNS
             layer.build((*x_shape[:-1], branch if stacked else read))
+        if not self.gates:
+            return
         gates = range(1, (self.branches if self.selection else 1) + 1)
         bias = {"use_bias": self.use_bias}
         self.squeeze = self.dense(hidden, "squeeze", "tanh", branch, **bias)
@@ -327,6 +359,7 @@ class SelectiveFeatureAttention(Layer):
             norm.build((None, branch))
 
     def call(self, x, mask, return_gates=False, training=None):
+        given = x
         x = zero_padding(self.narrowing(x) if self.autoencoder else x, mask)
         x = self.projection(x) if self.projects else x
         branches = []
@@ -336,9 +369,11 @@ class SelectiveFeatureAttention(Layer):
             y = zero_padding(self.branch_dropout(y, training=training), mask)
             branches.append(y)
             x = x if side_by_side else y
-        logits = self._logits(branches, mask, training)
-        gates = ops.sigmoid(logits)
-        if self.selection:  # eq 8
+        gates = ops.ones_like(branches[0][:, :1], dtype="float32")
+        if self.gates:
+            logits = self._logits(branches, mask, training)
+            gates = ops.sigmoid(logits)
+        if self._selects:  # eq 8
             weights = ops.softmax(logits if self.pre_sigmoid else gates, axis=1)
             factors = weights
         else:
@@ -347,7 +382,8 @@ class SelectiveFeatureAttention(Layer):
         dtype = self.compute_dtype
         factors = ops.split(ops.cast(factors, dtype), self.branches, axis=1)  # [B, 1, W] each
         u = sum(factor * branch for factor, branch in zip(factors, branches))
-        u = zero_padding(self.widening(u) if self.autoencoder else u, mask)
+        u = self.widening(u) if self.autoencoder else u[:, :, : self.width]
+        u = zero_padding(u + given if self.residual else u, mask)
         return (u, ops.cast(gates, dtype), ops.cast(weights, dtype)) if return_gates else u
 
     def _logits(self, branches: list[Any], mask, training: bool | None):
@@ -366,5 +402,5 @@ class SelectiveFeatureAttention(Layer):
         if not return_gates:
             return self.spec(*x.shape)
         batch, width = x.shape[0], self._widths(x.shape[-1])[1]
-        gates = self.spec(batch, self.branches if self.selection else 1, width)
+        gates = self.spec(batch, self.branches if self._selects else 1, width)
         return self.spec(*x.shape), gates, self.spec(batch, self.branches, width)

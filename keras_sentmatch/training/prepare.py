@@ -27,6 +27,7 @@ from keras_sentmatch.data.tags import installed_tagger, wordnet_antonyms
 from keras_sentmatch.data.word_table import load_similarity
 from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.inference.new_words import BLOCK
+from keras_sentmatch.layers import FeatureAttention, SelectiveFeatureAttention
 from keras_sentmatch.metrics import SparseMacroF1, ranking_counts
 from keras_sentmatch.training.config import TrainingConfig, f1_label
 from keras_sentmatch.training.distillation import DistillationLoss, OnLabels
@@ -328,6 +329,20 @@ def make_model(
         init_from(model, encoder, vectors, train, settings.init)
     compile_model(model, train, settings)
     return model
+
+
+def warn_of_narrow_features(model: keras.Model, longest: int) -> None:
+    """Warns of feature attention too narrow for sentences of `longest` tokens (eq 9 of its paper).
+
+    A block that was given its own `max_length` has warned already.
+    """
+    kinds = (FeatureAttention, SelectiveFeatureAttention)
+    blocks = [layer for layer in model.layers if isinstance(layer, kinds) and not layer.max_length]
+    for narrow in sorted({block.too_narrow(block.width, longest) for block in blocks} - {""}):
+        log.warning(
+            f"Feature attention: {narrow} Reduce less, or set raise_widths=true and "
+            f"max_length={longest} in model.feature_attention_config."
+        )
 
 
 def compile_model(model: keras.Model, train: PairDataset, settings: TrainingConfig) -> None:

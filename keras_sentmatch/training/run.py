@@ -67,6 +67,7 @@ from keras_sentmatch.training.prepare import (
     fit_arguments,
     make_batches,
     make_model,
+    warn_of_narrow_features,
 )
 from keras_sentmatch.training.ranking import check_ranking_loss, compared_pairs
 from keras_sentmatch.training.recipe import Recipe
@@ -370,6 +371,7 @@ class _Run:
             self.encodings,
             pair_weights(self.labels, self.by_class, self.pairs["train"].weights),
         )
+        warn_of_narrow_features(self.model, self.batches["train"].bucket_lengths[-1])
         self.sentences = str(encoder.report)
         words = f"{self.splits['train']!r}, {encoder.vocabulary_size} words"
         for note in (words, self.sentences, coverage):

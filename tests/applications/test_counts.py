@@ -65,6 +65,7 @@ COUNTS = [
         {"feature_attention": "sfa", "feature_attention_config": {"batch_norm": True}},
         4_326_303 + 2 * (206_120 + 600),  # 600 moving means and variances
     ),
+    ("esim", {"preset": "residual_bigru"}, 4_326_303 + 2 * 197_200),
 ]
 
 

@@ -225,8 +225,6 @@ def test_explainer():
 def test_presets():
     lengths = {"snli": 32, "multinli": 48, "quora": 24, "no_exact_match": 32}
     small = {"embedding_dim": 4, "layers_per_block": 1, "growth_rate": 2, "highway_layers": 1}
-    models = {
-        preset: DIIN.from_preset(preset, vocabulary_size=9, **small) for preset in DIIN.presets
-    }
+    models = {preset: DIIN.from_preset(preset, vocabulary_size=9, **small) for preset in lengths}
     assert {preset: model.max_length for preset, model in models.items()} == lengths
     assert models["no_exact_match"].exact_match is False

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.applications import DRCN
-from keras_sentmatch.applications.base import make_feature_blocks
+from keras_sentmatch.applications.base import FEATURE_PRESETS, make_feature_blocks
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import FeatureAttention, SelectiveFeatureAttention
+from keras_sentmatch.training.prepare import warn_of_narrow_features
 from tests import oracles
 from tests.applications import test_bimpm, test_cafe, test_diin, test_esim, test_re2
 from tests.applications.common import WORDS, check_halves, gate, model_case
@@ -282,6 +283,66 @@ def test_host_explainer(case):
     base = case.make(feature_attention=None).explainer()
     assert "gates_1" not in base.output
     assert base(case.inputs)["feature_map_base"].shape == seen["feature_map_before"].shape
+
+
+def blocks_of(model):
+    kinds = (FeatureAttention, SelectiveFeatureAttention)
+    return [layer for layer in model.layers if isinstance(layer, kinds)]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("preset", FEATURE_PRESETS)
+@pytest.mark.parametrize("make", [SMALL, *(make for make, _ in MADE.values())], ids=str)
+def test_every_host_has_the_presets(make, preset):
+    cls, settings = make.func, FEATURE_PRESETS[preset]
+    assert cls.presets[preset] == settings
+    kind = settings["feature_attention"]
+    wanted = cls.feature_attention_defaults.get(kind, {})
+    wanted = {**wanted, **settings.get("feature_attention_config", {})}
+    blocks = blocks_of(make(**settings))
+    assert len(blocks) == (4 if cls is DRCN else 2)
+    for block in blocks:
+        plain = type(block)().get_config()
+        changed = {n: v for n, v in block.get_config().items() if plain[n] != v}
+        assert changed.keys() - {"name", "kernel_regularizer"} == wanted.keys()
+        assert wanted.items() <= changed.items()
+
+
+@pytest.mark.once
+def test_bimpm_has_the_settings_of_the_paper():
+    make = test_bimpm.SMALL
+    assert {block.reduction for block in blocks_of(make(feature_attention="fa"))} == {2}
+    for config, wanted in (({}, (3.75, 4, 2)), ({"r2": 1, "share": True}, (3.75, 1, 2))):
+        blocks = blocks_of(make(feature_attention="sfa", feature_attention_config=config))
+        assert {(block.r1, block.r2, block.branches) for block in blocks} == {wanted}
+    layer = SelectiveFeatureAttention()  # has its own
+    assert {block.branches for block in blocks_of(make(feature_attention=layer))} == {3}
+
+
+def test_the_gates_of_esim_see_all_features():
+    model = test_esim.SMALL(feature_attention="fa", dropout=0.9)
+    model.word_dropout.rate = 0.0
+    explainer = model.explainer()
+    one, two = (value(explainer(WORDS, training=t)["gates_1"]) for t in (True, False))
+    np.testing.assert_allclose(one, two, atol=1e-6)
+    assert abs(value(model(WORDS, training=True)) - value(model(WORDS))).max() > 1e-5
+
+
+@pytest.mark.once
+def test_training_warns_of_narrow_blocks(caplog):
+    make = partial(test_esim.SMALL, feature_attention="sfa")
+    warn_of_narrow_features(make(feature_attention_config={"r1": 1, "r2": 1}), 2)  # 8 > 5.77
+    raised = {"raise_widths": True, "max_length": 10}
+    warn_of_narrow_features(make(feature_attention_config=raised), 10)
+    warn_of_narrow_features(make(feature_attention=None), 10)
+    assert not caplog.records
+    warn_of_narrow_features(make(), 10)
+    (record,) = caplog.records  # for both sentences
+    assert record.getMessage() == (
+        "Feature attention: 2D/r1 = 2.667, 2D/(r1 r2) = 0.5333 should exceed 8.33 ln(10) = 19.18 for "
+        "4 features and sentences of 10 tokens (eq 9 of the SFA paper). Reduce less, or set "
+        "raise_widths=true and max_length=10 in model.feature_attention_config."
+    )
 
 
 def test_placement():

@@ -35,6 +35,18 @@ def weights_of(layer):
     return [value(w) for w in layer.weights]
 
 
+def gate_weights(layer):
+    if not layer.gates:
+        return {"w1": None}
+    return {
+        "w1": value(layer.squeeze.kernel),
+        "b1": value(layer.squeeze.bias) if layer.use_bias else None,
+        "w2": [value(e.kernel) for e in layer.excitations],
+        "b2": [value(e.bias) for e in layer.excitations] if layer.use_bias else None,
+        "norms": [weights_of(n) for n in layer.normalizations] if layer.batch_norm else None,
+    }
+
+
 def oracle(layer, x, mask):
     kind = layer.branch_kind
     if kind in CNNS:
@@ -54,11 +66,8 @@ def oracle(layer, x, mask):
             "bottleneck_out": weights_of(layer.widening) if layer.autoencoder else None,
             "branches": branches,
             **cell,
-            "w1": value(layer.squeeze.kernel),
-            "b1": value(layer.squeeze.bias) if layer.use_bias else None,
-            "w2": [value(e.kernel) for e in layer.excitations],
-            "b2": [value(e.bias) for e in layer.excitations] if layer.use_bias else None,
-            "norms": [weights_of(n) for n in layer.normalizations] if layer.batch_norm else None,
+            **gate_weights(layer),
+            "residual": layer.residual,
             "pre_sigmoid": layer.pre_sigmoid,
             "use_max": layer.max_pooling,
             "use_mean": layer.mean_pooling,
@@ -66,7 +75,7 @@ def oracle(layer, x, mask):
         },
     )
     weights = found["weights"]
-    if not layer.selection:
+    if not (layer.gates and layer.selection):
         weights = np.full((len(x), layer.branches, weights.shape[-1]), 1 / layer.branches)
     return found["output"], found["e"], weights
 
@@ -83,6 +92,7 @@ def transformer(width, heads):
     return attention + 2 * 4 * width * width + 5 * width + 2 * 2 * width
 
 
+PLAIN = {"gates": False, "residual": True}  # a residual BiGRU
 CASES = [
     Case(SMALL, INPUTS, (ENDS + 3 * GRU + GATES_COUNT, 0), oracle, options=GATES, name="BiGRU"),
     Case(
@@ -104,12 +114,20 @@ CASES = [
         ),
         name="transformer",
     ),
+    Case(
+        partial(SMALL, **PLAIN),
+        INPUTS,
+        (ENDS + 3 * GRU, 0),
+        oracle,
+        options=GATES,
+        name="residual BiGRU",
+    ),
 ]
 
 
-def variant(name, count=None, **arguments):
+def variant(name, count=None, inputs=INPUTS, **arguments):
     return Case(
-        partial(SMALL, **arguments), INPUTS, (count or 0, 0), oracle, options=GATES, name=name
+        partial(SMALL, **arguments), inputs, (count or 0, 0), oracle, options=GATES, name=name
     )
 
 
@@ -134,6 +152,8 @@ ABLATIONS = [
     variant("normalized", batch_norm=True),
     variant("raised", max_length=3, raise_widths=True),
     variant("r1 that doesn't divide", r1=3.5),
+    variant("no autoencoder, odd", inputs={**INPUTS, "x": noise(3, 7, 5)}, autoencoder=False),
+    variant("residual", residual=True),
 ]
 
 test_checks = run_checks(CASES)
@@ -151,6 +171,7 @@ test_ablations = run_checks(ABLATIONS, check_oracle)
         ({"batch_norm": True, "max_length": 20, "raise_widths": True}, 207_724),
         ({"batch_norm": True, "max_length": 35, "raise_widths": True}, 209_328),
         ({"units": "literal"}, 606_640),
+        (PLAIN, 197_200),
         ({"r1": 3.75, "r2": 4, "branches": 2, "batch_norm": True}, 112_240),
         ({"r1": 3.75, "r2": 4, "branches": 2, "units": "literal"}, 285_860),
     ],
@@ -229,6 +250,11 @@ def test_widths_that_are_raised_and_penalties():
     assert len(regular.losses) == 2 + 3 * 4 + 4
 
 
+def test_without_gates_eq_9_is_about_the_branches_only():
+    assert "2D/(r1 r2) = 40 should" in SelectiveFeatureAttention().too_narrow(300, 122)
+    assert SelectiveFeatureAttention(gates=False).too_narrow(300, 122) == ""
+
+
 def test_eq_9_is_a_warning():
     """With 300 features and (3, 5) it holds up to 121 tokens."""
     with pytest.warns(UserWarning, match=r"sfa: 2D/.r1 r2. = 40 should exceed .* = 40[.]02"):
@@ -249,12 +275,7 @@ test_errors = refuses(
         ({"r2": -1}, "r2 must be above 0"),
         ({"mean_pooling": False, "max_pooling": False}, "can't both be False"),
         ({"pre_sigmoid": True, "selection": False}, "needs selection=True"),
+        ({"pre_sigmoid": True, "gates": False}, "needs .*gates=True"),
         ({"raise_widths": True}, "needs max_length"),
     ],
 )
-
-
-def test_odd_width_without_bottleneck():
-    with pytest.raises(ValueError, match="must be even. Received: 7 features"):
-        SelectiveFeatureAttention(autoencoder=False).build((None, None, 7))
-    SelectiveFeatureAttention(autoencoder=False, branch_kind="cnn").build((None, None, 7))

@@ -133,6 +133,14 @@ def test_mixed_precision_other_settings_and_unlabeled_test_pairs(tmp_path):
     assert "test" not in result.metrics and (tmp_path / "a" / "confusion_matrix.png").exists()
 
 
+def test_feature_attention_that_is_too_narrow_for_the_sentences(tmp_path, caplog):
+    recipe = tiny_recipe(epochs=1)
+    recipe = replace(recipe, name="esim", model={"units": 4, "feature_attention": "fa"})
+    train(recipe, tiny_splits(), tmp_path / "a", progress=False, baseline=False)
+    said = "D/r = 4 should exceed 8.33 ln(4) = 11.55 for 4 features and sentences of 4 tokens"
+    assert sum(said in message for message in caplog.messages) == 1
+
+
 def test_word_vectors_are_put_in(tmp_path):
     file = tmp_path / "vectors.txt"
     file.write_text("".join(f"w{i} {i}.0 1.0 2.0\n" for i in range(11)))

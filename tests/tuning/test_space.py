@@ -137,14 +137,27 @@ def test_eq_9_decides_what_is_tried():
     config = "model.feature_attention_config"
     assert space.conflict({f"{config}.r1": 3.0, f"{config}.r2": 5.0}) is None
     conflict = space.conflict({f"{config}.r1": 5.0, f"{config}.r2": 5.0})
-    assert "2D/(r1 r2) = 24 must exceed 8.33 ln(35) = 29.62" in conflict
+    assert "2D/(r1 r2) = 24 should exceed 8.33 ln(35) = 29.62" in conflict
     assert space.default() == {f"{config}.r1": 3.0, f"{config}.r2": 5.0}
     narrow = load_recipe("esim", "sick", overrides=["model.units=40"])
     space = space_of(narrow).fixed({"feature_attention": "fa"}).narrowed(["r"])
     assert space.default() == space.largest() == {f"{config}.reduction": 1.0}
     narrow = load_recipe("esim", "sick", overrides=["model.units=20"])
-    with pytest.raises(InputError, match=r"No configuration .* D/r = .* must exceed .* D = 20"):
+    with pytest.raises(
+        InputError, match=r"No configuration .* D/r = 20 should exceed .* 20 features"
+    ):
         space_of(narrow).fixed({"feature_attention": "fa"}).narrowed(["r"]).default()
+
+
+def test_a_search_begins_with_the_hosts_own_settings():
+    def space(length):
+        recipe = load_recipe("bimpm", "sick", overrides=[f"encoder.max_length={length}"])
+        return space_of(recipe).fixed({"feature_attention": "sfa"}).narrowed(["r1", "r2", "N"])
+
+    config = "model.feature_attention_config"
+    published = {f"{config}.r1": 3.75, f"{config}.r2": 4, f"{config}.branches": 2}
+    assert space(12).default() == published and space(12).conflict(published) is None
+    assert "2D/(r1 r2) = 21.33 should exceed 8.33 ln(13)" in space(13).conflict(published)
 
 
 def drcn_space():
