@@ -21,9 +21,9 @@ class DABERT(BackboneModel):
 
     The chosen layers become `DualAttentionEncoder`s with the weights of those they replace. What
     differences add starts at zero (`output_stddev`), so a new model gives what the same
-    `CrossEncoder` would. The
-    encoder's attention must be BERT's: all kinds but DeBERTa-v3, whose attention sees relative
-    positions. ALBERT's layers share their weights; a replaced one gets a copy of its own.
+    `CrossEncoder` would. The encoder's attention must be BERT's: all kinds but DeBERTa-v3, whose
+    attention sees relative positions. ALBERT's layers share their weights; a replaced one gets a
+    copy of its own.
 
     Args:
         dual_layers: the layers to replace, counted from 0. Defaults to `(0,)`.

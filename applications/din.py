@@ -147,9 +147,10 @@ class DIN(PairModel):
         self.encoding_dropout = self.make_dropout("encoding_dropout")
         self.control = self.make(MatrixDynamicGRU, "control")  # eq 7-23
         self.control_dropout = self.make_dropout("control_dropout")
-        self.comparison = MatchingVector(
-            ("absolute_difference", "product"), dtype=self.policy, name="comparison"
-        )
+        if compare_means:
+            self.comparison = MatchingVector(
+                ("absolute_difference", "product"), dtype=self.policy, name="comparison"
+            )
         self.hidden = [
             keras.layers.Dense(units, "relu", dtype=self.policy, name=f"hidden_{i}")
             for i in range(1, hidden_layers + 1)

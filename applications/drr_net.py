@@ -40,7 +40,7 @@ class DRrNet(PairModel):
             Defaults to `True`.
         use_guide: whether the other sentence's global vector guides the selection. Defaults to
             `True`.
-        coverage: whether a step should read something else than those before it, see
+        coverage: whether a step should read other words than the steps before it, see
             `RerereadAttention`. Defaults to `False`.
         use_global: whether the global vectors are compared. Defaults to `True`.
         use_dynamic: whether what was re-read is compared. Defaults to `True`.

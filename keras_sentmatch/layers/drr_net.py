@@ -32,8 +32,8 @@ class RerereadAttention(Layer):
         initial_state: s_0: `"projected"`, a dense tanh layer of the call's `initial_state`;
             `"given"`, that vector itself, `units` wide; or `"zero"`. Defaults to `"projected"`.
         guide: whether there is a guide vector. Defaults to `True`.
-        coverage: whether to keep track of what is left to read, c, so that a step reads something
-            else than those before it: `p = softmax(beta (m + log(c + 1e-6)))`, and then
+        coverage: whether to keep track of what is left to read, c, so that a step reads other words
+            than the steps before it: `p = softmax(beta (m + log(c + 1e-6)))`, and then
             `c = c (1 - p)`, from 1. Not in the paper, whose successor LadRa-Net has a coverage with
             weights. Defaults to `False`.
 
@@ -144,7 +144,8 @@ class RerereadAttention(Layer):
             if self.coverage:
                 scores = scores + ops.log(left + EPSILON)
             weights = self._select(scores, mask)
-            left = left * (1 - weights)
+            if self.coverage:
+                left = left * (1 - weights)
             token = ops.matmul(ops.expand_dims(ops.cast(weights, h.dtype), 1), h)  # [B, 1, D]
             state, _ = self.cell(ops.squeeze(token, 1), state)  # eq 6
             states.append(state)

@@ -254,7 +254,7 @@ class WordRepresentation(Layer):
         self.width = (
             embedding_dim * (bool(trainable_embedding) + bool(fixed_embedding))
             + (char_filters if char_vocabulary_size else 0)
-            + (pos_dim if pos_tags and pos_dim else pos_tags)
+            + (pos_dim or pos_tags if pos_tags else 0)
             + bool(exact_match)
             + bool(antonym)
         )

@@ -1,4 +1,4 @@
-"""MatrixDynamicGRU: its three variants against the oracle."""
+"""MatrixDynamicGRU: its variants against the oracle."""
 
 from functools import partial
 
