@@ -68,6 +68,8 @@ class KerasSubject:
     def __init__(self, name: str, length: int, seed: int, toy: bool = False, **changes: Any):
         import keras
 
+        from keras_sentmatch.inference.compiled import CompiledModel
+
         self.name = name
         self.model = build(name, length, seed, toy, **changes)
         settings = training_settings(name)
@@ -83,6 +85,7 @@ class KerasSubject:
             jit_compile=False if keras.backend.backend() == "tensorflow" else "auto",
         )
         self.parameters = self.model.count_params()
+        self.predict = CompiledModel(self.model)  # the probabilities, as `Matcher` computes them
 
     def inputs(self, arrays: Arrays) -> Any:
         arrays = packed(arrays) if self.name in ENCODER_MODELS else arrays
@@ -91,10 +94,6 @@ class KerasSubject:
     def step(self, inputs: Any, labels: np.ndarray) -> Any:
         """Trains on a batch."""
         return self.model.train_on_batch(inputs, labels)
-
-    def predict(self, inputs: Any) -> np.ndarray:
-        """The probabilities."""
-        return self.model.predict_on_batch(inputs)
 
 
 class PlainSubject:

@@ -65,9 +65,9 @@ class FactorizationMachine(Layer):
         y = ops.matmul(wide, ops.cast(self.kernel, wide.dtype)) + ops.cast(self.bias, wide.dtype)
         if self.factors:
             v = ops.cast(self.factor_kernel, wide.dtype)
-            # [..., factors]
-            pairs = ops.square(ops.matmul(wide, v)) - ops.matmul(ops.square(wide), ops.square(v))
-            y = y + 0.5 * ops.sum(pairs, axis=-1, keepdims=True)
+            pairs = ops.sum(ops.square(ops.matmul(wide, v)), axis=-1, keepdims=True)
+            alone = ops.matmul(ops.square(wide), ops.sum(ops.square(v), axis=-1, keepdims=True))
+            y = y + 0.5 * (pairs - alone)
         return ops.cast(y, z.dtype)
 
     def compute_output_shape(self, z_shape):

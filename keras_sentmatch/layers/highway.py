@@ -45,8 +45,7 @@ class Highway(Layer):
 
     def call(self, x):
         for gate, transform in zip(self.gates, self.transforms):
-            g = gate(x)
-            x = g * transform(x) + (1 - g) * x
+            x = x + gate(x) * (transform(x) - x)  # g t + (1 - g) x
         return x
 
     def compute_output_shape(self, x_shape):

@@ -52,7 +52,11 @@ class WeightNormalizedDense(Layer):
         self.bias = self.add_weight(shape=(self.units,), initializer="zeros", name="bias")
 
     def call(self, x):
-        return self.activation(ops.matmul(x, normalized(self.kernel, self.scale)) + self.bias)
+        return self.activation(ops.matmul(x, self.kernel) * self.rate() + self.bias)
+
+    def rate(self):
+        """`g / ||v||`, `[units]`: it is cheaper to apply to the product than to the kernel."""
+        return kernel_rate(self.kernel, self.scale)
 
     def compute_output_shape(self, x_shape):
         return (*x_shape[:-1], self.units)
@@ -69,10 +73,10 @@ def add_normalized_kernel(layer, shape: tuple[int, ...]) -> tuple[Any, Any]:
     return kernel, scale
 
 
-def normalized(kernel, scale):
-    """`g v / ||v||`, in the dtype of the kernel."""
-    wide = at_least_float32(kernel)
-    return ops.cast(wide * (ops.cast(scale, wide.dtype) / _lengths(wide)), kernel.dtype)
+def kernel_rate(kernel, scale):
+    """`g / ||v||`, in the dtype of the kernel."""
+    lengths = _lengths(kernel)
+    return ops.cast(ops.cast(scale, lengths.dtype) / lengths, kernel.dtype)
 
 
 def _lengths(kernel):
@@ -130,9 +134,8 @@ class WeightNormalizedConv1D(Layer):
         self.bias = self.add_weight(shape=(self.filters,), initializer="zeros", name="bias")
 
     def call(self, x):
-        kernel = normalized(self.kernel, self.scale)
-        y = ops.conv(x, kernel, padding="same", data_format="channels_last")
-        return self.activation(y + self.bias)
+        y = ops.conv(x, self.kernel, padding="same", data_format="channels_last")
+        return self.activation(y * kernel_rate(self.kernel, self.scale) + self.bias)
 
     def compute_output_shape(self, x_shape):
         return (*x_shape[:-1], self.filters)
@@ -294,10 +297,17 @@ class AlignmentFusion(Layer):
             self.output_dense.build((None, None, 3 * self.units))
 
     def call(self, x, attended, mask, training=None):
+        x, attended = ops.convert_to_tensor(x), ops.convert_to_tensor(attended)
         compared = (attended, x - attended, x * attended)
-        fused = [
-            view(ops.concatenate([x, other], axis=-1)) for view, other in zip(self.views, compared)
-        ]
+        width, views = x.shape[-1], self.views
+        # [x; y] K is x K[:width] + y K[width:], and the first product is one for all views.
+        of_x = ops.matmul(x, ops.concatenate([view.kernel[:width] for view in views], axis=-1))
+        fused = []
+        for view, product, other in zip(views, ops.split(of_x, len(views), axis=-1), compared):
+            product = product + ops.matmul(other, view.kernel[width:])
+            if self.weight_normalization:
+                product = product * view.rate()
+            fused.append(view.activation(product + view.bias))
         if not self.output_dense:
             return zero_padding(fused[0], mask)
         y = self.output_dropout(ops.concatenate(fused, axis=-1), training=training)
