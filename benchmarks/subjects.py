@@ -2,7 +2,7 @@
 
 import inspect
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -68,8 +68,6 @@ class KerasSubject:
     def __init__(self, name: str, length: int, seed: int, toy: bool = False, **changes: Any):
         import keras
 
-        from keras_sentmatch.inference.compiled import CompiledModel
-
         self.name = name
         self.model = build(name, length, seed, toy, **changes)
         settings = training_settings(name)
@@ -85,7 +83,7 @@ class KerasSubject:
             jit_compile=False if keras.backend.backend() == "tensorflow" else "auto",
         )
         self.parameters = self.model.count_params()
-        self.predict = CompiledModel(self.model)  # the probabilities, as `Matcher` computes them
+        self.predict = probabilities_of(self.model)
 
     def inputs(self, arrays: Arrays) -> Any:
         arrays = packed(arrays) if self.name in ENCODER_MODELS else arrays
@@ -94,6 +92,15 @@ class KerasSubject:
     def step(self, inputs: Any, labels: np.ndarray) -> Any:
         """Trains on a batch."""
         return self.model.train_on_batch(inputs, labels)
+
+
+def probabilities_of(model: Any) -> Callable[[Any], np.ndarray]:
+    """The probabilities of inputs, as the checkout's `Matcher` computes them."""
+    try:
+        from keras_sentmatch.inference.compiled import CompiledModel
+    except ImportError:  # `speed.py --before` may name a checkout from before it
+        return model.predict_on_batch
+    return CompiledModel(model)
 
 
 class PlainSubject:
