@@ -132,6 +132,7 @@ def environment(backend: str) -> dict[str, str]:
     return {
         **os.environ,
         "KERAS_BACKEND": backend,
+        "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",  # as `keras-sentmatch train` sets it
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "TF_FORCE_GPU_ALLOW_GROWTH": "true",  # processes share one GPU, if there is one
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",

@@ -8,7 +8,8 @@ The models have their papers' sizes, those on an encoder one of MiniLM-L6's size
 Words are random. With full lengths every sentence has `--length` words. With natural ones they are
 as long as those of `--data` (without it log-normal around 12), the library sorts pairs into its five
 buckets, and plain PyTorch pads random pairs to the longest sentence, packs where an LSTM runs
-backward, or ("bucketed") takes pairs of like length. Batches are made before the clock starts.
+backward, or ("bucketed") takes pairs of like length. Batches are made before the clock starts. All
+processes take memory in huge pages, as the command line does on Linux.
 
 For each model all processes are started and warmed up, two at a time: one step of each shape. Then
 they take turns, `--repeats` times, while the others wait: if the machine slows down, it does so for
