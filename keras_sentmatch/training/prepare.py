@@ -345,21 +345,8 @@ def warn_of_narrow_features(model: keras.Model, longest: int) -> None:
         )
 
 
-def flush_denormals() -> None:
-    """On PyTorch too, as on TensorFlow and JAX, float32 numbers under 1e-38 count as zero.
-
-    They are found in the gradients of answers that are almost certain, and a processor takes ten
-    times as long for them or longer.
-    """
-    if keras.config.backend() == "torch":
-        import torch
-
-        torch.set_flush_denormal(True)
-
-
 def compile_model(model: keras.Model, train: PairDataset, settings: TrainingConfig) -> None:
     """Compiles with the recipe's optimizer and the loss and metrics of the task."""
-    flush_denormals()
     optimizer = make_optimizer(model, settings, batches_per_epoch(train, settings))
     loss: Any = keras.losses.MeanSquaredError()
     metrics: list[Any] = []

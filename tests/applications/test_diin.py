@@ -7,6 +7,7 @@ import pytest
 
 from keras_sentmatch.applications import DIIN
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.inference.compiled import CompiledModel
 from tests import oracles_hosts
 from tests.applications.common import IDS_1, WORDS, adapt, check_halves, features, model_case
 from tests.harness import (
@@ -228,3 +229,20 @@ def test_presets():
     models = {preset: DIIN.from_preset(preset, vocabulary_size=9, **small) for preset in lengths}
     assert {preset: model.max_length for preset, model in models.items()} == lengths
     assert models["no_exact_match"].exact_match is False
+
+
+@pytest.mark.each_backend
+def test_a_matcher_answers_with_characters():
+    """On TensorFlow, whose one program for all shapes knows no sizes."""
+    sizes = {"max_length": 8, "blocks": 1, "layers_per_block": 2, "growth_rate": 2}
+    model = DIIN(vocabulary_size=9, embedding_dim=4, num_classes=3, char_vocabulary_size=7, **sizes)
+    rng = np.random.default_rng(0)
+    for rows, length in (2, 3), (3, 9):
+        arrays = {}
+        for side in "12":
+            arrays[f"word_ids_{side}"] = rng.integers(1, 9, (rows, length)).astype("int32")
+            shape = (rows, length, model.max_word_length)
+            arrays[f"char_ids_{side}"] = rng.integers(1, 7, shape).astype("int32")
+            arrays[f"exact_match_{side}"] = rng.integers(0, 2, (rows, length)).astype("float32")
+        arrays = {name: arrays[name] for name in model.input_names}
+        close(CompiledModel(model)(arrays), model.predict_on_batch(arrays), "the answers")

@@ -6,7 +6,7 @@ import pytest
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.training import Recipe, load_recipe
-from keras_sentmatch.training.prepare import compile_model, flush_denormals
+from keras_sentmatch.training.prepare import compile_model
 from keras_sentmatch.training.schedules import CosineWarmUpDecay, LinearWarmUpDecay
 from tests.oracles_recurrent import cosine_warm_up_decay
 from tests.toys.training import build_tiny, tiny_pairs, tiny_recipe, tiny_run
@@ -187,15 +187,3 @@ def test_the_corrected_form():
     assert np.all(np.diff(rates[50:]) < 0)  # to the last step
     assert rates[1000] == pytest.approx(0, abs=1e-10) and rate(schedule, 2000) == rates[1000]
     assert rate(CosineWarmUpDecay(1e-3, 1000, minimum=1e-4), 1000) == pytest.approx(1e-4)
-
-
-def test_compiling_makes_numbers_under_1e_38_count_as_zero():
-    """On PyTorch they slow a step down tenfold; the other backends do so themselves."""
-    if keras.backend.backend() == "torch":
-        import torch
-
-        torch.set_flush_denormal(False)
-        assert float(torch.tensor(1e-30) * torch.tensor(1e-10)) > 0
-    flush_denormals()
-    small = keras.ops.multiply(np.float32(1e-30), np.float32(1e-10))
-    assert float(small) == 0
