@@ -156,12 +156,12 @@ class PairModel(keras.Model):
         self.dtype_policy = self.policy  # a functional model does not keep it
 
     def fit(self, *args, **kwargs):
-        """`keras.Model.fit`. Within it, PyTorch takes float32 numbers under 1e-38 as zero.
+        """`keras.Model.fit`, which on PyTorch flushes denormal numbers to zero while it runs.
 
-        TensorFlow and JAX always do. Such numbers are found in the gradients of answers that are
-        almost certain, and a processor can be twenty times slower with them.
+        TensorFlow and JAX always do. Such numbers (float32 below 1e-38) occur in the gradients of
+        answers that are almost certain, and make a CPU many times slower.
         """
-        with _flushed_denormals():
+        with _denormals_flushed():
             return super().fit(*args, **kwargs)
 
     def get_config(self) -> dict[str, Any]:
@@ -467,7 +467,7 @@ class PairModel(keras.Model):
 
 
 @contextlib.contextmanager
-def _flushed_denormals():
+def _denormals_flushed():
     already = np.float32(1e-30) * np.float32(1e-10) == 0
     if already or keras.config.backend() != "torch":
         yield

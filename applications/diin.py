@@ -230,8 +230,7 @@ class _FixedLength(keras.layers.Layer):
 
     def call(self, x):
         more = [[0, 0], [0, self.length]] + [[0, 0]] * (len(x.shape) - 2)
-        shape = (-1, self.length, *ops.shape(x)[2:])  # not all sizes may be known
-        return ops.reshape(ops.pad(x, more)[:, : self.length], shape)
+        return ops.reshape(ops.pad(x, more)[:, : self.length], (-1, self.length, *x.shape[2:]))
 
     def compute_output_spec(self, x):
         return keras.KerasTensor((x.shape[0], self.length, *x.shape[2:]), dtype=x.dtype)

@@ -112,7 +112,7 @@ class Backend:
         before = self.peak(reset=True)
         seconds = []
         for step in (lambda: subject.step(inputs, labels), lambda: subject.predict(inputs)):
-            timed([step])
+            timed([step] * subjects.WARM_UP)
             (once,) = timed([step])
             seconds.append(statistics.median(timed([step] * int(np.clip(0.5 / once, 1, 20)))))
         peak = self.peak()

@@ -132,7 +132,8 @@ def environment(backend: str) -> dict[str, str]:
     return {
         **os.environ,
         "KERAS_BACKEND": backend,
-        "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",  # as `keras-sentmatch train` sets it
+        # huge pages, as in `keras-sentmatch train`
+        "GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"),
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "TF_FORCE_GPU_ALLOW_GROWTH": "true",  # processes share one GPU, if there is one
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",

@@ -9,9 +9,10 @@ Words are random. With full lengths every sentence has `--length` words. With na
 as long as those of `--data` (without it log-normal around 12), the library sorts pairs into its five
 buckets, and plain PyTorch pads random pairs to the longest sentence, packs where an LSTM runs
 backward, or ("bucketed") takes pairs of like length. Batches are made before the clock starts. All
-processes take memory in huge pages, as the command line does on Linux.
+processes use huge pages, as `keras-sentmatch train` does on Linux (`GLIBC_TUNABLES=` set to nothing
+leaves them out). Answers are computed as `Matcher` does it.
 
-For each model all processes are started and warmed up, two at a time: one step of each shape. Then
+For each model all processes are started and warmed up, two at a time, with each shape. Then
 they take turns, `--repeats` times, while the others wait: if the machine slows down, it does so for
 all. In a turn each kind of work begins with an untimed step. A step's time is its median over the
 repeats. "others' CPUs" is what other programs used in the worst turn. "of GEMM" is the share of the
@@ -93,7 +94,7 @@ class Contender:
                 first.setdefault(tuple(x.shape for x in values), (train[-1], answer[-1]))
             self.work["train", kind], self.work["answer", kind] = train, answer
         for train_step, answer_step in first.values():
-            timed([train_step, *[answer_step] * 4])  # the fourth compiles on PyTorch
+            timed([train_step, *[answer_step] * subjects.WARM_UP])
 
     def ready(self) -> dict[str, Any]:
         measuring.forget_peak()

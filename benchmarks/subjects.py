@@ -15,6 +15,7 @@ ENCODER_MODELS = ("cross_encoder", "dabert", "ladra_net")
 MODELS = (*WORD_MODELS, *ENCODER_MODELS)
 PLAIN = ("esim", "drcn", "re2", "drr_net", "cafe", "bimpm")
 Arrays = Mapping[str, np.ndarray]
+WARM_UP = 4  # answers of a shape: on PyTorch the fourth is compiled
 
 
 def build(name: str, length: int, seed: int, toy: bool = False, **changes: Any) -> Any:

@@ -11,7 +11,7 @@ import typer
 
 from keras_sentmatch import __version__
 from keras_sentmatch.cli.audit import audit
-from keras_sentmatch.cli.backend import take_huge_pages
+from keras_sentmatch.cli.backend import use_huge_pages
 from keras_sentmatch.cli.catalog import datasets, models, profile
 from keras_sentmatch.cli.compare import compare
 from keras_sentmatch.cli.console import set_up
@@ -53,7 +53,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     ),
     *(audit, explain, serve, robustness, errors, compare, export, models, datasets, profile),
 )
-LONG = ("train", "tune", "crossval")
+TRAINING = {"train", "tune", "crossval"}
 for command in COMMANDS:
     app.command()(with_groups(command))
 
@@ -83,8 +83,8 @@ def main(arguments: list[str] | None = None) -> None:
     Args:
         arguments: What was typed after the command's name; `sys.argv` by default.
     """
-    if arguments is None and sys.argv[1:2] and sys.argv[1] in LONG:
-        take_huge_pages()
+    if arguments is None and TRAINING & set(sys.argv[1:]):
+        use_huge_pages()
     set_up()
     try:
         with naming_options():

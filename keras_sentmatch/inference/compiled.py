@@ -62,7 +62,8 @@ class CompiledModel:
         import tensorflow as tf
 
         def trace() -> Any:
-            specs = [tf.TensorSpec([None] * x.ndim, x.dtype) for x in arrays]
+            shapes = [self.model.input[name].shape for name in self.names]
+            specs = [tf.TensorSpec(shape, x.dtype) for shape, x in zip(shapes, arrays)]
             function = tf.function(lambda *xs: self._answer(xs, ()), specs, autograph=False)
             return function.get_concrete_function()
 

@@ -66,8 +66,8 @@ class FactorizationMachine(Layer):
         if self.factors:
             v = ops.cast(self.factor_kernel, wide.dtype)
             pairs = ops.sum(ops.square(ops.matmul(wide, v)), axis=-1, keepdims=True)
-            alone = ops.matmul(ops.square(wide), ops.sum(ops.square(v), axis=-1, keepdims=True))
-            y = y + 0.5 * (pairs - alone)
+            squares = ops.matmul(ops.square(wide), ops.sum(ops.square(v), axis=-1, keepdims=True))
+            y = y + 0.5 * (pairs - squares)
         return ops.cast(y, z.dtype)
 
     def compute_output_shape(self, z_shape):

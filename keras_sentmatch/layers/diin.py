@@ -284,7 +284,9 @@ class DenseInteractionCNN(Layer):
     def call(self, x):
         x = _in_each_cell(self.scale_down, x)  # [B, L1, L2, D * first_scale]
         for block, transition in zip(self.dense_blocks, self.transitions):
-            x = self.pooling(_in_each_cell(transition, _dense_block(block, x)))  # half of both
+            x = self.pooling(
+                _in_each_cell(transition, _dense_block(block, x))
+            )  # halves both lengths
         return ops.reshape(x, (-1, self._flat_width))
 
     def compute_output_shape(self, x_shape):
@@ -301,10 +303,11 @@ class DenseInteractionCNN(Layer):
 
 
 def _dense_block(block, x):
-    """Convolutions that each see `x` and what those before them found; all of it side by side.
+    """`x` and the output of each convolution, concatenated; each reads all that stands before it.
 
-    Each part goes into all later convolutions at once, with their kernels' rows for that part next
-    to each other: a few wide convolutions are faster than many of 20 filters over all parts.
+    A convolution of a concatenation is the sum of the convolutions of its parts. So each part is
+    convolved once, with the slices of all later kernels side by side: a few wide convolutions are
+    faster than many narrow ones.
     """
     parts, start = [x], 0
     sums = [convolution.bias for convolution in block]

@@ -52,11 +52,8 @@ class WeightNormalizedDense(Layer):
         self.bias = self.add_weight(shape=(self.units,), initializer="zeros", name="bias")
 
     def call(self, x):
-        return self.activation(ops.matmul(x, self.kernel) * self.rate() + self.bias)
-
-    def rate(self):
-        """`g / ||v||`, `[units]`: it is cheaper to apply to the product than to the kernel."""
-        return kernel_rate(self.kernel, self.scale)
+        y = ops.matmul(x, self.kernel)
+        return self.activation(y * kernel_rate(self.kernel, self.scale) + self.bias)
 
     def compute_output_shape(self, x_shape):
         return (*x_shape[:-1], self.units)
@@ -74,7 +71,7 @@ def add_normalized_kernel(layer, shape: tuple[int, ...]) -> tuple[Any, Any]:
 
 
 def kernel_rate(kernel, scale):
-    """`g / ||v||`, in the dtype of the kernel."""
+    """`g / ||v||`, one number for each output: products are scaled, which is cheaper than kernels."""
     lengths = _lengths(kernel)
     return ops.cast(ops.cast(scale, lengths.dtype) / lengths, kernel.dtype)
 
@@ -300,13 +297,13 @@ class AlignmentFusion(Layer):
         x, attended = ops.convert_to_tensor(x), ops.convert_to_tensor(attended)
         compared = (attended, x - attended, x * attended)
         width, views = x.shape[-1], self.views
-        # [x; y] K is x K[:width] + y K[width:], and the first product is one for all views.
+        # [x; y] K is x K[:width] + y K[width:]. One product gives the first term for all views.
         of_x = ops.matmul(x, ops.concatenate([view.kernel[:width] for view in views], axis=-1))
         fused = []
         for view, product, other in zip(views, ops.split(of_x, len(views), axis=-1), compared):
             product = product + ops.matmul(other, view.kernel[width:])
             if self.weight_normalization:
-                product = product * view.rate()
+                product = product * kernel_rate(view.kernel, view.scale)
             fused.append(view.activation(product + view.bias))
         if not self.output_dense:
             return zero_padding(fused[0], mask)

@@ -95,8 +95,8 @@ def test_a_misspelled_setting_is_refused_before_the_data_is_read(text, capsys):
 
 
 @pytest.mark.backend("torch")
-def test_fit_takes_tiny_numbers_as_zero_only_while_it_runs():
-    """They slow PyTorch down twentyfold; Python's floats obey the same switch of the processor."""
+def test_fit_flushes_denormals_only_while_it_runs():
+    """PyTorch's switch is the processor's, so NumPy's numbers show it."""
     found = []
 
     def look(*_, **__):

@@ -233,7 +233,7 @@ def test_presets():
 
 @pytest.mark.each_backend
 def test_a_matcher_answers_with_characters():
-    """On TensorFlow, whose one program for all shapes knows no sizes."""
+    """TensorFlow has one program for all shapes, in which the length of words must be known."""
     sizes = {"max_length": 8, "blocks": 1, "layers_per_block": 2, "growth_rate": 2}
     model = DIIN(vocabulary_size=9, embedding_dim=4, num_classes=3, char_vocabulary_size=7, **sizes)
     rng = np.random.default_rng(0)
