@@ -6,7 +6,6 @@ from keras import ops
 from keras_sentmatch.applications.base import PairModel, Sentence, register_model
 from keras_sentmatch.applications.search_space import FLAG, WORD_MODELS, Choice
 from keras_sentmatch.layers import HyperLSTMCell, MatchingVector
-from keras_sentmatch.ops import scan_sequence
 
 
 @register_model("hyper_lstm")
@@ -64,7 +63,7 @@ class HyperLSTM(PairModel):
     ):
         self.word_representation = self.make_word_representation()
         self.encodings = {
-            side: _ProductsFirst(
+            side: keras.layers.RNN(
                 self.make(HyperLSTMCell, "hyper_lstm_cell"),
                 return_sequences=True,
                 dtype=self.policy,
@@ -85,20 +84,13 @@ class HyperLSTM(PairModel):
 
     def encode(self, sentence: Sentence) -> Sentence:
         encoding = self.encodings["both" if self.shared_encoder else sentence.side]
-        states = encoding(self.represent_words(sentence))  # unmasked: no state sees later pads
+        states = encoding(
+            self.represent_words(sentence)
+        )  # unmasked: a state doesn't see later pads
         return Sentence(vector=_last(states, sentence.mask))  # [B, u]
 
     def interact(self, one: Sentence, two: Sentence):
         return self.classify(self.output_dropout(self.matching(one.vector, two.vector)))
-
-
-class _ProductsFirst(keras.layers.RNN):
-    """Keras's layer with what depends on the inputs alone computed outside its loop."""
-
-    def call(self, sequences, initial_state=None, mask=None, training=False):
-        cell = self.cell
-        start = cell.get_initial_state(ops.shape(sequences)[0])
-        return scan_sequence(cell.step, cell.products(sequences), start)[0]
 
 
 def _last(states, mask):

@@ -1,7 +1,7 @@
 """Small matchers beside a fine-tuned encoder in the forms that people run: one table.
 
     python benchmarks/comparison.py --encoder path/to/minilm --data path/to/sick --runs runs/compared
-    python benchmarks/comparison.py --show --write docs/results.md
+    python benchmarks/comparison.py --show --write docs/results.md --picture docs/images/comparison.png
 
 Trains what has no finished run in `--runs` (and goes on with what was interrupted): the encoder as
 this library's `cross_encoder` and as `sentence_transformers.CrossEncoder`, RE2 with 75 units taught
@@ -17,7 +17,8 @@ are started one after the other ("cold start": from the start of the process to 
 then take turns, `--repeats` times: 200 pairs one by one (median and 95th percentile), and all pairs
 of the test part, or of the validation part without one, in batches of 64. A turn is a row; the table
 has the medians. Existing rows are not measured again, so an interrupted comparison goes on.
-`--epochs` and `--limit` make a quick try of it.
+`--epochs` and `--limit` make a quick try of it. `--picture` draws accuracy against pairs per second
+on one thread, a panel for each data set; bars are standard errors from the pairs.
 """
 
 import argparse
@@ -296,8 +297,50 @@ def table(rows: list[dict[str, str]]) -> tuple[list[str], list[list[str]]]:
     return head, lines
 
 
+ENCODER_COLOR, OTHERS_COLOR = "#D55E00", "#0072B2"  # that the color-blind tell apart
+TICKS = [100, 200, 500, 1000, 2000, 5000, 10_000]  # pairs per second
+MARKERS = {"library": "o", "onnx": "s", "int8": "^", OTHER: "D"}
+
+
+def picture(rows: list[dict[str, str]], png: Path) -> None:
+    from keras_sentmatch.display.figures import empty_figure, save_png
+
+    rows = [row for row in rows if row["threads"] == "1"]
+    sets = list(dict.fromkeys(row["data"] for row in rows))
+    figure = empty_figure(5.5 * len(sets), 4.2)
+    for axis, data in zip(np.ravel(figure.subplots(1, len(sets))), sets):
+        turns: dict[str, list[dict[str, str]]] = {}
+        for row in rows:
+            if row["data"] == data:
+                turns.setdefault(row["contender"], []).append(row)
+        for contender, found in turns.items():
+            model, engine = contender.split(":")
+            accuracy, pairs = float(found[0]["accuracy"]), int(found[0]["pairs"])
+            rate = statistics.median(float(turn["pairs_per_s"]) for turn in found)
+            error = (accuracy * (1 - accuracy) / pairs) ** 0.5
+            color = ENCODER_COLOR if model == "cross_encoder" else OTHERS_COLOR
+            style = {"color": color, "marker": MARKERS[engine], "capsize": 2, "elinewidth": 0.7}
+            axis.errorbar(rate, 100 * accuracy, 100 * error, linestyle="", **style)
+            if engine == "onnx":
+                name = "encoder" if model == "cross_encoder" else model
+                shift = {"textcoords": "offset points", "xytext": (4, 6), "fontsize": 8}
+                axis.annotate(name, (rate, 100 * accuracy), color=color, **shift)
+        axis.set(title=data, xlabel="pairs per second, one thread", ylabel="accuracy, percent")
+        axis.set_xscale("log")
+        axis.set_xticks(TICKS, [f"{tick:,}" for tick in TICKS])
+        axis.minorticks_off()
+        rates = [float(row["pairs_per_s"]) for row in rows if row["data"] == data]
+        axis.set_xlim(min(rates) * 0.8, max(rates) * 1.3)
+        axis.grid(color="lightgray", linewidth=0.5)
+        for engine, marker in MARKERS.items():
+            axis.plot([], [], marker, color="gray", label=engine.replace("_", "-"))
+        axis.legend(fontsize=8, loc="lower left")
+    save_png(figure, png)
+
+
 def main() -> None:
     parser = measuring.parser(__doc__)
+    parser.add_argument("--picture", type=Path, help="a PNG file to draw")
     parser.add_argument("--runs", default="runs/compared", help="trained run folders, MODEL-DATA")
     parser.add_argument("--data", default="sick", help="the data set")
     parser.add_argument("--encoder", default="", help="a folder with a Hugging Face BERT")
@@ -326,6 +369,8 @@ def main() -> None:
             parser.error("name the encoder's folder with --encoder, or --show")
         run_all(args, results)
     results.show(*table(results.rows()), args.write)
+    if args.picture:
+        picture(results.rows(), args.picture)
 
 
 if __name__ == "__main__":

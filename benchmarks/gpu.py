@@ -110,9 +110,9 @@ class Backend:
         arrays, labels = synthetic(batch_size, length)
         inputs = subject.inputs(arrays)
         before = self.peak(reset=True)
+        subjects.warm_up(subject, inputs, labels)
         seconds = []
         for step in (lambda: subject.step(inputs, labels), lambda: subject.predict(inputs)):
-            timed([step] * subjects.WARM_UP)
             (once,) = timed([step])
             seconds.append(statistics.median(timed([step] * int(np.clip(0.5 / once, 1, 20)))))
         peak = self.peak()

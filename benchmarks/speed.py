@@ -82,7 +82,7 @@ class Contender:
         self.parameters = subject.parameters
         self.work: dict[tuple[str, str], Steps] = {}
         self.pairs: dict[str, int] = {}
-        first: dict[Any, tuple[Callable[[], Any], Callable[[], Any]]] = {}
+        first: dict[Any, tuple[Any, np.ndarray]] = {}
         for kind, of_kind in batches.items():
             self.pairs[kind] = sum(len(labels) for _, labels in of_kind)
             train, answer = [], []
@@ -91,10 +91,10 @@ class Contender:
                 train.append(lambda x=inputs, y=labels: subject.step(x, y))
                 answer.append(lambda x=inputs: subject.predict(x))
                 values = inputs if plain else inputs.values()
-                first.setdefault(tuple(x.shape for x in values), (train[-1], answer[-1]))
+                first.setdefault(tuple(x.shape for x in values), (inputs, labels))
             self.work["train", kind], self.work["answer", kind] = train, answer
-        for train_step, answer_step in first.values():
-            timed([train_step, *[answer_step] * subjects.WARM_UP])
+        for inputs, labels in first.values():
+            subjects.warm_up(subject, inputs, labels)
 
     def ready(self) -> dict[str, Any]:
         measuring.forget_peak()

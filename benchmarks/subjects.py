@@ -15,7 +15,7 @@ ENCODER_MODELS = ("cross_encoder", "dabert", "ladra_net")
 MODELS = (*WORD_MODELS, *ENCODER_MODELS)
 PLAIN = ("esim", "drcn", "re2", "drr_net", "cafe", "bimpm")
 Arrays = Mapping[str, np.ndarray]
-WARM_UP = 4  # answers of a shape: on PyTorch the fourth is compiled
+WARM_UP = 4  # steps and answers of a shape
 
 
 def build(name: str, length: int, seed: int, toy: bool = False, **changes: Any) -> Any:
@@ -85,6 +85,8 @@ class KerasSubject:
         )
         self.parameters = self.model.count_params()
         self.predict = probabilities_of(self.model)
+        compiles_late = keras.backend.backend() == "torch" and hasattr(self.predict, "traces")
+        self.answers_to_compile = 100 if compiles_late else 0  # at most
 
     def inputs(self, arrays: Arrays) -> Any:
         arrays = packed(arrays) if self.name in ENCODER_MODELS else arrays
@@ -104,8 +106,22 @@ def probabilities_of(model: Any) -> Callable[[Any], np.ndarray]:
     return CompiledModel(model)
 
 
+def warm_up(subject: Any, inputs: Any, labels: np.ndarray) -> None:
+    """Trains on a batch, and answers it until its shape is compiled."""
+    traces = getattr(subject.predict, "traces", 0)
+    for _ in range(WARM_UP):
+        subject.step(inputs, labels)
+        subject.predict(inputs)
+    for _ in range(subject.answers_to_compile):
+        if subject.predict.traces > traces:
+            break
+        subject.predict(inputs)
+
+
 class PlainSubject:
     """A plain PyTorch network with the optimizer of its recipe; clips all gradients together."""
+
+    answers_to_compile = 0
 
     def __init__(self, name: str, seed: int, autocast: bool = False):
         import torch

@@ -1,8 +1,8 @@
 """A Keras model as a compiled function of each shape, without what Keras does around a call."""
 
 import threading
+import time
 import warnings
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 Array = np.ndarray
 MOST = 64  # shapes kept
-_EAGER = 3  # calls of a shape on PyTorch before it is compiled, which takes as long as many calls
+_EAGER = 3  # calls of a shape on PyTorch, at least, before it is compiled
 
 
 class CompiledModel:
@@ -27,7 +27,8 @@ class CompiledModel:
         self.variables = list(model.variables)
         self.traces = 0
         self._functions: dict[Any, Callable[..., Any]] = {}
-        self._calls: Counter[Any] = Counter()
+        self._eager: dict[Any, tuple[int, float]] = {}  # calls of a shape, and their seconds
+        self._compiling = 0.0  # the most seconds that it took
         self._lock = threading.Lock()  # servers answer in several threads
         self._run = {"jax": self._jax, "torch": self._torch, "tensorflow": self._tensorflow}[
             keras.config.backend()
@@ -77,23 +78,29 @@ class CompiledModel:
 
         shape = tuple(array.shape for array in arrays)
         tensors = [torch.from_numpy(array).to(get_device()) for array in arrays]
-        if self._calls[shape] < _EAGER:
-            self._calls[shape] += 1
+        calls, seconds = self._eager.get(shape, (0, 0.0))
+        begin = time.perf_counter()
+        # A shape is compiled once its calls have taken as long as that takes, so in the worst case
+        # a stream of answers takes twice the time that it could.
+        if shape not in self._functions and (calls < _EAGER or seconds < self._compiling):
             with torch.no_grad():
                 outputs = self.model(dict(zip(self.names, tensors)), training=False)
-        else:
-            weights = [variable.value.detach() for variable in self.variables]
-            function = self._function(arrays, lambda: self._torch_program(tensors, weights))
-            with torch.inference_mode():
-                outputs = function(*tensors, *weights)
-        return np.asarray(outputs.detach().cpu())
+            answer = np.asarray(outputs.cpu())
+            self._eager[shape] = calls + 1, seconds + time.perf_counter() - begin
+            return answer
+        weights = [variable.value.detach() for variable in self.variables]
+        function = self._function(arrays, lambda: self._torch_program(tensors, weights))
+        # Not optimized, which takes longer than it ever saves: the gain is from tracing.
+        jit: Any = torch.jit
+        with torch.inference_mode(), jit.optimized_execution(False):
+            return np.asarray(function(*tensors, *weights).cpu())
 
     def _torch_program(self, tensors: list[Any], weights: list[Any]) -> Callable[..., Any]:
         """The operations as a TorchScript program; the model itself if they depend on values."""
         import torch
         from torch.fx.experimental.proxy_tensor import make_fx
 
-        count = len(tensors)
+        count, begin = len(tensors), time.perf_counter()
 
         def answer(*xs: Any) -> Any:
             return self._answer(xs[:count], xs[count:])
@@ -108,6 +115,7 @@ class CompiledModel:
                 graph.recompile()
                 trace: Any = torch.jit.trace
                 program: Callable[..., Any] = trace(graph, (*tensors, *weights), check_trace=False)
+                self._compiling = max(self._compiling, time.perf_counter() - begin)
                 return program
         except Exception:  # whatever an operation that depends on values leads to
             return lambda *xs: self.model(dict(zip(self.names, xs[:count])), training=False)

@@ -101,25 +101,12 @@ class HyperLSTMCell(Layer):
     def call(self, inputs, states=None):
         if states is None:
             states = self.get_initial_state(ops.shape(inputs)[0])
-        return self.step(self.products(inputs), states)
-
-    def products(self, inputs):
-        """The share of `inputs` `[..., D]` in both LSTMs' gates, the same whatever the state."""
-        small = self.hyper_cell.kernel[: inputs.shape[-1]]
-        return ops.matmul(inputs, ops.concatenate([small, self.kernel], axis=-1))
-
-    def step(self, products, states):
-        """One step from the `products` of its inputs."""
-        h, c, s, small_c = states
-        split, cell = GATES * self.hyper_units, self.hyper_cell
-        small = products[:, :split] + ops.matmul(h, cell.kernel[-self.units :])
-        i, f, g, o = ops.split(small + ops.matmul(s, cell.recurrent_kernel) + cell.bias, 4, axis=-1)
-        small_c = ops.sigmoid(f) * small_c + ops.sigmoid(i) * ops.tanh(g)
-        s = ops.sigmoid(o) * ops.tanh(small_c)
+        h, c, *small = states
+        s, small = self.hyper_cell(ops.concatenate([inputs, h], axis=-1), small)
         x_scale, h_scale, shift = self._scales(s)
         by_gate = (-1, GATES, self.units)
         gates = (
-            x_scale * ops.reshape(products[:, split:], by_gate)
+            x_scale * ops.reshape(ops.matmul(inputs, self.kernel), by_gate)
             + h_scale * ops.reshape(ops.matmul(h, self.recurrent_kernel), by_gate)
             + ops.reshape(self.bias, by_gate)
             + shift
@@ -129,7 +116,7 @@ class HyperLSTMCell(Layer):
             i, f, g, o = (norm(gate) for norm, gate in zip(self.norms, (i, f, g, o)))
         c = ops.sigmoid(f + 1) * c + ops.sigmoid(i) * ops.tanh(g)
         h = ops.sigmoid(o) * ops.tanh(self.norms[-1](c) if self.layer_norm else c)
-        return h, [h, c, s, small_c]
+        return h, [h, c, *small]
 
     def _scales(self, s) -> list[Any]:
         """The state of the small LSTM to what it does to the gates: by role, `[B, 4, units]`."""

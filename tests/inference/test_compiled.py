@@ -33,3 +33,33 @@ def test_every_model_is_compiled(name):
         np.testing.assert_allclose(compiled(arrays), want, atol=1e-6)
     finally:
         matcher.model.set_weights(weights)
+
+
+@pytest.mark.backend("torch")
+def test_a_shape_is_compiled_once_its_calls_took_as_long_as_compiling(monkeypatch):
+    torch = pytest.importorskip("torch")
+    matcher = make("esim")
+    compiled = CompiledModel(matcher.model)
+    call, trace, clock = matcher.model.call, torch.jit.trace, [0.0]
+
+    def takes(seconds, function):
+        def timed(*args, **kwargs):
+            clock[0] += seconds
+            return function(*args, **kwargs)
+
+        return timed
+
+    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr(torch.jit, "trace", takes(10.0, trace))
+    monkeypatch.setattr(matcher.model, "call", takes(1.0, call))
+
+    def calls_until_compiled(text):
+        arrays = matcher.encoder.encode([text], [text])
+        before = compiled.traces
+        for count in range(1, 100):
+            compiled({key: arrays[key] for key in compiled.names})
+            if compiled.traces > before:
+                return count
+
+    assert calls_until_compiled("a dog runs") == 4  # three, whatever they took
+    assert calls_until_compiled("a dog runs in a park") == 12  # tracing calls the model once
