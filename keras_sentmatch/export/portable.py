@@ -3,7 +3,8 @@
 import logging
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,8 @@ def _convert_to_onnx(served: ServingFunctions, folder: Path, tables: Tables) -> 
             return served.scores_of_ids(**dict(zip(specs, arrays)))
 
     function = tf.function(answer, input_signature=named, autograph=False)
-    traced = function.get_concrete_function()
+    with _products_as_such():
+        traced = function.get_concrete_function()
     try:
         with quiet("tf2onnx", logging.CRITICAL), quiet("tensorflow"):
             model, _ = tf2onnx.convert.from_function(
@@ -94,7 +96,7 @@ def _convert_to_onnx(served: ServingFunctions, folder: Path, tables: Tables) -> 
         for value in list(model.graph.input):
             if value.name in specs:
                 batch, length, *_ = value.type.tensor_type.shape.dim
-                batch.dim_param, length.dim_param = "batch", f"length_of_{value.name}"
+                batch.dim_param, length.dim_param = "batch", "length"
             elif value.name in tables:
                 number = keras.ops.convert_to_numpy(tables[value.name][1])
                 model.graph.initializer.append(onnx.numpy_helper.from_array(number, value.name))
@@ -109,6 +111,28 @@ def _convert_to_onnx(served: ServingFunctions, folder: Path, tables: Tables) -> 
     except Exception as error:  # the converter raises anything
         raise _refused("ONNX", served, [_reason(error)]) from error
     return specs, traced.structured_outputs
+
+
+@contextmanager
+def _products_as_such() -> Iterator[None]:
+    """Products of `[B, L, D]` and `[D, K]` are traced as one operation.
+
+    Keras has `tf.tensordot` for them, which the converter writes as seven nodes of ONNX.
+    """
+    import tensorflow
+
+    tf: Any = tensorflow
+    tensordot = tf.tensordot
+
+    def product(a: Any, b: Any, axes: Any, name: str | None = None) -> Any:
+        plain = axes == [[-1], [0]] and b.shape.rank == 2
+        return tf.matmul(a, b, name=name) if plain else tensordot(a, b, axes, name=name)
+
+    tf.tensordot = product
+    try:
+        yield
+    finally:
+        tf.tensordot = tensordot
 
 
 def _erfc(graph: Any, node: Any, name: str, arguments: Any) -> None:

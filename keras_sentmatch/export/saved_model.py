@@ -12,6 +12,7 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.export.examples import group_by_encoder, inputs_of
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
+from keras_sentmatch.ops import equal_lengths
 
 Tensors = dict[str, Any]
 
@@ -107,8 +108,12 @@ class ServingFunctions:
         return traced, left_out
 
     def scores_of_ids(self, **arrays: Any) -> Tensors:
-        """The outputs of formats without strings: `probabilities` `[B, C]`, or `score` `[B]`."""
-        return self._scores(_mean([_outputs(m, arrays) for m in self.ensemble.members]))
+        """The outputs of formats without strings: `probabilities` `[B, C]`, or `score` `[B]`.
+
+        Both sentences of all pairs are padded to one length.
+        """
+        with equal_lengths():
+            return self._scores(_mean([_outputs(m, arrays) for m in self.ensemble.members]))
 
     def _needs_python(self) -> str:
         """Why an encoder cannot run as a graph of TensorFlow's own operations; "" if all can."""

@@ -31,25 +31,29 @@ class Words:
         )
         self.antonyms = {pair for a, b in facts["antonyms"] for pair in ((a, b), (b, a))}
 
-    def arrays(self, pairs: Pairs) -> Arrays:
-        facts = self.facts
-        arrays: Arrays = {}
+    def arrays(self, pairs: Pairs, inputs: Sequence[str]) -> Arrays:
+        """Those of the `inputs`, by name."""
+        facts, arrays = self.facts, {}
         sides = [
             [split(text, facts)[: facts["max_length"]] for text in side] for side in zip(*pairs)
         ]
         length = max([1, *(len(tokens) for side in sides for tokens in side)])
-        shape = len(pairs), length
-        for side, (these, others) in enumerate((sides, sides[::-1]), 1):
-            words, antonyms = np.zeros(shape, "int32"), np.zeros(shape, "int32")
-            letters = np.zeros((*shape, facts["max_word_length"]), "int32")
+        for name in inputs:
+            kind, _, side = name.rpartition("_")
+            these, others = sides if side == "1" else sides[::-1]
+            letters = facts["max_word_length"]
+            depth = (letters,) if kind == "char_ids" else ()
+            found = arrays[name] = np.zeros((len(pairs), length, *depth), "int32")
             for row, (tokens, other) in enumerate(zip(these, others)):
+                if kind == "word_ids":
+                    found[row, : len(tokens)] = [self.ids.get(token, 1) for token in tokens]
+                    continue
                 for i, token in enumerate(tokens):
-                    words[row, i] = self.ids.get(token, 1)
-                    kept = token[: facts["max_word_length"]]
-                    letters[row, i, : len(kept)] = [self.characters.get(c, 1) for c in kept]
-                    antonyms[row, i] = any((token, word) in self.antonyms for word in other)
-            arrays |= {f"word_ids_{side}": words, f"char_ids_{side}": letters}
-            arrays[f"antonym_{side}"] = antonyms
+                    if kind == "antonym":
+                        found[row, i] = any((token, word) in self.antonyms for word in other)
+                    else:
+                        kept = token[:letters]
+                        found[row, i, : len(kept)] = [self.characters.get(c, 1) for c in kept]
         return arrays
 
 
@@ -63,7 +67,8 @@ class Pieces:
         """The ids of a sentence."""
         raise NotImplementedError
 
-    def arrays(self, pairs: Pairs) -> Arrays:
+    def arrays(self, pairs: Pairs, inputs: Sequence[str]) -> Arrays:
+        """Those of the `inputs`, by name."""
         facts, rows = self.facts, []
         between = [facts["end"]] * facts["separators"]
         room = facts["max_length"] - 2 - len(between)
@@ -79,7 +84,8 @@ class Pieces:
             end = len(a) + len(b)
             ids[row, :end], real[row, :end] = a + b, 1
             segments[row, len(a) : end] = facts["segments"]
-        return {"token_ids": ids, "segment_ids": segments, "padding_mask": real}
+        arrays = {"token_ids": ids, "segment_ids": segments, "padding_mask": real}
+        return {name: arrays[name] for name in inputs}
 
 
 class WordPieces(Pieces):
@@ -197,8 +203,7 @@ class Scorer:
 
     def scores(self, pairs: Pairs) -> np.ndarray:
         """Probabilities [pairs, classes], or scores [pairs]."""
-        arrays = self.encoder.arrays(pairs)
-        return self.run({name: arrays[name] for name in self.facts["inputs"]})
+        return self.run(self.encoder.arrays(pairs, self.facts["inputs"]))
 
     def __call__(self, pairs: Pairs) -> list[dict[str, Any]]:
         """An answer for each pair."""

@@ -1,5 +1,6 @@
 """A Keras model as a compiled function of each shape, without what Keras does around a call."""
 
+import contextlib
 import threading
 import time
 import warnings
@@ -8,6 +9,8 @@ from typing import Any
 
 import keras
 import numpy as np
+
+from keras_sentmatch.ops import equal_lengths
 
 Array = np.ndarray
 MOST = 64  # shapes kept
@@ -43,40 +46,42 @@ class CompiledModel:
         with keras.StatelessScope(list(zip(self.variables, weights))):
             return self.model(dict(zip(self.names, arrays)), training=False)
 
-    def _function(self, arrays: list[Array], make: Callable[[], Callable[..., Any]]) -> Any:
-        """The compiled function of a shape; the oldest one gives way."""
-        shape = tuple(array.shape for array in arrays)
+    def _function(self, key: Any, make: Callable[[], Callable[..., Any]]) -> Any:
+        """The compiled function of a key, such as a shape; the oldest one gives way."""
         with self._lock:
-            if shape not in self._functions:
+            if key not in self._functions:
                 while len(self._functions) >= MOST:
                     del self._functions[next(iter(self._functions))]
-                self._functions[shape] = make()
-            return self._functions[shape]
+                self._functions[key] = make()
+            return self._functions[key]
 
     def _jax(self, arrays: list[Array]) -> Array:
         import jax
 
-        function = self._function(arrays, lambda: jax.jit(self._answer))
+        function = self._function(_shapes(arrays), lambda: jax.jit(self._answer))
         return np.asarray(function(arrays, [variable.value for variable in self.variables]))
 
     def _tensorflow(self, arrays: list[Array]) -> Array:
         import tensorflow as tf
 
+        equal = len({array.shape[1] for array in arrays}) == 1  # as `Matcher` pads them
+
         def trace() -> Any:
             shapes = [self.model.input[name].shape for name in self.names]
             specs = [tf.TensorSpec(shape, x.dtype) for shape, x in zip(shapes, arrays)]
             function = tf.function(lambda *xs: self._answer(xs, ()), specs, autograph=False)
-            return function.get_concrete_function()
+            with equal_lengths() if equal else contextlib.nullcontext():
+                return function.get_concrete_function()
 
         # One program for all shapes: tracing takes longer than what a fixed shape saves.
-        function = self._function([np.empty([0] * x.ndim) for x in arrays], trace)
+        function = self._function(equal, trace)
         return np.asarray(function(*map(tf.constant, arrays)))
 
     def _torch(self, arrays: list[Array]) -> Array:
         import torch
         from keras.src.backend.torch.core import get_device
 
-        shape = tuple(array.shape for array in arrays)
+        shape = _shapes(arrays)
         tensors = [torch.from_numpy(array).to(get_device()) for array in arrays]
         calls, seconds = self._eager.get(shape, (0, 0.0))
         begin = time.perf_counter()
@@ -89,7 +94,7 @@ class CompiledModel:
             self._eager[shape] = calls + 1, seconds + time.perf_counter() - begin
             return answer
         weights = [variable.value.detach() for variable in self.variables]
-        function = self._function(arrays, lambda: self._torch_program(tensors, weights))
+        function = self._function(shape, lambda: self._torch_program(tensors, weights))
         # Not optimized, which takes longer than it ever saves: the gain is from tracing.
         jit: Any = torch.jit
         with torch.inference_mode(), jit.optimized_execution(False):
@@ -119,3 +124,7 @@ class CompiledModel:
                 return program
         except Exception:  # whatever an operation that depends on values leads to
             return lambda *xs: self.model(dict(zip(self.names, xs[:count])), training=False)
+
+
+def _shapes(arrays: list[Array]) -> tuple[tuple[int, ...], ...]:
+    return tuple(array.shape for array in arrays)

@@ -11,7 +11,13 @@ from keras_sentmatch.ops.masking import (
     zero_padding,
 )
 from keras_sentmatch.ops.recurrence import recurrent_states, scan_sequence
-from keras_sentmatch.ops.sequence import last_state, reverse_within_length, split_pair, stack_pair
+from keras_sentmatch.ops.sequence import (
+    equal_lengths,
+    last_state,
+    reverse_within_length,
+    split_pair,
+    stack_pair,
+)
 from keras_sentmatch.ops.similarity import cosine, cosine_matrix, dot_matrix, unit_length
 
 __all__ = [
@@ -19,6 +25,7 @@ __all__ = [
     "cosine",
     "cosine_matrix",
     "dot_matrix",
+    "equal_lengths",
     "last_state",
     "masked_argmax",
     "masked_max",

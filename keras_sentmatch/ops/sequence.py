@@ -1,5 +1,8 @@
 """Right-padded sequences: last state, reversal within the length, two sentences as one batch."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import keras
@@ -61,6 +64,31 @@ def reverse_within_length(x: Any, mask: Any) -> Any:
     return ops.reshape(ops.take(flat, rows, axis=0), ops.shape(x))
 
 
+_EQUAL: ContextVar[bool] = ContextVar("equal lengths", default=False)
+
+
+@contextmanager
+def equal_lengths() -> Iterator[None]:
+    """Within it both sentences of a pair are taken to be padded to the same length.
+
+    A graph of TensorFlow cannot tell. Otherwise it has operations that pad the shorter sentence and
+    cut it again, wherever the two are stacked.
+
+    Example:
+        >>> from keras import ops
+        >>> from keras_sentmatch.ops import equal_lengths, stack_pair
+        >>> with equal_lengths():
+        ...     stacked = stack_pair(ops.ones((1, 3, 2)), ops.ones((1, 3, 2)))
+        >>> tuple(stacked.shape)
+        (2, 3, 2)
+    """
+    token = _EQUAL.set(True)
+    try:
+        yield
+    finally:
+        _EQUAL.reset(token)
+
+
 def stack_pair(x1: Any, x2: Any) -> Any:
     """Stack two batches of sequences along the batch axis, padding the shorter one.
 
@@ -72,6 +100,8 @@ def stack_pair(x1: Any, x2: Any) -> Any:
     Returns:
         `[2B, max(L1, L2), ...]`, padded with zeros (False for a mask). `split_pair` undoes it.
     """
+    if _EQUAL.get():
+        return ops.concatenate([x1, x2], axis=0)
     length_1, length_2 = ops.shape(x1)[1], ops.shape(x2)[1]
     known = isinstance(length_1, int) and isinstance(length_2, int)  # a graph may know one alone
     if known and length_1 == length_2:
@@ -90,5 +120,5 @@ def stack_pair(x1: Any, x2: Any) -> Any:
 
 def split_pair(x: Any, length_1: Any, length_2: Any) -> tuple[Any, Any]:
     """Undo `stack_pair`: `[2B, L, ...]` to `[B, length_1, ...]` and `[B, length_2, ...]`."""
-    half = ops.shape(x)[0] // 2
-    return x[:half, :length_1], x[half:, :length_2]
+    x1, x2 = ops.split(x, 2, axis=0)
+    return (x1, x2) if _EQUAL.get() else (x1[:, :length_1], x2[:, :length_2])

@@ -24,7 +24,7 @@ def encoded_by_score(encoder, folder, first, second):
     facts = json.loads(json.dumps(rules_of(encoder, folder)))
     facts["clean"] = {int(code): new for code, new in facts.get("clean", {}).items()}
     made = module["ENCODERS"][facts["kind"]](facts, folder)
-    return made.arrays(list(zip(first, second)))
+    return made.arrays(list(zip(first, second)), encoder.input_names)
 
 
 def check(encoder, folder, texts):
@@ -33,7 +33,7 @@ def check(encoder, folder, texts):
         warnings.simplefilter("ignore")
         want = encoder.encode(first, second)
     got = encoded_by_score(encoder, folder, first, second)
-    assert set(want) <= set(got)
+    assert set(want) == set(got)
     for name, array in want.items():
         assert got[name].dtype == np.int32
         np.testing.assert_array_equal(got[name], array, err_msg=name)

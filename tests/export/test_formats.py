@@ -17,6 +17,7 @@ from keras_sentmatch.inference import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
 from tests.export.test_saved_model import FIRST, SECOND, WORDS, tiny, word_encoder
 from tests.inference.test_matcher import make_model
+from tests.toys.matchers import make
 
 pytestmark = pytest.mark.backend("tensorflow")
 
@@ -59,6 +60,18 @@ def test_onnx(tmp_path):
         "onnxruntime 1.",
     ):
         assert word in card
+
+
+def test_onnx_without_operations_on_shapes(tmp_path, monkeypatch):
+    """Sentences of one length are only stacked, and a product with a kernel is one operation."""
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("tf2onnx")
+    onnx = pytest.importorskip("onnx")
+    monkeypatch.setattr(exporting, "ask_artifact", read_here)
+    make("re2").export(tmp_path / "out", "onnx")
+    graph = onnx.load(tmp_path / "out" / "model.onnx").graph
+    kinds = {node.op_type for node in graph.node}
+    assert "Split" in kinds and not kinds & {"Pad", "Reshape", "Shape"}
 
 
 @pytest.mark.parametrize("convolution", [False, True])

@@ -70,6 +70,11 @@ def test_masks_and_pairs():
         back = sm.split_pair(stacked, one.shape[1], two.shape[1])
         np.testing.assert_array_equal(value(back[0]), one)
         np.testing.assert_array_equal(value(back[1]), two)
+    with sm.equal_lengths():
+        stacked = sm.stack_pair(ops.convert_to_tensor(X), ops.convert_to_tensor(X + 1))
+        back = sm.split_pair(stacked, None, None)
+    np.testing.assert_array_equal(value(back[0]), X)
+    np.testing.assert_array_equal(value(back[1]), X + 1)
 
 
 @pytest.mark.parametrize("name", ["masked_softmax", "masked_mean", "masked_max", "cosine_matrix"])
