@@ -120,5 +120,7 @@ def stack_pair(x1: Any, x2: Any) -> Any:
 
 def split_pair(x: Any, length_1: Any, length_2: Any) -> tuple[Any, Any]:
     """Undo `stack_pair`: `[2B, L, ...]` to `[B, length_1, ...]` and `[B, length_2, ...]`."""
-    x1, x2 = ops.split(x, 2, axis=0)
-    return (x1, x2) if _EQUAL.get() else (x1[:, :length_1], x2[:, :length_2])
+    if _EQUAL.get():
+        return tuple(ops.split(x, 2, axis=0))
+    half = ops.shape(x)[0] // 2
+    return x[:half, :length_1], x[half:, :length_2]
