@@ -1,11 +1,11 @@
 """HyperLSTM as an encoder of sentences (Ha et al., ICLR 2017), a baseline of DIN."""
 
 import keras
-from keras import ops
 
 from keras_sentmatch.applications.base import PairModel, Sentence, register_model
 from keras_sentmatch.applications.search_space import FLAG, WORD_MODELS, Choice
 from keras_sentmatch.layers import HyperLSTMCell, MatchingVector
+from keras_sentmatch.ops import last_state
 
 
 @register_model("hyper_lstm")
@@ -84,17 +84,8 @@ class HyperLSTM(PairModel):
 
     def encode(self, sentence: Sentence) -> Sentence:
         encoding = self.encodings["both" if self.shared_encoder else sentence.side]
-        states = encoding(
-            self.represent_words(sentence)
-        )  # unmasked: a state doesn't see later pads
-        return Sentence(vector=_last(states, sentence.mask))  # [B, u]
+        states = encoding(self.represent_words(sentence))  # unmasked: no state sees later padding
+        return Sentence(vector=last_state(states, sentence.mask))  # [B, u]
 
     def interact(self, one: Sentence, two: Sentence):
         return self.classify(self.output_dropout(self.matching(one.vector, two.vector)))
-
-
-def _last(states, mask):
-    """The state at the last real token, `[B, L, D]` to `[B, D]`; zeros for an empty sentence."""
-    real = ops.cast(mask, states.dtype)
-    following = ops.concatenate([real[:, 1:], ops.zeros_like(real[:, :1])], axis=1)
-    return ops.sum(states * ops.expand_dims(real - following, -1), axis=1)

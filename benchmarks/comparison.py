@@ -303,9 +303,10 @@ MARKERS = {"library": "o", "onnx": "s", "int8": "^", OTHER: "D"}
 
 
 def picture(rows: list[dict[str, str]], png: Path) -> None:
+    """Accuracy against pairs per second on one thread and TensorFlow: a panel for each data set."""
     from keras_sentmatch.display.figures import empty_figure, save_png
 
-    rows = [row for row in rows if row["threads"] == "1"]
+    rows = [row for row in rows if row["threads"] == "1" and row["backend"] == "tensorflow"]
     sets = list(dict.fromkeys(row["data"] for row in rows))
     figure = empty_figure(5.5 * len(sets), 4.2)
     for axis, data in zip(np.ravel(figure.subplots(1, len(sets))), sets):
@@ -313,24 +314,29 @@ def picture(rows: list[dict[str, str]], png: Path) -> None:
         for row in rows:
             if row["data"] == data:
                 turns.setdefault(row["contender"], []).append(row)
+        rates = {
+            contender: statistics.median(float(turn["pairs_per_s"]) for turn in found)
+            for contender, found in turns.items()
+        }
+        named = sorted((one for one in turns if one.endswith(":onnx")), key=rates.__getitem__)
         for contender, found in turns.items():
             model, engine = contender.split(":")
             accuracy, pairs = float(found[0]["accuracy"]), int(found[0]["pairs"])
-            rate = statistics.median(float(turn["pairs_per_s"]) for turn in found)
+            rate = rates[contender]
             error = (accuracy * (1 - accuracy) / pairs) ** 0.5
             color = ENCODER_COLOR if model == "cross_encoder" else OTHERS_COLOR
             style = {"color": color, "marker": MARKERS[engine], "capsize": 2, "elinewidth": 0.7}
             axis.errorbar(rate, 100 * accuracy, 100 * error, linestyle="", **style)
-            if engine == "onnx":
+            if contender in named:
                 name = "encoder" if model == "cross_encoder" else model
-                shift = {"textcoords": "offset points", "xytext": (4, 6), "fontsize": 8}
+                height = -12 if named.index(contender) % 2 else 6  # neighbors would overlap
+                shift = {"textcoords": "offset points", "xytext": (4, height), "fontsize": 8}
                 axis.annotate(name, (rate, 100 * accuracy), color=color, **shift)
         axis.set(title=data, xlabel="pairs per second, one thread", ylabel="accuracy, percent")
         axis.set_xscale("log")
         axis.set_xticks(TICKS, [f"{tick:,}" for tick in TICKS])
         axis.minorticks_off()
-        rates = [float(row["pairs_per_s"]) for row in rows if row["data"] == data]
-        axis.set_xlim(min(rates) * 0.8, max(rates) * 1.3)
+        axis.set_xlim(min(rates.values()) * 0.8, max(rates.values()) * 1.3)
         axis.grid(color="lightgray", linewidth=0.5)
         for engine, marker in MARKERS.items():
             axis.plot([], [], marker, color="gray", label=engine.replace("_", "-"))

@@ -1,6 +1,9 @@
 """What a newcomer gets: `keras-sentmatch train --data FILE` beside bag of words, on six sets.
 
     python benchmarks/first_hour.py --data path/to/data --seeds 0,1,2
+    python benchmarks/first_hour.py --data path/to/data --seeds 0,1,2 --models cross_encoder \
+        --encoder path/to/minilm --backend torch --set training.epochs=4 \
+        --set training.learning_rate=5e-5 --set training.folds=0
     python benchmarks/first_hour.py --data path/to/data --choose --models hybrid,re2,esim --sizes 500,2000,all
 
 Without `--choose` each set is read once at its test part (of MSRP and Quora, whose test parts are
@@ -93,6 +96,7 @@ def run(args: argparse.Namespace, name: str, size: str, model: str, seed: str) -
         prepare(name, size, args.choose, args.data, data)
         command = ["keras-sentmatch", "train", *([model] if model else []), "--data", str(data)]
         command += ["--out", str(out), "--backend", args.backend, "--seed", seed]
+        command += ["--backbone", args.encoder] if model == "cross_encoder" else []
         command += [part for setting in args.set for part in ("--set", setting)]
         start = time.perf_counter()
         subprocess.run(command, check=True, stdout=sys.stderr)
@@ -112,7 +116,7 @@ def run(args: argparse.Namespace, name: str, size: str, model: str, seed: str) -
             "epochs": metrics["epochs"],
             "seconds": round(seconds, 1),
             "cores": measuring.cpus(),
-            "command": " ".join(command).replace(f"{temporary}/", ""),
+            "command": measuring.public(command).replace(f"{temporary}/", ""),
         }
     )
 
@@ -155,6 +159,7 @@ def main() -> None:
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--sizes", default="all", help="such as 500,2000,all")
     parser.add_argument("--models", default="", help="by default the one that train takes")
+    parser.add_argument("--encoder", help="the folder of one, for cross_encoder")
     parser.add_argument("--choose", action="store_true")
     parser.add_argument("--set", action="append", default=[], help="as of keras-sentmatch train")
     parser.add_argument("--backend", default="tensorflow", choices=measuring.BACKENDS)
@@ -163,6 +168,8 @@ def main() -> None:
     if not args.show:
         if args.data is None:
             parser.error("--data is needed to run anything")
+        if "cross_encoder" in args.models and args.encoder is None:
+            parser.error("cross_encoder needs --encoder")
         for seed in args.seeds.split(","):
             for size in args.sizes.split(","):
                 for name in args.sets.split(","):

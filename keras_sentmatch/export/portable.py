@@ -85,7 +85,7 @@ def _convert_to_onnx(served: ServingFunctions, folder: Path, tables: Tables) -> 
             return served.scores_of_ids(**dict(zip(specs, arrays)))
 
     function = tf.function(answer, input_signature=named, autograph=False)
-    with _products_as_such():
+    with _tensordot_as_matmul():
         traced = function.get_concrete_function()
     try:
         with quiet("tf2onnx", logging.CRITICAL), quiet("tensorflow"):
@@ -114,10 +114,10 @@ def _convert_to_onnx(served: ServingFunctions, folder: Path, tables: Tables) -> 
 
 
 @contextmanager
-def _products_as_such() -> Iterator[None]:
-    """Products of `[B, L, D]` and `[D, K]` are traced as one operation.
+def _tensordot_as_matmul() -> Iterator[None]:
+    """Within it a product of `[B, L, D]` and `[D, K]` is traced as one `tf.matmul`.
 
-    Keras has `tf.tensordot` for them, which the converter writes as seven nodes of ONNX.
+    Keras calls `tf.tensordot`, which becomes seven nodes of ONNX.
     """
     import tensorflow
 
@@ -125,8 +125,8 @@ def _products_as_such() -> Iterator[None]:
     tensordot = tf.tensordot
 
     def product(a: Any, b: Any, axes: Any, name: str | None = None) -> Any:
-        plain = axes == [[-1], [0]] and b.shape.rank == 2
-        return tf.matmul(a, b, name=name) if plain else tensordot(a, b, axes, name=name)
+        is_matmul = axes == [[-1], [0]] and b.shape.rank == 2
+        return tf.matmul(a, b, name=name) if is_matmul else tensordot(a, b, axes, name=name)
 
     tf.tensordot = product
     try:

@@ -31,7 +31,7 @@ class CompiledModel:
         self.traces = 0
         self._functions: dict[Any, Callable[..., Any]] = {}
         self._eager: dict[Any, tuple[int, float]] = {}  # calls of a shape, and their seconds
-        self._compiling = 0.0  # the most seconds that it took
+        self._compiling = 0.0  # seconds that compiling a shape took, at most
         self._lock = threading.Lock()  # servers answer in several threads
         self._run = {"jax": self._jax, "torch": self._torch, "tensorflow": self._tensorflow}[
             keras.config.backend()
@@ -85,8 +85,8 @@ class CompiledModel:
         tensors = [torch.from_numpy(array).to(get_device()) for array in arrays]
         calls, seconds = self._eager.get(shape, (0, 0.0))
         begin = time.perf_counter()
-        # A shape is compiled once its calls have taken as long as that takes, so in the worst case
-        # a stream of answers takes twice the time that it could.
+        # A shape is compiled once its calls have taken as long as compiling one took, so a stream
+        # of answers takes at most twice the time that it could.
         if shape not in self._functions and (calls < _EAGER or seconds < self._compiling):
             with torch.no_grad():
                 outputs = self.model(dict(zip(self.names, tensors)), training=False)
@@ -120,10 +120,11 @@ class CompiledModel:
                 graph.recompile()
                 trace: Any = torch.jit.trace
                 program: Callable[..., Any] = trace(graph, (*tensors, *weights), check_trace=False)
-                self._compiling = max(self._compiling, time.perf_counter() - begin)
                 return program
         except Exception:  # whatever an operation that depends on values leads to
             return lambda *xs: self.model(dict(zip(self.names, xs[:count])), training=False)
+        finally:
+            self._compiling = max(self._compiling, time.perf_counter() - begin)
 
 
 def _shapes(arrays: list[Array]) -> tuple[tuple[int, ...], ...]:

@@ -72,9 +72,8 @@ def masked_max(x: Any, mask: Any, axis: int = 1) -> Any:
     """
     x = ops.convert_to_tensor(x)
     mask = _expand(mask, x, axis)
-    return ops.where(
-        ops.any(mask, axis=axis), ops.max(_lower_padding(x, mask), axis=axis), ops.cast(0, x.dtype)
-    )
+    highest = _max(_lower_padding(x, mask), axis)
+    return ops.where(ops.any(mask, axis=axis), highest, ops.cast(0, x.dtype))
 
 
 def masked_argmax(x: Any, mask: Any, axis: int = 1) -> Any:
@@ -107,6 +106,29 @@ def _lower_padding(x: Any, mask: Any) -> Any:
     """`x` with the lowest finite number of its dtype where masked."""
     lowest = -65504.0 if keras.backend.standardize_dtype(x.dtype) == "float16" else -3.38e38
     return ops.where(mask, x, ops.cast(lowest, x.dtype))
+
+
+def _max(x: Any, axis: int) -> Any:
+    """`ops.max`, whose gradient is finite on JAX too.
+
+    JAX divides the gradient among the positions that equal the maximum. XLA may compute `x` again
+    for that, rounded otherwise, so that none is equal: 0 / 0. Here it goes to the first maximum.
+    """
+    if keras.config.backend() != "jax":
+        return ops.max(x, axis=axis)
+
+    def highest(x: Any) -> Any:
+        def gradient(upstream: Any) -> Any:
+            first = ops.expand_dims(ops.argmax(x, axis=axis), axis)
+            positions = ops.arange(x.shape[axis], dtype=first.dtype)
+            positions = ops.reshape(positions, (-1,) + (1,) * (len(x.shape) - axis - 1))
+            chosen = ops.equal(positions, first)
+            return ops.where(chosen, ops.expand_dims(upstream, axis), ops.cast(0, x.dtype))
+
+        return ops.max(x, axis=axis), gradient
+
+    function: Any = ops.custom_gradient(highest)
+    return function(x)
 
 
 def max_pool_rates(x: Any, mask: Any) -> Any:

@@ -69,10 +69,10 @@ _EQUAL: ContextVar[bool] = ContextVar("equal lengths", default=False)
 
 @contextmanager
 def equal_lengths() -> Iterator[None]:
-    """Within it both sentences of a pair are taken to be padded to the same length.
+    """Within it, `stack_pair` and `split_pair` take both sentences to be padded to one length.
 
-    A graph of TensorFlow cannot tell. Otherwise it has operations that pad the shorter sentence and
-    cut it again, wherever the two are stacked.
+    A TensorFlow graph cannot tell, so without this it pads the shorter sentence and cuts it again
+    wherever the two are stacked.
 
     Example:
         >>> from keras import ops
@@ -120,7 +120,5 @@ def stack_pair(x1: Any, x2: Any) -> Any:
 
 def split_pair(x: Any, length_1: Any, length_2: Any) -> tuple[Any, Any]:
     """Undo `stack_pair`: `[2B, L, ...]` to `[B, length_1, ...]` and `[B, length_2, ...]`."""
-    if _EQUAL.get():
-        return tuple(ops.split(x, 2, axis=0))
-    half = ops.shape(x)[0] // 2
-    return x[:half, :length_1], x[half:, :length_2]
+    x1, x2 = ops.split(x, 2, axis=0)
+    return (x1, x2) if _EQUAL.get() else (x1[:, :length_1], x2[:, :length_2])
