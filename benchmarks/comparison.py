@@ -297,7 +297,14 @@ def table(rows: list[dict[str, str]]) -> tuple[list[str], list[list[str]]]:
     return head, lines
 
 
-ENCODER_COLOR, OTHERS_COLOR = "#D55E00", "#0072B2"  # that the color-blind tell apart
+COLORS = {  # that the color-blind tell apart
+    "cross_encoder": "#D55E00",
+    "hybrid": "#0072B2",
+    "re2-75": "#009E73",
+    "re2": "#56B4E9",
+    "esim": "#CC79A7",
+    "drcn": "#000000",
+}
 TICKS = [100, 200, 500, 1000, 2000, 5000, 10_000]  # pairs per second
 MARKERS = {"library": "o", "onnx": "s", "int8": "^", OTHER: "D"}
 
@@ -308,39 +315,32 @@ def picture(rows: list[dict[str, str]], png: Path) -> None:
 
     rows = [row for row in rows if row["threads"] == "1" and row["backend"] == "tensorflow"]
     sets = list(dict.fromkeys(row["data"] for row in rows))
-    figure = empty_figure(5.5 * len(sets), 4.2)
+    figure = empty_figure(5 * len(sets) + 1.5, 4.2)
     for axis, data in zip(np.ravel(figure.subplots(1, len(sets))), sets):
         turns: dict[str, list[dict[str, str]]] = {}
         for row in rows:
             if row["data"] == data:
                 turns.setdefault(row["contender"], []).append(row)
-        rates = {
-            contender: statistics.median(float(turn["pairs_per_s"]) for turn in found)
-            for contender, found in turns.items()
-        }
-        named = sorted((one for one in turns if one.endswith(":onnx")), key=rates.__getitem__)
+        rates = []
         for contender, found in turns.items():
             model, engine = contender.split(":")
             accuracy, pairs = float(found[0]["accuracy"]), int(found[0]["pairs"])
-            rate = rates[contender]
+            rates.append(statistics.median(float(turn["pairs_per_s"]) for turn in found))
             error = (accuracy * (1 - accuracy) / pairs) ** 0.5
-            color = ENCODER_COLOR if model == "cross_encoder" else OTHERS_COLOR
-            style = {"color": color, "marker": MARKERS[engine], "capsize": 2, "elinewidth": 0.7}
-            axis.errorbar(rate, 100 * accuracy, 100 * error, linestyle="", **style)
-            if contender in named:
-                name = "encoder" if model == "cross_encoder" else model
-                height = -12 if named.index(contender) % 2 else 6  # neighbors would overlap
-                shift = {"textcoords": "offset points", "xytext": (4, height), "fontsize": 8}
-                axis.annotate(name, (rate, 100 * accuracy), color=color, **shift)
+            style = {"color": COLORS[model], "marker": MARKERS[engine]}
+            style |= {"capsize": 2, "elinewidth": 0.7, "linestyle": ""}
+            axis.errorbar(rates[-1], 100 * accuracy, 100 * error, **style)
         axis.set(title=data, xlabel="pairs per second, one thread", ylabel="accuracy, percent")
         axis.set_xscale("log")
         axis.set_xticks(TICKS, [f"{tick:,}" for tick in TICKS])
         axis.minorticks_off()
-        axis.set_xlim(min(rates.values()) * 0.8, max(rates.values()) * 1.3)
+        axis.set_xlim(min(rates) * 0.8, max(rates) * 1.3)
         axis.grid(color="lightgray", linewidth=0.5)
-        for engine, marker in MARKERS.items():
-            axis.plot([], [], marker, color="gray", label=engine.replace("_", "-"))
-        axis.legend(fontsize=8, loc="lower left")
+    keys = [(color, "o", model) for model, color in COLORS.items()]
+    keys += [("gray", marker, engine.replace("_", "-")) for engine, marker in MARKERS.items()]
+    for color, marker, label in keys:
+        axis.plot([], [], marker, color=color, label=label)
+    figure.legend(loc="outside right center", fontsize=8)
     save_png(figure, png)
 
 

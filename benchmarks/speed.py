@@ -276,8 +276,11 @@ def table(mode: str, rows: Rows) -> tuple[list[str], list[list[str]]]:
     def times(mine: float, other: float) -> str:
         return f"{mine / other:.2f}" if other else ""
 
+    def place(key: tuple[str, ...]) -> tuple[int, int]:
+        return subjects.MODELS.index(key[1]), BACKENDS.index(key[2])
+
     lines = []
-    for label, model, backend, kind in found:
+    for label, model, backend, kind in sorted(found, key=place):
         if kind != "full" or (label == "before" and len({r["label"] for r in rows}) > 1):
             continue
         row, full = found[label, model, backend, kind], rate(label, model, backend, kind)
