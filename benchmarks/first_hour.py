@@ -122,7 +122,7 @@ def run(args: argparse.Namespace, name: str, size: str, model: str, seed: str) -
 
 
 def table(part: str) -> tuple[list[str], list[list[str]]]:
-    """Mean and standard deviation over the seeds, beside bag of words on the same pairs."""
+    """Mean, deviation over the seeds and standard error, beside bag of words on the same pairs."""
     groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
     keys = ("data", "size", "model", "settings", "backend")
     for row in RESULTS.rows():
@@ -133,11 +133,15 @@ def table(part: str) -> tuple[list[str], list[list[str]]]:
         found, bags = ([100 * float(r[name]) for r in rows] for name in ("value", "bag_of_words"))
         mean, bag = statistics.mean(found), statistics.mean(bags)
         spread = f" ± {statistics.stdev(found):.1f}" if len(found) > 1 else ""
+        values, count = [float(row["value"]) for row in rows], int(rows[0]["test_rows"])
+        error = measuring.standard_error(rows[0]["metric"], values, count)
         seconds = statistics.mean(float(row["seconds"]) for row in rows)
         sizes = [f"{int(rows[0][name]):,}" for name in ("train_rows", "test_rows")]
-        figures = [f"{mean:.1f}{spread}", f"{bag:.1f}", f"{mean - bag:+.1f}", f"{seconds:.0f}"]
+        figures = [f"{mean:.1f}{spread}", "" if error is None else f"{100 * error:.1f}"]
+        figures += [f"{bag:.1f}", f"{mean - bag:+.1f}", f"{seconds:.0f}"]
         lines.append([*key, rows[0]["metric"], *sizes, str(len(rows)), *figures])
-    more = "measure,pairs to learn from,pairs measured,seeds,mean,bag of words,difference,seconds"
+    more = "measure,pairs to learn from,pairs measured,seeds,mean,standard error,bag of words"
+    more += ",difference,seconds"
     return [*keys, *more.split(",")], lines
 
 

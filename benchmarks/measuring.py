@@ -7,12 +7,14 @@ import ctypes
 import importlib.metadata
 import importlib.resources
 import json
+import math
 import os
 import platform
 import re
 import resource
 import select
 import shlex
+import statistics
 import subprocess
 import sys
 import time
@@ -330,6 +332,23 @@ def public(command: Sequence[str]) -> str:
         return before + equals + (Path(value).name if Path(value).exists() else value)
 
     return shlex.join(map(shown, command))
+
+
+def standard_error(metric: str, values: Sequence[float], rows: int) -> float | None:
+    """Of the mean of a figure over seeds: from the pairs that were drawn and from the seeds.
+
+    Of accuracy the pairs add sqrt(p (1 - p) / rows), of Pearson's r (1 - r^2) / sqrt(rows - 1); of
+    other figures that is not known. Of one seed only the part of the pairs is known.
+    """
+    mean = statistics.mean(values)
+    of_pairs = {
+        "accuracy": math.sqrt(mean * (1 - mean) / rows),
+        "pearson": (1 - mean**2) / math.sqrt(rows - 1),
+    }
+    if metric not in of_pairs:
+        return None
+    of_seeds = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+    return math.hypot(of_pairs[metric], of_seeds)
 
 
 class Results:

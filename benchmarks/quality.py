@@ -152,22 +152,9 @@ class Line(NamedTuple):
 
     @property
     def standard_error(self) -> float | None:
-        """From the pairs that were drawn and from the seeds; of one seed only the first is known.
-
-        Of accuracy sqrt(p (1 - p) / rows), of Pearson's r (1 - r^2) / sqrt(rows - 1); of other
-        figures the share of the pairs is not known.
-        """
         part, name = self.judged
         rows = json.loads(self.runs[0][part])["rows"]
-        found, mean = self.figures(part, name), self.mean
-        of_pairs = {
-            "accuracy": math.sqrt(mean * (1 - mean) / rows),
-            "pearson": (1 - mean**2) / math.sqrt(rows - 1),
-        }
-        if name not in of_pairs:
-            return None
-        of_seeds = statistics.stdev(found) / math.sqrt(len(found)) if len(found) > 1 else 0.0
-        return math.hypot(of_pairs[name], of_seeds)
+        return measuring.standard_error(name, self.figures(part, name), rows)
 
 
 def leaders(lines: list[Line]) -> set[tuple[str, ...]]:
