@@ -112,18 +112,16 @@ def _max(x: Any, axis: int) -> Any:
     """`ops.max`, whose gradient is finite on JAX too.
 
     JAX divides the gradient among the positions that equal the maximum. XLA may compute `x` again
-    for that, rounded otherwise, so that none is equal: 0 / 0. Here it goes to the first maximum.
+    for that and round it differently, so that none is equal: 0 / 0. Here the gradient goes to the
+    first maximum.
     """
     if keras.config.backend() != "jax":
         return ops.max(x, axis=axis)
 
     def highest(x: Any) -> Any:
         def gradient(upstream: Any) -> Any:
-            first = ops.expand_dims(ops.argmax(x, axis=axis), axis)
-            positions = ops.arange(x.shape[axis], dtype=first.dtype)
-            positions = ops.reshape(positions, (-1,) + (1,) * (len(x.shape) - axis - 1))
-            chosen = ops.equal(positions, first)
-            return ops.where(chosen, ops.expand_dims(upstream, axis), ops.cast(0, x.dtype))
+            first = ops.one_hot(ops.argmax(x, axis=axis), x.shape[axis], axis=axis, dtype=x.dtype)
+            return first * ops.expand_dims(upstream, axis)
 
         return ops.max(x, axis=axis), gradient
 
