@@ -72,7 +72,7 @@ def masked_max(x: Any, mask: Any, axis: int = 1) -> Any:
     """
     x = ops.convert_to_tensor(x)
     mask = _expand(mask, x, axis)
-    highest = _max(_lower_padding(x, mask), axis)
+    highest = _Max(axis)(_lower_padding(x, mask))
     return ops.where(ops.any(mask, axis=axis), highest, ops.cast(0, x.dtype))
 
 
@@ -108,25 +108,36 @@ def _lower_padding(x: Any, mask: Any) -> Any:
     return ops.where(mask, x, ops.cast(lowest, x.dtype))
 
 
-def _max(x: Any, axis: int) -> Any:
-    """`ops.max`, whose gradient is finite on JAX too.
+@keras.saving.register_keras_serializable(package="keras_sentmatch")
+class _Max(keras.Operation):  # type: ignore[misc]
+    """`ops.max`, whose gradient is finite on JAX too. An operation, for use in functional models.
 
     JAX divides the gradient among the positions that equal the maximum. XLA may compute `x` again
     for that and round it differently, so that none is equal: 0 / 0. Here the gradient goes to the
     first maximum.
     """
-    if keras.config.backend() != "jax":
-        return ops.max(x, axis=axis)
 
-    def highest(x: Any) -> Any:
-        def gradient(upstream: Any) -> Any:
-            first = ops.one_hot(ops.argmax(x, axis=axis), x.shape[axis], axis=axis, dtype=x.dtype)
-            return first * ops.expand_dims(upstream, axis)
+    def __init__(self, axis: int, name: str | None = None) -> None:
+        super().__init__(name=name)
+        self.axis = axis
 
-        return ops.max(x, axis=axis), gradient
+    def compute_output_spec(self, x: Any) -> Any:
+        return keras.KerasTensor((*x.shape[: self.axis], *x.shape[self.axis + 1 :]), x.dtype)
 
-    function: Any = ops.custom_gradient(highest)
-    return function(x)
+    def call(self, x: Any) -> Any:
+        if keras.config.backend() != "jax":
+            return ops.max(x, axis=self.axis)
+
+        def highest(x: Any) -> Any:
+            def gradient(upstream: Any) -> Any:
+                place, size = ops.argmax(x, axis=self.axis), x.shape[self.axis]
+                first = ops.one_hot(place, size, axis=self.axis, dtype=x.dtype)
+                return first * ops.expand_dims(upstream, self.axis)
+
+            return ops.max(x, axis=self.axis), gradient
+
+        function: Any = ops.custom_gradient(highest)
+        return function(x)
 
 
 def max_pool_rates(x: Any, mask: Any) -> Any:

@@ -239,7 +239,7 @@ def test_the_list_of_models_fits_a_terminal_and_advises(capsys, monkeypatch):
     assert max(map(len, map(str.rstrip, captured.out.splitlines()))) <= 80
     assert [name for name in applications.list_models() if name not in captured.out] == []
     assert catalog.GOOD_FOR.keys() <= set(applications.list_models())
-    assert re.search(r"re2 .* 85\.8 +116 +accurate and quick", captured.out)
+    assert re.search(r"re2 .* 85\.8 +108 +accurate and quick", captured.out)
     assert "the default, for most data" in captured.out and "next: keras-sentmatch" in captured.err
 
 

@@ -96,6 +96,17 @@ def test_gradients_are_finite_at_empty_rows_and_zero_vectors(name):
     assert np.isfinite(gradient).all() and gradient[:2].any() and not gradient[2].any()
 
 
+def test_masked_max_in_a_functional_model(tmp_path):
+    x = keras.Input((None, X.shape[-1]))
+    mask = keras.Input((None,), dtype="bool")
+    model = keras.Model([x, mask], sm.masked_max(x, mask))
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    expected = value(sm.masked_max(X, MASK))
+    np.testing.assert_array_equal(value(model([X, MASK])), expected)
+    np.testing.assert_array_equal(value(loaded([X, MASK])), expected)
+
+
 def test_negative_axis_is_refused():
     with pytest.raises(ValueError, match="counted from the front"):
         sm.masked_mean(X, MASK, axis=-1)
