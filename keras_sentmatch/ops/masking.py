@@ -109,7 +109,7 @@ def _lower_padding(x: Any, mask: Any) -> Any:
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class _Max(keras.Operation):  # type: ignore[misc]
+class _Max(keras.Operation):
     """`ops.max`, whose gradient is finite on JAX too. An operation, for use in functional models.
 
     JAX divides the gradient among the positions that equal the maximum. XLA may compute `x` again
