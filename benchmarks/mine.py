@@ -7,8 +7,9 @@ The corpus is the questions of quora/bimpm_dev.tsv; the run must not have been t
 sentences are made by joining the beginning of one question to the end of another (seed 0). Figures
 are on the labeled pairs: of those that a method returns with at least some score, the share that is
 labeled as duplicates (precision), and their share of all labeled duplicates (recall), at the lowest
-score where the precision is still what the column says. `sentence_transformers.util.paraphrase_mining`
-makes the other rows. One row for each method and size; existing rows are not run again.
+score where the precision is still what the column says. The rows of `minilm` are made by
+`sentence_transformers.util.paraphrase_mining`. One row for each method and size; existing rows are
+not run again.
 """
 
 import json
@@ -22,7 +23,7 @@ import numpy as np
 
 from keras_sentmatch.data import read_pairs
 
-KEY = ("method", "sentences", "candidates")
+KEY = ("method", "engine", "sentences", "candidates")
 METHODS = ("both", "bm25", "dense", "minilm")
 PRECISIONS = (0.7, 0.75, 0.8, 0.85)
 LEAST = 0.2  # score from which on a pair is kept
@@ -52,15 +53,13 @@ def questions(file: Path, size: int) -> tuple[list[str], dict[tuple[int, int], i
     return list(rows), labels
 
 
-def with_matcher(run: str, sentences: list[str], method: str, candidates: int) -> Any:
+def with_matcher(args: Any, sentences: list[str]) -> Any:
     from keras_sentmatch import Matcher
 
-    matcher = Matcher.load(run)
+    matcher = Matcher.load(args.run, engine=args.engine)
+    options = {"threshold": LEAST, "retriever": args.method, "candidates": args.candidates}
     return lambda: [
-        (pair.score, pair.index1, pair.index2)
-        for pair in matcher.mine(
-            sentences, threshold=LEAST, retriever=method, candidates=candidates
-        )
+        (pair.score, pair.index1, pair.index2) for pair in matcher.mine(sentences, **options)
     ]
 
 
@@ -79,7 +78,7 @@ def child(args: Any) -> None:
     if args.method == "minilm":
         mine = with_cosines(sentences, args.candidates)
     else:
-        mine = with_matcher(args.run, sentences, args.method, args.candidates)
+        mine = with_matcher(args, sentences)
     start = time.perf_counter()
     (found, others) = measuring.busy_while(mine)
     seconds = time.perf_counter() - start
@@ -125,6 +124,7 @@ def main() -> None:
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--candidates", type=int, default=10)
     parser.add_argument("--backend", default="torch", choices=measuring.BACKENDS)
+    parser.add_argument("--engine", default="keras", help="of the matcher: keras or onnx")
     parser.add_argument("--out", type=Path, help="a CSV file (results/mine.csv)")
     parser.add_argument("--method", help=measuring.argparse.SUPPRESS)
     parser.add_argument("--size", type=int, help=measuring.argparse.SUPPRESS)
@@ -137,11 +137,12 @@ def main() -> None:
             parser.error("--data and --run are needed to measure anything")
         for size in args.sizes.split(","):
             for method in args.methods.split(","):
-                key = dict(zip(KEY, (method, size, args.candidates)))
+                engine = args.engine if method != "minilm" else "torch"
+                key = dict(zip(KEY, (method, engine, size, args.candidates)))
                 if results.has(key):
                     continue
                 options = ["--method", method, "--size", size, "--candidates", args.candidates]
-                given = ["--data", args.data, "--run", args.run]
+                given = ["--data", args.data, "--run", args.run, "--engine", args.engine]
                 results.add(key | measuring.run_child(args.backend, *options, *given))
     show(results, args.write)
     return None

@@ -1,18 +1,22 @@
 """Kills `predict FILE` at random moments, goes on with --resume, and compares with an undisturbed run.
 
-    python benchmarks/stream_kills.py --run runs/mine --rows 200000 --kills 20 --worker-kills 10
+    python benchmarks/stream_kills.py --run runs/mine --rows 200000 --kills 20 --worker-kills 10 --ray-kills 10
     python benchmarks/stream_kills.py --show
 
 Each of the kills is of a run of its own: SIGKILL comes at a random moment between the start and the
 time that the undisturbed run took, then the command goes on with `--resume`. The outputs are compared
 byte by byte. A kill of a worker hits one of the processes of `--workers 2`, and the command goes on
-by itself; its output is compared with that of an undisturbed run with as many workers. The pairs are
+by itself; its output is compared with that of an undisturbed run with as many workers. Ray's workers
+(`pip install "keras-sentmatch[ray]"`) score the pairs in the same way from a Parquet file, in two
+processes, one of which is killed; the answers are compared in the order of the pairs. The pairs are
 generated (seed 0). A row is one run.
 """
 
+import os
 import random
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -50,9 +54,15 @@ def kill_whole(args: Any, pairs: Path, home: Path, seconds: float, rng: random.R
     return size
 
 
-def kill_worker(args: Any, pairs: Path, home: Path, seconds: float, rng: random.Random) -> int:
+def start_workers(args: Any, pairs: Path, out: Path) -> subprocess.Popen:
+    return start(args, pairs, out, "--workers", 2)
+
+
+def kill_worker(
+    args: Any, pairs: Path, home: Path, seconds: float, rng: random.Random
+) -> int | None:
     """Kills a worker of a run; how many bytes of answers there were at the kill."""
-    process = start(args, pairs, home / "out.tsv", "--workers", 2)
+    process = start_workers(args, pairs, home / "out.tsv")
     time.sleep(rng.uniform(0, seconds))
     workers: list[int] = []
     while process.poll() is None and not workers:  # multiprocessing's own helper comes first
@@ -63,7 +73,56 @@ def kill_worker(args: Any, pairs: Path, home: Path, seconds: float, rng: random.
     if workers:
         subprocess.run(["kill", "-9", str(rng.choice(workers))], check=False)
     finish(process)
-    return size
+    return size if workers else None
+
+
+RAY = """
+import sys
+
+import pandas
+import ray
+
+from keras_sentmatch.inference import BatchScorer
+
+run, pairs, out = sys.argv[1:]
+ray.init(num_cpus=4, include_dashboard=False)
+answers = ray.data.read_parquet(pairs).map_batches(
+    BatchScorer,
+    fn_constructor_args=(run,),
+    compute=ray.data.ActorPoolStrategy(size=2),
+    batch_size=4096,
+)
+answers.write_parquet(out + ".parquet")
+frame = pandas.read_parquet(out + ".parquet").sort_values("id")
+frame.to_csv(out, sep="\\t", index=False)
+"""
+
+
+def start_ray(args: Any, pairs: Path, out: Path) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-c", RAY, str(args.run.resolve()), str(pairs), str(out)],
+        env=measuring.environment(args.backend),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def kill_ray_worker(
+    args: Any, pairs: Path, home: Path, seconds: float, rng: random.Random
+) -> int | None:
+    """Kills a worker of Ray; how many bytes of answers there were at the kill."""
+    process = start_ray(args, pairs, home / "out.tsv")
+    time.sleep(rng.uniform(0, seconds))
+    workers: list[int] = []
+    while process.poll() is None and not workers:
+        everything = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        workers = [pid for pid in everything if command_of(pid).startswith(b"ray::MapWorker")]
+        time.sleep(0.1)
+    size = sum(path.stat().st_size for path in home.glob("out.tsv.parquet/*"))
+    if workers:
+        subprocess.run(["kill", "-9", str(rng.choice(workers))], check=False)
+    finish(process)
+    return size if workers else None
 
 
 def command_of(pid: int) -> bytes:
@@ -73,33 +132,53 @@ def command_of(pid: int) -> bytes:
         return b""
 
 
+def write_parts(pairs: Path, folder: Path) -> None:
+    """The pairs in 20 Parquet files, so that Ray has parts to hand out."""
+    import pandas
+
+    frame = pandas.read_csv(pairs, sep="\t")
+    folder.mkdir()
+    for part in range(20):
+        frame.iloc[part::20].to_parquet(folder / f"{part}.parquet")
+
+
 def run_all(args: Any, results: measuring.Results) -> None:
+    # What is killed, how often, how the undisturbed run starts, and its file.
     kinds = (
-        ("run", (), kill_whole, args.kills),
-        ("worker", ("--workers", 2), kill_worker, args.worker_kills),
+        ("run", args.kills, start, kill_whole, "out.tsv"),
+        ("worker", args.worker_kills, start_workers, kill_worker, "out.tsv"),
+        ("Ray's worker", args.ray_kills, start_ray, kill_ray_worker, "out.tsv"),
     )
     with tempfile.TemporaryDirectory() as top:
         pairs = Path(top, "pairs.tsv")
         write_pairs(pairs, args.rows, None)
-        for kind, options, kill, wanted in kinds:
+        if args.ray_kills:
+            write_parts(pairs, Path(top, "pairs"))
+        for kind, wanted, begin, kill, name in kinds:
             key = {"backend": args.backend, "run": args.run.name, "rows": args.rows, "killed": kind}
             known = {name: str(value) for name, value in key.items()}
             done = sum(known.items() <= row.items() for row in results.rows())
             if done >= wanted:
                 continue
-            begin = time.monotonic()
-            whole = Path(top, f"{kind}.tsv")
-            finish(start(args, pairs, whole, *options))
-            seconds = time.monotonic() - begin
+            source = Path(top, "pairs") if kind == "Ray's worker" else pairs
+            first = time.monotonic()
+            whole = Path(top, kind, name)
+            whole.parent.mkdir()
+            finish(begin(args, source, whole))
+            seconds = time.monotonic() - first
             rng = random.Random(f"{kind} {done}")
-            for _ in range(wanted - done):
+            while done < wanted:
                 with tempfile.TemporaryDirectory() as home:
-                    size = kill(args, pairs, Path(home), seconds, rng)
-                    left = sorted(path.name for path in Path(home).iterdir())
-                    equal = Path(home, "out.tsv").read_bytes() == whole.read_bytes()
+                    size = kill(args, source, Path(home), seconds, rng)
+                    if size is None:
+                        continue  # it ended before
+                    done += 1
+                    files = {path.name for path in whole.parent.iterdir()}
+                    left = {path.name for path in Path(home).iterdir()}
+                    equal = Path(home, name).read_bytes() == whole.read_bytes()
                     row = {
                         "share_at_kill": round(size / whole.stat().st_size, 3),
-                        "equal": equal and left == ["out.tsv"],
+                        "equal": equal and left == files,
                         "seconds_undisturbed": round(seconds, 1),
                     }
                     results.add(key | row)
@@ -122,6 +201,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--kills", type=int, default=20, help="of a whole run, with existing rows")
     parser.add_argument("--worker-kills", type=int, default=10)
+    parser.add_argument("--ray-kills", type=int, default=0, help="of one of Ray's workers")
     parser.add_argument("--backend", default="torch", choices=measuring.BACKENDS)
     parser.add_argument("--out", type=Path, help="a CSV file (results/stream_kills.csv)")
     args = parser.parse_args()

@@ -4,7 +4,7 @@
     python benchmarks/streams.py --run runs/mine --data path/to/data --rows 100000
     python benchmarks/streams.py --show
 
-The pairs are generated (seed 0), or those of quora/bimpm_train.tsv in `--data`, from the start again
+The pairs are generated (seed 0), or those of quora/bimpm_dev.tsv in `--data`, from the start again
 where they are too few. Peak memory is that of the largest process, and the sum of the peaks of all.
 Each row is one command in a process of its own; sizes and workers take turns `--repeats` times, and
 the median of the rates is shown. The time begins with the first answer that is written, so that
@@ -34,7 +34,7 @@ def write_pairs(path: Path, rows: int, data: Path | None) -> None:
     if data is None:
         pairs = natural_logic_pairs(min(rows, 200_000), seed=0)
     else:
-        pairs = read_pairs(data / "quora" / "bimpm_train.tsv", on_error="skip")
+        pairs = read_pairs(data / "quora" / "bimpm_dev.tsv", on_error="skip")
     sides = zip(pairs.sentence1, pairs.sentence2)
     with path.open("w", encoding="utf-8") as file:
         file.write("id\tsentence1\tsentence2\n")

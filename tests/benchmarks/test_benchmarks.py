@@ -85,7 +85,7 @@ def test_gpu_runs_to_its_end_on_the_cpu(tmp_path: Path) -> None:
     assert len(rows(tmp_path / "speed.csv")) == len(speed)
 
 
-def test_mine_makes_a_row_for_each_method(tmp_path: Path) -> None:
+def test_mine_and_catalog_make_a_row_for_each_method(tmp_path: Path) -> None:
     pytest.importorskip("bm25s")
     pytest.importorskip("faiss")
     make("esim", num_classes=1).save(tmp_path / "run")
@@ -98,3 +98,8 @@ def test_mine_makes_a_row_for_each_method(tmp_path: Path) -> None:
     assert [row["method"] for row in rows(out)] == ["bm25", "both"]
     assert all(int(row["duplicates"]) == 10 for row in rows(out))
     assert "already done" in run("mine.py", *options, "--methods", "bm25")
+    options[-1] = catalog = tmp_path / "catalog.csv"
+    run("catalog.py", *options, "--queries", 5, "--candidates", 20)
+    (row,) = rows(catalog)
+    assert row["sentences"] == "40" and row["queries"] == "5"
+    assert float(row["duplicate_retrieved"]) == 1 and float(row["rank_p50_ms"]) > 0
