@@ -16,14 +16,13 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import measuring
-from streams import PREDICT, children_of, write_pairs
+from streams import PREDICT, children_of, start_engine, write_pairs, write_parts
 
 
 def start(args: Any, pairs: Path, out: Path, *options: Any) -> subprocess.Popen:
@@ -76,35 +75,8 @@ def kill_worker(
     return size if workers else None
 
 
-RAY = """
-import sys
-
-import pandas
-import ray
-
-from keras_sentmatch.inference import BatchScorer
-
-run, pairs, out = sys.argv[1:]
-ray.init(num_cpus=4, include_dashboard=False)
-answers = ray.data.read_parquet(pairs).map_batches(
-    BatchScorer,
-    fn_constructor_args=(run,),
-    compute=ray.data.ActorPoolStrategy(size=2),
-    batch_size=4096,
-)
-answers.write_parquet(out + ".parquet")
-frame = pandas.read_parquet(out + ".parquet").sort_values("id")
-frame.to_csv(out, sep="\\t", index=False)
-"""
-
-
 def start_ray(args: Any, pairs: Path, out: Path) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "-c", RAY, str(args.run.resolve()), str(pairs), str(out)],
-        env=measuring.environment(args.backend),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    return start_engine("ray", args, pairs, out)
 
 
 def kill_ray_worker(
@@ -130,16 +102,6 @@ def command_of(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
-
-
-def write_parts(pairs: Path, folder: Path) -> None:
-    """The pairs in 20 Parquet files, so that Ray has parts to hand out."""
-    import pandas
-
-    frame = pandas.read_csv(pairs, sep="\t")
-    folder.mkdir()
-    for part in range(20):
-        frame.iloc[part::20].to_parquet(folder / f"{part}.parquet")
 
 
 def run_all(args: Any, results: measuring.Results) -> None:
