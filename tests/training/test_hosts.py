@@ -1,5 +1,6 @@
-"""The program of docs/training.md for several hosts: two processes of this machine train as one does."""
+"""The programs of docs/training.md for several hosts: two processes of this machine train as one does."""
 
+import contextlib
 import json
 import os
 import re
@@ -8,17 +9,25 @@ import subprocess
 import sys
 from pathlib import Path
 
+import keras
 import pytest
 
 from keras_sentmatch.inference import Matcher
 
-pytestmark = [pytest.mark.slow, pytest.mark.backend("jax")]
+BACKEND = keras.config.backend()
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(BACKEND == "torch", reason="Keras trains on one device with PyTorch"),
+]
 ROOT = Path(__file__).resolve().parents[2]
+NAMES = {"jax": "JAX", "tensorflow": "TensorFlow"}
+LOSSES = {"jax": "history.history['loss']", "tensorflow": "history"}
 
 
 def program() -> str:
     """The block of the page, with few pairs, a small model and no dropout; it prints its losses."""
-    section = (ROOT / "docs" / "training.md").read_text("utf-8").split("## Several hosts\n")[1]
+    page = (ROOT / "docs" / "training.md").read_text("utf-8")
+    section = page.split("## Several hosts\n")[1].split(f"### {NAMES[BACKEND]}\n")[1]
     code = re.findall(r"^```python\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)[0]
     for old, new in (
         ('load_pairs("embedded")["train"]', "natural_logic_pairs(256, seed=0)"),
@@ -27,15 +36,24 @@ def program() -> str:
     ):
         assert old in code
         code = code.replace(old, new)
-    return code + "\nimport json\nprint(json.dumps(history.history['loss']))\n"
+    return code + f"\nimport json\nprint(json.dumps({LOSSES[BACKEND]}))\n"
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.create_server(("localhost", 0))) for _ in range(count)]
+        return [one.getsockname()[1] for one in sockets]
 
 
 def variables(hosts: int) -> list[dict[str, str]]:
     """The environment of each process, as the page has it."""
-    with socket.create_server(("localhost", 0)) as held:
-        port = held.getsockname()[1]
+    ports = free_ports(hosts)
+    if BACKEND == "tensorflow":
+        cluster = {"worker": [f"localhost:{port}" for port in ports]}
+        tasks = [{"type": "worker", "index": i} for i in range(hosts)]
+        return [{"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})} for task in tasks]
     shared = {
-        "KERAS_DISTRIBUTION_JOB_ADDRESSES": f"localhost:{port}",
+        "KERAS_DISTRIBUTION_JOB_ADDRESSES": f"localhost:{ports[0]}",
         "KERAS_DISTRIBUTION_NUM_PROCESSES": str(hosts),
         "JAX_ENABLE_PREEMPTION_SERVICE": "0",
     }
@@ -50,7 +68,7 @@ def test_two_processes_train_as_one(tmp_path):
             subprocess.Popen(
                 [sys.executable, "hosts.py"],
                 cwd=tmp_path,
-                env={**os.environ, "KERAS_BACKEND": "jax", "PYTHONPATH": str(ROOT), **more},
+                env={**os.environ, "KERAS_BACKEND": BACKEND, "PYTHONPATH": str(ROOT), **more},
                 stdout=subprocess.PIPE,
                 text=True,
             )
