@@ -6,9 +6,9 @@
 
 The catalog holds the questions of quora/bimpm_dev.tsv and sentences made from them, as in `mine.py`.
 Each question of `--queries` labeled duplicates (seed 0) is ranked; its duplicate is in the catalog.
-The row says how long the retrievers and the whole take, the median and the 95th percentile, and how
-many duplicates are among the first 10. The index is built and asked in processes of their own; peak
-memory counts the pages of its files that were read. One row for each size, engine and number of
+A row gives the time of the retrievers and of the whole query (median and 95th percentile), and the
+share of the duplicates among the first 10. Building and querying run in separate processes; peak
+memory includes the pages of the index that were read. One row for each size, engine and number of
 candidates; existing rows are not run again.
 """
 
@@ -95,7 +95,7 @@ def ask(args: Any) -> dict[str, Any]:
 def show(results: measuring.Results, page: Path | None) -> None:
     rows = results.rows()
     columns = [name for name in (rows[0] if rows else KEY) if name not in ("versions", "date")]
-    head = [name.replace("_", " ") for name in columns]
+    head = [name.replace("_", " ").replace("mib", "MiB") for name in columns]
     rows.sort(key=lambda row: (int(row["sentences"]), row["engine"], int(row["candidates"])))
     results.show(head, [[row[name] for name in columns] for row in rows], page)
 
@@ -106,7 +106,9 @@ def main() -> None:
     parser.add_argument("--run", help="a run that tells duplicates, not trained on the catalog")
     parser.add_argument("--sizes", default="20000,1000000")
     parser.add_argument("--engines", default="keras")
-    parser.add_argument("--candidates", default="100", help="that the matcher scores, of a query")
+    parser.add_argument(
+        "--candidates", default="100", help="that the matcher scores for each query"
+    )
     parser.add_argument("--queries", type=int, default=300)
     parser.add_argument("--backend", default="torch", choices=measuring.BACKENDS)
     parser.add_argument("--out", type=Path, help="a CSV file (results/catalog.csv)")

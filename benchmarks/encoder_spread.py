@@ -1,4 +1,4 @@
-"""What makes a fine-tuned encoder better, or less a matter of its seed: one change at a time.
+"""What makes a fine-tuned encoder better, or vary less with the seed: one change at a time.
 
     python benchmarks/encoder_spread.py --data path/to/data --encoder path/to/minilm --runs runs/spread
     python benchmarks/encoder_spread.py --show --write docs/results.md
@@ -6,7 +6,7 @@
 Each run trains the recipe of `cross_encoder` (5e-5, 4 epochs, the best epoch by the validation part),
 or a variant of it, on the training pairs of MSRP, SICK or STS-B less a fifth, which is held back, as
 in the first fold of `encoder_control.py`. Every seed has the same pairs, so the standard deviation
-over the seeds is that of the training alone. A row with all seeds is the mean of their answers. The
+over the seeds is that of the training alone. A row with all seeds measures the mean of their answers. The
 official test parts are not read. Answers are kept in `--runs`; existing rows are not run again.
 """
 

@@ -111,7 +111,10 @@ def child(args: Any) -> None:
 def show(results: measuring.Results, page: Path | None) -> None:
     at = [f"recall_at_{wanted}" for wanted in PRECISIONS]
     columns = [*KEY, "returned", "duplicates", "recall", *at, "seconds", "peak_mib", "others_cpus"]
-    head = [name.replace("recall_at_", "at precision ").replace("_", " ") for name in columns]
+    words = {"recall_at_": "at precision ", "_": " ", "mib": "MiB"}
+    head = columns
+    for old, new in words.items():
+        head = [name.replace(old, new) for name in head]
     rows = sorted(results.rows(), key=lambda row: (int(row["sentences"]), row["method"]))
     results.show(head, [[row[name] for name in columns] for row in rows], page)
 

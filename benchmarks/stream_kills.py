@@ -18,6 +18,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -57,22 +58,34 @@ def start_workers(args: Any, pairs: Path, out: Path) -> subprocess.Popen:
     return start(args, pairs, out, "--workers", 2)
 
 
-def kill_worker(
-    args: Any, pairs: Path, home: Path, seconds: float, rng: random.Random
+def kill_one(
+    process: subprocess.Popen,
+    workers_of: Callable[[int], list[int]],
+    answers: Callable[[], Iterable[Path]],
+    seconds: float,
+    rng: random.Random,
 ) -> int | None:
-    """Kills a worker of a run; how many bytes of answers there were at the kill."""
-    process = start_workers(args, pairs, home / "out.tsv")
+    """Kills a worker of a run; how many bytes of answers there were, None if it ended before."""
     time.sleep(rng.uniform(0, seconds))
     workers: list[int] = []
-    while process.poll() is None and not workers:  # multiprocessing's own helper comes first
-        workers = [pid for pid in children_of(process.pid) if b"spawn_main" in command_of(pid)]
+    while process.poll() is None and not workers:
+        workers = workers_of(process.pid)
         time.sleep(0.01)
-    partial = home / "out.tsv.partial"
-    size = partial.stat().st_size if partial.exists() else 0
+    size = sum(path.stat().st_size for path in answers())
     if workers:
         subprocess.run(["kill", "-9", str(rng.choice(workers))], check=False)
     finish(process)
     return size if workers else None
+
+
+def kill_worker(
+    args: Any, pairs: Path, home: Path, seconds: float, rng: random.Random
+) -> int | None:
+    def workers_of(pid: int) -> list[int]:  # multiprocessing's own helper comes first
+        return [child for child in children_of(pid) if b"spawn_main" in command_of(child)]
+
+    process = start_workers(args, pairs, home / "out.tsv")
+    return kill_one(process, workers_of, lambda: home.glob("out.tsv.partial"), seconds, rng)
 
 
 def start_ray(args: Any, pairs: Path, out: Path) -> subprocess.Popen:
@@ -82,19 +95,12 @@ def start_ray(args: Any, pairs: Path, out: Path) -> subprocess.Popen:
 def kill_ray_worker(
     args: Any, pairs: Path, home: Path, seconds: float, rng: random.Random
 ) -> int | None:
-    """Kills a worker of Ray; how many bytes of answers there were at the kill."""
-    process = start_ray(args, pairs, home / "out.tsv")
-    time.sleep(rng.uniform(0, seconds))
-    workers: list[int] = []
-    while process.poll() is None and not workers:
+    def workers_of(_: int) -> list[int]:  # they are not children of the program
         everything = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-        workers = [pid for pid in everything if command_of(pid).startswith(b"ray::MapWorker")]
-        time.sleep(0.1)
-    size = sum(path.stat().st_size for path in home.glob("out.tsv.parquet/*"))
-    if workers:
-        subprocess.run(["kill", "-9", str(rng.choice(workers))], check=False)
-    finish(process)
-    return size if workers else None
+        return [pid for pid in everything if command_of(pid).startswith(b"ray::MapWorker")]
+
+    process = start_ray(args, pairs, home / "out.tsv")
+    return kill_one(process, workers_of, lambda: home.glob("out.tsv.parquet/*"), seconds, rng)
 
 
 def command_of(pid: int) -> bytes:
@@ -105,18 +111,18 @@ def command_of(pid: int) -> bytes:
 
 
 def run_all(args: Any, results: measuring.Results) -> None:
-    # What is killed, how often, how the undisturbed run starts, and its file.
+    # What is killed, how often, and how the undisturbed run starts.
     kinds = (
-        ("run", args.kills, start, kill_whole, "out.tsv"),
-        ("worker", args.worker_kills, start_workers, kill_worker, "out.tsv"),
-        ("Ray's worker", args.ray_kills, start_ray, kill_ray_worker, "out.tsv"),
+        ("run", args.kills, start, kill_whole),
+        ("worker", args.worker_kills, start_workers, kill_worker),
+        ("Ray's worker", args.ray_kills, start_ray, kill_ray_worker),
     )
     with tempfile.TemporaryDirectory() as top:
         pairs = Path(top, "pairs.tsv")
         write_pairs(pairs, args.rows, None)
         if args.ray_kills:
             write_parts(pairs, Path(top, "pairs"))
-        for kind, wanted, begin, kill, name in kinds:
+        for kind, wanted, begin, kill in kinds:
             key = {"backend": args.backend, "run": args.run.name, "rows": args.rows, "killed": kind}
             known = {name: str(value) for name, value in key.items()}
             done = sum(known.items() <= row.items() for row in results.rows())
@@ -124,7 +130,7 @@ def run_all(args: Any, results: measuring.Results) -> None:
                 continue
             source = Path(top, "pairs") if kind == "Ray's worker" else pairs
             first = time.monotonic()
-            whole = Path(top, kind, name)
+            whole = Path(top, kind, "out.tsv")
             whole.parent.mkdir()
             finish(begin(args, source, whole))
             seconds = time.monotonic() - first
@@ -137,7 +143,7 @@ def run_all(args: Any, results: measuring.Results) -> None:
                     done += 1
                     files = {path.name for path in whole.parent.iterdir()}
                     left = {path.name for path in Path(home).iterdir()}
-                    equal = Path(home, name).read_bytes() == whole.read_bytes()
+                    equal = Path(home, "out.tsv").read_bytes() == whole.read_bytes()
                     row = {
                         "share_at_kill": round(size / whole.stat().st_size, 3),
                         "equal": equal and left == files,

@@ -15,10 +15,7 @@ import pytest
 from keras_sentmatch.inference import Matcher
 
 BACKEND = keras.config.backend()
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(BACKEND == "torch", reason="Keras trains on one device with PyTorch"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.backend("jax", "tensorflow")]
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = {"jax": "JAX", "tensorflow": "TensorFlow"}
 LOSSES = {"jax": "history.history['loss']", "tensorflow": "history"}
