@@ -1,13 +1,15 @@
 """Is fine-tuning an encoder here as good as in plain Hugging Face PyTorch? Five folds of MSRP's training pairs.
 
     python benchmarks/encoder_control.py --data path/to/data --encoder path/to/minilm
+    python benchmarks/encoder_control.py --data path/to/data --encoder path/to/minilm --sides dabert,ladra_net
     python benchmarks/encoder_control.py --show --write docs/results.md
 
 Both fine-tune the same weights on the same pairs with the same settings: AdamW at 5e-5 with decay .01
 off biases and norms, batches of 32, 4 epochs, a warm-up over a tenth of the batches, then a line down
 to zero, clipping at norm 1. Of each fold a tenth of the other pairs chooses the epoch by accuracy.
 Hugging Face's `AutoModelForSequenceClassification` is used as it comes (`pip install transformers`).
-One row for each side and fold; existing rows are not run again.
+A side is that or one of this library's models on an encoder. New layers of `ladra_net` keep the
+learning rate of its recipe. One row for each side and fold; existing rows are not run again.
 """
 
 import argparse
@@ -31,7 +33,8 @@ from keras_sentmatch.training.folds import fold_splits
 RESULTS = measuring.Results("encoder_control")
 KEY = ("data", "side", "fold", "settings")
 FILES = {"msrp": "msrp/msr_paraphrase_train.txt", "sick": "sick/SICK_train.txt"}
-SIDES = ("library", "Hugging Face")
+HUGGING_FACE = "Hugging Face"
+SIDES = ("cross_encoder", HUGGING_FACE)
 FOLDS, EPOCHS, BATCH, LENGTH, RATE = 5, 4, 32, 128, 5e-5
 Parts = dict[str, PairDataset]
 
@@ -42,7 +45,8 @@ def parts_of(pairs: PairDataset, fold: int) -> Parts:
     return {"train": train, "validation": validation, "test": parts["validation"]}
 
 
-def library(parts: Parts, args: argparse.Namespace, fold: int) -> dict[str, Any]:
+def library(parts: Parts, args: argparse.Namespace, model: str, fold: int) -> dict[str, Any]:
+    rate = "backbone_learning_rate" if model == "ladra_net" else "learning_rate"
     with tempfile.TemporaryDirectory() as temporary:
         data, out = Path(temporary, "data"), Path(temporary, "run")
         data.mkdir()
@@ -54,10 +58,10 @@ def library(parts: Parts, args: argparse.Namespace, fold: int) -> dict[str, Any]
                 writer.writerow(["sentence1", "sentence2", "label"])
                 labels = (pairs.label_names[label] for label in pairs.labels)
                 writer.writerows(zip(pairs.sentence1, pairs.sentence2, labels))
-        command = ["keras-sentmatch", "train", "cross_encoder", "--data", str(data)]
+        command = ["keras-sentmatch", "train", model, "--data", str(data)]
         command += ["--out", str(out), "--backbone", args.encoder, "--backend", args.backend]
         command += ["--epochs", str(EPOCHS), "--batch-size", str(BATCH), "--seed", str(fold)]
-        settings = [f"training.learning_rate={RATE}", f"encoder.max_length={LENGTH}", *args.set]
+        settings = [f"training.{rate}={RATE}", f"encoder.max_length={LENGTH}", *args.set]
         for setting in [*settings, "training.monitor=val_accuracy"]:
             command += ["--set", setting]
         subprocess.run(command, check=True, stdout=sys.stderr)
@@ -74,9 +78,11 @@ def hugging_face(parts: Parts, args: argparse.Namespace, fold: int) -> dict[str,
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     torch.manual_seed(fold)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     tokenizer = AutoTokenizer.from_pretrained(args.encoder)
     count = parts["train"].num_classes
     model = AutoModelForSequenceClassification.from_pretrained(args.encoder, num_labels=count)
+    model.to(device)
     plain = [p for n, p in model.named_parameters() if "bias" in n or "LayerNorm" in n]
     plain_ids = {id(p) for p in plain}
     decayed = [p for p in model.parameters() if id(p) not in plain_ids]
@@ -91,7 +97,7 @@ def hugging_face(parts: Parts, args: argparse.Namespace, fold: int) -> dict[str,
     def logits_of(pairs: PairDataset) -> Any:
         sides = list(pairs.sentence1), list(pairs.sentence2)
         options = {"padding": True, "truncation": True, "max_length": LENGTH}
-        return model(**tokenizer(*sides, **options, return_tensors="pt")).logits
+        return model(**tokenizer(*sides, **options, return_tensors="pt").to(device)).logits
 
     def accuracy(pairs: PairDataset) -> float:
         model.eval()
@@ -99,7 +105,7 @@ def hugging_face(parts: Parts, args: argparse.Namespace, fold: int) -> dict[str,
         with torch.no_grad():
             for start in range(0, len(pairs), 64):
                 part = pairs.select(range(start, min(start + 64, len(pairs))))
-                right += int((logits_of(part).argmax(-1).numpy() == part.labels).sum())
+                right += int((logits_of(part).argmax(-1).cpu().numpy() == part.labels).sum())
         return right / len(pairs)
 
     rng, curve = np.random.default_rng(fold), []
@@ -108,7 +114,7 @@ def hugging_face(parts: Parts, args: argparse.Namespace, fold: int) -> dict[str,
         order = rng.permutation(len(parts["train"]))
         for start in range(0, len(order), BATCH):
             part = parts["train"].select(order[start : start + BATCH])
-            labels = torch.tensor(np.asarray(part.labels), dtype=torch.long)
+            labels = torch.tensor(np.asarray(part.labels), dtype=torch.long, device=device)
             torch.nn.functional.cross_entropy(logits_of(part), labels).backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
@@ -123,14 +129,20 @@ def hugging_face(parts: Parts, args: argparse.Namespace, fold: int) -> dict[str,
 def run(args: argparse.Namespace, data: str, fold: int) -> None:
     pairs = read_pairs(args.data / FILES[data])
     pairs = pairs.select(range(min(args.limit or len(pairs), len(pairs))))
-    for side, measure in zip(SIDES, (library, hugging_face)):
-        settings = " ".join(args.set) if side == "library" else ""
+    for side in args.sides.split(","):
+        settings = " ".join(args.set) if side != HUGGING_FACE else ""
         key = {"data": data, "side": side, "fold": str(fold), "settings": settings}
-        if side in args.sides.split(",") and not RESULTS.has(key):
+        if not RESULTS.has(key):
             start = time.perf_counter()
-            found = measure(parts_of(pairs, fold), args, fold)
+            parts = parts_of(pairs, fold)
+            if side == HUGGING_FACE:
+                found = hugging_face(parts, args, fold)
+            else:
+                found = library(parts, args, side, fold)
             seconds = round(time.perf_counter() - start)
-            facts = {"train_rows": len(pairs), "backend": args.backend, "seconds": seconds}
+            device = measuring.device_name(args.backend)
+            facts = {"train_rows": len(pairs), "backend": args.backend, "device": device}
+            facts["seconds"] = seconds
             words = ["python", "benchmarks/encoder_control.py", *sys.argv[1:]]
             RESULTS.add({**key, **found, **facts, "command": measuring.public(words)})
 
@@ -161,8 +173,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder with a folder for each data set")
     parser.add_argument("--encoder", help="folder with Hugging Face's files of an encoder")
     parser.add_argument("--sets", default="msrp")
-    parser.add_argument("--sides", default=",".join(SIDES))
-    parser.add_argument("--folds", type=int, default=FOLDS, help="the first ones only")
+    parser.add_argument("--sides", default=",".join(SIDES), help="dabert and ladra_net too")
+    parser.add_argument("--folds", default="0,1,2,3,4", help=f"some of {FOLDS}")
     parser.add_argument("--limit", type=int, help="pairs, for a quick try")
     parser.add_argument("--set", action="append", default=[], help="as of keras-sentmatch train")
     parser.add_argument("--backend", default="torch", choices=measuring.BACKENDS)
@@ -171,7 +183,7 @@ def main() -> None:
         if args.data is None or args.encoder is None:
             parser.error("--data and --encoder are needed to run anything")
         for data in args.sets.split(","):
-            for fold in range(args.folds):
+            for fold in map(int, args.folds.split(",")):
                 run(args, data, fold)
     RESULTS.show(*table(), args.write)
 

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import csv
 import ctypes
+import fcntl
 import importlib.metadata
 import importlib.resources
 import json
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -381,21 +382,33 @@ class Results:
     def add(self, row: Mapping[str, Any]) -> None:
         """Appends a row with the versions and the date, and prints it."""
         row = stamped(row)
-        self._append([row])
+        with self._alone():
+            self._append([row])
         print(*row.values(), flush=True)
 
     def replace(self, rows: Sequence[Mapping[str, Any]], key: Sequence[str]) -> None:
         """Appends rows in place of those with the same values of `key`."""
         rows = [stamped(row) for row in rows]
         new = {tuple(str(row[name]) for name in key) for row in rows}
-        others = [row for row in self.rows() if tuple(row[name] for name in key) not in new]
-        if others or rows:
-            self.path.unlink(missing_ok=True)
-            self._append([*others, *rows])
+        with self._alone():
+            others = [row for row in self.rows() if tuple(row[name] for name in key) not in new]
+            if others or rows:
+                self.path.unlink(missing_ok=True)
+                self._append([*others, *rows])
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keeps other processes of the same script from writing meanwhile."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
 
     def _append(self, rows: Sequence[Mapping[str, Any]]) -> None:
         existing = self.rows()
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         with open(self.path, "a", newline="", encoding="utf-8") as out:
             writer = csv.DictWriter(out, list((existing or rows)[0]), lineterminator="\n")
             if not existing:

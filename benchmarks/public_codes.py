@@ -30,6 +30,7 @@ os.environ.setdefault("KERAS_BACKEND", "torch")
 
 import measuring
 import numpy as np
+import torch
 
 from keras_sentmatch.data import PairDataset, load_pairs, read_pairs, split_pairs
 from keras_sentmatch.training import Recipe, load_recipe, train
@@ -41,6 +42,7 @@ LIBRARY, PUBLIC = "library", "public code"
 BASELINES = ("majority", "bag of words", "mean vectors")
 EPOCHS = {"esim": 20, "re2": 18, "bimpm": 20}
 FOLDS = 5
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 Parts = dict[str, PairDataset]
 Arrays = dict[str, np.ndarray]
 
@@ -59,12 +61,15 @@ class Code:
 
 
 def esim(folder: Path, matrix: np.ndarray, classes: int) -> Code:
-    import torch
+    from torch.nn.utils import rnn
 
     sys.path.insert(0, str(folder / "ESIM"))
     from esim.model import ESIM
 
-    network = ESIM(*matrix.shape, 300, torch.tensor(matrix), dropout=0.5, num_classes=classes)
+    pack = rnn.pack_padded_sequence  # wants lengths on the CPU, since PyTorch 1.7
+    rnn.pack_padded_sequence = lambda x, lengths, **more: pack(x, lengths.cpu(), **more)
+    options = {"dropout": 0.5, "num_classes": classes, "device": DEVICE}
+    network = ESIM(*matrix.shape, 300, torch.tensor(matrix), **options)
 
     def logits(one: Any, two: Any) -> Any:
         return network(one, (one != 0).sum(1), two, (two != 0).sum(1))[0]
@@ -95,7 +100,6 @@ def re2(folder: Path, matrix: np.ndarray, classes: int) -> Code:
 
 
 def bimpm(folder: Path, matrix: np.ndarray, classes: int) -> Code:
-    import torch
 
     sys.path.insert(0, str(folder / "BIMPM-pytorch"))
     from model.BIMPM import BIMPM
@@ -164,17 +168,15 @@ def public_code(
     parts: Parts, recipe: Recipe, seed: int, make: Callable[..., Code], folder: Path
 ) -> dict[str, Any]:
     """Trains a public network as its own trainer does; accuracies of the epoch that is kept."""
-    import torch
-
     torch.manual_seed(seed)
     arrays, matrix = encoded(parts, recipe, seed)
     code = make(folder, matrix.astype("float32"), parts["train"].num_classes)
-    network = code.network
+    network = code.network.to(DEVICE)
     weights = [p for p in network.parameters() if p.requires_grad]
     optimizer = torch.optim.Adam(weights, code.rate)
 
     def run(part: Arrays, rows: Any) -> Any:
-        sides = (torch.tensor(part[f"word_ids_{side}"][rows]) for side in "12")
+        sides = (torch.tensor(part[f"word_ids_{side}"][rows], device=DEVICE) for side in "12")
         return code.logits(*(ids[:, : int((ids != 0).sum(1).max())] for ids in sides))
 
     def accuracy(part: Arrays) -> float:
@@ -182,7 +184,7 @@ def public_code(
         starts, count = range(0, len(part["labels"]), 64), len(part["labels"])
         with torch.no_grad():
             answers = [run(part, slice(i, i + 64)).argmax(-1) for i in starts]
-        return float((torch.cat(answers).numpy() == part["labels"]).sum() / count)
+        return float((torch.cat(answers).cpu().numpy() == part["labels"]).sum() / count)
 
     rng, best = np.random.default_rng(seed), {"epoch": 0, "validation": -1.0, "test": 0.0}
     for epoch in range(1, recipe.training.epochs + 1):
@@ -190,7 +192,7 @@ def public_code(
         order = rng.permutation(len(arrays["train"]["labels"]))
         for start in range(0, len(order), code.batch):
             rows = order[start : start + code.batch]
-            labels = torch.tensor(arrays["train"]["labels"][rows], dtype=torch.long)
+            labels = torch.tensor(arrays["train"]["labels"][rows]).long().to(DEVICE)
             optimizer.zero_grad()
             torch.nn.functional.cross_entropy(run(arrays["train"], rows), labels).backward()
             if code.clip:
@@ -258,7 +260,7 @@ def run(args: argparse.Namespace, data: str, model: str, side: str, seed: int) -
         "train_rows": len(parts["train"]),
         "vectors": Path(args.vectors).name,
         "seconds": round(time.perf_counter() - start),
-        "cores": measuring.cpus(),
+        "device": measuring.device_name("torch"),
     }
     words = ["python", "benchmarks/public_codes.py", *sys.argv[1:]]
     command = measuring.public(words)
