@@ -13,7 +13,8 @@ PyTorch). First, the probabilities of each model with the same weights are compa
 PyTorch on the CPU: the script ends with a status other than 0 if they differ by more than 1e-4.
 
 Each measurement appends a row to a file in `--out`, the most important first, and what is there is
-not measured again: run it again to go on. The tables come last. Peak memory is that of arrays on the
+not measured again: run it again to go on. `--parts checks` and some `--models` compare answers only,
+which several processes can do side by side. The tables come last. Peak memory is that of arrays on the
 GPU; JAX tells its greatest so far, so it is left out where a step did not raise it. `--toy` runs all
 of it with tiny sizes, on a CPU too.
 """
@@ -34,6 +35,7 @@ from measuring import CHARACTERS, CLASSES, VOCABULARY, Worker, timed
 
 BACKENDS = ("torch", "jax", "plain", "tensorflow")
 PRECISIONS = ("float32", "tf32", "bfloat16")
+PARTS = ("checks", "speed", "kernels")
 SIZES = ((256, 32), (64, 32), (1024, 32), (256, 128), (64, 128), (1024, 128))
 TOLERANCE = 1e-4
 SPEED_KEY = ("model", "backend", "precision", "batch_size", "length")
@@ -222,7 +224,7 @@ def cases(args: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
             yield "checks", {"model": model, "backend": backend, "batch_size": 8, "length": length}
     for number, (batch, length) in enumerate(sizes):
         for model in args.models:
-            for precision in PRECISIONS:
+            for precision in args.precisions:
                 for backend in having(args.backends, model):
                     values = model, backend, precision, batch, length
                     yield "speed", dict(zip(SPEED_KEY, values))
@@ -240,6 +242,8 @@ def run_all(args: argparse.Namespace, files: dict[str, measuring.Results]) -> No
     device = machine.ask(args.backends[0], "device").get("device", "")
     expected: dict[str, Any] = {}
     for kind, case in cases(args):
+        if kind not in args.parts:
+            continue
         if time.monotonic() > end:
             print(f"The budget of {args.budget:.0f} s is spent. Run it again to go on.")
             break
@@ -307,11 +311,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("runs/gpu"), help="a folder for the rows")
     parser.add_argument("--models", default=",".join(subjects.MODELS), help="some of the default")
     parser.add_argument("--backends", default="torch,jax,plain", help=f"some of {BACKENDS}")
+    parser.add_argument("--precisions", default=",".join(PRECISIONS))
+    parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--toy", action="store_true", help="tiny sizes, to try the script")
     parser.add_argument("--show", action="store_true", help="only show the existing results")
     parser.add_argument("--worker", choices=BACKENDS, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    for name, known in (("models", subjects.MODELS), ("backends", BACKENDS)):
+    known_values = {"models": subjects.MODELS, "backends": BACKENDS}
+    for name, known in {**known_values, "precisions": PRECISIONS, "parts": PARTS}.items():
         values = getattr(args, name).split(",")
         if unknown := set(values) - set(known):
             parser.error(f"--{name}: {', '.join(sorted(unknown))} is none of {', '.join(known)}")
@@ -324,9 +331,7 @@ def main() -> None:
     if args.worker:
         measuring.answer_lines(Backend(args.worker, args.toy).answer)
         return
-    files = {
-        name: measuring.Results(args.out / f"{name}.csv") for name in ("checks", "speed", "kernels")
-    }
+    files = {name: measuring.Results(args.out / f"{name}.csv") for name in PARTS}
     if not args.show:
         run_all(args, files)
     for title, head, lines in tables(files):
