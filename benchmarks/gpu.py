@@ -1,7 +1,7 @@
 """Every model on a GPU: speed, memory, which recurrent kernels run, and whether answers are right.
 
-    python benchmarks/gpu.py --budget 540 --out runs/gpu
-    python benchmarks/gpu.py --show --out runs/gpu
+    python benchmarks/gpu.py --budget 540
+    python benchmarks/gpu.py --show --write docs/results.md
 
 Needs no network and no data: words are random, every sentence has all its words, and encoders have
 MiniLM-L6's size and random weights. PyTorch and JAX run the library's models, "plain" the networks of
@@ -36,8 +36,10 @@ from measuring import CHARACTERS, CLASSES, VOCABULARY, Worker, timed
 BACKENDS = ("torch", "jax", "plain", "tensorflow")
 PRECISIONS = ("float32", "tf32", "bfloat16")
 PARTS = ("checks", "speed", "kernels")
+FOLDER = measuring.RESULTS_FOLDER / "gpu"
 SIZES = ((256, 32), (64, 32), (1024, 32), (256, 128), (64, 128), (1024, 128))
 TOLERANCE = 1e-4
+KERNELS = "Kernels"
 SPEED_KEY = ("model", "backend", "precision", "batch_size", "length")
 
 
@@ -140,7 +142,7 @@ class Backend:
         self.key = None  # other weights from here on
         rng = np.random.default_rng(0)
         for weight in subject.model.weights:
-            scale = 0.1 if len(weight.shape) < 2 else weight.shape[-2] ** -0.5
+            scale = 0.1 if len(weight.shape) < 2 else np.prod(weight.shape[:-1]) ** -0.5
             values = rng.normal(0, 0.5 if "embedding" in weight.path else scale, weight.shape)
             if weight.name in ("gamma", "moving_variance", "scale"):
                 values = 1 + 0.1 * values
@@ -300,23 +302,23 @@ def tables(files: dict[str, measuring.Results]) -> Iterator[tuple[str, list[str]
     rows = files["kernels"].rows()
     head = ["model", "backend", "cuDNN", "what ran: recurrent kernels, then the longest"]
     names = ("model", "backend", "cudnn", "names")
-    yield "Kernels", head, [[row[name] for name in names] for row in rows]
+    yield KERNELS, head, [[row[name] for name in names] for row in rows]
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = measuring.parser(__doc__ or "")
     parser.add_argument("--budget", type=float, default=540, help="seconds")
-    parser.add_argument("--out", type=Path, default=Path("runs/gpu"), help="a folder for the rows")
+    parser.add_argument("--out", type=Path, help="a folder for the rows (results/gpu)")
     parser.add_argument("--models", default=",".join(subjects.MODELS), help="some of the default")
     parser.add_argument("--backends", default="torch,jax,plain", help=f"some of {BACKENDS}")
     parser.add_argument("--precisions", default=",".join(PRECISIONS))
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--toy", action="store_true", help="tiny sizes, to try the script")
-    parser.add_argument("--show", action="store_true", help="only show the existing results")
     parser.add_argument("--worker", choices=BACKENDS, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.toy and args.out is None and not args.worker:
+        parser.error("--toy needs --out, so that its rows are not taken for results")
+    args.out = args.out or FOLDER
     known_values = {"models": subjects.MODELS, "backends": BACKENDS}
     for name, known in {**known_values, "precisions": PRECISIONS, "parts": PARTS}.items():
         values = getattr(args, name).split(",")
@@ -334,8 +336,13 @@ def main() -> None:
     files = {name: measuring.Results(args.out / f"{name}.csv") for name in PARTS}
     if not args.show:
         run_all(args, files)
+    text = []
     for title, head, lines in tables(files):
         measuring.print_table(head, lines, title)
+        if title != KERNELS:  # their names are too long for a page
+            text += [f"{title}:", "", *measuring.markdown(head, lines, 2), ""]
+    if args.write:
+        files["speed"].write(args.write, text[:-1])
     wrong = [
         f"{row['model']} on {row['backend']}"
         for row in files["checks"].rows()

@@ -18,7 +18,9 @@ BACKENDS = ("torch", "tensorflow", "jax")  # the fastest first
 INSTALLED = [name for name in BACKENDS if importlib.util.find_spec(name)]
 WANTED = os.environ.setdefault("KERAS_BACKEND", INSTALLED[0] if INSTALLED else "")
 if WANTED == "torch":
-    import torch  # noqa: F401  torch after TensorFlow can crash the process
+    import torch  # torch after TensorFlow can crash the process
+
+    torch.backends.cudnn.allow_tf32 = False  # on a GPU the same digits as on a CPU
 
 # Small programs that run once: one thread for each process, and no optimization of what XLA compiles.
 for variable in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):

@@ -1,9 +1,13 @@
 """Recurrences on each backend's fastest engine, and a loop for those that Keras has no layer for."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
+
+# cuDNN copies them at every call; Keras keeps them apart.
+warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous")
 
 _FUSED = {
     keras.layers.LSTMCell: "lstm",
@@ -38,7 +42,10 @@ def recurrent_states(layer: Any, x: Any) -> Any:
         (2, 5, 4)
     """
     states = _fused_states(layer, x)
-    return layer(x) if states is None else states
+    if states is None:
+        _keep_from_cudnn(layer)
+        return layer(x)
+    return states
 
 
 class LSTM(keras.layers.LSTM):
@@ -51,6 +58,7 @@ class LSTM(keras.layers.LSTM):
             states = _fused_states(self, sequences)
             if states is not None:
                 return states
+        _keep_from_cudnn(self)
         return super().call(sequences, initial_state, mask, training)
 
 
@@ -60,6 +68,12 @@ def _fused_states(layer: Any, x: Any) -> Any:
         return None
     x = keras.ops.convert_to_tensor(x, layer.compute_dtype)
     return _torch_states(layer, x) if _runs_fused(x) else None
+
+
+def _keep_from_cudnn(layer: Any) -> None:
+    """On JAX, Keras hands an LSTM to cuDNN in half precision too, and compiling the program fails."""
+    if keras.backend.backend() == "jax" and layer.compute_dtype != "float32":
+        layer.use_cudnn = False
 
 
 def _has_fused_form(layer: Any) -> bool:

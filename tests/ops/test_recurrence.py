@@ -1,5 +1,6 @@
 """recurrent_states against the Keras layer; scan_sequence: values, gradients, states, outputs."""
 
+import sys
 from functools import partial
 
 import keras
@@ -158,6 +159,26 @@ def test_states_in_other_dtypes(name, dtype):
     one, two = (layer(X) for layer in ours_and_theirs(FUSED[name], dtype=dtype))
     assert one.dtype == two.dtype
     assert abs(value(one).astype("float64") - value(two).astype("float64")).max() <= 1e-6
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+def test_cudnn_on_jax_takes_float32_only(dtype, monkeypatch):
+    if keras.backend.backend() != "jax":
+        pytest.skip("how Keras calls cuDNN on JAX")
+    import jax.experimental.rnn
+
+    called = []
+
+    def no_gpu(*args, **options):
+        called.append(1)
+        raise ValueError("there is no GPU")
+
+    module = sys.modules["keras.src.backend.jax.rnn"]
+    monkeypatch.setattr(module, "cudnn_ok", lambda *args, **options: True)
+    monkeypatch.setattr(jax.experimental.rnn, "lstm", no_gpu)
+    ours, _ = ours_and_theirs(FUSED["lstm"], dtype=dtype)
+    assert value(ours(X)).shape == (2, 5, 3)
+    assert bool(called) == (dtype == "float32")
 
 
 def test_an_empty_batch_has_states():
