@@ -85,6 +85,24 @@ def test_gpu_runs_to_its_end_on_the_cpu(tmp_path: Path) -> None:
     assert len(rows(tmp_path / "speed.csv")) == len(speed)
 
 
+def test_processes_side_by_side_lose_no_row_of_each_other(tmp_path: Path) -> None:
+    program = """
+import sys
+from pathlib import Path
+from measuring import Results
+results = Results(Path(sys.argv[1]))
+for i in range(40):
+    row = {"who": sys.argv[2], "i": i, "versions": "none"}
+    results.add(row) if i % 2 else results.replace([row], ("who", "i"))
+"""
+    command = [sys.executable, "-c", program, str(tmp_path / "rows.csv")]
+    options = {"cwd": FOLDER, "stdout": subprocess.DEVNULL}
+    processes = [subprocess.Popen([*command, str(who)], **options) for who in range(3)]
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    found = {(row["who"], int(row["i"])) for row in rows(tmp_path / "rows.csv")}
+    assert found == {(str(who), i) for who in range(3) for i in range(40)}
+
+
 def test_mine_and_catalog_make_a_row_for_each_method(tmp_path: Path) -> None:
     pytest.importorskip("bm25s")
     pytest.importorskip("faiss")
