@@ -69,17 +69,16 @@ class KerasSubject:
     def __init__(self, name: str, length: int, seed: int, toy: bool = False, **changes: Any):
         import keras
 
+        from keras_sentmatch.training import TrainingConfig
+        from keras_sentmatch.training.optimizers import make_optimizer
+
         self.name = name
         self.model = build(name, length, seed, toy, **changes)
-        settings = training_settings(name)
-        optimizer = {
-            "learning_rate": settings["learning_rate"],
-            "clipnorm": settings.get("clipnorm"),
-        }
+        known = training_settings(name)
+        names = ("optimizer", "learning_rate", "clipnorm", "global_clipnorm")
+        settings = TrainingConfig(**{n: known[n] for n in names if n in known})
         self.model.compile(
-            keras.optimizers.get(
-                {"class_name": settings.get("optimizer", "adam"), "config": optimizer}
-            ),
+            make_optimizer(self.model, settings, 1),
             "sparse_categorical_crossentropy",
             jit_compile=False if keras.backend.backend() == "tensorflow" else "auto",
         )

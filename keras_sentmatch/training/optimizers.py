@@ -122,9 +122,32 @@ def make_optimizer(model: keras.Model, settings: TrainingConfig, steps_per_epoch
         optimizer: Any = FineTuningAdamW(weight_decay=settings.weight_decay, **config)
     else:
         optimizer = keras.optimizers.get({"class_name": settings.optimizer, "config": config})
-    if shared and (settings.clipnorm or settings.global_clipnorm):
-        _clip_sums(optimizer)
+    if settings.clipnorm or settings.global_clipnorm:
+        if shared:
+            _clip_sums(optimizer)
+        elif keras.config.backend() == "torch":
+            _clip_together(optimizer)
     return optimizer
+
+
+def _clip_together(optimizer: Any) -> None:
+    """Makes an optimizer on PyTorch clip all gradients at once.
+
+    Keras needs a dozen calls for each variable; on a GPU two of these wait for it.
+    """
+    import torch
+
+    def clipped(grads: list[Any]) -> list[Any]:
+        known = [grad for grad in grads if grad is not None]
+        norms = torch.stack(torch._foreach_norm(known))
+        limit = optimizer.clipnorm or optimizer.global_clipnorm
+        if optimizer.global_clipnorm:
+            norms = torch.linalg.vector_norm(norms).expand(len(known))
+            norms = norms + (norms - norms)  # NaN instead of infinity: no gradient is usable
+        scaled = iter(torch._foreach_mul(known, (limit / norms.clamp(min=limit)).unbind()))
+        return [None if grad is None else next(scaled) for grad in grads]
+
+    optimizer._clip_gradients = clipped
 
 
 def _clip_sums(optimizer: Any) -> None:

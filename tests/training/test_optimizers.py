@@ -173,3 +173,21 @@ def test_without_factors_it_is_keras_own():
         results.append(values(variables))
     for x, y in zip(*results):
         np.testing.assert_allclose(x, y, rtol=1e-6)
+
+
+@pytest.mark.each_backend
+@pytest.mark.parametrize("bad", [0.0, np.nan, np.inf])
+@pytest.mark.parametrize("limit", [0.5, 100.0])
+@pytest.mark.parametrize("kind", ["clipnorm", "global_clipnorm"])
+def test_clipped_gradients_are_keras_own(kind, limit, bad):
+    """All at once on PyTorch; where one is not finite, a global norm leaves none that is."""
+    _, optimizer = layered(**{kind: limit})
+    keras_own = type(optimizer).from_config(optimizer.get_config())
+    arrays = [*gradients(0), np.zeros((2, 2), "float32")]
+    arrays[0][0] += bad
+    grads = [*map(keras.ops.convert_to_tensor, arrays), None]
+    found, expected = (x._clip_gradients(grads) for x in (optimizer, keras_own))
+    assert found.pop() is None and expected.pop() is None
+    for one, two in zip(found, expected, strict=True):
+        one, two = (keras.ops.convert_to_numpy(x) for x in (one, two))
+        np.testing.assert_allclose(one, two, rtol=1e-6)
