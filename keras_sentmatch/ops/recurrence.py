@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-# cuDNN copies them at every call; Keras keeps them apart.
+# Keras keeps the weights of a layer apart: cuDNN copies them at every call, and PyTorch warns of it.
 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous")
 
 _FUSED = {
@@ -72,7 +72,7 @@ def _fused_states(layer: Any, x: Any) -> Any:
 
 def _keep_from_cudnn(layer: Any) -> None:
     """On JAX, Keras hands an LSTM to cuDNN in half precision too, and compiling the program fails."""
-    if keras.backend.backend() == "jax" and layer.compute_dtype != "float32":
+    if keras.backend.backend() == "jax" and layer.compute_dtype in ("float16", "bfloat16"):
         layer.use_cudnn = False
 
 

@@ -162,7 +162,7 @@ def test_states_in_other_dtypes(name, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
-def test_cudnn_on_jax_takes_float32_only(dtype, monkeypatch):
+def test_cudnn_on_jax_gets_no_half_precision(dtype, monkeypatch):
     if keras.backend.backend() != "jax":
         pytest.skip("how Keras calls cuDNN on JAX")
     import jax.experimental.rnn
