@@ -246,11 +246,11 @@ def run_all(args: argparse.Namespace, files: dict[str, measuring.Results]) -> No
     for kind, case in cases(args):
         if kind not in args.parts:
             continue
+        if files[kind].has(case):
+            continue
         if time.monotonic() > end:
             print(f"The budget of {args.budget:.0f} s is spent. Run it again to go on.")
             break
-        if files[kind].has(case):
-            continue
         question = {name: value for name, value in case.items() if name != "backend"}
         backend = case["backend"]
         if kind == "speed":
