@@ -153,7 +153,7 @@ def positives(args: Any, seed: int, kind: str) -> dict[str, Any]:
 
 
 def ranking(args: Any, seed: int, kind: str) -> dict[str, Any]:
-    """MAP and MRR on questions that choose nothing."""
+    """MAP and MRR on questions that neither train nor choose the epoch."""
     from keras_sentmatch.training import train
 
     if kind.startswith("TrecQA"):

@@ -111,7 +111,7 @@ frame.to_csv(out, sep="\\t", index=False)
 def start_engine(name: str, args: Any, pairs: Path, out: Path) -> subprocess.Popen:
     """Ray or Spark, which answer a folder of Parquet files with two processes."""
     command = [sys.executable, "-c", ENGINES[name], str(args.run.resolve()), str(pairs), str(out)]
-    # Ray's workers have a low priority: any other program would stop them.
+    # By default Ray's workers have a low priority: beside other programs they would starve.
     variables = {"PYSPARK_PYTHON": sys.executable, "RAY_worker_niceness": "0"}
     return subprocess.Popen(
         command,

@@ -65,8 +65,7 @@ def test_gpu_runs_to_its_end_on_the_cpu(tmp_path: Path) -> None:
     """Tables, checks and kernels on PyTorch and JAX; again, nothing is left to do."""
     pytest.importorskip("jax")
     pytest.importorskip("keras_hub")
-    options = ["--toy", "--models", "esim,dabert", "--precisions", "float32,bfloat16"]
-    options += ["--out", tmp_path]
+    options = ["--toy", "--models", "esim,dabert", "--out", tmp_path]
     shown = run("gpu.py", *options)
     assert "Kernels" in shown
     checks, speed = rows(tmp_path / "checks.csv"), rows(tmp_path / "speed.csv")
@@ -78,7 +77,7 @@ def test_gpu_runs_to_its_end_on_the_cpu(tmp_path: Path) -> None:
         (model, backend, precision)
         for model in ("esim", "dabert")
         for backend in ("torch", "jax", "plain")
-        for precision in ("float32", "bfloat16")
+        for precision in ("float32", "tf32", "bfloat16")
         if (model, backend) != ("dabert", "plain")
     }
     assert all(float(r["train_pairs_per_s"]) > 0 and not r["error"] for r in speed)

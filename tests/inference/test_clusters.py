@@ -51,7 +51,7 @@ def run(code, home):
         "KERAS_BACKEND": keras.config.backend(),
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": str(ROOT),
-        "RAY_worker_niceness": "0",  # by default they wait for everything else on the machine
+        "RAY_worker_niceness": "0",  # the normal priority, so that other tests do not starve them
     }
     subprocess.run(
         [sys.executable, "recipe.py"], cwd=home, env=os.environ | variables, check=True, timeout=500

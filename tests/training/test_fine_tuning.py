@@ -180,7 +180,6 @@ def test_two_rates_and_a_kill(preset, tmp_path):
         np.testing.assert_array_equal(now, then)
 
 
-@pytest.mark.once
 def test_dabert_with_three_dual_layers_from_the_command_line(tmp_path):
     preset = save_preset(tmp_path / "preset", num_layers=3)
     settings = (
