@@ -8,8 +8,9 @@ Each model is trained on SICK and on 7,600 pairs of Quora's (as in `first_hour.p
 `--augment`. Then it answers the test pairs as they are, and changed by SwapAnt, NumWord and AppendIrr
 with antonyms, numbers and sentences that training never used (`keras-sentmatch robustness
 --held-out`). On SICK an entailed pair with an antonym or another number is neutral, as its annotators
-have it. `--validation` measures on validation pairs, to choose settings. One row for each run;
-existing rows are not run again.
+have it. `by word` is the mean over the pairs of words that were swapped, each counted once.
+`--validation` measures on validation pairs, to choose settings. One row for each run; existing rows
+are not run again.
 """
 
 import argparse
@@ -75,6 +76,13 @@ def run(args: argparse.Namespace, name: str, model: str, augment: bool, seed: st
         found[f"{rule}_pairs"] = report["pairs"]
         found[f"{rule}_before"] = rounded(before.get("accuracy"))
         found[f"{rule}_after"] = rounded(after.get("accuracy"))
+        if swapped := report.get("words"):
+            found[f"{rule}_words"] = len(swapped)
+            found[f"{rule}_by_word"] = rounded(after["accuracy_by_word"])
+            found[f"{rule}_most_frequent"] = "; ".join(
+                f"{' / '.join(one['words'])}: {one['pairs']} pairs, {one['after']:.3f}"
+                for one in swapped[:3]
+            )
     made = sum(metrics.get("made_pairs", {}).values())
     RESULTS.add(
         {
@@ -102,21 +110,16 @@ def table() -> tuple[list[str], list[list[str]]]:
                 f"{said(rows, f'{rule}_before')} → {said(rows, f'{rule}_after')} "
                 f"({rows[0][f'{rule}_pairs']})"
             )
+        for rule in RULES[:2]:
+            count = next((row[f"{rule}_words"] for row in rows if row.get(f"{rule}_words")), "")
+            line.append(said(rows, f"{rule}_by_word") + f" ({count})" * bool(count))
         lines.append(line)
-    return [
-        "data",
-        "model",
-        "made pairs",
-        "settings",
-        "backend",
-        "seeds",
-        "accuracy",
-        *RULES,
-    ], lines
+    head = ["data", "model", "made pairs", "settings", "backend", "seeds", "accuracy", *RULES]
+    return [*head, *(f"{rule}, by word" for rule in RULES[:2])], lines
 
 
 def said(rows: list[dict[str, str]], name: str) -> str:
-    values = [100 * float(row[name]) for row in rows if row[name]]
+    values = [100 * float(row[name]) for row in rows if row.get(name)]
     if not values:
         return "–"
     spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,14 @@ from keras_sentmatch.robustness.transformations import (
     get_transformation,
     transform,
 )
+from keras_sentmatch.robustness.words import words
 
 Answers = Callable[[PairDataset], Sequence[str]]
 COLUMNS = (
     "kind name of pairs accuracy_before accuracy_after drop macro_f1_before macro_f1_after "
     "not_positive_after".split()
 )
+ARTICLES = {"a", "an"}  # they follow the word that is written
 
 
 def robustness_report(
@@ -66,7 +69,10 @@ def robustness_report(
         has `name`, `what`, `keeps_label`, `of` (all pairs), `pairs` (changed ones), `before` and
         `after` (`accuracy`, `macro_f1`; `None` without pairs), `drop` of accuracy, and `flips`:
         examples that were right before and wrong after. If the label changes, `after` has
-        `not_positive`: the share no longer answered with the old label. A suite has `name`, `pairs`,
+        `not_positive`: the share no longer answered with the old label, and the transformation has
+        `words`: for each two words that were swapped, in either direction, `words`, `pairs`, and the
+        accuracies `before` and `after`, the most frequent first. `accuracy_by_word` is the mean over
+        them, in which a frequent word counts no more than a rare one. A suite has `name`, `pairs`,
         `after`, `categories`, and for pairs with an original `before`, `after_of_these`, `drop`, `flips`.
 
     Raises:
@@ -124,13 +130,41 @@ def _measure_transformed(
     row: dict[str, Any] = {"name": rule.name, "what": rule.what, "keeps_label": rule.keeps_label}
     row |= {"of": changed.total, "pairs": changed.count}
     if not changed.count:
-        return {**row, "before": None, "after": None, "drop": None, "flips": []}
+        row |= {"before": None, "after": None, "drop": None, "flips": []}
+        return row if rule.keeps_label else {**row, "words": []}
     new = _answers(answers, changed.after)
     labels = _labels(changed.before), _labels(changed.after)
     row |= _compare((changed.before, changed.after), labels, (old, new), examples)
     if not rule.keeps_label:
         row["after"]["not_positive"] = float(np.mean([a != b for a, b in zip(new, labels[0])]))
+        right = [[a == b for a, b in zip(*both)] for both in zip(labels, (old, new))]
+        row["words"] = _by_words(changed, *right)
+        for part in ("before", "after"):
+            row[part]["accuracy_by_word"] = float(np.mean([one[part] for one in row["words"]]))
     return row
+
+
+def _by_words(changed: Transformed, before: list[bool], after: list[bool]) -> list[dict[str, Any]]:
+    """The accuracy for each two words that were swapped, the most frequent first."""
+    rows: dict[tuple[str, ...], list[int]] = {}
+    for row, sentences in enumerate(zip(changed.before.sentence2, changed.after.sentence2)):
+        old, new = ([word.lower for word in words(sentence)] for sentence in sentences)
+        swapped = next(
+            both
+            for both in zip_longest(old, new, fillvalue="")
+            if both[0] != both[1] and not ARTICLES.issuperset(both)
+        )
+        rows.setdefault(tuple(sorted(swapped)), []).append(row)
+    found = [
+        {
+            "words": list(both),
+            "pairs": len(places),
+            "before": float(np.mean([before[row] for row in places])),
+            "after": float(np.mean([after[row] for row in places])),
+        }
+        for both, places in rows.items()
+    ]
+    return sorted(found, key=lambda one: (-one["pairs"], one["words"]))
 
 
 def _compare(
@@ -242,6 +276,14 @@ def to_markdown(report: Mapping[str, Any]) -> str:
         columns=[name.replace("_", " ").replace("f1", "F1") for name in COLUMNS[1:]],
         rows=[row[1:] for row in table(report)],
         figure=bool(_measured(report)),
+        swapped=[
+            (
+                row,
+                [[" / ".join(one["words"]), *list(one.values())[1:]] for one in row["words"][:10]],
+            )
+            for row in report["transformations"]
+            if row.get("words")
+        ],
         examples=[
             (row["name"], row.get("what", "Right before, wrong after"), _flip_rows(row["flips"]))
             for row in [*report["transformations"], *report["suites"]]

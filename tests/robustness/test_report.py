@@ -49,6 +49,29 @@ def test_figures_before_and_after(pairs):
     assert report["left_out"] == {} and json.loads(json.dumps(report)) == report
 
 
+def test_accuracy_by_word_counts_each_swap_once():
+    """Nine pairs of hot and cold, one of a man and an astronaut."""
+    one = [*["Hot tea."] * 8, "Cold tea.", "A man sings."]
+    pairs = PairDataset(one, one, ["entailment"] * 10, label_names=NLI)
+    lexicon = Lexicon(antonyms=[("hot", "cold"), ("man", "astronaut")])
+
+    def sees_a_change_of_tea(pairs):
+        sentences = zip(pairs.sentence1, pairs.sentence2)
+        changed = [one != two and "tea" in one for one, two in sentences]
+        return ["contradiction" if change else "entailment" for change in changed]
+
+    report = robustness_report(sees_a_change_of_tea, pairs, names=["SwapAnt"], lexicon=lexicon)
+    row = report["transformations"][0]
+    assert row["words"] == [
+        {"words": ["cold", "hot"], "pairs": 9, "before": 1, "after": 1},
+        {"words": ["astronaut", "man"], "pairs": 1, "before": 1, "after": 0},
+    ]
+    assert (row["after"]["accuracy"], row["after"]["accuracy_by_word"]) == (0.9, 0.5)
+    page = to_markdown(report)
+    assert "2 pairs of words were swapped" in page
+    assert "is 1.000 before and 0.500 after" in page and "| cold / hot | 9 |" in page
+
+
 def test_what_cannot_be_used_is_left_out_with_its_reason(pairs):
     report = robustness_report(believes_all, pairs, lexicon=LEXICON)
     assert set(report["left_out"]) == {"BackTrans", "SwapSyn"}
