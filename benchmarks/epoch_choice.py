@@ -106,20 +106,31 @@ def run(root: Path, data: str, epochs: int) -> None:
 
 
 def summary() -> tuple[list[str], list[list[str]]]:
-    groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    """Means over the folds; the last column is the mean difference from what `train` keeps."""
+    groups: dict[tuple[str, ...], dict[str, dict[str, str]]] = {}
     for row in RESULTS.rows():
-        groups.setdefault((row["data"], row["schedule"], row["choice"]), []).append(row)
+        key = (row["data"], row["schedule"], row["choice"])
+        groups.setdefault(key, {})[row["fold"]] = row
     lines = []
-    for key, rows in groups.items():
+    for key, rows in sorted(groups.items(), key=lambda item: item[0][:2]):
         cells = []
         for name in ("validation", "held_back"):
-            values = [100 * float(row[name]) for row in rows]
+            values = [100 * float(row[name]) for row in rows.values()]
             spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
             cells.append(f"{statistics.mean(values):.1f}{spread}")
-        epochs = ", ".join(row["epoch"] for row in rows)
-        lines.append([*key, str(len(rows)), epochs, *cells])
+        default = groups.get((key[0], "constant", CHOICES[0]), {})
+        gains = [
+            100 * (float(row["held_back"]) - float(default[fold]["held_back"]))
+            for fold, row in rows.items()
+            if fold in default
+        ]
+        if default is not rows and len(gains) > 1:
+            error = statistics.stdev(gains) / len(gains) ** 0.5
+            cells.append(f"{statistics.mean(gains):+.1f} ± {error:.1f}")
+        epochs = ", ".join(row["epoch"] for row in rows.values())
+        lines.append([*key, str(len(rows)), epochs, *cells, *[""] * (3 - len(cells))])
     head = ["data", "schedule", "kept", "folds", "epochs kept", "validation", "held back"]
-    return head, lines
+    return [*head, "difference, ± standard error"], lines
 
 
 def main() -> None:
