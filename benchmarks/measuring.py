@@ -408,11 +408,16 @@ class Results:
             os.close(folder)
 
     def _append(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Appends rows; a new column is empty in the older ones."""
         existing = self.rows()
-        with open(self.path, "a", newline="", encoding="utf-8") as out:
-            writer = csv.DictWriter(out, list((existing or rows)[0]), lineterminator="\n")
-            if not existing:
+        known = list(existing[0]) if existing else []
+        columns = list(dict.fromkeys([*known, *(name for row in rows for name in row)]))
+        whole = columns != known
+        with open(self.path, "w" if whole else "a", newline="", encoding="utf-8") as out:
+            writer = csv.DictWriter(out, columns, lineterminator="\n")
+            if whole:
                 writer.writeheader()
+                writer.writerows(existing)
             writer.writerows(rows)
 
     def show(

@@ -93,14 +93,16 @@ from measuring import Results
 results = Results(Path(sys.argv[1]))
 for i in range(40):
     row = {"who": sys.argv[2], "i": i, "versions": "none"}
+    row |= {"new column": i} if i > 20 else {}
     results.add(row) if i % 2 else results.replace([row], ("who", "i"))
 """
     command = [sys.executable, "-c", program, str(tmp_path / "rows.csv")]
     options = {"cwd": FOLDER, "stdout": subprocess.DEVNULL}
     processes = [subprocess.Popen([*command, str(who)], **options) for who in range(3)]
     assert [process.wait() for process in processes] == [0, 0, 0]
-    found = {(row["who"], int(row["i"])) for row in rows(tmp_path / "rows.csv")}
-    assert found == {(str(who), i) for who in range(3) for i in range(40)}
+    found = {(row["who"], int(row["i"]), row["new column"]) for row in rows(tmp_path / "rows.csv")}
+    wanted = {i: str(i) if i > 20 else "" for i in range(40)}
+    assert found == {(str(who), i, new) for who in range(3) for i, new in wanted.items()}
 
 
 def test_mine_and_catalog_make_a_row_for_each_method(tmp_path: Path) -> None:
