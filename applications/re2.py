@@ -67,6 +67,7 @@ class RE2(PairModel):
         prediction: what the last layers see of the two sentence vectors: `"full"`, `[p; q; p - q; p
             * q]`; `"symmetric"`, the same with `|p - q|`; `"simple"`, `[p; q]`. Defaults to
             `"full"`.
+        exact_match: whether to flag words that occur in the other sentence. Defaults to `False`.
         activation: `"gelu"` (by its tanh approximation) or another of Keras. Defaults to `"gelu"`.
         weight_normalization: whether every kernel is normalized. Defaults to `True`.
         dropout: rate on the word vectors and before every layer but the first of the encoder and of
@@ -140,6 +141,7 @@ class RE2(PairModel):
         fusion: str = "full",
         connection: str = "augmented",
         prediction: str = "full",
+        exact_match: bool = False,
         activation: str = "gelu",
         weight_normalization: bool = True,
         dropout: float = 0.2,

@@ -49,6 +49,7 @@ def forward(model, **inputs):
         "dense": [kernel_and_bias(layers[name]) for name in ("hidden", "logits")],
         "activation": {"gelu": tanh_gelu, "tanh": np.tanh}[model.activation],
         "adapt": adapt(model),
+        "flag": model.exact_match,
     }
     if "shortcut" in layers:
         weights["residual"] = kernel_and_bias(layers["shortcut"])
@@ -70,6 +71,7 @@ REST = [
         "plain kernels": {"weight_normalization": False, "trainable_embedding": True},
         "one block, score": {"blocks": 1, "num_classes": 1},
         "three blocks": {"blocks": 3, "kernel_size": 1},
+        "exact match": {"exact_match": True},
     }.items()
 ]
 
@@ -96,6 +98,7 @@ test_arguments = arguments_act(
     fusion="simple",
     connection="none",
     prediction="symmetric",
+    exact_match=True,
 )
 
 
