@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import partial
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +70,8 @@ def robustness_report(
         examples that were right before and wrong after. If the label changes, `after` has
         `not_positive`: the share no longer answered with the old label, and the transformation has
         `words`: for each two words that were swapped, in either direction, `words`, `pairs`, and the
-        accuracies `before` and `after`, the most frequent first. `accuracy_by_word` is the mean over
-        them, in which a frequent word counts no more than a rare one. A suite has `name`, `pairs`,
+        accuracies `before` and `after`, the most frequent first. Its `before` and `after` then have
+        `accuracy_by_word`, the mean over these words. A suite has `name`, `pairs`,
         `after`, `categories`, and for pairs with an original `before`, `after_of_these`, `drop`, `flips`.
 
     Raises:
@@ -150,9 +149,7 @@ def _by_words(changed: Transformed, before: list[bool], after: list[bool]) -> li
     for row, sentences in enumerate(zip(changed.before.sentence2, changed.after.sentence2)):
         old, new = ([word.lower for word in words(sentence)] for sentence in sentences)
         swapped = next(
-            both
-            for both in zip_longest(old, new, fillvalue="")
-            if both[0] != both[1] and not ARTICLES.issuperset(both)
+            both for both in zip(old, new) if both[0] != both[1] and not ARTICLES.issuperset(both)
         )
         rows.setdefault(tuple(sorted(swapped)), []).append(row)
     found = [

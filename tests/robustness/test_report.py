@@ -72,6 +72,16 @@ def test_accuracy_by_word_counts_each_swap_once():
     assert "is 1.000 before and 0.500 after" in page and "| cold / hot | 9 |" in page
 
 
+def test_the_article_of_a_swapped_word_is_not_taken_for_it():
+    pairs = PairDataset(
+        ["An odd, old hat."] * 2, ["An odd hat."] * 2, ["entailment"] * 2, label_names=NLI
+    )
+    lexicon = Lexicon(antonyms=[("odd", "normal")])
+    report = robustness_report(believes_all, pairs, names=["SwapAnt"], lexicon=lexicon)
+    assert [one["words"] for one in report["transformations"][0]["words"]] == [["normal", "odd"]]
+    assert "1 pair of words was swapped" in to_markdown(report)
+
+
 def test_what_cannot_be_used_is_left_out_with_its_reason(pairs):
     report = robustness_report(believes_all, pairs, lexicon=LEXICON)
     assert set(report["left_out"]) == {"BackTrans", "SwapSyn"}
