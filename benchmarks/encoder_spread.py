@@ -24,6 +24,7 @@ from encoder_control import LENGTH, RATE, Parts, parts_of
 from keras_sentmatch.data import read_pairs
 from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.training import load_recipe, train
+from keras_sentmatch.training.config import POLICIES
 
 RESULTS = measuring.Results("encoder_spread")
 KEY = ("data", "variant", "seeds")
@@ -60,6 +61,7 @@ class NewBlocks(keras.callbacks.Callback):
 def measure(args: argparse.Namespace, parts: Parts, variant: str, seed: int) -> Any:
     """Trains; the validation figures, the figures on the pairs held back, and the answers to these."""
     settings = {"learning_rate": RATE, "epochs": 4, "folds": 0, "seed": seed} | VARIANTS[variant]
+    settings["dtype_policy"] = args.dtype_policy
     options = [f"model.backbone={args.encoder}", f"encoder.max_length={LENGTH}"]
     plan = load_recipe("cross_encoder", "pairs", overrides=options).with_training(**settings)
     splits = {name: parts[name] for name in ("train", "validation")}
@@ -74,7 +76,7 @@ def measure(args: argparse.Namespace, parts: Parts, variant: str, seed: int) -> 
 def run(args: argparse.Namespace, data: str) -> None:
     metric = METRICS.get(data, "accuracy")
     parts = parts_of(read_pairs(args.data / FILES[data]), 0)
-    facts = {"metric": metric, "rows": len(parts["test"])}
+    facts = {"metric": metric, "rows": len(parts["test"]), "dtype_policy": args.dtype_policy}
     for variant in args.variants.split(","):
         kept = []
         for seed in range(args.seeds):
@@ -101,13 +103,14 @@ def table() -> tuple[list[str], list[list[str]]]:
     for (data, variant), rows in groups.items():
         single = [row for row in rows if not row["seeds"].startswith("all")]
         together = [row["held_back"] for row in rows if row["seeds"].startswith("all")]
-        cells = [data, variant, rows[0]["metric"], rows[0]["rows"], str(len(single))]
+        policy = rows[0].get("dtype_policy") or "float32"  # older rows do not name it
+        cells = [data, variant, policy, rows[0]["metric"], rows[0]["rows"], str(len(single))]
         for name in ("validation", "held_back"):
             values = [100 * float(row[name]) for row in single]
             spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
             cells.append(f"{statistics.mean(values):.1f}{spread}")
         lines.append([*cells, *[f"{100 * float(value):.1f}" for value in together[-1:]]])
-    head = "data, variant, measure, pairs, seeds, validation, held back, mean of the answers"
+    head = "data, variant, dtype policy, measure, pairs, seeds, validation, held back, mean of the answers"
     return head.split(", "), lines
 
 
@@ -119,6 +122,7 @@ def main() -> None:
     parser.add_argument("--sets", default=",".join(FILES))
     parser.add_argument("--variants", default=",".join(VARIANTS))
     parser.add_argument("--seeds", type=int, default=5, help="how many")
+    parser.add_argument("--dtype-policy", default="float32", choices=POLICIES)
     args = parser.parse_args()
     if not args.show:
         if None in (args.data, args.encoder, args.runs):
