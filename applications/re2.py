@@ -68,6 +68,8 @@ class RE2(PairModel):
             * q]`; `"symmetric"`, the same with `|p - q|`; `"simple"`, `[p; q]`. Defaults to
             `"full"`.
         exact_match: whether to flag words that occur in the other sentence. Defaults to `False`.
+        antonym: whether to take a flag on words whose antonym is in the other sentence. Defaults to
+            `False`.
         activation: `"gelu"` (by its tanh approximation) or another of Keras. Defaults to `"gelu"`.
         weight_normalization: whether every kernel is normalized. Defaults to `True`.
         dropout: rate on the word vectors and before every layer but the first of the encoder and of
@@ -142,6 +144,7 @@ class RE2(PairModel):
         connection: str = "augmented",
         prediction: str = "full",
         exact_match: bool = False,
+        antonym: bool = False,
         activation: str = "gelu",
         weight_normalization: bool = True,
         dropout: float = 0.2,

@@ -8,7 +8,7 @@ import pytest
 from keras_sentmatch.applications import RE2
 from keras_sentmatch.applications.base import FEATURE_PRESETS
 from tests import oracles_hosts
-from tests.applications.common import WORDS, adapt, check_halves, model_case
+from tests.applications.common import WORDS, adapt, check_halves, features, model_case
 from tests.harness import (
     arguments_act,
     built,
@@ -50,6 +50,7 @@ def forward(model, **inputs):
         "activation": {"gelu": tanh_gelu, "tanh": np.tanh}[model.activation],
         "adapt": adapt(model),
         "flag": model.exact_match,
+        "antonym": model.antonym,
     }
     if "shortcut" in layers:
         weights["residual"] = kernel_and_bias(layers["shortcut"])
@@ -71,8 +72,12 @@ REST = [
         "plain kernels": {"weight_normalization": False, "trainable_embedding": True},
         "one block, score": {"blocks": 1, "num_classes": 1},
         "three blocks": {"blocks": 3, "kernel_size": 1},
-        "exact match": {"exact_match": True},
     }.items()
+]
+FLAGS = {name: ids for name, ids in features().items() if name.startswith(("word", "antonym"))}
+REST += [
+    model_case(partial(SMALL, exact_match=True), WORDS, oracle, "exact match"),
+    model_case(partial(SMALL, exact_match=True, antonym=True), FLAGS, oracle, "both flags"),
 ]
 
 
@@ -92,6 +97,7 @@ test_arguments = arguments_act(
     CASES,
     "feature_attention",
     "feature_attention_config",
+    "antonym",
     encoder_layers=1,
     kernel_size=1,
     alignment="identity",
