@@ -27,7 +27,7 @@ from keras_sentmatch.training import load_recipe, train
 from keras_sentmatch.training.config import POLICIES
 
 RESULTS = measuring.Results("encoder_spread")
-KEY = ("data", "variant", "seeds")
+KEY = ("data", "variant", "dtype_policy", "seeds")
 FILES = {
     "msrp": "msrp/msr_paraphrase_train.txt",
     "sick": "sick/SICK_train.txt",
@@ -76,12 +76,13 @@ def measure(args: argparse.Namespace, parts: Parts, variant: str, seed: int) -> 
 def run(args: argparse.Namespace, data: str) -> None:
     metric = METRICS.get(data, "accuracy")
     parts = parts_of(read_pairs(args.data / FILES[data]), 0)
-    facts = {"metric": metric, "rows": len(parts["test"]), "dtype_policy": args.dtype_policy}
+    facts = {"metric": metric, "rows": len(parts["test"])}
     for variant in args.variants.split(","):
         kept = []
         for seed in range(args.seeds):
-            file = args.runs / f"{data}-{variant}-{seed}.npy".replace(" ", "_")
-            key = {"data": data, "variant": variant, "seeds": str(seed)}
+            name = f"{data}-{variant}-{args.dtype_policy}-{seed}.npy"
+            file = args.runs / name.replace(" ", "_")
+            key = dict(zip(KEY, (data, variant, args.dtype_policy, str(seed))))
             if not (RESULTS.has(key) and file.exists()):
                 validation, held, answers = measure(args, parts, variant, seed)
                 np.save(file, answers)
@@ -90,21 +91,20 @@ def run(args: argparse.Namespace, data: str) -> None:
                 RESULTS.replace([key | figures | facts], KEY)
             kept.append(np.load(file))
         held = evaluate_predictions(parts["test"], np.mean(kept, axis=0))
-        key = {"data": data, "variant": variant, "seeds": f"all {args.seeds}"}
+        key = dict(zip(KEY, (data, variant, args.dtype_policy, f"all {args.seeds}")))
         figures = {"validation": "", "held_back": round(held[metric], 4)}
         RESULTS.replace([key | figures | facts], KEY)
 
 
 def table() -> tuple[list[str], list[list[str]]]:
-    groups: dict[tuple[str, str], list[dict[str, str]]] = {}
+    groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
     for row in RESULTS.rows():
-        groups.setdefault((row["data"], row["variant"]), []).append(row)
+        groups.setdefault(tuple(row[name] for name in KEY[:-1]), []).append(row)
     lines = []
-    for (data, variant), rows in groups.items():
+    for about, rows in groups.items():
         single = [row for row in rows if not row["seeds"].startswith("all")]
         together = [row["held_back"] for row in rows if row["seeds"].startswith("all")]
-        policy = rows[0].get("dtype_policy") or "float32"  # older rows do not name it
-        cells = [data, variant, policy, rows[0]["metric"], rows[0]["rows"], str(len(single))]
+        cells = [*about, rows[0]["metric"], rows[0]["rows"], str(len(single))]
         for name in ("validation", "held_back"):
             values = [100 * float(row[name]) for row in single]
             spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
