@@ -10,9 +10,9 @@ duplicates alone, negatives drawn by `from_positives`, beside the true labels of
 bimpm_dev.tsv tests. `ranking`: the losses of `training.ranking_loss` on TrecQA (its TRAIN, the clean
 development and test questions) and on WikiQA, where one half of the development questions chooses the
 epoch and the other tests. The model is `bag_of_words` in its matching form (`ranking`: `re2` with two
-blocks of 50 units, at most 12 epochs) unless `--model` names another; `--limit` takes fewer pairs and
-one epoch, to try the script, and adds no row. One row for each part, kind and seed; existing rows are
-not run again.
+blocks of 50 units, at most 12 epochs, in mixed_bfloat16) unless `--model` names another; `--limit`
+takes fewer pairs and one epoch, to try the script, and adds no row. One row for each part, kind and
+seed; existing rows are not run again.
 """
 
 import tempfile
@@ -165,7 +165,8 @@ def ranking(args: Any, seed: int, kind: str) -> dict[str, Any]:
     if args.limit is not None:
         parts = {role: pairs.limit(args.limit) for role, pairs in parts.items()}
     epochs = {"epochs": 12, "patience": 3} if args.limit is None else {"epochs": 1}
-    plan = recipe(args.model, seed, **KINDS["ranking"][kind], **epochs)
+    training = KINDS["ranking"][kind] | epochs | {"dtype_policy": "mixed_bfloat16"}
+    plan = recipe(args.model, seed, **training)
     with tempfile.TemporaryDirectory() as folder:
         found = train(plan, parts, Path(folder) / "run", baseline=False).metrics
     names = ("map", "mrr", "accuracy", "nll")
