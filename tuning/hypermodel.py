@@ -87,7 +87,7 @@ class PairHyperModel(keras_tuner.HyperModel):
     ) -> None:
         super().__init__(name=recipe.name)
         check_splits(pairs)
-        recipe, _ = adapted(recipe, pairs, folds=False)
+        recipe, _ = adapted(recipe, pairs, searching=True)
         self.space = narrowed_space(recipe, space, fix)
         if recipe.training.teacher and teacher_targets is None:
             teacher_targets = compute_teacher_targets(recipe.training, pairs, None, progress)

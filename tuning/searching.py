@@ -118,7 +118,7 @@ def search(
     """
     _check_arguments(tuner, trials, seeds, keep, retrain, workers)
     check_splits(splits)
-    recipe, _ = adapted(recipe, splits, folds=False)
+    recipe, _ = adapted(recipe, splits, searching=True)
     here = role()
     if here == "worker" and workers:
         raise InputError(

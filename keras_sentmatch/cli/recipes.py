@@ -47,8 +47,8 @@ class RecipeOptions:
         str | None,
         typer.Option(
             metavar="RUN",
-            help="Begin with the weights of this run, of the same model; or `similarity`, for RE2 and "
-            "hybrid: of the package's matcher. Default: new ones.",
+            help="Begin with the weights of this run, of the same model; `similarity`, for RE2 and "
+            "hybrid: of the package's matcher; `none`: new ones. Default: the recipe's.",
         ),
     ] = None
     epochs: Annotated[
@@ -96,8 +96,8 @@ class RecipeOptions:
         check_arguments(get_model_class(chosen.name), chosen.model)
         if "backbone" in chosen.model:
             encoder_name(chosen.model["backbone"])
-        for run in filter(None, (chosen.training.init, *chosen.training.teacher)):
-            for folder in members_of(Path(run)):
+        for run in (chosen.training.first_run, *chosen.training.teacher):
+            for folder in members_of(Path(run)) if run else ():
                 if not is_packaged(folder):
                     read_card(folder)
         return draft

@@ -59,7 +59,14 @@ def load_vectors(
         raise InputError(
             f"{', '.join(options)}: an option of extracted vectors (encoder:NAME), not of {spec!r}"
         )
-    if spec == "none" or (spec == "auto" and not _is_english(words)):
+    if spec == "none":
+        return None
+    if spec == "auto" and (share := english_share(words)) < ENGLISH:
+        log.warning(
+            f"The package's English word vectors know {share:.0%} of the running words: too few, so "
+            "random ones are trained instead. For better ones give a file (--vectors FILE) or an "
+            "encoder (--vectors encoder:NAME)."
+        )
         return None
     if spec in ("auto", "table"):
         return load_word_table().word_vectors(words)
@@ -72,17 +79,10 @@ def load_vectors(
     return vectors
 
 
-def _is_english(words: Collection[str]) -> bool:
-    """Whether the table has most of the running words; logged if it does not."""
+def english_share(words: Collection[str]) -> float:
+    """The share of the running words that the package's table has, from 0 to 1."""
     counts = words if isinstance(words, Mapping) else dict.fromkeys(words, 1)
     counts = {word: n for word, n in counts.items() if any(map(str.isalpha, word))}
     table = load_word_table()
     found = sum(n for word, n in counts.items() if word in table)
-    share = found / max(sum(counts.values()), 1)
-    if share < ENGLISH:
-        log.warning(
-            f"The package's English word vectors know {share:.0%} of the running words: too few, so "
-            "random ones are trained instead. For better ones give a file (--vectors FILE) or an "
-            "encoder (--vectors encoder:NAME)."
-        )
-    return share >= ENGLISH
+    return found / max(sum(counts.values()), 1)

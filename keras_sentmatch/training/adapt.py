@@ -8,7 +8,10 @@ import numpy as np
 
 from keras_sentmatch import applications
 from keras_sentmatch.data import PairDataset
+from keras_sentmatch.data.vector_sources import ENGLISH, english_share
+from keras_sentmatch.inference.run_folder import SIMILARITY
 from keras_sentmatch.training.folds import all_pairs, why_no_folds
+from keras_sentmatch.training.prepare import count_tokens
 from keras_sentmatch.training.recipe import Recipe
 
 SMALL = 5000  # training pairs, below which batches are small
@@ -17,6 +20,7 @@ EPOCHS = (8, 40)  # at least and at most
 RARE = 0.4  # a class below this part of its even share (a fifth, of two classes) is rare
 FEW = 200  # validation pairs, below which folds choose the number of epochs
 FOLDS = 3
+BEGIN = 1000  # training pairs, up to which it helps to begin with the package's matcher
 
 
 def sizes_for(pairs: int) -> dict[str, int]:
@@ -37,10 +41,24 @@ def rarest_class(pairs: PairDataset) -> tuple[str, float] | None:
     return pairs.label_names[rarest], float(shares[rarest])
 
 
+def fits_similarity(recipe: Recipe, train: PairDataset) -> bool:
+    """Whether a recipe makes a hybrid of the same form as the package's matcher, from its vectors."""
+    source, features = recipe.vectors.source, recipe.encoder.features
+    if recipe.name != "hybrid" or recipe.model or features != ("word",):
+        return False
+    if source == "auto":
+        return english_share(count_tokens(recipe, [train])) >= ENGLISH
+    return source == "table"
+
+
 def adapted(
-    recipe: Recipe, splits: Mapping[str, PairDataset], folds: bool = True
+    recipe: Recipe, splits: Mapping[str, PairDataset], searching: bool = False
 ) -> tuple[Recipe, list[str]]:
-    """The recipe with numbers for each "auto" that follows from the data, and what was chosen."""
+    """The recipe with a value for each "auto" that follows from the data, and what was chosen.
+
+    A search compares models of several forms on one validation part: no folds, no start from the
+    package's matcher.
+    """
     training, notes = recipe.training, []
     train, validation = splits["train"], splits["validation"]
     sizes = sizes_for(len(train))
@@ -58,7 +76,7 @@ def adapted(
         )
     if training.folds == "auto":
         few = not solved and len(validation) < FEW and "epochs" in chosen
-        wanted = few and folds and not training.teacher
+        wanted = few and not searching and not training.teacher
         possible = wanted and why_no_folds(all_pairs(splits), FOLDS) is None
         chosen["folds"] = FOLDS if possible else 0
         if chosen["folds"]:
@@ -66,5 +84,13 @@ def adapted(
                 f"{len(validation)} validation pairs are few: {FOLDS} folds of all pairs choose the "
                 "number of epochs, then one model learns from all of them (training.folds=0 turns "
                 "this off)"
+            )
+    if training.init == "auto":
+        begin = not searching and len(train) <= BEGIN and fits_similarity(recipe, train)
+        chosen["init"] = SIMILARITY if begin else "none"
+        if begin:
+            notes.append(
+                f"{len(train):,} training pairs are few: the network begins as the package's matcher "
+                "(training.init=none begins with new weights)"
             )
     return recipe.with_training(**chosen) if chosen else recipe, notes

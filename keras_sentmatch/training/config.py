@@ -168,7 +168,7 @@ class VectorsConfig(_Table):
 class TrainingConfig(_Table):
     """`[training]` of a recipe.
 
-    Batch size, epochs, patience and folds may be `"auto"`: `train` puts numbers in their place.
+    Batch size, epochs, patience, folds and init may be `"auto"`: `train` chooses by the data.
 
     Args:
         optimizer: Name of a Keras optimizer.
@@ -176,8 +176,7 @@ class TrainingConfig(_Table):
         batch_size: Pairs in a batch, on all devices together.
         epochs: Maximum number of epochs.
         length_buckets: Number of lengths that training batches are padded to. With few, batches mix
-            shorter and longer pairs; with 1, all of them. `"auto"` is 3 where the step is compiled
-            for every length (5 with many pairs), else a bucket for each length.
+            shorter and longer pairs; with 1, all of them.
         patience: Epochs without a better monitored value before training stops.
         folds: Number of folds of training and validation pairs that choose the number of epochs;
             the model then learns from all these pairs. 0 keeps the validation pairs apart.
@@ -206,7 +205,7 @@ class TrainingConfig(_Table):
         ranking_loss: Of the `ranking` task. `"pointwise"` is the cross-entropy of each candidate;
             `"pairwise"` compares each right candidate of a question with each wrong one, and
             `"listwise"` all candidates of a question at once. See `RankingLoss`.
-        init: The folder of a run whose weights training begins with; by default with new ones.
+        init: The folder of a run whose weights training begins with; `"none"` for new ones.
         teacher: Run folders to learn from.
         teacher_pairs: New pairs that the teachers label, as a share of the training pairs; 0 for
             none. Half of them recombine sentences, the others replace words by near ones.
@@ -234,11 +233,7 @@ class TrainingConfig(_Table):
     learning_rate: float = _number(1e-3, "above 0", lambda v: v > 0)
     batch_size: int = _integer(64, 1, auto=True)
     epochs: int = _integer(30, 1, auto=True)
-    length_buckets: int | Literal["auto"] = _setting(
-        "auto",
-        'an integer of at least 1, or "auto"',
-        lambda v: v == "auto" or type(v) is int and v > 0,
-    )
+    length_buckets: int = _integer(5, 1)
     patience: int = _integer(5, 1, auto=True)
     folds: int | Literal["auto"] = _setting(
         0,
@@ -267,7 +262,7 @@ class TrainingConfig(_Table):
     ema_momentum: float = _number(0.0, "of at least 0 (0: off), below 1", lambda v: 0 <= v < 1)
     label_smoothing: float = _number(0.0, "of at least 0, below 1", lambda v: 0 <= v < 1)
     ranking_loss: str = _one_of("pointwise", *RANKING_LOSSES)
-    init: str = _setting("", "the folder of a run", lambda v: isinstance(v, str))
+    init: str = _text("none", '"none", "auto", or the folder of a run')
     teacher: tuple[str, ...] = _names("a list of run folders")
     teacher_pairs: float = _number(0.0, "of at least 0 (0: none)", lambda v: v >= 0)
     distillation_weight: float = _number(0.5, "from 0 to 1", lambda v: 0 <= v <= 1)
@@ -282,6 +277,11 @@ class TrainingConfig(_Table):
     seed: int = _integer(0, 0, 2**32 - 1)
     jit_compile: bool | Literal["auto"] = _one_of("auto", "auto", True, False)
     devices: int = _integer(1, 1)
+
+    @property
+    def first_run(self) -> str | None:
+        """The run whose weights training begins with, if `init` names one."""
+        return None if self.init in ("none", "auto") else self.init
 
 
 CONFIGS: dict[str, type[_Table]] = {

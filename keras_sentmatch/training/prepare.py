@@ -39,7 +39,6 @@ from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.weights import check_weights
 
 log = logging.getLogger(__name__)
-MANY = 100_000  # pairs, from which on an epoch takes longer than to compile for it
 
 TYPES = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
 Build = Callable[..., keras.Model]
@@ -149,18 +148,7 @@ def fit_encoder(recipe: Recipe, splits: Splits, progress: bool) -> FittedEncoder
         return FittedEncoder(subword_encoder(recipe), None, coverage)
     datasets = [splits["train"], *(data for role, data in splits.items() if role != "train")]
     options = recipe.encoder.values()
-    tokenize = Tokenizer(options.get("tokenizer", "words"), options.get("lowercase", True))
-
-    def count(datasets: Sequence[PairDataset]) -> Counter[str]:
-        return Counter(
-            token
-            for dataset in datasets
-            for side in (dataset.sentence1, dataset.sentence2)
-            for sentence in side
-            for token in tokenize(sentence)
-        )
-
-    counts = count(datasets)
+    counts = count_tokens(recipe, datasets)
     notes = resolve_features(options, datasets, set(counts))
     source = recipe.vectors.source
     # A file has the dimension it has; `dim` is for what is made to measure.
@@ -169,7 +157,11 @@ def fit_encoder(recipe: Recipe, splits: Splits, progress: bool) -> FittedEncoder
     if extraction and dim is None:
         notes.append(f"vectors.{', vectors.'.join(extraction)} not used: they are for encoder:NAME")
         extraction = {}
-    weights = count(datasets[:1]) if {"frequency_weighting", "sif"} & set(extraction) else None
+    weights = (
+        count_tokens(recipe, datasets[:1])
+        if {"frequency_weighting", "sif"} & set(extraction)
+        else None
+    )
     vectors = load_vectors(source, counts, dim=dim, counts=weights, progress=progress, **extraction)
     if vectors is None:
         encoder = PairEncoder.fit(datasets[0], **options)
@@ -183,6 +175,19 @@ def fit_encoder(recipe: Recipe, splits: Splits, progress: bool) -> FittedEncoder
     if isinstance(vectors.extractor, WordTable):
         notes.insert(0, vectors.report)
     return FittedEncoder(encoder, vectors, "; ".join([vectors.coverage(counts), *notes]))
+
+
+def count_tokens(recipe: Recipe, datasets: Sequence[PairDataset]) -> Counter[str]:
+    """How often each token occurs, as the recipe's encoder reads the sentences."""
+    options = recipe.encoder.values()
+    tokenize = Tokenizer(options.get("tokenizer", "words"), options.get("lowercase", True))
+    return Counter(
+        token
+        for dataset in datasets
+        for side in (dataset.sentence1, dataset.sentence2)
+        for sentence in side
+        for token in tokenize(sentence)
+    )
 
 
 def _trains_vectors(recipe: Recipe) -> bool:
@@ -325,8 +330,8 @@ def make_model(
         wide = getattr(model, "wide", None)
         if wide is not None and isinstance(vectors.extractor, WordTable):
             wide.set_similarity(load_similarity())
-    if settings.init:
-        init_from(model, encoder, vectors, train, settings.init)
+    if settings.first_run is not None:
+        init_from(model, encoder, vectors, train, settings.first_run)
     compile_model(model, train, settings)
     return model
 
@@ -387,14 +392,12 @@ def make_batches(
     weights: NDArray[Any] | None = None,
 ) -> dict[str, PairBatches]:
     """The batches of training and validation pairs; `weights` are those of the training pairs."""
-    # XLA compiles a step again for every length, which takes longer than to pad: with many pairs to
-    # train on a few more lengths pay off, and answering pads at little cost.
+    # XLA compiles a step again for every length; to pad validation pairs costs less.
     compiled = keras.config.backend() == "jax" or training.jit_compile is True
-    buckets = {"train": 5 if len(splits["train"]) > MANY else 3, "validation": 2}
-    if not compiled:
-        buckets = dict.fromkeys(buckets, encoder.max_length)
-    if training.length_buckets != "auto":
-        buckets["train"] = training.length_buckets
+    buckets = {
+        "train": training.length_buckets,
+        "validation": 2 if compiled else encoder.max_length,
+    }
     return {
         role: PairBatches(
             splits[role],

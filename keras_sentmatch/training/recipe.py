@@ -30,7 +30,9 @@ from keras_sentmatch.training.config import (
 )
 
 TABLES = ("model", *CONFIGS)
-AUTO = dict.fromkeys(("epochs", "patience", "batch_size", "folds"), "auto")  # for one's own data
+AUTO = dict.fromkeys(
+    ("epochs", "patience", "batch_size", "folds", "init"), "auto"
+)  # for one's own data
 Tables = Mapping[str, Mapping[str, Any]]
 
 

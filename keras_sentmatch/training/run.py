@@ -517,6 +517,7 @@ class _Run:
         encoder, vectors, coverage = self.fitted
         outputs = {role: self.matcher.predict_proba(data) for role, data in self.labeled.items()}
         self.outputs = outputs
+        first = self.recipe.training.first_run
         self.metrics = {
             **self.facts,
             "backend": keras.config.backend(),
@@ -528,7 +529,7 @@ class _Run:
             "vectors": None
             if vectors is None
             else {"source": vectors.source, "dim": vectors.dim, "coverage": coverage},
-            "init": Path(self.recipe.training.init).name or None,
+            "init": None if first is None else Path(first).name,
             "teacher": None if self.teacher is None else self.teacher.facts,
             "made_pairs": self.made,
             "monitor": self.monitor,

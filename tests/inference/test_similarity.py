@@ -93,17 +93,17 @@ def test_commands_take_the_name(matcher, caches, tmp_path, capfd):
     assert json.loads(capfd.readouterr().out)[0]["sentence"] == one
 
 
-def start(tmp_path, name="hybrid", vectors="table", **model):
+def start(tmp_path, name="hybrid", vectors="table", init="similarity", **model):
     tables = {"encoder": {"features": ["word"]}, "vectors": {"source": vectors}, "model": model}
-    settings = {"init": "similarity", "epochs": 1, "batch_size": 20}
+    settings = {"init": init, "epochs": 1, "batch_size": 20}
     settings |= {"optimizer": "sgd", "learning_rate": 1e-12}
     recipe = Recipe.from_tables(name, training=settings, **tables)
     return tiny_run(tmp_path / "run", build=None, recipe=recipe)
 
 
-@pytest.mark.parametrize("name", ["hybrid", "re2"])
-def test_training_begins_with_its_weights(matcher, caches, tmp_path, name):
-    found = start(tmp_path, name, units=75)
+@pytest.mark.parametrize("options", [{"units": 75}, {"name": "re2", "units": 75}, {"init": "auto"}])
+def test_training_begins_with_its_weights(matcher, caches, tmp_path, options):
+    found = start(tmp_path, **options)
     given = {variable.path: variable for variable in matcher.model.weights}
     same = {
         variable.path: np.allclose(ops.convert_to_numpy(variable), given[variable.path], atol=1e-5)

@@ -54,18 +54,18 @@ def lengths_of_batches(**training):
 
 def test_batches_have_as_many_lengths_as_asked():
     each = list(range(1, 9))
-    assert lengths_of_batches() == [each, each]  # nothing is compiled for them
+    assert lengths_of_batches(length_buckets=8) == [each, each]
+    assert len(lengths_of_batches()[0]) == 5
     assert lengths_of_batches(length_buckets=1) == [[8], each]
     assert lengths_of_batches(length_buckets=2) == [[4, 8], each]
-    assert [len(part) for part in lengths_of_batches(jit_compile=True)] == [3, 2]
-    assert lengths_of_batches(jit_compile=True, length_buckets=4)[0] == [2, 4, 6, 8]
-    with pytest.raises(InputError, match='length_buckets is 0; expected .*least 1, or "auto"'):
+    assert [len(part) for part in lengths_of_batches(jit_compile=True)] == [5, 2]
+    with pytest.raises(InputError, match="length_buckets is 0; expected an integer of at least 1"):
         tiny_recipe(length_buckets=0)
 
 
 def test_own_data_get_sizes_and_known_data_keep_theirs():
     own, known = load_recipe("re2", "mine").training, load_recipe("re2", "sick").training
-    assert (own.epochs, own.patience, own.batch_size, own.folds) == ("auto",) * 4
+    assert (own.epochs, own.patience, own.batch_size, own.folds, own.init) == ("auto",) * 5
     assert (known.epochs, known.batch_size, known.folds) == (18, 64, 0)
     assert load_recipe("esim", "embedded").training.batch_size == 32
     assert load_recipe("cross_encoder", "mine").training.epochs != "auto"
@@ -75,6 +75,32 @@ def test_own_data_get_sizes_and_known_data_keep_theirs():
     assert recipe.training.folds == 0, "there is nothing for them to choose"
     assert "100 training pairs: patience 8, batch size 32" in notes[0]
     assert adapted(recipe, tiny_splits()) == (recipe, [])
+
+
+def repeated(rows, first="A dog runs.", second="A cat is asleep."):
+    return PairDataset([first] * rows, [second] * rows, [0, 1] * (rows // 2))
+
+
+def test_few_english_pairs_begin_with_the_package_s_matcher():
+    def start(*sets, pairs=None, model="hybrid", **how):
+        pairs = pairs or repeated(1000)
+        recipe = load_recipe(model, "mine", overrides=sets)
+        recipe, notes = adapted(recipe, {"train": pairs, "validation": pairs}, **how)
+        assert ("begins as the package's matcher" in " ".join(notes)) == (
+            recipe.training.init == "similarity"
+        )
+        return recipe.training.init
+
+    assert start() == start("vectors.source=table") == "similarity"
+    assert start(pairs=repeated(1002)) == "none"
+    assert start(pairs=repeated(100, "Ein Hund rennt weg.", "Eine Katze schläft.")) == "none"
+    assert start(searching=True) == "none", "the models of a search have several forms"
+    assert start(model="re2") == "none"
+    for other in ("model.units=20", "vectors.source=none", 'encoder.features=["word", "char"]'):
+        assert start(other) == "none", "another form"
+    for given in ("none", "runs/first"):
+        assert start(f"training.init={given}") == given
+    assert load_recipe("hybrid", "sick").training.init == "none"
 
 
 def test_a_rare_class_is_noticed():
@@ -177,7 +203,7 @@ def test_few_pairs_choose_the_epochs_by_folds():
     given = load_recipe("re2", "mine")
     recipe, notes = adapted(given, few_splits())
     assert recipe.training.folds == 3 and "20 validation pairs are few" in notes[-1]
-    assert adapted(given, few_splits(), folds=False)[0].training.folds == 0
+    assert adapted(given, few_splits(), searching=True)[0].training.folds == 0
     off = load_recipe("re2", "mine", overrides=["training.folds=0"])
     assert adapted(off, few_splits())[0].training.folds == 0
     many = {"train": tiny_pairs(600, 1), "validation": tiny_pairs(200, 2)}
