@@ -93,7 +93,7 @@ def test_few_english_pairs_begin_with_the_package_s_matcher():
 
     assert start() == start("vectors.source=table") == "similarity"
     assert start(pairs=repeated(1002)) == "none"
-    assert start(pairs=repeated(100, "Ein Hund rennt weg.", "Eine Katze schläft.")) == "none"
+    assert start(pairs=repeated(100, "Der Hund rennt weg.", "Eine Katze schläft.")) == "none"
     assert start(searching=True) == "none", "the models of a search have several forms"
     assert start(model="re2") == "none"
     for other in ("model.units=20", "vectors.source=none", 'encoder.features=["word", "char"]'):
