@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from keras_sentmatch import applications
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.data.vector_sources import ENGLISH, english_share
-from keras_sentmatch.inference.run_folder import SIMILARITY
+from keras_sentmatch.inference.run_folder import SIMILARITY, is_packaged
 from keras_sentmatch.training.folds import all_pairs, why_no_folds
 from keras_sentmatch.training.prepare import count_tokens
 from keras_sentmatch.training.recipe import Recipe
@@ -46,6 +47,8 @@ def fits_similarity(recipe: Recipe, train: PairDataset) -> bool:
     source, features = recipe.vectors.source, recipe.encoder.features
     if recipe.name != "hybrid" or recipe.model or features != ("word",):
         return False
+    if not is_packaged(Path(SIMILARITY)):
+        return False  # a folder of this name comes first
     if source == "auto":
         return english_share(count_tokens(recipe, [train])) >= ENGLISH
     return source == "table"

@@ -205,7 +205,8 @@ class TrainingConfig(_Table):
         ranking_loss: Of the `ranking` task. `"pointwise"` is the cross-entropy of each candidate;
             `"pairwise"` compares each right candidate of a question with each wrong one, and
             `"listwise"` all candidates of a question at once. See `RankingLoss`.
-        init: The folder of a run whose weights training begins with; `"none"` for new ones.
+        init: The folder of a run whose weights training begins with, or `"none"` for new ones.
+            `"auto"` is the package's matcher for a hybrid with few English pairs, else `"none"`.
         teacher: Run folders to learn from.
         teacher_pairs: New pairs that the teachers label, as a share of the training pairs; 0 for
             none. Half of them recombine sentences, the others replace words by near ones.

@@ -157,11 +157,8 @@ def fit_encoder(recipe: Recipe, splits: Splits, progress: bool) -> FittedEncoder
     if extraction and dim is None:
         notes.append(f"vectors.{', vectors.'.join(extraction)} not used: they are for encoder:NAME")
         extraction = {}
-    weights = (
-        count_tokens(recipe, datasets[:1])
-        if {"frequency_weighting", "sif"} & set(extraction)
-        else None
-    )
+    by_count = {"frequency_weighting", "sif"} & set(extraction)
+    weights = count_tokens(recipe, datasets[:1]) if by_count else None
     vectors = load_vectors(source, counts, dim=dim, counts=weights, progress=progress, **extraction)
     if vectors is None:
         encoder = PairEncoder.fit(datasets[0], **options)

@@ -30,9 +30,8 @@ from keras_sentmatch.training.config import (
 )
 
 TABLES = ("model", *CONFIGS)
-AUTO = dict.fromkeys(
-    ("epochs", "patience", "batch_size", "folds", "init"), "auto"
-)  # for one's own data
+# For one's own data.
+AUTO = dict.fromkeys(("epochs", "patience", "batch_size", "folds", "init"), "auto")
 Tables = Mapping[str, Mapping[str, Any]]
 
 

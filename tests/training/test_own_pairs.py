@@ -81,7 +81,7 @@ def repeated(rows, first="A dog runs.", second="A cat is asleep."):
     return PairDataset([first] * rows, [second] * rows, [0, 1] * (rows // 2))
 
 
-def test_few_english_pairs_begin_with_the_package_s_matcher():
+def test_few_english_pairs_begin_with_the_package_s_matcher(tmp_path, monkeypatch):
     def start(*sets, pairs=None, model="hybrid", **how):
         pairs = pairs or repeated(1000)
         recipe = load_recipe(model, "mine", overrides=sets)
@@ -101,6 +101,9 @@ def test_few_english_pairs_begin_with_the_package_s_matcher():
     for given in ("none", "runs/first"):
         assert start(f"training.init={given}") == given
     assert load_recipe("hybrid", "sick").training.init == "none"
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "similarity").mkdir()
+    assert start() == "none", "that is another matcher"
 
 
 def test_a_rare_class_is_noticed():
