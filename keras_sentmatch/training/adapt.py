@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ EPOCHS = (8, 40)  # at least and at most
 RARE = 0.4  # a class below this part of its even share (a fifth, of two classes) is rare
 FEW = 200  # validation pairs, below which folds choose the number of epochs
 FOLDS = 3
-BEGIN = 1000  # training pairs, up to which it helps to begin with the package's matcher
+FEW_TO_LEARN = 1000  # training pairs, up to which it helps to begin with the package's matcher
 
 
 def sizes_for(pairs: int) -> dict[str, int]:
@@ -89,11 +90,13 @@ def adapted(
                 "this off)"
             )
     if training.init == "auto":
-        begin = not searching and len(train) <= BEGIN and fits_similarity(recipe, train)
+        begin = not searching and len(train) <= FEW_TO_LEARN and fits_similarity(recipe, train)
         chosen["init"] = SIMILARITY if begin else "none"
         if begin:
             notes.append(
                 f"{len(train):,} training pairs are few: the network begins as the package's matcher "
                 "(training.init=none begins with new weights)"
             )
+            # What made the pairs English may not hold of each fold, or of the test pairs.
+            recipe = replace(recipe, vectors=replace(recipe.vectors, source="table"))
     return recipe.with_training(**chosen) if chosen else recipe, notes

@@ -59,6 +59,7 @@ def test_batches_have_as_many_lengths_as_asked():
     assert lengths_of_batches(length_buckets=1) == [[8], each]
     assert lengths_of_batches(length_buckets=2) == [[4, 8], each]
     assert [len(part) for part in lengths_of_batches(jit_compile=True)] == [5, 2]
+    assert lengths_of_batches(jit_compile=True, length_buckets=4)[0] == [2, 4, 6, 8]
     with pytest.raises(InputError, match="length_buckets is 0; expected an integer of at least 1"):
         tiny_recipe(length_buckets=0)
 
@@ -89,6 +90,7 @@ def test_few_english_pairs_begin_with_the_package_s_matcher(tmp_path, monkeypatc
         assert ("begins as the package's matcher" in " ".join(notes)) == (
             recipe.training.init == "similarity"
         )
+        assert recipe.vectors.source == "table" or recipe.training.init != "similarity"
         return recipe.training.init
 
     assert start() == start("vectors.source=table") == "similarity"
