@@ -97,6 +97,6 @@ def adapted(
                 f"{len(train):,} training pairs are few: the network begins as the package's matcher "
                 "(training.init=none begins with new weights)"
             )
-            # What made the pairs English may not hold of each fold, or of the test pairs.
+            # Words of one fold, or of the test pairs, could change what "auto" vectors are.
             recipe = replace(recipe, vectors=replace(recipe.vectors, source="table"))
     return recipe.with_training(**chosen) if chosen else recipe, notes
