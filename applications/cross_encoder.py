@@ -23,8 +23,7 @@ class CrossEncoder(BackboneModel):
         dropout: rate before the classifier. Defaults to `0.1`.
 
     Raises:
-        InputError: for an unknown pooling, or a backbone that is not supported or cannot be
-        loaded.
+        InputError: for an unknown pooling, or a backbone that is not supported or cannot be loaded.
 
     Example:
         >>> import keras_hub, numpy as np

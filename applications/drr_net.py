@@ -54,7 +54,7 @@ class DRrNet(PairModel):
 
     Raises:
         InputError: if `use_global` and `use_dynamic` are both off, or `aux_loss_weight` is
-        negative.
+            negative.
 
     Example:
         >>> import numpy as np

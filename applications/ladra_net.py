@@ -60,7 +60,7 @@ class LadRaNet(BackboneModel):
 
     Raises:
         InputError: for an unknown option, `steps` below 0, `use_global` off with no steps, or a
-        backbone that is not supported or cannot be loaded.
+            backbone that is not supported or cannot be loaded.
 
     Example:
         >>> import keras_hub, numpy as np

@@ -69,7 +69,7 @@ def read_pairs(
 
     Raises:
         InputError: A missing file or column, a bad row, an empty file. The message names file and
-        line.
+            line.
 
     Example:
 

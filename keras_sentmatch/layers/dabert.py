@@ -58,7 +58,7 @@ class DualAttention(Layer):
 
     Raises:
         ValueError: for an unknown distance, a number that is not positive, or `cross` without
-        `segment_ids`.
+            `segment_ids`.
 
     Example:
         >>> import numpy as np
@@ -214,7 +214,7 @@ class AdaptiveFusion(Layer):
 
     Raises:
         ValueError: for an unknown option, a number that is not positive, or inputs of unequal
-        widths.
+            widths.
 
     Example:
         >>> import numpy as np
@@ -443,7 +443,7 @@ class DualAttentionEncoder(Layer):
 
     Raises:
         ValueError: for an unknown option, a number that is not positive, or a width that the heads
-        cannot share.
+            cannot share.
 
     Example:
         >>> import numpy as np

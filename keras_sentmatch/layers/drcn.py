@@ -147,8 +147,7 @@ class DenseCoAttentiveRNN(Layer):
 
     Raises:
         ValueError: for an unknown connection, a layer number outside 1..depth, attention asked of a
-        stack without it, or one
-            sentence alone given to a stack with it.
+            stack without it, or one sentence alone given to a stack with it.
 
     Example:
         >>> import numpy as np

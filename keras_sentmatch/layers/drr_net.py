@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_sentmatch.layers.base import Layer, require_choice, require_positive
+from keras_sentmatch.layers.initializers import GlorotPerGate
 from keras_sentmatch.ops import at_least_float32, masked_argmax, masked_max, masked_softmax
 
 EPSILON = 1e-6  # keeps the logarithm of a coverage finite
@@ -54,8 +55,7 @@ class RerereadAttention(Layer):
 
     Raises:
         ValueError: for an unknown option, a number that is not positive, a missing input, or a
-        given initial state of
-            another width.
+            given initial state of another width.
 
     Example:
         >>> import numpy as np
@@ -90,7 +90,11 @@ class RerereadAttention(Layer):
         require_choice(SELECTIONS, selection=selection)
         require_choice(INITIAL_STATES, initial_state=initial_state)
         self.cell = keras.layers.GRUCell(
-            units, recurrent_initializer="glorot_uniform", dtype=self.dtype_policy, name="gru"
+            units,
+            kernel_initializer=GlorotPerGate(),
+            recurrent_initializer=GlorotPerGate(),
+            dtype=self.dtype_policy,
+            name="gru",
         )
 
     def build(self, h_shape, guide_shape=None, initial_state_shape=None):

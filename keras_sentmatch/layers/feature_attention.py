@@ -232,7 +232,7 @@ class SelectiveFeatureAttention(_Narrowing):
 
     Raises:
         ValueError: for an unknown branch or `units`, no pooling at all, `pre_sigmoid` without
-        selection or gates, and `raise_widths` without `max_length`.
+            selection or gates, and `raise_widths` without `max_length`.
 
     Example:
         >>> import numpy as np

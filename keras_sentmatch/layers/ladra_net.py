@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_sentmatch.layers.base import Layer, require_choice, require_positive
+from keras_sentmatch.layers.initializers import GlorotPerGate
 from keras_sentmatch.ops import at_least_float32, masked_max, masked_softmax, zero_padding
 
 
@@ -32,7 +33,7 @@ class LayerWeightedSum(Layer):
 
     Raises:
         ValueError: for no layers, layers of unequal shape, or another number of them than the layer
-        was built for.
+            was built for.
 
     Example:
         >>> import numpy as np
@@ -229,8 +230,7 @@ class DynamicSequentialAttention(Layer):
 
     Raises:
         ValueError: for an unknown option, a number that is not positive, phrases that are not of
-        rank 4, a guide of another
-            width, or no phrases without `fuse_word`.
+            rank 4, a guide of another width, or no phrases without `fuse_word`.
 
     Example:
         >>> import numpy as np
@@ -304,7 +304,11 @@ class DynamicSequentialAttention(Layer):
             self.fusion_kernel = kernel("fusion_kernel")
             self.fusion_context = column("fusion_context", self.attention_units, autocast=False)
         self.cell = keras.layers.GRUCell(
-            width, recurrent_initializer="glorot_uniform", dtype=self.dtype_policy, name="gru"
+            width,
+            kernel_initializer=GlorotPerGate(),
+            recurrent_initializer=GlorotPerGate(),
+            dtype=self.dtype_policy,
+            name="gru",
         )
         self.cell.build((None, width))
 

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_sentmatch.layers.base import Layer, require_positive
+from keras_sentmatch.layers.initializers import GlorotPerGate
 from keras_sentmatch.ops import recurrent_states, reverse_within_length, zero_padding
 
 
@@ -15,7 +16,7 @@ class StackRNN(Layer):
 
     It runs without a Keras mask, as `BidirectionalRNN` does: with padding on the right, states at
     the real tokens don't depend on it. Kernels and recurrent kernels start from Glorot's uniform
-    distribution, biases from zero.
+    distribution, gate by gate, biases from zero.
 
     Args:
         units: width of a GRU (`reset_after=True`). Defaults to `256`.
@@ -58,7 +59,8 @@ class StackRNN(Layer):
                 keras.layers.GRU(
                     units,
                     return_sequences=True,
-                    recurrent_initializer="glorot_uniform",
+                    kernel_initializer=GlorotPerGate(),
+                    recurrent_initializer=GlorotPerGate(),
                     dtype=self.dtype_policy,
                     name=f"{direction}_{layer}",
                 )
