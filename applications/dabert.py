@@ -50,8 +50,8 @@ class DABERT(BackboneModel):
 
     Raises:
         InputError: for layers that the backbone lacks, or a backbone that is not supported, has
-        another attention or cannot be loaded. ValueError: for an unknown option, see
-            `DualAttentionEncoder`.
+            another attention or cannot be loaded.
+        ValueError: for an unknown option, see `DualAttentionEncoder`.
 
     Example:
         >>> import keras_hub, numpy as np

@@ -77,14 +77,3 @@ def test_the_future_does_not_matter_one_way_and_does_both_ways():
         layer = built(case)
         before, after = (value(layer(v, mask))[0, :4] for v in (x, changed))
         assert np.allclose(before, after, atol=1e-6) is same
-
-
-def test_kernels_start_in_the_range_of_one_gate():
-    layer = StackRNN(units=50, depth=2)
-    layer(**INPUTS)
-    for rnn, inputs in zip(layer.forward_rnns, (4, 54)):
-        kernel, recurrent_kernel, bias = map(value, rnn.weights)
-        for weights, rows in ((kernel, inputs), (recurrent_kernel, 50)):
-            limit = (6 / (rows + 50)) ** 0.5
-            assert 0.97 * limit < abs(weights).max() <= limit
-        assert not bias.any()
