@@ -87,7 +87,7 @@ def values_of(labeled: PairDataset, scores: np.ndarray, threshold: float | None)
     labels = np.asarray(labeled.labels)
     if labeled.task == "ranking" and labeled.groups is not None:
         ranks = scores[:, 1] if scores.ndim == 2 else scores
-        groups = np.asarray(labeled.groups)
+        groups = np.asarray(labeled.groups, dtype=object)
         rows = (np.flatnonzero(groups == group) for group in dict.fromkeys(labeled.groups))
         kept = [row for row in rows if labels[row].any()]
         return np.array([mean_average_precision(labels[r], ranks[r], groups[r]) for r in kept])

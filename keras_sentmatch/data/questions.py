@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from keras_sentmatch.data.dataset import numbered
+
 
 class Questions:
     """Which questions stand in one batch: as few batches as can easily be found.
@@ -14,7 +16,7 @@ class Questions:
     """
 
     def __init__(self, groups: Sequence[str], batch_size: int) -> None:
-        self.numbers: np.ndarray = np.unique(np.asarray(groups), return_inverse=True)[1]
+        self.numbers = numbered(groups)
         self.sizes: np.ndarray = np.bincount(self.numbers)
         order = np.argsort(self.numbers, kind="stable")
         self._rows = np.split(order, np.cumsum(self.sizes)[:-1])

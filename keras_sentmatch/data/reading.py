@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from keras_sentmatch.data.dataset import PairDataset, ReadReport, Task, weight_of
+from keras_sentmatch.data.dataset import PairDataset, ReadReport, Task, numbered, weight_of
 from keras_sentmatch.data.formats import (
     GROUP,
     ID,
@@ -367,7 +367,7 @@ def _denies(one: str, other: str) -> bool:
 def _answerable(data: PairDataset) -> PairDataset:
     """Only the questions that have a right and a wrong candidate."""
     assert data.groups is not None and data.labels is not None
-    codes = np.unique(data.groups, return_inverse=True)[1]
+    codes = numbered(data.groups)
     right = np.bincount(codes, weights=data.labels)
     mixed = (right > 0) & (right < np.bincount(codes))
     kept = data.select(np.flatnonzero(mixed[codes]))

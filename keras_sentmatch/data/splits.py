@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from keras_sentmatch.data.dataset import PairDataset
+from keras_sentmatch.data.dataset import PairDataset, numbered
 from keras_sentmatch.errors import InputError
 
 _SCORE_BINS = 5
@@ -60,8 +60,7 @@ def part_numbers(
         raise InputError(f"fractions must be positive and sum to 1, but came as {list(fractions)}.")
     rng = np.random.default_rng(seed)
     if groups is None:
-        keys = dataset.groups or dataset.sentence1
-        groups = np.unique(np.asarray(keys), return_inverse=True)[1]
+        groups = numbered(dataset.groups or dataset.sentence1)
     part = _assign(groups, _strata(dataset), shares, rng)
     counts = np.bincount(part, minlength=len(shares))
     if not counts.all():

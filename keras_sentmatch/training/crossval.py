@@ -12,6 +12,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from keras_sentmatch.data import PairDataset
+from keras_sentmatch.data.dataset import numbered
 from keras_sentmatch.data.splits import part_numbers, plain_sides
 from keras_sentmatch.errors import InputError, argument, wording
 from keras_sentmatch.inference.run_folder import write_json
@@ -162,7 +163,7 @@ def fold_numbers(
 def sentence_groups(pairs: PairDataset) -> np.ndarray:
     """A number for each pair: those that share a sentence, case and spacing aside, have the same."""
     first, second = plain_sides(pairs)
-    ids = np.unique(np.array(first + second, dtype=object), return_inverse=True)[1]
+    ids = numbered(first + second)
     one, two = ids[: len(pairs)], ids[len(pairs) :]
     size = ids.max(initial=-1) + 1
     graph = coo_array((np.ones(len(pairs)), (one, two)), shape=(size, size))

@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_sentmatch import applications
 from keras_sentmatch.data import PairDataset
+from keras_sentmatch.data.dataset import numbered
 from keras_sentmatch.data.questions import Questions
 from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.training.config import TrainingConfig
@@ -100,7 +101,7 @@ def _questions(pairs: PairDataset, training: TrainingConfig) -> Questions:
 
 def _comparable(pairs: PairDataset) -> np.ndarray:
     """Which pairs belong to a question that has right and wrong candidates."""
-    numbers = np.unique(np.asarray(pairs.groups), return_inverse=True)[1]
+    numbers = numbered(pairs.groups or ())
     right = np.asarray(pairs.labels) == 1
     counts = [np.bincount(numbers, weights=side)[numbers] for side in (right, ~right)]
     both: np.ndarray = np.minimum(*counts) > 0
