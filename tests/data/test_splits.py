@@ -1,10 +1,15 @@
 """split_pairs: shares, classes, groups; leak_report: what parts share."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
 from keras_sentmatch.data import PairDataset, leak_report, load_pairs, read_pairs, split_pairs
+from keras_sentmatch.data.dataset import numbered
+from keras_sentmatch.data.questions import Questions
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.metrics import evaluate_predictions
 
 pytestmark = pytest.mark.once
 
@@ -56,6 +61,32 @@ def test_pairs_with_one_first_sentence_stay_together():
     train, test = split_pairs(data, [0.7, 0.3], seed=0)
     assert not set(train.sentence1) & set(test.sentence1)
     assert set(test.label_counts().values()) == {30}
+
+
+def test_numbers_are_those_of_numpy():
+    values = ["b", "ä", "", "b", "Z", "a", "日"]
+    assert numbered(values).tolist() == np.unique(values, return_inverse=True)[1].tolist()
+    assert numbered([]).tolist() == []
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda data: split_pairs(PairDataset(data.sentence1, data.sentence2), [0.5, 0.5], seed=0),
+        lambda data: split_pairs(data, [0.5, 0.5], seed=0),
+        lambda data: data.limit(500, seed=0),
+        lambda data: Questions(data.groups, 32),
+        lambda data: evaluate_predictions(data, np.linspace(0, 1, len(data))),
+    ],
+)
+def test_one_long_text_takes_no_room_in_every_row(use):
+    first = ["w " * 50_000, *(f"a{i}" for i in range(999))]  # 400 MB, were all as long
+    data = PairDataset(first, ["b"] * 1000, [1, 0] * 500, groups=first)
+    tracemalloc.start()
+    use(data)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 50e6
 
 
 def test_scores_are_spread():
