@@ -1,0 +1,152 @@
+"""Do new pairs that only a teacher labels help a small matcher? (`training.teacher_pairs`)
+
+    python benchmarks/teacher_pairs.py --data path/to/data --encoder path/to/minilm --runs runs/taught
+    python benchmarks/teacher_pairs.py --show --write docs/results.md
+
+Three encoders (5e-5, 4 epochs) are fine-tuned on the training pairs of MSRP, SICK or STS-B less a
+fifth, as in `encoder_spread.py`. RE2 with 75 units then learns from the same pairs: alone, with the
+three as its teacher, and with once or twice as many new pairs that the three label. All are measured
+on the fifth that was held back; the official test parts are not read. The encoders stay in `--runs`.
+One row for each run; existing rows are not run again.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import keras
+import measuring
+import numpy as np
+from encoder_control import LENGTH, RATE, Parts, parts_of
+from encoder_spread import FILES, METRICS
+
+from keras_sentmatch import Matcher
+from keras_sentmatch.data import read_pairs
+from keras_sentmatch.metrics import evaluate_predictions
+from keras_sentmatch.training import load_recipe, train
+
+RESULTS = measuring.Results("teacher_pairs")
+KEY = ("data", "matcher", "seed")
+TEACHERS = 3
+ENCODER, TOGETHER = "cross_encoder", f"mean of {TEACHERS} cross_encoders"
+SHARES = {"re2": None, "re2, taught": 0.0, "re2, 1 new pair": 1.0, "re2, 2 new pairs": 2.0}
+
+
+def teacher_folder(args: argparse.Namespace, data: str, seed: int) -> Path:
+    return args.runs / f"{data}-{seed}"
+
+
+def add(key: dict[str, str], held: Any, metric: str, rows: int, facts: dict[str, Any]) -> None:
+    held_back = round(float(held[metric]), 4)
+    backend = keras.backend.backend()
+    RESULTS.add(
+        key | {"metric": metric, "held_back": held_back, "rows": rows, "backend": backend} | facts
+    )
+
+
+def teach(args: argparse.Namespace, data: str, parts: Parts, metric: str) -> None:
+    """Fine-tunes the encoders, and measures each and the mean of their answers."""
+    splits = {name: parts[name] for name in ("train", "validation")}
+    options = [f"model.backbone={args.encoder}", f"encoder.max_length={LENGTH}"]
+    settings = {"learning_rate": RATE, "epochs": 4, "folds": 0, "dtype_policy": args.dtype_policy}
+    answers = []
+    for seed in range(TEACHERS):
+        folder, key = teacher_folder(args, data, seed), dict(zip(KEY, (data, ENCODER, str(seed))))
+        if not (folder / "metrics.json").exists():
+            plan = load_recipe(ENCODER, "pairs", overrides=options).with_training(**settings)
+            train(plan, splits, folder, seed=seed, resume=folder.exists(), baseline=False)
+        if RESULTS.has(key) and RESULTS.has({"data": data, "matcher": TOGETHER}):
+            continue
+        matcher = Matcher.load(folder)
+        answers.append(matcher.predict_proba(parts["test"]))
+        if not RESULTS.has(key):
+            held = evaluate_predictions(parts["test"], answers[-1])
+            add(key, held, metric, len(parts["test"]), {"dtype_policy": args.dtype_policy})
+    if len(answers) == TEACHERS:
+        held = evaluate_predictions(parts["test"], np.mean(answers, axis=0))
+        key = dict(zip(KEY, (data, TOGETHER, "all")))
+        add(key, held, metric, len(parts["test"]), {"dtype_policy": args.dtype_policy})
+
+
+def learn(
+    args: argparse.Namespace, data: str, parts: Parts, metric: str, name: str, seed: int
+) -> None:
+    """Trains RE2, and measures it."""
+    key = dict(zip(KEY, (data, name, str(seed))))
+    if RESULTS.has(key):
+        return
+    plan = load_recipe("re2", "pairs", overrides=["model.units=75", "training.epochs=15"])
+    plan = plan.with_training(folds=0, init="none", dtype_policy=args.dtype_policy)
+    if (share := SHARES[name]) is not None:
+        teachers = [str(teacher_folder(args, data, number)) for number in range(TEACHERS)]
+        plan = plan.with_training(teacher=teachers, teacher_pairs=share)
+    splits = {name: parts[name] for name in ("train", "validation")}
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        result = train(plan, splits, Path(folder, "run"), seed=seed, baseline=False)
+        held = evaluate_predictions(parts["test"], result.matcher.predict_proba(parts["test"]))
+    facts = {
+        "dtype_policy": args.dtype_policy,
+        "validation": round(float(result.metrics["validation"][metric]), 4),
+        "epoch": result.metrics["best_epoch"],
+        "epochs": result.metrics["epochs"],
+        "seconds": round(time.perf_counter() - start),
+    }
+    add(key, held, metric, len(parts["test"]), facts)
+
+
+def run(args: argparse.Namespace, data: str, seed: int) -> None:
+    metric = METRICS.get(data, "accuracy")
+    parts = parts_of(read_pairs(args.data / FILES[data]), 0)
+    wanted = args.matchers.split(",") if args.matchers else [ENCODER, *SHARES]
+    for name in wanted:
+        if name == ENCODER:
+            teach(args, data, parts, metric)
+        else:
+            learn(args, data, parts, metric, name, seed)
+
+
+def table() -> tuple[list[str], list[list[str]]]:
+    groups: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for row in RESULTS.rows():
+        groups.setdefault((row["data"], row["matcher"]), []).append(row)
+    lines = []
+    order = [ENCODER, TOGETHER, *SHARES]
+    for (data, name), rows in sorted(groups.items(), key=lambda x: (x[0][0], order.index(x[0][1]))):
+        values = [float(row["held_back"]) for row in rows]
+        spread = f" ± {100 * statistics.stdev(values):.1f}" if len(values) > 1 else ""
+        metric, pairs = rows[0]["metric"], int(rows[0]["rows"])
+        error = measuring.standard_error(metric, values, pairs)
+        kept = ", ".join(f"{row['epoch']}/{row['epochs']}" for row in rows if row["epoch"])
+        cells = [data, name, metric, str(pairs), str(len(rows)), kept]
+        lines.append(
+            [*cells, f"{100 * statistics.mean(values):.1f}{spread}", f"{100 * (error or 0):.1f}"]
+        )
+    head = "data, matcher, measure, pairs, runs, best epoch/epochs, held back, standard error"
+    return head.split(", "), lines
+
+
+def main() -> None:
+    parser = measuring.parser(__doc__ or "")
+    parser.add_argument("--data", type=Path, help="folder with a folder for each data set")
+    parser.add_argument("--encoder", help="folder with Hugging Face's files of an encoder")
+    parser.add_argument("--runs", type=Path, help="folder for the teachers")
+    parser.add_argument("--sets", default=",".join(FILES))
+    parser.add_argument("--matchers", default="")
+    parser.add_argument("--seeds", default="0,1,2", help="of RE2")
+    parser.add_argument("--dtype-policy", default="float32")
+    args = parser.parse_args()
+    if not args.show:
+        if None in (args.data, args.encoder, args.runs):
+            parser.error("--data, --encoder and --runs are needed to run anything")
+        for data in args.sets.split(","):
+            for seed in map(int, args.seeds.split(",")):
+                run(args, data, seed)
+    RESULTS.show(*table(), args.write)
+
+
+if __name__ == "__main__":
+    main()
