@@ -101,7 +101,7 @@ def learn(
 def run(args: argparse.Namespace, data: str, seed: int) -> None:
     metric = METRICS.get(data, "accuracy")
     parts = parts_of(read_pairs(args.data / FILES[data]), 0)
-    wanted = args.matchers.split(",") if args.matchers else [ENCODER, *SHARES]
+    wanted = args.matchers.split(";") if args.matchers else [ENCODER, *SHARES]
     for name in wanted:
         if name == ENCODER:
             teach(args, data, parts, metric)
@@ -135,7 +135,7 @@ def main() -> None:
     parser.add_argument("--encoder", help="folder with Hugging Face's files of an encoder")
     parser.add_argument("--runs", type=Path, help="folder for the teachers")
     parser.add_argument("--sets", default=",".join(FILES))
-    parser.add_argument("--matchers", default="")
+    parser.add_argument("--matchers", default="", help="some of them, with semicolons between")
     parser.add_argument("--seeds", default="0,1,2", help="of RE2")
     parser.add_argument("--dtype-policy", default="float32")
     args = parser.parse_args()

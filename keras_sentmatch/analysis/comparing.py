@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from keras_sentmatch.data import PairDataset
+from keras_sentmatch.data.dataset import rows_by_group
 from keras_sentmatch.display.figures import comparison
 from keras_sentmatch.display.rendering import render
 from keras_sentmatch.display.tables import data_name, write_report
@@ -87,10 +88,10 @@ def values_of(labeled: PairDataset, scores: np.ndarray, threshold: float | None)
     labels = np.asarray(labeled.labels)
     if labeled.task == "ranking" and labeled.groups is not None:
         ranks = scores[:, 1] if scores.ndim == 2 else scores
-        groups = np.asarray(labeled.groups, dtype=object)
-        rows = (np.flatnonzero(groups == group) for group in dict.fromkeys(labeled.groups))
-        kept = [row for row in rows if labels[row].any()]
-        return np.array([mean_average_precision(labels[r], ranks[r], groups[r]) for r in kept])
+        kept = [rows for rows in rows_by_group(labeled.groups) if labels[rows].any()]
+        return np.array(
+            [mean_average_precision(labels[r], ranks[r], np.zeros(len(r))) for r in kept]
+        )
     if labeled.task == "regression" or scores.ndim != 2:
         raise InputError(
             "Runs are compared by the answers that they get right, but these runs return scores."

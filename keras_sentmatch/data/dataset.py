@@ -2,7 +2,7 @@
 
 import copy
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -48,6 +48,14 @@ def numbered(values: Sequence[str]) -> np.ndarray:
     """
     numbers = {value: number for number, value in enumerate(sorted(set(values)))}
     return np.fromiter((numbers[value] for value in values), int, len(values))
+
+
+def rows_by_group(groups: Iterable[Hashable]) -> list[np.ndarray]:
+    """The rows of each group, groups in the order of their first rows."""
+    rows: dict[Hashable, list[int]] = {}
+    for row, group in enumerate(groups):
+        rows.setdefault(group, []).append(row)
+    return [np.array(some) for some in rows.values()]
 
 
 class PairDataset:

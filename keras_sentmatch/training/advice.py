@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.metrics import average_precision_score, precision_recall_fscore_support
 
 from keras_sentmatch.data import PairDataset
+from keras_sentmatch.data.dataset import rows_by_group
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.metrics.report import PRIMARY
@@ -67,7 +68,7 @@ def standard_error(
         return float(np.sqrt(share * (1 - share) / len(pairs)))
     rng, drawn = np.random.default_rng(0), []
     groups = range(len(pairs)) if pairs.groups is None else pairs.groups
-    rows = [np.flatnonzero(np.asarray(groups) == group) for group in dict.fromkeys(groups)]
+    rows = rows_by_group(groups)
     for _ in range(DRAWS):
         some = rng.integers(0, len(rows), len(rows))
         again = pairs.select(np.concatenate([rows[number] for number in some]))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.data import PairDataset, leak_report, load_pairs, read_pairs, split_pairs
-from keras_sentmatch.data.dataset import numbered
+from keras_sentmatch.data.dataset import numbered, rows_by_group
 from keras_sentmatch.data.questions import Questions
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import evaluate_predictions
@@ -67,6 +67,11 @@ def test_numbers_are_those_of_numpy():
     values = ["b", "ä", "", "b", "Z", "a", "日"]
     assert numbered(values).tolist() == np.unique(values, return_inverse=True)[1].tolist()
     assert numbered([]).tolist() == []
+
+
+def test_rows_by_group_in_order_of_first_rows():
+    rows = [some.tolist() for some in rows_by_group(["b", "a", "b", "c", "a"])]
+    assert rows == [[0, 2], [1, 4], [3]]
 
 
 @pytest.mark.parametrize(
