@@ -5,13 +5,14 @@
 
 Three encoders (5e-5, 4 epochs) are fine-tuned on the training pairs of MSRP, SICK or STS-B less a
 fifth, as in `encoder_spread.py`. RE2 with 75 units then learns from the same pairs: alone, with the
-three as its teacher, and with twice as many new pairs that the three label. All are measured
-on the fifth that was held back; the official test parts are not read. The encoders stay in `--runs`.
-One row for each run; existing rows are not run again.
+three as its teacher, and with twice as many new pairs that the three label. All are measured on the
+fifth that was held back; the official test parts are not read. The encoders stay in `--runs`. One row
+for each run; existing rows are not run again.
 """
 
 import argparse
 import statistics
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -24,9 +25,10 @@ from encoder_control import LENGTH, RATE, Parts, parts_of
 from encoder_spread import FILES, METRICS
 
 from keras_sentmatch import Matcher
-from keras_sentmatch.data import read_pairs
+from keras_sentmatch.data import PairDataset, read_pairs
 from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.training import load_recipe, train
+from keras_sentmatch.training.config import POLICIES
 
 RESULTS = measuring.Results("teacher_pairs")
 KEY = ("data", "matcher", "seed")
@@ -39,41 +41,42 @@ def teacher_folder(args: argparse.Namespace, data: str, seed: int) -> Path:
     return args.runs / f"{data}-{seed}"
 
 
-def add(key: dict[str, str], held: Any, metric: str, rows: int, facts: dict[str, Any]) -> None:
-    held_back = round(float(held[metric]), 4)
-    backend = keras.backend.backend()
-    RESULTS.add(
-        key | {"metric": metric, "held_back": held_back, "rows": rows, "backend": backend} | facts
-    )
+def add(
+    args: argparse.Namespace,
+    key: dict[str, str],
+    pairs: PairDataset,
+    answers: np.ndarray,
+    facts: dict[str, Any],
+) -> None:
+    metric = METRICS.get(key["data"], "accuracy")
+    held_back = round(float(evaluate_predictions(pairs, answers)[metric]), 4)
+    row = {**key, "metric": metric, "held_back": held_back, "rows": len(pairs), **facts}
+    row |= {"backend": keras.backend.backend(), "dtype_policy": args.dtype_policy}
+    command = measuring.public(["python", "benchmarks/teacher_pairs.py", *sys.argv[1:]])
+    RESULTS.add({**row, "command": command})
 
 
-def teach(args: argparse.Namespace, data: str, parts: Parts, metric: str) -> None:
+def teach(args: argparse.Namespace, data: str, parts: Parts) -> None:
     """Fine-tunes the encoders, and measures each and the mean of their answers."""
     splits = {name: parts[name] for name in ("train", "validation")}
     options = [f"model.backbone={args.encoder}", f"encoder.max_length={LENGTH}"]
     settings = {"learning_rate": RATE, "epochs": 4, "folds": 0, "dtype_policy": args.dtype_policy}
-    answers = []
-    for seed in range(TEACHERS):
-        folder, key = teacher_folder(args, data, seed), dict(zip(KEY, (data, ENCODER, str(seed))))
+    plan = load_recipe(ENCODER, "pairs", overrides=options).with_training(**settings)
+    folders = [teacher_folder(args, data, seed) for seed in range(TEACHERS)]
+    for seed, folder in enumerate(folders):
         if not (folder / "metrics.json").exists():
-            plan = load_recipe(ENCODER, "pairs", overrides=options).with_training(**settings)
             train(plan, splits, folder, seed=seed, resume=folder.exists(), baseline=False)
-        if RESULTS.has(key) and RESULTS.has({"data": data, "matcher": TOGETHER}):
-            continue
-        matcher = Matcher.load(folder)
-        answers.append(matcher.predict_proba(parts["test"]))
+    keys = [dict(zip(KEY, (data, ENCODER, str(seed)))) for seed in range(TEACHERS)]
+    keys.append(dict(zip(KEY, (data, TOGETHER, "all"))))
+    if all(RESULTS.has(key) for key in keys):
+        return
+    answers = [Matcher.load(folder).predict_proba(parts["test"]) for folder in folders]
+    for key, found in zip(keys, [*answers, np.mean(answers, axis=0)]):
         if not RESULTS.has(key):
-            held = evaluate_predictions(parts["test"], answers[-1])
-            add(key, held, metric, len(parts["test"]), {"dtype_policy": args.dtype_policy})
-    if len(answers) == TEACHERS:
-        held = evaluate_predictions(parts["test"], np.mean(answers, axis=0))
-        key = dict(zip(KEY, (data, TOGETHER, "all")))
-        add(key, held, metric, len(parts["test"]), {"dtype_policy": args.dtype_policy})
+            add(args, key, parts["test"], found, {})
 
 
-def learn(
-    args: argparse.Namespace, data: str, parts: Parts, metric: str, name: str, seed: int
-) -> None:
+def learn(args: argparse.Namespace, data: str, parts: Parts, name: str, seed: int) -> None:
     """Trains RE2, and measures it."""
     key = dict(zip(KEY, (data, name, str(seed))))
     if RESULTS.has(key):
@@ -87,26 +90,24 @@ def learn(
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         result = train(plan, splits, Path(folder, "run"), seed=seed, baseline=False)
-        held = evaluate_predictions(parts["test"], result.matcher.predict_proba(parts["test"]))
+        answers = result.matcher.predict_proba(parts["test"])
+    validation = result.metrics["validation"]
     facts = {
-        "dtype_policy": args.dtype_policy,
-        "validation": round(float(result.metrics["validation"][metric]), 4),
+        "validation": round(float(validation[METRICS.get(data, "accuracy")]), 4),
         "epoch": result.metrics["best_epoch"],
         "epochs": result.metrics["epochs"],
         "seconds": round(time.perf_counter() - start),
     }
-    add(key, held, metric, len(parts["test"]), facts)
+    add(args, key, parts["test"], answers, facts)
 
 
 def run(args: argparse.Namespace, data: str, seed: int) -> None:
-    metric = METRICS.get(data, "accuracy")
     parts = parts_of(read_pairs(args.data / FILES[data]), 0)
-    wanted = args.matchers.split(";") if args.matchers else [ENCODER, *SHARES]
-    for name in wanted:
+    for name in args.matchers.split(";"):
         if name == ENCODER:
-            teach(args, data, parts, metric)
+            teach(args, data, parts)
         else:
-            learn(args, data, parts, metric, name, seed)
+            learn(args, data, parts, name, seed)
 
 
 def table() -> tuple[list[str], list[list[str]]]:
@@ -135,9 +136,9 @@ def main() -> None:
     parser.add_argument("--encoder", help="folder with Hugging Face's files of an encoder")
     parser.add_argument("--runs", type=Path, help="folder for the teachers")
     parser.add_argument("--sets", default=",".join(FILES))
-    parser.add_argument("--matchers", default="", help="some of them, with semicolons between")
+    parser.add_argument("--matchers", default=";".join([ENCODER, *SHARES]))
     parser.add_argument("--seeds", default="0,1,2", help="of RE2")
-    parser.add_argument("--dtype-policy", default="float32")
+    parser.add_argument("--dtype-policy", default="float32", choices=POLICIES)
     args = parser.parse_args()
     if not args.show:
         if None in (args.data, args.encoder, args.runs):
