@@ -13,9 +13,9 @@ stopping early, and keep the epoch of the best accuracy on the validation pairs.
 SICK has its own parts. Of MSRP only the training pairs are read, in five folds: the seed chooses the
 fold that is measured, and a tenth of the other pairs validates. Of MultiNLI's training pairs a tenth
 validates, and the matched development pairs are measured. `generated-N` are N pairs of natural logic,
-with 1,000 each for the other parts. The honest baselines beside them are the
-most frequent label, the bag of words that `train` prints, and a logistic regression on mean word vectors
-(both means, their difference and product). One row for each run; existing rows are not run again.
+with 1,000 each for the other parts. The honest baselines beside them are the most frequent label, the
+bag of words that `train` prints, and a logistic regression on mean word vectors (both means, their
+difference and product). One row for each run; existing rows are not run again.
 """
 
 import argparse

@@ -135,9 +135,8 @@ def _ranking(
             f"{_name(dataset)} is a ranking task without groups, so no question can be ranked. "
             f"Say what the question of each row is with {how}."
         )
-    groups = np.asarray(
-        dataset.groups, dtype=object
-    )  # an array of strings is as wide as its longest
+    # Objects: in an array of strings every row has the room of the longest.
+    groups = np.asarray(dataset.groups, dtype=object)
     scores, extra = values.reshape(len(values), -1)[:, -1], {}
     if values.ndim == 2 and values.shape[1] > 1:
         _check_classes(values, 2)
