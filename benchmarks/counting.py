@@ -15,7 +15,6 @@ are not run again.
 
 import argparse
 import json
-import statistics
 import subprocess
 import tempfile
 from pathlib import Path
@@ -113,17 +112,20 @@ def table() -> tuple[list[str], list[list[str]]]:
         for rule in RULES[:2]:
             count = next((row[f"{rule}_words"] for row in rows if row.get(f"{rule}_words")), "")
             line.append(said(rows, f"{rule}_by_word") + f" ({count})" * bool(count))
-        lines.append(line)
+        clean = [("accuracy", rows[0]["AppendIrr_pairs"])]
+        changed = [(f"{rule}_after", rows[0][f"{rule}_pairs"]) for rule in RULES]
+        errors = []
+        for name, pairs in clean + changed:
+            values = [float(row[name]) for row in rows]
+            errors.append(measuring.percent_error("accuracy", values, int(pairs)))
+        lines.append([*line, ", ".join(errors)])
     head = ["data", "model", "made pairs", "settings", "backend", "seeds", "accuracy", *RULES]
-    return [*head, *(f"{rule}, by word" for rule in RULES[:2])], lines
+    head += [f"{rule}, by word" for rule in RULES[:2]]
+    return [*head, "standard errors of accuracy and after each change"], lines
 
 
 def said(rows: list[dict[str, str]], name: str) -> str:
-    values = [100 * float(row[name]) for row in rows if row.get(name)]
-    if not values:
-        return "–"
-    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.1f}{spread}"
+    return measuring.mean_and_deviation([100 * float(row[name]) for row in rows if row.get(name)])
 
 
 def main() -> None:

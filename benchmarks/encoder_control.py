@@ -143,8 +143,7 @@ def run(args: argparse.Namespace, data: str, fold: int) -> None:
             device = measuring.device_name(args.backend)
             facts = {"train_rows": len(pairs), "backend": args.backend, "device": device}
             facts["seconds"] = seconds
-            words = ["python", "benchmarks/encoder_control.py", *sys.argv[1:]]
-            RESULTS.add({**key, **found, **facts, "command": measuring.public(words)})
+            RESULTS.add({**key, **found, **facts})
 
 
 def table() -> tuple[list[str], list[list[str]]]:

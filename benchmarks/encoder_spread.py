@@ -11,7 +11,6 @@ official test parts are not read. Answers are kept in `--runs`; existing rows ar
 """
 
 import argparse
-import statistics
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -106,11 +105,14 @@ def table() -> tuple[list[str], list[list[str]]]:
         together = [row["held_back"] for row in rows if row["seeds"].startswith("all")]
         cells = [*about, rows[0]["metric"], rows[0]["rows"], str(len(single))]
         for name in ("validation", "held_back"):
-            values = [100 * float(row[name]) for row in single]
-            spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-            cells.append(f"{statistics.mean(values):.1f}{spread}")
+            cells.append(measuring.mean_and_deviation([100 * float(row[name]) for row in single]))
+        held_back = [float(row["held_back"]) for row in single]
+        cells.append(measuring.percent_error(rows[0]["metric"], held_back, int(rows[0]["rows"])))
         lines.append([*cells, *[f"{100 * float(value):.1f}" for value in together[-1:]]])
-    head = "data, variant, dtype policy, measure, pairs, seeds, validation, held back, mean of the answers"
+    head = (
+        "data, variant, dtype policy, measure, pairs, seeds, validation, held back, standard error"
+    )
+    head += ", mean of the answers"
     return head.split(", "), lines
 
 

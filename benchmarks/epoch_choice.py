@@ -116,8 +116,7 @@ def summary() -> tuple[list[str], list[list[str]]]:
         cells = []
         for name in ("validation", "held_back"):
             values = [100 * float(row[name]) for row in rows.values()]
-            spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-            cells.append(f"{statistics.mean(values):.1f}{spread}")
+            cells.append(measuring.mean_and_deviation(values))
         default = groups.get((key[0], "constant", CHOICES[0]), {})
         gains = [
             100 * (float(row["held_back"]) - float(default[fold]["held_back"]))

@@ -132,12 +132,11 @@ def table(part: str) -> tuple[list[str], list[list[str]]]:
     for key, rows in sorted(groups.items()):
         found, bags = ([100 * float(r[name]) for r in rows] for name in ("value", "bag_of_words"))
         mean, bag = statistics.mean(found), statistics.mean(bags)
-        spread = f" ± {statistics.stdev(found):.1f}" if len(found) > 1 else ""
         values, count = [float(row["value"]) for row in rows], int(rows[0]["test_rows"])
-        error = measuring.standard_error(rows[0]["metric"], values, count)
+        error = measuring.percent_error(rows[0]["metric"], values, count)
         seconds = statistics.mean(float(row["seconds"]) for row in rows)
         sizes = [f"{int(rows[0][name]):,}" for name in ("train_rows", "test_rows")]
-        figures = [f"{mean:.1f}{spread}", "" if error is None else f"{100 * error:.1f}"]
+        figures = [measuring.mean_and_deviation(found), error]
         figures += [f"{bag:.1f}", f"{mean - bag:+.1f}", f"{seconds:.0f}"]
         lines.append([*key, rows[0]["metric"], *sizes, str(len(rows)), *figures])
     more = "measure,pairs to learn from,pairs measured,seeds,mean,standard error,bag of words"

@@ -321,8 +321,11 @@ def now() -> str:
 
 
 def stamped(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row with the versions, if it has none, and the date."""
-    return {**row, "versions": row.get("versions") or versions(), "date": now()}
+    """A row with the command and the versions, if it has none, and the date."""
+    script = f"benchmarks/{Path(sys.argv[0]).name}"
+    command = row.get("command") or public(["python", script, *sys.argv[1:]])
+    found = row.get("versions") or versions()
+    return {**row, "command": command, "versions": found, "date": now()}
 
 
 def public(command: Sequence[str]) -> str:
@@ -350,6 +353,20 @@ def standard_error(metric: str, values: Sequence[float], rows: int) -> float | N
         return None
     of_seeds = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
     return math.hypot(of_pairs[metric], of_seeds)
+
+
+def percent_error(metric: str, values: Sequence[float], rows: int) -> str:
+    """The standard error as a cell of a table, in percent."""
+    error = standard_error(metric, values, rows)
+    return "" if error is None else f"{100 * error:.1f}"
+
+
+def mean_and_deviation(values: Sequence[float], digits: int = 1) -> str:
+    """A cell of a table: `mean ± standard deviation`, or the mean of a single value."""
+    if not values:
+        return ""
+    mean = f"{statistics.mean(values):.{digits}f}"
+    return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.{digits}f}"
 
 
 class Results:
@@ -380,7 +397,7 @@ class Results:
         return found
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Appends a row with the versions and the date, and prints it."""
+        """Appends a row with the command, the versions and the date, and prints it."""
         row = stamped(row)
         with self._alone():
             self._append([row])

@@ -12,8 +12,6 @@ existing rows are not run again.
 
 import argparse
 import os
-import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -72,13 +70,13 @@ def run(args: argparse.Namespace, variant: str, seed: int) -> None:
             "epochs": args.epochs,
             "validation": round(metrics["validation"]["accuracy"], 4),
             "test": round(metrics["test"]["accuracy"], 4),
+            "test_rows": len(splits["test"]),
             "steps": read.shape[1],
             "distinct": round(float(np.mean([len(set(row)) for row in read])), 3),
             "weight": round(float(weights.max(-1).mean()), 3),
             "parameters": metrics["parameters_without_word_embeddings"],
             "vectors": Path(args.vectors).name,
             "seconds": round(seconds),
-            "command": measuring.public(["python", "benchmarks/rereading.py", *sys.argv[1:]]),
         }
     )
 
@@ -93,12 +91,12 @@ def table() -> tuple[list[str], list[list[str]]]:
         cells = []
         for name, scale in (("distinct", 1), ("weight", 1), ("validation", 100), ("test", 100)):
             values = [scale * float(row[name]) for row in rows]
-            digits = 1 if scale > 1 else 2
-            spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
-            cells.append(f"{statistics.mean(values):.{digits}f}{spread}")
-        lines.append([*key, str(len(rows)), *cells])
+            cells.append(measuring.mean_and_deviation(values, 1 if scale > 1 else 2))
+        test = [float(row["test"]) for row in rows]
+        error = measuring.percent_error("accuracy", test, int(rows[0]["test_rows"]))
+        lines.append([*key, str(len(rows)), *cells, error])
     head = ["variant", "settings", "steps", "seeds", "distinct", "weight", "validation", "test"]
-    return head, lines
+    return [*head, "standard error"], lines
 
 
 def main() -> None:

@@ -9,7 +9,6 @@ What comes after `--` are the arguments of `keras-sentmatch tune`, without `--ou
 
 import json
 import shutil
-import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -95,21 +94,14 @@ def table() -> tuple[list[str], list[list[str]]]:
                 "trained again" if row["trial"] == "anew" else row["trial"],
                 row["configuration"],
                 str(len(scores)),
-                spread(scores),
-                spread(tests),
+                measuring.mean_and_deviation(scores, 4),
+                measuring.mean_and_deviation(tests, 4),
                 row["parameters"],
                 row["seconds"],
             ]
         )
     head = "search,train pairs,backend,trial,configuration,seeds,validation,test,parameters,seconds"
     return head.split(","), lines
-
-
-def spread(scores: list[float]) -> str:
-    if not scores:
-        return ""
-    mean = f"{statistics.mean(scores):.4f}"
-    return mean if len(scores) == 1 else f"{mean} ± {statistics.stdev(scores):.4f}"
 
 
 def main() -> None:

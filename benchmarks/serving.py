@@ -343,7 +343,6 @@ def main() -> None:
         "engine": args.engine,
         "backend": args.backend,
         "cpus": measuring.cpus(),
-        "command": measuring.public(["python", *sys.argv]),
     }
     found = []
     with started(args.run, args.engine, args.backend) as (port, process):

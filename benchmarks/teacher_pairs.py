@@ -11,8 +11,6 @@ for each run; existing rows are not run again.
 """
 
 import argparse
-import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -52,8 +50,7 @@ def add(
     held_back = round(float(evaluate_predictions(pairs, answers)[metric]), 4)
     row = {**key, "metric": metric, "held_back": held_back, "rows": len(pairs), **facts}
     row |= {"backend": keras.backend.backend(), "dtype_policy": args.dtype_policy}
-    command = measuring.public(["python", "benchmarks/teacher_pairs.py", *sys.argv[1:]])
-    RESULTS.add({**row, "command": command})
+    RESULTS.add(row)
 
 
 def teach(args: argparse.Namespace, data: str, parts: Parts) -> None:
@@ -118,14 +115,11 @@ def table() -> tuple[list[str], list[list[str]]]:
     order = [ENCODER, TOGETHER, *SHARES]
     for (data, name), rows in sorted(groups.items(), key=lambda x: (x[0][0], order.index(x[0][1]))):
         values = [float(row["held_back"]) for row in rows]
-        spread = f" ± {100 * statistics.stdev(values):.1f}" if len(values) > 1 else ""
         metric, pairs = rows[0]["metric"], int(rows[0]["rows"])
-        error = measuring.standard_error(metric, values, pairs)
+        error = measuring.percent_error(metric, values, pairs)
         kept = ", ".join(f"{row['epoch']}/{row['epochs']}" for row in rows if row.get("epoch"))
         cells = [data, name, metric, str(pairs), str(len(rows)), kept]
-        lines.append(
-            [*cells, f"{100 * statistics.mean(values):.1f}{spread}", f"{100 * (error or 0):.1f}"]
-        )
+        lines.append([*cells, measuring.mean_and_deviation([100 * x for x in values]), error])
     head = "data, matcher, measure, pairs, runs, best epoch/epochs, held back, standard error"
     return head.split(", "), lines
 

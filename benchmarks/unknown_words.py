@@ -60,15 +60,6 @@ def main() -> None:
                     "unknown": f"{report.unknown / report.tokens:.4f}",
                     "accuracy": f"{right:.4f}",
                     "pairs": len(pairs),
-                    "command": measuring.public(
-                        [
-                            "python",
-                            "benchmarks/unknown_words.py",
-                            str(args.run),
-                            "--data",
-                            args.data,
-                        ]
-                    ),
                 }
             )
     rows = RESULTS.rows()
