@@ -181,10 +181,9 @@ def summary() -> tuple[list[str], list[list[str]]]:
         for part in ("validation", "test"):
             shown = []
             for name in line.names(part):
-                values = line.figures(part, name)
-                spread = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
                 mark = "**" if line.key in bold and (part, name) == line.judged else ""
-                shown.append(f"{name} {mark}{statistics.mean(values):.3f}{mark}{spread}")
+                figure = measuring.mean_and_deviation(line.figures(part, name), 3)
+                shown.append(f"{name} {mark}{figure}{mark}")
             cells.append(", ".join(shown))
         error = line.standard_error
         cells.append("" if error is None else f"{error:.3f}")
@@ -194,13 +193,6 @@ def summary() -> tuple[list[str], list[list[str]]]:
         lines.append([*line.key, size, seeds, epochs, *cells])
     head = "model,data,vectors,backend,settings,parameters without words,seeds,best epoch/epochs"
     return [*head.split(","), "validation", "test", "standard error"], lines
-
-
-def write_page(page: Path) -> None:
-    """Puts the table and the commands of the rows into a Markdown page."""
-    text = measuring.markdown(*summary())
-    text += ["", "Commands, one per row of `benchmarks/results/quality.csv`:", "", "```bash"]
-    RESULTS.write(page, [*text, *dict.fromkeys(row["command"] for row in RESULTS.rows()), "```"])
 
 
 def main() -> None:
@@ -241,9 +233,7 @@ def main() -> None:
     if args.data and not args.show:
         args.name = args.name or Path(args.data.split(":")[-1]).name
         run_all(args)
-    RESULTS.show(*summary())
-    if args.write:
-        write_page(args.write)
+    RESULTS.show(*summary(), args.write)
 
 
 if __name__ == "__main__":
