@@ -4,10 +4,10 @@
     python benchmarks/teacher_pairs.py --show --write docs/results.md
 
 Three encoders (5e-5, 4 epochs) are fine-tuned on the training pairs of MSRP, SICK or STS-B less a
-fifth, as in `encoder_spread.py`. RE2 with 75 units then learns from the same pairs: alone, with the
-three as its teacher, and with twice as many new pairs that the three label. All are measured on the
-fifth that was held back; the official test parts are not read. The encoders stay in `--runs`. One row
-for each run; existing rows are not run again.
+fifth, as in `encoder_spread.py`. RE2 with 75 units, or the hybrid, then learns from the same pairs:
+alone, with the three as its teacher, and with twice as many new pairs that the three label. All are
+measured on the fifth that was held back; the official test parts are not read. The encoders stay in
+`--runs`. One row for each run; existing rows are not run again.
 """
 
 import argparse
@@ -32,7 +32,9 @@ RESULTS = measuring.Results("teacher_pairs")
 KEY = ("data", "matcher", "seed")
 TEACHERS = 3
 ENCODER, TOGETHER = "cross_encoder", f"mean of {TEACHERS} cross_encoders"
-SHARES = {"re2": None, "re2, taught": 0.0, "re2, taught on new pairs too": 2.0}
+SETTINGS = {"re2": ["model.units=75", "training.epochs=15"], "hybrid": []}
+SHARES = {"": None, ", taught": 0.0, ", taught on new pairs too": 2.0}  # of new pairs
+MATCHERS = [model + how for model in SETTINGS for how in SHARES]
 
 
 def teacher_folder(args: argparse.Namespace, data: str, seed: int) -> Path:
@@ -74,13 +76,14 @@ def teach(args: argparse.Namespace, data: str, parts: Parts) -> None:
 
 
 def learn(args: argparse.Namespace, data: str, parts: Parts, name: str, seed: int) -> None:
-    """Trains RE2, and measures it."""
+    """Trains a small matcher, and measures it."""
     key = dict(zip(KEY, (data, name, str(seed))))
     if RESULTS.has(key):
         return
-    plan = load_recipe("re2", "pairs", overrides=["model.units=75", "training.epochs=15"])
+    model, _, _ = name.partition(",")
+    plan = load_recipe(model, "pairs", overrides=SETTINGS[model])
     plan = plan.with_training(folds=0, init="none", dtype_policy=args.dtype_policy)
-    if (share := SHARES[name]) is not None:
+    if (share := SHARES[name.removeprefix(model)]) is not None:
         teachers = [str(teacher_folder(args, data, number)) for number in range(TEACHERS)]
         plan = plan.with_training(teacher=teachers, teacher_pairs=share)
     splits = {name: parts[name] for name in ("train", "validation")}
@@ -112,7 +115,7 @@ def table() -> tuple[list[str], list[list[str]]]:
     for row in RESULTS.rows():
         groups.setdefault((row["data"], row["matcher"]), []).append(row)
     lines = []
-    order = [ENCODER, TOGETHER, *SHARES]
+    order = [ENCODER, TOGETHER, *MATCHERS]
     for (data, name), rows in sorted(groups.items(), key=lambda x: (x[0][0], order.index(x[0][1]))):
         values = [float(row["held_back"]) for row in rows]
         metric, pairs = rows[0]["metric"], int(rows[0]["rows"])
@@ -130,8 +133,8 @@ def main() -> None:
     parser.add_argument("--encoder", help="folder with Hugging Face's files of an encoder")
     parser.add_argument("--runs", type=Path, help="folder for the teachers")
     parser.add_argument("--sets", default=",".join(FILES))
-    parser.add_argument("--matchers", default=";".join([ENCODER, *SHARES]))
-    parser.add_argument("--seeds", default="0,1,2", help="of RE2")
+    parser.add_argument("--matchers", default=";".join([ENCODER, *MATCHERS]))
+    parser.add_argument("--seeds", default="0,1,2", help="of the small matchers")
     parser.add_argument("--dtype-policy", default="float32", choices=POLICIES)
     args = parser.parse_args()
     if not args.show:
