@@ -109,11 +109,8 @@ def table() -> tuple[list[str], list[list[str]]]:
         held_back = [float(row["held_back"]) for row in single]
         cells.append(measuring.percent_error(rows[0]["metric"], held_back, int(rows[0]["rows"])))
         lines.append([*cells, *[f"{100 * float(value):.1f}" for value in together[-1:]]])
-    head = (
-        "data, variant, dtype policy, measure, pairs, seeds, validation, held back, standard error"
-    )
-    head += ", mean of the answers"
-    return head.split(", "), lines
+    head = "data, variant, dtype policy, measure, pairs, seeds, validation, held back"
+    return [*head.split(", "), "standard error", "mean of the answers"], lines
 
 
 def main() -> None:

@@ -71,17 +71,12 @@ def summary() -> list[list[str]]:
                     vectors,
                     changed.replace("vectors.", "") or "(default)",
                     ", ".join(found),
-                    spread(list(found.values())),
-                    spread(apart, "+") if changed and apart else "–",
+                    measuring.mean_and_deviation(list(found.values()), 3),
+                    measuring.mean_and_deviation(apart, 3, "+") if changed and apart else "–",
                     f"{sum(d > 0 for d in apart)} of {len(apart)}" if changed and apart else "–",
                 ]
             )
     return lines
-
-
-def spread(values: list[float], sign: str = "") -> str:
-    deviation = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):{sign}.3f}{deviation}"
 
 
 def main() -> None:

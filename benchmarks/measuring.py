@@ -361,11 +361,11 @@ def percent_error(metric: str, values: Sequence[float], rows: int) -> str:
     return "" if error is None else f"{100 * error:.1f}"
 
 
-def mean_and_deviation(values: Sequence[float], digits: int = 1) -> str:
+def mean_and_deviation(values: Sequence[float], digits: int = 1, sign: str = "") -> str:
     """A cell of a table: `mean ± standard deviation`, or the mean of a single value."""
     if not values:
         return ""
-    mean = f"{statistics.mean(values):.{digits}f}"
+    mean = f"{statistics.mean(values):{sign}.{digits}f}"
     return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.{digits}f}"
 
 

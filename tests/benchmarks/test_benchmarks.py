@@ -116,6 +116,7 @@ def test_mine_and_catalog_make_a_row_for_each_method(tmp_path: Path) -> None:
     options = ["--data", tmp_path, "--run", tmp_path / "run", "--sizes", 40, "--out", out]
     run("mine.py", *options, "--methods", "bm25,both")
     assert [row["method"] for row in rows(out)] == ["bm25", "both"]
+    assert all(row["command"].startswith("python benchmarks/mine.py --data") for row in rows(out))
     assert all(int(row["duplicates"]) == 10 for row in rows(out))
     assert "already done" in run("mine.py", *options, "--methods", "bm25")
     options[-1] = catalog = tmp_path / "catalog.csv"
