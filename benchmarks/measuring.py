@@ -322,8 +322,8 @@ def now() -> str:
 
 def stamped(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row with the command and the versions, if it has none, and the date."""
-    script = f"benchmarks/{Path(sys.argv[0]).name}"
-    command = row.get("command") or public(["python", script, *sys.argv[1:]])
+    script = f"python benchmarks/{Path(sys.argv[0]).name}"
+    command = row.get("command") or f"{script} {public(sys.argv[1:])}".rstrip()
     found = row.get("versions") or versions()
     return {**row, "command": command, "versions": found, "date": now()}
 
