@@ -7,6 +7,7 @@
 A model on a pretrained encoder takes the encoder instead of word vectors. With `--better` only the
 first seed uses all `--vectors`, the others only the best on the validation part. Each run is a
 separate process, started with the command that the row records; its run folder stays in `--runs`.
+With `--ensemble` the mean answer of the runs of all `--seeds` is measured too, as a row of its own.
 Without `--data` it only prints the table: mean and standard deviation over seeds, and the standard
 error of the primary figure of the test part (validation where there is none) from pairs and seeds.
 A figure is bold where it leads its data set by more than the standard error of the difference.
@@ -16,12 +17,13 @@ import argparse
 import itertools
 import json
 import math
+import os
 import shlex
 import statistics
 import subprocess
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import measuring
 
@@ -51,22 +53,40 @@ def vectors_option(spec: str) -> list[str]:
     return ["--backbone", rest] if kind == "backbone" else ["--vectors", spec]
 
 
+def key_of(
+    args: argparse.Namespace, model: str, settings: list[str], backend: str, vectors: str, seed: int
+) -> dict[str, str]:
+    named = [public_setting(setting) for setting in settings]
+    named += [f"teacher={Path(args.teacher).name}"] if args.teacher else []
+    values = (model, args.name, vectors_name(vectors), backend, str(seed), " ".join(named))
+    return dict(zip(KEY, values))
+
+
+def folder_of(args: argparse.Namespace, key: dict[str, str]) -> Path:
+    """The folder of the run."""
+    values = (key | {"data": args.trained_on or args.name}).values()
+    return Path(args.runs) / "-".join(value.replace(":", "-") for value in values if value)
+
+
+def row_of(key: dict[str, str]) -> dict[str, str] | None:
+    """The row that is there already."""
+    for row in RESULTS.rows():
+        if all(row[k] == v for k, v in key.items()):
+            print("already done:", *key.values(), flush=True)
+            return row
+    return None
+
+
 def run(
     args: argparse.Namespace, model: str, settings: list[str], backend: str, vectors: str, seed: int
 ) -> float:
     """Trains once, unless there is a row; returns the primary metric on the validation part."""
-    shown = [public_setting(setting) for setting in settings]
-    named = [*shown, *([f"teacher={Path(args.teacher).name}"] if args.teacher else [])]
-    values = (model, args.name, vectors_name(vectors), backend, str(seed), " ".join(named))
-    key = dict(zip(KEY, values))
+    key = key_of(args, model, settings, backend, vectors, seed)
+    folder = folder_of(args, key)
     if args.trained_on:
         key["settings"] += f" (the run on {args.trained_on})"
-    for row in RESULTS.rows():
-        if all(row[k] == v for k, v in key.items()):
-            print("already done:", *key.values(), flush=True)
-            return primary(row)
-    of = (model, args.trained_on or args.name, *values[2:])
-    folder = Path(args.runs) / "-".join(value.replace(":", "-") for value in of if value)
+    if done := row_of(key):
+        return primary(done)
     if args.trained_on:
         command = ["keras-sentmatch", "evaluate", str(folder), "--data", args.data]
         command += ["--backend", backend, "--split"]
@@ -93,9 +113,10 @@ def run(
             command += ["--resume"] if folder.exists() else []
             print("$", shlex.join(command), flush=True)
             subprocess.run(command, check=True)
+        shown = [public_setting(setting) for setting in settings]
         public = command_of(args.name, key["vectors"], shown, [], Path(args.teacher).name)
         found = {}
-    metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8")) | found
+    metrics = metrics_of(folder) | found
     names = ("parameters_without_word_embeddings", "best_epoch", "epochs", "fit_seconds")
     row = {
         **key,
@@ -109,13 +130,51 @@ def run(
     return primary(row)
 
 
+def metrics_of(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+
+
+def measure_ensemble(
+    args: argparse.Namespace, model: str, settings: list[str], backend: str, vectors: str
+) -> None:
+    """Measures the mean answer of the runs of all seeds, unless there is a row."""
+    keys = [key_of(args, model, settings, backend, vectors, seed) for seed in seeds_of(args)]
+    note = f"(mean answer of {len(keys)} seeds)"
+    ensemble = keys[0] | {
+        "seed": ", ".join(key["seed"] for key in keys),
+        "settings": f"{keys[0]['settings']} {note}".strip(),
+    }
+    if row_of(ensemble):
+        return
+    os.environ["KERAS_BACKEND"] = backend
+    from keras_sentmatch.data import load_pairs
+    from keras_sentmatch.inference import EnsembleMatcher
+
+    folders = [folder_of(args, key) for key in keys]
+    matcher, pairs = EnsembleMatcher.load(folders), load_pairs(args.data)
+    runs = [metrics_of(folder) for folder in folders]
+    row = {
+        **ensemble,
+        "parameters_without_word_embeddings": sum(
+            run["parameters_without_word_embeddings"] for run in runs
+        ),
+        "cores": measuring.cpus(),
+        **{part: json.dumps(matcher.evaluate(pairs[part])) for part in ("validation", "test")},
+    }
+    RESULTS.add(row | {"versions": json.dumps(runs[0]["versions"])})
+
+
+def seeds_of(args: argparse.Namespace) -> list[int]:
+    return [int(seed) for seed in args.seeds.split(",")]
+
+
 def primary(row: dict[str, str]) -> float:
     validation = json.loads(row["validation"])
     return validation[validation["primary"]]
 
 
 def run_all(args: argparse.Namespace) -> None:
-    first, *others = map(int, args.seeds.split(","))
+    first, *others = seeds_of(args)
     choices = args.models.split(","), args.variant or [""], args.backends.split(",")
     for model, variant, backend in itertools.product(*choices):
         once = partial(run, args, model, [*args.set, *variant.split()], backend)
@@ -123,6 +182,8 @@ def run_all(args: argparse.Namespace) -> None:
         kept = [max(found, key=lambda vectors: found[vectors])] if args.better else found
         for vectors, seed in itertools.product(kept, others):
             once(vectors, seed)
+        for vectors in kept if args.ensemble else ():
+            measure_ensemble(args, model, [*args.set, *variant.split()], backend, vectors)
 
 
 class Line(NamedTuple):
@@ -188,7 +249,8 @@ def summary() -> tuple[list[str], list[list[str]]]:
         error = line.standard_error
         cells.append("" if error is None else f"{error:.3f}")
         seeds = ", ".join(run["seed"] for run in line.runs)
-        epochs = ", ".join(f"{run['best_epoch']}/{run['epochs']}" for run in line.runs)
+        of = [run for run in line.runs if run["epochs"]]
+        epochs = ", ".join(f"{run['best_epoch']}/{run['epochs']}" for run in of) or "–"
         size = f"{int(line.runs[0]['parameters_without_word_embeddings']):,}"
         lines.append([*line.key, size, seeds, epochs, *cells])
     head = "model,data,vectors,backend,settings,parameters without words,seeds,best epoch/epochs"
@@ -225,6 +287,9 @@ def main() -> None:
     parser.add_argument("--teacher", default="", help="run folder of a teacher")
     parser.add_argument("--backends", default="tensorflow")
     parser.add_argument("--seeds", default="0")
+    parser.add_argument(
+        "--ensemble", action="store_true", help="measure the mean answer of the seeds too"
+    )
     parser.add_argument(
         "--set", action="append", default=[], help="TABLE.KEY=VALUE of every run; may be repeated"
     )
