@@ -187,12 +187,15 @@ def count_tokens(recipe: Recipe, datasets: Sequence[PairDataset]) -> Counter[str
     )
 
 
-def _trains_vectors(recipe: Recipe) -> bool:
-    """Whether the model has word vectors that are trained."""
-    if recipe.name not in applications.list_models():
-        return bool(recipe.model.get("trainable_embedding", True))
-    argument = model_arguments(applications.get_model_class(recipe.name)).get("trainable_embedding")
-    return bool(recipe.model.get("trainable_embedding", argument and argument.default))
+def _trains_vectors(recipe: Recipe) -> bool | None:
+    """Whether the model trains its word vectors; `None` if it has no such argument."""
+    default = True
+    if recipe.name in applications.list_models():
+        arguments = model_arguments(applications.get_model_class(recipe.name))
+        if "trainable_embedding" not in arguments:
+            return None
+        default = arguments["trainable_embedding"].default
+    return bool(recipe.model.get("trainable_embedding", default))
 
 
 class EncodingCache:
@@ -305,7 +308,7 @@ def make_model(
             "vectors; leave it out (vectors.dim sets embedding_dim)."
         )
     arguments = dict(recipe.model)
-    if vectors is None and arguments.get("trainable_embedding") is False:
+    if vectors is None and _trains_vectors(recipe) is False:
         log.info("The word vectors are random, so they are trained.")
         arguments["trainable_embedding"] = True
     before = keras.config.dtype_policy()

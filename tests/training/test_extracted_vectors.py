@@ -1,21 +1,29 @@
-"""What a recipe says of extracted vectors reaches them, and a run keeps how they were made."""
+"""What a recipe says of word vectors reaches them, and a run keeps how they were made."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from keras_sentmatch.applications import get_model_class, list_models
+from keras_sentmatch.applications.base import model_arguments
 from keras_sentmatch.data import VectorExtractor, WordVectors
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.training import Recipe, VectorsConfig
 from keras_sentmatch.training import prepare as module
-from keras_sentmatch.training.prepare import fit_encoder
+from keras_sentmatch.training.prepare import fit_encoder, make_model
 from tests.toys.training import build_tiny, tiny_recipe, tiny_run, tiny_splits
 
 pytestmark = pytest.mark.once
 
 OPTIONS = {"layer": "mean", "pooling": "first", "center": False, "scale": 0.0, "sif": 1e-3}
+
+
+def trains_vectors(name):
+    """The default of the model's argument; `None` without the argument."""
+    argument = model_arguments(get_model_class(name)).get("trainable_embedding")
+    return argument and argument.default
 
 
 @pytest.fixture
@@ -60,6 +68,24 @@ def test_options_without_extracted_vectors_are_said(asked):
         notes = fit_encoder(recipe(source, layer=0, center=False), tiny_splits(), False)[-1]
         assert "vectors.layer, vectors.center not used: they are for encoder:NAME" in notes
         assert not {"layer", "center"} & set(asked)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in list_models() if trains_vectors(name) is not None]
+)
+def test_random_vectors_are_trained(name):
+    seen: dict = {}
+
+    def build(name, **config):
+        seen.update(config)
+        return build_tiny(name, **config)
+
+    tables = {"encoder": {"features": ["word"]}, "vectors": {"source": "none", "dim": 8}}
+    for model in ({}, {"trainable_embedding": False}):
+        recipe, splits = Recipe.from_tables(name, **tables, model=model), tiny_splits()
+        encoder, vectors, _ = fit_encoder(recipe, splits, False)
+        make_model(recipe, splits["train"], encoder, vectors, build)
+        assert seen.get("trainable_embedding", trains_vectors(name)) is True
 
 
 @pytest.mark.parametrize(
