@@ -1,17 +1,18 @@
 """Does re-reading read different words? DRr-Net on SICK, with and without coverage.
 
     python benchmarks/rereading.py --data path/to/sick --vectors path/to/glove.txt.gz --seeds 0,1,2
-    python benchmarks/rereading.py --show --write docs/results.md
+    python benchmarks/rereading.py --show --write docs/results.md --picture docs/images/rereading.png
 
 Each variant is trained for the same number of epochs and keeps the best one on the validation pairs.
 Then, of every validation sentence, the words with the greatest weight in each step are counted:
 "distinct" is how many different ones there are, in the mean. "weight" is the mean weight of these
 words; 1 would be a hard choice. The test part is read once, at the kept epoch. One row for each run;
-existing rows are not run again.
+existing rows are not run again. `--picture` draws accuracy against the number of steps.
 """
 
 import argparse
 import os
+import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -46,6 +47,7 @@ def selection(matcher: Matcher, sentences: tuple[list[str], list[str]]) -> np.nd
 def run(args: argparse.Namespace, variant: str, seed: int) -> None:
     settings = " ".join([*args.set, *variant.split()])
     key = {"variant": variant, "settings": " ".join(args.set), "seed": str(seed)}
+    key["backend"] = keras.config.backend()
     if RESULTS.has(key):
         return
     splits = load_pairs(str(args.data))
@@ -84,7 +86,7 @@ def run(args: argparse.Namespace, variant: str, seed: int) -> None:
 def table() -> tuple[list[str], list[list[str]]]:
     groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
     for row in RESULTS.rows():
-        key = (row["variant"] or "as in the paper", row["settings"], row["steps"])
+        key = (row["variant"] or "as in the paper", row["settings"], row["backend"], row["steps"])
         groups.setdefault(key, []).append(row)
     lines = []
     for key, rows in groups.items():
@@ -95,8 +97,31 @@ def table() -> tuple[list[str], list[list[str]]]:
         test = [float(row["test"]) for row in rows]
         error = measuring.percent_error("accuracy", test, int(rows[0]["test_rows"]))
         lines.append([*key, str(len(rows)), *cells, error])
-    head = ["variant", "settings", "steps", "seeds", "distinct", "weight", "validation", "test"]
-    return [*head, "standard error"], lines
+    head = "variant,settings,backend,steps,seeds,distinct,weight,validation,test,standard error"
+    return head.split(","), lines
+
+
+def picture(png: Path) -> None:
+    """Accuracy against the number of steps, of the settings that were run with most of them."""
+    from keras_sentmatch.display.figures import empty_figure, save_png
+
+    curves: dict[tuple[str, str], dict[int, list[dict[str, str]]]] = {}
+    for row in RESULTS.rows():
+        if row["variant"] in ("", f"model.steps={row['steps']}"):
+            curve = curves.setdefault((row["settings"], row["backend"]), {})
+            curve.setdefault(int(row["steps"]), []).append(row)
+    runs = dict(sorted(max(curves.values(), key=len).items()))
+    figure = empty_figure(5, 3.2)
+    axis = figure.subplots()
+    for part, color in (("validation", "#E69F00"), ("test", "#0072B2")):
+        found = [[100 * float(row[part]) for row in rows] for rows in runs.values()]
+        means = [statistics.mean(values) for values in found]
+        spread = [statistics.stdev(values) if len(values) > 1 else 0 for values in found]
+        axis.errorbar(list(runs), means, spread, marker="o", color=color, capsize=3, label=part)
+    axis.set(xlabel="steps, T", ylabel="accuracy, percent", xticks=list(runs))
+    axis.grid(color="lightgray", linewidth=0.5)
+    axis.legend()
+    save_png(figure, png)
 
 
 def main() -> None:
@@ -107,6 +132,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--variant", action="append", help="settings, separated by spaces")
     parser.add_argument("--set", action="append", help="of all variants; by default a small model")
+    parser.add_argument("--picture", type=Path, help="a PNG file to draw")
     args = parser.parse_args()
     args.set = args.set if args.set is not None else list(SMALL)
     if not args.show:
@@ -116,6 +142,8 @@ def main() -> None:
             for variant in args.variant if args.variant is not None else VARIANTS:
                 run(args, variant, seed)
     RESULTS.show(*table(), args.write)
+    if args.picture:
+        picture(args.picture)
 
 
 if __name__ == "__main__":
