@@ -56,6 +56,7 @@ def vectors_option(spec: str) -> list[str]:
 def key_of(
     args: argparse.Namespace, model: str, settings: list[str], backend: str, vectors: str, seed: int
 ) -> dict[str, str]:
+    """What tells the row of a run from others."""
     named = [public_setting(setting) for setting in settings]
     named += [f"teacher={Path(args.teacher).name}"] if args.teacher else []
     values = (model, args.name, vectors_name(vectors), backend, str(seed), " ".join(named))
@@ -85,8 +86,8 @@ def run(
     folder = folder_of(args, key)
     if args.trained_on:
         key["settings"] += f" (the run on {args.trained_on})"
-    if done := row_of(key):
-        return primary(done)
+    if existing := row_of(key):
+        return primary(existing)
     if args.trained_on:
         command = ["keras-sentmatch", "evaluate", str(folder), "--data", args.data]
         command += ["--backend", backend, "--split"]
@@ -152,14 +153,16 @@ def measure_ensemble(
 
     folders = [folder_of(args, key) for key in keys]
     matcher, pairs = EnsembleMatcher.load(folders), load_pairs(args.data)
-    runs = [metrics_of(folder) for folder in folders]
+    found = {
+        part: matcher.evaluate(pairs[part]) for part in ("validation", "test") if part in pairs
+    }
+    runs, size = [metrics_of(folder) for folder in folders], "parameters_without_word_embeddings"
     row = {
         **ensemble,
-        "parameters_without_word_embeddings": sum(
-            run["parameters_without_word_embeddings"] for run in runs
-        ),
+        size: sum(run[size] for run in runs),
+        "validation": json.dumps(found["validation"]),
+        "test": json.dumps(found.get("test", {})),
         "cores": measuring.cpus(),
-        **{part: json.dumps(matcher.evaluate(pairs[part])) for part in ("validation", "test")},
     }
     RESULTS.add(row | {"versions": json.dumps(runs[0]["versions"])})
 
