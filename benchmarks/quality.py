@@ -298,6 +298,8 @@ def main() -> None:
     )
     parser.add_argument("--runs", default="runs/quality")
     args = parser.parse_args()
+    if args.ensemble and args.trained_on:
+        parser.error("--ensemble is for runs on their own data, without --trained-on")
     if args.data and not args.show:
         args.name = args.name or Path(args.data.split(":")[-1]).name
         run_all(args)
