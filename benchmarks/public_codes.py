@@ -8,7 +8,8 @@
 `--public` is a folder with clones of coetaur0/ESIM, alibaba-edu/simple-effective-text-matching-pytorch
 (RE2) and galsang/BIMPM-pytorch. They are used as they come: the network, and the optimizer, batch size,
 clipping and schedule of its own trainer. Both sides train for the same number of epochs, without
-stopping early, and keep the epoch of the best accuracy on the validation pairs.
+stopping early, and keep the epoch of the best accuracy on the validation pairs. With
+`--constant-rate` neither side changes its learning rate.
 
 SICK has its own parts. Of MSRP only the training pairs are read, in five folds: the seed chooses the
 fold that is measured, and a tenth of the other pairs validates. Of MultiNLI's training pairs a tenth
@@ -50,6 +51,7 @@ from keras_sentmatch.training.prepare import EncodingCache
 
 RESULTS = measuring.Results("public_codes")
 LIBRARY, PUBLIC = "library", "public code"
+CONSTANT = "training.plateau_factor=1.0"  # the setting of `--constant-rate`
 BASELINES = ("majority", "bag of words", "mean vectors")
 EPOCHS = {"re2": 18}  # of each model; 20 of the others
 FOLDS = 5
@@ -190,6 +192,8 @@ def public_code(
     torch.manual_seed(seed)
     arrays, matrix = encoded(parts, recipe, seed)
     code = make(folder, matrix.astype("float32"), parts["train"].num_classes)
+    constant = recipe.training.plateau_factor == 1  # --constant-rate, or a model without a plateau
+    plateau = None if constant else code.plateau
     network = code.network.to(DEVICE)
     weights = [p for p in network.parameters() if p.requires_grad]
     optimizer = torch.optim.Adam(weights, code.rate)
@@ -221,8 +225,8 @@ def public_code(
         print(f"epoch {epoch}: validation {found:.4f}", file=sys.stderr, flush=True)
         if found > best["validation"] or (code.later and found == best["validation"]):
             best = {"epoch": epoch, "validation": found, "test": accuracy(arrays["test"])}
-        elif code.plateau:
-            optimizer.param_groups[0]["lr"] *= code.plateau
+        elif plateau:
+            optimizer.param_groups[0]["lr"] *= plateau
     return {"parameters": sum(p.numel() for p in weights if p.shape != matrix.shape), **best}
 
 
@@ -260,7 +264,8 @@ def baseline(parts: Parts, recipe: Recipe, seed: int, kind: str) -> dict[str, An
 
 def run(args: argparse.Namespace, data: str, model: str, side: str, seed: int) -> None:
     epochs = args.epochs or EPOCHS.get(model, 20)
-    settings = " ".join(args.set) if side == LIBRARY else ""
+    shared = [CONSTANT] if CONSTANT in args.set else []
+    settings = " ".join(args.set if side == LIBRARY else shared if side == PUBLIC else [])
     vectors = Path(args.vectors).name
     key = {"data": data, "model": model, "side": side, "seed": str(seed), "settings": settings}
     key |= {"vectors": vectors, "epochs": epochs if model else ""}
@@ -318,7 +323,9 @@ def main() -> None:
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--epochs", type=int, help="of both sides; by default each model's own")
     parser.add_argument("--set", action="append", default=[], help="as of keras-sentmatch train")
+    parser.add_argument("--constant-rate", action="store_true", help="on both sides")
     args = parser.parse_args()
+    args.set += [CONSTANT] if args.constant_rate else []
     if not args.show:
         if args.data is None or args.vectors is None:
             parser.error("--data and --vectors are needed to run anything")
