@@ -51,7 +51,6 @@ from keras_sentmatch.training.prepare import EncodingCache
 
 RESULTS = measuring.Results("public_codes")
 LIBRARY, PUBLIC = "library", "public code"
-CONSTANT = "training.plateau_factor=1.0"  # the setting of `--constant-rate`
 BASELINES = ("majority", "bag of words", "mean vectors")
 EPOCHS = {"re2": 18}  # of each model; 20 of the others
 FOLDS = 5
@@ -155,8 +154,15 @@ def parts_of(root: Path, data: str, seed: int) -> Parts:
     return {"train": training, "validation": validation, "test": parts["validation"]}
 
 
+def settings_of(args: argparse.Namespace, side: str) -> list[str]:
+    """The settings of a side, as its rows name them."""
+    rate = ["training.plateau_factor=1.0"] if args.constant_rate else []
+    return {LIBRARY: [*args.set, *rate], PUBLIC: rate}.get(side, [])
+
+
 def plan(args: argparse.Namespace, data: str, model: str, epochs: int) -> Recipe:
-    settings = [f"vectors.source={args.vectors}", "encoder.features=['word']", *args.set]
+    settings = [f"vectors.source={args.vectors}", "encoder.features=['word']"]
+    settings += settings_of(args, LIBRARY)
     recipe = load_recipe(model, data, overrides=settings)
     return recipe.with_training(epochs=epochs, patience=epochs, folds=0, monitor="val_accuracy")
 
@@ -186,14 +192,18 @@ def encoded(parts: Parts, recipe: Recipe, seed: int) -> tuple[dict[str, Arrays],
 
 
 def public_code(
-    parts: Parts, recipe: Recipe, seed: int, make: Callable[..., Code], folder: Path
+    parts: Parts,
+    recipe: Recipe,
+    seed: int,
+    make: Callable[..., Code],
+    folder: Path,
+    constant_rate: bool,
 ) -> dict[str, Any]:
     """Trains a public network as its own trainer does; accuracies of the epoch that is kept."""
     torch.manual_seed(seed)
     arrays, matrix = encoded(parts, recipe, seed)
     code = make(folder, matrix.astype("float32"), parts["train"].num_classes)
-    constant = recipe.training.plateau_factor == 1  # --constant-rate, or a model without a plateau
-    plateau = None if constant else code.plateau
+    plateau = None if constant_rate else code.plateau
     network = code.network.to(DEVICE)
     weights = [p for p in network.parameters() if p.requires_grad]
     optimizer = torch.optim.Adam(weights, code.rate)
@@ -264,8 +274,7 @@ def baseline(parts: Parts, recipe: Recipe, seed: int, kind: str) -> dict[str, An
 
 def run(args: argparse.Namespace, data: str, model: str, side: str, seed: int) -> None:
     epochs = args.epochs or EPOCHS.get(model, 20)
-    shared = [CONSTANT] if CONSTANT in args.set else []
-    settings = " ".join(args.set if side == LIBRARY else shared if side == PUBLIC else [])
+    settings = " ".join(settings_of(args, side))
     vectors = Path(args.vectors).name
     key = {"data": data, "model": model, "side": side, "seed": str(seed), "settings": settings}
     key |= {"vectors": vectors, "epochs": epochs if model else ""}
@@ -276,7 +285,8 @@ def run(args: argparse.Namespace, data: str, model: str, side: str, seed: int) -
     if side == LIBRARY:
         found = library(parts, recipe, seed)
     elif side == PUBLIC:
-        found = public_code(parts, recipe, seed, CODES[model], args.public)
+        code = CODES[model]
+        found = public_code(parts, recipe, seed, code, args.public, args.constant_rate)
     else:
         found = baseline(parts, recipe, seed, side)
     blank = {"parameters": "", "epoch": ""}
@@ -325,7 +335,6 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], help="as of keras-sentmatch train")
     parser.add_argument("--constant-rate", action="store_true", help="on both sides")
     args = parser.parse_args()
-    args.set += [CONSTANT] if args.constant_rate else []
     if not args.show:
         if args.data is None or args.vectors is None:
             parser.error("--data and --vectors are needed to run anything")
