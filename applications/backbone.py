@@ -8,9 +8,9 @@ import keras
 from keras import ops
 
 from keras_sentmatch.applications.base import PairModel, Sentence
-from keras_sentmatch.data.encoder_kinds import block_options, blocks_of, embed, takes_segments
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.ops import last_state, zero_padding
+from keras_sentmatch.text.backbone_kinds import block_options, blocks_of, embed, takes_segments
 
 FROM_MODEL = ("name", "dtype", "trainable")  # which the model has of its own
 
@@ -26,7 +26,7 @@ class BackboneModel(PairModel):
             weights are loaded; a KerasHub backbone, whose weights are copied; or the serialized
             config of one, which has no weights. It is kept as a serialized config, so a saved model
             does not need the preset it was made from. Of the kinds in
-            `keras_sentmatch.data.encoder_kinds`: BERT, RoBERTa, XLM-RoBERTa, ALBERT, DistilBERT,
+            `keras_sentmatch.text.backbone_kinds`: BERT, RoBERTa, XLM-RoBERTa, ALBERT, DistilBERT,
             ELECTRA or DeBERTa-v3.
         trainable_backbone: whether the backbone is trained.
         backbone_dropout: rate within the backbone; `None` keeps its own.
@@ -115,7 +115,7 @@ class Encoder:
     """
 
     def __init__(self, backbone, dtype, dropout: float | None = None):
-        from keras_sentmatch.data.hub import (
+        from keras_sentmatch.text.hub import (
             check_backbone,
             keras_hub,
             load_backbone,

@@ -9,8 +9,8 @@ import numpy as np
 from keras_sentmatch.applications.base import PairModel, Sentence, register_model
 from keras_sentmatch.applications.pictures import PictureSpec
 from keras_sentmatch.applications.search_space import Choice
-from keras_sentmatch.data.text import word_facts
 from keras_sentmatch.layers.hybrid import FEATURES, MOST, MatchingFeatures, WideLogits
+from keras_sentmatch.text.tokens import word_facts
 
 STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # inverse regularization strengths to choose from
 SHARES = ("shared_1", "shared_2")

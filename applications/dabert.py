@@ -10,9 +10,9 @@ from keras_sentmatch.applications.backbone import BackboneModel, initializer, se
 from keras_sentmatch.applications.base import CallWith, Sentence, register_model
 from keras_sentmatch.applications.pictures import ENCODER_ATTENTION, HEADS, PictureSpec
 from keras_sentmatch.applications.search_space import BACKBONES, FLAG, Choice
-from keras_sentmatch.data.encoder_kinds import KINDS, EncoderKind
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import DualAttentionEncoder
+from keras_sentmatch.text.backbone_kinds import KINDS, EncoderKind
 
 
 @register_model("dabert")

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import measuring
 import numpy as np
 
-from keras_sentmatch.data import PairEncoder
+from keras_sentmatch.encoders import PairEncoder
 
 
 def sentences(count: int, words: list[str], rng: np.random.Generator) -> list[str]:

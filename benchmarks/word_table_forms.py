@@ -22,8 +22,9 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from keras_sentmatch.data import Tokenizer, split_pairs
-from keras_sentmatch.data.word_table import WordTable
+from keras_sentmatch.data import split_pairs
+from keras_sentmatch.text import Tokenizer
+from keras_sentmatch.vectors.built_in import WordTable
 
 RESULTS = measuring.Results("word_table_forms")
 SETS = ("sick", "msrp", "quora", "stsb")

@@ -18,16 +18,19 @@ __all__ = [
     "applications",
     "corpus",
     "data",
-    "explain",
-    "export",
+    "encoders",
+    "explanations",
+    "exports",
     "inference",
     "layers",
     "metrics",
     "ops",
-    "robustness",
     "sklearn",
+    "text",
     "training",
+    "transformations",
     "tuning",
+    "vectors",
 ]
 
 

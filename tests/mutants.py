@@ -61,7 +61,8 @@ def make_samples(home: Path, kinds: Any = KINDS) -> None:
 
 
 def _encoder(**options: Any) -> Any:
-    from keras_sentmatch.data import PairDataset, PairEncoder
+    from keras_sentmatch.data import PairDataset
+    from keras_sentmatch.encoders import PairEncoder
 
     return PairEncoder.fit(PairDataset(FIRST, SECOND), max_length=8, max_word_length=5, **options)
 
@@ -117,7 +118,7 @@ def _pieces(folder: Path) -> None:
     from keras_hub.models import BertBackbone, BertTokenizer
 
     from keras_sentmatch.applications import build_model
-    from keras_sentmatch.data import SubwordPairEncoder
+    from keras_sentmatch.encoders import SubwordPairEncoder
     from keras_sentmatch.inference.matcher import Matcher
 
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -178,7 +179,7 @@ def _numpy(variables: list[Any]) -> list[np.ndarray]:
 
 
 def _vector_extractor(folder: Path) -> None:
-    from keras_sentmatch.data import VectorExtractor
+    from keras_sentmatch.vectors import VectorExtractor
 
     rng = np.random.default_rng(0)
     mean, axes, probes = (rng.normal(size=s).astype("float32") for s in ((4,), (4, 2), (2, 3)))
@@ -673,15 +674,11 @@ def read(kind: str, folder: Path, rng: random.Random, damaged: list[Path]) -> No
         InputError: It is damaged, and the library says so.
         AssertionError: It was read, and answers what is not finite.
     """
-    from keras_sentmatch.data import (
-        VectorExtractor,
-        load_pairs,
-        read_pairs,
-        read_vectors,
-        read_word_pairs,
-    )
+    from keras_sentmatch.data import load_pairs, read_pairs
     from keras_sentmatch.inference.matcher import Matcher
+    from keras_sentmatch.text import read_word_pairs
     from keras_sentmatch.training import load_recipe
+    from keras_sentmatch.vectors import VectorExtractor, read_vectors
 
     if kind in (*WORD_MODELS, "plain", "pieces"):
         matcher = Matcher.load(folder)

@@ -150,7 +150,18 @@ def test_every_public_class_is_exported(package: Any) -> None:
 
 # --- examples ---
 
-PACKAGES = ("layers", "ops", "applications", "metrics", "data", "robustness", "analysis")
+PACKAGES = (
+    "layers",
+    "ops",
+    "applications",
+    "metrics",
+    "text",
+    "vectors",
+    "data",
+    "encoders",
+    "transformations",
+    "analysis",
+)
 MODULES = [
     name
     for package in (importlib.import_module(f"keras_sentmatch.{p}") for p in PACKAGES)

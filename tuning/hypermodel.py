@@ -7,7 +7,8 @@ from typing import Any
 import keras
 import keras_tuner
 
-from keras_sentmatch.data import PairBatches, PairDataset
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.encoders import PairBatches
 from keras_sentmatch.training.adapt import adapted
 from keras_sentmatch.training.callbacks import (
     metric_callbacks,

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from keras_sentmatch.data import PairDataset, Tokenizer, leak_report
+from keras_sentmatch.data import PairDataset, leak_report
 from keras_sentmatch.data.splits import plain_sides
 from keras_sentmatch.display.progress import progress_bar
 from keras_sentmatch.display.rendering import render
 from keras_sentmatch.display.tables import write_report
 from keras_sentmatch.errors import InputError, argument
 from keras_sentmatch.metrics import evaluate_predictions
+from keras_sentmatch.text import Tokenizer
 from keras_sentmatch.training import bag_of_words_baseline, train
 from keras_sentmatch.training.adapt import rarest_class
 from keras_sentmatch.training.advice import figure_of

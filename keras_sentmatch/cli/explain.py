@@ -16,7 +16,7 @@ from keras_sentmatch.display.tables import shown
 from keras_sentmatch.errors import InputError
 
 if TYPE_CHECKING:
-    from keras_sentmatch.explain import Explanation
+    from keras_sentmatch.explanations import Explanation
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ def explain(
         raise InputError(f"--limit {limit}: expected at least 1, and a FILE of pairs.")
     pairs = asked.read()
     matcher = scoring.load(run).matcher
-    from keras_sentmatch.explain import save_index
+    from keras_sentmatch.explanations import save_index
 
     pages: list[tuple[str, Explanation]] = []
     reread: list[Sequence[Any]] = []

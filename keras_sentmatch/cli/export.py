@@ -64,7 +64,7 @@ def export(
     if out is None:
         if format != "onnx" or pairs is not None:
             raise InputError("Name the folder to create with --out.")
-        from keras_sentmatch.export.engine import make_onnx
+        from keras_sentmatch.exports.engine import make_onnx
         from keras_sentmatch.inference.matcher import run_folder
 
         with ended_by_sigterm(), working(f"making the ONNX model of {run} and verifying it"):

@@ -22,8 +22,9 @@ from keras_sentmatch.display.tables import printable, shown, without_formula
 from keras_sentmatch.errors import InputError, naming_options
 
 if TYPE_CHECKING:
-    from keras_sentmatch.data import EncodingReport, PairDataset, PairStream
+    from keras_sentmatch.data import PairDataset, PairStream
     from keras_sentmatch.data.streams import Window
+    from keras_sentmatch.encoders import EncodingReport
     from keras_sentmatch.inference.answer_file import AnswerFile
 
 log = logging.getLogger(__name__)

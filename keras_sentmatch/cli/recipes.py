@@ -69,8 +69,8 @@ class RecipeOptions:
         """The recipe, checked as far as it can be before the data is read."""
         from keras_sentmatch.applications import BackboneModel, get_model_class
         from keras_sentmatch.applications.base import check_arguments
-        from keras_sentmatch.data.hub import encoder_name
         from keras_sentmatch.inference.run_folder import is_packaged, members_of, read_card
+        from keras_sentmatch.text.hub import encoder_name
         from keras_sentmatch.training import read_recipe
         from keras_sentmatch.training.recipe import known_spelling
 

@@ -14,8 +14,8 @@ from keras_sentmatch.cli.runs import LabeledPairs, Scoring
 from keras_sentmatch.errors import InputError
 
 if TYPE_CHECKING:
-    from keras_sentmatch.robustness import Lexicon
-    from keras_sentmatch.robustness.suites import Suite
+    from keras_sentmatch.analysis.suites import Suite
+    from keras_sentmatch.transformations import Lexicon
 
 log = logging.getLogger(__name__)
 Translate = Callable[[list[str]], Sequence[str]]
@@ -110,7 +110,7 @@ def robustness(
 
 def lexicon_or_none(sources: Sequence[str] | None) -> "Lexicon | None":
     """The lexicon that `--lexicon` names; else WordNet, or none where it is not installed."""
-    from keras_sentmatch.robustness import Lexicon
+    from keras_sentmatch.transformations import Lexicon
 
     if sources:
         return Lexicon.read(*sources)
@@ -135,7 +135,7 @@ def _function(name: str) -> Translate:
 
 def _suitable(suites: "list[Suite]", label_names: Sequence[str]) -> "list[Suite]":
     """The suites whose labels are like the run's. Only a task of AdvGLUE may be left out."""
-    from keras_sentmatch.robustness.suites import common_names
+    from keras_sentmatch.analysis.suites import common_names
 
     names = {suite.name: suite.pairs.label_names or () for suite in suites}
     fit = [s for s in suites if common_names(label_names, names[s.name])]
@@ -153,7 +153,7 @@ def _suitable(suites: "list[Suite]", label_names: Sequence[str]) -> "list[Suite]
 
 
 def _print(report: Report) -> None:
-    from keras_sentmatch.robustness.report import COLUMNS, table
+    from keras_sentmatch.analysis.robustness import COLUMNS, table
 
     heads = [name.replace("_", " ") for name in COLUMNS[1:]]
     print_table(heads, [row[1:] for row in table(report)], title(report))

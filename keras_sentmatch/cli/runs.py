@@ -96,7 +96,7 @@ class Run:
 
 def digest_of(folder: Path) -> str:
     """What the answers of a run depend on; refuses what is no run folder."""
-    from keras_sentmatch.export.engine import digest
+    from keras_sentmatch.exports.engine import digest
     from keras_sentmatch.inference.matcher import run_folder
     from keras_sentmatch.inference.run_folder import members_of, read_card, read_json
 

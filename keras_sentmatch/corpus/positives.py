@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from keras_sentmatch.corpus.retrieval import Bm25
-from keras_sentmatch.data import PairDataset, Tokenizer
+from keras_sentmatch.data import PairDataset
 from keras_sentmatch.data.splits import part_numbers
 from keras_sentmatch.errors import InputError, argument
+from keras_sentmatch.text import Tokenizer
 from keras_sentmatch.training.crossval import sentence_groups
 
 LABELS = ("no_match", "match")

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from keras_sentmatch.corpus.vectors import Array
-from keras_sentmatch.data import Tokenizer
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.text import Tokenizer
 
 EXACT = 100_000  # vectors, from which on not all of them are compared
 PROBES = 32  # lists of vectors looked through then

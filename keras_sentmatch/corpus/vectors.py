@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keras_sentmatch.data import Tokenizer, WordEncoder, WordTable, load_word_table
-from keras_sentmatch.data.word_table import load_similarity
 from keras_sentmatch.errors import InputError, argument
 from keras_sentmatch.inference.new_words import word_tables
+from keras_sentmatch.text import Tokenizer
+from keras_sentmatch.vectors import WordEncoder, WordTable, load_word_table
+from keras_sentmatch.vectors.built_in import load_similarity
 
 Array = NDArray[Any]
 Lookup = Callable[[str], Array | None]

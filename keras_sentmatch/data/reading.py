@@ -33,8 +33,8 @@ from keras_sentmatch.data.rows import (
     recognized_separator,
     table,
 )
-from keras_sentmatch.data.tags import tags_of_parse
 from keras_sentmatch.errors import InputError, argument, wording
+from keras_sentmatch.text.tags import tags_of_parse
 
 OnError = Literal["raise", "skip"]
 _ALIASES = {"entails": "entailment"}

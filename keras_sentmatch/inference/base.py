@@ -28,7 +28,7 @@ from keras_sentmatch.metrics.decisions import (
 )
 
 if TYPE_CHECKING:
-    from keras_sentmatch.explain import Explanation
+    from keras_sentmatch.explanations import Explanation
 
 Array = NDArray[Any]
 
@@ -245,7 +245,7 @@ class BaseMatcher(ABC):
         explanation.save("page.html")
         ```
         """
-        from keras_sentmatch.explain import explain
+        from keras_sentmatch.explanations import explain
 
         this: Any = self  # one of the two subclasses
         sides = {"sentence1": sentence1, "sentence2": sentence2}
@@ -550,7 +550,7 @@ class BaseMatcher(ABC):
     ) -> dict[str, Any]:
         """Writes an artifact that answers without this library, as this matcher does.
 
-        See `keras_sentmatch.export.export` for the arguments, what is returned and the errors.
+        See `keras_sentmatch.exports.export` for the arguments, what is returned and the errors.
 
         Example:
 
@@ -560,7 +560,7 @@ class BaseMatcher(ABC):
         Matcher.load("runs/mine").export("exported/mine")["signatures"]
         ```
         """
-        from keras_sentmatch.export import export
+        from keras_sentmatch.exports import export
 
         this: Any = self  # one of the two subclasses
         return export(this, folder, format, **options)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_sentmatch.data import PairEncoder, SubwordPairEncoder
+from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
 from keras_sentmatch.inference.pairs import batches, check_count
 
 if TYPE_CHECKING:

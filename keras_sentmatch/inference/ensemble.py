@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_sentmatch.data import PairDataset, WordEncoder
+from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.base import Array, BaseMatcher
 from keras_sentmatch.inference.matcher import Matcher
@@ -18,6 +18,7 @@ from keras_sentmatch.inference.run_folder import (
     read_json,
     write_json,
 )
+from keras_sentmatch.vectors import WordEncoder
 
 
 class EnsembleMatcher(BaseMatcher):

@@ -11,15 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 import numpy as np
 
 from keras_sentmatch import __version__
-from keras_sentmatch.data import (
-    PairEncoder,
-    SubwordPairEncoder,
-    VectorExtractor,
-    WordEncoder,
-    WordTable,
-)
 from keras_sentmatch.data.dataset import Task
-from keras_sentmatch.data.vectors import WordSource
+from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
 from keras_sentmatch.errors import InputError, argument
 from keras_sentmatch.inference.base import Array
 from keras_sentmatch.inference.corpus import Corpus, encode_blocks, score_blocks
@@ -36,11 +29,13 @@ from keras_sentmatch.inference.run_folder import (
     read_card,
 )
 from keras_sentmatch.inference.similarity import similarity_folder, similarity_parts
+from keras_sentmatch.vectors import VectorExtractor, WordEncoder, WordTable
+from keras_sentmatch.vectors.word_vectors import WordSource
 
 if TYPE_CHECKING:
     import keras
 
-    from keras_sentmatch.export.engine import OnnxMatcher
+    from keras_sentmatch.exports.engine import OnnxMatcher
     from keras_sentmatch.inference.compiled import CompiledModel
 
 ENGINES = ("keras", "onnx")
@@ -315,7 +310,7 @@ class Matcher(OneModelMatcher):
             )
         folder = run_folder(Path(folder))
         if engine == "onnx":
-            from keras_sentmatch.export.engine import load_onnx
+            from keras_sentmatch.exports.engine import load_onnx
 
             return load_onnx(folder, word_encoder)
         card = read_card(folder)

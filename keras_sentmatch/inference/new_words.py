@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_sentmatch.data import PairEncoder, WordEncoder, WordTable
-from keras_sentmatch.data.text import PAD, UNK
+from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError, wording
+from keras_sentmatch.text.tokens import PAD, UNK
+from keras_sentmatch.vectors import WordEncoder, WordTable
 
 if TYPE_CHECKING:
     import keras

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from keras_sentmatch import __version__
-from keras_sentmatch.data import PairEncoder
-from keras_sentmatch.data.word_table import load_word_table
+from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.inference.new_words import BLOCK
 from keras_sentmatch.inference.run_folder import SIMILARITY
 from keras_sentmatch.safety import cache_folder
+from keras_sentmatch.vectors.built_in import load_word_table
 
 _FILE = "similarity_matcher.npz"
 _LONGEST = 64  # words
@@ -56,7 +56,7 @@ def similarity_folder() -> Path:
 
 
 def _content() -> bytes:
-    return (importlib.resources.files("keras_sentmatch.data") / "tables" / _FILE).read_bytes()
+    return (importlib.resources.files("keras_sentmatch.vectors") / "tables" / _FILE).read_bytes()
 
 
 def _digest(content: bytes) -> str:

@@ -116,7 +116,7 @@ class MatchingFeatures(Layer):
         )
 
     def set_similarity(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Sets the weights that `keras_sentmatch.data.word_table.load_similarity` returns."""
+        """Sets the weights that `keras_sentmatch.vectors.built_in.load_similarity` returns."""
         importance = self.importance
         variables = importance.kernel, importance.bias, importance.context, self.map, self.map_bias
         for name, variable in zip(("kernel", "bias", "context", "map", "map_bias"), variables):

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from keras_sentmatch.display.rendering import content_policy
-from keras_sentmatch.explain.page import render_page
+from keras_sentmatch.explanations.page import render_page
 from keras_sentmatch.service.limits import Limits
 
 SCRIPT = "service.js"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.export.engine import OnnxMatcher
+from keras_sentmatch.exports.engine import OnnxMatcher
 from keras_sentmatch.inference.base import BaseMatcher
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.safety import first_line

@@ -6,9 +6,9 @@ import numpy as np
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.robustness import Lexicon, get_transformation, transform
 from keras_sentmatch.training.config import TrainingConfig
 from keras_sentmatch.training.folds import joined
+from keras_sentmatch.transformations import Lexicon, get_transformation, transform
 
 ROUNDS = 10  # changes of a pair that are tried, each with another seed
 

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from keras_sentmatch.applications.bag_of_words import solve_linear
-from keras_sentmatch.data import PairDataset, Tokenizer
+from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import evaluate_predictions
+from keras_sentmatch.text import Tokenizer
 from keras_sentmatch.training.weights import class_weights, pair_weights
 
 MAX_TOKENS = 256  # read of each sentence

@@ -23,7 +23,8 @@ from keras_sentmatch.training.config import TrainingConfig, f1_label
 from keras_sentmatch.training.resume import best_weights, save_weights
 
 if TYPE_CHECKING:
-    from keras_sentmatch.data import PairBatches, PairDataset
+    from keras_sentmatch.data import PairDataset
+    from keras_sentmatch.encoders import PairBatches
 
 LOWER_IS_BETTER = ("val_loss", "loss")
 MONITORS = {"classification": "val_accuracy", "ranking": "val_map", "regression": "val_pearson"}

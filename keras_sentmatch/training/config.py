@@ -212,7 +212,7 @@ class TrainingConfig(_Table):
             none. Half of them recombine sentences, the others replace words by near ones.
         distillation_weight: The teacher's share of the loss.
         distillation_temperature: Temperature of the teacher's and the student's probabilities.
-        augment: Transformations (`keras_sentmatch.robustness.TRANSFORMATIONS`) that make further
+        augment: Transformations (`keras_sentmatch.transformations.TRANSFORMATIONS`) that make further
             training pairs, with the labels these have.
         augment_share: Made pairs, as a share of the training pairs, at most.
         augment_labels: The label that SwapAnt and NumWord change, and the one that they give; by

@@ -9,12 +9,14 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_sentmatch.data import PairDataset, PairEncoder, SubwordPairEncoder, WordVectors
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference import Matcher
 from keras_sentmatch.inference.new_words import word_tables
 from keras_sentmatch.inference.run_folder import members_of
 from keras_sentmatch.layers import WordRepresentation
+from keras_sentmatch.vectors import WordVectors
 
 log = logging.getLogger(__name__)
 Encoder = PairEncoder | SubwordPairEncoder

@@ -12,23 +12,15 @@ from numpy.typing import NDArray
 
 from keras_sentmatch import applications
 from keras_sentmatch.applications.base import check_arguments, model_arguments
-from keras_sentmatch.data import (
-    PairBatches,
-    PairDataset,
-    PairEncoder,
-    SubwordPairEncoder,
-    Tokenizer,
-    WordTable,
-    WordVectors,
-    load_vectors,
-)
-from keras_sentmatch.data.pipeline import encode_dataset
-from keras_sentmatch.data.tags import installed_tagger, wordnet_antonyms
-from keras_sentmatch.data.word_table import load_similarity
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.encoders import PairBatches, PairEncoder, SubwordPairEncoder
+from keras_sentmatch.encoders.batches import encode_dataset
 from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.inference.new_words import BLOCK
 from keras_sentmatch.layers import FeatureAttention, SelectiveFeatureAttention
 from keras_sentmatch.metrics import SparseMacroF1, ranking_counts
+from keras_sentmatch.text import Tokenizer
+from keras_sentmatch.text.tags import installed_tagger, wordnet_antonyms
 from keras_sentmatch.training.config import TrainingConfig, f1_label
 from keras_sentmatch.training.distillation import DistillationLoss, OnLabels
 from keras_sentmatch.training.init import init_from
@@ -37,6 +29,8 @@ from keras_sentmatch.training.optimizers import make_optimizer
 from keras_sentmatch.training.ranking import batches_per_epoch, by_question
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.weights import check_weights
+from keras_sentmatch.vectors import WordTable, WordVectors, load_vectors
+from keras_sentmatch.vectors.built_in import load_similarity
 
 log = logging.getLogger(__name__)
 

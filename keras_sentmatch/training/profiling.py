@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_sentmatch.data import PairDataset, PairEncoder
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.training.config import EncoderConfig
 from keras_sentmatch.training.prepare import make_model, subword_encoder
 from keras_sentmatch.training.recipe import Recipe, load_recipe

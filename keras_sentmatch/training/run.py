@@ -13,8 +13,9 @@ import keras
 import numpy as np
 
 from keras_sentmatch import __version__
-from keras_sentmatch.data import PairBatches, PairDataset, PairEncoder
+from keras_sentmatch.data import PairDataset
 from keras_sentmatch.display.figures import confusion_matrix, learning_curve, precision_recall
+from keras_sentmatch.encoders import PairBatches, PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.pairs import batches as length_batches

@@ -11,8 +11,9 @@ from collections.abc import Callable
 import numpy as np
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
 
-from keras_sentmatch.data import PairDataset, load_word_table
+from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.vectors import load_word_table
 
 NEAR = 10  # sentences, or words, among which one is drawn
 REPLACED = 0.2  # of the words

@@ -17,7 +17,7 @@ from keras_sentmatch.analysis.errors import (
 )  # fmt: skip
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.robustness import Lexicon
+from keras_sentmatch.transformations import Lexicon
 
 LEXICON = Lexicon(antonyms=[("hot", "cold")])
 

@@ -8,7 +8,8 @@ import pytest
 
 from keras_sentmatch.applications import BackboneModel, build_model, get_model_class, list_models
 from keras_sentmatch.cli import main
-from keras_sentmatch.data import PairBatches, load_pairs
+from keras_sentmatch.data import load_pairs
+from keras_sentmatch.encoders import PairBatches
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import FeatureAttention
 from keras_sentmatch.training import list_recipes, load_recipe

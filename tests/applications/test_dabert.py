@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.applications import DABERT, CrossEncoder
-from keras_sentmatch.data.hub import load_backbone
 from keras_sentmatch.layers import DualAttentionEncoder
+from keras_sentmatch.text.hub import load_backbone
 from tests import oracles_encoders
 from tests.applications.common import model_case
 from tests.applications.encoders import (

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.applications import DRCN, build_model, get_model_class, list_models
-from keras_sentmatch.data import PairBatches, PairEncoder, load_pairs
+from keras_sentmatch.data import load_pairs
+from keras_sentmatch.encoders import PairBatches, PairEncoder
 from keras_sentmatch.errors import InputError
 from tests import oracles
 from tests.applications.common import IDS_1, IDS_2, WORDS, features, model_case

@@ -7,9 +7,10 @@ import pytest
 from keras_sentmatch.applications import DABERT, CrossEncoder, LadRaNet
 from keras_sentmatch.applications.backbone import segments_of
 from keras_sentmatch.applications.base import Sentence
-from keras_sentmatch.data import SubwordPairEncoder, WordEncoder, extract_vectors
+from keras_sentmatch.encoders import SubwordPairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
+from keras_sentmatch.vectors import WordEncoder, extract_vectors
 from tests.toys.encoders import FIRST, LENGTH, PREFIXES, SECOND, backbone, folder_of, tokenizer
 
 # The others' layers are called in the same way.

@@ -20,12 +20,12 @@ from keras_sentmatch.cli import backend as backend_module
 from keras_sentmatch.cli import catalog, main
 from keras_sentmatch.cli.options import OnError
 from keras_sentmatch.cli.sources import Source
-from keras_sentmatch.data import PairEncoder
+from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.answer_file import as_text
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.ops import masked_mean
-from tests.robustness.test_report import ADVGLUE
+from tests.analysis.test_robustness import ADVGLUE
 
 TINY = "--set encoder.max_length=8 --set vectors.dim=4 --epochs 1 --batch-size 16".split()
 COLUMNS = ["--columns", "claim,answer,verdict"]
@@ -634,7 +634,7 @@ def test_each_command_ends_with_a_next_step_that_runs(
 
 
 def test_export(trained, capsys, monkeypatch, tmp_path):
-    """What `export` passes on and shows; tests/export has the exporting."""
+    """What `export` passes on and shows; tests/exports has the exporting."""
     asked = []
 
     def export(matcher, folder, format, *, pairs, tolerance):
@@ -692,7 +692,7 @@ def test_export_without_a_folder_makes_the_model_of_the_engine(
     trained, capsys, monkeypatch, tmp_path
 ):
     made = []
-    make = "keras_sentmatch.export.engine.make_onnx"
+    make = "keras_sentmatch.exports.engine.make_onnx"
     monkeypatch.setattr(make, lambda run: made.append(run) or {"format": "engine", "pairs": 20})
     onnx = ["export", trained.folder, "--format", "onnx"]
     assert run(*onnx, "--json") == 0

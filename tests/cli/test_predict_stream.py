@@ -15,7 +15,8 @@ import pytest
 from keras_sentmatch.applications import ESIM
 from keras_sentmatch.cli import main
 from keras_sentmatch.cli.runs import Run
-from keras_sentmatch.data import PairDataset, PairEncoder
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.inference import Matcher, answer_file, workers
 from keras_sentmatch.inference.answer_file import AnswerFile
 from tests.cli.test_cli import error_of, run

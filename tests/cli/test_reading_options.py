@@ -10,8 +10,9 @@ import pytest
 from keras_sentmatch.cli import main
 from keras_sentmatch.cli.runs import LabeledPairs, Scoring, recorded_source
 from keras_sentmatch.cli.sources import Source, parse_labels
-from keras_sentmatch.data import EncodingReport, PairDataset
+from keras_sentmatch.data import PairDataset
 from keras_sentmatch.display.tables import without_formula
+from keras_sentmatch.encoders import EncodingReport
 from keras_sentmatch.errors import InputError, argument, naming_options, wording
 from keras_sentmatch.inference.base import BaseMatcher
 

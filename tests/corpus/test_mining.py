@@ -10,7 +10,8 @@ from keras_sentmatch.applications import ESIM, build_model
 from keras_sentmatch.cli import main
 from keras_sentmatch.corpus import Miner
 from keras_sentmatch.corpus.vectors import make_vectors, run_vectors
-from keras_sentmatch.data import PairDataset, PairEncoder, SubwordPairEncoder
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
 from tests.harness import randomize

@@ -11,7 +11,8 @@ import keras
 import pytest
 
 from keras_sentmatch.applications import ESIM
-from keras_sentmatch.data import PairDataset, PairEncoder
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.inference import Matcher
 from tests.harness import randomize
 

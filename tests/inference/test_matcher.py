@@ -12,8 +12,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_sentmatch.data import PairDataset, PairEncoder
+from keras_sentmatch.data import PairDataset
 from keras_sentmatch.data.frames import columns_of
+from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference import BatchScorer, EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher

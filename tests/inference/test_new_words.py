@@ -10,20 +10,16 @@ from keras import ops
 from keras_sentmatch.applications import build_model
 from keras_sentmatch.applications.base import PairModel, Sentence
 from keras_sentmatch.cli import main
-from keras_sentmatch.data import (
-    PairDataset,
-    PairEncoder,
-    WordEncoder,
-    extract_vectors,
-    load_word_table,
-)
-from keras_sentmatch.data.text import word_facts
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.new_words import BLOCK, row_tables, with_rows, word_tables
 from keras_sentmatch.layers import WordRepresentation
 from keras_sentmatch.ops import masked_mean
+from keras_sentmatch.text.tokens import word_facts
+from keras_sentmatch.vectors import WordEncoder, extract_vectors, load_word_table
 from tests.applications.common import features
 from tests.harness import close, randomize, values
 from tests.toys.bert import tiny_bert

@@ -8,7 +8,8 @@ import pytest
 
 from keras_sentmatch.applications import DRCN, ESIM
 from keras_sentmatch.cli import main
-from keras_sentmatch.data import PairDataset, PairEncoder
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.cli.runs import recorded_source
-from keras_sentmatch.data import PairEncoder, load_pairs, read_pairs, read_vectors
+from keras_sentmatch.data import load_pairs, read_pairs
+from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.run_folder import members_of
@@ -30,6 +31,7 @@ from keras_sentmatch.safety import (
 )
 from keras_sentmatch.training import load_recipe
 from keras_sentmatch.training.resume import GENERATIONS, latest
+from keras_sentmatch.vectors import read_vectors
 from tests import mutants
 
 pytestmark = pytest.mark.once

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_sentmatch.applications import BackboneModel, build_model, get_model_class
-from keras_sentmatch.data import PairEncoder
+from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.inference.matcher import Matcher
 
 NAMES = ("entailment", "neutral", "contradiction")
@@ -42,7 +42,7 @@ def make(name: str, **options: Any) -> Matcher:
     if issubclass(get_model_class(name), BackboneModel):
         from keras_hub.models import BertBackbone, BertTokenizer
 
-        from keras_sentmatch.data import SubwordPairEncoder
+        from keras_sentmatch.encoders import SubwordPairEncoder
 
         pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "##s"]
         encoder: Any = SubwordPairEncoder(BertTokenizer(pieces, lowercase=True), max_length=96)

@@ -3,10 +3,10 @@ import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 
 from keras_sentmatch.data import PairDataset
-from keras_sentmatch.data.word_table import load_similarity
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.training import bag_of_words_baseline, load_recipe, train
 from keras_sentmatch.training.baseline import word_features
+from keras_sentmatch.vectors.built_in import load_similarity
 from tests.harness import value
 from tests.toys.training import WORDS, tiny_pairs, tiny_splits
 

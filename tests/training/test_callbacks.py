@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from keras_sentmatch.data import PairBatches, PairEncoder
+from keras_sentmatch.encoders import PairBatches, PairEncoder
 from keras_sentmatch.metrics import mean_average_precision
 from keras_sentmatch.training import TrainingConfig
 from keras_sentmatch.training.callbacks import (

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_sentmatch.data import PairBatches, PairEncoder
+from keras_sentmatch.encoders import PairBatches, PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.training.devices import data_parallel
 from keras_sentmatch.training.optimizers import make_optimizer

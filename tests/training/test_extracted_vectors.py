@@ -7,12 +7,12 @@ import pytest
 
 from keras_sentmatch.applications import get_model_class, list_models
 from keras_sentmatch.applications.base import model_arguments
-from keras_sentmatch.data import VectorExtractor, WordVectors
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.training import Recipe, VectorsConfig
 from keras_sentmatch.training import prepare as module
 from keras_sentmatch.training.prepare import fit_encoder, make_model
+from keras_sentmatch.vectors import VectorExtractor, WordVectors
 from tests.toys.training import build_tiny, tiny_recipe, tiny_run, tiny_splits
 
 pytestmark = pytest.mark.once

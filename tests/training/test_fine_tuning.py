@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.cli import main
-from keras_sentmatch.data import PairDataset, SubwordPairEncoder
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.encoders import SubwordPairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.training import Recipe, load_recipe, train

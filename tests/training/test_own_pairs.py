@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from keras_sentmatch.data import PairDataset, PairEncoder
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference import Matcher
 from keras_sentmatch.training import load_recipe, train

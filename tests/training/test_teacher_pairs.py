@@ -5,9 +5,10 @@ import re
 import numpy as np
 import pytest
 
-from keras_sentmatch.data import PairDataset, load_word_table
+from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.training.teacher_pairs import LEAST, pairs_for_teacher
+from keras_sentmatch.vectors import load_word_table
 from tests.toys.training import tiny_recipe, tiny_run, tiny_splits
 
 pytestmark = pytest.mark.once

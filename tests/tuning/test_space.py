@@ -8,7 +8,8 @@ import pytest
 
 from keras_sentmatch.applications import get_model_class, list_models
 from keras_sentmatch.cli.tune import parse_fixed, parse_names
-from keras_sentmatch.data import PairDataset, PairEncoder
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import FeatureAttention
 from keras_sentmatch.training import EncoderConfig, Recipe, VectorsConfig, load_recipe

@@ -1,0 +1,332 @@
+"""Encoded pairs in batches of few shapes, for NumPy, `tf.data` and Keras's `PyDataset` alike."""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_sentmatch.data.dataset import PairDataset
+from keras_sentmatch.encoders.base import EncodedPairs
+from keras_sentmatch.encoders.loading import Encoder
+from keras_sentmatch.encoders.questions import Questions
+from keras_sentmatch.errors import InputError, argument
+
+Batch = tuple[Any, ...] | dict[str, np.ndarray]  # (inputs, labels[, weights]), or inputs
+
+
+class PairBatches:
+    """The batches of a data set: encoded once, of few shapes, in an order fixed by the epoch.
+
+    Rows go to the shortest bucket that holds both sentences; a batch comes from one bucket and is
+    padded to its length on both sides. Rows that do not fill a batch move to the next longer bucket,
+    so at most one short batch remains, at the longest length. Every epoch has the same shapes. The
+    order of an epoch depends on `(seed, epoch)` alone.
+
+    Args:
+        dataset: The pairs.
+        encoder: The encoder. Sentences that it truncates are counted in `encoder.report`.
+        batch_size: Pairs a batch.
+        shuffle: Whether rows and batches come in a new order each epoch. Default `False`: rows in
+            the order of the data set inside each bucket, short buckets first (`order` says which).
+        seed: Seed of the order. Default 0.
+        bucket_lengths: Lengths to pad to, or how many: then those that pad least are chosen. The
+            more, the less padding; but a backend that compiles does so once a length. Default 5.
+        features: Names of the arrays to yield (a model's input names). By default all of the
+            encoder's.
+        drop_remainder: Whether the short batch is left out. Default `False`.
+        targets: What to yield in the place of the labels: an array with a row a pair.
+        weights: How much each pair counts in the loss, which follows the labels in a batch.
+        multiple_of: Devices among which every batch is divided: the short batch leaves out the
+            remainder, `multiple_of - 1` pairs at most. Default 1.
+        encoded: What `encode_dataset` made of these pairs with this encoder, if known already.
+        questions: For each pair, what it belongs to: all pairs of a question stand in one batch, in
+            the order of the data set. Targets are then `[B, 2]`, the label and the number of the
+            question. Batches are filled up to `batch_size` with copies of their first row, whose
+            targets are -1. A question of more pairs has a batch of a multiple of `batch_size`. An
+            epoch exchanges questions of the same size; its batches may have other lengths than
+            those of the last one.
+
+    Raises:
+        InputError: No pairs, a batch size below 1 (or above the data, with `drop_remainder`) or no
+            multiple of `multiple_of`, buckets shorter than a sentence, an array that the encoder
+            does not make, or questions with what would break them.
+
+    Example:
+
+    ```python
+    from keras_sentmatch.data import PairDataset
+    from keras_sentmatch.encoders import PairBatches, PairEncoder
+
+    data = PairDataset(["A dog.", "One cat."], ["A cat.", "No dog."], [1, 0])
+    batches = PairBatches(data, PairEncoder.fit(data), batch_size=2, shuffle=True)
+    inputs, labels = next(batches.numpy(epoch=0))
+    inputs["word_ids_1"].shape  # (2, 4)
+    ```
+    """
+
+    def __init__(
+        self,
+        dataset: PairDataset,
+        encoder: Encoder,
+        *,
+        batch_size: int,
+        shuffle: bool = False,
+        seed: int = 0,
+        bucket_lengths: Sequence[int] | int = 5,
+        features: Collection[str] | None = None,
+        drop_remainder: bool = False,
+        targets: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
+        multiple_of: int = 1,
+        encoded: EncodedPairs | None = None,
+        questions: Sequence[str] | None = None,
+    ):
+        if batch_size < 1:
+            raise InputError(f"{argument('batch_size', batch_size)}: it must be at least 1.")
+        if batch_size % multiple_of:
+            raise InputError(
+                f"{argument('batch_size', batch_size)} does not divide among {multiple_of} devices: "
+                f"make it a multiple of {multiple_of}."
+            )
+        if len(dataset) == 0:
+            raise InputError(f"The data set {dataset.name!r} {dataset.split} holds no pairs.")
+        if len(dataset) < multiple_of:
+            raise InputError(f"{len(dataset)} pairs can't be divided among {multiple_of} devices.")
+        if drop_remainder and len(dataset) < batch_size:
+            raise InputError(
+                f"{len(dataset)} pairs do not fill one batch of {batch_size}, and with "
+                "drop_remainder=True none is left: use a smaller batch_size or drop_remainder=False."
+            )
+        self._questions: Questions | None = None
+        if questions is not None:
+            labels = dataset.labels
+            if labels is None or targets is not None or weights is not None:
+                raise InputError(
+                    "Batches by question take labeled pairs, without targets and weights."
+                )
+            if drop_remainder or multiple_of > 1:
+                raise InputError(
+                    "Batches by question leave no pair out: drop_remainder=False, one device."
+                )
+            if len(questions) != len(dataset):
+                raise InputError(
+                    f"{len(questions)} questions for {len(dataset)} pairs: give one for each."
+                )
+            self._questions = Questions(questions, batch_size)
+            targets = np.column_stack([labels, self._questions.numbers])
+        names = encoder.input_names
+        unknown = sorted(set(features or ()) - set(names))
+        if unknown:
+            raise InputError(
+                f"The encoder does not make {', '.join(unknown)}; it makes {', '.join(names)}. "
+                f"Make it with other features (now {encoder.features})."
+            )
+        self.features = tuple(n for n in names if features is None or n in features)
+        self._pairs = encode_dataset(dataset, encoder) if encoded is None else encoded
+        given = dataset.labels if targets is None else targets
+        self.targets: np.ndarray | None = None
+        if given is not None:
+            given = np.asarray(given)
+            if len(given) != len(dataset):
+                raise InputError(
+                    f"{len(given)} targets for {len(dataset)} pairs: give one for each."
+                )
+            self.targets = given.astype("f4" if given.dtype.kind == "f" else "i4")
+        self.weights = None if weights is None else np.asarray(weights, "float32")
+        if self.weights is not None and (given is None or self.weights.shape != (len(dataset),)):
+            raise InputError(
+                f"weights of shape {self.weights.shape} for {len(dataset)} pairs: give one for each, "
+                "of labeled pairs."
+            )
+        self.num_rows = len(dataset)
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+        self.seed = seed
+        self.drop_remainder = drop_remainder
+        self.multiple_of = multiple_of
+        lengths = np.maximum(self._pairs.lengths.max(1), 1)
+        if isinstance(bucket_lengths, int):
+            bucket_lengths = least_padding(lengths, max(bucket_lengths, 1))
+        self.bucket_lengths = tuple(sorted({int(length) for length in bucket_lengths}))
+        if not self.bucket_lengths or self.bucket_lengths[-1] < lengths.max():
+            raise InputError(
+                f"bucket_lengths={list(self.bucket_lengths)}, but the longest sentence has "
+                f"{lengths.max()} tokens: add a bucket for it, or make the encoder with a smaller "
+                "max_length."
+            )
+        self._bucket = np.searchsorted(self.bucket_lengths, lengths)
+        self._row_lengths = lengths
+
+    def __len__(self) -> int:
+        if self._questions is not None:
+            return len(self._questions.batches)
+        unit = self.batch_size if self.drop_remainder else self.multiple_of
+        return -(-(self.num_rows // unit * unit) // self.batch_size)
+
+    def order(self, epoch: int = 0) -> list[np.ndarray]:
+        """Returns the row numbers of each batch of an epoch."""
+        return [rows for rows, _ in self._plan(epoch)]
+
+    def shapes(self) -> list[tuple[int, int]]:
+        """Returns the shapes (pairs, length) that occur; without questions the same in every epoch."""
+        return sorted({(len(self._filled(rows)), length) for rows, length in self._plan(0)})
+
+    def numpy(self, epoch: int = 0) -> Iterator[Batch]:
+        """Yields the batches of an epoch: `(inputs, labels)`, or inputs alone without labels.
+
+        With weights they are `(inputs, labels, weights)`.
+
+        `inputs` is a dict of int32 arrays; `labels` are int32, or float32 for regression. With
+        questions, rows that only fill a batch come last.
+        """
+        for rows, length in self._plan(epoch):
+            yield self._batch(rows, length)
+
+    def tf_data(self, epoch: int = 0) -> Any:
+        """Returns a `tf.data.Dataset` of the batches, of known length, from `epoch` on.
+
+        Each full iteration is one epoch: with `model.fit(…, shuffle=False)` Keras's epoch e gets
+        `order(epoch + e)`. An iteration that stops before its last batch does not count (on JAX and
+        PyTorch Keras looks at one batch before it trains).
+        """
+        import tensorflow as tf
+
+        def generate() -> Iterator[Batch]:
+            nonlocal epoch
+            now = epoch
+            for step, batch in enumerate(self.numpy(now), 1):
+                if step == len(self):
+                    epoch = now + 1
+                yield batch
+
+        rows = self.batch_size if self.drop_remainder else None
+
+        def spec(array: np.ndarray) -> Any:
+            return tf.TensorSpec((rows, None, *array.shape[2:]), array.dtype)
+
+        first = next(self.numpy())
+        inputs = first[0] if isinstance(first, tuple) else first
+        signature: Any = tf.nest.map_structure(spec, inputs)
+        if isinstance(first, tuple):
+            more = (tf.TensorSpec((rows, *a.shape[1:]), a.dtype) for a in first[1:])
+            signature = signature, *more
+        dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(self)))
+        return dataset.prefetch(4) if len(self) > 8 else dataset
+
+    def pydataset(self, epoch: int = 0) -> Any:
+        """Returns the batches as a `keras.utils.PyDataset`, which needs no TensorFlow.
+
+        Keras's epoch e gets `order(epoch + e)`, with `fit(shuffle=True)` too. `epoch` of the
+        `PyDataset` is the epoch that comes next.
+        """
+        return _pydataset_class()(self, epoch)
+
+    def _filled(self, rows: np.ndarray) -> np.ndarray:
+        """The rows, with questions as many as a multiple of the batch size."""
+        more = 0 if self._questions is None else -len(rows) % self.batch_size
+        return np.concatenate([rows, rows[:1].repeat(more)])
+
+    def _batch(self, rows: np.ndarray, length: int) -> Batch:
+        real, rows = len(rows), self._filled(rows)
+        arrays = self._pairs.arrays(rows, length)
+        inputs = {name: arrays[name] for name in self.features}
+        if self.targets is None:
+            return inputs
+        weights = () if self.weights is None else (self.weights[rows],)
+        targets = self.targets[rows]  # a copy
+        targets[real:] = -1
+        return inputs, targets, *weights
+
+    def _plan(self, epoch: int) -> list[tuple[np.ndarray, int]]:
+        """The rows of each batch and its length."""
+        rows = np.arange(self.num_rows)
+        rng = np.random.default_rng((self.seed, epoch))
+        if self._questions is not None:
+            parts = self._questions.rows(rng if self.shuffle else None)
+            longest = (self._bucket[part].max() for part in parts)
+            return [(part, self.bucket_lengths[i]) for part, i in zip(parts, longest)]
+        if self.shuffle:
+            rows = rng.permutation(rows)
+        plan: list[tuple[np.ndarray, int]] = []
+        rest = rows[:0]
+        for bucket, length in enumerate(self.bucket_lengths):
+            mine = np.concatenate([rest, rows[self._bucket[rows] == bucket]])
+            full = len(mine) // self.batch_size * self.batch_size
+            plan += [(part, length) for part in mine[:full].reshape(-1, self.batch_size)]
+            rest = mine[full:]
+        rest = rest[: len(rest) // self.multiple_of * self.multiple_of]
+        if len(rest) and not self.drop_remainder:
+            plan.append((rest, self.bucket_lengths[-1]))
+        if self.shuffle:
+            plan = [plan[i] for i in rng.permutation(len(plan))]
+        return plan
+
+
+def encode_dataset(dataset: PairDataset, encoder: Encoder) -> EncodedPairs:
+    """The encoded pairs of a data set, with its tags where the encoder makes use of them."""
+    tags = dataset.tags if "pos" in encoder.features else None
+    return encoder.encode_pairs(dataset.sentence1, dataset.sentence2, tags=tags)
+
+
+def _pydataset_class() -> Any:
+    import keras
+
+    class PairPyDataset(keras.utils.PyDataset):
+        """See `PairBatches.pydataset`."""
+
+        def __init__(self, batches: PairBatches, epoch: int):
+            super().__init__()  # one worker: requests come one after the other
+            self.batches = batches
+            self.epoch = epoch
+            self._plan = batches._plan(epoch)
+            self._place: dict[int, int] = {}  # index asked for -> place in the plan
+            self._begun = False
+
+        def __len__(self) -> int:
+            return len(self.batches)
+
+        def __getitem__(self, index: int) -> Batch:
+            if not 0 <= index < len(self):
+                raise IndexError(index)
+            place = self._place.setdefault(index, len(self._place))
+            if place == 1 and not self._begun and keras.backend.backend() == "tensorflow":
+                # Keras learns from the first two batches which dimensions vary: give two lengths.
+                lengths = [length for _, length in self._plan]
+                place = next((i for i, n in enumerate(lengths) if n != lengths[0]), place)
+            return self.batches._batch(*self._plan[place])
+
+        def on_epoch_begin(self) -> None:
+            # What was asked for since the last epoch was a look ahead, as Keras's for the shapes.
+            self._begun = True
+            self._place.clear()
+
+        def on_epoch_end(self) -> None:
+            # Keras also calls this after a look at one batch before training: that is no epoch.
+            if len(self._place) == len(self):
+                self.epoch += 1
+                self._plan = self.batches._plan(self.epoch)
+            self._begun = False
+            self._place.clear()
+
+    return PairPyDataset
+
+
+def least_padding(lengths: np.ndarray, count: int) -> list[int]:
+    """The at most `count` lengths to pad to that waste least, for rows of `lengths` tokens."""
+    tops, rows = np.unique(lengths, return_counts=True)
+    before = np.concatenate([[0], np.cumsum(rows)])
+    # best[i]: (padded tokens, lengths) of the rows of the i shortest kinds, in the buckets so far
+    best: list[tuple[float, list[int]]] = [(0, []), *((np.inf, []) for _ in tops)]
+    for _ in range(min(count, len(tops))):
+        best = [best[0]] + [
+            min(
+                (
+                    best[j][0] + int(tops[i - 1]) * int(before[i] - before[j]),
+                    [*best[j][1], int(tops[i - 1])],
+                )
+                for j in range(i)
+            )
+            for i in range(1, len(tops) + 1)
+        ]
+    return best[-1][1]

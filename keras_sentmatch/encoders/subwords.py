@@ -1,0 +1,301 @@
+"""Sentence pairs as one sequence of word pieces, for models on pretrained encoders."""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_sentmatch.encoders.base import (
+    MAX_TOKENS,
+    BaseEncoder,
+    EncodedPairs,
+    Tags,
+    sentence_columns,
+)
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.safety import (
+    check_config,
+    check_integers,
+    check_tree,
+    inside,
+    no_larger_than,
+    read_bytes,
+    read_object,
+)
+from keras_sentmatch.text.backbone_kinds import EncoderKind
+from keras_sentmatch.text.hub import check_tokenizer, keras_hub, load_tokenizer
+from keras_sentmatch.text.word_pieces import pieces_of
+
+_TOKENIZER = "tokenizer"  # folder
+
+
+@dataclass
+class _PackedPairs(EncodedPairs):
+    kept: np.ndarray  # [N, 2]: pieces of each sentence
+    starts: np.ndarray  # [N, 2]: where they begin in flat
+    flat: np.ndarray  # pieces of each distinct sentence; the last three are start, end, padding
+    kind: EncoderKind  # of the tokenizer
+
+    def arrays(self, rows: np.ndarray, length: int) -> dict[str, np.ndarray]:
+        column = np.arange(length)
+        first, second = self.kept[rows].T[:, :, None]
+        begin = 1 + first + self.kind.separators  # of the second sentence
+        end = begin + second
+        start_at, end_at, pad_at = np.arange(-3, 0)
+        where = np.where(column <= end, end_at, pad_at)  # what no sentence fills
+        where[:, 0] = start_at
+        for sentence, (low, high) in enumerate(((1, 1 + first), (begin, end))):
+            offset = self.starts[rows, sentence][:, None] - low
+            where = np.where((column >= low) & (column < high), offset + column, where)
+        real = column <= end
+        return {
+            "token_ids": self.flat[where],
+            "segment_ids": (real & (column >= begin) & self.kind.segments).astype("int32"),
+            "padding_mask": real.astype("int32"),
+        }
+
+
+class SubwordPairEncoder(BaseEncoder):
+    """Turns pairs of sentences into the packed word pieces that a pretrained encoder reads.
+
+    A pair is one sequence: `[CLS] a [SEP] b [SEP]` for BERT, `<s> a </s></s> b </s>` for RoBERTa (see
+    `keras_sentmatch.text.backbone_kinds`).
+    A pair that is too long loses pieces from the end of the longer sentence, one at a time: that is
+    counted in `report`, and a warning says so once.
+
+    Pieces are those that the encoder was pretrained with, where KerasHub's own differ too (see
+    `keras_sentmatch.text.word_pieces`). Two differences remain: a word of more than 100 bytes is unknown
+    to BERT (there: 100 characters), and special tokens written in a sentence, such as `"[SEP]"`, are
+    plain text.
+
+    Args:
+        tokenizer: A KerasHub tokenizer of a supported kind.
+        max_length: The greatest number of word pieces of a pair, special ones included. Default
+            128.
+
+    Raises:
+        InputError: Not such a tokenizer, or a limit that leaves no room for two sentences.
+
+    Example:
+
+    ```python
+    from keras_sentmatch.encoders import SubwordPairEncoder
+
+    encoder = SubwordPairEncoder.from_preset("bert_tiny_en_uncased")
+    encoder.encode(["A dog runs."], ["It moves."])
+    # {"token_ids": array([[101, 1037, 3899, 3216, 1012, 102, 2009, 5829, 1012, 102]]),
+    #  "segment_ids": array([[0, 0, 0, 0, 0, 0, 1, 1, 1, 1]]), "padding_mask": array([[1, …]])}
+    ```
+    """
+
+    kind = "subword"
+    features = ("subword",)
+
+    def __init__(self, tokenizer: Any, *, max_length: int = 128):
+        self.encoder_kind = check_tokenizer(tokenizer, "tokenizer")
+        self.tokenizer = tokenizer
+        self.pieces = pieces_of(tokenizer)
+        self.shortest = self._special = 2 + self.encoder_kind.separators
+        self.max_length = max_length
+        self.check_length("max_length", max_length)
+        self.reset_report()
+
+    @classmethod
+    def from_preset(
+        cls, preset_or_folder: str | Path, max_length: int = 128
+    ) -> "SubwordPairEncoder":
+        """Makes an encoder of the tokenizer of a pretrained encoder.
+
+        Args:
+            preset_or_folder: A KerasHub preset name, or a folder with a KerasHub or Hugging Face
+                model.
+            max_length: See `SubwordPairEncoder`.
+
+        Raises:
+            InputError: KerasHub is not installed, or the tokenizer cannot be loaded.
+        """
+        return cls(load_tokenizer(preset_or_folder), max_length=max_length)
+
+    @property
+    def input_names(self) -> list[str]:
+        """The names of the arrays that `encode` returns."""
+        return ["token_ids", "segment_ids", "padding_mask"]
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The number of word pieces that the tokenizer knows, special ones included."""
+        return int(self.tokenizer.vocabulary_size())
+
+    def tokens(self, sentence: str) -> list[str]:
+        """Returns the word pieces of one sentence, before it is packed with another."""
+        (ids,) = self.pieces.ids([sentence])
+        return [self.tokenizer.id_to_token(int(i)) for i in ids]
+
+    def places(self, sentence: str) -> list[int] | None:
+        """Where each of `tokens` begins in the sentence; None if the tokenizer does not tell."""
+        return self.pieces.places(sentence)
+
+    def pair_tokens(self, sentence1: str, sentence2: str) -> dict[str, list[str]]:
+        """Returns the word pieces kept of `"1"` and of `"2"`, and the packed pair (`"joint"`)."""
+        first, second = self.tokens(sentence1), self.tokens(sentence2)
+        ((m, n),) = trim(np.array([[len(first), len(second)]]), self.max_length - self._special)
+        ends = self.tokenizer.start_token_id, self.tokenizer.end_token_id
+        first, second = ([self.pieces.readable(x) for x in side] for side in (first, second))
+        start, end = (self.tokenizer.id_to_token(int(i)) for i in ends)
+        joint = [start, *first[:m], *[end] * self.encoder_kind.separators, *second[:n], end]
+        return {"1": first[:m], "2": second[:n], "joint": joint}
+
+    def encode_pairs(
+        self,
+        sentence1: Sequence[str],
+        sentence2: Sequence[str] | None,
+        *,
+        tags: Tags | None = None,
+        limit: int | None = None,
+    ) -> EncodedPairs:
+        if sentence2 is None:
+            raise InputError("Both sentences are packed as one sequence: none is encoded alone.")
+        if tags is not None:
+            raise InputError("Tags go with words, but this encoder makes word pieces: omit them.")
+        if limit is not None:
+            self.check_length("length", limit)
+        limit = min(limit or self.max_length, self.max_length)
+        columns = sentence_columns(sentence1, sentence2)
+        index: dict[str, int] = {}
+        rows = [[index.setdefault(text, len(index)) for text in column] for column in columns]
+        flat, counts = self._flat(list(index))
+        where = np.array(rows, "int64").T
+        full = counts[where]
+        kept = trim(full, limit - self._special)
+        before = np.concatenate([[0], np.cumsum(flat == self.pieces.unknown)])
+        starts = (np.cumsum(counts) - counts)[where]
+        unknown = int((before[starts + kept] - before[starts]).sum())
+        self._count(full, kept, unknown, limit)
+        ends = self.tokenizer.start_token_id, self.tokenizer.end_token_id
+        flat = np.append(flat, [*ends, self.tokenizer.pad_token_id]).astype("int32")
+        lengths = kept.sum(1, keepdims=True) + self._special
+        return _PackedPairs(lengths, kept, starts, flat, self.encoder_kind)
+
+    def tf_encode(self, sentence1: Any, sentence2: Any, length: Any = None) -> dict[str, Any]:
+        """As `PairEncoder.tf_encode`; `InputError` for SentencePiece, which only Python makes."""
+        import tensorflow as tf
+
+        columns = [tf.convert_to_tensor(column) for column in (sentence1, sentence2)]
+        both = self.pieces.tf_ids(tf.concat(columns, 0), self.max_length)
+        half = tf.shape(columns[0])[0]
+        pieces = both[:half], both[half:]
+        counts = tf.stack([tf.cast(ids.row_lengths(), tf.int32) for ids in pieces], 1)
+        limit = self.max_length if length is None else tf.minimum(length, self.max_length)
+        room = tf.cast(limit, tf.int32) - self._special
+        first = tf.minimum(counts[:, 0], tf.maximum(room - room // 2, room - counts[:, 1]))
+        kept = first, tf.minimum(counts[:, 1], room - first)
+        a, b = (
+            tf.ragged.boolean_mask(found, tf.ragged.range(n) < m[:, None])
+            for found, n, m in zip(pieces, tf.unstack(counts, axis=1), kept)
+        )
+        ids, rows = self.tokenizer, tf.shape(first)[0]
+        start, end = tf.fill([rows, 1], ids.start_token_id), tf.fill([rows, 1], ids.end_token_id)
+        packed = tf.concat([start, a, *[end] * self.encoder_kind.separators, b, end], 1)
+        token_ids = packed.to_tensor(ids.pad_token_id, shape=[None, length])
+        column = tf.range(tf.shape(token_ids)[1])[None]
+        real = column < tf.cast(packed.row_lengths(), tf.int32)[:, None]
+        second = column > (first + self.encoder_kind.separators)[:, None]
+        return {
+            "token_ids": token_ids,
+            "segment_ids": tf.cast(real & second & self.encoder_kind.segments, tf.int32),
+            "padding_mask": tf.cast(real, tf.int32),
+        }
+
+    def tf_tables(self) -> Any:
+        """The lookup table of `tf_encode`; `InputError` where only Python makes the pieces."""
+        return self.pieces.tables()
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments that make this encoder again."""
+        return {"tokenizer": self.tokenizer, "max_length": self.max_length}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        with tempfile.TemporaryDirectory() as folder:
+            self.save(folder)
+            files = {
+                str(path.relative_to(folder)): path.read_bytes()
+                for path in Path(folder).rglob("*")
+                if path.is_file()
+            }
+        return _from_files, (files,)
+
+    def save(self, folder: str | Path) -> None:
+        folder = self._write(folder, {"max_length": self.max_length})
+        self.tokenizer.save_to_preset(str(folder / _TOKENIZER))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "SubwordPairEncoder":
+        """Reads what `save` wrote; needs nothing else.
+
+        Raises:
+            InputError: A file that is missing, damaged or of a newer format, or the folder of a
+                `PairEncoder`.
+        """
+        description, config = cls._read(folder)
+        folder = description.parent
+        keras_hub()  # registers the tokenizers
+        import keras
+
+        check_integers(config, description, max_length=MAX_TOKENS)
+        path = inside(folder, _TOKENIZER)
+        check_tree(path)
+        described = read_object(path / "tokenizer.json")
+        check_config(described, path / "tokenizer.json")
+        assets = path / "assets" / "tokenizer"
+        for file in sorted(assets.glob("*")):
+            read_bytes(file, "TEXT_BYTES")
+        try:
+            with no_larger_than(0, 0):  # a tokenizer has no weights
+                tokenizer = keras.saving.deserialize_keras_object(described, safe_mode=True)
+            tokenizer.load_assets(str(assets))
+        except Exception as error:  # KerasHub raises whatever its files led to
+            raise InputError(
+                f"{path} does not load ({error}): copy the whole folder again."
+            ) from error
+        try:
+            return cls(tokenizer, **config)
+        except (InputError, TypeError) as error:
+            raise InputError(
+                f"{description} is not the description of an encoder: {error}"
+            ) from None
+
+    def check_length(self, name: str, length: int) -> None:
+        if length < self._special + 2:
+            raise InputError(
+                f"{name}={length}: a pair needs at least {self._special + 2}, for {self._special} "
+                "special tokens and a piece of each sentence."
+            )
+
+    def _flat(self, sentences: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The pieces of all sentences one after the other, and how many each has."""
+        pieces = self.pieces.ids(sentences)
+        counts = np.fromiter(map(len, pieces), "int64", len(pieces))
+        return np.fromiter(chain.from_iterable(pieces), "int32", int(counts.sum())), counts
+
+
+def trim(counts: np.ndarray, room: int) -> np.ndarray:
+    """How many pieces of two sentences `[N, 2]` are kept where `room` is not enough.
+
+    The longer sentence gives way until both are of one length, then each in turn, the second first.
+    """
+    first, second = counts[:, 0], counts[:, 1]
+    first = np.minimum(first, np.maximum(room - room // 2, room - second))
+    return np.stack([first, np.minimum(second, room - first)], 1)
+
+
+def _from_files(files: dict[str, bytes]) -> SubwordPairEncoder:
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in files.items():
+            path = Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        return SubwordPairEncoder.load(folder)

@@ -1,0 +1,483 @@
+"""Sentence pairs into arrays of words: the one encoder of training, prediction and export."""
+
+import re
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_sentmatch.data.dataset import PairDataset
+from keras_sentmatch.encoders.base import (
+    MAX_TOKENS,
+    BaseEncoder,
+    EncodedPairs,
+    Tags,
+    sentence_columns,
+)
+from keras_sentmatch.encoders.tensorflow_graph import lookup_tables, tf_encode_pairs
+from keras_sentmatch.errors import InputError, wording
+from keras_sentmatch.safety import check_integers, check_types, inside
+from keras_sentmatch.text.tags import align_tags, spacy_tagger
+from keras_sentmatch.text.tokens import Tokenizer, Vocabulary, read_word_pairs
+
+FEATURES = {"word": "word_ids", "char": "char_ids", "pos": "pos", "antonym": "antonym"}
+_MAX_ROWS = 1_000_000  # of the table of tokens
+_LONGEST_WORD = 10_000  # the greatest max_word_length of an encoder that is read from a file
+NORMALIZATION = "NFC"  # of text before it is cut into tokens
+_KINDS: dict[str, Any] = {  # of what encoder.json holds
+    "tokenizer": str,
+    "lowercase": bool,
+    "features": [str],
+    "tags": [str],
+    "antonyms": [[str]],
+    "tagger": str,
+}
+
+
+class _TokenTable(dict[str, int]):
+    """Every token met so far -> its row in the tables of ids. Row 0 is padding."""
+
+    def __init__(self, vocabulary: Vocabulary, characters: Mapping[str, int], width: int):
+        super().__init__()
+        self.vocabulary, self.characters = vocabulary, characters
+        self.tokens = [""]  # by row
+        self.word_ids = np.zeros(256, "int32")
+        self.char_ids = np.zeros((256, width), "int32")
+        self._lock = threading.Lock()
+
+    def __missing__(self, token: str) -> int:
+        with self._lock:  # servers encode in several threads
+            return self[token] if token in self else self._add(token)
+
+    def _add(self, token: str) -> int:
+        row = len(self) + 1
+        if row == len(self.word_ids):
+            self.word_ids = np.concatenate([self.word_ids, np.zeros_like(self.word_ids)])
+            self.char_ids = np.concatenate([self.char_ids, np.zeros_like(self.char_ids)])
+        self.word_ids[row] = self.vocabulary[token]
+        ids = [self.characters.get(char, 1) for char in token[: self.char_ids.shape[1]]]
+        self.char_ids[row, : len(ids)] = ids
+        self.tokens.append(token)
+        self[token] = row
+        return row
+
+
+@dataclass
+class _WordPairs(EncodedPairs):
+    features: tuple[str, ...]
+    table: _TokenTable
+    offsets: tuple[np.ndarray, ...]
+    flat: dict[str, list[np.ndarray]]  # "token", "pos", "antonym" -> one flat array a side
+
+    def arrays(self, rows: np.ndarray, length: int) -> dict[str, np.ndarray]:
+        out, column = {}, np.arange(length)
+        tables = {"word": self.table.word_ids, "char": self.table.char_ids}
+        for side in range(self.lengths.shape[1]):
+            real = column < self.lengths[rows, side][:, None]
+            where = np.where(real, self.offsets[side][rows][:, None] + column, -1)
+            tokens = self.flat["token"][side][where]  # the last entry of a flat array is a 0
+            for name in self.features:
+                value = tables[name][tokens] if name in tables else self.flat[name][side][where]
+                out[f"{FEATURES[name]}_{side + 1}"] = value
+        return out
+
+
+class PairEncoder(BaseEncoder):
+    """Turns pairs of sentences into int32 arrays.
+
+    It is a tokenizer, a vocabulary of words, one of characters, and limits of length.
+
+    Three functions give equal numbers: `encode` (NumPy), `PairBatches` (whole data sets) and
+    `tf_encode` (TensorFlow graphs: `tf.data`, exported models). Arrays are right-padded with 0. An
+    empty sentence is a row of padding. A sentence of more than `max_length` tokens keeps the first
+    ones: that is counted in `report`, and a warning says so once.
+
+    Args:
+        vocabulary: A `Vocabulary`, or the words in the order of their ids.
+        characters: A `Vocabulary` of characters. By default those that occur in the words.
+        tokenizer: See `Tokenizer`. Default `"words"`.
+        lowercase: Whether letters become lower case. Default `True`.
+        max_length: The greatest number of tokens of a sentence. Default 64.
+        max_word_length: The number of characters kept of each word. Default 16.
+        features: What to encode: `"word"`, `"char"`, `"pos"` (tags that the data set carries in its
+            columns `tags_1` and `tags_2`, or those of `tagger`), `"antonym"` (1 where an antonym of
+            the word is in the other sentence). Default `("word", "char")`.
+        tags: The part-of-speech tags known, for the feature `"pos"`.
+        antonyms: Pairs of words, for the feature `"antonym"`, or the path of a file of them.
+        tagger: `"spacy:PIPELINE"` tags sentences that come without tags. Default none.
+
+    Raises:
+        InputError: A limit below 1, an unknown feature, or a feature without what it needs.
+
+    Example:
+
+    ```python
+    from keras_sentmatch.encoders import PairEncoder
+
+    encoder = PairEncoder(["a", "dog", "runs"], features=("word",))
+    encoder.encode(["A dog runs"], ["dog"])
+    # {"word_ids_1": array([[2, 3, 4]]), "word_ids_2": array([[3, 0, 0]])}
+    ```
+    """
+
+    kind = "word"
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary | Iterable[str],
+        characters: Vocabulary | Iterable[str] | None = None,
+        *,
+        tokenizer: str | Callable[[str], Iterable[str]] = "words",
+        lowercase: bool = True,
+        max_length: int = 64,
+        max_word_length: int = 16,
+        features: Sequence[str] = ("word", "char"),
+        tags: Sequence[str] = (),
+        antonyms: Iterable[tuple[str, str]] | str | Path = (),
+        tagger: str = "",
+    ):
+        if isinstance(features, str) or not features or not set(features) <= FEATURES.keys():
+            raise InputError(
+                f"features={features!r}: expected a tuple of some of {', '.join(FEATURES)}."
+            )
+        self.check_length("max_length", max_length)
+        self.check_length("max_word_length", max_word_length)
+        self.vocabulary = _vocabulary(vocabulary)
+        if characters is None:
+            counts = Counter(char for word in self.vocabulary.ids for char in word)
+            characters = Vocabulary.from_counts(counts)
+        self.characters = _vocabulary(characters)
+        self.tokenizer = Tokenizer(tokenizer, lowercase)
+        self.max_length = max_length
+        self.max_word_length = max_word_length
+        self.features = tuple(name for name in FEATURES if name in features)
+        self.tags = Vocabulary(tags)
+        if tagger and not re.fullmatch(r"spacy:.+", tagger):
+            raise InputError(f'tagger={tagger!r}: expected "spacy:PIPELINE", or nothing.')
+        self.tagger = tagger
+        if isinstance(antonyms, (str, Path)):
+            antonyms = read_word_pairs(antonyms)
+        self.antonyms = sorted({tuple(pair) for pair in antonyms})
+        if bad := [pair for pair in self.antonyms if len(pair) != 2]:
+            raise InputError(f"antonyms has {bad[0]!r:.60}: expected pairs of words.")
+        needs = {"pos": ("tags", tags), "antonym": ("antonyms", self.antonyms)}
+        for feature, (name, needed) in needs.items():
+            if feature in features and not needed:
+                raise InputError(f"The feature {feature!r} needs {name}=…, but none were given.")
+        self._opposites: dict[str, set[str]] = {}
+        for a, b in self.antonyms:
+            self._opposites.setdefault(a, set()).add(b)
+            self._opposites.setdefault(b, set()).add(a)
+        self._table = self._new_table()
+        self._graph: Any = None
+        self.reset_report()
+
+    @classmethod
+    def fit(
+        cls,
+        datasets: PairDataset | Sequence[PairDataset],
+        *,
+        keep_words: Collection[str] | None = None,
+        more_words: Iterable[str] = (),
+        min_count: int = 1,
+        max_size: int | None = None,
+        **init: Any,
+    ) -> "PairEncoder":
+        """Makes an encoder whose vocabulary comes from data.
+
+        Args:
+            datasets: The training data, or a sequence that begins with it.
+            keep_words: Words that have a pretrained vector (a `WordVectors`, a set): those that
+                only the other data sets hold are added, after the words of the training data.
+                Nothing else is taken from these.
+            more_words: Further words, which no data need hold; they come last.
+            min_count: The least number of occurrences in the training data.
+            max_size: The greatest number of words from the training data, the two special entries
+                included.
+            **init: Further arguments of `PairEncoder`. `tags` default to those of the training
+                data.
+
+        Returns:
+            The encoder; its characters are those of the training data.
+
+        Example:
+
+        ```python
+        from keras_sentmatch.data import PairDataset
+        from keras_sentmatch.encoders import PairEncoder
+
+        encoder = PairEncoder.fit(PairDataset(["A dog."], ["One dog."]), features=("word",))
+        encoder.vocabulary.words
+        # ["[PAD]", "[UNK]", ".", "dog", "a", "one"]
+        ```
+        """
+        datasets = [datasets] if isinstance(datasets, PairDataset) else list(datasets)
+        tokenizer = Tokenizer(init.get("tokenizer", "words"), init.get("lowercase", True))
+        limit = init.get("max_length", 64)
+        counts = [
+            Counter(t for text in data.sentence1 + data.sentence2 for t in tokenizer(text)[:limit])
+            for data in datasets
+        ]
+        vocabulary = Vocabulary.from_counts(counts[0], min_count, max_size)
+        if keep_words is not None:
+            more = sum(counts[1:], Counter())
+            more = Counter(
+                {w: n for w, n in more.items() if w not in vocabulary and w in keep_words}
+            )
+            vocabulary = Vocabulary(vocabulary.words[2:] + Vocabulary.from_counts(more).words[2:])
+        others = [word for word in more_words if word not in vocabulary]
+        vocabulary = Vocabulary([*vocabulary.words[2:], *others])
+        letters = Counter("".join(counts[0].elements()))
+        if "pos" in init.get("features", ()) and "tags" not in init:
+            init["tags"] = _tag_set(datasets[0], tokenizer, init.get("tagger", ""))
+        return cls(vocabulary, Vocabulary.from_counts(letters), **init)
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The number of words, padding and the unknown word included."""
+        return len(self.vocabulary)
+
+    @property
+    def input_names(self) -> list[str]:
+        """The names of the arrays that `encode` returns."""
+        return [f"{FEATURES[name]}_{side}" for side in (1, 2) for name in self.features]
+
+    def tokens(self, sentence: str) -> list[str]:
+        """Returns the tokens of one sentence that the encoder keeps."""
+        return self.tokenizer(sentence)[: self.max_length]
+
+    def pair_tokens(self, sentence1: str, sentence2: str) -> dict[str, list[str]]:
+        """Returns the tokens that the encoder keeps, of sentence `"1"` and of sentence `"2"`."""
+        return {"1": self.tokens(sentence1), "2": self.tokens(sentence2)}
+
+    def add_words(self, words: Iterable[str]) -> None:
+        """Adds words to the vocabulary, with the ids that follow; counted in `report`."""
+        added = list(words)
+        self.vocabulary = Vocabulary([*self.vocabulary.words[2:], *added])
+        self._table = self._new_table()
+        self._graph = None
+        self.report.learned += len(added)
+
+    def encode_pairs(
+        self,
+        sentence1: Sequence[str],
+        sentence2: Sequence[str] | None,
+        *,
+        tags: Tags | None = None,
+        limit: int | None = None,
+    ) -> EncodedPairs:
+        if limit is not None:
+            self.check_length("length", limit)
+        self._check_pairs(sentence2)
+        columns = sentence_columns(sentence1, sentence2)
+        if "pos" in self.features and tags is None and not self.tagger:
+            raise InputError(
+                "The feature 'pos' needs the tags of every token: "
+                + wording("pass tags=(tags_1, tags_2), use ", "use ")
+                + "data with the columns tags_1 and tags_2, or make the encoder with a tagger or "
+                "without 'pos'."
+            )
+        if len(self._table) > _MAX_ROWS:  # a long-running server; data sets keep their table
+            self._table = self._new_table()
+        table, limit = self._table, min(limit or self.max_length, self.max_length)
+        flat: defaultdict[str, list[np.ndarray]] = defaultdict(list)
+        lengths, offsets, unknown = [], [], Counter[str]()
+        for side, column in enumerate(columns):
+            rows: list[int] = []
+            counts: list[int] = []
+            tokenized: list[list[str]] = []  # kept for the tags alone
+            for sentence in column:
+                tokens = self.tokenizer(sentence)
+                if "pos" in self.features:
+                    tokenized.append(tokens)
+                counts.append(len(tokens))
+                rows.extend(map(table.__getitem__, tokens[:limit]))
+            lengths.append(np.array(counts, "int64"))
+            kept = np.minimum(lengths[-1], limit)
+            offsets.append(np.cumsum(kept) - kept)
+            flat["token"].append(np.array([*rows, 0], "int32"))
+            found = flat["token"][-1][:-1]
+            for row, count in zip(
+                *np.unique(found[table.word_ids[found] == 1], return_counts=True)
+            ):
+                unknown[table.tokens[row]] += int(count)
+            if "pos" in self.features:
+                names = _tag(self.tagger, tokenized) if tags is None else tags[side]
+                flat["pos"].append(self._tag_ids(side, names, tokenized, limit))
+        full = np.stack(lengths, 1)
+        kept = np.minimum(full, limit)
+        if "antonym" in self.features:
+            sides = [
+                [[table.tokens[row] for row in part] for part in np.split(ids[:-1], starts[1:])]
+                for ids, starts in zip(flat["token"], offsets)
+            ]
+            flat["antonym"] = [self._antonyms(*sides), self._antonyms(*sides[::-1])]
+        self._count(full, kept, unknown, limit)
+        return _WordPairs(kept, self.features, table, tuple(offsets), dict(flat))
+
+    def tf_encode(self, sentence1: Any, sentence2: Any, length: Any = None) -> dict[str, Any]:
+        """Encodes string tensors by TensorFlow graph operations alone, equal to `encode`.
+
+        Use it in `tf.data.Dataset.map` and in exported functions, which must hold `tf_tables()`.
+        Nothing is counted in `report` here.
+
+        Args:
+            sentence1: UTF-8 strings `[B]`.
+            sentence2: As many; `None` to encode the first ones alone.
+            length: The length to pad to, as in `encode`; a number or a scalar tensor.
+
+        Raises:
+            InputError: A tokenizer of your own or the feature `"pos"`, which no graph can have.
+        """
+        self._check_pairs(sentence2)
+        return tf_encode_pairs(
+            self.tokenizer,
+            self.tf_tables(),
+            sentence1,
+            sentence2,
+            features=self.features,
+            max_length=self.max_length,
+            max_word_length=self.max_word_length,
+            length=length,
+        )
+
+    def tf_tables(self) -> Any:
+        """The `tf.Module` with the lookup tables of `tf_encode`, made once."""
+        self.check_graph()
+        if self._graph is None:
+            opposites = self._opposites if "antonym" in self.features else {}
+            self._graph = lookup_tables(self.vocabulary.ids, self.characters.ids, opposites)
+        return self._graph
+
+    def check_graph(self) -> None:
+        """Raises `InputError` for a tokenizer of your own, or the feature `"pos"`."""
+        if self.tokenizer.name == "own" or "pos" in self.features:
+            what = "the feature 'pos'" if "pos" in self.features else "a tokenizer of your own"
+            raise InputError(
+                f"This encoder cannot run in a TensorFlow graph because it has {what}: encode in "
+                "Python (encode, PairBatches), or make the encoder without it."
+            )
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments that make this encoder again."""
+        return {
+            "vocabulary": self.vocabulary.words[2:],
+            "characters": self.characters.words[2:],
+            "tokenizer": self.tokenizer.rule,
+            "lowercase": self.tokenizer.lowercase,
+            "max_length": self.max_length,
+            "max_word_length": self.max_word_length,
+            "features": list(self.features),
+            "tags": self.tags.words[2:],
+            "antonyms": [list(pair) for pair in self.antonyms],
+            "tagger": self.tagger,
+        }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(PairEncoder, **self.get_config()), ()
+
+    def save(self, folder: str | Path) -> None:
+        """Writes `encoder.json`, `vocabulary.txt` and `characters.txt` into a (new) folder."""
+        config = self.get_config()
+        del config["vocabulary"], config["characters"]
+        config |= {"tokenizer": self.tokenizer.name, "normalization": NORMALIZATION}
+        folder = self._write(folder, config)
+        self.vocabulary.save(folder / "vocabulary.txt")
+        self.characters.save(folder / "characters.txt")
+
+    @classmethod
+    def load(
+        cls, folder: str | Path, *, tokenizer: Callable[[str], Iterable[str]] | None = None
+    ) -> "PairEncoder":
+        """Reads what `save` wrote; `tokenizer` only if that was a function of your own.
+
+        Raises:
+            InputError: A file that is missing, damaged or of a newer format; the folder of a
+                `SubwordPairEncoder`; a tokenizer that is missing.
+        """
+        path, config = cls._read(folder)
+        if (config.get("tokenizer") == "own") != (tokenizer is not None):
+            raise InputError(
+                f"{path} names the tokenizer {config.get('tokenizer')!r}: PairEncoder.load takes "
+                "tokenizer=… exactly when the encoder was saved with a function of your own."
+            )
+        check_types(config, _KINDS, path)
+        check_integers(config, path, max_length=MAX_TOKENS, max_word_length=_LONGEST_WORD)
+        tagger = config.get("tagger", "")
+        if not re.fullmatch(r"(spacy:\w+)?", tagger):
+            raise InputError(
+                f"{path} names the tagger {tagger!r:.60}, expected spacy: and the name of an "
+                "installed pipeline, not a path: install the pipeline as a package, and write its "
+                "name there."
+            )
+        config["tokenizer"] = tokenizer or config.get("tokenizer")
+        vocabulary = Vocabulary.load(inside(path.parent, "vocabulary.txt"))
+        characters = Vocabulary.load(inside(path.parent, "characters.txt"))
+        if (found := config.pop("normalization", None)) != NORMALIZATION:
+            raise InputError(
+                f"{path} says that text was normalized to {found!r:.60}, expected "
+                f"{NORMALIZATION!r}: train again with this version."
+            )
+        try:
+            return cls(vocabulary, characters, **config)
+        except (InputError, TypeError) as error:
+            raise InputError(f"{path} is not the description of an encoder: {error}") from None
+
+    def check_length(self, name: str, length: int) -> None:
+        if length < 1:
+            raise InputError(f"{name}={length}: it must be at least 1.")
+
+    def _check_pairs(self, sentence2: Any) -> None:
+        if sentence2 is None and "antonym" in self.features:
+            raise InputError("The feature 'antonym' needs both sentences: encode pairs.")
+
+    def _new_table(self) -> _TokenTable:
+        return _TokenTable(self.vocabulary, self.characters.ids, self.max_word_length)
+
+    def _tag_ids(self, side: int, tags: Any, sentences: list[list[str]], limit: int) -> np.ndarray:
+        if len(tags) != len(sentences):
+            raise InputError(
+                f"tags_{side + 1} has {len(tags)} rows for {len(sentences)} sentences."
+            )
+        tags = [
+            align_tags(tokens, names) if isinstance(names, str) else names
+            for names, tokens in zip(tags, sentences)
+        ]
+        for row, (names, tokens) in enumerate(zip(tags, sentences)):
+            if len(names) != len(tokens):
+                raise InputError(
+                    f"tags_{side + 1}[{row}] has {len(names)} tags for {len(tokens)} tokens: a list "
+                    "of tags goes with tokens one by one, so the tokenizer must be the one they "
+                    "were made with; or give 'word TAG word TAG …' as one string."
+                )
+        return np.array([*(self.tags[tag] for names in tags for tag in names[:limit]), 0], "int32")
+
+    def _antonyms(self, these: list[list[str]], others: list[list[str]]) -> np.ndarray:
+        flags = [
+            not self._opposites.get(token, set()).isdisjoint(other)
+            for tokens, other in zip(these, others)
+            for token in tokens
+        ]
+        return np.array([*flags, 0], "int32")
+
+
+def _tag(tagger: str, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
+    return spacy_tagger(tagger.removeprefix("spacy:"))(sentences)
+
+
+def _tag_set(data: PairDataset, tokenizer: Tokenizer, tagger: str) -> list[str]:
+    """The tags of the training data, by their columns or by the tagger."""
+    rows = [row for side in (1, 2) for row in data.columns.get(f"tags_{side}", ())]
+    if not rows and tagger:
+        rows = _tag(tagger, [tokenizer(text) for text in data.sentence1 + data.sentence2])
+    split = (row.split()[1::2] if isinstance(row, str) else row for row in rows)
+    return sorted({tag for row in split for tag in row})
+
+
+def _vocabulary(words: Vocabulary | Iterable[str]) -> Vocabulary:
+    return words if isinstance(words, Vocabulary) else Vocabulary(words)

@@ -1,7 +1,0 @@
-"""What a matcher looked at to answer a pair: arrays, pictures, an HTML page, and word erasure."""
-
-from keras_sentmatch.explain.erasure import Erasure, erase_words
-from keras_sentmatch.explain.explanation import Explanation, explain, save_index
-from keras_sentmatch.explain.pictures import Picture
-
-__all__ = ["Erasure", "Explanation", "Picture", "erase_words", "explain", "save_index"]

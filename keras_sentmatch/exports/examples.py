@@ -1,0 +1,203 @@
+"""Pairs that an artifact must answer as the matcher does, and the comparison."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.encoders import PairEncoder
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.inference.ensemble import EnsembleMatcher
+from keras_sentmatch.inference.matcher import Matcher
+from keras_sentmatch.inference.pairs import as_dataset
+from keras_sentmatch.inference.run_folder import calibration_of
+
+TOLERANCE = 1e-5  # of a probability; of a score above 1, relative
+DIFFICULT = (
+    ("A dog runs in the park.", "An animal is moving outside."),
+    ("", ""),
+    ("", "A dog runs."),
+    ("A dog runs.", " \t\n"),
+    ("the dog " * 5_000, "A dog runs."),
+    ("A dog runs.", "10,000 words: " + "isn't " * 10_000),
+    ("A dog 🐕 runs 👩‍👩‍👧 ❤️.", "🇫🇷🙂🙃"),
+    ("مرحبا بالعالم \u202eabc", "שלום עולם"),
+    ("a\x00b\x1f\x7f\x85\u2028\u3000c\r\nd", "\x01\x02\u200b"),
+    ("中文句子 𠀀", "日本語の文 한국어"),
+    ("ΣΑΣ İi ẞ ß e\u0301\u0323 é…", "ÅNGSTRÖM ﬁne ½"),
+    ("It isn't the dog's; it cost $1,000.50!", "N'T 's [UNK] [SEP]"),
+    ("donaudampfschifffahrtsgesellschaft" * 9, "x" * 300),
+)
+
+
+@dataclass
+class Examples:
+    """Pairs and the matcher's answers."""
+
+    sentence1: list[str]
+    sentence2: list[str]
+    arrays: dict[str, np.ndarray]  # the model's inputs; none if members have different encoders
+    scores: np.ndarray  # probabilities [N, C] or scores [N]
+    labels: list[str] | None
+    threshold: float | None
+    abstain_below: tuple[float, ...] | None = None
+
+    @classmethod
+    def of(cls, ensemble: EnsembleMatcher, pairs: Any = None) -> "Examples":
+        """The difficult pairs, sentences of the words of each vocabulary, and `pairs`."""
+        members = ensemble.members
+        rows = [*DIFFICULT, *(pair for member in members for pair in own_words(member.encoder))]
+        if pairs is not None:
+            more, _ = as_dataset(pairs, None, None)
+            rows += zip(more.sentence1, more.sentence2)
+        first, second = [row[0] for row in rows], [row[1] for row in rows]
+        for sentence in first + second:
+            try:
+                sentence.encode("utf-8")
+            except UnicodeEncodeError as error:
+                raise InputError(f"{sentence!r:.60} cannot be compared: {error}.") from None
+        data = _dataset(members, first, second)
+        arrays: dict[str, np.ndarray] = {}
+        with warnings.catch_warnings():  # the long sentences are truncated
+            warnings.simplefilter("ignore")
+            scores = ensemble.predict_proba(data)
+            if len(group_by_encoder(members)) == 1:
+                inputs = inputs_of(members)
+                encoded = members[0].encoder.encode(first, second, tags=data.tags)
+                arrays = {name: x for name, x in encoded.items() if name in inputs}
+        labels = None
+        if ensemble.label_names is not None:
+            labels = [str(answer.label or "") for answer in ensemble.answers(scores)]
+        return cls(
+            first, second, arrays, scores, labels, ensemble.threshold, ensemble.abstain_below
+        )
+
+    def compare(
+        self, found: Mapping[str, Mapping[str, Any]], tolerance: float = TOLERANCE
+    ) -> float:
+        """The largest difference between the matcher's answers and those of each signature.
+
+        The first one above `tolerance`, or a label that is another one, raises `InputError`.
+        """
+        largest = 0.0
+        for signature, outputs in found.items():
+            got = np.asarray(outputs["score" if self.labels is None else "probabilities"])
+            if got.shape != self.scores.shape:
+                raise InputError(
+                    f"{signature} gives arrays {got.shape}, expected {self.scores.shape}."
+                )
+            differences = np.abs(got - self.scores) / np.maximum(1.0, np.abs(self.scores))
+            differences = (
+                np.nan_to_num(differences, nan=np.inf, posinf=np.inf).reshape(len(got), -1).max(1)
+            )
+            worst = int(differences.argmax())
+            difference = float(differences[worst])
+            if difference > tolerance:
+                raise InputError(
+                    f"Nothing was exported: for the pair {self._pair(worst)}, {signature} gives "
+                    f"{got[worst]} and the matcher {self.scores[worst]}, a difference of "
+                    f"{difference:.2g}; expected at most {tolerance:g}. If that is rounding, export "
+                    "with a larger tolerance."
+                )
+            largest = max(largest, difference)
+            for row, label in enumerate(self.labels or ()):
+                chosen = str(outputs["label"][row]) if "label" in outputs else label
+                if chosen != label and self._is_clear(row, tolerance):
+                    raise InputError(
+                        f"Nothing was exported: for the pair {self._pair(row)}, {signature} chooses "
+                        f"{chosen!r} and the matcher {label!r}."
+                    )
+        return largest
+
+    def _is_clear(self, row: int, tolerance: float) -> bool:
+        """Whether no allowed difference changes the label."""
+        scores = np.sort(self.scores[row])
+        if self.abstain_below is not None:
+            edges = np.abs(self.scores[row] - np.asarray(self.abstain_below))
+            if edges.min() <= tolerance:
+                return False
+        if self.threshold is None:
+            return bool(scores[-1] - scores[-2] > 2 * tolerance)
+        return bool(abs(self.scores[row][1] - self.threshold) > tolerance)
+
+    def _pair(self, row: int) -> str:
+        return f"{self.sentence1[row]!r:.60}, {self.sentence2[row]!r:.60} (number {row})"
+
+
+def inputs_of(members: Sequence[Matcher]) -> dict[str, Any]:
+    """The inputs of all members' models by name; one may read what another does not."""
+    return {name: x for member in members for name, x in member.model.input.items()}
+
+
+def as_ensemble(matcher: Matcher | EnsembleMatcher) -> EnsembleMatcher:
+    """A copy that gives the same answers, with encoders of its own that learn no new words."""
+    if isinstance(matcher, Matcher):
+        limits: Any = {"threshold": matcher.threshold, "abstain_below": matcher.abstain_below}
+        matcher = EnsembleMatcher([matcher], **limits)
+    copies = [
+        Matcher(
+            member.model,
+            type(member.encoder)(**member.encoder.get_config()),
+            member.label_names,
+            task=member.task,
+            threshold=member.threshold,
+            temperature=member.temperature,
+            info=member.info,
+        )
+        for member in matcher.members
+    ]
+    return EnsembleMatcher(copies, **calibration_of(vars(matcher)))
+
+
+def group_by_encoder(members: Sequence[Matcher]) -> list[list[Matcher]]:
+    """The members, grouped by equal encoders."""
+    groups: list[list[Matcher]] = []
+    for member in members:
+        for group in groups:
+            if _facts(group[0].encoder) == _facts(member.encoder):
+                group.append(member)
+                break
+        else:
+            groups.append([member])
+    return groups
+
+
+def own_words(encoder: Any, rows: int = 6, length: int = 10) -> list[tuple[str, str]]:
+    """Pairs of sentences of words from all over the encoder's vocabulary."""
+    if isinstance(encoder, PairEncoder):
+        words = encoder.vocabulary.words[2:]
+    else:
+        words = [word for word in encoder.tokenizer.get_vocabulary() if word.isalpha()]
+    spread = np.linspace(0, len(words) - 1, 2 * rows * length).astype(int) if words else ()
+    picked = [words[i] for i in spread]
+    sentences = [" ".join(picked[i :: 2 * rows]) for i in range(2 * rows)]
+    return list(zip(sentences[::2], sentences[1::2]))
+
+
+def _facts(encoder: Any) -> tuple[Any, ...]:
+    """What equal encoders have in common."""
+    if isinstance(encoder, PairEncoder):
+        return type(encoder), encoder.get_config()
+    tokenizer = encoder.tokenizer
+    config = {**tokenizer.get_config(), "name": ""}  # Keras numbers the layers of a process
+    return type(encoder), encoder.max_length, config, tokenizer.get_vocabulary()
+
+
+def _dataset(members: Sequence[Matcher], first: list[str], second: list[str]) -> PairDataset:
+    """The pairs; with part-of-speech tags, in turn, if an encoder needs them."""
+    tagged: list[Any] = [m.encoder for m in members if "pos" in m.encoder.features]
+    encoder = next((e for e in tagged if not e.tagger), None)
+    if encoder is None:
+        return PairDataset(first, second)
+    names = encoder.tags.words[2:]
+    tags = {
+        f"tags_{side}": [
+            [names[i % len(names)] for i, _ in enumerate(encoder.tokenizer(sentence))]
+            for sentence in sentences
+        ]
+        for side, sentences in ((1, first), (2, second))
+    }
+    return PairDataset(first, second, columns=tags)

@@ -1,0 +1,290 @@
+"""Sentences into tokens, tokens into a vocabulary: one definition for Python and TensorFlow."""
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.safety import read_bytes
+
+PAD, UNK = "[PAD]", "[UNK]"
+
+# CJK ideographs; each is a token of its own (kana and hangul stay in runs, as they are letters).
+IDEOGRAPHS = (
+    (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x2FA1F), (0x30000, 0x323AF)
+)  # fmt: skip
+TAGS = (0xE0000, 0xE0FFF)  # the plane of invisible tags and variation selectors
+_BOUND = 0x20000  # no code point from here on changes when cleaned, but for TAGS
+_CLITICS = "[sS]|[rR][eE]|[vV][eE]|[lL][lL]|[dD]|[mM]"
+
+# Rewriting rules, applied in turn to text with single spaces around each token
+# ("isn't" and "dog's" -> "is n't", "dog 's", as the corpora behind GloVe were split). Both engines
+# run these very patterns: no look-around, which RE2 lacks. Two spaces between tokens mean that
+# nothing stood between them.
+CONTRACTIONS = (
+    (rf"([nN]'[tT]|'(?:{_CLITICS})) ", r" \1 "),
+    (rf" '  ({_CLITICS}) ", r" '\1 "),
+)
+NAMES = ("words", "whitespace", "characters")
+_NEGATIONS = frozenset("not n't no never nobody none nothing nor neither without cannot".split())
+
+
+@cache
+def clean_table(lowercase: bool) -> dict[int, str | None]:
+    """What cleaning does to single code points: code point -> its replacement, `None` to delete it.
+
+    Lower case is taken letter by letter (Σ is always σ; İ is i). All spaces and control characters
+    become a space, the apostrophe U+2019 becomes ', lone surrogates become U+FFFD; invisible format
+    characters and variation selectors are deleted.
+    """
+    table: dict[int, str | None] = {}
+    for code, char in enumerate(map(chr, range(_BOUND))):
+        category = unicodedata.category(char)
+        if category in ("Cc", "Zs", "Zl", "Zp") or code == 0x200B:
+            new: str | None = " "
+        elif category == "Cf" or 0xFE00 <= code <= 0xFE0F:
+            new = None
+        elif category == "Cs":
+            new = "\ufffd"
+        elif code == 0x2019:
+            new = "'"
+        else:
+            new = char.lower()[0] if lowercase else char
+        if new != char:
+            table[code] = new
+    table.update(dict.fromkeys(range(TAGS[0], TAGS[1] + 1)))
+    return table
+
+
+def clean_codes(lowercase: bool) -> list[int]:
+    """`clean_table` as a list up to the last code point that changes; 0 for a deleted one."""
+    table = clean_table(lowercase)
+    codes = list(range(max(code for code in table if code < _BOUND) + 1))
+    for code in codes:
+        if code in table:
+            new = table[code]
+            codes[code] = 0 if new is None else ord(new)
+    return codes
+
+
+@cache
+def word_ranges(limit: int = 0x3FFFF) -> tuple[tuple[int, int], ...]:
+    """The code points up to `limit` of words: letters, marks, numbers, connectors; no ideographs."""
+    categories = (unicodedata.category(chr(code)) for code in range(limit + 1))
+    letters = {code for code, c in enumerate(categories) if c[0] in "LMN" or c == "Pc"}
+    return code_ranges(letters.difference(*(range(low, high + 1) for low, high in IDEOGRAPHS)))
+
+
+def code_ranges(codes: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """The ranges (first, last) of code points that follow each other."""
+    ranges: list[tuple[int, int]] = []
+    for code in sorted(codes):
+        if ranges and ranges[-1][1] == code - 1:
+            ranges[-1] = (ranges[-1][0], code)
+        else:
+            ranges.append((code, code))
+    return tuple(ranges)
+
+
+def token_pattern(name: str, word: str) -> str:
+    """The expression of one token of the tokenizer `name`; `word` are its word characters."""
+    other = r"[^\x00-\x20\x7f]"
+    if name == "words":
+        return rf"[0-9]+(?:[.,][0-9]+)+|[{word}]+(?:'[{word}]+)*|{other}"
+    return other + "+" if name == "whitespace" else other
+
+
+_ASTRAL = re.compile("[\U00010000-\U0010ffff]")
+
+
+def _compiled(name: str, text: str) -> re.Pattern[str]:
+    # One language in three patterns: the fewer ranges, the faster Python's engine (ASCII: 5x).
+    return _compile(name, 0x7F if text.isascii() else 0x3FFFF if _ASTRAL.search(text) else 0xFFFF)
+
+
+@cache
+def _compile(name: str, limit: int) -> re.Pattern[str]:
+    word = "".join(f"\\U{low:08x}-\\U{high:08x}" for low, high in word_ranges(limit))
+    return re.compile(token_pattern(name, word))
+
+
+class Tokenizer:
+    """Splits a sentence into tokens, in Python and, by the same rules, in a TensorFlow graph.
+
+    `"words"` keeps runs of letters, marks, digits and underscores together, numbers such as
+    `1,000.5` and words such as `o'clock` too; it splits contractions as treebanks do (`is n't`,
+    `dog 's`), and makes every ideograph and every other visible character a token of its own.
+    `"whitespace"` is for text that was tokenized before; `"characters"` makes every visible
+    character a token (Chinese). All three read the sentence after one cleaning: spaces and control
+    characters alike, no invisible characters, letters in lower case one by one.
+    Text is normalized to NFC before, so that an accent may be part of its letter or follow it.
+
+    Args:
+        rule: `"words"`, `"whitespace"`, `"characters"`, or your own function from a string to a
+            list of strings. It gets the sentence as it is, cannot run in a TensorFlow graph, and
+            must be passed again when a saved encoder is loaded.
+        lowercase: Whether letters become lower case. `True` by default.
+
+    Raises:
+        InputError: A rule of another name.
+
+    Example:
+
+    ```python
+    from keras_sentmatch.text import Tokenizer
+
+    Tokenizer()("The dog doesn't run 1,000 m.")
+    # ["the", "dog", "does", "n't", "run", "1,000", "m", "."]
+    ```
+    """
+
+    def __init__(
+        self, rule: str | Callable[[str], Iterable[str]] = "words", lowercase: bool = True
+    ):
+        if not callable(rule) and rule not in NAMES:
+            raise InputError(
+                f"There is no tokenizer {rule!r}: use {', '.join(map(repr, NAMES))} or a function "
+                "of your own."
+            )
+        self.rule = rule
+        self.lowercase = lowercase
+        self.name = "own" if callable(rule) else rule
+
+    def __call__(self, text: str) -> list[str]:
+        """Returns the tokens of `text`."""
+        if callable(self.rule):
+            tokens = [str(token) for token in self.rule(text)]
+            return [token.lower() for token in tokens] if self.lowercase else tokens
+        if text.isascii():
+            text = text.lower() if self.lowercase else text
+        else:
+            text = unicodedata.normalize("NFC", text).translate(clean_table(self.lowercase))
+        pattern = _compiled(self.name, text)
+        if self.name != "words" or "'" not in text:
+            return pattern.findall(text)
+        text = pattern.sub(r" \g<0> ", text.translate(clean_table(self.lowercase)))
+        for old, new in CONTRACTIONS:
+            text = re.sub(old, new, text)
+        return text.split()
+
+
+class Vocabulary:
+    """Words and their ids: 0 is padding, 1 every unknown word, 2 and up the words.
+
+    Args:
+        words: The words without the two special entries, in the order of their ids. None may be
+            empty, come twice, hold a line feed or be one of the special entries.
+
+    Raises:
+        InputError: A word that is empty, comes twice, holds a line feed or is one of the special
+            entries.
+
+    Example:
+
+    ```python
+    from keras_sentmatch.text import Vocabulary
+
+    vocabulary = Vocabulary(["dog", "cat"])
+    vocabulary["cat"], vocabulary["gnu"], len(vocabulary), vocabulary.words
+    # (3, 1, 4, ["[PAD]", "[UNK]", "dog", "cat"])
+    ```
+    """
+
+    def __init__(self, words: Iterable[str] = ()):
+        self.words = [PAD, UNK, *words]
+        # Without the special entries: a token spelled "[PAD]" is an unknown word.
+        self.ids = {word: i for i, word in enumerate(self.words) if i > 1}
+        for i, word in enumerate(self.words[2:], 2):
+            if word in (PAD, UNK, "") or self.ids[word] != i:
+                raise InputError(
+                    f"Entry {i} of the vocabulary is {word!r}: a word must not be empty, come twice "
+                    f"or be {PAD} or {UNK} (those two are added here)."
+                )
+        if bad := next((word for word in self.ids if "\n" in word), None):
+            raise InputError(
+                f"The word {bad!r} holds a line feed: a vocabulary is one word a line."
+            )
+
+    @classmethod
+    def from_counts(
+        cls, counts: Mapping[str, int], min_count: int = 1, max_size: int | None = None
+    ) -> "Vocabulary":
+        """Keeps the words that occur at least `min_count` times, the most frequent first.
+
+        Words of equal count are in alphabetic order; `max_size` counts the two special entries.
+        """
+        kept = [w for w, n in counts.items() if n >= min_count and w not in (PAD, UNK, "")]
+        kept.sort(key=lambda word: (-counts[word], word))
+        return cls(kept if max_size is None else kept[: max(max_size - 2, 0)])
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __contains__(self, word: object) -> bool:
+        return word in self.ids
+
+    def __getitem__(self, word: str) -> int:
+        return self.ids.get(word, 1)
+
+    def save(self, path: str | Path) -> None:
+        """Writes the entries to a UTF-8 text file, one a line."""
+        text = "".join(f"{word}\n" for word in self.words)
+        Path(path).write_text(text, encoding="utf-8", newline="\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Vocabulary":
+        """Reads the file that `save` wrote.
+
+        Raises:
+            InputError: No such file, or not a vocabulary.
+        """
+        words = read_text(path).split("\n")  # not splitlines(): U+2028 ends no line here
+        if words[:2] != [PAD, UNK] or words[-1]:
+            raise InputError(
+                f"{path} is not a vocabulary: its first two lines must be {PAD} and {UNK} and each "
+                f"line must end in a line feed alone, but it begins {words[:2]!r}. Copy the file "
+                "again in binary mode."
+            )
+        try:
+            return cls(words[2:-1])
+        except InputError as error:
+            raise InputError(f"{path} is damaged: {error} Copy the file again.") from None
+
+
+def read_text(path: str | Path) -> str:
+    """The UTF-8 text of a file, line ends untouched."""
+    try:
+        return read_bytes(Path(path), "TEXT_BYTES").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} cannot be read as UTF-8 text: {error}.") from None
+
+
+def read_word_pairs(path: str | Path) -> list[tuple[str, str]]:
+    """Reads a lexicon of word pairs, such as antonyms: two words a line, space between them.
+
+    Returns:
+        The pairs, in lower case, each once.
+
+    Raises:
+        InputError: A line that does not hold two words; it names file and line.
+    """
+    pairs: dict[tuple[str, str], None] = {}
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        words = unicodedata.normalize("NFC", line).lower().split()
+        if words and len(words) != 2:
+            raise InputError(
+                f"{path}:{number}: expected two words, got {len(words)}: {line.strip()!r}."
+            )
+        if words:
+            pairs[(words[0], words[1])] = None
+    return list(pairs)
+
+
+def word_facts(words: Sequence[str]) -> np.ndarray:
+    """Whether each word negates, and whether it has a digit: float32 `[words, 2]`."""
+    facts = [(word.lower() in _NEGATIONS, any(map(str.isdigit, word))) for word in words]
+    return np.reshape(np.array(facts, "float32"), (-1, 2))

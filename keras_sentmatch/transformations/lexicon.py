@@ -1,0 +1,148 @@
+"""Synonyms and antonyms, from files of word pairs or from WordNet."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.text.tokens import read_word_pairs
+from keras_sentmatch.text.wordnet import load_wordnet
+
+KINDS = ("antonyms", "synonyms")
+HOW = (
+    "give files of word pairs, two words per line (antonyms=FILE, synonyms=FILE, or a folder with such "
+    "files), or install WordNet: pip install nltk, and either python -m nltk.downloader wordnet or the "
+    "package wordnet-base of Debian and Ubuntu"
+)
+WordPairs = Iterable[tuple[str, str]]
+Lookup = Callable[[str], Sequence[str]]
+
+
+class Lexicon:
+    """Antonyms and synonyms of words in lower case. Pairs hold in both directions.
+
+    Args:
+        antonyms: Pairs of words with opposite meanings, or a function from a word to its antonyms.
+            `None` if there are none.
+        synonyms: The same for words with similar meanings.
+
+    Attributes:
+        kinds: Those of `"antonyms"` and `"synonyms"` that the lexicon has.
+
+    Example:
+
+    >>> lexicon = Lexicon(antonyms=[("hot", "cold")])
+    >>> lexicon.antonyms("cold"), lexicon.antonyms("warm"), lexicon.kinds
+    (('hot',), (), ('antonyms',))
+    """
+
+    def __init__(
+        self, antonyms: WordPairs | Lookup | None = None, synonyms: WordPairs | Lookup | None = None
+    ):
+        self._lookups = {
+            kind: source if callable(source) else _by_word(source)
+            for kind, source in zip(KINDS, (antonyms, synonyms))
+            if source is not None
+        }
+        self.kinds: tuple[str, ...] = tuple(self._lookups)
+
+    def antonyms(self, word: str) -> tuple[str, ...]:
+        """The antonyms of a word in lower case."""
+        return self._find("antonyms", word)
+
+    def synonyms(self, word: str) -> tuple[str, ...]:
+        """The synonyms of a word in lower case."""
+        return self._find("synonyms", word)
+
+    def _find(self, kind: str, word: str) -> tuple[str, ...]:
+        if kind not in self._lookups:
+            raise InputError(f"This needs {kind}, but the lexicon has none: {HOW}.")
+        return tuple(self._lookups[kind](word))
+
+    @classmethod
+    def read(cls, *sources: str | Path) -> "Lexicon":
+        """Reads files of word pairs, two words per line.
+
+        Args:
+            *sources: `antonyms=FILE` and `synonyms=FILE`; a file with one of these words in its name;
+                or a folder with such files. `"wordnet"` is WordNet, read by NLTK.
+
+        Raises:
+            InputError: If a file is missing or damaged, or its kind is unclear.
+        """
+        if not sources:
+            raise InputError(f"No lexicon was given: {HOW}.")
+        if [str(source) for source in sources] == ["wordnet"]:
+            return cls.wordnet()
+        pairs: dict[str, list[tuple[str, str]]] = {}
+        for source in sources:
+            for kind, file in _files(str(source)):
+                pairs.setdefault(kind, []).extend(read_word_pairs(file))
+        return cls(**pairs)
+
+    @classmethod
+    def wordnet(cls) -> "Lexicon":
+        """WordNet, read by NLTK: single words in their base form.
+
+        Antonyms come from any sense of a word, synonyms from its most frequent one.
+
+        Raises:
+            InputError: If NLTK or its WordNet is not installed.
+        """
+        wordnet = load_wordnet()
+
+        def lemmas(synsets: Iterable[Any]) -> list[Any]:
+            return [lemma for synset in synsets for lemma in synset.lemmas()]
+
+        def antonyms(word: str) -> list[str]:
+            own = [lemma for lemma in lemmas(wordnet.synsets(word)) if _name(lemma) == word]
+            return _single(word, [other for lemma in own for other in lemma.antonyms()])
+
+        def synonyms(word: str) -> list[str]:
+            first = lemmas(wordnet.synsets(word)[:1])
+            return _single(word, first) if word in map(_name, first) else []
+
+        return cls(cache(antonyms), cache(synonyms))
+
+
+def _name(lemma: Any) -> str:
+    return str(lemma.name()).lower()
+
+
+def _single(word: str, lemmas: Iterable[Any]) -> list[str]:
+    """The names of the lemmas that are single words other than `word`, each once."""
+    names = dict.fromkeys(_name(lemma) for lemma in lemmas)
+    return [name for name in names if name.isalpha() and name != word]
+
+
+def _by_word(pairs: WordPairs) -> Lookup:
+    table: dict[str, dict[str, None]] = {}
+    for pair in pairs:
+        one, other = map(str.lower, pair)
+        if one != other:
+            table.setdefault(one, {})[other] = None
+            table.setdefault(other, {})[one] = None
+    return lambda word: tuple(table.get(word, ()))
+
+
+def _files(source: str) -> list[tuple[str, Path]]:
+    """The kinds and files in a source of `Lexicon.read`."""
+    kind, _, rest = source.partition("=")
+    if rest and kind in KINDS:
+        return [(kind, Path(rest))]
+    path = Path(source)
+    if path.is_dir():
+        found = [(kind, file) for file in sorted(path.glob("*.txt")) if (kind := _kind(file))]
+        if not found:
+            raise InputError(f"{path}: no file has antonyms or synonyms in its name; {HOW}.")
+        return found
+    if not path.is_file():
+        raise InputError(f"{path}: no such file or folder of word pairs; {HOW}.")
+    if kind := _kind(path):
+        return [(kind, path)]
+    raise InputError(f"{path}: antonyms or synonyms? Write antonyms={path} or synonyms={path}.")
+
+
+def _kind(path: Path) -> str:
+    return next((kind for kind in KINDS if kind[:-1] in path.name.lower()), "")

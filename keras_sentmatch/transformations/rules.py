@@ -1,0 +1,384 @@
+"""The ten transformations of the DABERT paper (its Table 3) as rules that change one pair.
+
+They are named after those of TextFlint, which the paper used; the rules are this library's own.
+"""
+
+import hashlib
+import random
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from keras_sentmatch.transformations import phrases
+from keras_sentmatch.transformations.lexicon import Lexicon
+from keras_sentmatch.transformations.names import KIND_OF, KINDS, MONTHS
+from keras_sentmatch.transformations.words import (
+    FUNCTION_WORDS,
+    Word,
+    apply,
+    form,
+    in_style_of,
+    is_negated,
+    lower_words,
+    replace,
+    stands_alone,
+    words,
+)
+
+Pair = tuple[str, str]
+
+ENTRIES = ("all", "train", "held_out")  # which words, numbers and sentences rules may write
+HELD_OUT = 0.3  # their share that training never uses
+
+
+def _any_of(phrases: Iterable[str]) -> str:
+    """A pattern of phrases, the longest first."""
+    return f"(?:{'|'.join(map(re.escape, sorted(phrases, key=len, reverse=True)))})"
+
+
+_SHORTENED = re.compile(  # whole words, not beside an apostrophe or a hyphen
+    rf"(?<![\w'’@#/.-]){_any_of(phrases.TWITTER)}(?![\w'’@/-])".replace(r"\ ", r"\s+"), re.I
+)
+_NAME = re.compile(rf"(?<!\w){_any_of(KIND_OF)}(?!\w)")
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a rule may use besides the pair."""
+
+    task: str
+    lexicon: Lexicon | None
+    translations: dict[str, str]
+    entries: str = "all"
+
+    def may(self, *entry: str) -> bool:
+        """Whether an entry (a pair of antonyms, a number, a sentence) is among those to use."""
+        if self.entries == "all":
+            return True
+        text = "\0".join(sorted(entry)).encode("utf-8", "surrogatepass")
+        held_out = hashlib.sha256(text).digest()[0] < HELD_OUT * 256
+        return held_out == (self.entries == "held_out")
+
+
+Rule = Callable[[str, str, random.Random, Context], Pair | None]
+
+
+@dataclass(frozen=True)
+class Transformation:
+    """One of `TRANSFORMATIONS`.
+
+    Attributes:
+        name: As in the paper.
+        what: What it does to a pair.
+        keeps_label: Whether the changed pair keeps its label. If not, the transformation applies only
+            to pairs of the positive label (entailment, paraphrase, duplicate) and makes them negative.
+        needs: What must be given: `"antonyms"` or `"synonyms"` (a lexicon), `"translate"`, or "".
+        rule: Returns the changed pair, or `None` if it does not apply.
+    """
+
+    name: str
+    what: str
+    keeps_label: bool
+    needs: str
+    rule: Rule = field(repr=False)
+
+
+TRANSFORMATIONS: dict[str, Transformation] = {}
+
+
+def _transformation(
+    name: str, what: str, keeps_label: bool = True, needs: str = ""
+) -> Callable[[Rule], Rule]:
+    def register(rule: Rule) -> Rule:
+        TRANSFORMATIONS[name] = Transformation(name, what, keeps_label, needs, rule)
+        return rule
+
+    return register
+
+
+# --- Rules that make a positive pair negative ---
+
+
+@_transformation(
+    "SwapAnt", "a word of both sentences becomes its antonym in the second", False, "antonyms"
+)
+def _swap_ant(one: str, two: str, rng: random.Random, context: Context) -> Pair | None:
+    """Not under a negation, in a choice (`or`), in a condition, or beside an antonym.
+
+    There the opposite word need not give the opposite meaning.
+    """
+    assert context.lexicon is not None
+    shared, every = lower_words(one) & lower_words(two), lower_words(one) | lower_words(two)
+    if _cannot_contradict(one, two) or every & phrases.NO_OPPOSITE:
+        return None
+    choices = []
+    for word in _replaceable(two):
+        if word.lower not in shared or word.lower in phrases.NEVER_OPPOSED:
+            continue
+        others = context.lexicon.antonyms(word.lower)
+        fitting = [
+            other for other in others if _fits(word.lower, other) and context.may(word.lower, other)
+        ]
+        if fitting and not every & set(others):
+            choices.append((word, fitting))
+    return _replace_one(one, two, choices, rng)
+
+
+@_transformation("NumWord", "a number of both sentences becomes a greater one in the second", False)
+def _num_word(one: str, two: str, rng: random.Random, context: Context) -> Pair | None:
+    """Not a smaller one: `three dogs run` may entail `two dogs run`. Not after `at least` or a negation."""
+    if _cannot_contradict(one, two):
+        return None
+    shared, every = lower_words(one) & lower_words(two), lower_words(one) | lower_words(two)
+    found, choices = words(two), []
+    for place, word in enumerate(found):
+        bounded = any(near.lower in phrases.BOUNDS for near in found[max(0, place - 3) : place])
+        if word.lower in shared and not bounded and stands_alone(two, word):
+            near = {other.text for other in found[max(0, place - 1) : place + 2]}
+            most = 28 if near & MONTHS else None  # a day of a month
+            greater = [n for n in _greater(word.lower, most) if n not in every and context.may(n)]
+            if greater:
+                choices.append((word, greater))
+    return _replace_one(one, two, choices, rng)
+
+
+def _cannot_contradict(one: str, two: str) -> bool:
+    """Whether a sentence is negated, or only one of them is a question."""
+    asks = one.rstrip().endswith("?") != two.rstrip().endswith("?")
+    return is_negated(one) or is_negated(two) or asks
+
+
+def _replace_one(
+    one: str, two: str, choices: list[tuple[Word, list[str]]], rng: random.Random
+) -> Pair | None:
+    if not choices:
+        return None
+    word, others = rng.choice(choices)
+    return one, apply(two, replace(two, word, rng.choice(others)))
+
+
+def _greater(number: str, most: int | None = None) -> list[str]:
+    """Greater numbers, written the same way: in words or in digits."""
+    if number in phrases.NUMBERS:
+        place = phrases.NUMBERS.index(number)
+        return list(phrases.NUMBERS[place + 1 : place + 9])
+    if not re.fullmatch("[1-9][0-9]{0,8}", number):
+        return []
+    zeros = len(number) - len(number.rstrip("0"))
+    if re.fullmatch("(19|20)[0-9]{2}", number) and zeros < 2:  # a year
+        return [str(int(number) + years) for years in range(1, 13)]
+    greater = [int(number) + 10**zeros * more for more in range(1, 10)]
+    return [str(value) for value in greater if most is None or value <= most]
+
+
+# --- Rules that keep the label ---
+
+
+@_transformation("AddSent", "a tautology after the second sentence")
+def _add_sent(one: str, two: str, rng: random.Random, context: Context) -> Pair | None:
+    start, body, end = _strip(two)
+    if not body:
+        return None
+    addition = rng.choice([t for t in phrases.TAUTOLOGIES if context.may(t)])
+    addition = f"{addition.capitalize()}." if body[-1] in ".?!…" else f"and {addition}"
+    return one, f"{start}{body} {in_style_of(two, addition)}{end}"
+
+
+@_transformation("InsertAdv", "an adverb beside the verb of the first sentence")
+def _insert_adv(one: str, two: str, rng: random.Random, context: Context) -> Pair | None:
+    place = _adverb_place(one)
+    if place is None:
+        return None
+    known = phrases.ADVERBS_OF_QUESTIONS if _asks(one) else phrases.ADVERBS
+    adverbs = [adverb for adverb in known if adverb not in lower_words(one)]
+    return (f"{one[:place]} {rng.choice(adverbs)}{one[place:]}", two) if adverbs else None
+
+
+def _asks(text: str) -> bool:
+    starts = [word.lower in phrases.QUESTION_WORDS for word in words(text)[:1]]
+    return any(starts) or text.rstrip().endswith("?")
+
+
+def _adverb_place(text: str) -> int | None:
+    """Where an adverb may stand: after `is` or `can`, in a question after its pronoun."""
+    found = words(text)
+    asks = _asks(text)
+    for place, word in enumerate(found[:-1]):
+        then = found[place + 1]
+        apart = text[word.end : then.start].strip() or (place and found[place - 1].lower == "to")
+        if word.lower not in phrases.AUXILIARIES or apart or then.lower in phrases.NO_ADVERB_BEFORE:
+            continue
+        if not asks:
+            past = form(then.lower) == "ed"
+            if word.lower in phrases.BE | phrases.MODALS or (word.lower in phrases.HAVE and past):
+                return word.end
+            continue
+        before = found[place - 1].lower if place else ""
+        if before in phrases.SUBJECT_QUESTIONS and word.lower in phrases.BE:
+            if then.lower in phrases.DETERMINERS:
+                return word.end
+        elif before in ("i", "you", "we", "they", "he", "she", "it", "there"):
+            return word.end
+        if then.lower in phrases.SUBJECTS and place + 2 < len(found):
+            after = found[place + 2]
+            together = not text[then.end : after.start].strip()
+            if together and after.lower not in phrases.NO_ADVERB_BEFORE:
+                return then.end
+        return None
+    return None
+
+
+@_transformation("AppendIrr", "an irrelevant sentence before or after the first")
+def _append_irr(one: str, two: str, rng: random.Random, context: Context) -> Pair | None:
+    """In ranking the second sentence, the candidate, gets it."""
+    start, body, end = _strip(two if context.task == "ranking" else one)
+    present = lower_words(one) | lower_words(two)
+    choices = [
+        sentence
+        for sentence in phrases.IRRELEVANT
+        if not (lower_words(sentence) - FUNCTION_WORDS) & present and context.may(sentence)
+    ]
+    if not body or not choices:
+        return None
+    addition = in_style_of(body, rng.choice(choices))
+    if rng.random() < 0.5:
+        changed = f"{start}{addition} {body}{end}"
+    else:
+        stop = "" if body[-1] in ".?!…" else "."
+        changed = f"{start}{body}{stop} {addition}{end}"
+    return (one, changed) if context.task == "ranking" else (changed, two)
+
+
+@_transformation("AddPunc", "marks around the second sentence")
+def _add_punc(one: str, two: str, rng: random.Random, context: Context) -> Pair | None:
+    start, body, end = _strip(two)
+    if not body:
+        return None
+    opening, closing = rng.choice(phrases.BRACKETS)
+    return one, f"{start}{opening}{body}{rng.choice(phrases.MARKS)}{closing}{end}"
+
+
+@_transformation("BackTrans", "the second sentence translated there and back", needs="translate")
+def _back_trans(one: str, two: str, rng: random.Random, context: Context) -> Pair | None:
+    new = context.translations.get(two, "")
+    return (one, new) if new.strip() and new.split() != two.split() else None
+
+
+@_transformation("TwitterType", "the second sentence as in a tweet")
+def _twitter_type(one: str, two: str, rng: random.Random, context: Context) -> Pair | None:
+    """Short forms, and a name, a tag or a link."""
+
+    def shorten(match: re.Match[str]) -> str:
+        new = phrases.TWITTER[" ".join(match.group().lower().split())]
+        return new[0].upper() + new[1:] if match.group()[0].isupper() else new
+
+    start, body, end = _strip(two)
+    if not body:
+        return None
+    body = _SHORTENED.sub(shorten, body)
+    letters = "".join(rng.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(8))
+    extra = rng.choice(("@" + letters, "#" + rng.choice(phrases.TAGS), "https://t.co/" + letters))
+    first = extra.startswith("@") and rng.random() < 0.5
+    return one, start + (f"{extra} {body}" if first else f"{body} {extra}") + end
+
+
+@_transformation("SwapNamedEnt", "a name of both sentences becomes another one in both")
+def _swap_named_ent(one: str, two: str, rng: random.Random, context: Context) -> Pair | None:
+    """The new name is of the same kind as the old one, such as a city."""
+    first, second = _names(one), _names(two)
+    kinds = {KIND_OF[name] for name in (*first, *second)}
+    if {"city", "country"} <= kinds:  # the one may lie in the other
+        return None
+    near = {word.text[:3] for word in words(one) + words(two) if word.text not in KIND_OF}
+    near |= {"Fra"} if "Fre" in near else set()
+    shared = [name for name in sorted(set(first) & set(second)) if name[:3] not in near]
+    if not shared:
+        return None
+    old = rng.choice(shared)
+    taken = set(first) | set(second)
+    new = rng.choice([name for name in KINDS[KIND_OF[old]] if name not in taken])
+
+    def swapped(text: str, places: list[Word]) -> str:
+        return apply(text, [edit for word in places for edit in replace(text, word, new)])
+
+    return swapped(one, first[old]), swapped(two, second[old])
+
+
+def _names(text: str) -> dict[str, list[Word]]:
+    """Places of the names in `KINDS`, but not within longer names (`Bank of India`)."""
+    found: dict[str, list[Word]] = {}
+    part = set()
+    for match in _NAME.finditer(text):
+        word = Word(match.group(), match.start(), match.end())
+        before, after = words(text[: word.start]), words(text[word.end :])
+        near = text[before[-1].end : word.start] if before else ""
+        far = text[word.end : word.end + after[0].start] if after else ""
+        follows = after and after[0].text[0].isupper() and far.isspace()
+        if len(before) > 1:
+            of = before[-1].lower == "of" and before[-2].text[0].isupper()
+            follows = follows or of or (before[-1].text[0].isupper() and near.isspace())
+        if follows or near.endswith("-") or far.startswith("-"):
+            part.add(word.text)
+        found.setdefault(word.text, []).append(word)
+    return {name: places for name, places in found.items() if name not in part}
+
+
+@_transformation("SwapSyn", "words of the second sentence become synonyms", needs="synonyms")
+def _swap_syn(one: str, two: str, rng: random.Random, context: Context) -> Pair | None:
+    """At least one word, and at most a fifth of them."""
+    assert context.lexicon is not None
+    lexicon, present, choices = context.lexicon, lower_words(one) | lower_words(two), []
+    for word in _replaceable(two):
+        if word.lower in phrases.NEVER_RENAMED:
+            continue
+        opposed = lexicon.antonyms(word.lower) if "antonyms" in lexicon.kinds else ()
+        others = [
+            other
+            for other in lexicon.synonyms(word.lower)
+            if _fits(word.lower, other) and other not in present and other not in opposed
+            and context.may(word.lower, other)
+            # nor another with an ending: `north`, `northern`
+            and not (other.startswith(word.lower) or word.lower.startswith(other))
+        ]  # fmt: skip
+        if others:
+            choices.append((word, others))
+    if not choices:
+        return None
+    wanted = max(1, len(words(two)) // 5)
+    chosen = rng.sample(choices, min(wanted, len(choices)))
+    edits = [edit for word, others in chosen for edit in replace(two, word, rng.choice(others))]
+    return one, apply(two, edits)
+
+
+def _replaceable(text: str) -> list[Word]:
+    """Words that carry meaning alone: no function words, numbers, names, nor `give` in `give up`."""
+    found = words(text)
+    sentence_starts = {
+        place
+        for place, word in enumerate(found)
+        if place == 0 or re.search(r"[.?!]", text[found[place - 1].end : word.start])
+    }
+    return [
+        word
+        for place, word in enumerate(found)
+        if word.lower not in FUNCTION_WORDS
+        and word.text.isalpha()
+        and len(word.text) > 2
+        and word.lower not in phrases.NUMBERS
+        and (place in sentence_starts or word.text.islower())
+        and stands_alone(text, word)
+        and (place + 1 == len(found) or found[place + 1].lower not in phrases.PARTICLES)
+    ]
+
+
+def _fits(word: str, other: str) -> bool:
+    """Whether `other` can stand where `word` stands."""
+    unfit = other in FUNCTION_WORDS or other in phrases.NUMBERS or other in phrases.UNWANTED
+    return other.isalpha() and not unfit and other != word and form(other) == form(word)
+
+
+def _strip(text: str) -> tuple[str, str, str]:
+    """The spaces before a text, the text without them, and the spaces after it."""
+    body = text.strip()
+    start = len(text) - len(text.lstrip())
+    return text[:start], body, text[start + len(body) :]

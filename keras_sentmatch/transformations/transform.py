@@ -1,0 +1,200 @@
+"""Transformations of a whole data set: seeded, with the labels that the changed pairs have."""
+
+import difflib
+import hashlib
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.errors import InputError, wording
+from keras_sentmatch.transformations.lexicon import Lexicon
+from keras_sentmatch.transformations.rules import (
+    ENTRIES,
+    TRANSFORMATIONS,
+    Context,
+    Pair,
+    Transformation,
+)
+
+Translate = Callable[[list[str]], Sequence[str]]
+
+# Label names -> the label that a changed pair had, and the one that it gets.
+OPPOSITES = {
+    frozenset(("entailment", "neutral", "contradiction")): ("entailment", "contradiction"),
+    **{
+        frozenset(("entailment", name)): ("entailment", name)
+        for name in ("not_entailment", "neutral")
+    },
+    **{frozenset((n, f"not_{n}")): (n, f"not_{n}") for n in ("paraphrase", "duplicate")},
+}
+
+
+# Data sets whose annotators gave such pairs another label: data set -> the two labels.
+CONVENTIONS = {"sick": ("entailment", "neutral")}
+
+
+@dataclass(frozen=True)
+class Transformed:
+    """A data set changed by a transformation.
+
+    Attributes:
+        name: Name of the transformation.
+        before: The pairs that it could change.
+        after: These pairs changed, with their new labels.
+        rows: Their row numbers in the data set.
+        total: Number of pairs in the data set.
+    """
+
+    name: str
+    before: PairDataset
+    after: PairDataset
+    rows: np.ndarray
+    total: int
+
+    @property
+    def count(self) -> int:
+        """How many pairs could be changed."""
+        return len(self.rows)
+
+
+def transform(
+    dataset: PairDataset,
+    name: str,
+    *,
+    seed: int = 0,
+    lexicon: Lexicon | None = None,
+    translate: Translate | None = None,
+    opposite: tuple[str, str] | None = None,
+    entries: str = "all",
+) -> Transformed:
+    """Changes every pair of a data set that a transformation can change.
+
+    The result for a pair depends only on the seed and the pair. The rest of a changed sentence keeps
+    its characters and spacing.
+
+    Args:
+        dataset: Pairs. `SwapAnt` and `NumWord` need labels.
+        name: A name of `TRANSFORMATIONS`, in any case.
+        seed: Random seed.
+        lexicon: For `SwapAnt` (antonyms) and `SwapSyn` (synonyms).
+        translate: For `BackTrans`: a function that translates a list of sentences there and back.
+        opposite: `(positive, negative)` label names for `SwapAnt` and `NumWord`, if uncommon.
+        entries: Which antonyms, synonyms, numbers and sentences may be written: `"all"`, `"train"`,
+            those that training uses (`training.augment`), or `"held_out"`, the others.
+
+    Raises:
+        InputError: If the name is unknown, something needed is missing, or the labels do not fit.
+
+    Example:
+
+    >>> from keras_sentmatch.data import PairDataset
+    >>> from keras_sentmatch.transformations import transform
+    >>> names = ["entailment", "neutral", "contradiction"]
+    >>> pairs = PairDataset(["Two dogs run."], ["Two dogs do."], ["entailment"], label_names=names)
+    >>> changed = transform(pairs, "NumWord", seed=1)
+    >>> changed.after.sentence2, changed.after.label_counts()["contradiction"]
+    (('Nine dogs do.',), 1)
+    """
+    known = get_transformation(name)
+    if entries not in ENTRIES:
+        raise InputError(f"entries is {entries!r}; expected one of {', '.join(ENTRIES)}.")
+    _check_needs(known, lexicon, translate)
+    negative = -1
+    candidates = np.arange(len(dataset))
+    if not known.keeps_label:
+        positive, negative = _opposite_labels(dataset, known.name, opposite)
+        candidates = np.flatnonzero(dataset.labels == positive)
+    translations = {}
+    if known.needs == "translate" and translate is not None:
+        translations = _translations([dataset.sentence2[row] for row in candidates], translate)
+    context = Context(dataset.task, lexicon, translations, entries)
+    changes: dict[int, Pair] = {}
+    for row in map(int, candidates):
+        pair = dataset.sentence1[row], dataset.sentence2[row]
+        key = "\0".join((str(seed), known.name, *pair)).encode("utf-8", "surrogatepass")
+        rng = random.Random(hashlib.sha256(key).digest())
+        changed = known.rule(*pair, rng, context)
+        if changed is not None and changed != pair:
+            changes[row] = changed
+    before = dataset.select(list(changes))
+    first, second = ([pair[side] for pair in changes.values()] for side in (0, 1))
+    fields = before.to_dict() | {"sentence1": first, "sentence2": second}
+    if not known.keeps_label:
+        fields["labels"] = np.full(len(changes), negative, "int32")
+    after = PairDataset.from_dict(fields)
+    return Transformed(known.name, before, after, np.array(list(changes), int), len(dataset))
+
+
+def get_transformation(name: str) -> Transformation:
+    """Finds a transformation by its name in any case."""
+    by_lower = {known.lower(): known for known in TRANSFORMATIONS}
+    if name.lower() not in by_lower:
+        near = difflib.get_close_matches(name.lower(), by_lower, n=1)
+        hint = f" Did you mean {by_lower[near[0]]}?" if near else ""
+        raise InputError(
+            f"There is no transformation {name!r}; the names are {', '.join(TRANSFORMATIONS)}.{hint}"
+        )
+    return TRANSFORMATIONS[by_lower[name.lower()]]
+
+
+def _check_needs(
+    known: Transformation, lexicon: Lexicon | None, translate: Translate | None
+) -> None:
+    if known.needs == "translate" and translate is None:
+        raise InputError(
+            "BackTrans needs a function that translates sentences there and back: give "
+            f"{wording('translate=', '--translate MODULE:FUNCTION,')} a function from a list of "
+            "strings to a list of strings."
+        )
+    if known.needs in ("antonyms", "synonyms") and (
+        lexicon is None or known.needs not in lexicon.kinds
+    ):
+        problem = "no lexicon was given" if lexicon is None else f"the lexicon has no {known.needs}"
+        file = f"{known.needs}=FILE"
+        how = wording(f"pass Lexicon.read({file!r})", f"give --lexicon {file}")
+        other = wording("Lexicon.wordnet()", "--lexicon wordnet")
+        raise InputError(
+            f"{known.name} needs {known.needs}, but {problem}: {how} with two words a line, or "
+            f"{other} where NLTK is installed."
+        )
+
+
+def _opposite_labels(
+    dataset: PairDataset, name: str, given: tuple[str, str] | None
+) -> tuple[int, int]:
+    """The indices of the label that a pair must have and of the label that it gets."""
+    names = dataset.label_names or ()
+    if dataset.labels is None or dataset.task != "classification":
+        what = "no labels" if dataset.labels is None else f"{dataset.task} pairs"
+        raise InputError(
+            f"{name} turns one class into another, but was given {what}: it needs pairs labeled with "
+            "classes, such as entailment or paraphrase."
+        )
+    convention = CONVENTIONS.get((dataset.name or "").lower())
+    found = given or convention or OPPOSITES.get(frozenset(names))
+    if found is None:
+        how = wording("opposite=(POSITIVE, NEGATIVE)", "--opposite POSITIVE,NEGATIVE")
+        raise InputError(
+            f"{name} makes a positive pair negative, but which of the labels {', '.join(names)} is "
+            f"which? Say so with {how}."
+        )
+    if unknown := [label for label in found if label not in names]:
+        raise InputError(
+            f"opposite={found!r}: there is no label {unknown[0]!r}; the labels are {', '.join(names)}."
+        )
+    return names.index(found[0]), names.index(found[1])
+
+
+def _translations(sentences: Sequence[str], translate: Translate) -> dict[str, str]:
+    """Sentence -> its translation there and back; each sentence is translated once."""
+    asked = list(dict.fromkeys(sentence for sentence in sentences if sentence.strip()))
+    answers = list(translate(asked)) if asked else []
+    if len(answers) != len(asked) or not all(isinstance(text, str) for text in answers):
+        raise InputError(
+            f"translate was given {len(asked)} sentences and gave {len(answers)} answers; expected "
+            "one string for each."
+        )
+    return dict(zip(asked, answers))

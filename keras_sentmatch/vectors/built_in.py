@@ -1,0 +1,244 @@
+"""The table of English word vectors in the package: good ones without a file or a download."""
+
+import hashlib
+import importlib.resources
+import io
+import json
+import logging
+import re
+import string
+import unicodedata
+from collections.abc import Collection, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_sentmatch.safety import inside, read_object
+from keras_sentmatch.vectors.word_vectors import WordVectors
+
+log = logging.getLogger(__name__)
+
+NAME = "table"
+SCALE = 5.0  # length of the vector of a word in the table
+COMPOSED = 0.7  # length of a vector put together from word pieces, as a share of that
+_FIXED = 4  # letters of the shortest word whose spelling is corrected
+_LONGEST = 64  # characters of a word that are looked at
+_FILE = "word_table.json"
+_PARTS = re.compile(r"\w+|[^\w\s]")
+
+
+class WordTable:
+    """Vectors of whole words and of word pieces, for any English word.
+
+    The words and pieces are those of all-MiniLM-L6-v2. Each whole word was run alone through that
+    encoder; its last layer was averaged over the word, centered, reduced by PCA and scaled to unit
+    length, as `extract_vectors` does. The vectors of the pieces inside a word (`##ing`) were fitted
+    by ridge regression, so that the mean over the pieces of 89,000 frequent words comes close to
+    what the encoder says of the word. `benchmarks/word_table.py` makes the table.
+
+    A word is looked up in lower case and without accents. One that is not in the table is taken for
+    a misspelling of the most frequent word at one edit's distance, if there is one (Norvig's
+    spelling corrector); otherwise it is the mean of its word pieces.
+
+    Args:
+        words: The whole words, most frequent first.
+        vectors: int8 `[words, dim]`.
+        pieces: The pieces inside words, without `##`.
+        piece_vectors: int8 `[pieces, dim]`.
+        scales: What the numbers of `vectors` and of `piece_vectors` are multiplied by.
+        digest: Of the file that holds all this.
+
+    Example:
+
+    >>> table = load_word_table()
+    >>> "unhappiness" in table, table.lookup("unhappiness")[1]
+    (False, 'pieces')
+    """
+
+    def __init__(
+        self,
+        words: Iterable[str],
+        vectors: np.ndarray,
+        pieces: Iterable[str],
+        piece_vectors: np.ndarray,
+        scales: Iterable[float],
+        digest: str = "",
+    ) -> None:
+        self.words = {word: row for row, word in enumerate(words)}
+        self.pieces = {piece: row for row, piece in enumerate(pieces)}
+        self.vectors, self.piece_vectors = vectors, piece_vectors
+        self.scales = tuple(scales)
+        self.dim = int(vectors.shape[1])
+        self.digest = digest
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __contains__(self, word: str) -> bool:
+        return plain(word) in self.words
+
+    def matrix(self) -> np.ndarray:
+        """The vectors of all words, float32 `[words, dim]`."""
+        return self.vectors.astype(np.float32) * np.float32(SCALE * self.scales[0])
+
+    def lookup(self, word: str, correct: bool = True) -> tuple[np.ndarray | None, str]:
+        """The vector of a word and where it comes from.
+
+        Args:
+            word: A word.
+            correct: Whether a word that is not in the table may be a misspelling of one that is.
+
+        Returns:
+            The vector, float32 `[dim]`, and `"word"`, `"spelling"` or `"pieces"`; or None and
+            `"unknown"`.
+        """
+        key = plain(word)
+        if key in self.words:
+            return self._row(key), "word"
+        if correct and (corrected := self.correction(key)):
+            return self._row(corrected), "spelling"
+        parts = [self._pieces(part) for part in _PARTS.findall(key)]
+        if not parts or not all(parts):
+            return None, "unknown"
+        vector = np.mean([row for part in parts for row in part], axis=0)
+        norm = float(np.linalg.norm(vector))
+        if norm < 1e-6:
+            return None, "unknown"
+        return (COMPOSED * SCALE / norm * vector).astype(np.float32), "pieces"
+
+    def correction(self, word: str) -> str | None:
+        """The most frequent word of the table that is one edit away from `word`."""
+        if len(word) < _FIXED or not (word.isascii() and word.isalpha()):
+            return None
+        near = [w for w in _edits(word) if w in self.words and len(w) >= _FIXED - 1]
+        return min(near, key=self.words.__getitem__, default=None)
+
+    def _row(self, word: str) -> np.ndarray:
+        row: np.ndarray = self.vectors[self.words[word]].astype(np.float32)
+        return row * np.float32(SCALE * self.scales[0])
+
+    def _pieces(self, word: str) -> list[np.ndarray]:
+        """The vectors of the longest pieces from the left, none if some part fits no piece."""
+        found: list[np.ndarray] = []
+        start = 0
+        while start < len(word):
+            index = self.pieces if start else self.words
+            end = next((e for e in range(len(word), start, -1) if word[start:e] in index), None)
+            if end is None:
+                return []
+            row = index[word[start:end]]
+            table = self.piece_vectors if start else self.vectors
+            found.append(table[row] * self.scales[bool(start)])
+            start = end
+        return found
+
+    def word_vectors(self, counts: Mapping[str, int] | Iterable[str] = ()) -> WordVectors:
+        """Vectors of the words of some data and of all words of the table.
+
+        Args:
+            counts: Words, perhaps with their counts. A word that occurs more than once is no
+                misspelling.
+
+        Returns:
+            The vectors; `report` says how many words of the data came from where.
+        """
+        counts = counts if isinstance(counts, Mapping) else dict.fromkeys(counts, 1)
+        found = {word: self.lookup(word, correct=counts[word] < 2) for word in sorted(counts)}
+        rows = {word: vector for word, (vector, _) in found.items() if vector is not None}
+        kinds = [kind for _, kind in found.values()]
+        report = ", ".join(
+            f"{kinds.count(kind):,} {text}"
+            for kind, text in (
+                ("word", "words in the table"),
+                ("pieces", "put together from word pieces"),
+                ("spelling", "taken for misspellings"),
+                ("unknown", "without a vector"),
+            )
+            if kind in kinds
+        )
+        more = [word for word in self.words if word not in rows]
+        others = self.matrix()[[self.words[word] for word in more]]
+        matrix = np.concatenate([np.reshape([*rows.values()], (-1, self.dim)), others])
+        places = {word: row for row, word in enumerate([*rows, *more])}
+        return WordVectors(places, matrix, NAME, report, self)
+
+    def extract(self, words: Collection[str], encoder: Any = None) -> tuple[list[str], np.ndarray]:
+        """The words that it has vectors for, and these, float32 `[words, dim]`."""
+        found = {word: self.lookup(word)[0] for word in words}
+        known = [word for word, vector in found.items() if vector is not None]
+        return known, np.reshape([found[word] for word in known], (-1, self.dim))
+
+    def save(self, folder: str | Path) -> None:
+        """Writes `word_table.json`, which names the table; it comes with the package."""
+        text = json.dumps({"format": 1, "table": self.digest})
+        (Path(folder) / _FILE).write_text(text + "\n", encoding="utf-8", newline="\n")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "WordTable | None":
+        """The package's table, if a folder names it; None if it does not, or names another one."""
+        file = Path(folder) / _FILE
+        if not file.is_file():
+            return None
+        named = read_object(inside(file.parent, file.name)).get("table")
+        table = load_word_table()
+        if named == table.digest:
+            return table
+        log.warning(
+            f"{file.parent.parent}: trained with the word vectors of another version of "
+            "keras_sentmatch; words that it does not know stay unknown. Train it again to change that."
+        )
+        return None
+
+
+def plain(word: str) -> str:
+    """A word in lower case and without accents, as the table spells it."""
+    word = word[:_LONGEST].lower()
+    if word.isascii():
+        return word
+    decomposed = unicodedata.normalize("NFD", word)
+    return "".join(char for char in decomposed if unicodedata.category(char) != "Mn")
+
+
+def _edits(word: str) -> set[str]:
+    """All strings that one deletion, swap, replacement or insertion makes of a word."""
+    splits = [(word[:i], word[i:]) for i in range(len(word) + 1)]
+    letters = string.ascii_lowercase
+    return {
+        *(a + b[1:] for a, b in splits if b),
+        *(a + b[1] + b[0] + b[2:] for a, b in splits if len(b) > 1),
+        *(a + c + b[1:] for a, b in splits if b for c in letters),
+        *(a + c + b for a, b in splits for c in letters),
+    }
+
+
+@cache
+def load_word_table() -> WordTable:
+    """The table that comes with the package, read once."""
+    file = importlib.resources.files("keras_sentmatch.vectors") / "tables" / "minilm.npz"
+    content = file.read_bytes()
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        words, pieces = (bytes(arrays[k]).decode().split("\n") for k in ("words", "pieces"))
+        return WordTable(
+            words,
+            arrays["vectors"],
+            pieces,
+            arrays["piece_vectors"],
+            arrays["scales"].tolist(),
+            hashlib.sha256(content).hexdigest()[:16],
+        )
+
+
+@cache
+def load_similarity() -> dict[str, np.ndarray]:
+    """How much a word of the table matters in a sentence, and a map under which sentences compare.
+
+    The importance of a word with vector v is `context . tanh(v @ kernel + bias)`, as in
+    `SelfAttentionPooling`; the mean of a sentence, weighted by it, is mapped by `map` and `map_bias`.
+    The cosines of the mapped means were taught those of all-MiniLM-L6-v2 on sentences of SNLI,
+    MultiNLI, PAWS, QNLI and BoolQ, without labels. `benchmarks/similarity.py` makes the file.
+    """
+    file = importlib.resources.files("keras_sentmatch.vectors") / "tables" / "similarity.npz"
+    with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as arrays:
+        return {name: arrays[name].astype(np.float32) for name in arrays.files}

@@ -1,0 +1,358 @@
+import copy
+import json
+import pickle
+import shutil
+import sys
+import warnings
+
+import keras
+import numpy as np
+import pytest
+
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.encoders import PairBatches, PairEncoder, SubwordPairEncoder, load_encoder
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.inference.matcher import Matcher
+from keras_sentmatch.text.bert_text import BertText
+from keras_sentmatch.text.hub import load_backbone, load_tokenizer
+from tests.encoders.test_words import HARD
+from tests.toys.encoders import tokenizer as toy_tokenizer
+
+pytestmark = pytest.mark.once
+
+hub = pytest.importorskip("keras_hub")
+
+PIECES = ["a", "dog", "cat", "run", "##s", "un", "##do", ".", "cafe", "[", "]", "ß", "…", "中"]
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+A, DOG, CAT, RUN, S, UN, DO, DOT = range(5, 13)
+TEXTS = [*HARD, "A Café… un\u00a0dog", "undog runs", "ß STRASSE", "a\u200bb", "dog's cat(s)"]
+
+
+def bert(**options) -> SubwordPairEncoder:
+    tokenizer = hub.models.BertTokenizer([*SPECIAL, *PIECES], lowercase=True, strip_accents=True)
+    return SubwordPairEncoder(tokenizer, **{"max_length": 16, **options})
+
+
+def bert_that_gives(**options) -> SubwordPairEncoder:
+    return SubwordPairEncoder(hub.models.BertTokenizer([*SPECIAL, *PIECES], **options))
+
+
+def roberta(**options) -> SubwordPairEncoder:
+    pieces = ["<s>", "<pad>", "</s>", "<mask>", "Ġ", "a", "d", "o", "g", "do", "dog", "Ġa", "Ġdog"]
+    merges = ["d o", "do g", "Ġ a", "Ġ dog"]
+    vocabulary = {piece: i for i, piece in enumerate(pieces)}
+    tokenizer = hub.models.RobertaTokenizer(vocabulary=vocabulary, merges=merges)
+    return SubwordPairEncoder(tokenizer, **{"max_length": 16, **options})
+
+
+def quietly(encoder, *args, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return encoder.encode(*args, **options)
+
+
+def test_bert_by_hand():
+    encoder = bert()
+    got = encoder.encode(["A dog runs.", ""], ["undo", "cats"])
+    assert list(got) == list(encoder.input_names) and encoder.features == ("subword",)
+    assert {x.dtype.name for x in got.values()} == {"int32"}
+    assert got["token_ids"].tolist() == [
+        [2, A, DOG, RUN, S, DOT, 3, UN, DO, 3],
+        [2, 3, CAT, S, 3, 0, 0, 0, 0, 0],
+    ]
+    assert got["segment_ids"].tolist() == [[0] * 7 + [1] * 3, [0, 0, 1, 1, 1] + [0] * 5]
+    assert got["padding_mask"].tolist() == [[1] * 10, [1] * 5 + [0] * 5]
+    assert encoder.tokens("a dogs") == ["a", "dog", "##s"]
+    assert encoder.vocabulary_size == 19
+    padded = encoder.encode(["a"], ["dog"], length=7)
+    assert padded["token_ids"].tolist() == [[2, A, 3, DOG, 3, 0, 0]]
+    assert encoder.encode([], [])["token_ids"].shape == (0, 3)
+
+
+def test_roberta_by_hand():
+    got = roberta().encode(["a dog", "a"], ["dog", "a a a"])
+    assert got["token_ids"].tolist() == [[0, 5, 12, 2, 2, 10, 2, 1], [0, 5, 2, 2, 5, 11, 11, 2]]
+    assert not got["segment_ids"].any()  # it has none
+    assert got["padding_mask"].tolist() == [[1] * 7 + [0], [1] * 8]
+
+
+@pytest.mark.parametrize("make", [bert, roberta])
+def test_cut_and_packed_as_keras_hub_does(make):
+    encoder = make()
+    rng = np.random.default_rng(0)
+    first, second = ([" ".join(["a"] * n) for n in rng.integers(0, 25, 60)] for _ in range(2))
+    for length in (None, 9, 10):
+        got = quietly(encoder, first, second, length=length)
+        size = got["token_ids"].shape[1]
+        assert size == (length or 16)
+        end = encoder.tokenizer.end_token_id
+        special = encoder.tokenizer.start_token_id, end, [end] * (1 if make is bert else 2)
+        pad = encoder.tokenizer.pad_token_id
+        packer = hub.layers.MultiSegmentPacker(size, *special, pad_value=pad)
+        pieces = tuple(encoder.tokenizer(column) for column in (first, second))
+        token_ids, segment_ids = (np.asarray(x) for x in packer(pieces))
+        np.testing.assert_array_equal(got["token_ids"], token_ids)
+        np.testing.assert_array_equal(got["segment_ids"], segment_ids * (make is bert))
+
+
+def test_report():
+    encoder = bert(max_length=7)
+    with pytest.warns(UserWarning, match=r"2 of 4 sentences \(50.0%\) were truncated.*7 tokens"):
+        encoder.encode(["a a a a gnu", "a"], ["a a a gnu", "gnu"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        encoder.encode(["a a a a a"], ["a"])  # said once
+    report = encoder.report
+    assert (report.sentences, report.truncated) == (6, 3)
+    assert (report.tokens, report.dropped, report.unknown) == (10, 7, 1)
+    encoder.reset_report()
+    assert encoder.report.sentences == 0
+    with pytest.warns(UserWarning, match="1 of 2"):
+        encoder.encode(["a a a a a"], ["a"])
+    assert roberta().encode(["dog"], ["gnu"]) and roberta().report.unknown == 0
+
+
+def all_bytes(**options) -> SubwordPairEncoder:
+    return SubwordPairEncoder(toy_tokenizer("Roberta"), **{"max_length": 16, **options})
+
+
+@pytest.mark.parametrize("make", [bert, all_bytes])
+def test_graph(make, monkeypatch):
+    tf = pytest.importorskip("tensorflow")
+    monkeypatch.setitem(sys.modules, "tensorflow_text", None)  # not needed
+    encoder = make()
+    first, second = TEXTS, TEXTS[1:] + TEXTS[:1]
+    for length in (None, 9, 24):
+        want = quietly(encoder, first, second, length=length)
+        got = encoder.tf_encode(tf.constant(first), tf.constant(second), length)
+        assert set(got) == set(want)
+        for name, array in want.items():
+            assert got[name].dtype == "int32"
+            np.testing.assert_array_equal(got[name].numpy(), array, err_msg=name)
+    if make is bert:
+        data = tf.data.Dataset.from_tensor_slices((first, second)).batch(3)
+        got = next(iter(data.map(encoder.tf_encode)))
+        want = quietly(encoder, first[:3], second[:3])
+        np.testing.assert_array_equal(got["token_ids"].numpy(), want["token_ids"])
+
+
+def test_sentence_pieces_are_not_made_in_a_graph():
+    encoder = SubwordPairEncoder(toy_tokenizer("XLMRoberta"))
+    pytest.importorskip("tensorflow")
+    for refused in (encoder.tf_tables, lambda: encoder.tf_encode(["a"], ["a"])):
+        with pytest.raises(
+            InputError, match="XLMRobertaTokenizer are not made by TensorFlow's own"
+        ):
+            refused()
+
+
+def test_word_pieces_in_the_graph(minilm):
+    tf = pytest.importorskip("tensorflow")
+    encoder = SubwordPairEncoder.from_preset(minilm, max_length=64)
+    step = 32  # neighbors share a sentence, with what could join or part them
+    codes = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000 and (c < 0x3000 or c % 11 == 0)]
+    texts = [
+        " ".join(f"{chr(c)}a{chr(c)}b" for c in codes[i : i + step])
+        for i in range(0, len(codes), step)
+    ]
+    texts += [*TEXTS, "a" * 100, "a" * 101, "é" * 50, "unaffableness " * 100, "x" * 5000]
+    encoder.max_length = 10_000  # so that no piece is cut off
+    got = encoder.pieces.tf_ids(tf.constant(texts), 10_000).to_list()
+    for text, pieces, want in zip(texts, got, encoder.pieces.ids(texts)):
+        assert pieces == list(want), text[:40]
+
+
+def test_cleaning():
+    text = "Un\u00a0CAFÉ…\tİ ß Σς\u200b\x00\ufffd e\u0301 가"
+    assert text.translate(BertText(True, True)) == "un cafe… i ß σς e \u1100\u1161"
+    assert text.translate(BertText(False, False)) == "Un CAFÉ… İ ß Σς e\u0301 가"
+    encoder = bert()
+    assert encoder.tokens("Un\u00a0CAFÉ… ß") == ["un", "cafe", "…", "ß"]
+    assert encoder.tokens("[SEP]中") == ["[", "[UNK]", "]", "中"]
+    cased = hub.models.BertTokenizer([*SPECIAL, "Café", "cafe"], lowercase=False)
+    assert SubwordPairEncoder(cased).tokens("Café cafe CAFE") == ["Café", "cafe", "[UNK]"]
+
+
+def test_like_the_original(minilm):
+    library = pytest.importorskip("tokenizers")
+    original = library.Tokenizer.from_file(f"{minilm}/tokenizer.json")
+    original.no_truncation()
+    original.no_padding()
+    encoder = SubwordPairEncoder.from_preset(minilm)
+    assert encoder.tokenizer.strip_accents and encoder.vocabulary_size == 30522
+    texts = [text for text in TEXTS if "[PAD]" not in text and "\U0010ffff" not in text]
+    texts += [
+        "naïve Ångström ½ ² ™ © Ⅳ ﬁne",
+        "ἀρχή हिन्दी ไทย 한국어 日本語 が",
+        "“U.S.” – co-op—$1^~|",
+    ]
+    texts += ["".join(map(chr, range(start, start + 256))) for start in range(0, 0x500, 256)]
+    for text in texts:
+        got = encoder.pieces.ids([text])[0]
+        assert list(got) == original.encode(text, add_special_tokens=False).ids, text[:40]
+    got = encoder.encode(["A man's café."], ["Nobody is unhappier."])
+    want = original.encode("A man's café.", "Nobody is unhappier.")
+    assert got["token_ids"].tolist() == [want.ids]
+    assert got["segment_ids"].tolist() == [want.type_ids]
+
+
+def test_accents_are_kept_where_the_vocabulary_has_them(tmp_path):
+    for piece, strips in (("cafe", True), ("café", False)):
+        folder = str(tmp_path / piece)
+        tiny_backbone().save_to_preset(folder)
+        hub.models.BertTokenizer([*SPECIAL, piece], lowercase=True).save_to_preset(folder)
+        assert load_tokenizer(folder).strip_accents is strips
+        assert SubwordPairEncoder.from_preset(folder).tokens("Café") == [piece]
+
+
+def tiny_backbone():
+    sizes = {"num_layers": 1, "num_heads": 1, "hidden_dim": 4, "intermediate_dim": 4}
+    return hub.models.BertBackbone(vocabulary_size=19, max_sequence_length=8, **sizes)
+
+
+@pytest.mark.parametrize("make", [bert, roberta])
+def test_saved_and_copied(make, tmp_path):
+    encoder = make(max_length=11)
+    encoder.save(tmp_path / "here")
+    shutil.move(tmp_path / "here", tmp_path / "there")
+    pairs = TEXTS, TEXTS[::-1]
+    want = quietly(encoder, *pairs)
+    for other in (
+        load_encoder(tmp_path / "there"),
+        SubwordPairEncoder.load(tmp_path / "there"),
+        copy.deepcopy(encoder),
+        pickle.loads(pickle.dumps(encoder)),
+        SubwordPairEncoder(**encoder.get_config()),
+    ):
+        assert type(other) is SubwordPairEncoder and other.max_length == 11
+        for name, array in quietly(other, *pairs).items():
+            np.testing.assert_array_equal(array, want[name])
+
+
+def test_folders_that_do_not_load(tmp_path):
+    bert().save(tmp_path)
+    PairEncoder(["a"]).save(tmp_path / "words")
+    with pytest.raises(InputError, match="kind 'word', expected 'subword': use load_encoder"):
+        SubwordPairEncoder.load(tmp_path / "words")
+    with pytest.raises(InputError, match="kind 'subword', expected 'word': use"):
+        PairEncoder.load(tmp_path)
+    described = tmp_path / "encoder.json"
+    config = json.loads(described.read_text())
+    for change, message in (
+        ({"kind": "letters"}, "'letters', expected 'word' or 'subword'"),
+        ({"format": 9}, "format 9"),
+        ({"width": 1}, "not the description of an encoder"),
+        ({"max_length": 2}, "needs at least 5"),
+    ):
+        described.write_text(json.dumps(config | change))
+        with pytest.raises(InputError, match=message):
+            load_encoder(tmp_path)
+    described.write_text(json.dumps(config))
+    (tmp_path / "tokenizer" / "tokenizer.json").unlink()
+    with pytest.raises(InputError, match="tokenizer.json cannot be read"):
+        SubwordPairEncoder.load(tmp_path)
+
+
+def test_errors(monkeypatch, tmp_path):
+    encoder = bert()
+    for refused, message in (
+        (lambda: encoder.encode("a", ["a"]), "single string"),
+        (lambda: encoder.encode(["a"], ["a", "a"]), "one length"),
+        (lambda: encoder.encode(["a"], [None]), r"sentence2\[0\] is None"),
+        (lambda: encoder.encode(["a"], ["a"], tags=(["D"], ["D"])), "omit them"),
+        (lambda: encoder.encode(["a"], ["a"], length=4), "length=4: a pair needs at least 5"),
+        (lambda: encoder.encode_pairs(["a"], None), "none is encoded alone"),
+        (lambda: bert(max_length=4), "max_length=4: a pair needs at least 5"),
+        (lambda: roberta(max_length=5), "needs at least 6, for 4 special tokens"),
+        (lambda: SubwordPairEncoder(str.split), "expected a KerasHub tokenizer"),
+        (lambda: SubwordPairEncoder(hub.tokenizers.ByteTokenizer()), "a ByteTokenizer, expected"),
+        (lambda: bert_that_gives(sequence_length=5), "sequence_length=5, expected .*=None"),
+        (lambda: bert_that_gives(split=False), "split=False, expected split=True"),
+        (lambda: bert_that_gives(dtype="string"), "dtype='string', expected dtype='int32'"),
+        (lambda: load_tokenizer(tmp_path), "cannot load the encoder"),
+        (lambda: load_tokenizer(tmp_path / "nosuch"), "no such folder"),
+    ):
+        with pytest.raises(InputError, match=message):
+            refused()
+    monkeypatch.setitem(sys.modules, "keras_hub", None)
+    with pytest.raises(InputError, match=r'pip install "keras-sentmatch\[bert\]"'):
+        SubwordPairEncoder.from_preset("bert_tiny_en_uncased")
+
+
+def test_backbone(tmp_path):
+    made = tiny_backbone()
+    made.save_to_preset(str(tmp_path))
+    loaded = load_backbone(tmp_path)
+    for one, two in zip(made.get_weights(), loaded.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert load_backbone(tmp_path, dtype="mixed_bfloat16").dtype_policy.name == "mixed_bfloat16"
+
+
+def test_batches():
+    rng = np.random.default_rng(1)
+    first, second = ([" ".join(["a"] * n) for n in rng.integers(0, 6, 20)] for _ in range(2))
+    columns = {"tags_1": [["D"]] * 20, "tags_2": [["D"]] * 20}  # of words: not asked for
+    data = PairDataset(first, second, rng.integers(0, 2, 20), columns=columns)
+    encoder = bert()
+    kept = ("token_ids", "padding_mask")
+    batches = PairBatches(data, encoder, batch_size=4, shuffle=True, features=kept)
+    for rows, (inputs, labels) in zip(batches.order(), batches.numpy()):
+        assert tuple(inputs) == kept
+        length = inputs["token_ids"].shape[1]
+        chosen = [first[i] for i in rows], [second[i] for i in rows]
+        want = encoder.encode(*chosen, length=length)
+        np.testing.assert_array_equal(inputs["token_ids"], want["token_ids"])
+        np.testing.assert_array_equal(labels, np.asarray(data.labels)[rows])
+    with pytest.raises(InputError, match="does not make word_ids_1; it makes token_ids"):
+        PairBatches(data, encoder, batch_size=4, features=["word_ids_1"])
+
+
+def make_model(encoder) -> keras.Model:
+    """The mean of random vectors of the pieces of each sentence, and their difference."""
+    names = encoder.input_names
+    inputs = {name: keras.Input([None], dtype="int32", name=name) for name in names}
+    x = keras.layers.Embedding(encoder.vocabulary_size, 4)(inputs["token_ids"])
+    real, second = (keras.ops.cast(inputs[name], "float32") for name in names[:0:-1])
+    joined = [keras.ops.einsum("bld,bl->bd", x, part) for part in (real, second)]
+    output = keras.layers.Dense(2, "softmax")(keras.ops.concatenate(joined, -1))
+    model = keras.Model(inputs, output)
+    rng = np.random.default_rng(5)
+    model.set_weights([rng.normal(size=weight.shape) for weight in model.get_weights()])
+    return model
+
+
+def test_matcher(tmp_path):
+    encoder = bert(max_length=10)
+    model = make_model(encoder)
+    matcher = Matcher(model, encoder, ("no", "yes"), task="classification")
+    first, second = ["a dog", "cat cat cat cat", "", "undog"], ["cats", "a cat a cat", "dog", ""]
+    lengths = set()
+    score = matcher.score_arrays
+    matcher.score_arrays = lambda x: lengths.add(x["token_ids"].shape[1]) or score(x)
+    columns = {"tags_1": [["D"]] * 4, "tags_2": [["D"]] * 4}
+    data = PairDataset(first, second, [0, 1, 1, 0], label_names=("no", "yes"), columns=columns)
+    scores = matcher.predict_proba(data)
+    assert lengths == {10}, "a model may be limited to the encoder's max_length"
+    want = np.asarray(model.predict_on_batch(encoder.encode(first, second)))
+    np.testing.assert_allclose(scores, want, atol=1e-6)
+    assert matcher.predict(sentence1="a", sentence2="dog").label in ("no", "yes")
+    accuracy = (scores.argmax(1) == data.labels).mean()
+    assert matcher.evaluate(data)["accuracy"] == pytest.approx(accuracy)
+    ranked = matcher.rank("a dog", ["cats", "dogs"])
+    assert [row.score for row in ranked] == sorted((row.score for row in ranked), reverse=True)
+    assert not matcher.can_cache_encodings
+    with pytest.raises(InputError, match="can't encode a sentence alone"):
+        matcher.encode(["a dog"])
+
+    del matcher.score_arrays
+    matcher.save(tmp_path / "run")
+    card = json.loads((tmp_path / "run" / "matcher.json").read_text())
+    assert card["vocabulary_size"] == 19
+    loaded = Matcher.load(tmp_path / "run")
+    assert type(loaded.encoder) is SubwordPairEncoder
+    np.testing.assert_allclose(loaded.predict_proba(data), scores, atol=1e-6)
+    PairEncoder(["a"]).save(tmp_path / "run" / "encoder")
+    with pytest.raises(InputError, match="says 19 words, encoder/ has 3"):
+        Matcher.load(tmp_path / "run")
+    with pytest.raises(InputError, match="wants padding_mask, segment_ids, token_ids, but this"):
+        Matcher(model, PairEncoder(["a"]), ("no", "yes"), task="classification")

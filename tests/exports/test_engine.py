@@ -1,0 +1,198 @@
+"""`Matcher.load(run, engine="onnx")`: the answers of Keras, from a model kept in the run folder."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from keras_sentmatch import Matcher
+from keras_sentmatch.applications import build_model
+from keras_sentmatch.encoders import PairEncoder
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.exports import TOLERANCE, engine
+from keras_sentmatch.exports.exporting import WRITERS
+from keras_sentmatch.vectors import load_word_table
+from tests.exports.test_saved_model import tiny
+
+pytestmark = pytest.mark.once
+WORDS = "a the dog dogs cat animal runs run moves in park not no big small two . , and is".split()
+FIRST = [
+    "A dog runs.",
+    "",
+    "the big cat is in the park . " * 9,
+    "Zebras aren't 7 unhappy dogs",
+    "two",
+]
+SECOND = ["An animal moves.", "no dog", "", "A zebra, 9 okapis!", "not a cat and not a dog"]
+NO_BACKEND = """
+import json, sys
+from keras_sentmatch import Matcher
+matcher = Matcher.load(sys.argv[1], engine="onnx")
+first, second = json.loads(sys.argv[2])
+scores = matcher.predict_proba(first, second).tolist()
+found = {"keras", "tensorflow", "jax", "torch", "keras_hub"} & set(sys.modules)
+print(json.dumps([scores, sorted(found)]))
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run folder of a hybrid, which has every kind of table with a row for each word."""
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("tf2onnx")
+    encoder = PairEncoder(WORDS, features=("word",), max_length=12)
+    table = load_word_table()
+    model = build_model(
+        "hybrid",
+        vocabulary_size=encoder.vocabulary_size,
+        embedding_dim=table.dim,
+        units=4,
+        blocks=1,
+    )
+    rng = np.random.default_rng(0)
+    for w in model.weights:  # few answers are sure
+        w.assign(rng.normal(0, 0.01 if "product" in w.path else 0.3, w.shape))
+    folder = tmp_path_factory.mktemp("run") / "hybrid"
+    names = ("entailment", "neutral", "contradiction")
+    options = {"task": "classification", "temperature": 1.7, "abstain_below": (0.55, 0.55, 0.55)}
+    Matcher(model, encoder, names, vector_extractor=table, **options).save(folder)
+    return folder
+
+
+@pytest.fixture
+def made(run):
+    """The same with its ONNX model."""
+    Matcher.load(run, engine="onnx")
+    return run
+
+
+def test_the_same_answers_without_a_backend(run):
+    matcher = Matcher.load(run, engine="onnx")
+    keras_one = Matcher.load(run)
+    want = keras_one.predict_proba(FIRST, SECOND)
+    np.testing.assert_allclose(matcher.predict_proba(FIRST, SECOND), want, atol=TOLERANCE)
+    answers = matcher.predict(FIRST, SECOND)
+    assert [a.label for a in answers] == [a.label for a in keras_one.predict(FIRST, SECOND)]
+    assert {a.abstained for a in answers} == {True, False}
+    words = set(keras_one.encoder.vocabulary.words)
+    assert words == set(matcher.encoder.vocabulary.words) > {"zebra", "okapis"}, "both learned them"
+    assert (
+        matcher.predict(FIRST[0], SECOND[0]).label == keras_one.predict(FIRST[0], SECOND[0]).label
+    )
+    ranked = [m.rank(FIRST[0], SECOND, label="neutral") for m in (matcher, keras_one)]
+    assert [row.index for row in ranked[0]] == [row.index for row in ranked[1]]
+    few = matcher.predict_proba(FIRST * 9, SECOND * 9, batch_size=4)
+    np.testing.assert_allclose(few, np.tile(want, (9, 1)), atol=TOLERANCE)
+
+    command = [sys.executable, "-c", NO_BACKEND, str(run), json.dumps([FIRST, SECOND])]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    scores, imported = json.loads(done.stdout)
+    np.testing.assert_allclose(scores, want, atol=TOLERANCE)
+    assert imported == []
+
+
+def test_a_calibration_needs_no_other_model(made):
+    noted = (made / "onnx" / "run.json").stat().st_mtime_ns
+    card = made / "matcher.json"
+    before = card.read_text("utf-8")
+    card.write_text(json.dumps({**json.loads(before), "temperature": 3.0}), "utf-8")
+    both = [
+        Matcher.load(made, engine=name).predict_proba(FIRST, SECOND) for name in ("keras", "onnx")
+    ]
+    card.write_text(before, "utf-8")
+    np.testing.assert_allclose(*both, atol=TOLERANCE)
+    assert (made / "onnx" / "run.json").stat().st_mtime_ns == noted
+
+
+def test_other_weights_are_never_answered_for(made, tmp_path, monkeypatch):
+    matcher = Matcher.load(made)
+    matcher.model.set_weights([-w for w in matcher.model.get_weights()])
+    folder = tmp_path / "other"
+    os.makedirs(folder)
+    os.symlink(made / "onnx", folder / "onnx")
+    matcher.save(folder)
+    with pytest.raises(InputError, match="leads out of its folder"):
+        Matcher.load(folder, engine="onnx")
+    (folder / "onnx").unlink()
+    stale = folder / "onnx"
+    stale.mkdir()
+    for name in ("run.json", "model.onnx", "facts.json"):
+        (stale / name).write_bytes((made / "onnx" / name).read_bytes())
+
+    def refuse(ensemble, made):
+        raise InputError("ONNX cannot express this Toy: an operation. Export it as a SavedModel.")
+
+    with monkeypatch.context() as patched:
+        patched.setitem(WRITERS, "engine", refuse)
+        patched.setattr("keras_sentmatch.exports.exporting._tensorflow_on_cpu", lambda: True)
+        with pytest.raises(InputError, match="none was made: ONNX cannot express this Toy"):
+            Matcher.load(folder, engine="onnx")
+    want = matcher.predict_proba(FIRST[:2], SECOND[:2])
+    got = Matcher.load(folder, engine="onnx").predict_proba(FIRST[:2], SECOND[:2])
+    np.testing.assert_allclose(got, want, atol=TOLERANCE)
+
+
+def test_no_other_file_is_opened(made, tmp_path):
+    """Not even if someone else made the folder."""
+    import onnx
+
+    path = made / "onnx" / "model.onnx"
+    before = path.read_bytes()
+    model = onnx.load_model_from_string(before)
+    tensor = next(t for t in model.graph.initializer if t.name == "words_0")
+    onnx.external_data_helper.set_external_data(tensor, str(tmp_path / "secret"))
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.ClearField("raw_data")
+    try:
+        path.write_bytes(model.SerializeToString())
+        with pytest.raises(InputError, match="other files, which are not opened: delete .*onnx"):
+            Matcher.load(made, engine="onnx")
+        path.write_bytes(before[: len(before) // 2])
+        with pytest.raises(InputError, match="is damaged .* delete"):
+            Matcher.load(made, engine="onnx")
+    finally:
+        path.write_bytes(before)
+
+
+def test_what_it_cannot_do(run, monkeypatch):
+    matcher = Matcher.load(run, engine="onnx")
+    for method in ("explain", "encode", "save", "export"):
+        with pytest.raises(InputError, match=f"there is no {method}, which needs the Keras model"):
+            getattr(matcher, method)("x")
+    with pytest.raises(InputError, match="engine='openvino'.*'keras', 'onnx'"):
+        Matcher.load(run, engine="openvino")
+    monkeypatch.setattr(engine, "find_spec", lambda name: None)
+    with pytest.raises(
+        InputError, match="needs onnxruntime and onnx: pip install onnxruntime onnx"
+    ):
+        Matcher.load(run, engine="onnx")
+
+
+def test_scores_and_models_that_learn_no_words(tmp_path):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("tf2onnx")
+    tiny(outputs=1).save(tmp_path / "run")
+    both = [Matcher.load(tmp_path / "run", engine=name) for name in ("keras", "onnx")]
+    keras_one, matcher = (m.predict(["w1 w2", ""], ["w3", "w9"]) for m in both)
+    assert [row.score for row in matcher] == pytest.approx(
+        [row.score for row in keras_one], abs=1e-5
+    )
+
+
+def test_word_pieces_without_kerashub(tmp_path):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("keras_hub")
+    from tests.toys.matchers import make
+
+    keras_one = make("cross_encoder")
+    keras_one.save(tmp_path / "run")
+    want = keras_one.predict_proba(FIRST, SECOND)
+    Matcher.load(tmp_path / "run", engine="onnx")
+    pairs = json.dumps([FIRST, SECOND])
+    command = [sys.executable, "-c", NO_BACKEND, str(tmp_path / "run"), pairs]
+    scores, imported = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    np.testing.assert_allclose(scores, want, atol=TOLERANCE)
+    assert imported == []

@@ -1,0 +1,107 @@
+import numpy as np
+import pytest
+
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.text import Tokenizer, Vocabulary, read_word_pairs
+
+pytestmark = pytest.mark.once
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("The dog doesn't run.", "the dog does n't run ."),
+        ("John's 'word' isn't ours, they’ve said", "john 's ' word ' is n't ours , they 've said"),
+        ("Pre-tokenised : it 's what they do n't", "pre - tokenised : it 's what they do n't"),
+        ("the dogs' house at 5 o'clock", "the dogs ' house at 5 o'clock"),
+        ("1,000.5 m, 3.5kg a_b v2", "1,000.5 m , 3.5 kg a_b v2"),
+        ("İstanbul ΣΑΣ STRASSE", "istanbul σας strasse".replace("ς", "σ")),
+        ("中文abc", "中 文 abc"),
+        ("a\x00b\tc\u2028d\u00a0e\u0085f\u200bg", "a b c d e f g"),
+        ("\ufeffco\u00adoperate \u202eabc", "cooperate abc"),
+        ("❤️ 👩‍👩‍👧", "❤ 👩 👩 👧"),
+        ("e\u0301 हिन्दी", "\u00e9 हिन्दी"),
+        ("lone \ud800 surrogate", "lone \ufffd surrogate"),
+        ("", ""),
+        (" \t\n", ""),
+    ],
+)
+def test_words(text, tokens):
+    assert Tokenizer()(text) == tokens.split()
+
+
+def test_other_rules():
+    assert Tokenizer("whitespace")("Don't  U.S.\u3000(sic)") == ["don't", "u.s.", "(sic)"]
+    assert Tokenizer("characters")("我 ist\u2003是") == ["我", "i", "s", "t", "是"]
+    assert Tokenizer(lowercase=False)("It DOESN'T") == ["It", "DOES", "N'T"]
+
+    tokenizer = Tokenizer(lambda text: text.split("-"))
+    assert tokenizer.name == "own" and tokenizer("A-B") == ["a", "b"]
+    with pytest.raises(InputError, match="no tokenizer 'word'.*'words'"):
+        Tokenizer("word")
+
+
+def test_fast_patterns_agree():
+    # The same text alone (ASCII pattern) and beside a character that asks for the larger patterns.
+    rng = np.random.default_rng(0)
+    tokenizer = Tokenizer()
+    for _ in range(300):
+        text = "".join(map(chr, rng.integers(0, 128, 40)))
+        plain = tokenizer(text)
+        assert tokenizer(text + " é") == [*plain, "é"]
+        assert tokenizer(text + " 😀") == [*plain, "😀"]
+
+
+def test_vocabulary(tmp_path):
+    odd = ["dog", "a\u2028b", "x\u0085", "\r", "'s", "🙂", "\ufeff"]
+    vocabulary = Vocabulary(odd)
+    assert (vocabulary["dog"], vocabulary["gnu"], len(vocabulary)) == (2, 1, 9)
+    assert "dog" in vocabulary and "[PAD]" not in vocabulary
+    assert vocabulary["[PAD]"] == 1  # a token that is spelled so is no padding
+    vocabulary.save(tmp_path / "v.txt")
+    assert Vocabulary.load(tmp_path / "v.txt").words == ["[PAD]", "[UNK]", *odd]
+    Vocabulary([]).save(tmp_path / "empty.txt")
+    assert len(Vocabulary.load(tmp_path / "empty.txt")) == 2
+
+
+def test_from_counts():
+    counts = {"b": 2, "a": 2, "c": 9, "rare": 1, "[UNK]": 5}
+    assert Vocabulary.from_counts(counts, min_count=2).words[2:] == ["c", "a", "b"]
+    assert Vocabulary.from_counts(counts, max_size=3).words[2:] == ["c"]
+    assert len(Vocabulary.from_counts(counts, max_size=2)) == 2
+
+
+@pytest.mark.parametrize("words", [["a", "a"], [""], ["[PAD]"], ["a\nb"]])
+def test_bad_words(words):
+    with pytest.raises(InputError, match="Entry|line feed"):
+        Vocabulary(words)
+
+
+@pytest.mark.parametrize(
+    "text", [b"dog\ncat\n", b"[PAD]\r\n[UNK]\r\ndog\r\n", b"[PAD]\n[UNK]\ndog"]
+)
+def test_broken_file(tmp_path, text):
+    (tmp_path / "v.txt").write_bytes(text)
+    with pytest.raises(InputError, match="v.txt is not a vocabulary"):
+        Vocabulary.load(tmp_path / "v.txt")
+
+
+def test_missing_or_not_utf8(tmp_path):
+    with pytest.raises(InputError, match="cannot be read"):
+        Vocabulary.load(tmp_path / "none.txt")
+    (tmp_path / "v.txt").write_bytes(b"[PAD]\n[UNK]\n\xff\n")
+    with pytest.raises(InputError, match="UTF-8"):
+        Vocabulary.load(tmp_path / "v.txt")
+
+
+def test_word_pairs(tmp_path):
+    path = tmp_path / "pairs.txt"
+    path.write_text("Hot cold\n\nhot cold \nup\tdown", encoding="utf-8")
+    assert read_word_pairs(path) == [("hot", "cold"), ("up", "down")]
+    path.write_text("hot cold\nup\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"pairs.txt:2: expected two words, got 1"):
+        read_word_pairs(path)
+
+
+def test_word_pairs_of_the_lexicon(data_dir):
+    assert len(read_word_pairs(data_dir / "lexicon" / "wordnet_antonyms.txt")) > 10_000

@@ -1,0 +1,193 @@
+"""Each tokenizer's pieces are those that its encoder was pretrained with, without TensorFlow."""
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+from keras_sentmatch.encoders import SubwordPairEncoder, load_encoder
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.text.word_pieces import pieces_of
+from tests.encoders.test_words import HARD
+from tests.toys.encoders import FIRST, PREFIXES, SECOND, SENTENCES, byte_pairs, tokenizer
+
+pytestmark = pytest.mark.once
+
+each_kind = pytest.mark.parametrize("prefix", PREFIXES)
+NUMBERS = [
+    "12345 dogs",
+    "I've 3.14, he'S \"hi\"",
+    "a  b\t\tc \n\nd ",
+    " leading",
+    "x\u00a0y\u3000z",
+]
+SENTENCE_PIECES = ["XLMRoberta", "DebertaV3", "Albert"]
+
+
+def clean(texts):
+    """Without what TensorFlow's tokenizers read otherwise: NUL, lone surrogates."""
+    return [text.replace("\x00", "") for text in texts if text and len(text) < 1000]
+
+
+@pytest.mark.parametrize("prefix", SENTENCE_PIECES)
+def test_sentence_pieces_are_those_of_tensorflow(prefix):
+    pytest.importorskip("tensorflow_text")
+    texts = [text.lower() if prefix == "Albert" else text for text in clean(SENTENCES + NUMBERS)]
+    given = tokenizer(prefix)
+    there = type(given)(given.proto, _allow_python_workflow=False)
+    got = pieces_of(given).ids(texts)
+    assert got == [list(map(int, ids)) for ids in there.tokenize(texts)]
+
+
+def test_byte_pairs_are_those_of_tensorflow_and_of_the_original():
+    transformers = pytest.importorskip("transformers")
+    vocabulary, merges = byte_pairs()
+    original = transformers.RobertaTokenizer(
+        vocab=vocabulary, merges=[tuple(m.split(" ")) for m in merges]
+    )
+    texts = [*SENTENCES, *NUMBERS, *(text for text in HARD if "\ud800" not in text)]
+    got = pieces_of(tokenizer("Roberta")).ids(texts)
+    want = [original.encode(text, add_special_tokens=False) for text in texts]
+    for text, one, two in zip(texts, got, want):
+        assert one == two, text[:50]
+
+
+def test_byte_pairs_in_the_graph():
+    tf = pytest.importorskip("tensorflow")
+    pieces = pieces_of(tokenizer("Roberta"))
+    codes = [*range(0x600), *range(0x600, 0xD800, 41), *range(0xE000, 0x110000, 1997)]
+    texts = [" ".join(f"{chr(c)}a{chr(c)}1{chr(c)}'s" for c in codes[i::32]) for i in range(32)]
+    texts += [*SENTENCES, *NUMBERS, *HARD, "   ", "'tis x'd's 'll \n's \"'re", "dog" * 50]
+    got = pieces.tf_ids(tf.constant(texts), 0).to_list()
+    for text, one, two in zip(texts, got, pieces.ids(texts)):
+        assert one == two, text[:50]
+    traced = tf.function(lambda x: pieces.tf_ids(x, 0)).get_concrete_function(
+        tf.TensorSpec([None], tf.string)
+    )
+    assert traced(tf.constant([], tf.string)).nrows() == 0
+    spaced = type(pieces.tokenizer)(*byte_pairs(), add_prefix_space=True)
+    texts = ["dog", " dog", "", "\u3000dog", "\ndog"]
+    pieces = pieces_of(spaced)
+    assert pieces.tf_ids(tf.constant(texts), 0).to_list() == pieces.ids(texts)
+
+
+@each_kind
+def test_special_tokens_in_a_sentence_are_plain_text(prefix):
+    given = tokenizer(prefix)
+    text = f"a {given.start_token} b {given.end_token} {given.pad_token}"
+    (ids,) = pieces_of(given).ids([text])
+    special = {given.start_token_id, given.end_token_id, given.pad_token_id}
+    assert len(ids) > 5 and not special & set(ids)
+
+
+@each_kind
+def test_any_text_is_cut(prefix):
+    encoder = SubwordPairEncoder(tokenizer(prefix), max_length=32)
+    texts = [*HARD, "\ud800 lone", "x" * 5000]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = encoder.encode(texts, texts[::-1])
+    assert found["token_ids"].max() < encoder.vocabulary_size
+    assert (found["padding_mask"].sum(1) >= encoder.shortest).all()
+    assert encoder.report.truncated
+
+
+def test_an_uncased_albert_reads_lower_case_without_accents():
+    pieces = pieces_of(tokenizer("Albert"))
+    assert pieces.ids(["A DOG"]) == pieces.ids(["a dog"])
+    assert pieces.ids(["The"])[0].count(pieces.unknown) == 0
+
+
+def test_byte_pairs_are_shown_as_text_with_their_places():
+    encoder = SubwordPairEncoder(tokenizer("Roberta"))
+    text = "The cat’s 狗 รัก"
+    shown = encoder.pair_tokens(text, "a")["1"]
+    places = encoder.pieces.places(text)
+    assert len(shown) == len(places) and places == sorted(places)
+    for token, place in zip(shown, places):
+        if token.isprintable() and token.lstrip("Ġ").isascii() and token != "Ġ":
+            assert text[place:].startswith(token.lstrip("Ġ"))
+    assert "cat" in shown and "The" in shown
+    assert encoder.pieces.readable("Ã©") == "é" and encoder.pieces.readable("ä¸") == "ä¸"
+    words = [encoder.pieces.word_ids([word])[0] for word in ("cat", "dog")]
+    assert words == encoder.pieces.ids([" cat", " dog"])
+
+
+@each_kind
+def test_kept_and_copied(prefix, tmp_path):
+    encoder = SubwordPairEncoder(tokenizer(prefix), max_length=24)
+    encoder.save(tmp_path)
+    again = load_encoder(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        want, got = (
+            e.encode(FIRST + HARD, SECOND + HARD[::-1][: len(HARD)]) for e in (encoder, again)
+        )
+    for name, array in want.items():
+        np.testing.assert_array_equal(array, got[name])
+
+
+def test_a_stranger_s_tokenizer_reads_no_file(tmp_path):
+    SubwordPairEncoder(tokenizer("XLMRoberta")).save(tmp_path)
+    described = tmp_path / "tokenizer" / "tokenizer.json"
+    config = json.loads(described.read_text())
+    described.write_text(
+        json.dumps({**config, "config": {**config["config"], "proto": "/etc/hosts"}})
+    )
+    with pytest.raises(InputError, match="proto names '/etc/hosts'"):
+        load_encoder(tmp_path)
+    described.write_text(json.dumps(config))
+    (tmp_path / "tokenizer" / "assets" / "tokenizer" / "vocabulary.spm").write_bytes(
+        b"\x0a\xff\xff"
+    )
+    with pytest.raises(InputError, match="does not load"):
+        load_encoder(tmp_path)
+
+
+def test_without_tensorflow(tmp_path):
+    """Other backends need none: every kind is loaded, and gives the same ids."""
+    want = {}
+    for prefix in PREFIXES:
+        encoder = SubwordPairEncoder(tokenizer(prefix))
+        encoder.save(tmp_path / prefix)
+        want[prefix] = encoder.encode(FIRST, SECOND)["token_ids"].tolist()
+    (tmp_path / "texts.json").write_text(json.dumps([FIRST, SECOND]))
+    program = """
+import json, sys
+from pathlib import Path
+sys.modules["tensorflow"] = sys.modules["tensorflow_text"] = None
+from keras_sentmatch.encoders import load_encoder
+folder = Path(sys.argv[1])
+first, second = json.loads((folder / "texts.json").read_text())
+found = {name: load_encoder(folder / name).encode(first, second)["token_ids"].tolist()
+         for name in sys.argv[2:]}
+print(json.dumps(found))
+"""
+    backend = os.environ.get("KERAS_BACKEND", "torch")
+    backend = "torch" if backend == "tensorflow" else backend
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path), *PREFIXES],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"KERAS_BACKEND": backend},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == want
+
+
+def test_other_tokenizers_are_refused():
+    hub = pytest.importorskip("keras_hub")
+    gpt2 = hub.models.GPT2Tokenizer(*byte_pairs_of_gpt2())
+    with pytest.raises(
+        InputError, match="a GPT2Tokenizer, expected a KerasHub tokenizer of BERT, R"
+    ):
+        SubwordPairEncoder(gpt2)
+
+
+def byte_pairs_of_gpt2():
+    vocabulary, merges = byte_pairs()
+    return {**vocabulary, "<|endoftext|>": len(vocabulary)}, merges
