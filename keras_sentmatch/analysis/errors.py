@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_sentmatch.analysis.categories import categorize
+from keras_sentmatch.analysis._categories import categorize
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.display.figures import categories as draw
 from keras_sentmatch.display.rendering import render

@@ -42,7 +42,7 @@ def errors(
 ) -> None:
     """Shows where a run errs: linguistic categories, baselines, the most confident errors."""
     options.check_at_least(0, top=top)
-    from keras_sentmatch.analysis.categories import read_annotations
+    from keras_sentmatch.analysis._categories import read_annotations
     from keras_sentmatch.analysis.errors import error_report, save_report, symmetric_labels
 
     tags = None if annotations is None else read_annotations(annotations)

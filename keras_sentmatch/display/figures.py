@@ -241,6 +241,44 @@ def categories(
     return save_png(figure, png)
 
 
+def accuracies(
+    rows: Sequence[Mapping[str, Any]], lines: Mapping[str, float], png: str | Path
+) -> Path:
+    """Plot the accuracy on several sets of pairs, with intervals.
+
+    Args:
+        rows: Dicts with `name`, `pairs`, `accuracy`, `low` and `high`. If a dict has `before`, this
+            earlier accuracy is a ring.
+        lines: Names and accuracies of the matcher and of baselines, drawn as vertical lines.
+        png: File to write.
+    """
+    figure = empty_figure(8.0, 1.6 + 0.34 * len(rows))
+    axis = figure.subplots()
+    for place, row in enumerate(rows):
+        color = BEFORE if row["before"] is None else AFTER
+        axis.plot([row["low"], row["high"]], [place, place], color=color)
+        axis.scatter([row["accuracy"]], [place], color=color, zorder=2)
+    changed = [(row["before"], at) for at, row in enumerate(rows) if row["before"] is not None]
+    if changed:
+        axis.scatter([], [], color=AFTER, label="after the change")
+        axis.scatter(
+            *zip(*changed),
+            facecolors="white",
+            edgecolors=BEFORE,
+            linewidths=2,
+            zorder=3,
+            label="before the change",
+        )
+    styles = zip(("-", "--", ":", "-.", (0, (1, 4))), (AFTER, *BASELINES))
+    for (name, value), (style, color) in zip(lines.items(), styles):
+        axis.axvline(value, color=color, linestyle=style, label=f"{name} {value:.3f}")
+    axis.set_yticks(range(len(rows)), [f"{row['name']} ({row['pairs']:,})" for row in rows])
+    axis.set(xlim=(-0.02, 1.02), ylim=(len(rows) - 0.5, -0.5), xlabel="accuracy, 95% interval")
+    axis.grid(axis="x", color="lightgray")
+    axis.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    return save_png(figure, png)
+
+
 def comparison(report: Mapping[str, Any], png: str | Path) -> Path:
     """Plots each matcher with its seeds, and below it the differences with their intervals.
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_sentmatch.analysis.categories import CATEGORIES, categorize, read_annotations
+from keras_sentmatch.analysis._categories import CATEGORIES, categorize, read_annotations
 from keras_sentmatch.analysis.errors import (
     error_report,
     save_report,
