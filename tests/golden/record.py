@@ -1,6 +1,10 @@
-"""Golden outputs of every application model: `python tests/golden/record.py` writes them into golden.npz.
+"""Golden outputs of every model and preset, in golden.npz.
 
-They are recorded on TensorFlow and hold on every backend. Weights are not stored: each is drawn by its path.
+They were recorded on TensorFlow and hold on every backend. Weights are not stored: each is drawn by its path. The
+file says how each model was made: tiny sizes, or a preset at tiny sizes.
+
+    python tests/golden/record.py                       remove what the library no longer has
+    python tests/golden/record.py re2 '{"units": 4}'    record one more configuration; what is there stays
 """
 
 import functools
@@ -9,228 +13,23 @@ import json
 import re
 import sys
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 
-from keras_sentmatch.applications import build_model, get_model_class
+from keras_sentmatch.applications import build_model, get_model_class, list_models
 
 FILE = Path(__file__).with_name("golden.npz")
 FULL = 128  # of an array with more values, projections of each row are kept
 PROJECTIONS = 3
 
-WORDS = {"vocabulary_size": 12, "embedding_dim": 3}
-CHARS = {"char_dim": 2, "max_word_length": 6}
-CNN = {**CHARS, "char_filters": 2, "char_kernel_size": 3}
-BERT = {"backbone": "Bert"}
-TINY: dict[str, dict[str, Any]] = {
-    "bag_of_words": WORDS,
-    "bimpm": {
-        **WORDS, **CHARS, "char_units": 2, "units": 3, "aggregation_units": 2, "hidden_units": 4, "perspectives": 2,
-    },
-    "cafe": {**WORDS, **CNN, "units": 4, "factors": 2},
-    "cross_encoder": BERT,
-    "dabert": {**BERT, "attention_units": 4},
-    "diin": {
-        **WORDS, **CNN, "max_length": 8, "first_scale": 0.6, "blocks": 2, "layers_per_block": 2, "growth_rate": 2,
-    },
-    "din": {**WORDS, "units": 9},
-    "drcn": {**WORDS, **CNN, "units": 2, "depth": 3, "autoencoder_units": 6, "hidden_units": 5},
-    "drr_net": {
-        **WORDS, **CNN, "units": 3, "depth": 2, "attention_units": 2, "steps": 2, "beta": 3.0, "hidden_units": 8,
-    },
-    "esim": {**WORDS, "units": 4},
-    "hybrid": {**WORDS, "units": 4},
-    "hyper_lstm": {**WORDS, "units": 4, "hyper_units": 3, "embedding_units": 2},
-    "ladra_net": {
-        **BERT, "units": 3, "depth": 2, "hidden_filters": 3, "attention_units": 3, "steps": 2, "beta": 2.0,
-        "hidden_units": 5,
-    },
-    "re2": {**WORDS, "units": 4},
-    "rlstm": {**WORDS, "units": 4},
-}  # fmt: skip
-WITHDRAWN = {  # what a preset says and tiny sizes must not override
-    ("cafe", "linear"): ["factors"],
-    ("ladra_net", "table7_1_bert"): ["steps"],
-    ("ladra_net", "table7_2_bert_pcnn"): ["steps"],
-}
-ALL_FEATURES = {"char_vocabulary_size": 6, "pos_tags": 4, "antonym": True}
-HOSTS = ("bimpm", "cafe", "diin", "drcn", "esim", "hybrid", "re2")
-BLOCKS: list[dict[str, Any]] = [
-    {"feature_attention": "fa"},
-    {"feature_attention": "sfa"},
-    {"feature_attention": "fa", "feature_attention_config": {"share": True, "reduction": 2}},
-]
-CODES = {"attention": False, "exact_match": False}
-OPTIONS: dict[str, list[dict[str, Any]]] = {
-    "bag_of_words": [{"matching_features": True}, {"matching_features": True, "num_classes": 1}],
-    "bimpm": [
-        *({"strategies": [name]} for name in ("full", "max", "attentive", "max_attentive")),
-        {"cell": "gru"},
-        {"cell": "rnn"},
-        {"attentive": "sum"},
-        {"max_attentive": "elementwise"},
-        {"trainable_embedding": True},
-    ],
-    "cafe": [
-        {"char_vocabulary_size": 6, "char_encoder": "lstm"},
-        {"inter_attention": False, "intra_attention": False},
-        {"meta_factors": 2},
-        {"append_intra": True},
-        {"highway_layers": 1, "l2": 0.1},
-        {"meta_factors": 2, "append_intra": True, "feature_attention": "sfa"},
-    ],
-    "cross_encoder": [
-        {"trainable_backbone": False},
-        {"backbone": "Roberta"},
-        {"backbone": "Roberta", "pooling": "mean"},
-    ],
-    "dabert": [
-        {"distance": "l2"},
-        {"distance": "l2_squared"},
-        {"distance": "sum"},
-        {"cross": True},
-        {"alignment": "literal"},
-        {"output_mode": "replace"},
-        {"dual_layers": [0, 1], "hidden_units": 5},
-        {"dual_layers": [1], "trainable_backbone": False},
-        {"backbone": "Roberta", "cross": True},
-    ],
-    "diin": [
-        {"mask_padding": False},
-        {"max_length": 4},
-        {"kernel_size": 1, "compression": 0.9, "highway_layers": 1},
-        {"l2": 0.1, "l2_steps": 1},
-        {"difference_penalty": 0.5, "l2": 0.0},
-        {"difference_penalty": 0.0, "l2": 0.0},
-        {"exact_match": False, "feature_attention": "sfa"},
-    ],
-    "din": [
-        {"concat": "split"},
-        {"use_bias": False},
-        {"variant": "din2", "use_bias": False},
-        {"encode_hypothesis": True},
-        {"shared_transform": True, "encode_hypothesis": True},
-        {"hidden_layers": 0},
-        {"variant": "static_interaction"},
-        {"transpose_premise": True},
-        {"compare_means": True},
-        {"reset_after": True},
-    ],
-    "drcn": [
-        {"recurrent_connection": "residual"},
-        {"attentive_connection": "residual"},
-        {"embedding_connection": "none"},
-        {"cell": "gru"},
-        {"cell": "rnn"},
-        {"attention": False},
-        {"exact_match": False},
-        {"temperature": True},
-        {"autoencoder_after": [1, 3]},
-        {"autoencoder_activation": "linear", "autoencoder_stop_gradient": True},
-        {"reconstruction_weight": 0.5, "l2": 0.1},
-        {**CODES, "feature_attention": "sfa"},
-        {"feature_attention": "fa", "autoencoder_after": [2]},
-        {"feature_attention": "sfa", "autoencoder_after": [1, 3]},
-    ],
-    "drr_net": [
-        {"selection": "straight_through"},
-        {"selection": "hard"},
-        {"bidirectional": True},
-        {"init_projection": False},
-        {"exact_match": False},
-        {"highway_layers": 1},
-        {"aux_loss_weight": 0.5},
-        {"aux_loss_weight": 0.0},
-        {"use_global": False, "use_initial_vector": False, "use_guide": False},
-    ],
-    "esim": [
-        {"cell": "gru"},
-        {"cell": "rnn"},
-        {"trainable_embedding": False},
-        {"placement": "attended", "feature_attention": "fa"},
-        {"placement": "attended", "feature_attention": "sfa"},
-    ],
-    "hybrid": [
-        {"prediction": "symmetric"},
-        {"trainable_embedding": True},
-        {"blocks": 1, "encoder_layers": 3, "kernel_size": 1},
-    ],
-    "hyper_lstm": [{"layer_norm": True}, {"layer_norm": True, "shared_encoder": True}],
-    "ladra_net": [
-        {"layer_weighting": "free"},
-        {"coverage": "log"},
-        {"coverage": "off"},
-        {"clip_coverage": False},
-        {"coverage_update": "score"},
-        {"select_special": False},
-        {"fuse_word": False},
-        {"encoder": "stack_gru", "widths": [3], "trainable_backbone": False},
-        {"backbone": "Roberta", "select_special": False},
-    ],
-    "re2": [
-        {"alignment": "identity"},
-        {"fusion": "simple"},
-        {"connection": "residual"},
-        {"connection": "none"},
-        {"prediction": "symmetric"},
-        {"prediction": "simple"},
-        {"activation": "tanh"},
-        {"weight_normalization": False, "trainable_embedding": True},
-        {"blocks": 1, "encoder_layers": 3, "kernel_size": 1},
-    ],
-    "rlstm": [{"tanh": False}, {"first_attention": "learned"}],
-}  # fmt: skip
 
-
-def _variants(name: str) -> Iterator[dict[str, Any]]:
-    arguments = inspect.signature(get_model_class(name)).parameters
-    yield {}
-    yield {"num_classes": 1}
-    yield {"num_classes": 2}
-    features = {n: v for n, v in ALL_FEATURES.items() if n in arguments}
-    if features:
-        yield features
-    yield from OPTIONS[name]
-    yield from BLOCKS if name in HOSTS else []
-    yield from ({"preset": preset} for preset in get_model_class(name).presets)
-
-
-def _configs() -> dict[str, tuple[str, dict[str, Any]]]:
-    """By id the model and its arguments; a preset that at tiny sizes is like another config shares that."""
-    found, seen = {}, set()
-    for name in TINY:
-        cls = get_model_class(name)
-        arguments = inspect.signature(cls).parameters
-        for variant in _variants(name):
-            preset = variant.get("preset", "")
-            tiny = {
-                n: v for n, v in TINY[name].items() if n not in WITHDRAWN.get((name, preset), ())
-            }
-            config = {**tiny, **variant}
-            whole = {**cls.presets.get(preset, {}), **config}
-            # An argument that says what is the default anyway makes no config of its own.
-            key = {n: v for n, v in whole.items() if n != "preset" and v != arguments[n].default}
-            if preset:
-                key.pop("num_classes", None)
-            key = json.dumps([name, key], sort_keys=True)
-            if key not in seen:
-                seen.add(key)
-                found[" ".join([name, *(f"{n}={_short(v)}" for n, v in variant.items())])] = (
-                    name,
-                    config,
-                )
-    return found
-
-
-def _short(value: Any) -> str:
-    return "+".join(map(str, value)) if isinstance(value, (list, dict)) else str(value)
-
-
-CONFIGS = _configs()
+def read() -> tuple[dict[str, Any], np.ndarray]:
+    """What the file says of each configuration, and all values."""
+    with np.load(FILE) as file:
+        return json.loads(file["about"].tobytes()), file["values"]
 
 
 def inputs_of(model: keras.Model, backbone: str = "") -> dict[str, np.ndarray]:
@@ -384,7 +183,7 @@ def kept(array: Any) -> np.ndarray:
 
 def presets() -> dict[str, Any]:
     """All presets, as JSON has them."""
-    return json.loads(json.dumps({name: get_model_class(name).presets for name in TINY}))
+    return json.loads(json.dumps({name: get_model_class(name).presets for name in list_models()}))
 
 
 def recorded(name: str, config: dict[str, Any]) -> tuple[dict[str, Any], list[np.ndarray]]:
@@ -392,7 +191,7 @@ def recorded(name: str, config: dict[str, Any]) -> tuple[dict[str, Any], list[np
     values: list[np.ndarray] = []
     model = make(name, config)
     inputs = inputs_of(model, config.get("backbone", ""))
-    entry = facts(model)
+    entry = {"model": name, "arguments": config, **facts(model)}
     arrays = {"output": run(model, inputs)}
     if entry["can_split"]:
         assert abs(halves_output(model, inputs) - arrays["output"]).max() < 1e-6, name
@@ -410,34 +209,39 @@ def recorded(name: str, config: dict[str, Any]) -> tuple[dict[str, Any], list[np
     return entry, values
 
 
-def main() -> None:
-    """Adds the configurations that golden.npz lacks; what stands there stays."""
-    entries: dict[str, Any] = {}
-    values: list[np.ndarray] = []
-    end, old, old_values = 0, {}, np.zeros(0)
-    if FILE.exists():
-        with np.load(FILE) as file:
-            old, old_values = json.loads(file["about"].tobytes())["configs"], file["values"]
-    for key, (name, config) in CONFIGS.items():
-        if key in old:
-            entry = old[key]
-            found = [old_values[a:b] for a, b in entry["values"].values()]
-        else:
-            entry, found = recorded(name, config)
-            print(key, file=sys.stderr)
-        for what, array in zip(entry["values"], found, strict=True):
+def exists(entry: dict[str, Any]) -> bool:
+    """Whether the library still has the model, the preset and the arguments."""
+    if entry["model"] not in list_models():
+        return False
+    cls, arguments = get_model_class(entry["model"]), dict(entry["arguments"])
+    known = [*inspect.signature(cls).parameters]
+    return arguments.pop("preset", None) in (None, *cls.presets) and all(
+        name in known for name in arguments
+    )
+
+
+def main(*more: str) -> None:
+    about, old = read()
+    entries = {key: entry for key, entry in about["configs"].items() if exists(entry)}
+    values = [[old[a:b] for a, b in entry["values"].values()] for entry in entries.values()]
+    if more:
+        name, config = more[0], json.loads(more[1])
+        key = " ".join([name, *(f"{n}={value}" for n, value in config.items())])
+        entries[key], found = recorded(name, config)
+        values.append(found)
+    end = 0
+    for entry, arrays in zip(entries.values(), values, strict=True):
+        for what, array in zip(entry["values"], arrays, strict=True):
             entry["values"][what] = [end, end + len(array)]
             end += len(array)
-        values += found
-        entries[key] = entry
     about = json.dumps({"presets": presets(), "configs": entries}, separators=(",", ":"))
     np.savez_compressed(
-        FILE, values=np.concatenate(values), about=np.frombuffer(about.encode(), "uint8")
+        FILE,
+        values=np.concatenate([array for arrays in values for array in arrays]),
+        about=np.frombuffer(about.encode(), "uint8"),
     )
-    print(
-        f"{len(entries)} configs, {end} values, {FILE.stat().st_size} bytes on {keras.backend.backend()}"
-    )
+    print(f"{len(entries)} configurations, {end} values on {keras.backend.backend()}")
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
