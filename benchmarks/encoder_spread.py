@@ -38,7 +38,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "8 epochs": {"epochs": 8, "patience": 8},
     "batches of all lengths": {"length_buckets": 1},
     "batches of 64": {"batch_size": 64},
-    "average of weights": {"ema_momentum": 0.99},
     "two blocks new": {},
 }
 

@@ -43,7 +43,6 @@ KINDS: dict[str, Any] = {
     "rare": {
         "none": {},
         "balanced": {"class_weight": "balanced"},
-        "oversampled": {"oversample": 1.0},
     },
     "positives": {
         "true labels": 0.0,

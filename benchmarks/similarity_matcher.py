@@ -12,6 +12,7 @@ development part is printed while it learns; `--measure` reads the test part, an
 """
 
 import csv
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -22,17 +23,20 @@ import numpy as np
 import torch
 from scipy.stats import spearmanr
 from similarity import Words, encode, sentences
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from word_table import installed, save
 
 from keras_sentmatch import Matcher
 from keras_sentmatch.applications import RE2
 from keras_sentmatch.data import PairDataset
-from keras_sentmatch.training.teacher_pairs import NearWords
+from keras_sentmatch.vectors import load_word_table
 
 OUT = Path(__file__).parents[1] / "keras_sentmatch" / "data" / "tables" / "similarity_matcher.npz"
 RESULTS = measuring.Results("similarity_matcher")
 UNITS, EPOCHS, BATCH, RATE = 75, 3, 128, 2e-3
 NEAREST, LENGTH, HELD_OUT = 1000, 48, 2000
+NEAR_WORDS, REPLACED, LEAST = 10, 0.2, 0.5  # words drawn from, share replaced, least cosine
+WORD = re.compile(r"[^\W\d_]{3,}")
 
 
 def stsb(root: Path, part: str) -> tuple[list[str], list[str], np.ndarray]:
@@ -41,9 +45,49 @@ def stsb(root: Path, part: str) -> tuple[list[str], list[str], np.ndarray]:
     return list(one), list(two), np.array(scores, float)
 
 
+class NearWords:
+    """Replaces words by near words, as the built-in word table has them."""
+
+    def __init__(self, texts: list[str], rng: np.random.Generator) -> None:
+        self.rng = rng
+        table = load_word_table()
+        words = {word.lower() for text in texts for word in WORD.findall(text)}
+        self.words = sorted(words & table.words.keys() - ENGLISH_STOP_WORDS)
+        self.rows = {word: row for row, word in enumerate(self.words)}
+        vectors = table.matrix()[[table.words[word] for word in self.words]]
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        self.vectors = vectors / np.maximum(norms, 1e-9)
+        self.known: dict[str, list[str]] = {}
+
+    def of(self, word: str) -> list[str]:
+        """Near words; none of an unknown word, or of one that says little, such as "the"."""
+        if word not in self.known:
+            row = self.rows.get(word)
+            cosines = self.vectors @ self.vectors[row] if row is not None else np.zeros(0)
+            best = (
+                np.argpartition(-cosines, NEAR_WORDS)[: NEAR_WORDS + 1]
+                if len(cosines) > NEAR_WORDS
+                else range(len(cosines))
+            )
+            self.known[word] = [self.words[i] for i in best if i != row and cosines[i] >= LEAST]
+        return self.known[word]
+
+    def replace(self, sentence: str) -> str:
+        """The sentence with a share of `REPLACED` of its words replaced, where they have near ones."""
+
+        def near(word: re.Match[str]) -> str:
+            some = self.of(word[0].lower()) if self.rng.random() < REPLACED else []
+            if not some:
+                return word[0]
+            new = some[self.rng.integers(len(some))]
+            return new.capitalize() if word[0][0].isupper() else new
+
+        return WORD.sub(near, sentence)
+
+
 def changed(texts: list[str], rng: np.random.Generator) -> list[str]:
     """Each sentence without some words, or with near ones in their place."""
-    near = NearWords(PairDataset(tuple(texts), tuple(texts)), rng)
+    near = NearWords(texts, rng)
 
     def shorter(text: str) -> str:
         words = text.split()

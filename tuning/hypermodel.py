@@ -1,7 +1,6 @@
 """A recipe and its space as a `keras_tuner.HyperModel`. This module imports KerasTuner: import it inside functions."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import keras
@@ -35,8 +34,8 @@ from keras_sentmatch.tuning.spaces import narrowed_space
 class PairHyperModel(keras_tuner.HyperModel):
     """The models of a recipe's search space, for KerasTuner's own tuners; `search` is made of it too.
 
-    A trial has the seed of the recipe, and trains as `train` does, on one device: the same batches,
-    figures and early stopping. What the space does not allow fails, and is not tried again.
+    A trial has the seed of the recipe, and trains as `train` does: the same batches, figures and
+    early stopping. What the space does not allow fails, and is not tried again.
 
     Args:
         recipe: What `load_recipe` gives: the default configuration, and all that is not searched.
@@ -91,13 +90,9 @@ class PairHyperModel(keras_tuner.HyperModel):
         recipe, _ = adapted(recipe, pairs, searching=True)
         self.space = narrowed_space(recipe, space, fix)
         if recipe.training.teacher and teacher_targets is None:
-            teacher_targets = compute_teacher_targets(recipe.training, pairs, None, progress)
+            teacher_targets = compute_teacher_targets(recipe.training, pairs, progress)
         check_ranking_loss(recipe, pairs["train"])
-        self.pairs = {
-            **pairs,
-            "train": compared_pairs(pairs["train"], recipe.training),
-            **({} if teacher_targets is None else {"train": teacher_targets.pairs}),
-        }
+        self.pairs = {**pairs, "train": compared_pairs(pairs["train"], recipe.training)}
         self.targets = {} if teacher_targets is None else teacher_targets.targets
         self.encodings = encodings or EncodingCache()
         self.progress = progress
@@ -132,7 +127,7 @@ class PairHyperModel(keras_tuner.HyperModel):
     def fit(self, hp: Any, model: keras.Model, *args: Any, **kwargs: Any) -> Any:
         """Trains it on the recipe's batches; `epochs` among `kwargs` win over the recipe's."""
         recipe = self.recipe(hp)
-        settings = replace(recipe.training, devices=1)
+        settings = recipe.training
         batches = self.batches(recipe, model)
         monitor, mode = monitor_of(self.pairs["train"].task, settings.monitor)
         callbacks = [
@@ -153,5 +148,5 @@ class PairHyperModel(keras_tuner.HyperModel):
     def batches(self, recipe: Recipe, model: keras.Model) -> dict[str, PairBatches]:
         """The batches of training and validation pairs."""
         encoder, _, _ = self.encodings.fit(recipe, self.pairs, self.progress)
-        settings = replace(recipe.training, devices=1)
-        return make_batches(self.pairs, self.targets, encoder, model, settings, self.encodings)
+        training = recipe.training
+        return make_batches(self.pairs, self.targets, encoder, model, training, self.encodings)

@@ -116,8 +116,7 @@ class TrialTrainer:
 
     def _train_once(self, recipe: Recipe, folder: Path, name: str) -> float:
         shown = self.progress.begin(name, recipe.training.epochs)
-        taught = self.options["teacher_targets"]
-        identity = run_identity(recipe, self.splits, teacher_targets=taught)
+        identity = run_identity(recipe, self.splits)
         if folder.exists() and not _can_resume(folder, identity):
             shutil.rmtree(folder)
         metrics = finished_metrics(folder)  # it finished, but the search died before it heard of it

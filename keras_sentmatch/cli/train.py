@@ -9,7 +9,7 @@ from keras_sentmatch.cli import options
 from keras_sentmatch.cli.backend import use_backend
 from keras_sentmatch.cli.console import next_step, print_table, say
 from keras_sentmatch.cli.recipes import RecipeOptions, default_folder
-from keras_sentmatch.cli.sources import Source, TrainingData
+from keras_sentmatch.cli.sources import TrainingData
 from keras_sentmatch.errors import InputError
 
 
@@ -23,10 +23,6 @@ def train(
             metavar="RUN",
             help="Learn from the answers of this run too; repeat to learn from the mean of several.",
         ),
-    ] = None,
-    unlabeled: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="More pairs, which only the teacher answers."),
     ] = None,
     augment: Annotated[
         list[str] | None,
@@ -64,14 +60,8 @@ def train(
 
     draft = recipe.draft(model, batch_size, teacher, augment, lexicon)
     model = draft.model
-    if unlabeled and not draft.for_data(None).training.teacher:
-        raise InputError(f"--unlabeled {unlabeled}: only a --teacher can answer these pairs.")
     splits, name, facts = source.read()
     further: dict[str, Any] = {"resume": resume, "info": facts}
-    if unlabeled:
-        two = ",".join(source.columns.split(",")[:2]) if source.columns else None
-        how = source.reading() | {"format": None, "labels": None, "columns": two}
-        further["unlabeled"] = Source(unlabeled, **how).rows()
     out = out or default_folder("runs", model, name)
     plan = draft.for_data(name)
     first = plan.training.seed

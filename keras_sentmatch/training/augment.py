@@ -10,6 +10,7 @@ from keras_sentmatch.training.config import TrainingConfig
 from keras_sentmatch.training.folds import joined
 from keras_sentmatch.transformations import Lexicon, get_transformation, transform
 
+SHARE = 0.3  # pairs made at most, as a share of the training pairs
 ROUNDS = 10  # changes of a pair that are tried, each with another seed
 
 
@@ -25,7 +26,7 @@ def made_pairs(
     rules = [get_transformation(name) for name in settings.augment]
     words = any(rule.needs in ("antonyms", "synonyms") for rule in rules)
     lexicon = Lexicon.read(*settings.lexicon) if words else None
-    wanted = max(1, round(settings.augment_share * len(train) / max(1, len(rules))))
+    wanted = max(1, round(SHARE * len(train) / max(1, len(rules))))
     for rule in rules:
         new = _changed(train, rule.name, wanted, lexicon, settings)
         made[rule.name] = len(new)

@@ -93,7 +93,7 @@ def bag_of_words_baseline(
         (
             features,
             np.asarray(train.labels),
-            pair_weights(np.asarray(train.labels), by_class, train.weights),
+            pair_weights(train, by_class),
         ),
         (inputs["validation"], right, None if by_class is None else by_class[right]),
         classes,

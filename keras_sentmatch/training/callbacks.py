@@ -39,95 +39,38 @@ def monitor_of(task: str, monitor: str = "auto") -> tuple[str, str]:
 class TaskMetrics(keras.callbacks.Callback):
     """Adds the task's validation metrics to the logs: `val_map`, `val_pearson`, ….
 
-    Ranking metrics and correlations cannot be averaged over batches, and `fit` takes no batches
-    that do not divide evenly among devices; so this predicts the whole validation set. Comes before
-    the callbacks that read the metrics. Values that `fit` has logged stay.
+    Ranking metrics and correlations cannot be averaged over batches, so this predicts the whole
+    validation set. Must come before the callbacks that read the metrics. Values that `fit` has
+    logged stay.
     """
 
     def __init__(
-        self,
-        dataset: "PairDataset",
-        batches: "PairBatches",
-        devices: int = 1,
-        f1_of: str | None = None,
+        self, dataset: "PairDataset", batches: "PairBatches", f1_of: str | None = None
     ) -> None:
         super().__init__()
-        self.f1_of = f1_of
         self.dataset = dataset
         self.batches = batches
-        self.devices = devices
+        self.f1_of = f1_of
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if logs is None:
             return
-        outputs = self.predict()
-        figures = evaluate_predictions(self.dataset, outputs, f1_of=self.f1_of)
-        if self.devices > 1:  # fit was given no validation data
-            # Row by row: Keras divides the mean by the number of devices on TensorFlow.
-            losses = self.model.loss.call(self.batches.targets, outputs)
-            figures["loss"] = float(keras.ops.convert_to_numpy(losses).mean()) + self.penalty()
+        figures = evaluate_predictions(self.dataset, self.predict(), f1_of=self.f1_of)
         for name, value in figures.items():
             if isinstance(value, float):
                 logs.setdefault(f"val_{name}", value)
 
-    def penalty(self) -> float:
-        """The regularizers' part of the loss."""
-        weights = (v for v in self.model.trainable_variables if v.regularizer is not None)
-        return sum(float(keras.ops.convert_to_numpy(v.regularizer(v))) for v in weights)
-
     def predict(self) -> np.ndarray:
         """The model's outputs in the order of the dataset's rows."""
         outputs, order = [], self.batches.order(0)
-        inputs: Any
         for (inputs, *_), rows in zip(self.batches.numpy(0), order):
-            more = -len(rows) % self.devices  # JAX wants the same number of rows on each device
-            filled = {n: np.concatenate([x, x[:1].repeat(more, 0)]) for n, x in inputs.items()}
-            # On TensorFlow each device answers the whole batch, one after the other.
-            outputs.append(self.model.predict_on_batch(filled)[: len(rows)])
+            # Batches of whole questions may end with rows that only fill them.
+            outputs.append(self.model.predict_on_batch(inputs)[: len(rows)])
         rows = np.concatenate(order)
         stacked = np.concatenate(outputs)
         in_order = np.empty_like(stacked)
         in_order[rows] = stacked
         return in_order
-
-
-class AveragedWeights(keras.callbacks.Callback):
-    """Puts the moving averages of the weights into the model between epochs.
-
-    Validation, the best weights and the checkpoint see the averages; training does not. Must come
-    before all other callbacks. Keras's `SwapEMAWeights` loses the weights after the last epoch, so
-    training could not be resumed, and changes them by rounding on TensorFlow.
-
-    Args:
-        inside: Whether the averages are in the model already, as a checkpoint leaves them.
-    """
-
-    def __init__(self, inside: bool = False) -> None:
-        super().__init__()
-        self.inside = inside
-
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self._bring(False)
-
-    def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
-        self._bring(True)
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self._bring(True)
-
-    def _bring(self, inside: bool) -> None:
-        """Swaps weights and averages, unless they are where they should be."""
-        if inside == self.inside:
-            return
-        self.inside = inside
-        optimizer = self.model.optimizer
-        optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # scales the loss
-        for weight, average in zip(
-            self.model.trainable_variables, optimizer._model_variables_moving_average
-        ):
-            before = np.array(keras.ops.convert_to_numpy(weight))  # a copy
-            weight.assign(average)
-            average.assign(before)
 
 
 class BestWeights(keras.callbacks.Callback):
@@ -240,9 +183,8 @@ def metric_callbacks(
     monitor, _ = monitor_of(task, training.monitor)
     by_keras = monitor in ("val_accuracy", "val_macro_f1", "val_loss") and task != "ranking"
     found: list[keras.callbacks.Callback] = []
-    if training.devices > 1 or not by_keras:
-        some = splits["validation"], batches["validation"], training.devices
-        found.append(TaskMetrics(*some, f1_label(monitor)))
+    if not by_keras:
+        found.append(TaskMetrics(splits["validation"], batches["validation"], f1_label(monitor)))
     if training.schedule != "constant":
         found.append(LearningRateLog())
     return found
@@ -265,8 +207,7 @@ def make_callbacks(
     best, stopping = BestWeights(folder, monitor, mode), stopping_callbacks(monitor, mode, training)
     if to_the_end:
         best.always, stopping = True, stopping[:-1]
-    averages = [AveragedWeights(inside=resumed)] if training.ema_momentum else []
-    callbacks = [*averages, *metrics, best, *stopping]
+    callbacks = [*metrics, best, *stopping]
     callbacks.append(keras.callbacks.CSVLogger(folder / "history.csv", append=resumed))
     if keras.config.backend() == "tensorflow" and importlib.util.find_spec("tensorboard"):
         callbacks.append(keras.callbacks.TensorBoard(str(folder / "logs"), write_graph=False))

@@ -13,7 +13,6 @@ POLICIES = ("float32", "mixed_float16", "mixed_bfloat16")
 FEATURES = ("word", "char", "pos", "antonym")
 SCHEDULES = ("constant", "cosine_warm_up_decay", "linear_warm_up_decay", "exponential")
 RANKING_LOSSES = ("pointwise", "pairwise", "listwise")
-POOLINGS = ("mean", "first", "cls")
 CLASS_F1 = "val_f1:"  # and the name of a label
 MONITORS = ("accuracy", "macro_f1", "f1", "map", "mrr", "pearson", "spearman", "loss")
 
@@ -132,16 +131,11 @@ class EncoderConfig(_Table):
     )
     antonyms: str | None = _text(None, '"auto", "wordnet", or the path of a file of word pairs')
     tagger: str | None = _text(None, '"auto" or "spacy:PIPELINE"')
-    min_count: int | None = _integer(None, 1)
-    max_size: int | None = _integer(None, 1)
 
 
 @dataclass(frozen=True)
 class VectorsConfig(_Table):
-    """`[vectors]` of a recipe: where the word vectors come from.
-
-    All but `source` and `dim` are for vectors extracted from an encoder, see `extract_vectors`.
-    """
+    """`[vectors]` of a recipe: where the word vectors come from."""
 
     table = "vectors"
 
@@ -149,19 +143,6 @@ class VectorsConfig(_Table):
         "auto", '"auto", "table", "none", the path of a vector file, or "encoder:NAME"'
     )
     dim: int = _integer(300, 1)
-    layer: int | Literal["mean"] = _setting(
-        -1, 'the number of a layer, or "mean"', lambda v: v == "mean" or type(v) is int
-    )
-    pooling: Literal["mean", "first", "cls"] = _one_of("mean", *POOLINGS)
-    center: bool = _one_of(True, True, False)
-    scale: float = _number(5.0, "of at least 0 (0: keep the lengths)", lambda v: v >= 0)
-    frequency_weighting: bool = _one_of(False, True, False)
-    sif: float = _number(0.0, "of at least 0 (0: off)", lambda v: v >= 0)
-
-    def extraction_options(self) -> dict[str, Any]:
-        """The settings of extracted vectors that differ from their defaults."""
-        changed = (s.name for s in fields(self) if getattr(self, s.name) != s.default)
-        return {name: getattr(self, name) for name in changed if name not in ("source", "dim")}
 
 
 @dataclass(frozen=True)
@@ -173,7 +154,7 @@ class TrainingConfig(_Table):
     Args:
         optimizer: Name of a Keras optimizer.
         learning_rate: The highest learning rate.
-        batch_size: Pairs in a batch, on all devices together.
+        batch_size: Pairs per batch.
         epochs: Maximum number of epochs.
         length_buckets: Number of lengths that training batches are padded to. With few, batches mix
             shorter and longer pairs; with 1, all of them.
@@ -196,33 +177,21 @@ class TrainingConfig(_Table):
         accumulate: Batches per update.
         class_weight: `"balanced"`: pairs count in inverse proportion to how frequent their label is.
             Or a table of weights by label; one that is not named has 1.
-        oversample: Pairs of rarer labels are repeated until each label has this share of the pairs
-            that the most frequent one has; 0 for none, 1 for as many.
-        ema_momentum: Of the moving average of the weights, which is what is validated and kept:
-            after each batch it is `ema_momentum` times the old average and the rest the new weights.
-            0 keeps the weights themselves.
-        label_smoothing: Share of each label's probability that is spread evenly over all classes.
         ranking_loss: Of the `ranking` task. `"pointwise"` is the cross-entropy of each candidate;
             `"pairwise"` compares each right candidate of a question with each wrong one, and
             `"listwise"` all candidates of a question at once. See `RankingLoss`.
         init: The folder of a run whose weights training begins with, or `"none"` for new ones.
             `"auto"` is the package's matcher for a hybrid with few English pairs, else `"none"`.
         teacher: Run folders to learn from.
-        teacher_pairs: New pairs that the teachers label, as a share of the training pairs; 0 for
-            none. Half of them recombine sentences, the others replace words by near ones.
         distillation_weight: The teacher's share of the loss.
         distillation_temperature: Temperature of the teacher's and the student's probabilities.
         augment: Transformations (`keras_sentmatch.transformations.TRANSFORMATIONS`) that make further
             training pairs, with the labels these have.
-        augment_share: Made pairs, as a share of the training pairs, at most.
         augment_labels: The label that SwapAnt and NumWord change, and the one that they give; by
             default found by the names of the labels.
         lexicon: Where SwapAnt and SwapSyn find their words, as `Lexicon.read` takes it.
         dtype_policy: Keras dtype policy.
         seed: Random seed.
-        jit_compile: Whether to compile with XLA. `"auto"` is Keras's choice, except on TensorFlow,
-            where it is off.
-        devices: Number of devices that share each batch.
 
     Raises:
         InputError: A value that is not allowed.
@@ -259,25 +228,18 @@ class TrainingConfig(_Table):
         '"none", "balanced", or a table of weights by label, of at least 0',
         _is_class_weight,
     )
-    oversample: float = _number(0.0, "from 0 (off) to 1", lambda v: 0 <= v <= 1)
-    ema_momentum: float = _number(0.0, "of at least 0 (0: off), below 1", lambda v: 0 <= v < 1)
-    label_smoothing: float = _number(0.0, "of at least 0, below 1", lambda v: 0 <= v < 1)
     ranking_loss: str = _one_of("pointwise", *RANKING_LOSSES)
     init: str = _text("none", '"none", "auto", or the folder of a run')
     teacher: tuple[str, ...] = _names("a list of run folders")
-    teacher_pairs: float = _number(0.0, "of at least 0 (0: none)", lambda v: v >= 0)
     distillation_weight: float = _number(0.5, "from 0 to 1", lambda v: 0 <= v <= 1)
     distillation_temperature: float = _number(2.0, "above 0", lambda v: v > 0)
     augment: tuple[str, ...] = _names("a list of transformations")
-    augment_share: float = _number(0.3, "above 0", lambda v: v > 0)
     augment_labels: tuple[str, ...] = _setting(
         (), "a list of two labels", lambda v: _are_names(v) and len(v) in (0, 2)
     )
     lexicon: tuple[str, ...] = _names("a list of files", ("wordnet",))
     dtype_policy: str = _one_of("float32", *POLICIES)
     seed: int = _integer(0, 0, 2**32 - 1)
-    jit_compile: bool | Literal["auto"] = _one_of("auto", "auto", True, False)
-    devices: int = _integer(1, 1)
 
     @property
     def first_run(self) -> str | None:

@@ -18,7 +18,6 @@ from keras_sentmatch.inference.run_folder import members_of
 from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.training.config import TrainingConfig
 from keras_sentmatch.training.losses import cross_entropy, log_of
-from keras_sentmatch.training.teacher_pairs import pairs_for_teacher
 
 log = logging.getLogger(__name__)
 _CHUNK = 4096  # pairs between two movements of the progress bar
@@ -30,13 +29,11 @@ class DistillationLoss(keras.losses.Loss):
 
     `(1 - weight) CE(label, p) + weight T^2 KL(t_T || p_T)`, where T is the temperature and `x_T` is x
     to the power 1/T, normalized to sum to 1. For scores:
-    `(1 - weight) (label - p)^2 + weight (t - p)^2`. A row without a label (-1; NaN for scores) has
-    only the teacher's part.
+    `(1 - weight) (label - p)^2 + weight (t - p)^2`.
 
     Args:
         weight: The teacher's share. Defaults to `0.5`.
         temperature: Above 1, small probabilities count more. Defaults to `2.0`.
-        label_smoothing: Of the labels, as in `SmoothedCrossEntropy`. Defaults to `0.0`.
         name: of the loss. Defaults to `"distillation"`.
         reduction: as in Keras. Defaults to `"sum_over_batch_size"`.
 
@@ -52,33 +49,28 @@ class DistillationLoss(keras.losses.Loss):
         self,
         weight: float = 0.5,
         temperature: float = 2.0,
-        label_smoothing: float = 0.0,
         name: str = "distillation",
         reduction: str = "sum_over_batch_size",
     ):
         super().__init__(name=name, reduction=reduction)
         self.weight = weight
         self.temperature = temperature
-        self.label_smoothing = label_smoothing
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         label, teacher = y_true[:, :1], y_true[:, 1:]
-        classes = y_pred.shape[-1]
-        if classes == 1:
-            known = ops.isfinite(label)
-            given = ops.where(known, label, teacher)  # no NaN in the gradient either
-            hard = ops.where(known, ops.square(y_pred - given), 0.0)[:, 0]
+        if y_pred.shape[-1] == 1:
+            hard = ops.square(y_pred - label)[:, 0]
             soft = ops.square(y_pred - teacher)[:, 0]
         else:
             log_p = log_of(y_pred)
-            hard = cross_entropy(label, log_p, self.label_smoothing)
+            hard = cross_entropy(label, log_p)
             p, t = (ops.log_softmax(x / self.temperature) for x in (log_p, log_of(teacher)))
             soft = self.temperature**2 * ops.sum(ops.exp(t) * (t - p), axis=-1)
         return (1 - self.weight) * hard + self.weight * soft
 
     def get_config(self) -> dict[str, Any]:
-        names = ("weight", "temperature", "label_smoothing")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+        own = {"weight": self.weight, "temperature": self.temperature}
+        return {**super().get_config(), **own}
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
@@ -116,56 +108,42 @@ class OnLabels(keras.metrics.Metric):
 
 @dataclass
 class TeacherTargets:
-    """The answers of a teacher."""
+    """The predictions of a teacher for the training and validation pairs."""
 
-    pairs: PairDataset  # to train on: the training pairs, then those without labels
-    targets: dict[str, np.ndarray]  # of `DistillationLoss`, for training and validation pairs
+    targets: dict[str, np.ndarray]  # by split, as `DistillationLoss` reads them
     facts: dict[str, Any]  # for metrics.json
 
 
 def compute_teacher_targets(
-    settings: TrainingConfig,
-    splits: Mapping[str, PairDataset],
-    unlabeled: PairDataset | None = None,
-    progress: bool = True,
+    settings: TrainingConfig, splits: Mapping[str, PairDataset], progress: bool = True
 ) -> TeacherTargets:
-    """The mean answers of a recipe's teachers (run folders, also of ensembles) to all pairs.
+    """Return the mean predictions of a recipe's teachers for the training and validation pairs.
 
     Raises:
-        InputError: A teacher that does not load, or has other labels than the pairs.
+        InputError: A teacher cannot be loaded, or was trained on other labels.
     """
-    train, validation = splits["train"], splits["validation"]
-    made: dict[str, int] = {}
-    given = 0 if unlabeled is None else len(unlabeled)
-    if settings.teacher_pairs:
-        new, made = pairs_for_teacher(train, settings.teacher_pairs, settings.seed)
-        listed = ", ".join(f"{count:,} {kind}" for kind, count in made.items())
-        log.info(f"made {len(new):,} pairs for the teacher: {listed}")
-        unlabeled = new if unlabeled is None else _joined(unlabeled, new)
+    train = splits["train"]
     teachers = []
     for name in settings.teacher:
         for folder in members_of(Path(name)):
             teachers.append(Matcher.load(folder))
             check_teacher(folder, teachers[-1], train)
-    pairs = train if unlabeled is None else _joined(train, unlabeled)
-    answers, targets = {}, {}
-    for role, data in (("train", pairs), ("validation", validation)):
-        answers[role] = _answers(teachers, data, train.label_names, role, progress)
-        labels = np.full(len(data), np.nan if train.task == "regression" else -1.0)
-        labels[: len(splits[role])] = splits[role].labels
-        targets[role] = np.column_stack([labels, answers[role]]).astype("float32")
+    predictions, targets = {}, {}
+    for role in ("train", "validation"):
+        pairs = splits[role]
+        predictions[role] = _predict(teachers, pairs, train.label_names, role, progress)
+        columns = [np.asarray(pairs.labels), predictions[role]]
+        targets[role] = np.column_stack(columns).astype("float32")
     facts = {
         "runs": list(settings.teacher),
         "models": [_described(teacher) for teacher in teachers],
         "parameters": sum(teacher.model.count_params() for teacher in teachers),
         "weight": settings.distillation_weight,
         "temperature": settings.distillation_temperature,
-        "unlabeled": given,
-        "made": made,
         "encoding": [str(teacher.encoder.report) for teacher in teachers],
-        "validation": evaluate_predictions(validation, answers["validation"]),
+        "validation": evaluate_predictions(splits["validation"], predictions["validation"]),
     }
-    return TeacherTargets(pairs, targets, facts)
+    return TeacherTargets(targets, facts)
 
 
 def with_labels(targets: np.ndarray, more: PairDataset) -> np.ndarray:
@@ -193,24 +171,7 @@ def _described(teacher: Matcher) -> str:
     return f"{info.get('model', teacher.model.name)} on {info.get('data') or 'own data'}, seed {info.get('seed')}"
 
 
-def _joined(train: PairDataset, more: PairDataset) -> PairDataset:
-    columns: dict[str, Any] = {}
-    if train.tags is not None and more.tags is not None:
-        columns = {f"tags_{i + 1}": train.tags[i] + more.tags[i] for i in (0, 1)}
-    if train.weights is not None:
-        columns["weight"] = (*train.columns["weight"], *[1.0] * len(more))
-    return PairDataset(
-        train.sentence1 + more.sentence1,
-        train.sentence2 + more.sentence2,
-        label_names=train.label_names,
-        task=train.task,
-        name=train.name,
-        split=train.split,
-        columns=columns,
-    )
-
-
-def _answers(
+def _predict(
     teachers: Sequence[Matcher],
     pairs: PairDataset,
     label_names: Sequence[str] | None,

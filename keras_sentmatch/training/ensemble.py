@@ -66,9 +66,8 @@ def train_ensemble(
     if finished and not finished.get("interrupted"):
         raise InputError(f"{out} already holds an ensemble that is finished; name another folder.")
     if recipe.training.teacher:
-        unlabeled = arguments.pop("unlabeled", None)
         arguments["teacher_targets"] = compute_teacher_targets(
-            recipe.training, splits, unlabeled, arguments.get("progress", True)
+            recipe.training, splits, arguments.get("progress", True)
         )
     for seed in seeds:
         folder = Path(out) / f"seed-{seed}"
@@ -78,11 +77,10 @@ def train_ensemble(
             result = train(recipe, splits, folder, seed=seed, baseline=first, **arguments)
             results.append((result.matcher, result.metrics))
         else:
-            taught, seeded = arguments.get("teacher_targets"), recipe.with_training(seed=seed)
-            now = run_identity(seeded, splits, teacher_targets=taught)
+            now = run_identity(recipe.with_training(seed=seed), splits)
             check_identity(folder, done["identity"], now)
             matcher = Matcher.load(folder)
-            matcher.model.jit_compile = jit_compile(recipe.training)  # so the figures are the same
+            matcher.model.jit_compile = jit_compile()  # so the figures are the same
             results.append((matcher, done))
         if interrupted := results[-1][1]["interrupted"]:
             break

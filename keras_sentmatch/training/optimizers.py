@@ -5,7 +5,6 @@ from typing import Any
 
 import keras
 
-from keras_sentmatch.errors import InputError
 from keras_sentmatch.training.config import TrainingConfig
 from keras_sentmatch.training.schedules import learning_rate
 
@@ -97,18 +96,10 @@ class FineTuningAdamW(_AdamW):
 
 def make_optimizer(model: keras.Model, settings: TrainingConfig, steps_per_epoch: int) -> Any:
     """The optimizer of a recipe's `[training]`, for this model's trainable variables."""
-    shared = settings.devices > 1 and keras.config.backend() == "tensorflow"
-    if shared and settings.accumulate > 1:
-        raise InputError(
-            f"training.accumulate={settings.accumulate} with training.devices={settings.devices}: Keras "
-            "cannot do both on TensorFlow. Set one of them to 1, or use JAX."
-        )
     config: dict[str, Any] = {"learning_rate": learning_rate(settings, steps_per_epoch)}
     for key in ("clipnorm", "global_clipnorm"):
         if value := getattr(settings, key):
             config[key] = value
-    if settings.ema_momentum:
-        config |= {"use_ema": True, "ema_momentum": settings.ema_momentum}
     if settings.accumulate > 1:
         config["gradient_accumulation_steps"] = settings.accumulate
     if settings.optimizer == "adamw":
@@ -122,11 +113,8 @@ def make_optimizer(model: keras.Model, settings: TrainingConfig, steps_per_epoch
         optimizer: Any = FineTuningAdamW(weight_decay=settings.weight_decay, **config)
     else:
         optimizer = keras.optimizers.get({"class_name": settings.optimizer, "config": config})
-    if settings.clipnorm or settings.global_clipnorm:
-        if shared:
-            _clip_sums(optimizer)
-        elif keras.config.backend() == "torch":
-            _clip_together(optimizer)
+    if keras.config.backend() == "torch" and (settings.clipnorm or settings.global_clipnorm):
+        _clip_together(optimizer)
     return optimizer
 
 
@@ -148,30 +136,6 @@ def _clip_together(optimizer: Any) -> None:
         return [None if grad is None else next(scaled) for grad in grads]
 
     optimizer._clip_gradients = clipped
-
-
-def _clip_sums(optimizer: Any) -> None:
-    """Makes an optimizer on several TensorFlow devices clip the sum of their gradients.
-
-    Keras clips the gradients of each device and adds up the results.
-    """
-    import tensorflow as tf
-
-    clip = optimizer._clip_gradients
-
-    def clipped_sums(grads: list[Any]) -> list[Any]:
-        context = tf.distribute.get_replica_context()
-        sums = clip(context.all_reduce(tf.distribute.ReduceOp.SUM, grads))
-        # Keras adds up once more: the first device contributes everything, the others zeros.
-        first = tf.cast(tf.equal(context.replica_id_in_sync_group, 0), "float32")
-        return [
-            tf.IndexedSlices(g.values * tf.cast(first, g.dtype), g.indices, g.dense_shape)
-            if isinstance(g, tf.IndexedSlices)
-            else g * tf.cast(first, g.dtype)
-            for g in sums
-        ]
-
-    optimizer._clip_gradients = clipped_sums
 
 
 def _bias_or_norm(name: str) -> bool:

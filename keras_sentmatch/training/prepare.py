@@ -24,7 +24,7 @@ from keras_sentmatch.text.tags import installed_tagger, wordnet_antonyms
 from keras_sentmatch.training.config import TrainingConfig, f1_label
 from keras_sentmatch.training.distillation import DistillationLoss, OnLabels
 from keras_sentmatch.training.init import init_from
-from keras_sentmatch.training.losses import RankingLoss, SmoothedCrossEntropy
+from keras_sentmatch.training.losses import RankingLoss
 from keras_sentmatch.training.optimizers import make_optimizer
 from keras_sentmatch.training.ranking import batches_per_epoch, by_question
 from keras_sentmatch.training.recipe import Recipe
@@ -105,16 +105,6 @@ def check_training(training: TrainingConfig, splits: Splits) -> None:
             f"training.monitor is {training.monitor!r}, but the training pairs are {train.task} and "
             f"{labels}; expected val_f1: and one of the labels of a classification."
         )
-    if training.teacher_pairs and not training.teacher:
-        raise InputError(
-            f"training.teacher_pairs is {training.teacher_pairs}, but only a teacher can label new "
-            "pairs: set training.teacher (--teacher)."
-        )
-    if train.task == "regression" and training.label_smoothing:
-        raise InputError(
-            f"training.label_smoothing is {training.label_smoothing}, but the pairs have scores, not "
-            "labels: set it to 0."
-        )
 
 
 def check_model(recipe: Recipe) -> None:
@@ -147,13 +137,7 @@ def fit_encoder(recipe: Recipe, splits: Splits, progress: bool) -> FittedEncoder
     source = recipe.vectors.source
     # A file has the dimension it has; `dim` is for what is made to measure.
     dim = recipe.vectors.dim if source.startswith("encoder:") else None
-    extraction = recipe.vectors.extraction_options()
-    if extraction and dim is None:
-        notes.append(f"vectors.{', vectors.'.join(extraction)} not used: they are for encoder:NAME")
-        extraction = {}
-    by_count = {"frequency_weighting", "sif"} & set(extraction)
-    weights = count_tokens(recipe, datasets[:1]) if by_count else None
-    vectors = load_vectors(source, counts, dim=dim, counts=weights, progress=progress, **extraction)
+    vectors = load_vectors(source, counts, dim=dim, progress=progress)
     if vectors is None:
         encoder = PairEncoder.fit(datasets[0], **options)
         return FittedEncoder(encoder, None, "; ".join(["no word vectors", *notes]))
@@ -351,29 +335,21 @@ def compile_model(model: keras.Model, train: PairDataset, settings: TrainingConf
     metrics: list[Any] = []
     if train.task != "regression":
         loss = keras.losses.SparseCategoricalCrossentropy()
-        if settings.label_smoothing:
-            loss = SmoothedCrossEntropy(settings.label_smoothing)
         accuracy = keras.metrics.SparseCategoricalAccuracy("accuracy")
         metrics = [accuracy, SparseMacroF1(train.num_classes)]
     if settings.teacher:
-        loss = DistillationLoss(
-            settings.distillation_weight,
-            settings.distillation_temperature,
-            settings.label_smoothing,
-        )
+        loss = DistillationLoss(settings.distillation_weight, settings.distillation_temperature)
     if by_question(settings):
         loss = RankingLoss(settings.ranking_loss)
     if settings.teacher or by_question(settings):
         metrics = [OnLabels(metric) for metric in metrics]
-    jit = jit_compile(settings)
-    model.compile(optimizer, loss, metrics=metrics, jit_compile=jit)
+    model.compile(optimizer, loss, metrics=metrics, jit_compile=jit_compile())
 
 
-def jit_compile(settings: TrainingConfig) -> bool | str:
-    """The argument of Keras's `compile`."""
-    if settings.jit_compile == "auto" and keras.config.backend() == "tensorflow":
-        return False  # XLA compiles each length again; its recurrent loops are slower (docs/training.md)
-    return settings.jit_compile
+def jit_compile() -> bool | str:
+    """Return the argument of Keras's `compile`."""
+    # On TensorFlow XLA compiles each length again, and its recurrent loops are slower.
+    return False if keras.config.backend() == "tensorflow" else "auto"
 
 
 def make_batches(
@@ -387,7 +363,7 @@ def make_batches(
 ) -> dict[str, PairBatches]:
     """The batches of training and validation pairs; `weights` are those of the training pairs."""
     # XLA compiles a step again for every length; to pad validation pairs costs less.
-    compiled = keras.config.backend() == "jax" or training.jit_compile is True
+    compiled = keras.config.backend() == "jax"
     buckets = {
         "train": training.length_buckets,
         "validation": 2 if compiled else encoder.max_length,
@@ -403,7 +379,6 @@ def make_batches(
             features=list(model.input),
             targets=targets.get(role),
             weights=weights if role == "train" else None,
-            multiple_of=training.devices if role == "train" else 1,
             encoded=encodings.encoded(splits[role], encoder),
             questions=splits[role].groups if by_question(training) else None,
         )
@@ -411,14 +386,12 @@ def make_batches(
     }
 
 
-def fit_arguments(
-    batches: Mapping[str, PairBatches], first_epoch: int = 0, devices: int = 1
-) -> dict[str, Any]:
+def fit_arguments(batches: Mapping[str, PairBatches], first_epoch: int = 0) -> dict[str, Any]:
     """The data arguments of `fit`, from an epoch on."""
     # A PyDataset needs no TensorFlow.
     kind = "tf_data" if keras.config.backend() == "tensorflow" else "pydataset"
     return {
         "x": getattr(batches["train"], kind)(first_epoch),
-        "validation_data": getattr(batches["validation"], kind)() if devices == 1 else None,
+        "validation_data": getattr(batches["validation"], kind)(),
         "shuffle": False,
     }

@@ -16,11 +16,8 @@ from keras_sentmatch.training.recipe import Recipe
 log = logging.getLogger(__name__)
 EXCLUDED = {  # what would take candidates apart, add some or count them otherwise
     "teacher": (),
-    "label_smoothing": 0,
     "class_weight": "none",
-    "oversample": 0,
     "augment": (),
-    "devices": 1,
 }
 
 

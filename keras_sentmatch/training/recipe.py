@@ -119,11 +119,6 @@ class Recipe:
                 f"training.clipnorm is {training.clipnorm} and training.global_clipnorm is "
                 f"{training.global_clipnorm}: set one of them to 0."
             )
-        if training.oversample and training.class_weight != "none":
-            yield (
-                f"training.oversample is {training.oversample} and training.class_weight is "
-                f"{training.class_weight!r}: rare labels would count twice. Take one of them."
-            )
         for key in ("weight_decay", "backbone_learning_rate"):
             value = getattr(training, key)
             if value and training.optimizer != "adamw":

@@ -13,7 +13,6 @@ import keras
 import numpy as np
 
 from keras_sentmatch import __version__
-from keras_sentmatch.data import PairDataset
 from keras_sentmatch.display.figures import confusion_matrix, learning_curve, precision_recall
 from keras_sentmatch.encoders import PairBatches, PairEncoder
 from keras_sentmatch.errors import InputError
@@ -40,7 +39,6 @@ from keras_sentmatch.training.callbacks import (
 )
 from keras_sentmatch.training.card import model_card
 from keras_sentmatch.training.config import f1_label
-from keras_sentmatch.training.devices import data_parallel
 from keras_sentmatch.training.distillation import (
     TeacherTargets,
     compute_teacher_targets,
@@ -89,7 +87,7 @@ from keras_sentmatch.training.resume import (
     remove_checkpoints,
 )
 from keras_sentmatch.training.seeds import set_seed
-from keras_sentmatch.training.weights import class_weights, oversampled_rows, pair_weights
+from keras_sentmatch.training.weights import class_weights, pair_weights
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +112,6 @@ def train(
     progress: bool = True,
     baseline: bool = True,
     build: Build | None = None,
-    unlabeled: PairDataset | None = None,
     teacher_targets: TeacherTargets | None = None,
     info: Mapping[str, Any] | None = None,
     encodings: EncodingCache | None = None,
@@ -139,7 +136,6 @@ def train(
             the recipe's name, the arguments that follow from the data (`vocabulary_size`,
             `num_classes`, …) and the recipe's `[model]`. Its inputs are named as the encoder's
             arrays.
-        unlabeled: Further pairs, which the teachers label and the model learns from.
         teacher_targets: The result of `compute_teacher_targets` for this recipe and these pairs,
             so that several runs can share it.
         info: Facts to keep with the matcher.
@@ -170,8 +166,6 @@ def train(
     if seed is not None:
         recipe = recipe.with_training(seed=seed)
     training = recipe.training
-    if unlabeled is not None and not training.teacher and teacher_targets is None:
-        raise InputError("Unlabeled pairs need a teacher: set training.teacher (--teacher).")
     if build is None:
         check_model(recipe)
     check_training(training, splits)
@@ -180,7 +174,7 @@ def train(
     for note in notes:
         log.info(note)
     training = recipe.training
-    identity = run_identity(recipe, splits, unlabeled, teacher_targets)
+    identity = run_identity(recipe, splits)
     with locked(folder), _full_disk_explained(folder):
         state = check_folder(folder, identity, resume)
         if resume:
@@ -191,21 +185,20 @@ def train(
             )
         if training.teacher and teacher_targets is None:
             log.info(f"Computing the answers of the teacher: {', '.join(training.teacher)}")
-            teacher_targets = compute_teacher_targets(training, splits, unlabeled, progress)
+            teacher_targets = compute_teacher_targets(training, splits, progress)
         folds = None
         if training.folds:
             options = {"progress": progress, "baseline": baseline, "build": build}
             folds = _train_folds(recipe, splits, folder, resume, options)
-        apart = splits
+        given = splits
         if folds is not None:
             splits = {**splits, "train": all_pairs(splits)}
         run = _Run(
-            recipe, splits, folder, identity, state, teacher_targets, build, folds, apart, start
+            recipe, splits, folder, identity, state, teacher_targets, build, folds, given, start
         )
         run.fit_encoder(encodings or EncodingCache(), progress)
-        with data_parallel(training.devices):
-            run.prepare()
-            run.fit(callbacks, progress)
+        run.prepare()
+        run.fit(callbacks, progress)
         run.restore_best()
         run.save(info or {})
         run.evaluate(baseline)
@@ -270,7 +263,7 @@ class _Run:
     teacher: TeacherTargets | None
     build: Build | None
     folds: Folds | None
-    apart: Splits  # without pairs that only a teacher answers
+    given: Splits  # as they came: folds join training and validation pairs
     start: float
 
     encodings: EncodingCache = field(init=False)
@@ -296,22 +289,21 @@ class _Run:
             "data": train.name,
             "seed": self.recipe.training.seed,
         }
-        self.given = self.apart
         training = self.recipe.training
-        if self.folds is not None:
-            self.apart = {**self.apart, "train": train}
-        more, self.made = made_pairs(self.apart["train"], training)
-        self.pairs = {**self.splits, "train": train if self.teacher is None else self.teacher.pairs}
+        more, self.made = made_pairs(train, training)
+        self.pairs = dict(self.splits)
         self.targets = {} if self.teacher is None else dict(self.teacher.targets)
         if more is not None:
             listed = ", ".join(f"{count:,} by {name}" for name, count in self.made.items())
             log.info(f"made {len(more):,} further training pairs: {listed}")
-            self.apart = {**self.apart, "train": joined(self.apart["train"], more)}
             self.pairs["train"] = joined(self.pairs["train"], more)
             if self.targets:
                 self.targets["train"] = with_labels(self.targets["train"], more)
         self.pairs["train"] = compared_pairs(self.pairs["train"], training)
-        self.weigh()
+        self.by_class = class_weights(self.pairs["train"], training.class_weight)
+        if self.by_class is not None:
+            shown = zip(train.label_names or (), self.by_class)
+            log.info(f"class weights: {', '.join(f'{name} {w:.3g}' for name, w in shown)}")
         self.task = train.task
         self.monitor, self.mode = monitor_of(self.task, self.recipe.training.monitor)
         self.labeled = {
@@ -323,30 +315,6 @@ class _Run:
         if self.folds is not None:  # the validation pairs are learned from
             self.epochs = self.folds.epochs
             del self.labeled["validation"]
-
-    def weigh(self) -> None:
-        """Finds how much each training pair counts, and repeats those of rare labels if asked."""
-        training, apart = self.recipe.training, self.apart["train"]
-        self.by_class = class_weights(apart, training.class_weight)
-        if self.by_class is not None:
-            shown = zip(apart.label_names or (), self.by_class)
-            log.info(f"class weights: {', '.join(f'{name} {w:.3g}' for name, w in shown)}")
-        if training.oversample:
-            share, seed = training.oversample, training.seed
-            rows = oversampled_rows(self.labels, share, seed)
-            log.info(f"oversampling: {len(self.labels):,} training pairs become {len(rows):,}")
-            self.pairs["train"] = self.pairs["train"].select(rows)
-            if self.targets:
-                self.targets["train"] = self.targets["train"][rows]
-            rows = oversampled_rows(np.asarray(apart.labels), share, seed)
-            self.apart = {**self.apart, "train": apart.select(rows)}
-
-    @property
-    def labels(self) -> np.ndarray:
-        """Those of the pairs to train on; -1 or NaN where only a teacher answers."""
-        if self.targets:
-            return self.targets["train"][:, 0]
-        return np.asarray(self.pairs["train"].labels)
 
     def fit_encoder(self, encodings: EncodingCache, progress: bool) -> None:
         """Fits the encoder and loads the word vectors."""
@@ -370,7 +338,7 @@ class _Run:
             self.model,
             self.recipe.training,
             self.encodings,
-            pair_weights(self.labels, self.by_class, self.pairs["train"].weights),
+            pair_weights(self.pairs["train"], self.by_class),
         )
         warn_of_narrow_features(self.model, self.batches["train"].bucket_lengths[-1])
         self.sentences = str(encoder.report)
@@ -396,7 +364,7 @@ class _Run:
 
         Of the validation pairs only their classes are weighed.
         """
-        pairs = self.apart[role]
+        pairs = self.pairs[role] if role == "train" else self.given[role]
         encoded = self.encodings.encoded(pairs, self.fitted.encoder)
         lengths, most = encoded.lengths.max(axis=1), self.fitted.encoder.max_length
         batches, order = [], []
@@ -407,7 +375,7 @@ class _Run:
         labels, rows = np.asarray(pairs.labels), np.concatenate(order)
         weights = None if self.by_class is None else self.by_class[labels]
         if role == "train":
-            weights = pair_weights(labels, self.by_class, pairs.weights)
+            weights = pair_weights(pairs, self.by_class)
         return batches, labels[rows], None if weights is None else weights[rows]
 
     def new_model(self) -> keras.Model:
@@ -422,11 +390,6 @@ class _Run:
         if self.solved:
             return
         discard_later_files(self.folder, state)
-        if left_out := len(self.splits["train"]) % training.devices:
-            log.info(
-                f"{left_out} pairs, different ones each time, are left out of each epoch: "
-                f"{training.devices} devices"
-            )
         metrics = metric_callbacks(self.splits, self.batches, training)
         callbacks = make_callbacks(
             self.folder,
@@ -455,7 +418,7 @@ class _Run:
                     )
                 checkpoint = Checkpoint(self.folder, self.identity, history, callbacks, state)
                 self.model.fit(
-                    **fit_arguments(self.batches, done, training.devices),
+                    **fit_arguments(self.batches, done),
                     initial_epoch=done,
                     epochs=self.epochs,
                     callbacks=[*callbacks, history, checkpoint],
@@ -470,7 +433,7 @@ class _Run:
         self.fit_seconds = time.perf_counter() - start
 
     def restore_best(self) -> None:
-        """Loads the weights of the best epoch, into a model on one device."""
+        """Loads the weights of the best epoch."""
         if self.solved:
             return
         if not self.history.get(self.monitor):
@@ -484,8 +447,7 @@ class _Run:
         done = len(self.history["loss"])
         self.best_epoch = max(epoch for epoch in best_epochs(self.folder) if epoch <= done)
         # On JAX a step that is interrupted takes the model's own arrays with it.
-        lost = self.interrupted and keras.config.backend() == "jax"
-        if lost or self.recipe.training.devices > 1:
+        if self.interrupted and keras.config.backend() == "jax":
             self.model = self.new_model()
         load_weights(self.model, best_weights(self.folder, self.best_epoch))
         if self.folds is not None and self.folds.share is not None:
@@ -613,16 +575,9 @@ class _Run:
             remove_checkpoints(folder)
 
 
-def run_identity(
-    recipe: Recipe,
-    splits: Splits,
-    unlabeled: PairDataset | None = None,
-    teacher_targets: TeacherTargets | None = None,
-) -> Identity:
+def run_identity(recipe: Recipe, splits: Splits) -> Identity:
     """What `train` was asked for; an unfinished run continues only if this is the same."""
-    more = unlabeled if teacher_targets is None else teacher_targets.pairs
-    data = {**splits, **({} if more is None else {"taught": more})}
-    return identity_of(recipe, data, keras.config.backend())
+    return identity_of(recipe, splits, keras.config.backend())
 
 
 def _without_word_embeddings(model: keras.Model, encoder: Encoder) -> int:

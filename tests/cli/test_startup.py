@@ -31,7 +31,7 @@ print("IMPORTED", *sorted({"tensorflow", "torch", "jax"} & set(sys.modules)))
 """
 TRAIN = [
     *("train", "esim", "--limit", "40", "--epochs", "1", "--set", "model.units=2"),
-    *("--set", "encoder.max_length=8", "--set", "training.jit_compile=false"),
+    *("--set", "encoder.max_length=8"),
 ]
 
 
@@ -40,11 +40,10 @@ def start(folder, backend):
     plain = {n: v for n, v in os.environ.items() if n != "TF_CPP_MIN_LOG_LEVEL" and n[:4] != "JAX_"}
     plain["XDG_CACHE_HOME"] = str(folder)
     plain["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"  # a tiny model compiles at once
-    jit = ("--set", f"training.jit_compile={str(backend == 'jax').lower()}")
     run, page = str(folder / "run"), str(folder / "page.html")
     pair = ["--sentence1", "A dog runs.", "--sentence2", "An animal unknownword."]
     commands = [
-        [*TRAIN, *jit, "--out", run],
+        [*TRAIN, "--out", run],
         ["predict", run, *pair],
         ["explain", run, *pair, "--out", page],
     ]

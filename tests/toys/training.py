@@ -28,8 +28,6 @@ def build_tiny(name, *, vocabulary_size, num_classes, embedding_dim, dropout=0.1
 
 def tiny_recipe(**training):
     settings = {"batch_size": 20, "epochs": 3, "learning_rate": 0.02, **training}
-    # On TensorFlow XLA takes longer to compile this than it takes to train.
-    settings.setdefault("jit_compile", "auto" if keras.config.backend() == "jax" else False)
     return Recipe.from_tables(
         "tiny", encoder={"features": ["word"]}, vectors={"dim": 8}, training=settings
     )

@@ -9,6 +9,7 @@ from keras_sentmatch.training import Recipe
 from keras_sentmatch.training.augment import made_pairs
 from keras_sentmatch.training.config import TrainingConfig
 from keras_sentmatch.training.distillation import with_labels
+from keras_sentmatch.training.folds import joined
 from tests.toys.training import tiny_run
 
 pytestmark = pytest.mark.once
@@ -35,9 +36,7 @@ def pairs(rows, split="train"):
 
 def test_each_rule_makes_its_share_with_its_label(words):
     train = pairs(100)
-    settings = TrainingConfig(
-        augment=["SwapAnt", "NumWord", "AppendIrr"], augment_share=0.3, lexicon=[words]
-    )
+    settings = TrainingConfig(augment=["SwapAnt", "NumWord", "AppendIrr"], lexicon=[words])
     made, counts = made_pairs(train, settings)
     assert counts == {"SwapAnt": 10, "NumWord": 10, "AppendIrr": 10} and len(made) == 30
     assert set(np.array(made.labels[:20])) == {0}  # they were paraphrases
@@ -49,8 +48,10 @@ def test_each_rule_makes_its_share_with_its_label(words):
 
 def test_a_rule_that_finds_less_makes_less(words):
     few = pairs(4)
+    others = [f"Nothing {number}." for number in range(40)]
+    many = PairDataset(others, others, [1] * 40, label_names=NAMES, name="own")
     made, counts = made_pairs(
-        few, TrainingConfig(augment=["SwapAnt"], augment_share=50, lexicon=[words])
+        joined(many, few), TrainingConfig(augment=["SwapAnt"], lexicon=[words])
     )
     assert 0 < counts["SwapAnt"] == len(made) <= 3
 
@@ -87,12 +88,12 @@ def test_the_convention_of_sick_is_neutral():
 def test_only_training_sees_made_pairs(tmp_path):
     splits = {role: pairs(n, role) for role, n in (("train", 60), ("validation", 20), ("test", 20))}
     recipe = Recipe.from_tables(
-        "tiny", vectors={"source": "none", "dim": 8}, training={"epochs": 1, "jit_compile": False}
+        "tiny", vectors={"source": "none", "dim": 8}, training={"epochs": 1}
     )
     plain = tiny_run(tmp_path / "plain", splits=splits, recipe=recipe).metrics
-    recipe = recipe.with_training(augment=("NumWord",), augment_share=0.5)
+    recipe = recipe.with_training(augment=("NumWord",))
     result = tiny_run(tmp_path / "more", splits=splits, recipe=recipe)
-    assert plain["made_pairs"] == {} and result.metrics["made_pairs"] == {"NumWord": 30}
+    assert plain["made_pairs"] == {} and result.metrics["made_pairs"] == {"NumWord": 18}
     assert plain["rows"] == result.metrics["rows"] == {"train": 60, "validation": 20, "test": 20}
     assert plain["encoding"] != result.metrics["encoding"]  # they were read
     numbers = "eight nine ten eleven twelve".split()

@@ -18,10 +18,10 @@ from keras_sentmatch.training.distillation import (
     OnLabels,
     compute_teacher_targets,
 )
-from tests.toys.training import build_tiny, tiny_pairs, tiny_recipe, tiny_run, tiny_splits
+from tests.toys.training import build_tiny, tiny_recipe, tiny_run, tiny_splits
 
 rng = np.random.default_rng(0)
-LABELS = np.array([0, 2, -1, 1])
+LABELS = np.array([0, 2, 1, 1])
 STUDENT, TEACHER = (rng.dirichlet(np.ones(3), 4) for _ in range(2))
 
 
@@ -39,7 +39,7 @@ def softer(p, temperature):
 @pytest.mark.parametrize("temperature", [1.0, 3.0])
 @pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
 def test_loss_of_probabilities(weight, temperature):
-    hard = [-np.log(p[y]) if y >= 0 else 0.0 for y, p in zip(LABELS, STUDENT)]
+    hard = [-np.log(p[y]) for y, p in zip(LABELS, STUDENT)]
     t, p = softer(TEACHER, temperature), softer(STUDENT, temperature)
     soft = temperature**2 * (t * np.log(t / p)).sum(-1)
     want = np.mean((1 - weight) * np.array(hard) + weight * soft)
@@ -49,12 +49,11 @@ def test_loss_of_probabilities(weight, temperature):
 
 def test_loss_of_scores():
     labels, teacher, student = (
-        np.array([1.0, np.nan, 3.0]),
+        np.array([1.0, 4.0, 3.0]),
         np.array([2.0, 1, 5]),
         rng.normal(size=3),
     )
-    hard = [(1 - student[0]) ** 2, 0.0, (3 - student[2]) ** 2]
-    want = np.mean(0.6 * np.array(hard) + 0.4 * (teacher - student) ** 2)
+    want = np.mean(0.6 * (labels - student) ** 2 + 0.4 * (teacher - student) ** 2)
     got = loss_of(0.4, 2.0, labels, teacher, student[:, None])
     assert got == pytest.approx(want, rel=1e-5)
 
@@ -75,11 +74,13 @@ def test_configs_come_back(made):
 
 
 def test_metrics_see_the_labeled_rows():
-    y = np.column_stack([LABELS, TEACHER]).astype("float32")
-    rows = LABELS >= 0
+    """As a ranking loss has them: rows that fill a batch have the label -1."""
+    labels = np.array([0, 2, -1, 1])
+    y = np.column_stack([labels, TEACHER]).astype("float32")
+    rows = labels >= 0
     for make in (lambda: SparseMacroF1(3), keras.metrics.SparseCategoricalAccuracy):
         plain, wrapped = make(), OnLabels(make())
-        plain.update_state(LABELS[rows], STUDENT[rows])
+        plain.update_state(labels[rows], STUDENT[rows])
         wrapped.update_state(y, STUDENT, sample_weight=np.ones(4))
         assert float(wrapped.result()) == pytest.approx(float(plain.result()))
         wrapped.reset_state()
@@ -109,7 +110,6 @@ def test_answers_are_matched_by_name(teacher):
     teacher_targets = compute_teacher_targets(
         settings(teacher.folder).training, splits, progress=False
     )
-    assert teacher_targets.pairs is splits["train"]
     for role, rows in (("train", 100), ("validation", 40)):
         target, data = teacher_targets.targets[role], splits[role]
         assert target.shape == (rows, 3) and target.dtype == np.float32
@@ -123,20 +123,18 @@ def test_answers_are_matched_by_name(teacher):
 
 
 def test_a_student_learns_from_answers_alone(teacher, tmp_path):
-    """Of its labels it sees none; of its pairs, most come without any."""
+    """Its labels are wrong, and it sees none of them."""
     splits = tiny_splits()
     wrong = splits["train"].to_dict() | {"labels": (1 - splits["train"].labels).tolist()}
-    splits["train"] = PairDataset.from_dict(wrong).limit(20)
-    bare = tiny_pairs(200, 7)
-    more = PairDataset(bare.sentence1, bare.sentence2)
+    splits["train"] = PairDataset.from_dict(wrong)
     recipe = settings(teacher.folder, distillation_weight=1.0, epochs=6)
-    result = tiny_run(tmp_path / "a", recipe=recipe, splits=splits, options={"unlabeled": more})
+    result = tiny_run(tmp_path / "a", recipe=recipe, splits=splits)
     assert result.metrics["test"]["accuracy"] > 0.7
     assert result.history["accuracy"][-1] < 0.3  # on the wrong labels
     facts = json.loads((tmp_path / "a" / "metrics.json").read_text())["teacher"]
-    assert facts["unlabeled"] == 200 and facts["weight"] == 1.0
+    assert facts["weight"] == 1.0
     card = (tmp_path / "a" / "README.md").read_text()
-    assert "Teacher: tiny on tiny, seed 0 (" in card and "200 further pairs" in card
+    assert "Teacher: tiny on tiny, seed 0 (" in card
     assert str(teacher.folder) in (tmp_path / "a" / "recipe.toml").read_text()
 
 
@@ -150,13 +148,12 @@ def test_scores_and_ensembles_of_teachers_and_of_students(tmp_path):
         splits,
         tmp_path / "s",
         [1],
-        unlabeled=PairDataset(["w1"] * 5, ["w2"] * 5),
         progress=False,
         build=build_tiny,
         baseline=False,
     )
     facts = json.loads((tmp_path / "s" / "seed-1" / "metrics.json").read_text())["teacher"]
-    assert len(facts["models"]) == 2 and facts["unlabeled"] == 5
+    assert len(facts["models"]) == 2
     assert np.isfinite(ensemble.predict_proba(splits["test"])).all()
 
 
@@ -188,7 +185,6 @@ def test_teachers_of_something_else(teacher, tmp_path):
 
 
 def test_without_a_share_of_the_teacher_it_is_keras_loss():
-    labels = np.array([0, 2, 1, 1])
-    own = keras.losses.SparseCategoricalCrossentropy()(labels, STUDENT.astype("float32"))
-    got = loss_of(0.0, 2.0, labels, TEACHER, STUDENT)
+    own = keras.losses.SparseCategoricalCrossentropy()(LABELS, STUDENT.astype("float32"))
+    got = loss_of(0.0, 2.0, LABELS, TEACHER, STUDENT)
     assert got == pytest.approx(float(ops.convert_to_numpy(own)), rel=1e-5)

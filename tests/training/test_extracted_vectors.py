@@ -7,7 +7,6 @@ import pytest
 
 from keras_sentmatch.applications import get_model_class, list_models
 from keras_sentmatch.applications.base import model_arguments
-from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.training import Recipe, VectorsConfig
 from keras_sentmatch.training import prepare as module
@@ -16,8 +15,6 @@ from keras_sentmatch.vectors import VectorExtractor, WordVectors
 from tests.toys.training import build_tiny, tiny_recipe, tiny_run, tiny_splits
 
 pytestmark = pytest.mark.once
-
-OPTIONS = {"layer": "mean", "pooling": "first", "center": False, "scale": 0.0, "sif": 1e-3}
 
 
 def trains_vectors(name):
@@ -50,26 +47,6 @@ def recipe(source, **options):
     return Recipe.from_tables("tiny", encoder={"features": ["word"]}, vectors=vectors)
 
 
-def test_options_reach_the_vectors(asked):
-    splits = tiny_splits()
-    fit_encoder(recipe("encoder:bert", **OPTIONS), splits, False)
-    counts = asked.pop("counts")
-    assert asked == {"source": "encoder:bert", "dim": 8, "progress": False, **OPTIONS}
-    assert sum(counts.values()) == sum(
-        len(text.split()) for side in (1, 2) for text in getattr(splits["train"], f"sentence{side}")
-    ), "the counts are those of the training pairs alone"
-    asked.clear()
-    fit_encoder(recipe("encoder:bert"), splits, False)
-    assert asked == {"source": "encoder:bert", "dim": 8, "progress": False, "counts": None}
-
-
-def test_options_without_extracted_vectors_are_said(asked):
-    for source in ("none", "glove.txt"):
-        notes = fit_encoder(recipe(source, layer=0, center=False), tiny_splits(), False)[-1]
-        assert "vectors.layer, vectors.center not used: they are for encoder:NAME" in notes
-        assert not {"layer", "center"} & set(asked)
-
-
 @pytest.mark.parametrize(
     "name", [name for name in list_models() if trains_vectors(name) is not None]
 )
@@ -86,15 +63,6 @@ def test_random_vectors_are_trained(name):
         encoder, vectors, _ = fit_encoder(recipe, splits, False)
         make_model(recipe, splits["train"], encoder, vectors, build)
         assert seen.get("trainable_embedding", trains_vectors(name)) is True
-
-
-@pytest.mark.parametrize(
-    "options", [{"layer": "last"}, {"layer": True}, {"pooling": "max"}, {"scale": -1}, {"sif": -1}]
-)
-def test_bad_options(options):
-    (name,) = options
-    with pytest.raises(InputError, match=rf"vectors\.{name} is .*; expected"):
-        recipe("encoder:bert", **options)
 
 
 def test_a_run_keeps_how_its_vectors_were_made(asked, tmp_path):

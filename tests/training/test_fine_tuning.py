@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.cli import main
-from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import SubwordPairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
@@ -118,7 +117,6 @@ def test_profile_and_models(preset, capsys):
         ("train drcn --backbone x", "drcn has no pretrained encoder"),
         ("train cross_encoder --vectors x.txt", "takes no word vectors: leave --vectors out"),
         ("train cross_encoder --set encoder.lowercase=true", "encoder.lowercase: a model with a"),
-        ("train cross_encoder --unlabeled x.tsv", "only a --teacher can answer these pairs"),
         ("train cross_encoder --teacher nowhere", "nowhere is not a run folder"),
         ("train cross_encoder --backbone ./nowhere", "no such folder"),
         (
@@ -247,9 +245,3 @@ def test_scores_from_a_frozen_encoder_in_mixed_precision(preset, tmp_path):
 def test_bad_recipes(tables, message):
     with pytest.raises(InputError, match=message):
         Recipe.from_tables("tiny", **tables)
-
-
-def test_unlabeled_pairs_without_a_teacher(preset, tmp_path):
-    more = PairDataset(["w1"], ["w2"])
-    with pytest.raises(InputError, match="Unlabeled pairs need a teacher"):
-        train(recipe_on(preset), tiny_splits(), tmp_path / "a", unlabeled=more, progress=False)

@@ -3,6 +3,7 @@
 import json
 from types import SimpleNamespace
 
+import keras
 import numpy as np
 import pytest
 
@@ -55,12 +56,12 @@ def lengths_of_batches(**training):
 
 def test_batches_have_as_many_lengths_as_asked():
     each = list(range(1, 9))
-    assert lengths_of_batches(length_buckets=8) == [each, each]
+    validation = [4, 8] if keras.config.backend() == "jax" else each
+    assert lengths_of_batches(length_buckets=8) == [each, validation]
     assert len(lengths_of_batches()[0]) == 5
-    assert lengths_of_batches(length_buckets=1) == [[8], each]
-    assert lengths_of_batches(length_buckets=2) == [[4, 8], each]
-    assert [len(part) for part in lengths_of_batches(jit_compile=True)] == [5, 2]
-    assert lengths_of_batches(jit_compile=True, length_buckets=4)[0] == [2, 4, 6, 8]
+    assert lengths_of_batches(length_buckets=1) == [[8], validation]
+    assert lengths_of_batches(length_buckets=2) == [[4, 8], validation]
+    assert lengths_of_batches(length_buckets=4)[0] == [2, 4, 6, 8]
     with pytest.raises(InputError, match="length_buckets is 0; expected an integer of at least 1"):
         tiny_recipe(length_buckets=0)
 

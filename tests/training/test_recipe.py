@@ -142,7 +142,7 @@ def test_bad_files(text, message, tmp_path):
         ("training.epochs", "expected TABLE.KEY=VALUE"),
         ("training.epoch=3", "unknown key training.epoch.*Did you mean epochs"),
         ("training.batch_size=0", "batch_size is 0"),
-        ("training.jit_compile=yes", "jit_compile is 'yes'; expected one of \"auto\", true, false"),
+        ("encoder.lowercase=yes", "lowercase is 'yes'; expected one of true, false"),
     ],
 )
 def test_bad_overrides(override, message):

@@ -1,4 +1,4 @@
-"""Class weights, the column of weights and oversampling."""
+"""Class weights and the column of weights."""
 
 import json
 
@@ -16,7 +16,7 @@ from keras_sentmatch.training import (
 )
 from keras_sentmatch.training.distillation import compute_teacher_targets
 from keras_sentmatch.training.folds import joined
-from keras_sentmatch.training.weights import class_weights, oversampled_rows, pair_weights
+from keras_sentmatch.training.weights import class_weights, pair_weights
 from tests.toys.training import build_tiny, tiny_pairs, tiny_recipe, tiny_run, tiny_splits
 
 RARE = 0.1
@@ -39,7 +39,6 @@ def no_dropout(name, **config):
     "settings, weight, wanted",
     [
         ({"class_weight": "balanced"}, None, 0.5),
-        ({"oversample": 1.0}, None, 0.5),
         ({"class_weight": {"no": 0.5}}, (1.5, 1.0), 0.25),
     ],
 )
@@ -72,20 +71,10 @@ def test_balanced_weights_and_tables_by_label():
     np.testing.assert_allclose(class_weights(pairs, {"z": 3}), [1, 1, 3])
     assert class_weights(pairs, "none") is None
     by_class = class_weights(pairs, {"z": 3})
-    labels = np.array([0.0, 2.0, -1.0])  # the last: only a teacher answers
-    np.testing.assert_allclose(
-        pair_weights(labels, by_class, np.array([1, 2, 1])), [3 / 8, 18 / 8, 3 / 8]
-    )
-    assert pair_weights(labels, None, None) is None
-
-
-def test_rare_rows_repeat():
-    labels = np.array([0] * 10 + [1] * 3 + [2] * 7 + [-1] * 5)
-    rows = oversampled_rows(labels, 0.8, seed=1)
-    counts = np.bincount(labels[rows] + 1)
-    assert counts.tolist() == [5, 10, 8, 8] and set(rows) == set(range(25))
-    assert np.bincount(rows)[10:13].tolist() in ([3, 3, 2], [3, 2, 3], [2, 3, 3])
-    assert oversampled_rows(labels, 0.2, seed=1).tolist() == list(range(25))
+    some = pairs.select([0, 5])
+    weighted = PairDataset.from_dict(some.to_dict() | {"columns": {"weight": [1, 2]}})
+    np.testing.assert_allclose(pair_weights(weighted, by_class), [2 / 7, 12 / 7])
+    assert pair_weights(some, None) is None
 
 
 def test_weights_are_in_the_batches_of_every_kind():
@@ -152,14 +141,11 @@ def test_a_bad_weight_is_refused_with_its_row(tmp_path, bad):
         ),
         ({"class_weight": {"yes": 0, "no": 0}}, "classification", "0 for every label"),
         ({"class_weight": "balanced"}, "regression", "class_weight is 'balanced', but .*scores"),
-        ({"oversample": 0.5}, "regression", "oversample is 0.5, but the pairs have scores"),
         ({"monitor": "val_f1:yes2"}, "classification", "val_f1:yes2.*their labels are no, yes"),
         ({"monitor": "val_f1:yes"}, "ranking", "pairs are ranking"),
         ({"class_weight": {"yes": -1}}, None, 'expected "none", "balanced", or a table'),
         ({"class_weight": {"yes": float("nan")}}, None, 'expected "none", "balanced", or a table'),
         ({"class_weight": "equal"}, None, 'expected "none", "balanced", or a table'),
-        ({"oversample": 1.5}, None, "oversample is 1.5; expected a number from 0"),
-        ({"oversample": 1.0, "class_weight": "balanced"}, None, "rare labels would count twice"),
         ({"monitor": "val_f1:"}, None, "or val_f1:LABEL"),
     ],
 )
@@ -180,7 +166,7 @@ def test_a_teacher_and_class_weights(tmp_path):
     teacher = tiny_run(tmp_path / "teacher", epochs=2)
     recipe = tiny_recipe(teacher=[str(teacher.folder)], class_weight={"yes": 3}, epochs=1)
     splits = tiny_splits()
-    targets = compute_teacher_targets(recipe.training, splits, tiny_pairs(30, 9), progress=False)
+    targets = compute_teacher_targets(recipe.training, splits, progress=False)
     seen = []
 
     def build(name, **config):
@@ -203,8 +189,6 @@ def test_a_teacher_and_class_weights(tmp_path):
     assert weighted.history["loss"] != plain.history["loss"]
     if seen:
         assert all(len(data) == 3 for data in seen)
-    more = recipe.with_training(class_weight="none", oversample=1.0)
-    assert len(tiny_run(tmp_path / "c", recipe=more, options=options).history["loss"]) == 1
 
 
 @pytest.mark.once
