@@ -40,7 +40,7 @@ pytest.register_assert_rewrite("tests.case", "tests.harness", "tests.cross_backe
 ONE_BACKEND = (
     "layers",
     "applications",
-    "explain",
+    "explanations",
     "cli",
     "analysis",
     "text",

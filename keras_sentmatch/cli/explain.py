@@ -1,4 +1,4 @@
-"""`explain`: what an answer is based on, as a page, images or text."""
+"""`explain`: what an answer is based on, as a page or text."""
 
 import logging
 from collections.abc import Sequence
@@ -29,10 +29,6 @@ def explain(
         Path | None,
         typer.Option(help="The page for one pair (.html), or a folder for those of a FILE."),
     ] = None,
-    png: Annotated[
-        Path | None,
-        typer.Option(help="Folder for the figures as PNG files; one per pair of a FILE in it."),
-    ] = None,
     text: Annotated[
         bool, typer.Option("--text", help="Print the words that a re-reading model read.")
     ] = False,
@@ -52,7 +48,7 @@ def explain(
         raise InputError(f"--limit {limit}: expected at least 1, and a FILE of pairs.")
     pairs = asked.read()
     matcher = scoring.load(run).matcher
-    from keras_sentmatch.explanations import save_index
+    from keras_sentmatch.explanations import save_overview
 
     pages: list[tuple[str, Explanation]] = []
     reread: list[Sequence[Any]] = []
@@ -63,21 +59,18 @@ def explain(
         (found,) = cast("list[Explanation]", explained)
         found.facts = {"run": str(run), **found.facts}
         name = f"pair-{number + 1:03}"
-        if file is None or not (out or png or text):
+        if file is None or not (out or text):
             _print_answer(found, asked_one=file is None)
         if text:
             reread += _reread_rows(found, run)
-        if png is not None:
-            found.save_pngs(png if file is None else png / name)
         if out is not None:
             found.save(out if file is None else out / f"{name}.html")
             found.values, found.pictures = {}, []  # not needed for the list of pages
             pages.append((f"{name}.html", found))
     if out is not None and file is not None:
-        save_index(out / "index.html", pages, f"{run} on {file.name}")
-    for folder in (out, png):
-        if folder is not None:
-            log.info("written: %s", folder)
+        save_overview(out / "index.html", pages, f"{run} on {file.name}")
+    if out is not None:
+        log.info("written: %s", out)
     if text:
         heads = ["sentence", "re-read sequence", "label", "answer"]
         if reread and len(reread[0]) > len(heads):

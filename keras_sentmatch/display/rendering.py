@@ -1,4 +1,4 @@
-"""Text from the jinja2 templates in `templates/`."""
+"""Markdown and HTML pages from the jinja2 templates in `templates/`."""
 
 import base64
 import hashlib
@@ -7,6 +7,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
+from keras_sentmatch.display.colors import css_colors
 from keras_sentmatch.display.tables import markdown_table, printable
 
 _TEMPLATES = Environment(
@@ -21,16 +22,16 @@ _TEMPLATES = Environment(
 
 
 def source(script_file: str) -> str:
-    """A script of the templates; nothing for no name."""
+    """Return the text of a script in `templates/`; "" if there is no name."""
     return _TEMPLATES.get_template(script_file).render() if script_file else ""
 
 
 def content_policy(script_file: str = "", asks: bool = False) -> str:
-    """The Content Security Policy of a page: nothing from elsewhere, and no script but its own.
+    """Return the Content Security Policy of a page, which may run only its own inline script.
 
     Args:
-        script_file: The page's inline script, if it has one.
-        asks: Whether the script may send requests to where the page came from.
+        script_file: The name of the inline script, or "".
+        asks: Whether the script may send requests to the server of the page.
     """
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
     if script_file:
@@ -43,11 +44,17 @@ _TEMPLATES.globals.update(
     table=lambda columns, rows: "\n".join(markdown_table(columns, rows)),
     source=source,
     content_policy=content_policy,
-    script_file="",  # of pages that have no script
+    script_file="",  # a page without a script
     asks=False,
 )
 
 
 def render(template: str, **values: Any) -> str:
-    """The text of a template, such as `run_card.md`, filled with values."""
+    """Fill a template, such as `run_card.md`, with values."""
     return _TEMPLATES.get_template(template).render(values)
+
+
+def render_page(template: str, title: str, **values: Any) -> str:
+    """Fill a template that extends `page.html`: one HTML document that loads no other file."""
+    light, dark = css_colors()
+    return render(template, title=title, light=light, dark=dark, **values)

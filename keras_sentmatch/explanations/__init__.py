@@ -1,7 +1,5 @@
-"""What a matcher looked at to answer a pair: arrays, pictures, an HTML page, and word erasure."""
+"""Explanations of predictions: the model's attention, the importance of words, and an HTML page."""
 
-from keras_sentmatch.explanations.erasure import Erasure, erase_words
-from keras_sentmatch.explanations.explanation import Explanation, explain, save_index
-from keras_sentmatch.explanations.pictures import Picture
+from keras_sentmatch.explanations._explanation import Explanation, explain, save_overview
 
-__all__ = ["Erasure", "Explanation", "Picture", "erase_words", "explain", "save_index"]
+__all__ = ["Explanation", "explain", "save_overview"]

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from keras_sentmatch.display.rendering import content_policy
-from keras_sentmatch.explanations.page import render_page
+from keras_sentmatch.display.rendering import content_policy, render_page
 from keras_sentmatch.service.limits import Limits
 
 SCRIPT = "service.js"

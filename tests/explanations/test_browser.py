@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from keras_sentmatch.data import PairDataset, load_pairs
+from keras_sentmatch.explanations import explain
 from tests.browser import BROWSER, Browser, started
 from tests.explanations.test_explanation import Cells, cells_of, each_variant
 from tests.toys.matchers import make
@@ -30,18 +31,18 @@ def real_pair(data_dir: Path) -> PairDataset:
 
 @each_variant
 def test_the_page_of_every_model_opens(name, options, real_pair, tmp_path, browser):
-    (found,) = make(name, **options).explain(real_pair)
+    (found,) = explain(make(name, **options), real_pair)
     browser.open(found.save(tmp_path / "page.html"))
     seen = Cells(browser.js("document.documentElement.outerHTML"))
     assert browser.console == [] and seen.counts == cells_of(found)
     assert bool(seen.counts) == (name != "hyper_lstm")
-    assert seen.text.index("The answer is") < seen.text.index(f"The data says {found.gold}.")
+    assert seen.text.index("The prediction is") < seen.text.index(f"The data says {found.gold}.")
     assert browser.js("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_nothing_from_elsewhere_is_loaded_or_run(tmp_path, browser):
-    found = make("esim", feature_attention="sfa").explain(
-        sentence1=LONG, sentence2="The <b> animal"
+    found = explain(
+        make("esim", feature_attention="sfa"), sentence1=LONG, sentence2="The <b> animal"
     )
     page = found.save(tmp_path / "page.html")
     browser.open(page)
@@ -62,7 +63,7 @@ SAID = "document.querySelector('output').textContent"
 
 
 def test_a_word_draws_lines_by_mouse_and_by_keyboard(tmp_path, browser):
-    found = make("re2").explain(sentence1="A dog runs.", sentence2="no small cat")
+    found = explain(make("re2"), sentence1="A dog runs.", sentence2="no small cat")
     browser.open(found.save(tmp_path / "page.html"))
     assert browser.js(LINES) > 0, "a word is chosen at first"
     first = "document.querySelectorAll('.sentence')[0].querySelectorAll('button')"
@@ -94,7 +95,7 @@ def test_a_word_draws_lines_by_mouse_and_by_keyboard(tmp_path, browser):
 
 
 def test_the_page_can_be_read_without_its_script(tmp_path, browser):
-    found = make("re2").explain(sentence1="A dog runs.", sentence2="no small cat")
+    found = explain(make("re2"), sentence1="A dog runs.", sentence2="no small cat")
     path = tmp_path / "page.html"
     path.write_text(found.html.replace("'sha256-", "'sha256-0"))
     browser.open(path)

@@ -1,4 +1,4 @@
-"""Explanations of every model: arrays without padding, pictures, erased words, pages, PNG files."""
+"""Explanations of every model: arrays without padding, pictures, erased words, pages."""
 
 import base64
 import hashlib
@@ -18,13 +18,13 @@ from matplotlib.image import imread
 import keras_sentmatch.explanations
 from keras_sentmatch.applications import BiMPM, list_models
 from keras_sentmatch.data import PairDataset
+from keras_sentmatch.display.colors import NIGHT_PALETTES, PALETTES, Scale, is_dark, png_uri
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.explanations import Explanation, erase_words, save_index
-from keras_sentmatch.explanations.colors import NIGHT_PALETTES, PALETTES, Scale, is_dark, png_uri
-from keras_sentmatch.explanations.erasure import Erasure, erasable, erase
-from keras_sentmatch.explanations.page import MOST_CELLS, format_short
-from keras_sentmatch.explanations.pictures import make_pictures
-from keras_sentmatch.explanations.words import find_links, shown_words
+from keras_sentmatch.explanations import Explanation, explain, save_overview
+from keras_sentmatch.explanations._erasure import Erasure, erasable, erase, erase_words
+from keras_sentmatch.explanations._page import MOST_CELLS, format_short
+from keras_sentmatch.explanations._panels import make_pictures
+from keras_sentmatch.explanations._words import find_links, shown_words
 from keras_sentmatch.inference import EnsembleMatcher
 from tests.toys.matchers import NAMES, make
 
@@ -91,8 +91,8 @@ def cells_of(explanation: Explanation) -> list[int]:
 @each_variant
 def test_every_model_is_explained(name, options):
     matcher = make(name, **options)
-    found = matcher.explain(sentence1=ONE, sentence2=TWO, erasure=False)
-    answer = matcher.predict(sentence1=ONE, sentence2=TWO)
+    found = explain(matcher, ONE, TWO, erasure=False)
+    answer = matcher.predict(ONE, TWO)
     assert found.label == answer.label and found.erasure is None
     np.testing.assert_allclose(
         list(found.probabilities.values()), list(answer.probabilities.values()), atol=1e-6
@@ -109,7 +109,7 @@ def test_every_model_is_explained(name, options):
     assert set(found.values) == set(explainer.output) - {"probabilities"}
     assert {key for picture in found.pictures for key in picture.keys} == set(found.values)
     assert found.notes == [] and found.unknown == (() if found.tokens else ("zebras",))
-    assert not any("by its shape" in p.caption for p in found.pictures)
+    assert not any("with the shape" in p.caption for p in found.pictures)
     for picture in found.pictures:
         assert picture.values.shape == (len(picture.rows), len(picture.columns))
         assert np.isfinite(picture.values).all()
@@ -132,7 +132,7 @@ def test_what_each_paper_shows():
     """A picture of each kind, by its title."""
 
     def titles(name, **options):
-        found = make(name, **options).explain(sentence1=ONE, sentence2=TWO, erasure=False)
+        found = explain(make(name, **options), ONE, TWO, erasure=False)
         return {picture.title: picture for picture in found.pictures}
 
     read = titles("drr_net")["Words read again, sentence 1"]
@@ -165,7 +165,7 @@ def test_what_each_paper_shows():
 
 
 def test_a_bag_of_words_is_explained_by_its_weights():
-    found = make("bag_of_words").explain(sentence1="a dog runs", sentence2="the dog zoo")
+    found = explain(make("bag_of_words"), "a dog runs", "the dog zoo")
     model = make("bag_of_words").model
     words = [found.values[f"weights_{side}"] for side in "12"]
     assert [array.shape for array in words] == [(3, 3), (3, 3)] and not words[1][2].any()
@@ -177,7 +177,7 @@ def test_a_bag_of_words_is_explained_by_its_weights():
 
 
 def test_each_head_keeps_the_mean_and_maps_point_the_right_way():
-    found = make("esim").explain(sentence1=ONE, sentence2=TWO, erasure=False)
+    found = explain(make("esim"), ONE, TWO, erasure=False)
     one, two, products = found.pictures
     assert (one.axes, two.axes, products.axes) == (("1", "2"), ("2", "1"), ("1", "2"))
     model, encoder = make("esim").model, make("esim").encoder
@@ -191,15 +191,15 @@ def test_many_pairs_and_pairs_that_are_cut():
     matcher.encoder.reset_report()
     pairs = PairDataset([ONE, "dog " * 60], ["", TWO], ["neutral", "entailment"], label_names=NAMES)
     with pytest.warns(UserWarning, match="more than 48 tokens"):
-        empty, long = matcher.explain(pairs)
+        empty, long = explain(matcher, pairs)
     assert (empty.gold, long.gold) == ("neutral", "entailment")
     assert empty.tokens_2 == () and not empty.pictures and len(empty.notes) == 1
-    assert "attention_1, attention_2, feature_map_base: a sentence is empty" in empty.notes[0]
+    assert "no picture of attention_1, attention_2, feature_map_base" in empty.notes[0]
     assert "(no words)" in empty.html
     assert len(long.tokens_1) == 48 and long.pictures[0].values.shape == (48, 4)
     assert "too long for the model" in long.notes[0]
     assert empty.erasure.importance_2.shape == (0,)
-    assert make("cross_encoder").explain(sentence1="", sentence2="").pictures
+    assert explain(make("cross_encoder"), "", "").pictures
 
 
 # --- word erasure ---
@@ -239,7 +239,7 @@ def test_words_without_spaces_are_cut_where_tokens_begin():
 @pytest.mark.parametrize("name", ["esim", "cross_encoder"])
 def test_erasure_is_what_predict_says_of_erased_sentences(name):
     matcher = make(name)
-    found = matcher.explain(sentence1="A dog runs.", sentence2="no cat")
+    found = explain(matcher, "A dog runs.", "no cat")
     one = ["dog runs.", "A runs.", "A dog .", *["A dog runs."] * 2]
     two = [*["no cat"] * 3, "cat", "no"]
     answers = matcher.predict(sentence1=one, sentence2=two)
@@ -267,7 +267,7 @@ def test_all_variants_are_scored_in_one_call(monkeypatch):
 
 def test_scores_have_an_erasure_too():
     matcher = make("esim", num_classes=1)
-    found = matcher.explain(sentence1="A dog runs.", sentence2="no cat")
+    found = explain(matcher, "A dog runs.", "no cat")
     assert found.label is None and found.probabilities == {} and found.erasure.of == "score"
     without = matcher.predict_proba(sentence1=["dog runs."], sentence2=["no cat"])
     assert found.erasure.importance_1[0] == pytest.approx(found.score - without[0], abs=1e-6)
@@ -278,7 +278,7 @@ def test_scores_have_an_erasure_too():
 def test_an_ensemble_has_words_left_out_only():
     members = [make("din"), make("esim")]
     ensemble = EnsembleMatcher(members)
-    found = ensemble.explain(sentence1="A dog runs.", sentence2="no cat")
+    found = explain(ensemble, "A dog runs.", "no cat")
     assert not found.pictures and found.tokens_1 == ()
     without = ensemble.predict_proba(sentence1=["A runs."], sentence2=["no cat"])[0]
     expected = found.erasure.full - without[NAMES.index(found.label)]
@@ -293,7 +293,7 @@ def test_what_needs_tags_is_not_erased():
         pairs = PairDataset(
             ["a dog"], ["a cat"], columns={"tags_1": [["D", "N"]], "tags_2": [["D", "N"]]}
         )
-        (found,) = matcher.explain(pairs)
+        (found,) = explain(matcher, pairs)
     finally:
         matcher.encoder.features = before
     assert found.erasure is None and "part-of-speech" in found.notes[-1] and found.pictures
@@ -322,7 +322,7 @@ def test_unknown_arrays_are_drawn_by_their_shape_or_listed():
         for key, size in sizes.items()
     }
     values, pictures, notes = make_pictures(arrays, shapes, tokens, NAMES)
-    assert notes == ["deep: an array [2, 3, 4, 5], too many axes to draw."]
+    assert notes == ["deep has too many axes to draw: [2, 3, 4, 5]."]
     by_key = {picture.keys[0]: picture for picture in pictures}
     assert set(by_key) == set(sizes) - {"deep"} and set(values) == set(sizes)
     assert by_key["odd_map"].kind == "map" and by_key["odd_map"].values.shape == (3, 2)
@@ -331,7 +331,7 @@ def test_unknown_arrays_are_drawn_by_their_shape_or_listed():
     assert len(by_key["heads"].parts) == 3 and by_key["heads"].values.shape == (3, 2)
     assert by_key["length"].columns == ("1", "2", "3")  # of which sentence nothing tells
     np.testing.assert_array_equal(by_key["channels_1"].values, arrays["channels_1"][:3].T)
-    assert "[L, L] of the model's explainer" in by_key["odd_map"].caption
+    assert by_key["odd_map"].caption.endswith("with the shape [L, L].")
 
 
 # --- pages ---
@@ -340,7 +340,7 @@ NASTY = "<script>alert(1)</script> & \"quotes\" 'single' <img src=x> 🐕 שלו
 
 
 def test_words_are_escaped(tmp_path):
-    found = make("esim").explain(sentence1=NASTY, sentence2="a <b> & \ud83d")
+    found = explain(make("esim"), NASTY, "a <b> & \ud83d")
     found.label, found.gold = "<script>", "<em>"
     found.probabilities = {"<script>": 0.5, "</style>": 0.5}
     found.facts["run"], found.notes = "<u>", ["<s>"]
@@ -352,14 +352,14 @@ def test_words_are_escaped(tmp_path):
     assert "\\ud83d" in path.read_text("utf-8")  # a lone surrogate has no UTF-8
     frame = found._repr_html_()
     assert frame.count("<") == 2 and frame.startswith("<iframe sandbox=allow-scripts srcdoc=")
-    index = save_index(tmp_path / "index.html", [("a.html", found)], "All of <them>")
+    index = save_overview(tmp_path / "index.html", [("a.html", found)], "All of <them>")
     assert "All of &lt;them&gt;" in index.read_text() and "a &lt;b&gt;" in index.read_text()
-    with pytest.raises(InputError, match="cannot write"):
+    with pytest.raises(InputError, match="Cannot write"):
         found.save(path / "below-a-file.html")
 
 
 def test_only_the_script_of_the_page_may_run():
-    html = make("esim").explain(sentence1=ONE, sentence2=TWO).html
+    html = explain(make("esim"), ONE, TWO).html
     (script,) = re.findall("<script>(.*?)</script>", html, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     (policy,) = re.findall('Content-Security-Policy" content="(.*?)"', html)
@@ -388,12 +388,12 @@ def test_the_answer_comes_first_then_the_words_that_decided():
         erasure=erasure, unknown=("sleep",),
     )  # fmt: skip
     assert found.summary().splitlines() == [
-        "The answer is yes, with a probability of 90.0%.",
+        "The prediction is yes, with a probability of 90.0%.",
         "The data says no.",
         "Words that support it: Dogs₁ +0.50, Dogs₂ +0.30, sleep₂ +0.05.",
         "Words that oppose it: not₁ -0.20.",
-        "Without Dogs₂, the answer would be maybe.",
-        "Without Dogs₁, the answer would be no; the same holds for sleep₂.",
+        "Without Dogs₂, the prediction would be maybe.",
+        "Without Dogs₁, the prediction would be no; the same holds for sleep₂.",
     ]
     page = Cells(found.html)
     places = [page.text.index(line) for line in (*found.summary().splitlines(), "Word by word")]
@@ -408,9 +408,9 @@ def test_the_answer_comes_first_then_the_words_that_decided():
     quiet = replace(found, erasure=erased(*words, [0.001] * 5), gold=None)
     assert quiet.summary().splitlines()[1:] == ["No single word changes it much."]
     unsure = replace(found, abstained=True)
-    line = "No label is sure enough; the likeliest is yes, with a probability of 90.0%."
+    line = "The matcher abstains; the most probable label is yes, with a probability of 90.0%."
     assert unsure.summary().splitlines()[0] == line
-    assert line in Cells(unsure.fragment).text and "The answer is" not in found.fragment
+    assert line in Cells(unsure.fragment).text and "The prediction is" not in found.fragment
 
 
 @pytest.mark.parametrize(
@@ -438,7 +438,7 @@ def test_words_as_written_find_their_tokens(text, tokens, expected):
     "name, layers", [("esim", 1), ("re2", 3), ("cross_encoder", 3), ("drr_net", 0)]
 )
 def test_links_are_the_attention_to_the_other_sentence(name, layers):
-    found = make(name).explain(sentence1="A dog runs in zoos.", sentence2="No, cat", erasure=False)
+    found = explain(make(name), "A dog runs in zoos.", "No, cat", erasure=False)
     sides = found.words(1), found.words(2)
     links = find_links(found.pictures, sides)
     assert len(links) == layers
@@ -501,13 +501,13 @@ def test_maps_of_other_values_start_at_the_least():
 
 
 def test_re_read_words():
-    found = make("drr_net").explain(sentence1=ONE, sentence2=TWO)
+    found = explain(make("drr_net"), ONE, TWO)
     (one, first), (two, second) = found.rereads()
     assert (one, two) == (ONE, TWO) and len(first.steps) == 4
     for row, (word, weight) in zip(found.values["selection_2"], second.steps):
         assert word == found.tokens_2[row.argmax()] and weight == row.max()
     assert found.html.count(' top"') == 8
-    assert make("esim").explain(sentence1=ONE, sentence2=TWO).rereads() == []
+    assert explain(make("esim"), ONE, TWO).rereads() == []
 
 
 @pytest.mark.parametrize("palettes", [PALETTES, NIGHT_PALETTES], ids=["light", "dark"])
@@ -536,18 +536,6 @@ def test_scales_and_images():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["drr_net", "dabert"])
-def test_png_files(tmp_path, name):
-    found = make(name).explain(sentence1="A dog cost $5 and $6", sentence2=TWO)
-    paths = found.save_pngs(tmp_path / "pictures")
-    small = sum(bool(picture.parts) for picture in found.pictures)
-    assert len(paths) == len(found.pictures) + small + 1 == len(set(paths))
-    assert all(path.read_bytes()[:4] == b"\x89PNG" for path in paths)
-    assert paths[0].name.startswith("01-") and paths[-1].name.endswith("-words-left-out.png")
-    with pytest.raises(InputError, match="cannot write into"):
-        found.save_pngs(paths[0])
-
-
 def test_importing_it_leaves_matplotlib_alone():
     """Nor does the library: Keras itself looks for it."""
     code = "import sys, keras_sentmatch, keras_sentmatch.cli; print(*sys.modules)"
@@ -569,9 +557,8 @@ def wide() -> Explanation:
     return Explanation("one", "two", *words, (), {"yes": 1.0}, "yes", None, None, values, pictures)
 
 
-def test_what_is_too_fine_for_cells_is_an_image(tmp_path):
+def test_what_is_too_fine_for_cells_is_an_image():
     found = wide()
     page = Cells(found.html)
     assert page.counts == [0, 0] and page.tags.count("img") == 3 + 1
     assert "word19" in page.text and "autoencoder 3 (mean 0." in page.text
-    assert len(found.save_pngs(tmp_path)) == 2

@@ -245,7 +245,7 @@ def test_an_explanation(monkeypatch):
         unsure = client.post("/explain", json={**asked, "html": True}).json()
         assert unsure["label"] is None and unsure["abstained"] is True
         assert unsure["probabilities"] == found["probabilities"]
-        assert "No label is sure enough" in unsure["html"]
+        assert "The matcher abstains" in unsure["html"]
         assert "abstained" not in found or found["abstained"] is None
         bare = client.post("/explain", json={**asked, "erasure": False}).json()
         assert {word["change"] for side in bare["words"] for word in side} == {None}

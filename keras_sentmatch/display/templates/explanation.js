@@ -1,5 +1,5 @@
 "use strict";
-// Draws what words attend to, in the page of an explanation and in one that holds an explanation.
+// Draws lines of attention between words, in the page of an explanation and in a page that contains one.
 const showLinks = () => {
   const layers = JSON.parse(document.getElementById("links").textContent);
   const box = document.querySelector(".sentences"), svg = box.querySelector("svg");

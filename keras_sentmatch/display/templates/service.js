@@ -52,7 +52,7 @@
 
   function inWords(answer) {
     if ("score" in answer) return ["Score ", answer.score.toFixed(4), ""];
-    if (answer.label === null) return ["", "No label is sure enough", ""];
+    if (answer.label === null) return ["", "The matcher abstains", ""];
     return ["", answer.label, ` ${percent(answer.probabilities[answer.label])}`];
   }
 

@@ -1,4 +1,4 @@
-"""The words of a sentence as they stand in the text, and which of them attend to which."""
+"""Aligns the words of a sentence with the model's tokens, and attention with the words."""
 
 import os
 import re
@@ -8,25 +8,25 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from keras_sentmatch.explanations.erasure import Effect, erasable
-from keras_sentmatch.explanations.pictures import Picture
+from keras_sentmatch.explanations._erasure import Effect, erasable
+from keras_sentmatch.explanations._panels import Picture
 
-FARTHEST = 24  # characters that may be skipped to find a token again
+FARTHEST = 24  # characters that may be skipped to find a token in the text
 UNKNOWN = ("[UNK]", "<unk>")
 
 
 @dataclass(frozen=True)
 class ShownWord:
-    """A word, or another token, of a sentence.
+    """A word or another token of a sentence.
 
     Attributes:
-        text: As it is written.
-        start: Where it starts in the sentence.
-        tokens: Which of the model's tokens of this sentence belong to it.
-        before: The text between the word before and this one.
-        unknown: Whether a token of it is not in the vocabulary.
-        cut: Whether it lies beyond what the model reads.
-        effect: What leaving it out does, if that was tried.
+        text: The word as it is written.
+        start: Its position in the sentence.
+        tokens: The positions of its tokens among the model's tokens of this sentence.
+        before: The text between the previous word and this word.
+        unknown: Whether one of its tokens is not in the vocabulary.
+        cut: Whether the model does not read it because the sentence is too long.
+        effect: The effect of leaving it out, if measured.
     """
 
     text: str
@@ -45,14 +45,14 @@ def shown_words(
     effects: Sequence[Effect],
     starts: Sequence[int] = (),
 ) -> list[ShownWord]:
-    """Cuts a sentence into words, and finds the tokens of each.
+    """Split a sentence into words, and find the tokens of each word.
 
     Args:
         text: The sentence.
-        tokens: The model's tokens of it; none if the model is not looked into.
+        tokens: The model's tokens of the sentence; empty if they are not known.
         unknown: The tokens that are not in the vocabulary.
-        effects: What leaving out each of `erasable(text, starts)` does; may be empty.
-        starts: Where each token begins in the text; found by looking for it if not given.
+        effects: The effects of leaving out each word of `erasable(text, starts)`, or none.
+        starts: The position of each token in the text. Tokens are searched in the text by default.
     """
     spans = {word.start: word.end for word in erasable(text, starts)}
     known = dict(zip(spans, effects))
@@ -82,24 +82,24 @@ def _bare(token: str) -> str:
 
 
 def _fold(text: str) -> str:
-    """Text without case and accents, as long as it was."""
+    """Remove case and accents from a text; its length stays the same."""
     decomposed = (unicodedata.normalize("NFD", char.lower()) for char in text)
     return "".join(char[:1] for char in decomposed).replace("’", "'")
 
 
 def find_starts(text: str, tokens: Sequence[str]) -> list[int]:
-    """Where each token begins in the text."""
+    """Return the position in the text at which each token begins."""
     spans = {word.start: word.end for word in erasable(text)}
     plain, at, places = _fold(text), 0, []
     for token in tokens:
         bare = _fold(_bare(token))
-        sought = bare and token not in UNKNOWN  # a mark of a space stands for nothing
+        sought = bare and token not in UNKNOWN  # a token may be only the mark of a space
         found = plain.find(bare, at, at + FARTHEST + len(bare)) if sought else -1
         at += len(plain[at:]) - len(plain[at:].lstrip())
         if found >= 0:
             places.append(found)
             at = found + len(bare)
-        else:  # it was changed by cleaning: it belongs to what comes next
+        else:  # cleaning has changed the token, so it belongs to the next word
             places.append(min(at, max(0, len(text) - 1)))
             if token in UNKNOWN:
                 at = next((end for start, end in spans.items() if start <= at < end), at + 1)
@@ -108,11 +108,12 @@ def find_starts(text: str, tokens: Sequence[str]) -> list[int]:
 
 @dataclass(frozen=True)
 class Links:
-    """One layer of attention from words to those of the other sentence.
+    """One layer of attention from words to words of the other sentence.
 
     Attributes:
-        name: The layer.
-        forth: `[words of sentence 1, words of sentence 2]`; the rest of a row to 1 goes elsewhere.
+        name: The name of the layer.
+        forth: `[words of sentence 1, words of sentence 2]`. A row sums to less than 1 if attention
+            also goes elsewhere.
         back: `[words of sentence 2, words of sentence 1]`.
     """
 
@@ -124,7 +125,7 @@ class Links:
 def find_links(
     pictures: Sequence[Picture], sides: tuple[Sequence[ShownWord], Sequence[ShownWord]]
 ) -> list[Links]:
-    """The attention between the sentences in `pictures`, layer by layer, then its mean."""
+    """Return the attention between the sentences per layer, followed by the mean of the layers."""
     one, two = (_membership(words) for words in sides)
     none = np.zeros((len(one), len(two)))
     found: dict[str, Links] = {}
@@ -158,7 +159,7 @@ def _colon(match: re.Match[str]) -> str:
 
 
 def _membership(words: Sequence[ShownWord]) -> np.ndarray:
-    """1 where a token belongs to a word, `[words, tokens]`."""
+    """Return an array `[words, tokens]` with 1 if the token belongs to the word."""
     tokens = 1 + max((number for word in words for number in word.tokens), default=-1)
     found = np.zeros((len(words), tokens))
     for row, word in zip(found, words):
@@ -167,6 +168,6 @@ def _membership(words: Sequence[ShownWord]) -> np.ndarray:
 
 
 def _between(rows: np.ndarray, values: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """From words to words: the mean over the tokens of a row, the sum over those of a column."""
+    """Convert attention between tokens to words: mean over the rows, sum over the columns."""
     mean = rows / np.maximum(rows.sum(1, keepdims=True), 1)
     return np.asarray(mean @ values @ columns.T)

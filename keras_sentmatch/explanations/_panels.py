@@ -1,4 +1,4 @@
-"""From the arrays of an explainer to pictures, as the model's `pictures` describe them."""
+"""Turns the arrays of an explainer into pictures, as the model's `pictures` describe them."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from keras_sentmatch.applications.pictures import PictureSpec
-from keras_sentmatch.explanations.colors import Scale
+from keras_sentmatch.display.colors import Scale
 
-MOST_BARS = 32  # longer rows of numbers are drawn as a strip
+MOST_BARS = 32  # a longer row of numbers is drawn as a strip
 TOKENS = ("1", "2", "joint", "position")
-# Axes whose entries become pictures of their own. Layers are also averaged. Heads are averaged, and
+# Each entry of these axes is a picture of its own. Layers are also averaged. Heads are averaged and
 # shown small below their mean.
 PANELS = ("autoencoder", "layer", "head", "direction", "unit")
 
@@ -29,13 +29,13 @@ class Picture:
         kind: `"map"` (tokens by tokens), `"strip"` (rows by tokens or channels) or `"bars"`.
         caption: What it shows.
         values: `[rows, columns]`.
-        rows: A name for each row.
-        columns: A name for each column.
-        axes: What rows and columns are: `"1"`, `"2"` and `"joint"` are tokens.
-        scale: From values to colors.
-        parts: Small pictures on the same axes by name, such as the heads whose mean `values` is.
-        keys: The explainer's arrays that it shows.
-        reread: Whether each row is a step at which the token of the largest weight was read.
+        rows: The names of the rows.
+        columns: The names of the columns.
+        axes: The kinds of rows and columns: `"1"`, `"2"` and `"joint"` are tokens.
+        scale: The mapping from values to colors.
+        parts: Small pictures by name with the same axes, such as the heads that `values` averages.
+        keys: The names of the explainer's arrays that are shown.
+        reread: Whether each row is a step that read the token with the largest weight.
     """
 
     title: str
@@ -59,7 +59,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class _Panel:
-    """An array on its way to pictures, with a name for each axis and for each of its entries."""
+    """An array that becomes pictures, with a name for each axis and for each of its entries."""
 
     key: str
     spec: PictureSpec
@@ -69,7 +69,7 @@ class _Panel:
     names: Names
 
     def without(self, place: int, array: np.ndarray, title: str = "") -> "_Panel":
-        """One entry (or the mean) of an axis."""
+        """Return the panel of one entry (or of the mean) of an axis."""
         axes = self.axes[:place] + self.axes[place + 1 :]
         return replace(self, axes=axes, array=array, title=title or self.title)
 
@@ -81,17 +81,18 @@ def make_pictures(
     label_names: Sequence[str] | None = None,
     model: Any = None,
 ) -> tuple[dict[str, np.ndarray], list[Picture], list[str]]:
-    """Trims an explainer's arrays to the real lengths and decides how to draw each of them.
+    """Trim an explainer's arrays to the real lengths, and decide how to draw each array.
 
     Args:
         values: The arrays of one pair, without the batch axis.
         shapes: Their symbolic shapes, without the batch axis: `None` for a length.
         tokens: The tokens of `"1"` and `"2"`, and of `"joint"` if the model reads one sequence.
-        label_names: For arrays with a number per class.
-        model: Its `pictures` describe the arrays. Others are drawn last, by their shapes.
+        label_names: Names for arrays with one number per class.
+        model: The model, whose `pictures` describe the arrays. Other arrays are drawn last, by their
+            shapes.
 
     Returns:
-        The arrays without padding, the pictures, and notes on what could not be drawn.
+        The arrays without padding, the pictures, and notes on arrays that cannot be drawn.
     """
     specs: Sequence[PictureSpec] = getattr(model, "pictures", ())
     classes = label_names or ("score",)
@@ -102,7 +103,7 @@ def make_pictures(
     for key, order, spec, axes in sorted(found, key=lambda row: row[1]):  # stable
         array = trimmed[key] = _trim(np.asarray(values[key], "float64"), axes, tokens)
         if order == len(specs) and array.ndim > 3 and array.size:
-            notes.append(f"{key}: an array {_format_shape(array.shape)}, too many axes to draw.")
+            notes.append(f"{key} has too many axes to draw: {_format_shape(array.shape)}.")
         elif array.size:
             known = {**tokens, "class": classes, **spec.names}
             names = {
@@ -112,12 +113,12 @@ def make_pictures(
             pictures += _pictures(_Panel(key, spec, spec.title, axes, array, names))
     empty = [key for key, array in trimmed.items() if not array.size]
     if empty:
-        notes.append(f"Nothing to draw of {', '.join(empty)}: a sentence is empty.")
+        notes.append(f"A sentence is empty, so there is no picture of {', '.join(empty)}.")
     return {key: trimmed[key] for key in values}, _join_rows(pictures), notes
 
 
 def find_scale(values: np.ndarray, top: float | None = None, low: float = 0.0) -> Scale:
-    """From `low`, or as far below 0 as above, to the largest value; shares if rows sum to 1."""
+    """Return the scale of an array: of shares if rows sum to 1, symmetric if values are negative."""
     finite = values[np.isfinite(values)]
     high = float(max(np.abs(finite).max(initial=0.0), top or 0.0)) or 1.0
     if finite.min(initial=0.0) < 0:
@@ -128,7 +129,7 @@ def find_scale(values: np.ndarray, top: float | None = None, low: float = 0.0) -
 
 
 def parts_scale(picture: Picture) -> Scale:
-    """One scale for the parts of a picture, and for itself."""
+    """Return one scale for a picture and its parts."""
     every = np.stack([picture.values, *picture.parts.values()])
     return find_scale(every, picture.scale.high, float(every.min()))
 
@@ -136,7 +137,7 @@ def parts_scale(picture: Picture) -> Scale:
 def _find(
     key: str, shape: Shape, specs: Sequence[PictureSpec], tokens: Names, classes: int
 ) -> tuple[int, PictureSpec, list[str]]:
-    """The place of an array's spec, the spec with its placeholders filled in, and its axes."""
+    """Return the position of an array's spec, the spec without placeholders, and its axes."""
     for order, spec in enumerate(specs):
         match = re.fullmatch(re.sub(r"\{(\w+)\}", r"(?P<\1>\\d+)", spec.key), key)
         if match is None:
@@ -149,7 +150,7 @@ def _find(
         if _fits(axes, shape, tokens, classes):
             title, caption = spec.title.format(**groups), spec.caption.format(**groups)
             return order, replace(spec, title=title, caption=caption), axes
-    caption = f"An array {_format_shape(shape)} of the model's explainer, drawn by its shape."
+    caption = f"An array of the explainer with the shape {_format_shape(shape)}."
     return len(specs), PictureSpec(key, "", key, caption), _guess_axes(key, shape, tokens)
 
 
@@ -163,7 +164,7 @@ def _fits(axes: Sequence[str], shape: Shape, tokens: Names, classes: int) -> boo
     if len(axes) != len(shape):
         return False
     for axis, size in zip(axes, shape):
-        if axis in TOKENS:  # a fixed size is a limit
+        if axis in TOKENS:  # a fixed size is the maximum length
             if axis not in tokens or ("joint" in tokens) != (axis == "joint"):
                 return False
             if size is not None and size < len(tokens[axis]):
@@ -174,7 +175,7 @@ def _fits(axes: Sequence[str], shape: Shape, tokens: Names, classes: int) -> boo
 
 
 def _guess_axes(key: str, shape: Shape, tokens: Names) -> list[str]:
-    """Axes of unknown length are tokens; the end of the array's name tells the sentence."""
+    """Guess the axes: an unknown length means tokens; the array's name ends with the sentence."""
     count, side = list(shape).count(None), key[-1] if key.endswith(("_1", "_2")) else ""
     names = [side or "position"] * count
     if "joint" in tokens:
@@ -197,12 +198,12 @@ def _trim(array: np.ndarray, axes: Sequence[str], tokens: Names) -> np.ndarray:
 
 
 def _entry_names(axis: str, size: int, known: Names, model: Any) -> Sequence[str]:
-    """Names of the entries of an axis: its own if there is one for each, else numbers."""
+    """Return the names of an axis's entries: those known if there is one per entry, or numbers."""
     names: Sequence[str] = known.get(axis, ())
     if axis in ("unit", "reader"):
         names = ["tokens", *(f"phrases of {width}" for width in getattr(model, "widths", ()))]
     elif axis == "part":
-        block = str(getattr(model, "feature_attention", ""))  # a name, or the config of a layer
+        block = str(getattr(model, "feature_attention", ""))  # a name or a layer's config
         axis = "branch" if block == "sfa" or "Selective" in block else "autoencoder"
     if len(names) == size:
         return names
@@ -212,7 +213,7 @@ def _entry_names(axis: str, size: int, known: Names, model: Any) -> Sequence[str
 
 
 def _pictures(panel: _Panel) -> Iterator[Picture]:
-    """The pictures of one array: one axis after another becomes panels until two are left."""
+    """Yield the pictures of one array: axes become panels until two are left."""
     axes = panel.axes
     axis = next((axis for axis in axes if axis in PANELS), axes[0] if len(axes) > 2 else None)
     if axis is None:
@@ -256,7 +257,7 @@ def _picture(panel: _Panel) -> Picture:
 
 
 def _join_rows(pictures: Sequence[Picture]) -> list[Picture]:
-    """Single rows with the same title and columns become the rows of one picture."""
+    """Join single rows with the same title and columns into one picture."""
     joined: dict[object, Picture] = {}
     for place, picture in enumerate(pictures):
         key = place if picture.axes[0] else (picture.title, picture.columns)

@@ -1,4 +1,4 @@
-"""Word erasure: how much an answer changes when one word is left out, whatever the model."""
+"""Word erasure: how the prediction of any model changes if one word is left out, also in sentences."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,24 +14,27 @@ from keras_sentmatch.transformations.words import Word, words
 
 LEAST_DECIDING = 0.02  # change of a probability
 MOST_DECIDING = 6
+MOST_NAMED = 4
+NUMBERS = {1: "₁", 2: "₂"}
+Run = tuple[str, bool]  # a piece of text, and whether it is emphasized
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff]")
 
 
 @dataclass(frozen=True)
 class Erasure:
-    """What each word does for the answer.
+    """The importance of each word for a prediction.
 
-    The importance of a word is the probability of the answer (or the score) minus the one without
-    it: above 0 the word speaks for the answer, below 0 against it.
+    The importance of a word is the probability of the predicted label (or the score) minus the
+    probability without the word. Words above 0 support the prediction, words below 0 oppose it.
 
     Attributes:
-        of: The answer: a label, or `"score"`.
+        of: The predicted label, or `"score"`.
         full: Its probability (or the score) with all words.
         words_1: The words of the first sentence.
         words_2: The words of the second sentence.
         importance_1: float `[len(words_1)]`.
         importance_2: float `[len(words_2)]`.
-        answers_1: The label answered without each word; empty for scores.
+        answers_1: The label predicted without each word; empty for scores.
         answers_2: The same for the second sentence.
 
     References:
@@ -49,7 +52,7 @@ class Erasure:
 
     @property
     def effects(self) -> list["Effect"]:
-        """What leaving out each word does, in the order of the text."""
+        """The effect of leaving out each word, in the order of the text."""
         words = [(1, word) for word in self.words_1] + [(2, word) for word in self.words_2]
         changes = [*self.importance_1, *self.importance_2]
         answers = self.answers_1 + self.answers_2 or ("",) * len(words)
@@ -60,29 +63,29 @@ class Erasure:
 
     @property
     def scored(self) -> bool:
-        """Whether the answer is a score, not a label."""
+        """Whether the prediction is a score, not a label."""
         return not (self.answers_1 or self.answers_2)
 
     @property
     def greatest(self) -> float:
-        """The largest importance, without its sign."""
+        """The largest absolute importance."""
         return float(np.abs([*self.importance_1, *self.importance_2]).max(initial=0.0))
 
     def deciding(self) -> list["Effect"]:
-        """The words that matter most, at most `MOST_DECIDING`, the most important first."""
+        """Return the most important words first, at most `MOST_DECIDING`."""
         least = 0.2 * self.greatest if self.scored else LEAST_DECIDING
         found = [effect for effect in self.effects if abs(effect.change) >= max(least, 1e-9)]
         return sorted(found, key=lambda effect: -abs(effect.change))[:MOST_DECIDING]
 
     def turning(self) -> list[tuple[str, list["Effect"]]]:
-        """Other answers, and the words without which the model gives them."""
+        """Return the other labels, each with the words without which the model predicts it."""
         found = sorted(self.effects, key=lambda effect: (effect.answer, -abs(effect.change)))
         groups = groupby(found, lambda effect: effect.answer)
         return [(answer, list(effects)) for answer, effects in groups if answer]
 
 
 class Effect(NamedTuple):
-    """What leaving a word out of sentence 1 or 2 does; `answer` is empty if it stays the same."""
+    """The effect of leaving a word out of sentence 1 or 2; `answer` is "" if the label stays."""
 
     side: int
     word: str
@@ -91,10 +94,10 @@ class Effect(NamedTuple):
 
 
 def erasable(text: str, starts: Sequence[int] = ()) -> list[Word]:
-    """What is left out in turn: words, single ideographs, and tokens such as an emoji.
+    """Return what is left out in turn: words, single ideographs, and tokens such as an emoji.
 
-    Where words are written without spaces (Thai, Lao, Burmese, Khmer, kana) the model's tokens stand
-    for them; `starts` is where these begin.
+    Scripts without spaces (Thai, Lao, Burmese, Khmer, kana) are split where the model's tokens
+    begin, which is what `starts` says.
     """
     found: list[Word] = []
     for word in words(text):
@@ -114,11 +117,10 @@ def erasable(text: str, starts: Sequence[int] = ()) -> list[Word]:
 
 
 def erase(text: str, word: Word) -> str:
-    """The text without a word and without the extra space beside it.
+    """Remove a word and the extra space next to it.
 
     Example:
 
-    >>> from keras_sentmatch.explanations.erasure import erasable, erase
     >>> [erase("A dog runs.", word) for word in erasable("A dog runs.")]
     ['dog runs.', 'A runs.', 'A .']
     """
@@ -137,15 +139,15 @@ def erase_words(
     batch_size: int = 64,
     starts: Mapping[int, Sequence[int]] = {},  # noqa: B006
 ) -> Erasure:
-    """Answers a pair without each of its words, in one call of `predict_proba`.
+    """Score a pair without each of its words, in one call of `predict_proba`.
 
     Args:
         matcher: A `Matcher` or an `EnsembleMatcher`.
         sentence1: The first sentence.
         sentence2: The second sentence.
         scores: What `predict_proba` returns for the pair: `[classes]`, or one score.
-        batch_size: Number of pairs scored at once.
-        starts: Where the model's tokens of sentence 1 and 2 begin, for `erasable`.
+        batch_size: Maximum number of pairs per batch.
+        starts: The positions at which the model's tokens of sentence 1 and 2 begin, for `erasable`.
     """
     sides = erasable(sentence1, starts.get(1, ())), erasable(sentence2, starts.get(2, ()))
     first = [erase(sentence1, word) for word in sides[0]] + [sentence1] * len(sides[1])
@@ -168,3 +170,59 @@ def erase_words(
 
 def _is_ideograph(char: str) -> bool:
     return any(low <= ord(char) <= high for low, high in IDEOGRAPHS)
+
+
+def summarize(
+    label: str | None,
+    score: float | None,
+    probability: float | None,
+    gold: str | float | None,
+    erasure: Erasure | None,
+    abstained: bool = False,
+) -> list[list[Run]]:
+    """Describe a prediction and the words that decided it, as lines of runs of text.
+
+    A small number after a word names its sentence.
+    """
+    if probability is None:
+        lines = [[("The score is ", False), (f"{score:.4f}", True), (".", False)]]
+    else:
+        share = f", with a probability of {probability:.1%}."
+        start = (
+            "The matcher abstains; the most probable label is "
+            if abstained
+            else "The prediction is "
+        )
+        lines = [[(start, False), (str(label), True), (share, False)]]
+    if gold is not None:
+        lines.append([("The data says ", False), (str(gold), True), (".", False)])
+    if erasure is None:
+        return lines
+    found = erasure.deciding()
+    if not found:
+        lines.append([("No single word changes it much.", False)])
+    for verb, sign in (("support", 1), ("oppose", -1)):
+        if mine := [effect for effect in found if effect.change * sign > 0]:
+            listed = _join(mine, ", ", numbered=True)
+            lines.append([(f"Words that {verb} it: ", False), *listed, (".", False)])
+    for answer, effects in erasure.turning():
+        line = [("Without ", False), *_join(effects[:1], ""), (", the prediction would be ", False)]
+        line.append((answer, True))
+        if others := effects[1:]:
+            line += [("; the same holds for ", False), *_join(others[:MOST_NAMED], ", ")]
+            if more := len(others[MOST_NAMED:]):
+                line.append((f" and {more} other{'s' * (more > 1)}", False))
+        lines.append([*line, (".", False)])
+    return lines
+
+
+def _join(effects: Sequence[Effect], between: str, numbered: bool = False) -> list[Run]:
+    runs: list[Run] = []
+    for effect in effects:
+        number = f" {effect.change:{'+.2f' if abs(effect.change) >= 0.01 else '+.1g'}}"
+        runs += [
+            (between, False),
+            (effect.word, True),
+            (NUMBERS[effect.side] + number * numbered, False),
+        ]
+    return runs[1:]

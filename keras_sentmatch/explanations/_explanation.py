@@ -1,4 +1,4 @@
-"""What a matcher looked at to answer a pair, and what each word does for the answer."""
+"""Explains a prediction by the model's attention and by the importance of each word."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,20 +11,13 @@ import numpy as np
 
 from keras_sentmatch import __version__
 from keras_sentmatch.data import PairDataset
+from keras_sentmatch.display.rendering import render_page
 from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.explanations.erasure import Erasure, erase_words
-from keras_sentmatch.explanations.page import (
-    make_bar,
-    make_groups,
-    make_words,
-    pack_links,
-    render_page,
-)
-from keras_sentmatch.explanations.pictures import Picture, make_pictures
-from keras_sentmatch.explanations.png import draw_all
-from keras_sentmatch.explanations.summary import Run, summarize
-from keras_sentmatch.explanations.words import ShownWord, find_links, find_starts, shown_words
+from keras_sentmatch.explanations._erasure import Erasure, Run, erase_words, summarize
+from keras_sentmatch.explanations._page import make_bar, make_groups, make_words, pack_links
+from keras_sentmatch.explanations._panels import Picture, make_pictures
+from keras_sentmatch.explanations._words import ShownWord, find_links, find_starts, shown_words
 from keras_sentmatch.inference.pairs import as_dataset, batches
 
 if TYPE_CHECKING:
@@ -33,32 +26,33 @@ if TYPE_CHECKING:
 
 @dataclass
 class Explanation:
-    """A matcher's answer to one pair, and what it looked at.
+    """The prediction for one pair, and what it is based on.
 
     Attributes:
         sentence1: The first sentence.
         sentence2: The second sentence.
-        tokens_1: The tokens of the first sentence as the model sees them, after truncation.
+        tokens_1: The tokens of the first sentence that the model reads, after truncation.
         tokens_2: The tokens of the second sentence.
-        tokens: The tokens of both in one sequence, if the model reads them so.
+        tokens: The tokens of both sentences if the model reads them as one sequence.
         unknown: Words that are not in the vocabulary; empty for word pieces, which show `[UNK]`.
-        probabilities: Probability of each label by name; empty for scores.
-        label: The answer, or the likeliest label if the matcher abstains; `None` for scores.
-        score: The score of a scoring model; else `None`.
-        abstained: Whether no label is sure enough for the matcher to answer it.
+        probabilities: The probability of each label by name; empty for scores.
+        label: The predicted label, or the most probable label if the matcher abstains; `None` for
+            scores.
+        score: The score of a scoring model, or `None`.
+        abstained: Whether the matcher abstains because no label is probable enough.
         gold: The label (or score) in the data, if there is one.
         values: The arrays of the model's `explainer()` by name, in float64 and without padding: an
             axis of tokens is as long as `tokens_1`, `tokens_2` or `tokens`.
-        pictures: What is drawn, in order.
-        erasure: The importance of each word by leaving it out, if available.
+        pictures: The pictures of the page, in order.
+        erasure: The importance of each word, measured by leaving it out, or `None`.
         facts: Model, data, backend and versions for the head of the page. You may add to them.
         notes: What is not shown, and why.
-        starts: Where each token of sentence 1 and 2 begins in it.
+        starts: The positions at which the tokens of sentence 1 and 2 begin.
 
     Example:
 
     ```python
-    explanation = matcher.explain(sentence1="A dog runs.", sentence2="An animal moves.")
+    explanation = explain(matcher, "A dog runs.", "An animal moves.")
     explanation.save("page.html")
     explanation.values["attention_1"].shape  # (4, 4) for ESIM: tokens_1 x tokens_2
     ```
@@ -84,12 +78,12 @@ class Explanation:
 
     @property
     def html(self) -> str:
-        """The page: one HTML document that needs no other file and no network."""
+        """The page as one HTML document that needs no other file and no network."""
         return self._render(whole=True)
 
     @property
     def fragment(self) -> str:
-        """What the page shows under the answer, for a page that shows the answer itself."""
+        """The part of the page below the prediction, for a page that shows the prediction itself."""
         return self._render(whole=False)
 
     def _render(self, whole: bool) -> str:
@@ -119,63 +113,69 @@ class Explanation:
         )
 
     def summary(self) -> str:
-        """The answer, and the words that decided it, as lines of text."""
+        """Return the prediction and the words that decided it, as lines of text."""
         return "\n".join("".join(text for text, _ in line) for line in self._lines())
 
     def words(self, side: int) -> list[ShownWord]:
-        """The words of sentence 1 or 2, with the tokens and the importance of each."""
+        """Return the words of sentence 1 or 2 with their tokens and importance."""
         text, tokens = ((self.sentence1, self.tokens_1), (self.sentence2, self.tokens_2))[side - 1]
         effects = [e for e in (self.erasure.effects if self.erasure else ()) if e.side == side]
         return shown_words(text, tokens, self.unknown, effects, self.starts.get(side, ()))
 
     def _repr_html_(self) -> str:
-        """The page in a frame, so that it does not change the style of a notebook."""
+        """Return the page in a frame, so that it does not change the style of a notebook."""
         style = "width: 100%; height: 640px; border: 1px solid #ccc"
         return (
             f'<iframe sandbox=allow-scripts srcdoc="{escape(self.html)}" style="{style}"></iframe>'
         )
 
     def save(self, path: str | Path) -> Path:
-        """Writes the page; returns its path."""
+        """Write the page and return its path."""
         return _write_page(path, self.html)
 
-    def save_pngs(self, folder: str | Path) -> list[Path]:
-        """Draws each picture with matplotlib into a file `NN-title.png`; returns the paths."""
-        return draw_all(self.pictures, self.erasure, Path(folder))
-
     def rereads(self) -> list[tuple[str, Picture]]:
-        """The pictures of words read again (see `Picture.steps`), each with what was read."""
+        """Return the pictures of re-read words (see `Picture.steps`), each with its sentence."""
         sides = {"1": self.sentence1, "2": self.sentence2}
         both = f"{self.sentence1} {self.sentence2}"
         return [(sides.get(p.axes[1], both), p) for p in self.pictures if p.reread]
 
 
-def save_index(path: str | Path, pages: Sequence[tuple[str, Explanation]], title: str) -> Path:
-    """Writes a page that links to the pages of many pairs, given by address and explanation."""
+def save_overview(path: str | Path, pages: Sequence[tuple[str, Explanation]], title: str) -> Path:
+    """Write a page that links to the pages of many pairs, given as addresses and explanations."""
     return _write_page(path, render_page("explanation_index.html", title, rows=pages))
 
 
 def explain(
     matcher: "Matcher | EnsembleMatcher",
     pairs: Any = None,
+    sentence2: str | Sequence[str] | None = None,
     *,
     sentence1: str | Sequence[str] | None = None,
-    sentence2: str | Sequence[str] | None = None,
     erasure: bool = True,
     batch_size: int = 64,
 ) -> Explanation | list[Explanation]:
-    """Explains the answers of a `Matcher` or an `EnsembleMatcher`, whose `explain` this is.
+    """Show what a prediction is based on: the model's attention and the importance of each word.
 
     Args:
-        matcher: The matcher to explain.
-        pairs: As for `Matcher.predict`.
-        sentence1: As for `Matcher.predict`.
-        sentence2: As for `Matcher.predict`.
-        erasure: Whether to answer each pair again without each of its words.
-        batch_size: Number of pairs scored at once.
+        matcher: The matcher to explain. An ensemble shows the importance of words only.
+        pairs: One pair or many, as for `Matcher.predict`.
+        sentence2: The second sentence or sentences, as for `Matcher.predict`.
+        sentence1: The first sentence or sentences, as for `Matcher.predict`.
+        erasure: Whether to measure the importance of words by scoring each pair without each word.
+        batch_size: Maximum number of pairs per batch.
 
     Returns:
-        An `Explanation` for one pair, a list of them for many.
+        An `Explanation` for one pair, which a notebook displays, or a list for many pairs.
+
+    Example:
+
+    ```python
+    from keras_sentmatch import Matcher
+    from keras_sentmatch.explanations import explain
+
+    explanation = explain(Matcher.load("runs/mine"), "A dog runs.", "An animal moves.")
+    explanation.save("page.html")
+    ```
     """
     dataset, single = as_dataset(pairs, sentence1, sentence2)
     scores = matcher.predict_proba(dataset, batch_size=batch_size)
@@ -207,22 +207,22 @@ def explain(
 
 
 def _write_page(path: str | Path, html: str) -> Path:
-    """Writes a page, and makes the folders above it."""
+    """Write a page and create its folder."""
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(html, encoding="utf-8", errors="xmlcharrefreplace")  # for lone surrogates
+        path.write_text(html, encoding="utf-8", errors="xmlcharrefreplace")  # lone surrogates
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}.") from error
+        raise InputError(f"Cannot write {path}: {error.strerror or error}.") from error
     return path
 
 
 def _look_inside(explanation: Explanation, matcher: Any, pair: PairDataset) -> None:
-    """Fills in tokens, values and pictures."""
+    """Fill in tokens, values and pictures."""
     if hasattr(matcher, "members"):
         explanation.notes.append(
-            f"This answer is the mean of {len(matcher.members)} matchers, which look at different "
-            "words, so there is nothing to draw. Explain one of them."
+            f"This prediction is the mean of {len(matcher.members)} matchers, so there is no single "
+            "attention to draw. Explain one of the matchers to see its attention."
         )
         return
     encoder = matcher.encoder
@@ -231,7 +231,7 @@ def _look_inside(explanation: Explanation, matcher: Any, pair: PairDataset) -> N
     encoded = encoder.encode_pairs(pair.sentence1, pair.sentence2, tags=tags)
     if encoder.report.truncated > truncated_before:
         explanation.notes.append(
-            "The pair was too long for the model, which saw only these tokens."
+            "The pair is too long for the model, which has read only the tokens shown."
         )
     tokens = encoder.pair_tokens(explanation.sentence1, explanation.sentence2)
     explanation.tokens_1, explanation.tokens_2 = tuple(tokens["1"]), tuple(tokens["2"])
@@ -261,12 +261,12 @@ def _look_inside(explanation: Explanation, matcher: Any, pair: PairDataset) -> N
 
 
 def _erase(explanation: Explanation, matcher: Any, scores: Any, batch_size: int) -> None:
-    """Fills in the importance of words."""
+    """Fill in the importance of words."""
     members = getattr(matcher, "members", [matcher])
     if any("pos" in m.encoder.features and not m.encoder.tagger for m in members):
         explanation.notes.append(
-            "Words were not left out: the model needs part-of-speech tags, which a changed "
-            "sentence does not have."
+            "The importance of words was not measured: the model needs part-of-speech tags, and a "
+            "sentence without one of its words has none."
         )
         return
     pair = explanation.sentence1, explanation.sentence2

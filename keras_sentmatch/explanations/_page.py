@@ -1,7 +1,7 @@
-"""What the templates of the page need: bars, grids of colored cells, images and words.
+"""Values for the templates of the page: bars, grids of colored cells, images and words.
 
-The page is one file of HTML, CSS and a small script, without anything from the network. It can be
-read without the script, and printed.
+The page is one file with HTML, CSS and a small script, and loads nothing from the network. It can be
+printed and read without the script.
 """
 
 import re
@@ -11,24 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_sentmatch.display.rendering import render
-from keras_sentmatch.explanations.colors import NIGHT_PALETTES, PALETTES, Scale, is_dark, png_uri
-from keras_sentmatch.explanations.pictures import TOKENS, Picture, parts_scale
-from keras_sentmatch.explanations.words import Links, ShownWord
+from keras_sentmatch.display.colors import Scale, png_uri
+from keras_sentmatch.explanations._panels import TOKENS, Picture, parts_scale
+from keras_sentmatch.explanations._words import Links, ShownWord
 
-MOST_NUMBERED = 24  # columns up to which the cells of a strip carry numbers
-MOST_CELLS = 48  # channels or features a side up to which there is a cell for each
-LEAST_CHANGE = 0.05  # change of a probability that gets the darkest color
-LABELED = 0.25  # share of the largest change from which a word's change is always shown
-
-COLORS = [
-    [
-        (f"{name}{level}", f"#{bytes(color).hex()}", is_dark(color))
-        for name, colors in palettes.items()
-        for level, color in enumerate(colors)
-    ]
-    for palettes in (PALETTES, NIGHT_PALETTES)
-]
+MOST_NUMBERED = 24  # columns of a strip whose cells show numbers
+MOST_CELLS = 48  # channels or features that get a cell each; more are drawn as an image
+LEAST_CHANGE = 0.05  # the darkest color means at least this change of a probability
+LABELED = 0.25  # a word's change is always shown from this share of the largest change
 
 
 class Bar(NamedTuple):
@@ -41,7 +31,7 @@ class Bar(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of cells (style, title, text), or an image of them."""
+    """A row of cells (style, title, text), or one image of many rows."""
 
     name: str
     cells: Sequence[tuple[str, str, str]] = ()
@@ -50,7 +40,7 @@ class Row(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A picture as bars, or as a table; columns and rows of the second sentence stand apart."""
+    """A picture as bars or as a table, in which the second sentence is set apart."""
 
     picture: Picture
     title: str
@@ -71,27 +61,21 @@ class Group(NamedTuple):
 
     @property
     def scale(self) -> Scale | None:
-        """The scale of all its figures, if they share it."""
+        """The scale that all figures share, or `None`."""
         scales = {figure.picture.scale for figure in self.figures if not figure.bars}
         evens = {scale.even for scale in scales}
         same = len(scales) == 1 or (len(evens) == 1 and evens != {0.0})
         return next(iter(scales)) if same else None
 
 
-def render_page(template: str, title: str, **values: object) -> str:
-    """An HTML document from a template that extends `page.html`."""
-    light, dark = COLORS
-    return render(template, title=title, light=light, dark=dark, **values)
-
-
 def make_bar(name: str, value: float, high: float, style: str = "") -> Bar:
-    """A bar that is full at `high`."""
+    """Return a bar that is full at `high`."""
     percent = 100 * min(abs(value) / high, 1.0) if np.isfinite(value) else 0.0
     return Bar(name, value, percent, f"{style} least" if value < 0 else style)
 
 
 def make_groups(pictures: Sequence[Picture]) -> list[Group]:
-    """Pictures as the template draws them: those under one title, such as layers, together."""
+    """Group pictures under one title, such as layers, for the template."""
 
     def heading(picture: Picture) -> tuple[str, str]:
         return _split_title(picture.title)[0], picture.caption
@@ -103,7 +87,7 @@ def make_groups(pictures: Sequence[Picture]) -> list[Group]:
 
 
 def make_words(sides: Sequence[Sequence[ShownWord]], scored: bool) -> list[list[dict[str, Any]]]:
-    """The words of both sentences with the style, the title and the number of each."""
+    """Return the style and the number of each word of both sentences."""
     effects = [word.effect for side in sides for word in side if word.effect]
     greatest = max((abs(effect.change) for effect in effects), default=0.0)
     high = greatest if scored else max(greatest, LEAST_CHANGE)
@@ -126,7 +110,7 @@ def make_words(sides: Sequence[Sequence[ShownWord]], scored: bool) -> list[list[
 
 
 def pack_links(links: Sequence[Links]) -> list[dict[str, Any]]:
-    """Attention as the script reads it."""
+    """Return attention in the form that the script reads."""
     return [
         {"name": layer.name, "to": [np.round(x, 4).tolist() for x in (layer.forth, layer.back)]}
         for layer in links
@@ -134,12 +118,12 @@ def pack_links(links: Sequence[Links]) -> list[dict[str, Any]]:
 
 
 def _places(greatest: float) -> int:
-    """Digits after the point, so that the greatest number has two that count."""
+    """Return the number of decimals that gives the largest number two significant digits."""
     return 2 if greatest >= 0.1 else 3 if greatest >= 0.01 else 4
 
 
 def format_short(value: float, places: int = 2) -> str:
-    """A number for a cell, without the zero before the point."""
+    """Format a number for a narrow cell, without the leading zero."""
     if not np.isfinite(value):
         return "?"
     if abs(value) >= 0.995:
@@ -148,7 +132,7 @@ def format_short(value: float, places: int = 2) -> str:
 
 
 def _split_title(title: str) -> tuple[str, str]:
-    """`"Attention: layer 1"` or `"Attention, layer 1"` is `"Attention"` and `"layer 1"`."""
+    """Split `"Attention: layer 1"` or `"Attention, layer 1"` into title and part."""
     whole, _, part = re.sub(", (layer [0-9]+)$", r": \1", title).partition(": ")
     return whole, part
 
@@ -189,7 +173,7 @@ def _bars(picture: Picture) -> list[Bar]:
 
 
 def _cells(picture: Picture, numbered: bool) -> list[list[Row]]:
-    """The rows of cells, those of the second sentence apart."""
+    """Return the rows of cells, with the second sentence in a body of its own."""
     scale = picture.scale
     tops = picture.values.argmax(1) if picture.reread else np.full(len(picture.rows), -1)
     rows = []
@@ -207,7 +191,7 @@ def _cells(picture: Picture, numbered: bool) -> list[list[Row]]:
 
 
 def _second_sentence(pieces: Sequence[str], axis: str) -> int:
-    """Where the second sentence of a joint sequence begins: after its first separators. Else 0."""
+    """Return where the second sentence of a joint sequence begins (after the first separators), or 0."""
     if axis != "joint":
         return 0
     start, separator = pieces.index(pieces[-1]) + 1, pieces[-1]
