@@ -10,7 +10,7 @@ from keras import ops
 from keras_sentmatch.applications.base import PairModel, Sentence
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.ops import last_state, zero_padding
-from keras_sentmatch.text.backbone_kinds import block_options, blocks_of, embed, takes_segments
+from keras_sentmatch.text.backbones import block_options, blocks_of, embed, takes_segments
 
 FROM_MODEL = ("name", "dtype", "trainable")  # which the model has of its own
 
@@ -26,7 +26,7 @@ class BackboneModel(PairModel):
             weights are loaded; a KerasHub backbone, whose weights are copied; or the serialized
             config of one, which has no weights. It is kept as a serialized config, so a saved model
             does not need the preset it was made from. Of the kinds in
-            `keras_sentmatch.text.backbone_kinds`: BERT, RoBERTa, XLM-RoBERTa, ALBERT, DistilBERT,
+            `keras_sentmatch.text.backbones`: BERT, RoBERTa, XLM-RoBERTa, ALBERT, DistilBERT,
             ELECTRA or DeBERTa-v3.
         trainable_backbone: whether the backbone is trained.
         backbone_dropout: rate within the backbone; `None` keeps its own.
@@ -106,7 +106,7 @@ class Encoder:
 
     Attributes:
         config: the serialized config, without what the model has of its own.
-        kind: the `EncoderKind`.
+        kind: the `BackboneKind`.
         blocks: the transformer blocks, called by `block`; ALBERT's stand there several times.
         width, max_length: of a token's vector; of a sequence, in word pieces.
 
@@ -115,11 +115,11 @@ class Encoder:
     """
 
     def __init__(self, backbone, dtype, dropout: float | None = None):
-        from keras_sentmatch.text.hub import (
+        from keras_sentmatch.text.backbones import (
             check_backbone,
             keras_hub,
             load_backbone,
-            unsupported_encoder,
+            unsupported_backbone,
         )
 
         keras_hub()  # registers the backbones
@@ -136,7 +136,7 @@ class Encoder:
             here |= {} if dropout is None else {"dropout": dropout}
             made = keras.saving.deserialize_keras_object({**kind, "config": {**config, **here}})
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise unsupported_encoder(backbone, shown) from error
+            raise unsupported_backbone(backbone, shown) from error
         self.kind = check_backbone(made, shown)
         for new, old in zip(made.weights, source.weights if source is not None else []):
             new.assign(ops.convert_to_numpy(old))  # a copy: JAX gives away the arrays it trains on

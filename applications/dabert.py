@@ -12,7 +12,7 @@ from keras_sentmatch.applications.pictures import ENCODER_ATTENTION, HEADS, Pict
 from keras_sentmatch.applications.search_space import BACKBONES, FLAG, Choice
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import DualAttentionEncoder
-from keras_sentmatch.text.backbone_kinds import KINDS, EncoderKind
+from keras_sentmatch.text.backbones import KINDS, BackboneKind
 
 
 @register_model("dabert")
@@ -200,7 +200,7 @@ class DABERT(BackboneModel):
         return [*super().backbone_layers(), *carried]
 
 
-def _check_kind(kind: EncoderKind) -> None:
+def _check_kind(kind: BackboneKind) -> None:
     """Refuses an encoder whose attention is not BERT's."""
     if not kind.plain_attention:
         others = ", ".join(other.name for other in KINDS if other.plain_attention)

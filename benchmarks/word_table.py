@@ -19,10 +19,9 @@ from scipy import sparse
 from scipy.sparse.linalg import splu
 
 from keras_sentmatch.text import Tokenizer
-from keras_sentmatch.text.hub import load_tokenizer
-from keras_sentmatch.vectors.backbone_words import WordEncoder
+from keras_sentmatch.text.backbones import load_tokenizer
 from keras_sentmatch.vectors.built_in import WordTable
-from keras_sentmatch.vectors.extraction import principal_axes
+from keras_sentmatch.vectors.extraction import WordEncoder, principal_axes
 
 CONTRACTIONS = ["n't", "'s", "'re", "'ve", "'ll", "'d", "'m"]
 TABLE = Path(__file__).parents[1] / "keras_sentmatch" / "data" / "tables" / "minilm.npz"

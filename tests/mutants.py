@@ -179,7 +179,7 @@ def _numpy(variables: list[Any]) -> list[np.ndarray]:
 
 
 def _vector_extractor(folder: Path) -> None:
-    from keras_sentmatch.vectors import VectorExtractor
+    from keras_sentmatch.vectors.extraction import VectorExtractor
 
     rng = np.random.default_rng(0)
     mean, axes, probes = (rng.normal(size=s).astype("float32") for s in ((4,), (4, 2), (2, 3)))
@@ -676,9 +676,10 @@ def read(kind: str, folder: Path, rng: random.Random, damaged: list[Path]) -> No
     """
     from keras_sentmatch.data import load_pairs, read_pairs
     from keras_sentmatch.inference.matcher import Matcher
-    from keras_sentmatch.text import read_word_pairs
+    from keras_sentmatch.text.tokens import read_word_pairs
     from keras_sentmatch.training import load_recipe
-    from keras_sentmatch.vectors import VectorExtractor, read_vectors
+    from keras_sentmatch.vectors import read_vectors
+    from keras_sentmatch.vectors.extraction import VectorExtractor
 
     if kind in (*WORD_MODELS, "plain", "pieces"):
         matcher = Matcher.load(folder)

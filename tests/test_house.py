@@ -24,7 +24,7 @@ LAZY = set(
 )
 # The same in the library: `Matcher`'s conveniences, and what loads Keras, needed or not.
 LAZY_OWN = {
-    ("keras_sentmatch.applications.backbone", "keras_sentmatch.text.hub"),
+    ("keras_sentmatch.applications.backbone", "keras_sentmatch.text.backbones"),
     ("keras_sentmatch.inference.base", "keras_sentmatch.corpus"),
     ("keras_sentmatch.inference.base", "keras_sentmatch.explanations"),
     ("keras_sentmatch.inference.base", "keras_sentmatch.exports"),

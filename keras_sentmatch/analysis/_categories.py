@@ -13,10 +13,15 @@ from typing import Any
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.text.tokens import read_text
-from keras_sentmatch.transformations.lexicon import Lexicon
-from keras_sentmatch.transformations.names import MONTHS
-from keras_sentmatch.transformations.phrases import NUMBERS
-from keras_sentmatch.transformations.words import form, is_negated, lower_words, words
+from keras_sentmatch.transformations import Lexicon
+from keras_sentmatch.transformations.english import (
+    MONTHS,
+    NUMBERS,
+    form,
+    is_negated,
+    lower_words,
+    words,
+)
 
 LONG = (30, 16)  # words of the first and of the second sentence above which it is long
 OVERLAP = 0.7

@@ -14,7 +14,7 @@ from keras_sentmatch.display.tables import data_name, write_report
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import macro_f1, wilson_interval
 from keras_sentmatch.metrics.calibration import decide
-from keras_sentmatch.transformations.lexicon import Lexicon
+from keras_sentmatch.transformations import Lexicon
 
 COLUMNS = "category pairs right accuracy low high rule".split()
 SYMMETRIC = ({"not_paraphrase", "paraphrase"}, {"not_duplicate", "duplicate"})

@@ -15,15 +15,9 @@ from keras_sentmatch.display.rendering import render
 from keras_sentmatch.display.tables import data_name, write_report
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import accuracy, macro_f1
-from keras_sentmatch.transformations.lexicon import Lexicon
-from keras_sentmatch.transformations.rules import TRANSFORMATIONS
-from keras_sentmatch.transformations.transform import (
-    Transformed,
-    Translate,
-    get_transformation,
-    transform,
-)
-from keras_sentmatch.transformations.words import words
+from keras_sentmatch.transformations import TRANSFORMATIONS, Lexicon, Transformed, transform
+from keras_sentmatch.transformations.english import words
+from keras_sentmatch.transformations.transform import Translate, get_transformation
 
 Answers = Callable[[PairDataset], Sequence[str]]
 COLUMNS = (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from keras_sentmatch.data import PairDataset, load_pairs, read_pairs
 from keras_sentmatch.data.formats import FORMATS
-from keras_sentmatch.data.readers import format_and_path
+from keras_sentmatch.data.load import format_and_path
 from keras_sentmatch.errors import InputError
 
 

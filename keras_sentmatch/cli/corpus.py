@@ -324,7 +324,7 @@ def read_corpus(path: Path, column: str) -> tuple[list[str], dict[str, list[Any]
     if path.suffix not in (".tsv", ".csv", ".jsonl"):
         lines = read_lines(path)
         return list(lines.values()), {"line": list(lines)}
-    from keras_sentmatch.data.rows import HEADER, BadRow, TextFile, json_records, table
+    from keras_sentmatch.data.files import HEADER, BadRow, TextFile, json_records, table
 
     source = json_records if path.suffix == ".jsonl" else table(separator=None, quoted=None)
     sentences: list[str] = []

@@ -23,8 +23,8 @@ from keras_sentmatch.errors import InputError, naming_options
 
 if TYPE_CHECKING:
     from keras_sentmatch.data import PairDataset, PairStream
-    from keras_sentmatch.data.streams import Window
-    from keras_sentmatch.encoders import EncodingReport
+    from keras_sentmatch.data.load import Window
+    from keras_sentmatch.encoders.base import EncodingReport
     from keras_sentmatch.inference.answer_file import AnswerFile
 
 log = logging.getLogger(__name__)

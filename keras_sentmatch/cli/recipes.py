@@ -70,7 +70,7 @@ class RecipeOptions:
         from keras_sentmatch.applications import BackboneModel, get_model_class
         from keras_sentmatch.applications.base import check_arguments
         from keras_sentmatch.inference.run_folder import is_packaged, members_of, read_card
-        from keras_sentmatch.text.hub import encoder_name
+        from keras_sentmatch.text.backbones import backbone_name
         from keras_sentmatch.training import read_recipe
         from keras_sentmatch.training.recipe import known_spelling
 
@@ -95,7 +95,7 @@ class RecipeOptions:
         chosen = draft.for_data(None)
         check_arguments(get_model_class(chosen.name), chosen.model)
         if "backbone" in chosen.model:
-            encoder_name(chosen.model["backbone"])
+            backbone_name(chosen.model["backbone"])
         for run in (chosen.training.first_run, *chosen.training.teacher):
             for folder in members_of(Path(run)) if run else ():
                 if not is_packaged(folder):

@@ -109,7 +109,7 @@ def digest_of(folder: Path) -> str:
 
 def recorded_source(facts: Any, folder: Path) -> Source:
     """The `Source.facts` of a run, checked: they may come from anybody, and download nothing."""
-    from keras_sentmatch.data.readers import format_and_path
+    from keras_sentmatch.data.load import format_and_path
     from keras_sentmatch.safety import check_types
 
     place = f"info.source in {folder / 'matcher.json'}"

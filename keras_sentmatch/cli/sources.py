@@ -54,7 +54,7 @@ class Source(Reading):
     weight: str | None = None
 
     def __post_init__(self) -> None:
-        from keras_sentmatch.data.readers import format_and_path
+        from keras_sentmatch.data.load import format_and_path
 
         self.on_error = OnError(self.on_error)
         format, data = format_and_path(self.data)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from keras_sentmatch.errors import InputError, argument
 from keras_sentmatch.inference.new_words import word_tables
 from keras_sentmatch.text import Tokenizer
-from keras_sentmatch.vectors import WordEncoder, WordTable, load_word_table
-from keras_sentmatch.vectors.built_in import load_similarity
+from keras_sentmatch.vectors.built_in import WordTable, load_similarity, load_word_table
+from keras_sentmatch.vectors.extraction import WordEncoder
 
 Array = NDArray[Any]
 Lookup = Callable[[str], Array | None]

@@ -1,8 +1,7 @@
-"""Encoders: strings to arrays, in Python and as a TensorFlow graph; batches."""
+"""Encoders turn sentence pairs into arrays, in Python and as a TensorFlow graph; batches of them."""
 
-from keras_sentmatch.encoders.base import EncodingReport as EncodingReport
-from keras_sentmatch.encoders.batches import PairBatches as PairBatches
-from keras_sentmatch.encoders.loading import Encoder as Encoder
-from keras_sentmatch.encoders.loading import load_encoder as load_encoder
-from keras_sentmatch.encoders.subwords import SubwordPairEncoder as SubwordPairEncoder
-from keras_sentmatch.encoders.words import PairEncoder as PairEncoder
+from keras_sentmatch.encoders.batches import PairBatches
+from keras_sentmatch.encoders.subwords import SubwordPairEncoder, load_encoder
+from keras_sentmatch.encoders.words import PairEncoder
+
+__all__ = ["PairBatches", "PairEncoder", "SubwordPairEncoder", "load_encoder"]

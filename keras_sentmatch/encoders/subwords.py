@@ -1,4 +1,4 @@
-"""Sentence pairs as one sequence of word pieces, for models on pretrained encoders."""
+"""Sentence pairs as one sequence of word pieces, for models on pretrained backbones."""
 
 import tempfile
 from collections.abc import Sequence
@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from keras_sentmatch.encoders._tensorflow_pieces import pieces_graph
 from keras_sentmatch.encoders.base import (
     MAX_TOKENS,
     BaseEncoder,
     EncodedPairs,
     Tags,
+    read_description,
     sentence_columns,
 )
+from keras_sentmatch.encoders.words import PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.safety import (
     check_config,
@@ -26,8 +29,7 @@ from keras_sentmatch.safety import (
     read_bytes,
     read_object,
 )
-from keras_sentmatch.text.backbone_kinds import EncoderKind
-from keras_sentmatch.text.hub import check_tokenizer, keras_hub, load_tokenizer
+from keras_sentmatch.text.backbones import BackboneKind, check_tokenizer, keras_hub, load_tokenizer
 from keras_sentmatch.text.word_pieces import pieces_of
 
 _TOKENIZER = "tokenizer"  # folder
@@ -38,7 +40,7 @@ class _PackedPairs(EncodedPairs):
     kept: np.ndarray  # [N, 2]: pieces of each sentence
     starts: np.ndarray  # [N, 2]: where they begin in flat
     flat: np.ndarray  # pieces of each distinct sentence; the last three are start, end, padding
-    kind: EncoderKind  # of the tokenizer
+    kind: BackboneKind  # of the tokenizer
 
     def arrays(self, rows: np.ndarray, length: int) -> dict[str, np.ndarray]:
         column = np.arange(length)
@@ -63,7 +65,7 @@ class SubwordPairEncoder(BaseEncoder):
     """Turns pairs of sentences into the packed word pieces that a pretrained encoder reads.
 
     A pair is one sequence: `[CLS] a [SEP] b [SEP]` for BERT, `<s> a </s></s> b </s>` for RoBERTa (see
-    `keras_sentmatch.text.backbone_kinds`).
+    `keras_sentmatch.text.backbones`).
     A pair that is too long loses pieces from the end of the longer sentence, one at a time: that is
     counted in `report`, and a warning says so once.
 
@@ -99,6 +101,7 @@ class SubwordPairEncoder(BaseEncoder):
         self.encoder_kind = check_tokenizer(tokenizer, "tokenizer")
         self.tokenizer = tokenizer
         self.pieces = pieces_of(tokenizer)
+        self._graph: Any = None
         self.shortest = self._special = 2 + self.encoder_kind.separators
         self.max_length = max_length
         self.check_length("max_length", max_length)
@@ -185,7 +188,8 @@ class SubwordPairEncoder(BaseEncoder):
         import tensorflow as tf
 
         columns = [tf.convert_to_tensor(column) for column in (sentence1, sentence2)]
-        both = self.pieces.tf_ids(tf.concat(columns, 0), self.max_length)
+        self.tf_tables()
+        both = self._graph(tf.concat(columns, 0), self.max_length)
         half = tf.shape(columns[0])[0]
         pieces = both[:half], both[half:]
         counts = tf.stack([tf.cast(ids.row_lengths(), tf.int32) for ids in pieces], 1)
@@ -212,7 +216,9 @@ class SubwordPairEncoder(BaseEncoder):
 
     def tf_tables(self) -> Any:
         """The lookup table of `tf_encode`; `InputError` where only Python makes the pieces."""
-        return self.pieces.tables()
+        if self._graph is None:
+            self._graph = pieces_graph(self.pieces)
+        return self._graph.table
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments that make this encoder again."""
@@ -299,3 +305,21 @@ def _from_files(files: dict[str, bytes]) -> SubwordPairEncoder:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         return SubwordPairEncoder.load(folder)
+
+
+Encoder = PairEncoder | SubwordPairEncoder
+
+
+def load_encoder(folder: str | Path) -> Encoder:
+    """Reads what `PairEncoder.save` or `SubwordPairEncoder.save` wrote.
+
+    Raises:
+        InputError: A file that is missing, damaged or of a newer format, or an encoder with a
+            tokenizer of your own: load that by `PairEncoder.load(folder, tokenizer=…)`.
+    """
+    path, kind, _ = read_description(folder)
+    if kind == "subword":
+        return SubwordPairEncoder.load(folder)
+    if kind != "word":
+        raise InputError(f"{path} is of the kind {kind!r}, expected 'word' or 'subword'.")
+    return PairEncoder.load(folder)

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_sentmatch.data.dataset import PairDataset
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.encoders._tensorflow_graph import lookup_tables, tf_encode_pairs
 from keras_sentmatch.encoders.base import (
     MAX_TOKENS,
     BaseEncoder,
@@ -19,11 +20,11 @@ from keras_sentmatch.encoders.base import (
     Tags,
     sentence_columns,
 )
-from keras_sentmatch.encoders.tensorflow_graph import lookup_tables, tf_encode_pairs
 from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.safety import check_integers, check_types, inside
+from keras_sentmatch.text import Tokenizer, Vocabulary
 from keras_sentmatch.text.tags import align_tags, spacy_tagger
-from keras_sentmatch.text.tokens import Tokenizer, Vocabulary, read_word_pairs
+from keras_sentmatch.text.tokens import read_word_pairs
 
 FEATURES = {"word": "word_ids", "char": "char_ids", "pos": "pos", "antonym": "antonym"}
 _MAX_ROWS = 1_000_000  # of the table of tokens

@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.text.tokens import IDEOGRAPHS
-from keras_sentmatch.transformations.words import Word, words
+from keras_sentmatch.transformations.english import Word, words
 
 LEAST_DECIDING = 0.02  # change of a probability
 MOST_DECIDING = 6

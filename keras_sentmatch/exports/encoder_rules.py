@@ -10,10 +10,7 @@ from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
 from keras_sentmatch.encoders.words import NORMALIZATION
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
-from keras_sentmatch.text.bert_text import LAST
-from keras_sentmatch.text.tensorflow_word_pieces import separators
-from keras_sentmatch.text.tokens import CONTRACTIONS, clean_table, token_pattern, word_ranges
-from keras_sentmatch.text.word_pieces import BertPieces, BytePairs, SentencePieces
+from keras_sentmatch.text.tokens import CONTRACTIONS, LAST, clean_table, token_pattern, word_ranges
 
 SCORE = Path(__file__).with_name("score.py")
 
@@ -97,7 +94,7 @@ def _rules_of_pieces(encoder: SubwordPairEncoder, folder: Path) -> dict[str, Any
 
 
 def _rules_of_word_pieces(pieces: BertPieces, folder: Path) -> dict[str, Any]:
-    pieces.tables()  # refuses what its rules cannot express
+    pieces.check_graph()  # refuses what its rules cannot express
     text, tokenizer = pieces.text, pieces.plain
     lines = "".join(f"{piece}\n" for piece in tokenizer.get_vocabulary())
     (folder / "vocabulary.txt").write_text(lines, encoding="utf-8", newline="\n")

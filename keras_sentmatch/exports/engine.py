@@ -12,7 +12,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from keras_sentmatch.encoders import Encoder, SubwordPairEncoder
+from keras_sentmatch.encoders import SubwordPairEncoder
+from keras_sentmatch.encoders.subwords import Encoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.exports.score import ENCODERS, Pieces
 from keras_sentmatch.inference.base import Array
@@ -22,9 +23,10 @@ from keras_sentmatch.inference.one_model import OneModelMatcher
 from keras_sentmatch.inference.pairs import batches
 from keras_sentmatch.inference.run_folder import load_run_encoder, read_card
 from keras_sentmatch.safety import check_tree, first_line, inside, read_bytes, read_object
-from keras_sentmatch.text.backbone_kinds import EncoderKind
+from keras_sentmatch.text.backbones import BackboneKind
 from keras_sentmatch.text.tokens import word_facts
-from keras_sentmatch.vectors import VectorExtractor, WordEncoder, WordTable
+from keras_sentmatch.vectors.built_in import WordTable
+from keras_sentmatch.vectors.extraction import VectorExtractor, WordEncoder
 
 FOLDER = "onnx"  # in the run folder
 FORMAT = 1  # of what is in it
@@ -219,7 +221,7 @@ class _Pieces(SubwordPairEncoder):
             unknown=rules["unknown"],
         )
         layout = {"separators": rules["separators"], "segments": bool(rules["segments"])}
-        self.encoder_kind = EncoderKind(rules["kind"], "", **layout)
+        self.encoder_kind = BackboneKind(rules["kind"], "", **layout)
         self.shortest = self._special = 2 + rules["separators"]
         self.max_length = rules["max_length"]
         ids = {f"{name}_token_id": rules[key] for name, key in _SPECIAL.items()}

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_sentmatch.data.frames import INSTALL
+from keras_sentmatch.data.tables import INSTALL
 from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.inference.run_folder import read_json, write_json
 

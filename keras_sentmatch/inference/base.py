@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keras_sentmatch.data import PairDataset
-from keras_sentmatch.data.frames import is_frame, with_columns
+from keras_sentmatch.data.tables import is_frame, with_columns
 from keras_sentmatch.errors import InputError, argument, wording
 from keras_sentmatch.inference.corpus import Corpus, best_first
 from keras_sentmatch.inference.pairs import as_columns, as_dataset, check_count

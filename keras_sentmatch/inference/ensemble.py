@@ -18,7 +18,7 @@ from keras_sentmatch.inference.run_folder import (
     read_json,
     write_json,
 )
-from keras_sentmatch.vectors import WordEncoder
+from keras_sentmatch.vectors.extraction import WordEncoder
 
 
 class EnsembleMatcher(BaseMatcher):

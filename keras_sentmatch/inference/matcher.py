@@ -29,7 +29,8 @@ from keras_sentmatch.inference.run_folder import (
     read_card,
 )
 from keras_sentmatch.inference.similarity import similarity_folder, similarity_parts
-from keras_sentmatch.vectors import VectorExtractor, WordEncoder, WordTable
+from keras_sentmatch.vectors.built_in import WordTable
+from keras_sentmatch.vectors.extraction import VectorExtractor, WordEncoder
 from keras_sentmatch.vectors.word_vectors import WordSource
 
 if TYPE_CHECKING:

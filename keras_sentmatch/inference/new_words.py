@@ -10,7 +10,8 @@ import numpy as np
 from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.text.tokens import PAD, UNK
-from keras_sentmatch.vectors import WordEncoder, WordTable
+from keras_sentmatch.vectors.built_in import WordTable
+from keras_sentmatch.vectors.extraction import WordEncoder
 
 if TYPE_CHECKING:
     import keras

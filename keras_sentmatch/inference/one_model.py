@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from keras_sentmatch.data import PairDataset
-from keras_sentmatch.encoders import Encoder
+from keras_sentmatch.encoders.subwords import Encoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.base import Array, BaseMatcher
 from keras_sentmatch.inference.new_words import NewWords
 from keras_sentmatch.inference.pairs import check_count
-from keras_sentmatch.vectors import WordEncoder
+from keras_sentmatch.vectors.extraction import WordEncoder
 
 
 class OneModelMatcher(BaseMatcher):

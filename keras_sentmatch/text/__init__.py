@@ -1,5 +1,5 @@
-"""Text: tokens, word pieces, tags. No Keras, no TensorFlow."""
+"""Text: tokens, word pieces, tags, and the backbones that they feed. Keras is not imported."""
 
-from keras_sentmatch.text.tokens import Tokenizer as Tokenizer
-from keras_sentmatch.text.tokens import Vocabulary as Vocabulary
-from keras_sentmatch.text.tokens import read_word_pairs as read_word_pairs
+from keras_sentmatch.text.tokens import Tokenizer, Vocabulary
+
+__all__ = ["Tokenizer", "Vocabulary"]

@@ -12,6 +12,7 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.safety import read_bytes
 
 PAD, UNK = "[PAD]", "[UNK]"
+LAST = 0x323AF  # letters end here; above are only tags, selectors and private characters
 
 # CJK ideographs; each is a token of its own (kana and hangul stay in runs, as they are letters).
 IDEOGRAPHS = (
@@ -288,3 +289,9 @@ def word_facts(words: Sequence[str]) -> np.ndarray:
     """Whether each word negates, and whether it has a digit: float32 `[words, 2]`."""
     facts = [(word.lower() in _NEGATIONS, any(map(str.isdigit, word))) for word in words]
     return np.reshape(np.array(facts, "float32"), (-1, 2))
+
+
+def without_accents(text: str) -> str:
+    """The text, decomposed (NFD), without its combining marks."""
+    decomposed = unicodedata.normalize("NFD", text)
+    return "".join(char for char in decomposed if unicodedata.category(char) != "Mn")

@@ -1,4 +1,4 @@
-"""Tokenization into pieces as in the pretraining of each encoder, without TensorFlow.
+"""Tokenization into pieces as in the pretraining of each backbone, without TensorFlow.
 
 KerasHub's tokenizers hold the vocabularies. Two things differ from what they do: text for word
 pieces is cleaned as BERT's was (see `BertText`), and byte pairs are split as in GPT-2 and RoBERTa.
@@ -10,11 +10,51 @@ from functools import cache
 from typing import Any
 
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.text.bert_text import BertText, without_accents
-from keras_sentmatch.text.hub import INSTALL, keras_hub
-from keras_sentmatch.text.tensorflow_byte_pairs import BytePairGraph
-from keras_sentmatch.text.tensorflow_word_pieces import WordPieces
+from keras_sentmatch.text.backbones import INSTALL, keras_hub
+from keras_sentmatch.text.tokens import LAST, code_ranges, without_accents
 
+
+class BertText(dict[int, str]):
+    """A table for `str.translate` that cleans text as BERT's training data (Devlin et al. 2019).
+
+    White space of any kind becomes a space; control, format and private characters are dropped;
+    so are accents and case where the encoder does without them. KerasHub's tokenizers fold more:
+    `"…"` into three dots, `"ß"` into `"ss"`, and a no-break space joins two words.
+
+    Example:
+
+    ```python
+    from keras_sentmatch.text.word_pieces import BertText
+
+    "Un\u00a0CAFÉ…".translate(BertText(True, True))  # "un cafe…"
+    ```
+    """
+
+    def __init__(self, lowercase: bool, strip_accents: bool):
+        super().__init__()
+        self.lowercase = lowercase
+        self.strip_accents = strip_accents
+
+    def __missing__(self, code: int) -> str:
+        self[code] = clean = self._clean(chr(code))
+        return clean
+
+    def _clean(self, char: str) -> str:
+        category = unicodedata.category(char)
+        if char in "\t\n\r" or category in ("Zs", "Zl", "Zp"):
+            return " "
+        if char == "\ufffd" or category in ("Cc", "Cf", "Co", "Cs") or ord(char) > LAST:
+            return ""
+        text = without_accents(char) if self.strip_accents else char
+        return text.lower() if self.lowercase else text
+
+
+# What KerasHub takes for punctuation beside Unicode's own, and for ideographs (as Google's BERT).
+_ASCII = ((0x21, 0x2F), (0x3A, 0x40), (0x5B, 0x60), (0x7B, 0x7E))
+_IDEOGRAPHS = (
+    (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF),
+    (0x20000, 0x2A6DF), (0x2A700, 0x2CEAF), (0x2F800, 0x2FA1F),
+)  # fmt: skip
 _CHUNK = 4096  # sentences in one call of the tokenizer
 
 
@@ -52,16 +92,18 @@ class Pieces:
         """A token as people write it."""
         return token
 
-    def tables(self) -> Any:
-        """The lookup tables of `tf_ids`; `InputError` where it is not TensorFlow's own operations."""
-        raise InputError(
-            f"The pieces of this {type(self.tokenizer).__name__} are not made by TensorFlow's own "
-            "operations: encode in Python (encode, PairBatches)."
-        )
+    @property
+    def in_graph(self) -> bool:
+        """Whether TensorFlow's own operations can make the pieces, without tensorflow-text."""
+        return False
 
-    def tf_ids(self, sentences: Any, limit: int) -> Any:
-        """The ids of sentences `[B]` in a graph, ragged int32 `[B, None]`; the first `limit` or more."""
-        return self.tables()  # refuses
+    def check_graph(self) -> None:
+        """Raise `InputError` if only Python can make the pieces."""
+        if not self.in_graph:
+            raise InputError(
+                f"The pieces of this {type(self.tokenizer).__name__} cannot be made by TensorFlow's "
+                "own operations. Encode in Python instead, with encode or PairBatches."
+            )
 
 
 class BertPieces(Pieces):
@@ -74,22 +116,13 @@ class BertPieces(Pieces):
         plain = {"lowercase": False, "strip_accents": False}
         self.plain = type(tokenizer).from_config(tokenizer.get_config() | plain)
         self.plain.set_vocabulary(tokenizer.get_vocabulary())
-        self._graph: WordPieces | None = None
 
     def _ids(self, sentences: list[str]) -> Any:
         return self.plain.tokenize([text.translate(self.text) for text in sentences])
 
-    def tables(self) -> Any:
-        if self.plain.special_tokens_in_strings:
-            return super().tables()
-        if self._graph is None:
-            self._graph = WordPieces(self.plain)
-        return self._graph.table
-
-    def tf_ids(self, sentences: Any, limit: int) -> Any:
-        self.tables()
-        assert self._graph is not None
-        return self._graph(self.text.tf_translate(sentences), limit)
+    @property
+    def in_graph(self) -> bool:
+        return not self.plain.special_tokens_in_strings
 
 
 class BytePairs(Pieces):
@@ -111,8 +144,7 @@ class BytePairs(Pieces):
         self.bpe.pre_tokenizer = pre_tokenizers.ByteLevel(
             add_prefix_space=tokenizer.add_prefix_space
         )
-        self._merges = merges
-        self._graph: BytePairGraph | None = None
+        self.merges = merges
 
     def _ids(self, sentences: list[str]) -> Any:
         return [found.ids for found in self.bpe.encode_batch_fast(list(map(_encodable, sentences)))]
@@ -128,23 +160,13 @@ class BytePairs(Pieces):
             starts.append(start + blank if start + blank < end else start)
         return starts
 
-    def tables(self) -> Any:
-        vocabulary, bytes_of = self.tokenizer.vocabulary, _byte_of()
-        if not bytes_of.keys() <= vocabulary.keys():
-            return super().tables()
-        if self._graph is None:
-            prefix_space = self.tokenizer.add_prefix_space
-            self._graph = BytePairGraph(vocabulary, self._merges, bytes_of, prefix_space)
-        return self._graph.table
-
-    def tf_ids(self, sentences: Any, limit: int) -> Any:
-        self.tables()
-        assert self._graph is not None
-        return self._graph(sentences)
+    @property
+    def in_graph(self) -> bool:
+        return set(byte_of()) <= set(self.tokenizer.vocabulary)
 
     def readable(self, token: str) -> str:
         space = token[:1] == "Ġ"
-        codes = [_byte_of().get(char) for char in token[space:]]
+        codes = [byte_of().get(char) for char in token[space:]]
         if None in codes:
             return token
         try:
@@ -204,8 +226,20 @@ def _encodable(text: str) -> str:
 
 
 @cache
-def _byte_of() -> dict[str, int]:
+def byte_of() -> dict[str, int]:
     """The byte that each character of a byte-level vocabulary stands for."""
     plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in plain]
     return {chr(byte): byte for byte in plain} | {chr(256 + i): b for i, b in enumerate(others)}
+
+
+@cache
+def separators(ideographs: bool) -> tuple[tuple[int, int], ...]:
+    """The ranges of code points that are words by themselves, perhaps with the ideographs."""
+    import regex  # which KerasHub uses; Unicode's newest characters differ between engines
+
+    everything = "".join(map(chr, range(LAST + 1)))
+    codes = {ord(char) for char in regex.findall(r"\p{P}", everything)}
+    for low, high in _ASCII + (_IDEOGRAPHS if ideographs else ()):
+        codes.update(range(low, high + 1))
+    return code_ranges(codes)

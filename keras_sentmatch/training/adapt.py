@@ -14,7 +14,7 @@ from keras_sentmatch.inference.run_folder import SIMILARITY, is_packaged
 from keras_sentmatch.training.folds import all_pairs, why_no_folds
 from keras_sentmatch.training.prepare import count_tokens
 from keras_sentmatch.training.recipe import Recipe
-from keras_sentmatch.vectors.sources import ENGLISH, english_share
+from keras_sentmatch.vectors.built_in import ENGLISH, english_share
 
 SMALL = 5000  # training pairs, below which batches are small
 UPDATES = 2500  # to train for, if that is not too many or too few epochs

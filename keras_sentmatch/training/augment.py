@@ -8,7 +8,8 @@ from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.training.config import TrainingConfig
 from keras_sentmatch.training.folds import joined
-from keras_sentmatch.transformations import Lexicon, get_transformation, transform
+from keras_sentmatch.transformations import Lexicon, transform
+from keras_sentmatch.transformations.transform import get_transformation
 
 SHARE = 0.3  # pairs made at most, as a share of the training pairs
 ROUNDS = 10  # changes of a pair that are tried, each with another seed

@@ -29,8 +29,8 @@ from keras_sentmatch.training.optimizers import make_optimizer
 from keras_sentmatch.training.ranking import batches_per_epoch, by_question
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.weights import check_weights
-from keras_sentmatch.vectors import WordTable, WordVectors, load_vectors
-from keras_sentmatch.vectors.built_in import load_similarity
+from keras_sentmatch.vectors import WordVectors, load_vectors
+from keras_sentmatch.vectors.built_in import WordTable, load_similarity
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import numpy as np
 from keras_sentmatch import applications
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.data.dataset import numbered
-from keras_sentmatch.encoders.questions import Questions
+from keras_sentmatch.encoders.batches import Questions
 from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.training.config import TrainingConfig
 from keras_sentmatch.training.recipe import Recipe

@@ -1,8 +1,7 @@
-"""Rules that change sentence pairs, and the labels that the changed pairs have."""
+"""Rules that change sentence pairs, and the labels of the changed pairs."""
 
-from keras_sentmatch.transformations.lexicon import Lexicon as Lexicon
-from keras_sentmatch.transformations.rules import TRANSFORMATIONS as TRANSFORMATIONS
-from keras_sentmatch.transformations.rules import Transformation as Transformation
-from keras_sentmatch.transformations.transform import Transformed as Transformed
-from keras_sentmatch.transformations.transform import get_transformation as get_transformation
-from keras_sentmatch.transformations.transform import transform as transform
+from keras_sentmatch.transformations.lexicon import Lexicon
+from keras_sentmatch.transformations.rules import TRANSFORMATIONS
+from keras_sentmatch.transformations.transform import Transformed, transform
+
+__all__ = ["Lexicon", "TRANSFORMATIONS", "Transformed", "transform"]

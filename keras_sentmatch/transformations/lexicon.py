@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.text.tags import load_wordnet
 from keras_sentmatch.text.tokens import read_word_pairs
-from keras_sentmatch.text.wordnet import load_wordnet
 
 KINDS = ("antonyms", "synonyms")
 HOW = (

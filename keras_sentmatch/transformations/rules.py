@@ -9,11 +9,12 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from keras_sentmatch.transformations import phrases
-from keras_sentmatch.transformations.lexicon import Lexicon
-from keras_sentmatch.transformations.names import KIND_OF, KINDS, MONTHS
-from keras_sentmatch.transformations.words import (
+from keras_sentmatch.transformations import english
+from keras_sentmatch.transformations.english import (
     FUNCTION_WORDS,
+    KIND_OF,
+    MONTHS,
+    NAMES,
     Word,
     apply,
     form,
@@ -24,6 +25,7 @@ from keras_sentmatch.transformations.words import (
     stands_alone,
     words,
 )
+from keras_sentmatch.transformations.lexicon import Lexicon
 
 Pair = tuple[str, str]
 
@@ -37,7 +39,7 @@ def _any_of(phrases: Iterable[str]) -> str:
 
 
 _SHORTENED = re.compile(  # whole words, not beside an apostrophe or a hyphen
-    rf"(?<![\w'’@#/.-]){_any_of(phrases.TWITTER)}(?![\w'’@/-])".replace(r"\ ", r"\s+"), re.I
+    rf"(?<![\w'’@#/.-]){_any_of(english.TWITTER)}(?![\w'’@/-])".replace(r"\ ", r"\s+"), re.I
 )
 _NAME = re.compile(rf"(?<!\w){_any_of(KIND_OF)}(?!\w)")
 
@@ -109,11 +111,11 @@ def _swap_ant(one: str, two: str, rng: random.Random, context: Context) -> Pair 
     """
     assert context.lexicon is not None
     shared, every = lower_words(one) & lower_words(two), lower_words(one) | lower_words(two)
-    if _cannot_contradict(one, two) or every & phrases.NO_OPPOSITE:
+    if _cannot_contradict(one, two) or every & english.NO_OPPOSITE:
         return None
     choices = []
     for word in _replaceable(two):
-        if word.lower not in shared or word.lower in phrases.NEVER_OPPOSED:
+        if word.lower not in shared or word.lower in english.NEVER_OPPOSED:
             continue
         others = context.lexicon.antonyms(word.lower)
         fitting = [
@@ -132,7 +134,7 @@ def _num_word(one: str, two: str, rng: random.Random, context: Context) -> Pair 
     shared, every = lower_words(one) & lower_words(two), lower_words(one) | lower_words(two)
     found, choices = words(two), []
     for place, word in enumerate(found):
-        bounded = any(near.lower in phrases.BOUNDS for near in found[max(0, place - 3) : place])
+        bounded = any(near.lower in english.BOUNDS for near in found[max(0, place - 3) : place])
         if word.lower in shared and not bounded and stands_alone(two, word):
             near = {other.text for other in found[max(0, place - 1) : place + 2]}
             most = 28 if near & MONTHS else None  # a day of a month
@@ -159,9 +161,9 @@ def _replace_one(
 
 def _greater(number: str, most: int | None = None) -> list[str]:
     """Greater numbers, written the same way: in words or in digits."""
-    if number in phrases.NUMBERS:
-        place = phrases.NUMBERS.index(number)
-        return list(phrases.NUMBERS[place + 1 : place + 9])
+    if number in english.NUMBERS:
+        place = english.NUMBERS.index(number)
+        return list(english.NUMBERS[place + 1 : place + 9])
     if not re.fullmatch("[1-9][0-9]{0,8}", number):
         return []
     zeros = len(number) - len(number.rstrip("0"))
@@ -179,7 +181,7 @@ def _add_sent(one: str, two: str, rng: random.Random, context: Context) -> Pair 
     start, body, end = _strip(two)
     if not body:
         return None
-    addition = rng.choice([t for t in phrases.TAUTOLOGIES if context.may(t)])
+    addition = rng.choice([t for t in english.TAUTOLOGIES if context.may(t)])
     addition = f"{addition.capitalize()}." if body[-1] in ".?!…" else f"and {addition}"
     return one, f"{start}{body} {in_style_of(two, addition)}{end}"
 
@@ -189,13 +191,13 @@ def _insert_adv(one: str, two: str, rng: random.Random, context: Context) -> Pai
     place = _adverb_place(one)
     if place is None:
         return None
-    known = phrases.ADVERBS_OF_QUESTIONS if _asks(one) else phrases.ADVERBS
+    known = english.ADVERBS_OF_QUESTIONS if _asks(one) else english.ADVERBS
     adverbs = [adverb for adverb in known if adverb not in lower_words(one)]
     return (f"{one[:place]} {rng.choice(adverbs)}{one[place:]}", two) if adverbs else None
 
 
 def _asks(text: str) -> bool:
-    starts = [word.lower in phrases.QUESTION_WORDS for word in words(text)[:1]]
+    starts = [word.lower in english.QUESTION_WORDS for word in words(text)[:1]]
     return any(starts) or text.rstrip().endswith("?")
 
 
@@ -206,23 +208,23 @@ def _adverb_place(text: str) -> int | None:
     for place, word in enumerate(found[:-1]):
         then = found[place + 1]
         apart = text[word.end : then.start].strip() or (place and found[place - 1].lower == "to")
-        if word.lower not in phrases.AUXILIARIES or apart or then.lower in phrases.NO_ADVERB_BEFORE:
+        if word.lower not in english.AUXILIARIES or apart or then.lower in english.NO_ADVERB_BEFORE:
             continue
         if not asks:
             past = form(then.lower) == "ed"
-            if word.lower in phrases.BE | phrases.MODALS or (word.lower in phrases.HAVE and past):
+            if word.lower in english.BE | english.MODALS or (word.lower in english.HAVE and past):
                 return word.end
             continue
         before = found[place - 1].lower if place else ""
-        if before in phrases.SUBJECT_QUESTIONS and word.lower in phrases.BE:
-            if then.lower in phrases.DETERMINERS:
+        if before in english.SUBJECT_QUESTIONS and word.lower in english.BE:
+            if then.lower in english.DETERMINERS:
                 return word.end
         elif before in ("i", "you", "we", "they", "he", "she", "it", "there"):
             return word.end
-        if then.lower in phrases.SUBJECTS and place + 2 < len(found):
+        if then.lower in english.SUBJECTS and place + 2 < len(found):
             after = found[place + 2]
             together = not text[then.end : after.start].strip()
-            if together and after.lower not in phrases.NO_ADVERB_BEFORE:
+            if together and after.lower not in english.NO_ADVERB_BEFORE:
                 return then.end
         return None
     return None
@@ -235,7 +237,7 @@ def _append_irr(one: str, two: str, rng: random.Random, context: Context) -> Pai
     present = lower_words(one) | lower_words(two)
     choices = [
         sentence
-        for sentence in phrases.IRRELEVANT
+        for sentence in english.IRRELEVANT
         if not (lower_words(sentence) - FUNCTION_WORDS) & present and context.may(sentence)
     ]
     if not body or not choices:
@@ -254,8 +256,8 @@ def _add_punc(one: str, two: str, rng: random.Random, context: Context) -> Pair 
     start, body, end = _strip(two)
     if not body:
         return None
-    opening, closing = rng.choice(phrases.BRACKETS)
-    return one, f"{start}{opening}{body}{rng.choice(phrases.MARKS)}{closing}{end}"
+    opening, closing = rng.choice(english.BRACKETS)
+    return one, f"{start}{opening}{body}{rng.choice(english.MARKS)}{closing}{end}"
 
 
 @_transformation("BackTrans", "the second sentence translated there and back", needs="translate")
@@ -269,7 +271,7 @@ def _twitter_type(one: str, two: str, rng: random.Random, context: Context) -> P
     """Short forms, and a name, a tag or a link."""
 
     def shorten(match: re.Match[str]) -> str:
-        new = phrases.TWITTER[" ".join(match.group().lower().split())]
+        new = english.TWITTER[" ".join(match.group().lower().split())]
         return new[0].upper() + new[1:] if match.group()[0].isupper() else new
 
     start, body, end = _strip(two)
@@ -277,7 +279,7 @@ def _twitter_type(one: str, two: str, rng: random.Random, context: Context) -> P
         return None
     body = _SHORTENED.sub(shorten, body)
     letters = "".join(rng.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(8))
-    extra = rng.choice(("@" + letters, "#" + rng.choice(phrases.TAGS), "https://t.co/" + letters))
+    extra = rng.choice(("@" + letters, "#" + rng.choice(english.TAGS), "https://t.co/" + letters))
     first = extra.startswith("@") and rng.random() < 0.5
     return one, start + (f"{extra} {body}" if first else f"{body} {extra}") + end
 
@@ -296,7 +298,7 @@ def _swap_named_ent(one: str, two: str, rng: random.Random, context: Context) ->
         return None
     old = rng.choice(shared)
     taken = set(first) | set(second)
-    new = rng.choice([name for name in KINDS[KIND_OF[old]] if name not in taken])
+    new = rng.choice([name for name in NAMES[KIND_OF[old]] if name not in taken])
 
     def swapped(text: str, places: list[Word]) -> str:
         return apply(text, [edit for word in places for edit in replace(text, word, new)])
@@ -305,7 +307,7 @@ def _swap_named_ent(one: str, two: str, rng: random.Random, context: Context) ->
 
 
 def _names(text: str) -> dict[str, list[Word]]:
-    """Places of the names in `KINDS`, but not within longer names (`Bank of India`)."""
+    """Places of the names in `NAMES`, but not within longer names (`Bank of India`)."""
     found: dict[str, list[Word]] = {}
     part = set()
     for match in _NAME.finditer(text):
@@ -329,7 +331,7 @@ def _swap_syn(one: str, two: str, rng: random.Random, context: Context) -> Pair 
     assert context.lexicon is not None
     lexicon, present, choices = context.lexicon, lower_words(one) | lower_words(two), []
     for word in _replaceable(two):
-        if word.lower in phrases.NEVER_RENAMED:
+        if word.lower in english.NEVER_RENAMED:
             continue
         opposed = lexicon.antonyms(word.lower) if "antonyms" in lexicon.kinds else ()
         others = [
@@ -364,16 +366,16 @@ def _replaceable(text: str) -> list[Word]:
         if word.lower not in FUNCTION_WORDS
         and word.text.isalpha()
         and len(word.text) > 2
-        and word.lower not in phrases.NUMBERS
+        and word.lower not in english.NUMBERS
         and (place in sentence_starts or word.text.islower())
         and stands_alone(text, word)
-        and (place + 1 == len(found) or found[place + 1].lower not in phrases.PARTICLES)
+        and (place + 1 == len(found) or found[place + 1].lower not in english.PARTICLES)
     ]
 
 
 def _fits(word: str, other: str) -> bool:
     """Whether `other` can stand where `word` stands."""
-    unfit = other in FUNCTION_WORDS or other in phrases.NUMBERS or other in phrases.UNWANTED
+    unfit = other in FUNCTION_WORDS or other in english.NUMBERS or other in english.UNWANTED
     return other.isalpha() and not unfit and other != word and form(other) == form(word)
 
 

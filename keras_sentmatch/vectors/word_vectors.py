@@ -14,7 +14,6 @@ import numpy as np
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.safety import cache_folder, read_arrays
-from keras_sentmatch.vectors.extractor import VectorExtractor
 
 _CACHE_FORMAT = 3
 
@@ -137,9 +136,12 @@ class WordVectors:
 
 
 def cached(
-    key: Sequence[Any], cache_dir: str | Path | None, make: Callable[[], WordVectors]
+    key: Sequence[Any],
+    cache_dir: str | Path | None,
+    make: Callable[[], WordVectors],
+    extractor: Callable[..., Any] | None = None,
 ) -> WordVectors:
-    """`make()`, or what it made before under the same key: one `.npz` file a key, no pickle."""
+    """Return `make()`, or its earlier result for the same key: one `.npz` file per key, no pickle."""
     folder = cache_folder() if cache_dir is None else Path(cache_dir).expanduser()
     digest = hashlib.sha256(json.dumps([_CACHE_FORMAT, *key]).encode()).hexdigest()
     file = folder / f"vectors-{digest[:32]}.npz"
@@ -149,13 +151,13 @@ def cached(
             info = json.loads(data.pop("info").tobytes())
             words = {word: row for row, word in enumerate(info["words"])}
             matrix, plain = data.pop("matrix"), info["extractor"]
-            extractor = VectorExtractor(**plain, **data) if plain else None
-            return WordVectors(words, matrix, info["source"], info["report"], extractor)
+            made = extractor(**plain, **data) if extractor else None
+            return WordVectors(words, matrix, info["source"], info["report"], made)
         except (OSError, ValueError, KeyError, TypeError) as error:
             warnings.warn(f"{file}: damaged cache entry, made again ({error})", stacklevel=2)
     vectors = make()
-    made_by = vectors.extractor
-    settings, arrays = made_by.parts() if isinstance(made_by, VectorExtractor) else ({}, {})
+    maker: Any = vectors.extractor
+    settings, arrays = maker.parts() if extractor else ({}, {})
     info = {
         "words": sorted(vectors.words, key=vectors.words.__getitem__),
         "source": vectors.source,

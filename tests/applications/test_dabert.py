@@ -9,7 +9,7 @@ import pytest
 
 from keras_sentmatch.applications import DABERT, CrossEncoder
 from keras_sentmatch.layers import DualAttentionEncoder
-from keras_sentmatch.text.hub import load_backbone
+from keras_sentmatch.text.backbones import load_backbone
 from tests import oracles_encoders
 from tests.applications.common import model_case
 from tests.applications.encoders import (

@@ -10,7 +10,8 @@ from keras_sentmatch.applications.base import Sentence
 from keras_sentmatch.encoders import SubwordPairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
-from keras_sentmatch.vectors import WordEncoder, extract_vectors
+from keras_sentmatch.vectors import extract_vectors
+from keras_sentmatch.vectors.extraction import WordEncoder
 from tests.toys.encoders import FIRST, LENGTH, PREFIXES, SECOND, backbone, folder_of, tokenizer
 
 # The others' layers are called in the same way.

@@ -441,7 +441,7 @@ def test_a_source_that_a_run_notes_is_never_downloaded(
     trained, capsys, monkeypatch, tmp_path, command, source
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("keras_sentmatch.data.readers.load_tfds", pytest.fail)
+    monkeypatch.setattr("keras_sentmatch.data.load.load_tfds", pytest.fail)
     runs = [tmp_path / "one", tmp_path / "two"]
     for folder in runs:
         shutil.copytree(trained.folder, folder)

@@ -78,8 +78,8 @@ def write(path, rows=ROWS):
 
 def read(path):
     """The rows of a file of answers."""
+    from keras_sentmatch.data.files import HEADER, TextFile
     from keras_sentmatch.data.formats import FORMATS
-    from keras_sentmatch.data.rows import HEADER, TextFile
 
     kind = path.suffix[1:] if path.suffix in (".tsv", ".csv", ".jsonl") else "frame"
     rows = FORMATS[kind].layouts[0].rows(TextFile(path))

@@ -12,7 +12,7 @@ from keras_sentmatch.cli.runs import LabeledPairs, Scoring, recorded_source
 from keras_sentmatch.cli.sources import Source, parse_labels
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.display.tables import without_formula
-from keras_sentmatch.encoders import EncodingReport
+from keras_sentmatch.encoders.base import EncodingReport
 from keras_sentmatch.errors import InputError, argument, naming_options, wording
 from keras_sentmatch.inference.base import BaseMatcher
 

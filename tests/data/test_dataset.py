@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from keras_sentmatch.data import PairDataset, ReadReport
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.data.dataset import ReadReport
 from keras_sentmatch.errors import InputError
 
 pytestmark = pytest.mark.once

@@ -11,7 +11,7 @@ from keras_sentmatch.applications.backbone import Encoder
 from keras_sentmatch.applications.base import Sentence
 from keras_sentmatch.encoders import SubwordPairEncoder
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.text.hub import load_backbone, load_tokenizer
+from keras_sentmatch.text.backbones import load_backbone, load_tokenizer
 from tests.toys.encoders import FIRST, SECOND, byte_pairs, sentence_pieces, tokenizer
 
 pytestmark = [pytest.mark.once, pytest.mark.slow, pytest.mark.backend("torch")]

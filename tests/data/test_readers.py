@@ -9,7 +9,7 @@ import types
 import numpy as np
 import pytest
 
-from keras_sentmatch.data import load_pairs, read_pairs, readers
+from keras_sentmatch.data import load, load_pairs, read_pairs
 from keras_sentmatch.data.formats import FORMATS
 from keras_sentmatch.errors import InputError, naming_options
 
@@ -412,9 +412,9 @@ def test_glue_family_is_told_apart_by_columns(tmp_path):
 
 
 def test_embedded_needs_no_file(monkeypatch):
-    sizes = readers._EMBEDDED
+    sizes = load._EMBEDDED
     assert sizes == {"train": 8000, "validation": 1000, "test": 1000}
-    monkeypatch.setattr(readers, "_EMBEDDED", {part: n // 100 for part, n in sizes.items()})
+    monkeypatch.setattr(load, "_EMBEDDED", {part: n // 100 for part, n in sizes.items()})
     parts = load_pairs("embedded", seed=3)
     assert {part: len(data) for part, data in parts.items()} == {
         "train": 80, "validation": 10, "test": 10

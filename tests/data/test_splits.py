@@ -7,7 +7,7 @@ import pytest
 
 from keras_sentmatch.data import PairDataset, leak_report, load_pairs, read_pairs, split_pairs
 from keras_sentmatch.data.dataset import numbered, rows_by_group
-from keras_sentmatch.encoders.questions import Questions
+from keras_sentmatch.encoders.batches import Questions
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import evaluate_predictions
 

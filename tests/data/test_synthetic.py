@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.data import leak_report, natural_logic_pairs
-from keras_sentmatch.data.natural_logic import COMPARATIVES, TREES, Quantified
+from keras_sentmatch.data.generated import COMPARATIVES, TREES, Quantified
 from keras_sentmatch.errors import InputError
 
 pytestmark = pytest.mark.once

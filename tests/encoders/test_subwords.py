@@ -11,10 +11,11 @@ import pytest
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import PairBatches, PairEncoder, SubwordPairEncoder, load_encoder
+from keras_sentmatch.encoders._tensorflow_pieces import pieces_graph
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
-from keras_sentmatch.text.bert_text import BertText
-from keras_sentmatch.text.hub import load_backbone, load_tokenizer
+from keras_sentmatch.text.backbones import load_backbone, load_tokenizer
+from keras_sentmatch.text.word_pieces import BertText
 from tests.encoders.test_words import HARD
 from tests.toys.encoders import tokenizer as toy_tokenizer
 
@@ -157,7 +158,7 @@ def test_word_pieces_in_the_graph(minilm):
     ]
     texts += [*TEXTS, "a" * 100, "a" * 101, "é" * 50, "unaffableness " * 100, "x" * 5000]
     encoder.max_length = 10_000  # so that no piece is cut off
-    got = encoder.pieces.tf_ids(tf.constant(texts), 10_000).to_list()
+    got = pieces_graph(encoder.pieces)(tf.constant(texts), 10_000).to_list()
     for text, pieces, want in zip(texts, got, encoder.pieces.ids(texts)):
         assert pieces == list(want), text[:40]
 

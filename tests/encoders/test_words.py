@@ -80,7 +80,7 @@ def test_accents_as_part_of_a_letter_or_after_it(tmp_path):
 
 def test_composition_in_the_graph_is_that_of_unicode():
     tf = pytest.importorskip("tensorflow")
-    from keras_sentmatch.encoders.unicode_normalization import tf_compose
+    from keras_sentmatch.encoders._tensorflow_graph import tf_compose
 
     rng = np.random.default_rng(0)
     marks = [c for c in range(0x300, 0x20000) if unicodedata.combining(chr(c))]
@@ -156,7 +156,7 @@ def test_graph_equals_python(tokenizer, lowercase):
 @pytest.mark.parametrize("tokenizer", ["words", "characters"])
 def test_graph_equals_python_on_every_code_point(tokenizer):
     tf = pytest.importorskip("tensorflow")
-    from keras_sentmatch.encoders.tensorflow_graph import tf_tokenize
+    from keras_sentmatch.encoders._tensorflow_graph import tf_tokenize
 
     rule = small(tokenizer=tokenizer).tokenizer
     step = 64  # neighbors share a sentence, with what could join or part them

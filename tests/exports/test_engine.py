@@ -14,7 +14,7 @@ from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.exports import TOLERANCE, engine
 from keras_sentmatch.exports.exporting import WRITERS
-from keras_sentmatch.vectors import load_word_table
+from keras_sentmatch.vectors.built_in import load_word_table
 from tests.exports.test_saved_model import tiny
 
 pytestmark = pytest.mark.once

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.data import PairDataset
-from keras_sentmatch.data.frames import columns_of
+from keras_sentmatch.data.tables import columns_of
 from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference import BatchScorer, EnsembleMatcher

@@ -19,7 +19,9 @@ from keras_sentmatch.inference.new_words import BLOCK, row_tables, with_rows, wo
 from keras_sentmatch.layers import WordRepresentation
 from keras_sentmatch.ops import masked_mean
 from keras_sentmatch.text.tokens import word_facts
-from keras_sentmatch.vectors import WordEncoder, extract_vectors, load_word_table
+from keras_sentmatch.vectors import extract_vectors
+from keras_sentmatch.vectors.built_in import load_word_table
+from keras_sentmatch.vectors.extraction import WordEncoder
 from tests.applications.common import features
 from tests.harness import close, randomize, values
 from tests.toys.bert import tiny_bert

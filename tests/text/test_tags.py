@@ -10,8 +10,13 @@ import pytest
 from keras_sentmatch.data import PairDataset, read_pairs
 from keras_sentmatch.encoders import PairBatches, PairEncoder
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.text.tags import align_tags, spacy_tagger, tags_of_parse, wordnet_antonyms
-from keras_sentmatch.text.wordnet import load_wordnet
+from keras_sentmatch.text.tags import (
+    align_tags,
+    load_wordnet,
+    spacy_tagger,
+    tags_of_parse,
+    wordnet_antonyms,
+)
 from keras_sentmatch.training.prepare import resolve_features
 
 PARSE = "(ROOT (S (NP (DT A) (NN dog)) (VP (MD ca) (RB n't) (VP (VB swim))) (-LRB- -LRB-) (. .)))"

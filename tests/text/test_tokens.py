@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.text import Tokenizer, Vocabulary, read_word_pairs
+from keras_sentmatch.text import Tokenizer, Vocabulary
+from keras_sentmatch.text.tokens import read_word_pairs
 
 pytestmark = pytest.mark.once
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.encoders import SubwordPairEncoder, load_encoder
+from keras_sentmatch.encoders._tensorflow_pieces import pieces_graph
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.text.word_pieces import pieces_of
 from tests.encoders.test_words import HARD
@@ -62,17 +63,18 @@ def test_byte_pairs_in_the_graph():
     codes = [*range(0x600), *range(0x600, 0xD800, 41), *range(0xE000, 0x110000, 1997)]
     texts = [" ".join(f"{chr(c)}a{chr(c)}1{chr(c)}'s" for c in codes[i::32]) for i in range(32)]
     texts += [*SENTENCES, *NUMBERS, *HARD, "   ", "'tis x'd's 'll \n's \"'re", "dog" * 50]
-    got = pieces.tf_ids(tf.constant(texts), 0).to_list()
+    graph = pieces_graph(pieces)
+    got = graph(tf.constant(texts), 0).to_list()
     for text, one, two in zip(texts, got, pieces.ids(texts)):
         assert one == two, text[:50]
-    traced = tf.function(lambda x: pieces.tf_ids(x, 0)).get_concrete_function(
+    traced = tf.function(lambda x: graph(x, 0)).get_concrete_function(
         tf.TensorSpec([None], tf.string)
     )
     assert traced(tf.constant([], tf.string)).nrows() == 0
     spaced = type(pieces.tokenizer)(*byte_pairs(), add_prefix_space=True)
     texts = ["dog", " dog", "", "\u3000dog", "\ndog"]
     pieces = pieces_of(spaced)
-    assert pieces.tf_ids(tf.constant(texts), 0).to_list() == pieces.ids(texts)
+    assert pieces_graph(pieces)(tf.constant(texts), 0).to_list() == pieces.ids(texts)
 
 
 @each_kind

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from keras_sentmatch.text.backbone_kinds import KINDS
+from keras_sentmatch.text.backbones import KINDS
 
 PREFIXES = [kind.prefix for kind in KINDS]
 LENGTH = 64

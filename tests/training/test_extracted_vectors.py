@@ -11,7 +11,8 @@ from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.training import Recipe, VectorsConfig
 from keras_sentmatch.training import prepare as module
 from keras_sentmatch.training.prepare import fit_encoder, make_model
-from keras_sentmatch.vectors import VectorExtractor, WordVectors
+from keras_sentmatch.vectors import WordVectors
+from keras_sentmatch.vectors.extraction import VectorExtractor
 from tests.toys.training import build_tiny, tiny_recipe, tiny_run, tiny_splits
 
 pytestmark = pytest.mark.once

@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_sentmatch.data import PairDataset, load_pairs
 from keras_sentmatch.encoders import PairBatches, PairEncoder
-from keras_sentmatch.encoders.questions import packed
+from keras_sentmatch.encoders.batches import packed
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.training import load_recipe, train
 from keras_sentmatch.training.losses import RankingLoss

@@ -10,11 +10,16 @@ from hypothesis import strategies as st
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.text.wordnet import load_wordnet
+from keras_sentmatch.text.tags import load_wordnet
 from keras_sentmatch.transformations import TRANSFORMATIONS, Lexicon, transform
-from keras_sentmatch.transformations.names import KIND_OF
-from keras_sentmatch.transformations.phrases import ADVERBS
-from keras_sentmatch.transformations.words import form, is_negated, stands_alone, words
+from keras_sentmatch.transformations.english import (
+    ADVERBS,
+    KIND_OF,
+    form,
+    is_negated,
+    stands_alone,
+    words,
+)
 
 pytestmark = pytest.mark.once
 

@@ -9,8 +9,9 @@ import pytest
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.training import load_recipe
 from keras_sentmatch.training.prepare import fit_encoder
-from keras_sentmatch.vectors import WordEncoder, load_vectors, load_word_table
-from keras_sentmatch.vectors.built_in import COMPOSED, SCALE, WordTable
+from keras_sentmatch.vectors import load_vectors
+from keras_sentmatch.vectors.built_in import COMPOSED, SCALE, WordTable, load_word_table
+from keras_sentmatch.vectors.extraction import WordEncoder
 
 TABLE = load_word_table()
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.vectors import VectorExtractor, WordEncoder, load_vectors
+from keras_sentmatch.vectors import extract_vectors, load_vectors
 from keras_sentmatch.vectors import extraction as module
-from keras_sentmatch.vectors.extraction import extract_vectors, principal_axes
+from keras_sentmatch.vectors.extraction import VectorExtractor, WordEncoder, principal_axes
 from tests.toys.bert import tiny_bert
 
 pytestmark = pytest.mark.once

@@ -11,7 +11,7 @@ import pytest
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.vectors import WordVectors, load_vectors, read_vectors
-from keras_sentmatch.vectors import reading as module
+from keras_sentmatch.vectors import files as module
 
 pytestmark = pytest.mark.once
 

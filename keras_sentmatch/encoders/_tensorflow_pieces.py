@@ -1,12 +1,130 @@
-"""Byte pairs as GPT-2 and RoBERTa have them, by TensorFlow's own operations, for SavedModels."""
+"""Word pieces by TensorFlow's own operations, for SavedModels without tensorflow-text."""
 
-from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from keras_sentmatch.text.bert_text import LAST
+from keras_sentmatch.text.tokens import LAST
+from keras_sentmatch.text.word_pieces import (
+    BertPieces,
+    BertText,
+    BytePairs,
+    Pieces,
+    byte_of,
+    separators,
+)
+
+MAX_BYTES = 100  # of a word; a longer one is unknown
+
+
+def pieces_graph(pieces: Pieces) -> "WordPieceGraph | BytePairGraph":
+    """Return a function from sentences `[B]` and a limit to piece ids, ragged int32 `[B, None]`.
+
+    It makes at least the first `limit` pieces of each sentence.
+
+    Raises:
+        InputError: If only Python can make the pieces (SentencePiece).
+    """
+    pieces.check_graph()
+    if isinstance(pieces, BertPieces):
+        return WordPieceGraph(pieces)
+    assert isinstance(pieces, BytePairs)
+    return BytePairGraph(pieces)
+
+
+class WordPieceGraph:
+    """BERT's word pieces: the longest that fits, from the left.
+
+    Words are split at spaces, punctuation and perhaps ideographs; special tokens are not looked for.
+    An exported object must hold `table`.
+    """
+
+    def __init__(self, pieces: BertPieces):
+        import tensorflow as tf
+
+        tokenizer, self.text = pieces.plain, pieces.text
+        ids = {piece: i for i, piece in enumerate(tokenizer.get_vocabulary())}
+        self.unknown = ids[tokenizer.oov_token]
+        self.suffix = tokenizer.suffix_indicator
+        self.longest = max(map(len, ids))
+        ranges = separators(tokenizer.split_on_cjk)
+        self.pattern = "[" + "".join(rf"\x{{{a:x}}}-\x{{{b:x}}}" for a, b in ranges) + "]"
+        with tf.init_scope():  # outside of any graph that is being traced
+            pairs = tf.lookup.KeyValueTensorInitializer(
+                tf.constant(list(ids)), tf.constant(list(ids.values()), tf.int32)
+            )
+            self.table = tf.lookup.StaticHashTable(pairs, -1)
+
+    def __call__(self, sentences: Any, limit: int) -> Any:
+        import tensorflow as tf
+
+        sentences = _translated(self.text, sentences)
+        words = tf.strings.split(tf.strings.regex_replace(sentences, self.pattern, r" \0 "))
+        words = words[:, :limit]
+        distinct, index = tf.unique(words.flat_values)
+        pieces = tf.gather(self._of_words(distinct), index)
+        return words.with_values(pieces).merge_dims(1, 2)
+
+    def _of_words(self, words: Any) -> Any:
+        """The pieces of words `[W]`, ragged `[W, None]`."""
+        import tensorflow as tf
+
+        length = tf.strings.length(words, unit="UTF8_CHAR")
+        too_long = tf.strings.length(words) > MAX_BYTES
+        sizes = tf.range(self.longest, 0, -1)[None]
+
+        def unfinished(left: Any, *others: Any) -> Any:
+            return tf.size(left) > 0
+
+        def step(left: Any, start: Any, rows: Any, ids: Any) -> tuple[Any, ...]:
+            """The next piece of the words `left`, from the character `start` on; -1 if none fits."""
+            shape = [tf.size(left), self.longest]
+            candidates = tf.strings.substr(
+                tf.broadcast_to(tf.gather(words, left)[:, None], shape),
+                tf.broadcast_to(start[:, None], shape),
+                tf.broadcast_to(sizes, shape),
+                unit="UTF8_CHAR",
+            )
+            prefix = tf.where(start > 0, self.suffix, "")[:, None]
+            known = self.table.lookup(prefix + candidates)
+            known = tf.where(tf.gather(too_long, left)[:, None], -1, known)
+            best = tf.argmax(known >= 0, 1, tf.int32)  # of the largest first, so the longest
+            piece = tf.gather(known, best, batch_dims=1)
+            end = start + tf.gather(sizes[0], best)  # of a candidate past the end: beyond it
+            more = (piece >= 0) & (end < tf.gather(length, left))
+            return left[more], end[more], tf.concat([rows, left], 0), tf.concat([ids, piece], 0)
+
+        count = tf.size(words)
+        none = tf.zeros([0], tf.int32)
+        _, _, rows, ids = tf.while_loop(
+            unfinished,
+            step,
+            (tf.range(count), tf.zeros([count], tf.int32), none, none),
+            shape_invariants=(tf.TensorShape([None]),) * 4,
+        )
+        bad = tf.gather(tf.math.unsorted_segment_min(ids, rows, count) < 0, rows)
+        kept = ~bad | (ids < 0)  # of a word with a part that fits nothing: one unknown piece
+        rows, ids = rows[kept], ids[kept]
+        order = tf.argsort(rows, stable=True)
+        ids = tf.gather(tf.where(ids < 0, self.unknown, ids), order)
+        rows = tf.cast(tf.gather(rows, order), tf.int64)
+        return tf.RaggedTensor.from_value_rowids(ids, rows, tf.cast(count, tf.int64))
+
+
+def _translated(text: BertText, sentences: Any) -> Any:
+    """`str.translate` of a string tensor `[B]`."""
+    import tensorflow as tf
+
+    clean = [text[code] for code in range(LAST + 2)]
+    ends = np.cumsum([0, *map(len, clean)])
+    letters = np.array([ord(char) for part in clean for char in part], "int32")
+    table = tf.RaggedTensor.from_row_splits(letters, ends, validate=False)
+    codes = tf.strings.unicode_decode(sentences, "UTF-8")
+    flat = tf.minimum(codes.flat_values, LAST + 1)
+    merged = codes.with_flat_values(tf.gather(table, flat)).merge_dims(1, 2)
+    return tf.strings.unicode_encode(merged, "UTF-8")
+
 
 _SPACES = (*range(0x09, 0x0E), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B))
 _SPACES += (0x2028, 0x2029, 0x202F, 0x205F, 0x3000)
@@ -16,30 +134,19 @@ _NONE = np.int32(2**31 - 1)  # the rank of a pair that is not merged
 
 
 class BytePairGraph:
-    """Byte pairs of a vocabulary that has all bytes; in each word the first of the merges is next.
+    """Byte pairs as in GPT-2 and RoBERTa: within each word, the earliest merge is applied first.
 
-    An object that is exported must hold `table`.
-
-    Args:
-        vocabulary: The id of each piece.
-        merges: The pairs of pieces that are merged, the first ones first.
-        bytes_of: The byte that each character of the vocabulary stands for.
-        prefix_space: Whether a space comes before each sentence.
+    An exported object must hold `table`.
     """
 
-    def __init__(
-        self,
-        vocabulary: Mapping[str, int],
-        merges: Sequence[tuple[str, ...]],
-        bytes_of: Mapping[str, int],
-        prefix_space: bool,
-    ):
+    def __init__(self, pieces: BytePairs):
         import tensorflow as tf
 
+        vocabulary, merges = pieces.tokenizer.vocabulary, pieces.merges
         self.size = max(vocabulary.values()) + 1
-        self.prefix_space = prefix_space
+        self.prefix_space = pieces.tokenizer.add_prefix_space
         self.bytes = np.zeros(256, "int32")
-        for char, byte in bytes_of.items():
+        for char, byte in byte_of().items():
             self.bytes[byte] = vocabulary[char]
         ranks: dict[int, int] = {}
         for rank, (first, second) in enumerate(merges):
@@ -51,8 +158,7 @@ class BytePairGraph:
             )
             self.table = tf.lookup.StaticHashTable(pairs, _NONE)
 
-    def __call__(self, sentences: Any) -> Any:
-        """The ids of sentences `[B]`, ragged `[B, None]`."""
+    def __call__(self, sentences: Any, limit: int) -> Any:
         import tensorflow as tf
 
         if self.prefix_space:

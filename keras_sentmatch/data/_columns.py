@@ -11,6 +11,15 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from keras_sentmatch.data.dataset import PairDataset, ReadReport, Task, numbered, weight_of
+from keras_sentmatch.data.files import (
+    HEADER,
+    BadRow,
+    Rows,
+    TextFile,
+    first_line,
+    recognized_separator,
+    table,
+)
 from keras_sentmatch.data.formats import (
     GROUP,
     ID,
@@ -23,15 +32,6 @@ from keras_sentmatch.data.formats import (
     WEIGHT,
     Format,
     Layout,
-)
-from keras_sentmatch.data.rows import (
-    HEADER,
-    BadRow,
-    Rows,
-    TextFile,
-    first_line,
-    recognized_separator,
-    table,
 )
 from keras_sentmatch.errors import InputError, argument, wording
 from keras_sentmatch.text.tags import tags_of_parse

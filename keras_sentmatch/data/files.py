@@ -1,8 +1,9 @@
-"""Rows of a file, as `(where, row)`: tables, JSON lines, parallel files, the TrecQA pseudo-XML.
+"""Rows of a file, as `(where, row)`: tables, JSON lines, parallel files, TrecQA's pseudo-XML.
 
-A row is a dict by column name, or a `BadRow` that says why there is none; a table yields its columns
-first, at `HEADER`. Files are streamed, `.gz` ones too. Only a line feed ends a line, so that no
-other separator inside a sentence breaks it; in a file without line feeds a carriage return does.
+A row is a dict by column name, or a `BadRow` that says why it cannot be read. A table yields its
+column names first, at `HEADER`. Files are streamed, `.gz` files too. Only a line feed ends a line,
+so that no other separator inside a sentence breaks it. In a file without line feeds, a carriage
+return does.
 """
 
 import codecs

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from keras_sentmatch.data.rows import HEADER, Rows, TextFile
+from keras_sentmatch.data.files import HEADER, Rows, TextFile
 from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.safety import first_line
 
