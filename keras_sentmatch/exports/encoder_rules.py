@@ -11,6 +11,7 @@ from keras_sentmatch.encoders.words import NORMALIZATION
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
 from keras_sentmatch.text.tokens import CONTRACTIONS, LAST, clean_table, token_pattern, word_ranges
+from keras_sentmatch.text.word_pieces import BertPieces, BytePairs, SentencePieces, separators
 
 SCORE = Path(__file__).with_name("score.py")
 
