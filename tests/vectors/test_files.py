@@ -272,7 +272,7 @@ def test_memory_stays_near_the_kept_matrix(tmp_path):
     block = b"".join(b"w%05d " % i + b" ".join([b"0.12345"] * 300) + b"\n" for i in range(25_000))
     (tmp_path / "v.txt").write_bytes(block)
     code = (
-        "import pathlib, re, sys; from keras_sentmatch.data import read_vectors\n"
+        "import pathlib, re, sys; from keras_sentmatch.vectors import read_vectors\n"
         "import rich.progress\n"
         "status = pathlib.Path('/proc/self/status')\n"
         "peak = lambda: int(re.search(r'VmHWM:\\s+(\\d+)', status.read_text())[1])\n"
