@@ -17,15 +17,9 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import accuracy, macro_f1, wilson_interval
 from keras_sentmatch.metrics.calibration import decide
 from keras_sentmatch.training import bag_of_words_baseline
-from keras_sentmatch.transformations import (
-    TRANSFORMATIONS,
-    Lexicon,
-    Transformed,
-    get_transformation,
-    transform,
-)
-from keras_sentmatch.transformations.transform import Translate
-from keras_sentmatch.transformations.words import words
+from keras_sentmatch.transformations import TRANSFORMATIONS, Lexicon, Transformed, transform
+from keras_sentmatch.transformations.english import words
+from keras_sentmatch.transformations.transform import Translate, get_transformation
 
 if TYPE_CHECKING:
     from keras_sentmatch.inference import EnsembleMatcher, Matcher
