@@ -29,7 +29,7 @@ from word_table import installed, save
 from keras_sentmatch import Matcher
 from keras_sentmatch.applications import RE2
 from keras_sentmatch.data import PairDataset
-from keras_sentmatch.vectors import load_word_table
+from keras_sentmatch.vectors.built_in import load_word_table
 
 OUT = Path(__file__).parents[1] / "keras_sentmatch" / "data" / "tables" / "similarity_matcher.npz"
 RESULTS = measuring.Results("similarity_matcher")
