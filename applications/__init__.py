@@ -8,14 +8,17 @@ import importlib
 import pkgutil
 from typing import TYPE_CHECKING
 
-from keras_sentmatch.applications.base import (
-    PairModel,
-    Sentence,
+from keras_sentmatch.applications.feature_blocks import FeatureHost, make_feature_blocks
+from keras_sentmatch.applications.hyperparameters import Choice, LogUniform, Parameter
+from keras_sentmatch.applications.pair_model import DATA_ARGUMENTS, PairModel, Sentence
+from keras_sentmatch.applications.picture_specs import PictureSpec
+from keras_sentmatch.applications.registry import (
     build_model,
     get_model_class,
     list_models,
     load_models,
     load_own_models,
+    register_model,
 )
 
 if TYPE_CHECKING:
@@ -45,12 +48,20 @@ globals().update(
 )
 
 __all__ = [
+    "DATA_ARGUMENTS",
     "BackboneModel",
+    "Choice",
+    "FeatureHost",
+    "LogUniform",
     "PairModel",
+    "Parameter",
+    "PictureSpec",
     "Sentence",
     "build_model",
     "get_model_class",
     "list_models",
     "load_models",
+    "make_feature_blocks",
+    "register_model",
     *_models,
 ]

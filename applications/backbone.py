@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_sentmatch.applications.base import PairModel, Sentence
+from keras_sentmatch.applications.pair_model import PairModel, Sentence
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.ops import last_state, zero_padding
 from keras_sentmatch.text.backbones import block_options, blocks_of, embed, takes_segments
@@ -18,53 +18,59 @@ FROM_MODEL = ("name", "dtype", "trainable")  # which the model has of its own
 class BackboneModel(PairModel):
     """A model that reads both sentences as one sequence, with the layers of a pretrained encoder.
 
-    A subclass's `__init__` begins with `self.bert = self.make_encoder()`; the maths stands in
-    `read(pair)`.
+    A subclass's mathematics stands in `read(pair)`, with the layers of `self.bert`.
 
     Args:
-        backbone: a KerasHub preset name, or a folder with a KerasHub or Hugging Face encoder, whose
+        backbone: A KerasHub preset name, or a folder with a KerasHub or Hugging Face encoder, whose
             weights are loaded; a KerasHub backbone, whose weights are copied; or the serialized
             config of one, which has no weights. It is kept as a serialized config, so a saved model
             does not need the preset it was made from. Of the kinds in
             `keras_sentmatch.text.backbones`: BERT, RoBERTa, XLM-RoBERTa, ALBERT, DistilBERT,
             ELECTRA or DeBERTa-v3.
-        trainable_backbone: whether the backbone is trained.
-        backbone_dropout: rate within the backbone; `None` keeps its own.
+        trainable_backbone: Whether the backbone is trained.
+        backbone_dropout: Rate within the backbone; `None` keeps its own.
 
     Inputs:
-        A dict of int32 `[B, L]`: `token_ids`, `padding_mask` (1 = real) and, where the encoder has
+        A dict of int32 `[B, L]`: `token_ids`, `padding_mask` (1 = real) and, where the backbone has
         segments, `segment_ids`, as `SubwordPairEncoder` makes them. Right-padded, whatever the id of
         padding.
 
     Masking:
-        Padding changes nothing and is never read. A row without tokens gives a finite answer.
+        Padding changes nothing and is never read. A row without tokens gives a finite output.
 
     Raises:
-        InputError: for a backbone that is not supported or cannot be loaded.
+        InputError: The backbone is not supported or cannot be loaded.
     """
-
-    backbone: Any
-    trainable_backbone: bool
-    backbone_dropout: float | None
-
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        for layer in [] if self.trainable_backbone else self.backbone_layers():
-            layer.trainable = False  # only now: `keras.Model` may make it trainable again
 
     def read(self, pair: Sentence):
         """The output from `token_ids`, `padding_mask`, `mask` and perhaps `segment_ids` of a pair."""
         raise NotImplementedError
 
-    def make_encoder(self) -> "Encoder":
-        """The backbone's layers."""
-        encoder = Encoder(self.backbone, self.policy, self.backbone_dropout)
-        self.backbone = self.arguments["backbone"] = encoder.config
-        self.max_length = encoder.max_length
-        return encoder
+    def __init__(
+        self,
+        backbone,
+        num_classes: int,
+        trainable_backbone: bool,
+        dropout: float,
+        backbone_dropout: float | None,
+        **kwargs,
+    ):
+        super().__init__(num_classes=num_classes, dropout=dropout, **kwargs)
+        self.trainable_backbone = trainable_backbone
+        self.backbone_dropout = backbone_dropout
+        self.bert = Backbone(backbone, self.policy, backbone_dropout)
+        self.backbone = self.bert.config
+        self.max_length = self.bert.max_length
+
+    def make_graph(self) -> None:
+        super().make_graph()
+        for layer in [] if self.trainable_backbone else self.backbone_layers():
+            layer.trainable = False  # only now: `keras.Model` may make it trainable again
 
     def make_inputs(self) -> dict[str, Any]:
-        names = ["token_ids", *["segment_ids"] * self.bert.has_segments, "padding_mask"]
+        names = ["token_ids", "padding_mask"]
+        if self.bert.has_segments:
+            names.insert(1, "segment_ids")
         return {name: keras.Input((None,), dtype="int32", name=name) for name in names}
 
     def connect(self, inputs: Mapping[str, Any]):
@@ -84,7 +90,7 @@ class BackboneModel(PairModel):
         """The variables of the backbone, e.g. for a lower learning rate; all others are new."""
         return [v for layer in self.backbone_layers() for v in layer.weights]
 
-    def set_word_vectors(self, matrix) -> None:
+    def set_word_vectors(self, matrix, similarity=None) -> None:
         raise InputError(
             f"{type(self).__name__} has no word vectors to set: it reads word pieces, whose vectors come with the backbone."
         )
@@ -94,8 +100,8 @@ class BackboneModel(PairModel):
         return self.count_params() - self.bert.backbone.token_embedding.count_params()
 
 
-class Encoder:
-    """The layers of a KerasHub encoder, called one by one in the graph of a model.
+class Backbone:
+    """The layers of a KerasHub backbone, called one by one in the graph of a model.
 
     Args:
         backbone: a KerasHub preset name, a folder with a KerasHub or Hugging Face model, a KerasHub

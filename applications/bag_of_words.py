@@ -6,9 +6,11 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_sentmatch.applications.base import PairModel, Sentence, register_model
-from keras_sentmatch.applications.pictures import PictureSpec
-from keras_sentmatch.applications.search_space import Choice
+from keras_sentmatch.applications._training import Arrays, Examples
+from keras_sentmatch.applications.hyperparameters import Choice
+from keras_sentmatch.applications.pair_model import PairModel, Sentence
+from keras_sentmatch.applications.picture_specs import PictureSpec
+from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.layers.hybrid import FEATURES, MOST, MatchingFeatures, WideLogits
 from keras_sentmatch.text.tokens import word_facts
 
@@ -17,10 +19,6 @@ SHARES = ("shared_1", "shared_2")
 CONSTANT = 1e-4  # standard deviation up to which a feature is taken for constant
 PRODUCTS = 0.1  # standard deviation of a product of features, next to 1 of a feature
 MOST_PAIRS = 50_000  # to learn from the products of features; of more, a network learns them itself
-Arrays = Mapping[str, np.ndarray]
-Examples = tuple[Sequence[Arrays], np.ndarray] | tuple[Sequence[Arrays], np.ndarray, Any]
-
-
 WEIGHTS = (
     PictureSpec(
         "weights_{side}",
@@ -187,8 +185,28 @@ class _Products:
         return kernel.reshape(-1, weights.shape[1]), self.mean @ weights
 
 
+class WithLinearPart(PairModel):
+    """A model with a linear part, `self.wide`, that is solved before `fit`."""
+
+    wide: WidePart
+
+    def set_word_vectors(self, matrix, similarity=None) -> None:
+        super().set_word_vectors(matrix)
+        if similarity is not None:
+            self.wide.set_similarity(similarity)
+
+    def set_words(self, start: int, words: Sequence[str]) -> None:
+        self.wide.set_word_facts(start, words)
+
+    def before_fit(self, words, examples, chosen) -> dict[str, float]:
+        """Solve the linear part; validation pairs choose the strength of its regularization."""
+        strength = chosen.get("linear_strength")
+        check = examples("validation") if strength is None else None
+        return {"linear_strength": self.wide.solve(words, examples("train"), check, strength)}
+
+
 @register_model("bag_of_words")
-class BagOfWords(PairModel):
+class BagOfWords(WithLinearPart):
     """Logistic regression (for scores, ridge regression) on a bag of words.
 
     Its features are how often each word occurs in sentence 1 and in sentence 2, whether it is in
@@ -212,8 +230,7 @@ class BagOfWords(PairModel):
     presets = {"matching": {"matching_features": True}}
     pictures = WEIGHTS
     search_space = [Choice("model.matching_features", (False, True))]
-    trainable_embedding = False
-    solved = True  # training by gradients adds nothing
+    fit_trains = "nothing"
 
     def __init__(
         self,
@@ -223,6 +240,13 @@ class BagOfWords(PairModel):
         matching_features: bool = False,
         **kwargs,
     ):
+        super().__init__(
+            vocabulary_size=vocabulary_size,
+            num_classes=num_classes,
+            embedding_dim=embedding_dim,
+            **kwargs,
+        )
+        self.matching_features = matching_features
         if matching_features:
             self.word_representation = self.make_word_representation(
                 trainable_embedding=False, dropout=0.0
@@ -232,7 +256,7 @@ class BagOfWords(PairModel):
         self.probabilities = keras.layers.Activation(
             activation, dtype="float32", name="probabilities"
         )
-        super().__init__(**kwargs)
+        self.make_graph()
 
     @property
     def shares_encoder(self) -> bool:

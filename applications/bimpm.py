@@ -6,21 +6,18 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_sentmatch.applications.base import (
-    FEATURE_PRESETS,
-    CallWith,
-    PairModel,
-    Sentence,
-    register_model,
-)
-from keras_sentmatch.applications.pictures import FEATURE_MAP, FEATURE_PICTURES, PictureSpec
-from keras_sentmatch.applications.search_space import FEATURE_ATTENTION, WORD_MODELS, Choice
+from keras_sentmatch.applications._explainer import CallWith
+from keras_sentmatch.applications.feature_blocks import FEATURE_PRESETS, FeatureHost
+from keras_sentmatch.applications.hyperparameters import FEATURE_ATTENTION, WORD_MODELS, Choice
+from keras_sentmatch.applications.pair_model import Sentence
+from keras_sentmatch.applications.picture_specs import FEATURE_MAP, FEATURE_PICTURES, PictureSpec
+from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.layers import BidirectionalRNN, MultiPerspectiveMatching
 from keras_sentmatch.ops import last_state
 
 
 @register_model("bimpm")
-class BiMPM(PairModel):
+class BiMPM(FeatureHost):
     """Bilateral Multi-Perspective Matching: each state against the other sentence.
 
     Args:
@@ -119,20 +116,53 @@ class BiMPM(PairModel):
         feature_attention_config: Mapping[str, Any] | None = None,
         **kwargs,
     ):
+        super().__init__(
+            vocabulary_size=vocabulary_size,
+            num_classes=num_classes,
+            embedding_dim=embedding_dim,
+            trainable_embedding=trainable_embedding,
+            char_vocabulary_size=char_vocabulary_size,
+            char_dim=char_dim,
+            max_word_length=max_word_length,
+            dropout=dropout,
+            feature_attention=feature_attention,
+            feature_attention_config=feature_attention_config,
+            **kwargs,
+        )
+        self.char_units = char_units
+        self.units = units
+        self.aggregation_units = aggregation_units
+        self.hidden_units = hidden_units
+        self.cell = cell
+        self.perspectives = perspectives
+        self.strategies = strategies
+        self.attentive = attentive
+        self.max_attentive = max_attentive
         self.word_representation = self.make_word_representation(
             char_filters=char_units, char_encoder="lstm", dropout=0.0
         )
         self.word_dropout = self.make_dropout("word_dropout")
-        self.context = self.make(BidirectionalRNN, "context")  # eq 1
+        self.context = self.make(
+            BidirectionalRNN, "context", units=self.units, cell=self.cell
+        )  # eq 1
         self.context_dropout = self.make_dropout("context_dropout")
-        self.matching = self.make(MultiPerspectiveMatching, "matching")  # eq 2-6
+        self.matching = self.make(
+            MultiPerspectiveMatching,
+            "matching",
+            perspectives=self.perspectives,
+            strategies=self.strategies,
+            attentive=self.attentive,
+            max_attentive=self.max_attentive,
+        )  # eq 2-6
         self.feature_blocks = self.make_feature_attention()
         self.matching_dropout = self.make_dropout("matching_dropout")
-        self.aggregation = self.make(BidirectionalRNN, "aggregation", units=aggregation_units)
+        self.aggregation = self.make(
+            BidirectionalRNN, "aggregation", units=aggregation_units, cell=self.cell
+        )
         self.dropout_1, self.dropout_2 = (self.make_dropout(f"dropout_{i}") for i in "12")
         self.hidden = keras.layers.Dense(hidden_units, "tanh", dtype=self.policy, name="hidden")
         self.classify = self.make_classifier()
-        super().__init__(**kwargs)
+        self.make_graph()
 
     @classmethod
     def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:

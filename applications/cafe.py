@@ -6,15 +6,22 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_sentmatch.applications.base import FEATURE_PRESETS, PairModel, Sentence, register_model
-from keras_sentmatch.applications.pictures import (
+from keras_sentmatch.applications.feature_blocks import FEATURE_PRESETS, FeatureHost
+from keras_sentmatch.applications.hyperparameters import (
+    FEATURE_ATTENTION,
+    FLAG,
+    WORD_MODELS,
+    Choice,
+)
+from keras_sentmatch.applications.pair_model import Sentence
+from keras_sentmatch.applications.picture_specs import (
     ATTENTION,
     FEATURE_MAP,
     FEATURE_PICTURES,
     WITHIN,
     PictureSpec,
 )
-from keras_sentmatch.applications.search_space import FEATURE_ATTENTION, FLAG, WORD_MODELS, Choice
+from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import (
     BidirectionalRNN,
@@ -41,7 +48,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @register_model("cafe")
-class CAFE(PairModel):
+class CAFE(FeatureHost):
     """Compare, Compress and Propagate: each word's alignments, compressed to six numbers.
 
     Args:
@@ -158,6 +165,33 @@ class CAFE(PairModel):
         feature_attention_config: Mapping[str, Any] | None = None,
         **kwargs,
     ):
+        super().__init__(
+            vocabulary_size=vocabulary_size,
+            num_classes=num_classes,
+            embedding_dim=embedding_dim,
+            trainable_embedding=trainable_embedding,
+            char_vocabulary_size=char_vocabulary_size,
+            char_dim=char_dim,
+            char_filters=char_filters,
+            char_kernel_size=char_kernel_size,
+            max_word_length=max_word_length,
+            pos_tags=pos_tags,
+            dropout=dropout,
+            feature_attention=feature_attention,
+            feature_attention_config=feature_attention_config,
+            **kwargs,
+        )
+        self.char_encoder = char_encoder
+        self.units = units
+        self.highway_layers = highway_layers
+        self.inter_attention = inter_attention
+        self.intra_attention = intra_attention
+        self.alignment_features = alignment_features
+        self.factors = factors
+        self.meta_factors = meta_factors
+        self.append_intra = append_intra
+        self.bidirectional = bidirectional
+        self.l2 = l2
         known = sorted(set(alignment_features) & set(COMPARISONS))
         if not known or known != sorted(alignment_features):
             raise InputError(
@@ -173,7 +207,7 @@ class CAFE(PairModel):
                 f"meta_factors={meta_factors} needs features to compress: switch an attention on."
             )
         self.word_representation = self.make_word_representation(
-            dropout=0.0, kernel_regularizer=self.regularizer()
+            dropout=0.0, kernel_regularizer=self.regularizer(), char_encoder=self.char_encoder
         )
         self.word_dropout = self.make_dropout("word_dropout")
         self.word_projection = self.dense(None, "word_projection")
@@ -196,7 +230,7 @@ class CAFE(PairModel):
         self.projection = self.dense(None, "projection")
         self.last_highway = self.highway("highway")
         self.classify = self.make_classifier(kernel_regularizer=self.regularizer())
-        super().__init__(**kwargs)
+        self.make_graph()
 
     def regularizer(self):
         return keras.regularizers.L2(self.l2) if self.l2 else None

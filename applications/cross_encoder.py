@@ -4,9 +4,11 @@ from functools import partial
 from typing import Any
 
 from keras_sentmatch.applications.backbone import BackboneModel, initializer
-from keras_sentmatch.applications.base import Sentence, check_choice, register_model
-from keras_sentmatch.applications.pictures import ENCODER_ATTENTION
-from keras_sentmatch.applications.search_space import BACKBONES, Choice
+from keras_sentmatch.applications.hyperparameters import BACKBONES, Choice
+from keras_sentmatch.applications.pair_model import Sentence
+from keras_sentmatch.applications.picture_specs import ENCODER_ATTENTION
+from keras_sentmatch.applications.registry import register_model
+from keras_sentmatch.layers.base import require_choice
 from keras_sentmatch.ops import masked_mean
 
 POOLINGS = ("cls", "mean")
@@ -60,11 +62,19 @@ class CrossEncoder(BackboneModel):
         backbone_dropout: float | None = None,
         **kwargs,
     ):
-        check_choice("pooling", pooling, POOLINGS)
-        self.bert = self.make_encoder()
+        super().__init__(
+            backbone=backbone,
+            num_classes=num_classes,
+            trainable_backbone=trainable_backbone,
+            dropout=dropout,
+            backbone_dropout=backbone_dropout,
+            **kwargs,
+        )
+        self.pooling = pooling
+        require_choice(POOLINGS, pooling=pooling)
         self.drop = self.make_dropout("dropout")
         self.classify = self.make_classifier(kernel_initializer=initializer())
-        super().__init__(**kwargs)
+        self.make_graph()
 
     def read(self, pair: Sentence):
         x = self.bert.embed(pair)  # [B, L, D]

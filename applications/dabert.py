@@ -6,10 +6,12 @@ from typing import Any
 
 import keras
 
+from keras_sentmatch.applications._explainer import CallWith
 from keras_sentmatch.applications.backbone import BackboneModel, initializer, segments_of
-from keras_sentmatch.applications.base import CallWith, Sentence, register_model
-from keras_sentmatch.applications.pictures import ENCODER_ATTENTION, HEADS, PictureSpec
-from keras_sentmatch.applications.search_space import BACKBONES, FLAG, Choice
+from keras_sentmatch.applications.hyperparameters import BACKBONES, FLAG, Choice
+from keras_sentmatch.applications.pair_model import Sentence
+from keras_sentmatch.applications.picture_specs import ENCODER_ATTENTION, HEADS, PictureSpec
+from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import DualAttentionEncoder
 from keras_sentmatch.text.backbones import KINDS, BackboneKind
@@ -145,7 +147,26 @@ class DABERT(BackboneModel):
         backbone_dropout: float | None = None,
         **kwargs,
     ):
-        self.bert = self.make_encoder()
+        super().__init__(
+            backbone=backbone,
+            num_classes=num_classes,
+            trainable_backbone=trainable_backbone,
+            dropout=dropout,
+            backbone_dropout=backbone_dropout,
+            **kwargs,
+        )
+        self.dual_layers = dual_layers
+        self.channels = channels
+        self.distance = distance
+        self.cross = cross
+        self.attention_units = attention_units
+        self.hidden_units = hidden_units
+        self.alignment = alignment
+        self.gate = gate
+        self.filter_gate = filter_gate
+        self.output_mode = output_mode
+        self.output_stddev = output_stddev
+        self.regulation = regulation
         _check_kind(self.bert.kind)
         depth = len(self.bert.blocks)
         if not dual_layers or not all(i in range(depth) for i in dual_layers):
@@ -156,7 +177,7 @@ class DABERT(BackboneModel):
         self.duals = {i: self.make_dual_layer(i) for i in dual_layers}
         self.drop = self.make_dropout("dropout")
         self.classify = self.make_classifier(kernel_initializer=initializer())
-        super().__init__(**kwargs)
+        self.make_graph()
         for i, dual in self.duals.items():
             _carry_over(self.bert.blocks[i], dual)
 
@@ -171,6 +192,17 @@ class DABERT(BackboneModel):
             dropout=block.dropout,
             activation=block.activation,
             layer_norm_epsilon=block.layer_norm_epsilon,
+            channels=self.channels,
+            distance=self.distance,
+            cross=self.cross,
+            attention_units=self.attention_units,
+            hidden_units=self.hidden_units,
+            alignment=self.alignment,
+            gate=self.gate,
+            filter_gate=self.filter_gate,
+            output_mode=self.output_mode,
+            output_stddev=self.output_stddev,
+            regulation=self.regulation,
         )
 
     def read(self, pair: Sentence):

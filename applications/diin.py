@@ -6,15 +6,17 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_sentmatch.applications.base import (
-    FEATURE_PRESETS,
-    CallWith,
-    PairModel,
-    Sentence,
-    register_model,
+from keras_sentmatch.applications._explainer import CallWith
+from keras_sentmatch.applications.feature_blocks import FEATURE_PRESETS, FeatureHost
+from keras_sentmatch.applications.hyperparameters import FEATURE_ATTENTION, WORD_MODELS, Choice
+from keras_sentmatch.applications.pair_model import Sentence
+from keras_sentmatch.applications.picture_specs import (
+    FEATURE_MAP,
+    FEATURE_PICTURES,
+    WITHIN,
+    PictureSpec,
 )
-from keras_sentmatch.applications.pictures import FEATURE_MAP, FEATURE_PICTURES, WITHIN, PictureSpec
-from keras_sentmatch.applications.search_space import FEATURE_ATTENTION, WORD_MODELS, Choice
+from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import (
     DecayingDropout,
@@ -26,7 +28,7 @@ from keras_sentmatch.ops import at_least_float32
 
 
 @register_model("diin")
-class DIIN(PairModel):
+class DIIN(FeatureHost):
     """Densely Interactive Inference Network: a DenseNet over the products of all pairs of tokens.
 
     Every sentence is padded or cut to `max_length` tokens, whatever the length of the batch: the
@@ -128,6 +130,37 @@ class DIIN(PairModel):
         feature_attention_config: Mapping[str, Any] | None = None,
         **kwargs,
     ):
+        super().__init__(
+            vocabulary_size=vocabulary_size,
+            num_classes=num_classes,
+            embedding_dim=embedding_dim,
+            trainable_embedding=trainable_embedding,
+            char_vocabulary_size=char_vocabulary_size,
+            char_dim=char_dim,
+            char_filters=char_filters,
+            char_kernel_size=char_kernel_size,
+            max_word_length=max_word_length,
+            exact_match=exact_match,
+            pos_tags=pos_tags,
+            dropout=dropout,
+            feature_attention=feature_attention,
+            feature_attention_config=feature_attention_config,
+            **kwargs,
+        )
+        self.max_length = max_length
+        self.highway_layers = highway_layers
+        self.first_scale = first_scale
+        self.blocks = blocks
+        self.layers_per_block = layers_per_block
+        self.growth_rate = growth_rate
+        self.kernel_size = kernel_size
+        self.compression = compression
+        self.mask_padding = mask_padding
+        self.dropout_decay = dropout_decay
+        self.dropout_decay_steps = dropout_decay_steps
+        self.difference_penalty = difference_penalty
+        self.l2 = l2
+        self.l2_steps = l2_steps
         if not max_length >> blocks:
             raise InputError(
                 f"max_length must be at least 2 ** blocks: each block halves the grid. "
@@ -137,15 +170,31 @@ class DIIN(PairModel):
         self.word_dropout = self.drop("word_dropout")
         self.highway = Highway(highway_layers, dtype=self.policy, name="highway")
         self.encoders = {  # eq 1-7
-            side: self.make(SelfAttentiveEncoder, f"self_attentive_encoder_{side}") for side in "12"
+            side: self.make(
+                SelfAttentiveEncoder,
+                f"self_attentive_encoder_{side}",
+                dropout=self.dropout,
+                dropout_decay=self.dropout_decay,
+                dropout_decay_steps=self.dropout_decay_steps,
+            )
+            for side in "12"
         }
         self.penalty_loss = _TrainingLoss(self.penalty, dtype=self.policy, name="penalty")
         self.feature_blocks = self.make_feature_attention()
         self.interaction_dropout = self.drop("interaction_dropout")
-        self.dense_net = self.make(DenseInteractionCNN, "dense_interaction_cnn")
+        self.dense_net = self.make(
+            DenseInteractionCNN,
+            "dense_interaction_cnn",
+            first_scale=self.first_scale,
+            blocks=self.blocks,
+            layers_per_block=self.layers_per_block,
+            growth_rate=self.growth_rate,
+            kernel_size=self.kernel_size,
+            compression=self.compression,
+        )
         self.output_dropout = self.drop("output_dropout")
         self.classify = self.make_classifier()
-        super().__init__(**kwargs)
+        self.make_graph()
 
     def drop(self, name: str) -> keras.layers.Layer:
         return DecayingDropout(

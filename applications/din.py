@@ -5,9 +5,11 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_sentmatch.applications.base import CallWith, PairModel, Sentence, register_model
-from keras_sentmatch.applications.pictures import PictureSpec
-from keras_sentmatch.applications.search_space import FLAG, WORD_MODELS, Choice
+from keras_sentmatch.applications._explainer import CallWith
+from keras_sentmatch.applications.hyperparameters import FLAG, WORD_MODELS, Choice
+from keras_sentmatch.applications.pair_model import PairModel, Sentence
+from keras_sentmatch.applications.picture_specs import PictureSpec
+from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.layers import MatchingVector, MatrixDynamicGRU
 from keras_sentmatch.ops import masked_max, masked_mean, pair_mask, zero_padding
 
@@ -136,6 +138,24 @@ class DIN(PairModel):
         dropout: float = 0.2,
         **kwargs,
     ):
+        super().__init__(
+            vocabulary_size=vocabulary_size,
+            num_classes=num_classes,
+            embedding_dim=embedding_dim,
+            trainable_embedding=trainable_embedding,
+            dropout=dropout,
+            **kwargs,
+        )
+        self.units = units
+        self.variant = variant
+        self.concat = concat
+        self.use_bias = use_bias
+        self.encode_hypothesis = encode_hypothesis
+        self.shared_transform = shared_transform
+        self.transpose_premise = transpose_premise
+        self.reset_after = reset_after
+        self.compare_means = compare_means
+        self.hidden_layers = hidden_layers
         self.word_representation = self.make_word_representation()
         self.encoding = keras.layers.GRU(
             units,
@@ -145,7 +165,17 @@ class DIN(PairModel):
             name="encoding",
         )
         self.encoding_dropout = self.make_dropout("encoding_dropout")
-        self.control = self.make(MatrixDynamicGRU, "control")  # eq 7-23
+        self.control = self.make(
+            MatrixDynamicGRU,
+            "control",
+            units=self.units,
+            variant=self.variant,
+            concat=self.concat,
+            use_bias=self.use_bias,
+            shared_transform=self.shared_transform,
+            transpose_premise=self.transpose_premise,
+            reset_after=self.reset_after,
+        )  # eq 7-23
         self.control_dropout = self.make_dropout("control_dropout")
         if compare_means:
             self.comparison = MatchingVector(
@@ -156,7 +186,7 @@ class DIN(PairModel):
             for i in range(1, hidden_layers + 1)
         ]
         self.classify = self.make_classifier()
-        super().__init__(**kwargs)
+        self.make_graph()
 
     @property
     def shares_encoder(self) -> bool:

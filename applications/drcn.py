@@ -6,26 +6,23 @@ from typing import Any
 
 import keras
 
-from keras_sentmatch.applications.base import (
-    FEATURE_PRESETS,
-    CallWith,
-    PairModel,
-    Sentence,
-    register_model,
-)
-from keras_sentmatch.applications.pictures import (
-    ATTENTION,
-    FEATURE_MAP,
-    FEATURE_PICTURES,
-    POOL_RATES,
-)
-from keras_sentmatch.applications.search_space import (
+from keras_sentmatch.applications._explainer import CallWith
+from keras_sentmatch.applications.feature_blocks import FEATURE_PRESETS, FeatureHost
+from keras_sentmatch.applications.hyperparameters import (
     DROPOUT,
     FEATURE_ATTENTION,
     FLAG,
     WORD_MODELS,
     Choice,
 )
+from keras_sentmatch.applications.pair_model import Sentence
+from keras_sentmatch.applications.picture_specs import (
+    ATTENTION,
+    FEATURE_MAP,
+    FEATURE_PICTURES,
+    POOL_RATES,
+)
+from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import DenseCoAttentiveRNN, MaskedMaxPooling, MatchingVector
 from keras_sentmatch.ops import max_pool_rates
@@ -34,7 +31,7 @@ _BARE = {"autoencoder_after": ()}
 
 
 @register_model("drcn")
-class DRCN(PairModel):
+class DRCN(FeatureHost):
     """Densely-connected Recurrent and Co-attentive neural Network.
 
     Args:
@@ -176,6 +173,43 @@ class DRCN(PairModel):
         l2: float = 1e-6,
         **kwargs,
     ):
+        super().__init__(
+            vocabulary_size=vocabulary_size,
+            num_classes=num_classes,
+            embedding_dim=embedding_dim,
+            trainable_embedding=trainable_embedding,
+            char_vocabulary_size=char_vocabulary_size,
+            char_dim=char_dim,
+            char_filters=char_filters,
+            char_kernel_size=char_kernel_size,
+            max_word_length=max_word_length,
+            exact_match=exact_match,
+            pos_tags=pos_tags,
+            antonym=antonym,
+            dropout=dropout,
+            feature_attention=feature_attention,
+            feature_attention_config=feature_attention_config,
+            **kwargs,
+        )
+        self.fixed_embedding = fixed_embedding
+        self.units = units
+        self.depth = depth
+        self.cell = cell
+        self.attention = attention
+        self.recurrent_connection = recurrent_connection
+        self.attentive_connection = attentive_connection
+        self.embedding_connection = embedding_connection
+        self.autoencoder_after = autoencoder_after
+        self.autoencoder_units = autoencoder_units
+        self.autoencoder_activation = autoencoder_activation
+        self.autoencoder_dropout = autoencoder_dropout
+        self.autoencoder_stop_gradient = autoencoder_stop_gradient
+        self.reconstruction_weight = reconstruction_weight
+        self.temperature = temperature
+        self.hidden_units = hidden_units
+        self.batch_normalization = batch_normalization
+        self.embedding_dropout = embedding_dropout
+        self.l2 = l2
         if autoencoder_after is None:
             autoencoder_after = tuple(layer for layer in (3, 5) if layer <= depth)
         if any(not 1 <= layer <= depth for layer in autoencoder_after):
@@ -189,14 +223,16 @@ class DRCN(PairModel):
             )
 
         self.word_representation = self.make_word_representation(  # eq 1
-            dropout=embedding_dropout, kernel_regularizer=self.regularizer()
+            dropout=embedding_dropout,
+            kernel_regularizer=self.regularizer(),
+            fixed_embedding=self.fixed_embedding,
         )
         self.stacks, self.feature_blocks = self.make_stacks(sorted(autoencoder_after))  # eq 2-6
         self.pooling = MaskedMaxPooling(dtype=self.policy, name="max_pooling")
         self.matching = MatchingVector(dtype=self.policy, name="matching_vector")  # eq 7
         self.comparison = [layer for i in "12" for layer in self.make_comparison(i)]
         self.classify = self.make_classifier(kernel_regularizer=self.regularizer())
-        super().__init__(**kwargs)
+        self.make_graph()
 
     def regularizer(self):
         return keras.regularizers.L2(self.l2) if self.l2 else None
@@ -219,6 +255,17 @@ class DRCN(PairModel):
                     autoencoder_after=[n - start for n in autoencoder_after if start < n <= end],
                     reconstruction_weight=self.reconstruction_weight / (2 if alone else 1),
                     kernel_regularizer=self.regularizer(),
+                    units=self.units,
+                    cell=self.cell,
+                    attention=self.attention,
+                    recurrent_connection=self.recurrent_connection,
+                    attentive_connection=self.attentive_connection,
+                    embedding_connection=self.embedding_connection,
+                    autoencoder_units=self.autoencoder_units,
+                    autoencoder_activation=self.autoencoder_activation,
+                    autoencoder_dropout=self.autoencoder_dropout,
+                    autoencoder_stop_gradient=self.autoencoder_stop_gradient,
+                    temperature=self.temperature,
                 )
             )
             gated = not divided or end in autoencoder_after

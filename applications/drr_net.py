@@ -4,9 +4,11 @@ from typing import Any
 
 import keras
 
-from keras_sentmatch.applications.base import CallWith, PairModel, Sentence, register_model
-from keras_sentmatch.applications.pictures import READ, PictureSpec
-from keras_sentmatch.applications.search_space import BETAS, DROPOUT, FLAG, WORD_MODELS, Choice
+from keras_sentmatch.applications._explainer import CallWith
+from keras_sentmatch.applications.hyperparameters import BETAS, DROPOUT, FLAG, WORD_MODELS, Choice
+from keras_sentmatch.applications.pair_model import PairModel, Sentence
+from keras_sentmatch.applications.picture_specs import READ, PictureSpec
+from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import (
     Highway,
@@ -153,14 +155,56 @@ class DRrNet(PairModel):
         aux_loss_weight: float = 1.0,
         **kwargs,
     ):
+        super().__init__(
+            vocabulary_size=vocabulary_size,
+            num_classes=num_classes,
+            embedding_dim=embedding_dim,
+            trainable_embedding=trainable_embedding,
+            char_vocabulary_size=char_vocabulary_size,
+            char_dim=char_dim,
+            char_filters=char_filters,
+            char_kernel_size=char_kernel_size,
+            max_word_length=max_word_length,
+            exact_match=exact_match,
+            pos_tags=pos_tags,
+            antonym=antonym,
+            dropout=dropout,
+            **kwargs,
+        )
+        self.pos_dim = pos_dim
+        self.highway_layers = highway_layers
+        self.units = units
+        self.depth = depth
+        self.bidirectional = bidirectional
+        self.attention_units = attention_units
+        self.steps = steps
+        self.beta = beta
+        self.selection = selection
+        self.init_projection = init_projection
+        self.use_initial_vector = use_initial_vector
+        self.use_guide = use_guide
+        self.coverage = coverage
+        self.use_global = use_global
+        self.use_dynamic = use_dynamic
+        self.hidden_units = hidden_units
+        self.embedding_dropout = embedding_dropout
+        self.aux_loss_weight = aux_loss_weight
         if not (use_global or use_dynamic):
             raise InputError("Nothing is left to compare: set use_global or use_dynamic to True.")
         if aux_loss_weight < 0:
             raise InputError(f"aux_loss_weight must be at least 0. Received: {aux_loss_weight!r}")
-        self.word_representation = self.make_word_representation(dropout=embedding_dropout)
+        self.word_representation = self.make_word_representation(
+            dropout=embedding_dropout, pos_dim=self.pos_dim
+        )
         self.highway = Highway(highway_layers, dtype=self.policy, name="highway")
-        self.encoding = self.make(StackRNN, "encoding")
-        self.pooling = self.make(SelfAttentionPooling, "pooling")  # eq 3
+        self.encoding = self.make(
+            StackRNN,
+            "encoding",
+            units=self.units,
+            depth=self.depth,
+            bidirectional=self.bidirectional,
+        )
+        self.pooling = self.make(SelfAttentionPooling, "pooling", units=self.units)  # eq 3
         if use_dynamic:
             self.rereading = self.make_rereading()
         self.matching = MatchingVector(  # eq 7, which the paper leaves out
@@ -185,7 +229,7 @@ class DRrNet(PairModel):
             )
         self.mlp = self.make_mlp("mlp")
         self.classify = self.make_classifier()
-        super().__init__(**kwargs)
+        self.make_graph()
 
     def make_mlp(self, name: str) -> list[keras.layers.Layer]:
         """Two hidden layers, and the dropout of what follows."""
@@ -213,6 +257,11 @@ class DRrNet(PairModel):
             units=self.units if self.init_projection else width,
             initial_state=start if self.use_initial_vector else "zero",
             guide=self.use_guide,
+            attention_units=self.attention_units,
+            steps=self.steps,
+            beta=self.beta,
+            selection=self.selection,
+            coverage=self.coverage,
         )
 
     def encode(self, sentence: Sentence) -> Sentence:

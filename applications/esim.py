@@ -6,23 +6,20 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_sentmatch.applications.base import (
-    FEATURE_PRESETS,
-    PairModel,
-    Sentence,
-    check_choice,
-    register_model,
-)
-from keras_sentmatch.applications.pictures import ATTENTION, FEATURE_MAP, FEATURE_PICTURES
-from keras_sentmatch.applications.search_space import FEATURE_ATTENTION, WORD_MODELS, Choice
+from keras_sentmatch.applications.feature_blocks import FEATURE_PRESETS, FeatureHost
+from keras_sentmatch.applications.hyperparameters import FEATURE_ATTENTION, WORD_MODELS, Choice
+from keras_sentmatch.applications.pair_model import Sentence
+from keras_sentmatch.applications.picture_specs import ATTENTION, FEATURE_MAP, FEATURE_PICTURES
+from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.layers import BidirectionalRNN, CoAttention, MatchingVector
+from keras_sentmatch.layers.base import require_choice
 from keras_sentmatch.ops import masked_max, masked_mean
 
 PLACEMENTS = ("fused", "attended")  # of feature attention
 
 
 @register_model("esim")
-class ESIM(PairModel):
+class ESIM(FeatureHost):
     """Enhanced Sequential Inference Model: local inference between two BiLSTMs.
 
     Args:
@@ -85,14 +82,29 @@ class ESIM(PairModel):
         feature_attention_config: Mapping[str, Any] | None = None,
         **kwargs,
     ):
-        check_choice("placement", placement, PLACEMENTS)
+        super().__init__(
+            vocabulary_size=vocabulary_size,
+            num_classes=num_classes,
+            embedding_dim=embedding_dim,
+            trainable_embedding=trainable_embedding,
+            dropout=dropout,
+            feature_attention=feature_attention,
+            feature_attention_config=feature_attention_config,
+            **kwargs,
+        )
+        self.units = units
+        self.cell = cell
+        self.placement = placement
+        require_choice(PLACEMENTS, placement=placement)
 
         def drop(name: str) -> keras.layers.Layer:  # one mask for all words of a sentence
             return keras.layers.SpatialDropout1D(dropout, dtype=self.policy, name=name)
 
         self.word_representation = self.make_word_representation(dropout=0.0)
         self.word_dropout = drop("word_dropout")
-        self.encoding = self.make(BidirectionalRNN, "encoding")  # eq 1-2
+        self.encoding = self.make(
+            BidirectionalRNN, "encoding", units=self.units, cell=self.cell
+        )  # eq 1-2
         self.alignment = CoAttention("dot", dtype=self.policy, name="alignment")  # eq 11-13
         self.enhancement = MatchingVector(  # eq 14-15
             ("first", "second", "difference", "product"), dtype=self.policy, name="enhancement"
@@ -100,11 +112,13 @@ class ESIM(PairModel):
         self.projection = keras.layers.Dense(units, "relu", dtype=self.policy, name="projection")
         self.feature_blocks = self.make_feature_attention()
         self.inference_dropout = drop("inference_dropout")
-        self.composition = self.make(BidirectionalRNN, "composition")  # eq 16-17
+        self.composition = self.make(
+            BidirectionalRNN, "composition", units=self.units, cell=self.cell
+        )  # eq 16-17
         self.dropout_1, self.dropout_2 = (self.make_dropout(f"dropout_{i}") for i in "12")
         self.hidden = keras.layers.Dense(units, "tanh", dtype=self.policy, name="hidden")
         self.classify = self.make_classifier()
-        super().__init__(**kwargs)
+        self.make_graph()
 
     @classmethod
     def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:

@@ -1,25 +1,31 @@
 """A wide-and-deep matcher: RE2 beside a linear model of words and of how well they match."""
 
+import logging
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import keras
 import numpy as np
 
+from keras_sentmatch.applications._training import Arrays
 from keras_sentmatch.applications.bag_of_words import (
     WEIGHTS,
-    Arrays,
     WidePart,
+    WithLinearPart,
     outputs_of,
     prediction_error,
 )
-from keras_sentmatch.applications.base import register_model
+from keras_sentmatch.applications.hyperparameters import FEATURE_ATTENTION, WORD_MODELS, Choice
+from keras_sentmatch.applications.pair_model import PairModel
 from keras_sentmatch.applications.re2 import RE2
-from keras_sentmatch.applications.search_space import FEATURE_ATTENTION, WORD_MODELS, Choice
+from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.layers.hybrid import JointAnswer
+
+log = logging.getLogger(__name__)
 
 
 @register_model("hybrid")
-class Hybrid(RE2):
+class Hybrid(WithLinearPart, RE2):
     """RE2 whose answer is joined with that of a linear model.
 
     The linear part is `BagOfWords` with matching features: word counts, shared words, and cosines of
@@ -60,8 +66,7 @@ class Hybrid(RE2):
     pictures = (*RE2.pictures, *WEIGHTS)
     presets = {"small": {"units": 50, "blocks": 2}, "large": {"units": 150}}
 
-    alignment, fusion, connection = "linear", "full", "augmented"  # arguments of RE2
-    activation, weight_normalization = "gelu", True
+    fit_trains = "part"
 
     def __init__(
         self,
@@ -79,9 +84,26 @@ class Hybrid(RE2):
         feature_attention_config: Mapping | None = None,
         **kwargs,
     ):
+        super().__init__(
+            vocabulary_size,
+            num_classes,
+            embedding_dim,
+            trainable_embedding,
+            units=units,
+            blocks=blocks,
+            encoder_layers=encoder_layers,
+            kernel_size=kernel_size,
+            prediction=prediction,
+            dropout=dropout,
+            feature_attention=feature_attention,
+            feature_attention_config=feature_attention_config,
+            **kwargs,
+        )
+
+    def make_graph(self) -> None:
         self.wide = WidePart(self, matching=True)
-        self.joint = JointAnswer(num_classes > 1, name="joint_answer")
-        super().__init__(**self.arguments, **kwargs)
+        self.joint = JointAnswer(self.num_classes > 1, name="joint_answer")
+        super().make_graph()
 
     def make_classifier(self, dense=keras.layers.Dense, **options):
         super().make_classifier(dense, **options)
@@ -99,8 +121,22 @@ class Hybrid(RE2):
     def why_not_splittable(self) -> str:
         return "its linear part looks for the words of one sentence in the other"
 
-    def balance(self, batches: Sequence[Arrays], labels: np.ndarray) -> float:
-        """Chooses how much the deep part counts, from 0 to 1, by labeled pairs."""
+    def own_weights(self, other: PairModel) -> list[Any]:
+        linear = [*self.wide.matching.variables, *self.wide.logits.variables]
+        return linear if isinstance(other, Hybrid) else [*linear, *self.joint.variables]
+
+    def after_fit(self, examples, chosen) -> dict[str, float]:
+        """Let validation pairs choose how much the deep part counts, from 0 to 1."""
+        share = chosen.get("network_share")
+        if share is None:
+            batches, labels, _ = examples("validation")
+            share = self.best_share(batches, labels)
+            log.info(f"the validation pairs give the network {share:.0%} of the answer")
+        self.joint.deep_share.assign(share)
+        return {"network_share": share}
+
+    def best_share(self, batches: Sequence[Arrays], labels: np.ndarray) -> float:
+        """The share of the deep part with which labeled pairs are predicted best."""
         wide, deep = outputs_of(self, self.parts, batches)
         if self.num_classes > 1:
             from scipy.special import log_softmax
@@ -108,6 +144,4 @@ class Hybrid(RE2):
             wide, deep = log_softmax(wide, axis=1), log_softmax(deep, axis=1)
         shares = np.linspace(0, 1, 11)
         errors = [prediction_error(s * deep + (1 - s) * wide, labels) for s in shares]
-        best = float(shares[np.argmin(errors)])
-        self.joint.deep_share.assign(best)
-        return best
+        return float(shares[np.argmin(errors)])

@@ -2,8 +2,9 @@
 
 import keras
 
-from keras_sentmatch.applications.base import PairModel, Sentence, register_model
-from keras_sentmatch.applications.search_space import FLAG, WORD_MODELS, Choice
+from keras_sentmatch.applications.hyperparameters import FLAG, WORD_MODELS, Choice
+from keras_sentmatch.applications.pair_model import PairModel, Sentence
+from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.layers import HyperLSTMCell, MatchingVector
 from keras_sentmatch.ops import last_state
 
@@ -61,10 +62,30 @@ class HyperLSTM(PairModel):
         dropout: float = 0.2,
         **kwargs,
     ):
+        super().__init__(
+            vocabulary_size=vocabulary_size,
+            num_classes=num_classes,
+            embedding_dim=embedding_dim,
+            trainable_embedding=trainable_embedding,
+            dropout=dropout,
+            **kwargs,
+        )
+        self.units = units
+        self.hyper_units = hyper_units
+        self.embedding_units = embedding_units
+        self.layer_norm = layer_norm
+        self.shared_encoder = shared_encoder
         self.word_representation = self.make_word_representation()
         self.encodings = {
             side: keras.layers.RNN(
-                self.make(HyperLSTMCell, "hyper_lstm_cell"),
+                self.make(
+                    HyperLSTMCell,
+                    "hyper_lstm_cell",
+                    units=self.units,
+                    hyper_units=self.hyper_units,
+                    embedding_units=self.embedding_units,
+                    layer_norm=self.layer_norm,
+                ),
                 return_sequences=True,
                 dtype=self.policy,
                 name=f"encoding_{side}",
@@ -76,7 +97,7 @@ class HyperLSTM(PairModel):
         )
         self.output_dropout = self.make_dropout("output_dropout")
         self.classify = self.make_classifier()
-        super().__init__(**kwargs)
+        self.make_graph()
 
     @property
     def shares_encoder(self) -> bool:

@@ -6,10 +6,12 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_sentmatch.applications._explainer import CallWith
 from keras_sentmatch.applications.backbone import BackboneModel, first_state, special_tokens
-from keras_sentmatch.applications.base import CallWith, Sentence, check_choice, register_model
-from keras_sentmatch.applications.pictures import READ, PictureSpec
-from keras_sentmatch.applications.search_space import BACKBONES, BETAS, Choice, LogUniform
+from keras_sentmatch.applications.hyperparameters import BACKBONES, BETAS, Choice, LogUniform
+from keras_sentmatch.applications.pair_model import Sentence
+from keras_sentmatch.applications.picture_specs import READ, PictureSpec
+from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import (
     DynamicSequentialAttention,
@@ -18,6 +20,7 @@ from keras_sentmatch.layers import (
     SelfAttentionPooling,
     StackRNN,
 )
+from keras_sentmatch.layers.base import require_choice
 
 ENCODERS = ("transformer", "stack_gru")
 LAYER_WEIGHTINGS = ("softmax", "free")
@@ -165,9 +168,34 @@ class LadRaNet(BackboneModel):
         backbone_dropout: float | None = None,
         **kwargs,
     ):
-        check_choice("encoder", encoder, ENCODERS)
-        check_choice("layer_weighting", layer_weighting, LAYER_WEIGHTINGS)
-        check_choice("fusion", fusion, FUSIONS)
+        super().__init__(
+            backbone=backbone,
+            num_classes=num_classes,
+            trainable_backbone=trainable_backbone,
+            dropout=dropout,
+            backbone_dropout=backbone_dropout,
+            **kwargs,
+        )
+        self.encoder = encoder
+        self.units = units
+        self.depth = depth
+        self.layer_weighting = layer_weighting
+        self.widths = widths
+        self.hidden_filters = hidden_filters
+        self.attention_units = attention_units
+        self.steps = steps
+        self.beta = beta
+        self.fuse_word = fuse_word
+        self.coverage = coverage
+        self.clip_coverage = clip_coverage
+        self.coverage_update = coverage_update
+        self.select_special = select_special
+        self.use_global = use_global
+        self.fusion = fusion
+        self.hidden_units = hidden_units
+        require_choice(ENCODERS, encoder=encoder)
+        require_choice(LAYER_WEIGHTINGS, layer_weighting=layer_weighting)
+        require_choice(FUSIONS, fusion=fusion)
         if steps < 0:
             raise InputError(f"steps must be at least 0. Received: steps={steps!r}")
         if not (use_global or steps):
@@ -175,15 +203,34 @@ class LadRaNet(BackboneModel):
                 "Nothing is left to classify: set use_global to True or steps above 0."
             )
 
-        self.bert = self.make_encoder()
         self.weigh = LayerWeightedSum(
             layer_weighting == "softmax", dtype=self.policy, name="layer_weighting"
         )
-        self.gru = self.make(StackRNN, "stack_gru")
+        self.gru = self.make(StackRNN, "stack_gru", units=self.units, depth=self.depth)
         self.word_pooling = self.make_pooling("words")
-        self.phrase_cnn: Any = self.make(PhraseCNN, "phrase_cnn") if widths else None
+        self.phrase_cnn: Any = (
+            self.make(
+                PhraseCNN, "phrase_cnn", widths=self.widths, hidden_filters=self.hidden_filters
+            )
+            if widths
+            else None
+        )
         self.phrase_poolings = [self.make_pooling(str(r)) for r in range(1, len(widths) + 1)]
-        self.rereading: Any = self.make(DynamicSequentialAttention, "rereading") if steps else None
+        self.rereading: Any = (
+            self.make(
+                DynamicSequentialAttention,
+                "rereading",
+                steps=self.steps,
+                attention_units=self.attention_units,
+                beta=self.beta,
+                fuse_word=self.fuse_word,
+                coverage=self.coverage,
+                clip_coverage=self.clip_coverage,
+                coverage_update=self.coverage_update,
+            )
+            if steps
+            else None
+        )
         self.drop_1, self.drop_2 = (self.make_dropout(f"dropout_{i}") for i in "12")
         width = self.bert.width
         if encoder == "stack_gru":
@@ -192,7 +239,7 @@ class LadRaNet(BackboneModel):
             hidden_units or width, "relu", dtype=self.policy, name="hidden"
         )
         self.classify = self.make_classifier()
-        super().__init__(**kwargs)
+        self.make_graph()
 
     def make_pooling(self, name: str) -> SelfAttentionPooling:
         return SelfAttentionPooling(self.attention_units, dtype=self.policy, name=f"pooling_{name}")

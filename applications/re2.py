@@ -8,21 +8,17 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from keras_sentmatch.applications.base import (
-    FEATURE_PRESETS,
-    PairModel,
-    Sentence,
-    check_choice,
-    register_model,
-)
-from keras_sentmatch.applications.pictures import (
+from keras_sentmatch.applications.feature_blocks import FEATURE_PRESETS, FeatureHost
+from keras_sentmatch.applications.hyperparameters import FEATURE_ATTENTION, WORD_MODELS, Choice
+from keras_sentmatch.applications.pair_model import Sentence
+from keras_sentmatch.applications.picture_specs import (
     ATTENTION,
     FEATURE_MAP,
     FEATURE_PICTURES,
     POOL_RATES,
     PictureSpec,
 )
-from keras_sentmatch.applications.search_space import FEATURE_ATTENTION, WORD_MODELS, Choice
+from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import (
     AlignmentFusion,
@@ -32,6 +28,7 @@ from keras_sentmatch.layers import (
     MatchingVector,
     WeightNormalizedDense,
 )
+from keras_sentmatch.layers.base import require_choice
 from keras_sentmatch.ops import max_pool_rates
 
 ALIGNMENTS = ("linear", "identity")
@@ -50,7 +47,7 @@ def tanh_gelu(x):
 
 
 @register_model("re2")
-class RE2(PairModel):
+class RE2(FeatureHost):
     """Residual vectors, Embedding vectors and Encoded vectors, aligned block after block.
 
     Args:
@@ -152,9 +149,31 @@ class RE2(PairModel):
         feature_attention_config: Mapping[str, Any] | None = None,
         **kwargs,
     ):
-        check_choice("alignment", alignment, ALIGNMENTS)
-        check_choice("connection", connection, CONNECTIONS)
-        check_choice("prediction", prediction, PREDICTIONS)
+        super().__init__(
+            vocabulary_size=vocabulary_size,
+            num_classes=num_classes,
+            embedding_dim=embedding_dim,
+            trainable_embedding=trainable_embedding,
+            exact_match=exact_match,
+            antonym=antonym,
+            dropout=dropout,
+            feature_attention=feature_attention,
+            feature_attention_config=feature_attention_config,
+            **kwargs,
+        )
+        self.units = units
+        self.blocks = blocks
+        self.encoder_layers = encoder_layers
+        self.kernel_size = kernel_size
+        self.alignment = alignment
+        self.fusion = fusion
+        self.connection = connection
+        self.prediction = prediction
+        self.activation = activation
+        self.weight_normalization = weight_normalization
+        require_choice(ALIGNMENTS, alignment=alignment)
+        require_choice(CONNECTIONS, connection=connection)
+        require_choice(PREDICTIONS, prediction=prediction)
         if blocks < 1:
             raise InputError(f"blocks must be at least 1. Received: blocks={blocks}")
         function = tanh_gelu if activation == "gelu" else keras.activations.get(activation)
@@ -196,7 +215,7 @@ class RE2(PairModel):
         self.hidden = self.dense(units, function, "hidden")
         self.hidden_dropout = self.make_dropout("hidden_dropout")
         self.classify = self.make_classifier(self.dense)
-        super().__init__(**kwargs)
+        self.make_graph()
 
     def dense(self, units: int, activation=None, name: str = "", dtype=None) -> keras.layers.Layer:
         start = keras.initializers.VarianceScaling(

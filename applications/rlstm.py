@@ -4,9 +4,11 @@ from typing import Any
 
 from keras import ops
 
-from keras_sentmatch.applications.base import CallWith, PairModel, Sentence, register_model
-from keras_sentmatch.applications.pictures import PictureSpec
-from keras_sentmatch.applications.search_space import FLAG, WORD_MODELS, Choice
+from keras_sentmatch.applications._explainer import CallWith
+from keras_sentmatch.applications.hyperparameters import FLAG, WORD_MODELS, Choice
+from keras_sentmatch.applications.pair_model import PairModel, Sentence
+from keras_sentmatch.applications.picture_specs import PictureSpec
+from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.layers import BidirectionalRNN, RereadingLSTM
 from keras_sentmatch.ops import masked_mean
 
@@ -73,6 +75,17 @@ class RLSTM(PairModel):
         dropout: float = 0.2,
         **kwargs,
     ):
+        super().__init__(
+            vocabulary_size=vocabulary_size,
+            num_classes=num_classes,
+            embedding_dim=embedding_dim,
+            trainable_embedding=trainable_embedding,
+            dropout=dropout,
+            **kwargs,
+        )
+        self.units = units
+        self.tanh = tanh
+        self.first_attention = first_attention
         if units % 2:
             raise ValueError(
                 f"units must be even: half of it for each direction. Received: units={units}"
@@ -80,12 +93,19 @@ class RLSTM(PairModel):
         self.word_representation = self.make_word_representation()
         self.encoding = BidirectionalRNN(units // 2, dtype=self.policy, name="encoding")
         self.readers = {
-            way: self.make(RereadingLSTM, f"reading_{way}", go_backwards=way == "backward")
+            way: self.make(
+                RereadingLSTM,
+                f"reading_{way}",
+                go_backwards=way == "backward",
+                units=self.units,
+                tanh=self.tanh,
+                first_attention=self.first_attention,
+            )
             for way in ("forward", "backward")
         }
         self.output_dropout = self.make_dropout("output_dropout")
         self.classify = self.make_classifier()
-        super().__init__(**kwargs)
+        self.make_graph()
 
     @property
     def shares_encoder(self) -> bool:

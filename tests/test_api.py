@@ -16,7 +16,7 @@ import keras_sentmatch
 import keras_sentmatch.applications
 import keras_sentmatch.layers
 from keras_sentmatch.applications import get_model_class, list_models
-from keras_sentmatch.applications.base import CallWith
+from keras_sentmatch.applications._explainer import CallWith
 from keras_sentmatch.layers.base import Layer
 from keras_sentmatch.layers.transformer_block import TransformerBlock
 from tests.cross_backend import ROOT

@@ -35,7 +35,6 @@ LAZY_OWN = {
     ("keras_sentmatch.exports.engine", "keras_sentmatch.exports.exporting"),
     ("keras_sentmatch.analysis.comparing", "keras_sentmatch.inference.run_folder"),
     ("keras_sentmatch.training.recipe", "keras_sentmatch.applications"),
-    ("keras_sentmatch.training.recipe", "keras_sentmatch.applications.base"),
     ("keras_sentmatch.tuning.searching", "keras_sentmatch.tuning.study"),
 }
 # Folders whose modules load without these packages.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from keras_sentmatch.lazy import lazy
 
 if TYPE_CHECKING:
-    from keras_sentmatch.applications.search_space import Choice as Choice
-    from keras_sentmatch.applications.search_space import LogUniform as LogUniform
+    from keras_sentmatch.applications import Choice as Choice
+    from keras_sentmatch.applications import LogUniform as LogUniform
     from keras_sentmatch.tuning.hypermodel import PairHyperModel as PairHyperModel
     from keras_sentmatch.tuning.report import write_report as write_report
     from keras_sentmatch.tuning.searching import search as search
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from keras_sentmatch.tuning.study import SearchResult as SearchResult
 
 _modules = {
-    "Choice": "applications.search_space",
-    "LogUniform": "applications.search_space",
+    "Choice": "applications.hyperparameters",
+    "LogUniform": "applications.hyperparameters",
     "PairHyperModel": "tuning.hypermodel",
     "SearchResult": "tuning.study",
     "Space": "tuning.space",

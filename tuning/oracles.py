@@ -20,7 +20,7 @@ import numpy as np
 from keras_tuner import oracles
 from keras_tuner.engine.trial import Trial
 
-from keras_sentmatch.applications.search_space import Choice, LogUniform, Parameter
+from keras_sentmatch.applications import Choice, LogUniform, Parameter
 from keras_sentmatch.inference.run_folder import read_json, write_json
 from keras_sentmatch.tuning.space import Configuration, Space
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from keras_sentmatch.applications.search_space import Choice, LogUniform, Parameter
+from keras_sentmatch.applications import Choice, LogUniform, Parameter
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.training.config import did_you_mean
 from keras_sentmatch.training.recipe import Recipe

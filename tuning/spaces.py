@@ -5,8 +5,12 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from keras_sentmatch.applications import get_model_class, list_models
-from keras_sentmatch.applications.base import FEATURE_ATTENTION, make_feature_blocks
+from keras_sentmatch.applications import (
+    FeatureHost,
+    get_model_class,
+    list_models,
+    make_feature_blocks,
+)
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.tuning.space import Space
@@ -42,9 +46,9 @@ def space_of(recipe: Recipe) -> Space:
             "In Python, search(…, space=Space(recipe, [Choice(…), …])) takes your own."
         )
     defaults = {f"model.{name}": value for name, value in arguments_of(recipe).items()}
-    own = get_model_class(recipe.name).feature_attention_defaults
-    for kind, block in FEATURE_ATTENTION.items():
-        for name, value in {**_defaults(block), **own.get(kind, {})}.items():
+    cls = get_model_class(recipe.name)
+    for kind in ("fa", "sfa") if issubclass(cls, FeatureHost) else ():
+        for name, value in cls.block_defaults(kind).items():
             defaults.setdefault(f"model.feature_attention_config.{name}", value)
     return Space(recipe, found, (width_rule, conflict_rule), defaults)
 
@@ -78,11 +82,12 @@ def width_rule(recipe: Recipe) -> str | None:
     if not isinstance(kind, str) or recipe.name not in list_models():
         return None
     model, cls = arguments_of(recipe), get_model_class(recipe.name)
+    assert issubclass(cls, FeatureHost)  # no other model has the argument
     width = cls.attended_width(model, word_features(recipe, model))
     if width is None:
         return None
-    own = cls.feature_attention_defaults.get(kind, {})
-    block = make_feature_blocks(kind, model["feature_attention_config"], kind, None, **own)[0]
+    own = cls.block_defaults(kind) | (model["feature_attention_config"] or {})
+    block = make_feature_blocks(kind, own, kind, None)[0]
     narrow = block.too_narrow(width, recipe.encoder.max_length or 64)
     return f"{narrow} Reduce less, or make the model wider." if narrow else None
 

@@ -110,8 +110,7 @@ def _show_model(row: dict[str, Any]) -> None:
 
 def describe(cls: "type[PairModel]", name: str) -> dict[str, Any]:
     """What a model is, its size, and the arguments that are left to choose."""
-    from keras_sentmatch.applications import BackboneModel
-    from keras_sentmatch.applications.base import DATA_ARGUMENTS
+    from keras_sentmatch.applications import DATA_ARGUMENTS, BackboneModel
 
     signature = inspect.signature(cls.__init__).parameters
     arguments = {n: p for n, p in signature.items() if n not in ("self", "kwargs")}

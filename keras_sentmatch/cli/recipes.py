@@ -68,7 +68,6 @@ class RecipeOptions:
     ) -> "RecipeDraft":
         """The recipe, checked as far as it can be before the data is read."""
         from keras_sentmatch.applications import BackboneModel, get_model_class
-        from keras_sentmatch.applications.base import check_arguments
         from keras_sentmatch.inference.run_folder import is_packaged, members_of, read_card
         from keras_sentmatch.text.backbones import backbone_name
         from keras_sentmatch.training import read_recipe
@@ -93,7 +92,7 @@ class RecipeOptions:
         given = [f"{key}={value}" for key, value in values.items() if value is not None]
         draft = read_recipe(model, file=self.recipe, overrides=[*(self.setting or []), *given])
         chosen = draft.for_data(None)
-        check_arguments(get_model_class(chosen.name), chosen.model)
+        get_model_class(chosen.name).check_arguments(chosen.model)
         if "backbone" in chosen.model:
             backbone_name(chosen.model["backbone"])
         for run in (chosen.training.first_run, *chosen.training.teacher):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_sentmatch.applications.pictures import PictureSpec
+from keras_sentmatch.applications import PictureSpec
 from keras_sentmatch.display.colors import Scale
 
 MOST_BARS = 32  # a longer row of numbers is drawn as a strip

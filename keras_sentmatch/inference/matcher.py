@@ -371,8 +371,7 @@ class Matcher(OneModelMatcher):
     def add_rows(self, start: int, words: Sequence[str], vectors: Array) -> None:
         model = with_rows(self.model, start + len(words))
         put_vectors(model, start, vectors)
-        if hasattr(model, "wide"):
-            model.wide.set_word_facts(start, words)
+        model.set_words(start, words)
         self.replace_model(model)
 
 

@@ -105,14 +105,14 @@ def refuse_unknown(owner: str, given: Iterable[str], known: Sequence[str]) -> No
 
 
 def require_choice(allowed: Collection[str], **arguments: str) -> None:
-    """Raise a `ValueError` that names the argument that is none of `allowed`."""
+    """Raise an `InputError` that names the argument that is none of `allowed`."""
     for name, value in arguments.items():
         if value not in allowed:
-            raise ValueError(f"{name} must be one of {tuple(allowed)}. Received: {name}={value!r}")
+            raise InputError(f"{name} must be one of {tuple(allowed)}. Received: {name}={value!r}")
 
 
 def require_positive(**arguments: int) -> None:
-    """Raise a `ValueError` that names the argument that is below 1."""
+    """Raise an `InputError` that names the argument that is below 1."""
     for name, number in arguments.items():
         if number < 1:
-            raise ValueError(f"{name} must be at least 1. Received: {name}={number!r}")
+            raise InputError(f"{name} must be at least 1. Received: {name}={number!r}")

@@ -68,7 +68,7 @@ def adapted(
     sizes = sizes_for(len(train))
     chosen: dict[str, Any] = {n: v for n, v in sizes.items() if getattr(training, n) == "auto"}
     ours = recipe.name in applications.list_models()
-    solved = ours and getattr(applications.get_model_class(recipe.name), "solved", False)
+    solved = ours and applications.get_model_class(recipe.name).fit_trains == "nothing"
     if chosen and not solved:
         listed = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in chosen.items())
         notes.append(f"{len(train):,} training pairs: {listed}")

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_sentmatch.applications import PairModel
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
 from keras_sentmatch.errors import InputError
@@ -49,7 +50,7 @@ def init_from(
             a model whose weights are not trained.
     """
     where = f"training.init is {folder}"
-    if getattr(model, "solved", False):
+    if isinstance(model, PairModel) and model.fit_trains == "nothing":
         raise InputError(
             f"{where}, but the weights of {model.name} are solved, not trained: leave it out."
         )
@@ -66,18 +67,15 @@ def init_from(
     if vectors is not None and rows:
         _check_vectors(rows, model, old, where)
     names = None if train.task == "regression" else train.label_names
-    linear = _variables(getattr(model, "wide", None)) | _variables(getattr(model, "joint", None))
-    weights = model.weights
-    if not hasattr(old, "wide"):
-        weights = [variable for variable in weights if id(variable) not in linear]
-    fresh = _variables(getattr(model, "wide", None))
-    if names != run.label_names:
-        fresh |= _variables(getattr(model, "logits", None))
+    weights, given_weights = _shared_weights(model, old), _shared_weights(old, model)
+    fresh: set[int] = set()
+    if names != run.label_names and hasattr(model, "logits"):
+        fresh = {id(variable) for variable in model.logits.variables}
     of_classes = model.output_shape[-1], old.output_shape[-1]
     copied, kept = 0, len(model.weights) - len(weights)
-    if len(weights) != len(old.weights):
+    if len(weights) != len(given_weights):
         raise InputError(f"{where}, a model of another form. {_difference(model, old)}")
-    for new, given in zip(weights, old.weights):
+    for new, given in zip(weights, given_weights):
         if id(new) in fresh:
             kept += 1
             continue
@@ -101,12 +99,11 @@ def init_from(
     log.info(f"starting from {folder}: {copied} weights{known}; {kept} are new")
 
 
-def _variables(part: Any) -> set[int]:
-    """The ids of the variables of a layer, or of the layers of a hybrid's linear part."""
-    if part is None:
-        return set()
-    layers = [part] if isinstance(part, keras.layers.Layer) else [part.matching, part.logits]
-    return {id(variable) for layer in layers for variable in layer.variables}
+def _shared_weights(model: keras.Model, other: keras.Model) -> list[Any]:
+    """The weights of `model` that it has in common with `other`."""
+    own = model.own_weights(other) if isinstance(model, PairModel) else []
+    left_out = {id(variable) for variable in own}
+    return [variable for variable in model.weights if id(variable) not in left_out]
 
 
 Rows = dict[int, tuple[list[int], list[int]]]  # of a variable: rows to fill, rows to take

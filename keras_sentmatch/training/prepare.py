@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keras_sentmatch import applications
-from keras_sentmatch.applications.base import check_arguments, model_arguments
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import PairBatches, PairEncoder, SubwordPairEncoder
 from keras_sentmatch.encoders.batches import encode_dataset
@@ -112,8 +111,8 @@ def check_model(recipe: Recipe) -> None:
     if recipe.name not in applications.list_models():
         return
     cls = applications.get_model_class(recipe.name)
-    check_arguments(cls, recipe.model)
-    parameters = model_arguments(cls)
+    cls.check_arguments(recipe.model)
+    parameters = cls.arguments()
     for name, value in recipe.model.items():
         wanted = parameters[name].annotation if name in parameters else None
         if wanted in TYPES and type(value) not in (wanted, int if wanted is float else wanted):
@@ -169,7 +168,7 @@ def _trains_vectors(recipe: Recipe) -> bool | None:
     """Whether the model trains its word vectors; `None` if it has no such argument."""
     default = True
     if recipe.name in applications.list_models():
-        arguments = model_arguments(applications.get_model_class(recipe.name))
+        arguments = applications.get_model_class(recipe.name).arguments()
         if "trainable_embedding" not in arguments:
             return None
         default = arguments["trainable_embedding"].default
@@ -304,10 +303,8 @@ def make_model(
     if vectors is not None and isinstance(encoder, PairEncoder):
         matrix = vectors.matrix_for(encoder.vocabulary, settings.seed)
         spare = config["vocabulary_size"] - len(matrix)
-        model.set_word_vectors(np.pad(matrix, [(0, spare), (0, 0)]))
-        wide = getattr(model, "wide", None)
-        if wide is not None and isinstance(vectors.extractor, WordTable):
-            wide.set_similarity(load_similarity())
+        similarity = load_similarity() if isinstance(vectors.extractor, WordTable) else None
+        model.set_word_vectors(np.pad(matrix, [(0, spare), (0, 0)]), similarity)
     if settings.first_run is not None:
         init_from(model, encoder, vectors, train, settings.first_run)
     compile_model(model, train, settings)

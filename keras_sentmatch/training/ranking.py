@@ -51,8 +51,7 @@ def check_ranking_loss(recipe: Recipe, train: PairDataset) -> None:
             f"column out ({how}), {end}"
         )
     if recipe.name in applications.list_models():
-        model = applications.get_model_class(recipe.name)
-        if getattr(model, "solved", False) or hasattr(model, "balance"):
+        if applications.get_model_class(recipe.name).fit_trains != "all":
             raise InputError(
                 f"{start}, but the linear part of {recipe.name} is solved by cross-entropy: choose "
                 f"another model, such as re2, {end}"

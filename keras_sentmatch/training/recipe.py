@@ -249,7 +249,6 @@ def known_spelling(model: str) -> str:
 def _default_recipe(model: str) -> str:
     """The recipe of a model that has none of its own: it reads characters if it takes them."""
     from keras_sentmatch.applications import get_model_class, list_models
-    from keras_sentmatch.applications.base import model_arguments
 
     if model not in list_models():
         raise InputError(
@@ -257,7 +256,7 @@ def _default_recipe(model: str) -> str:
             f"{did_you_mean(model, list_models())} Or give a recipe with "
             f"{wording('file=…', '--recipe FILE')}."
         )
-    arguments = model_arguments(get_model_class(model))
+    arguments = get_model_class(model).arguments()
     if "backbone" in arguments:
         return ""
     features = ["word", *["char"] * ("char_vocabulary_size" in arguments)]
@@ -324,8 +323,7 @@ def _with_preset(model: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
     """`[model]` with a `preset` replaced by its values; those beside it win."""
     if "preset" not in values:
         return values
-    from keras_sentmatch.applications import get_model_class
-    from keras_sentmatch.applications.base import DATA_ARGUMENTS
+    from keras_sentmatch.applications import DATA_ARGUMENTS, get_model_class
 
     presets, name = get_model_class(model).presets, values["preset"]
     if name not in presets:

@@ -13,6 +13,7 @@ import keras
 import numpy as np
 
 from keras_sentmatch import __version__
+from keras_sentmatch.applications import PairModel
 from keras_sentmatch.display.figures import confusion_matrix, learning_curve, precision_recall
 from keras_sentmatch.encoders import PairBatches, PairEncoder
 from keras_sentmatch.errors import InputError
@@ -345,17 +346,24 @@ class _Run:
         words = f"{self.splits['train']!r}, {encoder.vocabulary_size} words"
         for note in (words, self.sentences, coverage):
             log.info(note)
-        if hasattr(self.model, "wide") and isinstance(encoder, PairEncoder):
-            given = None if self.folds is None else self.folds.strength
-            check = self.arrays("validation") if given is None else None
-            self.strength = self.model.wide.solve(
-                encoder.vocabulary.words, self.arrays("train"), check, given
-            )
+        if isinstance(self.model, PairModel) and isinstance(encoder, PairEncoder):
+            words, given = encoder.vocabulary.words, self._chosen_by_folds()
+            found = self.model.before_fit(words, self.arrays, given)
+            self.strength = found.get("linear_strength")
 
     @property
     def solved(self) -> bool:
         """Whether the weights are found without training."""
-        return bool(getattr(self.model, "solved", False))
+        return isinstance(self.model, PairModel) and self.model.fit_trains == "nothing"
+
+    def _chosen_by_folds(self) -> dict[str, float]:
+        folds = self.folds
+        found = (
+            {}
+            if folds is None
+            else {"linear_strength": folds.strength, "network_share": folds.share}
+        )
+        return {name: value for name, value in found.items() if value is not None}
 
     def arrays(
         self, role: str
@@ -450,11 +458,9 @@ class _Run:
         if self.interrupted and keras.config.backend() == "jax":
             self.model = self.new_model()
         load_weights(self.model, best_weights(self.folder, self.best_epoch))
-        if self.folds is not None and self.folds.share is not None:
-            self.model.joint.deep_share.assign(self.folds.share)
-        elif hasattr(self.model, "balance"):
-            self.share = self.model.balance(*self.arrays("validation")[:2])
-            log.info(f"the validation pairs give the network {self.share:.0%} of the answer")
+        if isinstance(self.model, PairModel):
+            found = self.model.after_fit(self.arrays, self._chosen_by_folds())
+            self.share = found.get("network_share")
 
     def save(self, info: Mapping[str, Any]) -> None:
         """Writes the matcher."""

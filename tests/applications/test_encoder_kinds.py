@@ -4,9 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_sentmatch.applications import DABERT, CrossEncoder, LadRaNet
+from keras_sentmatch.applications import DABERT, CrossEncoder, LadRaNet, Sentence
 from keras_sentmatch.applications.backbone import segments_of
-from keras_sentmatch.applications.base import Sentence
 from keras_sentmatch.encoders import SubwordPairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.applications import DRCN
-from keras_sentmatch.applications.base import FEATURE_PRESETS, make_feature_blocks
+from keras_sentmatch.applications.feature_blocks import FEATURE_PRESETS, make_feature_blocks
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import FeatureAttention, SelectiveFeatureAttention
 from keras_sentmatch.training.prepare import warn_of_narrow_features

@@ -5,7 +5,7 @@ from functools import partial
 from keras_sentmatch.applications import Hybrid
 from tests.applications.common import WORDS, model_case
 from tests.applications.test_bag_of_words import answers, pairs
-from tests.harness import run_checks
+from tests.harness import run_checks, value
 
 HYBRID = partial(Hybrid, vocabulary_size=10, num_classes=2, embedding_dim=3, units=4, blocks=1)
 FLOAT32 = (
@@ -23,8 +23,11 @@ test_checks = run_checks(CASES)
 
 def test_the_better_part_counts_more():
     model = HYBRID()
-    train, validation = pairs(), pairs(seed=1)
-    model.wide.solve([""] * 10, train, validation)
-    assert model.balance(*validation) < 0.3  # the network is not trained
-    right = answers(model, validation[0]).argmax(1) == validation[1]
-    assert right.mean() > 0.95
+    parts = {"train": (*pairs(), None), "validation": (*pairs(seed=1), None)}
+    assert list(model.before_fit([""] * 10, parts.__getitem__, {})) == ["linear_strength"]
+    share = model.after_fit(parts.__getitem__, {})["network_share"]
+    assert share < 0.3  # the network is not trained
+    batches, labels, _ = parts["validation"]
+    assert (answers(model, batches).argmax(1) == labels).mean() > 0.95
+    model.after_fit(parts.__getitem__, {"network_share": 0.75})  # what folds have chosen
+    assert value(model.joint.deep_share) == 0.75

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.applications import RE2
-from keras_sentmatch.applications.base import FEATURE_PRESETS
+from keras_sentmatch.applications.feature_blocks import FEATURE_PRESETS
 from tests import oracles_hosts
 from tests.applications.common import WORDS, adapt, check_halves, features, model_case
 from tests.harness import (

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch import __version__, applications, training
-from keras_sentmatch.applications.base import Sentence
+from keras_sentmatch.applications import Sentence
 from keras_sentmatch.cli import backend as backend_module
 from keras_sentmatch.cli import catalog, main
 from keras_sentmatch.cli.options import OnError

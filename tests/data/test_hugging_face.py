@@ -7,8 +7,8 @@ import keras
 import numpy as np
 import pytest
 
+from keras_sentmatch.applications import Sentence
 from keras_sentmatch.applications.backbone import Encoder
-from keras_sentmatch.applications.base import Sentence
 from keras_sentmatch.encoders import SubwordPairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.text.backbones import load_backbone, load_tokenizer

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_sentmatch.applications import build_model
-from keras_sentmatch.applications.base import PairModel, Sentence
+from keras_sentmatch.applications import PairModel, Sentence, build_model
 from keras_sentmatch.cli import main
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import PairEncoder

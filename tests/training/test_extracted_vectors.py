@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.applications import get_model_class, list_models
-from keras_sentmatch.applications.base import model_arguments
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.training import Recipe, VectorsConfig
 from keras_sentmatch.training import prepare as module
@@ -20,7 +19,7 @@ pytestmark = pytest.mark.once
 
 def trains_vectors(name):
     """The default of the model's argument; `None` without the argument."""
-    argument = model_arguments(get_model_class(name)).get("trainable_embedding")
+    argument = get_model_class(name).arguments().get("trainable_embedding")
     return argument and argument.default
 
 

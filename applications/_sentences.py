@@ -1,0 +1,73 @@
+"""The tensors of a sentence, and both sentences through one function at once."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_sentmatch.ops import split_pair, stack_pair
+
+
+class Sentence(SimpleNamespace):
+    """The tensors of one sentence by name: `sentence.word_ids`, `sentence.mask`, ..."""
+
+    def having(self, **tensors) -> "Sentence":
+        """Return a copy with these tensors added or replaced."""
+        return Sentence(**{**vars(self), **tensors})
+
+
+def both(
+    function: Callable[[Sentence], Sentence], one: Sentence, two: Sentence
+) -> tuple[Sentence, Sentence]:
+    """Return `function(one), function(two)`, computed by one call; see `PairModel.both`."""
+    stacked = {
+        name: None if x is None or name == "side" else _StackPair()(x, getattr(two, name))
+        for name, x in vars(one).items()
+    }
+    halves: dict[str, Any] = {
+        name: _SplitPair()(x, one.mask, two.mask)
+        for name, x in vars(function(Sentence(**stacked))).items()
+    }
+    first, second = ({name: x[i] for name, x in halves.items()} for i in (0, 1))
+    return Sentence(**first), Sentence(**second)
+
+
+class _StackPair(keras.layers.Layer):
+    """Stack both sentences in one batch with `stack_pair`; in a graph the lengths are unknown."""
+
+    def __init__(self) -> None:
+        super().__init__(autocast=False)
+
+    def call(self, x1, x2):
+        return stack_pair(x1, x2)
+
+    def compute_output_spec(self, x1, x2):
+        known = None not in (x1.shape[1], x2.shape[1])
+        length = max(x1.shape[1], x2.shape[1]) if known else None
+        return keras.KerasTensor((None, length, *x1.shape[2:]), dtype=x1.dtype)
+
+
+class _SplitPair(keras.layers.Layer):
+    """Undo `_StackPair` for a sequence `[2B, L, ...]`, a mask `[2B, L]` or vectors `[2B, D]`."""
+
+    def __init__(self) -> None:
+        super().__init__(autocast=False)
+
+    def call(self, x, mask_1, mask_2):
+        if _is_sequence(x):
+            return split_pair(x, ops.shape(mask_1)[1], ops.shape(mask_2)[1])
+        half = ops.shape(x)[0] // 2
+        return x[:half], x[half:]
+
+    def compute_output_spec(self, x, mask_1, mask_2):
+        def half(mask):
+            shape = (mask.shape[1], *x.shape[2:]) if _is_sequence(x) else x.shape[1:]
+            return keras.KerasTensor((mask.shape[0], *shape), dtype=x.dtype)
+
+        return half(mask_1), half(mask_2)
+
+
+def _is_sequence(x) -> bool:
+    return len(x.shape) > 2 or keras.backend.standardize_dtype(x.dtype) == "bool"

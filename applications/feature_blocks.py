@@ -1,0 +1,148 @@
+"""Feature attention (FA, SFA) as a part of other models, its hosts (Zang and Liu, 2024)."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import keras
+
+from keras_sentmatch.applications.pair_model import PairModel
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.layers import FeatureAttention, SelectiveFeatureAttention
+from keras_sentmatch.ops import dot_matrix
+
+KINDS = {"fa": FeatureAttention, "sfa": SelectiveFeatureAttention}
+Blocks = tuple[keras.layers.Layer, ...]  # one for each sentence; none without feature attention
+
+
+def _sfa(**config) -> dict[str, Any]:
+    return {"feature_attention": "sfa", "feature_attention_config": config}
+
+
+# Presets of every host: both blocks, the rows of the paper's Fig 3, and a control without gates.
+FEATURE_PRESETS: dict[str, dict[str, Any]] = {
+    "fa": {"feature_attention": "fa"},
+    "sfa": {"feature_attention": "sfa"},
+    "sfa_no_autoencoder": _sfa(autoencoder=False),
+    "sfa_no_max_pooling": _sfa(max_pooling=False),
+    "sfa_no_mean_pooling": _sfa(mean_pooling=False),
+    "sfa_no_selection": _sfa(selection=False),
+    "residual_bigru": _sfa(gates=False, residual=True),
+}
+
+
+class FeatureHost(PairModel):
+    """A model whose features can be gated by feature attention, one block per sentence.
+
+    Args:
+        feature_attention: `"fa"`, `"sfa"`, a layer to copy, or `None` for no blocks.
+        feature_attention_config: Arguments of the blocks, and `share` for one block for both
+            sentences. Missing ones have the host's `feature_attention_defaults`, else the layer's
+            own defaults.
+    """
+
+    feature_attention_defaults: ClassVar[dict[str, dict[str, Any]]] = {}  # of "fa" and of "sfa"
+
+    def __init__(
+        self,
+        *args,
+        feature_attention=None,
+        feature_attention_config: Mapping[str, Any] | None = None,
+        **kwargs,
+    ):
+        super().__init__(*args, **kwargs)
+        self.feature_attention = feature_attention
+        self.feature_attention_config = feature_attention_config
+
+    def make_feature_attention(self, name: str = "feature_attention", **defaults) -> Blocks:
+        """`make_feature_blocks` from the model's arguments and the host's defaults."""
+        kind = self.feature_attention
+        if isinstance(kind, str):
+            defaults |= self.feature_attention_defaults.get(kind, {})
+        return make_feature_blocks(
+            kind, self.feature_attention_config, name, self.policy, **defaults
+        )
+
+    def attend_features(
+        self, blocks: Blocks, x1, mask_1, x2, mask_2, each: bool = False
+    ) -> tuple[Any, Any]:
+        """Feature attention of both sentences; without any `blocks`, `x1` and `x2`.
+
+        Shows `feature_map_base` `[B, L1, L2]`, the mean over the features of `x1_i * x2_j` (the
+        paper's Fig 5). With blocks `feature_map_before` and `feature_map`, the same of what they
+        take and return; `gates_1` and `gates_2`, `[B, D]` of FA, `[B, N, W]` of SFA; and of SFA
+        `selection_1` and `selection_2` `[B, N, W]`, the weights of the branches.
+        """
+        if not blocks:
+            self.show(lambda: {"feature_map_base": dot_matrix(x1, x2) / x1.shape[-1]}, each=each)
+            return x1, x2
+        u1, *seen_1 = blocks[0](x1, mask_1, return_gates=True)
+        u2, *seen_2 = blocks[1](x2, mask_2, return_gates=True)
+        for side, seen in (("1", seen_1), ("2", seen_2)):
+            gates = {f"{name}_{side}": x for name, x in zip(("gates", "selection"), seen)}
+            self.show(each=each, **gates)
+        self.show(
+            lambda: {
+                "feature_map_before": dot_matrix(x1, x2) / x1.shape[-1],
+                "feature_map": dot_matrix(u1, u2) / u1.shape[-1],
+            },
+            each=each,
+        )
+        return u1, u2
+
+    @classmethod
+    def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:
+        """The width of what feature attention reads, from the width of a word's features."""
+        return None
+
+    @classmethod
+    def block_defaults(cls, kind: str) -> dict[str, Any]:
+        """The arguments of a block of this host: its own defaults, else those of the layer."""
+        parameters = inspect.signature(KINDS[kind].__init__).parameters.values()
+        of_layer = {p.name: p.default for p in parameters if p.default is not p.empty}
+        return {**of_layer, **cls.feature_attention_defaults.get(kind, {})}
+
+
+def make_feature_blocks(
+    kind, config: Mapping[str, Any] | None, name: str, dtype, **defaults
+) -> Blocks:
+    """The feature attention of a host: a block for each sentence, or none.
+
+    Args:
+        kind: None for no blocks, `"fa"`, `"sfa"`, a layer to copy, or the serialized config of one.
+        config: Arguments of the block, and `share`: whether both sentences share one block instead
+            of having one each, as in the paper (which makes a symmetric host tell the first
+            sentence from the second).
+        name: Name of the blocks; `_1` and `_2` are added.
+        dtype: The model's dtype policy.
+        **defaults: Arguments of the block that `config` may override.
+
+    Raises:
+        InputError: `kind` is no feature attention, or an argument is unknown.
+    """
+    options = {**defaults, **(config or {})}
+    share = options.pop("share", False)
+    if kind is None:
+        if config:
+            raise InputError(
+                f"feature_attention_config={dict(config)} has no block to configure. "
+                "Set feature_attention to 'fa' or 'sfa'."
+            )
+        return ()
+
+    def block(side: str) -> keras.layers.Layer:
+        here = {"name": f"{name}_{side}", "dtype": dtype}
+        if isinstance(kind, str):
+            return KINDS[kind](**options, **here)
+        saved = keras.saving.serialize_keras_object(kind)  # leaves a serialized one as it is
+        return keras.saving.deserialize_keras_object(
+            {**saved, "config": {**saved["config"], **(config or {}), **here}}
+        )
+
+    try:
+        return (block("both"),) * 2 if share else (block("1"), block("2"))
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"No feature attention from feature_attention={kind!r}, feature_attention_config={config!r}: {error}. "
+            f"Expected None, {', '.join(map(repr, KINDS))}, or a layer, and the layer's arguments."
+        ) from error
