@@ -1,11 +1,11 @@
 """DRr-Net: Dynamic Re-read Network (Zhang et al., AAAI 2019 and IEEE TNNLS)."""
 
-from typing import Any
+from types import SimpleNamespace
 
 import keras
 
 from keras_sentmatch.applications._explainer import CallWith
-from keras_sentmatch.applications.hyperparameters import BETAS, DROPOUT, FLAG, WORD_MODELS, Choice
+from keras_sentmatch.applications.hyperparameters import BETAS, FLAG, WORD_MODELS, Choice
 from keras_sentmatch.applications.pair_model import PairModel, Sentence
 from keras_sentmatch.applications.picture_specs import READ, PictureSpec
 from keras_sentmatch.applications.registry import register_model
@@ -23,41 +23,6 @@ from keras_sentmatch.layers import (
 class DRrNet(PairModel):
     """Dynamic Re-read Network: a global view, and a GRU that reads the important words again.
 
-    Args:
-        pos_dim: width of the embedding of a part-of-speech tag; 0 makes tags one-hot. Defaults to
-            `0`.
-        highway_layers: highway layers over the word features. Defaults to `2`.
-        units: width of a GRU, and of the hidden layer of the pooling. Defaults to `256`.
-        depth: recurrent layers of the stack, l_s; the paper tries 1 to 4. Defaults to `3`.
-        bidirectional: whether they run both ways, which doubles their width. Defaults to `False`.
-        attention_units: width of the hidden layer that scores a token for re-reading. Defaults to
-            `200`.
-        steps: tokens read again, T; the paper tries 1 to 10. Defaults to `6`.
-        beta: sharpness of their selection. Defaults to `10.0`.
-        selection: `"soft"`, `"straight_through"` or `"hard"`, see `RerereadAttention`. Defaults to
-            `"soft"`.
-        init_projection: whether a dense layer narrows the global vector to the re-reading GRU's
-            initial state. Without it that GRU is as wide as the global vector. Defaults to `True`.
-        use_initial_vector: whether the sentence's own global vector is that state; else zeros.
-            Defaults to `True`.
-        use_guide: whether the other sentence's global vector guides the selection. Defaults to
-            `True`.
-        coverage: whether a step should read other words than the steps before it, see
-            `RerereadAttention`. Defaults to `False`.
-        use_global: whether the global vectors are compared. Defaults to `True`.
-        use_dynamic: whether what was re-read is compared. Defaults to `True`.
-        hidden_units: width of the two hidden layers of each classifier. Defaults to `256`.
-        embedding_dropout: rate on word and character embeddings. Defaults to `0.0`.
-        dropout: rate before each dense layer of the classifiers, but not on the class probabilities
-            that the last of them takes. Defaults to `0.2`.
-        aux_loss_weight: weight of the loss of each of the two intermediate predictions, p_h and
-            p_v, in training. It is the loss given to `compile`, so `loss` is not comparable with
-            `val_loss`; 0 leaves them out. Defaults to `1.0`.
-
-    Raises:
-        InputError: if `use_global` and `use_dynamic` are both off, or `aux_loss_weight` is
-            negative.
-
     Example:
         >>> import numpy as np
         >>> from keras_sentmatch.applications import DRrNet
@@ -71,54 +36,66 @@ class DRrNet(PairModel):
         Zhang, Lv, Wu, Chen, Liu, Wang: "LadRa-Net", IEEE TNNLS, Section IV, eq 1-8 and Table VI.
     """
 
-    paper = "Zhang et al. 2019"
-    summary_line = "stacked GRUs, and a GRU that re-reads the most important words one by one"
-    # The paper's features (d_w = 412 with characters), and the rows of its Table VI.
-    presets = {
-        "paper": {"pos_dim": 10, "antonym": True},
-        "table6_1_no_initial_vector": {"use_initial_vector": False},
-        "table6_2_no_guide_vector": {"use_guide": False},
-        "table6_3_no_global_result": {"use_global": False},
-        "table6_4_no_dynamic_result": {"use_dynamic": False},
-        "table6_5_full": {},
-    }
-    search_space = [
-        *WORD_MODELS,
-        Choice("model.steps", range(1, 11), aliases=["T"]),
-        Choice("model.depth", (1, 2, 3, 4), aliases=["l_s"]),
-        Choice("model.beta", BETAS, aliases=["beta", "β"]),
-        Choice("model.selection", ("soft", "straight_through")),
-        Choice("model.coverage", FLAG),
-        Choice("model.units", (64, 128, 256)),
-        Choice("model.bidirectional", FLAG),
-        Choice("model.attention_units", (50, 100, 200)),
-        Choice("model.hidden_units", (64, 128, 256)),
-        Choice("model.embedding_dropout", DROPOUT),
-        Choice("model.aux_loss_weight", (0.0, 0.5, 1.0)),
-    ]
-    pictures = (
-        PictureSpec(
-            "selection_{side}",
-            "step {side}",
-            "Words read again, sentence {side}",
-            READ,
-            reread=True,
-        ),
-        *(
-            PictureSpec(key, "class", "Predictions before they are joined", row=row, top=1)
-            for key, row in (
-                ("p_h", "from the global vectors"),
-                ("p_v", "from the re-read vectors"),
-            )
-        ),
-        *(
-            PictureSpec(key, "gate", "Gates of these predictions", row=row, top=1)
-            for key, row in (
-                ("gate_h", "from the global vectors"),
-                ("gate_v", "from the re-read vectors"),
-            )
-        ),
-    )
+    def encode(self, sentence: Sentence) -> Sentence:
+        x = self.highway(self.represent_words(sentence))  # [B, L, d_w], eq 1
+        encoded = Sentence(states=self.encoding(x, sentence.mask), mask=sentence.mask)  # eq 2
+        if self.use_global or self.use_initial_vector or self.use_guide:
+            h = self.pooling(encoded.states, sentence.mask)  # [B, D], eq 3
+            encoded = encoded.having(h=h)
+        return encoded
+
+    def interact(self, one: Sentence, two: Sentence):
+        gated = []
+        if self.use_global:
+            gated.append(self.predict("h", one.h, two.h))
+        if self.use_dynamic:
+            gated.append(self.predict("v", *self.reread(one, two)))
+        total = gated[0] + gated[1] if len(gated) == 2 else gated[0]  # [B, C]
+        return self.classify(_apply(self.mlp, total))  # eq 8
+
+    def reread(self, one: Sentence, two: Sentence):
+        """What is read of each sentence, guided by the other's global vector: `[B, d]` (eq 4-6)."""
+        given_1, given_2 = self.given(one, two), self.given(two, one)
+        self.show(
+            lambda: {
+                "selection_1": self.selection_of(given_1),
+                "selection_2": self.selection_of(given_2),
+            }
+        )
+        read_1, read_2 = self.both(
+            lambda given: Sentence(v=self.rereading(*_inputs(given))), given_1, given_2
+        )
+        return read_1.v, read_2.v
+
+    def given(self, sentence: Sentence, other: Sentence) -> Sentence:
+        """The states of a sentence, and the vectors that guide and start its re-reading."""
+        return Sentence(
+            states=sentence.states,
+            mask=sentence.mask,
+            guide=other.h if self.use_guide else None,
+            start=sentence.h if self.use_initial_vector else None,
+        )
+
+    def selection_of(self, given: Sentence):
+        """The weights of the tokens at each step, `[B, T, L]`; the largest is the token read."""
+        return CallWith(self.rereading, return_selection=True)(*_inputs(given))[2]
+
+    def predict(self, name: str, a, b):
+        """The classes predicted from a vector of each sentence (eq 7), gated: `[B, C]`."""
+        head = self.heads[name]
+        p = head.predict(_apply(head.mlp, self.matching(a, b)))  # [B, C]
+        gate = head.gate(p)  # [B, 1]
+        self.intermediate[name] = p
+        self.show(**{f"p_{name}": p, f"gate_{name}": gate})
+        return gate * p
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        """The compiled loss, and in training `aux_loss_weight` times that of p_h and of p_v."""
+        p, *intermediate = y_pred if isinstance(y_pred, list) else [y_pred]
+        loss = super().compute_loss(x, y, p, sample_weight, training)
+        for p in intermediate:
+            loss = loss + self.aux_loss_weight * self._compile_loss(y, p, sample_weight)
+        return loss
 
     def __init__(
         self,
@@ -135,10 +112,8 @@ class DRrNet(PairModel):
         pos_tags: int = 0,
         pos_dim: int = 0,
         antonym: bool = False,
-        highway_layers: int = 2,
         units: int = 256,
         depth: int = 3,
-        bidirectional: bool = False,
         attention_units: int = 200,
         steps: int = 6,
         beta: float = 10.0,
@@ -150,16 +125,54 @@ class DRrNet(PairModel):
         use_global: bool = True,
         use_dynamic: bool = True,
         hidden_units: int = 256,
-        embedding_dropout: float = 0.0,
         dropout: float = 0.2,
         aux_loss_weight: float = 1.0,
         **kwargs,
     ):
+        """Make the layers.
+
+        Args:
+            pos_dim: Width of the embedding of a part-of-speech tag; 0 makes tags one-hot. Defaults
+                to `0`.
+            units: Width of a GRU, and of the hidden layer of the pooling. Defaults to `256`.
+            depth: Recurrent layers of the stack, l_s; the paper tries 1 to 4. Defaults to `3`.
+            attention_units: Width of the hidden layer that scores a token for re-reading. Defaults
+                to `200`.
+            steps: Tokens read again, T; the paper tries 1 to 10. Defaults to `6`.
+            beta: Sharpness of their selection. Defaults to `10.0`.
+            selection: `"soft"`, `"straight_through"` or `"hard"`, see `RerereadAttention`. Defaults
+                to `"soft"`.
+            init_projection: Whether a dense layer narrows the global vector to the initial state of
+                the re-reading GRU. Without it that GRU is as wide as the global vector. Defaults to
+                `True`.
+            use_initial_vector: Whether the sentence's own global vector is that state; else zeros.
+                Defaults to `True`.
+            use_guide: Whether the other sentence's global vector guides the selection. Defaults to
+                `True`.
+            coverage: Whether a step should read other words than the steps before it, see
+                `RerereadAttention`. Defaults to `False`.
+            use_global: Whether the global vectors are compared. Defaults to `True`.
+            use_dynamic: Whether what was re-read is compared. Defaults to `True`.
+            hidden_units: Width of the two hidden layers of each classifier. Defaults to `256`.
+            dropout: Rate before each dense layer of the classifiers, but not on the class
+                probabilities that the last of them takes. Defaults to `0.2`.
+            aux_loss_weight: Weight of the loss of each of the two intermediate predictions, p_h and
+                p_v, in training. It is the loss given to `compile`, so `loss` is not comparable
+                with `val_loss`; 0 leaves them out. Defaults to `1.0`.
+
+        Raises:
+            InputError: `use_global` and `use_dynamic` are both off, or `aux_loss_weight` is below 0.
+        """
+        if not (use_global or use_dynamic):
+            raise InputError("Nothing is left to compare. Set use_global or use_dynamic to True.")
+        if aux_loss_weight < 0:
+            raise InputError(f"aux_loss_weight must be at least 0. Received: {aux_loss_weight!r}")
         super().__init__(
             vocabulary_size=vocabulary_size,
             num_classes=num_classes,
             embedding_dim=embedding_dim,
             trainable_embedding=trainable_embedding,
+            dropout=dropout,
             char_vocabulary_size=char_vocabulary_size,
             char_dim=char_dim,
             char_filters=char_filters,
@@ -168,14 +181,11 @@ class DRrNet(PairModel):
             exact_match=exact_match,
             pos_tags=pos_tags,
             antonym=antonym,
-            dropout=dropout,
             **kwargs,
         )
         self.pos_dim = pos_dim
-        self.highway_layers = highway_layers
         self.units = units
         self.depth = depth
-        self.bidirectional = bidirectional
         self.attention_units = attention_units
         self.steps = steps
         self.beta = beta
@@ -187,162 +197,135 @@ class DRrNet(PairModel):
         self.use_global = use_global
         self.use_dynamic = use_dynamic
         self.hidden_units = hidden_units
-        self.embedding_dropout = embedding_dropout
         self.aux_loss_weight = aux_loss_weight
-        if not (use_global or use_dynamic):
-            raise InputError("Nothing is left to compare: set use_global or use_dynamic to True.")
-        if aux_loss_weight < 0:
-            raise InputError(f"aux_loss_weight must be at least 0. Received: {aux_loss_weight!r}")
-        self.word_representation = self.make_word_representation(
-            dropout=embedding_dropout, pos_dim=self.pos_dim
-        )
-        self.highway = Highway(highway_layers, dtype=self.policy, name="highway")
-        self.encoding = self.make(
-            StackRNN,
-            "encoding",
-            units=self.units,
-            depth=self.depth,
-            bidirectional=self.bidirectional,
-        )
-        self.pooling = self.make(SelfAttentionPooling, "pooling", units=self.units)  # eq 3
+
+        self.word_representation = self.make_word_representation(pos_dim=pos_dim, dropout=0.0)
+        self.highway = self.make(Highway, "highway", 2)
+        self.encoding = self.make(StackRNN, "encoding", units, depth)
+        self.pooling = self.make(SelfAttentionPooling, "pooling", units)
         if use_dynamic:
             self.rereading = self.make_rereading()
-        self.matching = MatchingVector(  # eq 7, which the paper leaves out
-            ("first", "second", "product", "difference"), dtype=self.policy, name="matching"
+        self.matching = self.make(
+            MatchingVector, "matching", ("first", "second", "product", "difference")
         )
         # MLP_1 predicts from the global vectors (h), MLP_2 from the re-read ones (v).
-        self.mlps, self.predictions, self.auxiliary, self.gates = {}, {}, {}, {}
-        for name in [*["h"] * use_global, *["v"] * use_dynamic]:
-            self.mlps[name] = [
-                self.make_dropout(f"mlp_{name}_dropout"),
-                *self.make_mlp(f"mlp_{name}"),
-            ]
-            self.predictions[name] = keras.layers.Dense(
-                num_classes,
-                "softmax" if num_classes > 1 else "linear",
-                dtype="float32",
-                name=f"p_{name}",
-            )
-            self.auxiliary[name] = _UntilLoss(dtype="float32", name=f"auxiliary_{name}")
-            self.gates[name] = keras.layers.Dense(
-                1, "sigmoid", dtype="float32", name=f"gate_{name}"
-            )
+        self.heads = {}
+        if use_global:
+            self.heads["h"] = self.make_head("h")
+        if use_dynamic:
+            self.heads["v"] = self.make_head("v")
         self.mlp = self.make_mlp("mlp")
         self.classify = self.make_classifier()
         self.make_graph()
 
-    def make_mlp(self, name: str) -> list[keras.layers.Layer]:
-        """Two hidden layers, and the dropout of what follows."""
-        hidden_1, hidden_2 = (
-            keras.layers.Dense(
-                self.hidden_units, "relu", dtype=self.policy, name=f"{name}_hidden_{i}"
-            )
-            for i in "12"
-        )
-        return [
-            hidden_1,
-            self.make_dropout(f"{name}_hidden_2_dropout"),
-            hidden_2,
-            self.make_dropout(f"{name}_last_dropout"),
-        ]
-
     def make_rereading(self) -> RerereadAttention:
-        """Eq 4 and 6 (eq 5 if hard)."""
-        width = self.word_representation.width
-        width += self.depth * self.units * (2 if self.bidirectional else 1)
-        start = "projected" if self.init_projection else "given"
+        initial_state = "projected" if self.init_projection else "given"
+        width = self.word_representation.width + self.depth * self.units  # of a state
         return self.make(
             RerereadAttention,
             "rereading",
             units=self.units if self.init_projection else width,
-            initial_state=start if self.use_initial_vector else "zero",
-            guide=self.use_guide,
             attention_units=self.attention_units,
             steps=self.steps,
             beta=self.beta,
             selection=self.selection,
+            initial_state=initial_state if self.use_initial_vector else "zero",
+            guide=self.use_guide,
             coverage=self.coverage,
         )
 
-    def encode(self, sentence: Sentence) -> Sentence:
-        x = self.highway(self.represent_words(sentence))  # eq 1
-        encoded = Sentence(states=self.encoding(x, sentence.mask), mask=sentence.mask)  # eq 2
-        if self.use_global or self.use_initial_vector or self.use_guide:
-            h = self.pooling(encoded.states, sentence.mask)  # [B, D], eq 3
-            encoded = encoded.having(h=h)
-        return encoded
+    def make_head(self, name: str) -> SimpleNamespace:
+        activation = "softmax" if self.num_classes > 1 else "linear"
+        dense = keras.layers.Dense
+        return SimpleNamespace(
+            mlp=[self.make_dropout(f"mlp_{name}_dropout"), *self.make_mlp(f"mlp_{name}")],
+            predict=dense(self.num_classes, activation, dtype="float32", name=f"p_{name}"),
+            gate=dense(1, "sigmoid", dtype="float32", name=f"gate_{name}"),
+        )
 
-    def interact(self, one: Sentence, two: Sentence):
-        compared = {"h": (one, two)}
-        if self.use_dynamic:
-            start_1, start_2 = self.reading(one, two), self.reading(two, one)
-            compared["v"] = self.both(self.reread, start_1, start_2)
-            self.show(
-                lambda: {
-                    "selection_1": self.selection_of(start_1),
-                    "selection_2": self.selection_of(start_2),
-                }
-            )
-        gated = []
-        for name in self.predictions:
-            vectors = [getattr(sentence, name) for sentence in compared[name]]  # [B, D] each
-            v = _apply(self.mlps[name], self.matching(*vectors))
-            p = self.auxiliary[name](self.predictions[name](v))  # [B, C], eq 7
-            gate = self.gates[name](p)  # [B, 1]
-            self.show(**{f"p_{name}": p, f"gate_{name}": gate})
-            gated.append(gate * p)
-        return self.classify(_apply(self.mlp, sum(gated[1:], gated[0])))  # eq 8
+    def make_mlp(self, name: str) -> list[keras.layers.Layer]:
+        """Two hidden layers, and the dropout of what follows."""
+        hidden_1, hidden_2 = (
+            self.make(keras.layers.Dense, f"{name}_hidden_{i}", self.hidden_units, "relu")
+            for i in "12"
+        )
+        before_2, before_last = (
+            self.make_dropout(f"{name}_{layer}_dropout") for layer in ("hidden_2", "last")
+        )
+        return [hidden_1, before_2, hidden_2, before_last]
 
-    def reading(self, sentence: Sentence, other: Sentence) -> Sentence:
-        """What re-reading is given: the states, and the vectors that start and guide it."""
-        given = Sentence(states=sentence.states, mask=sentence.mask)
-        if self.use_guide:
-            given = given.having(guide=other.h)
-        if self.use_initial_vector:
-            given = given.having(initial_state=sentence.h)
-        return given
+    # In training the model has p_h and p_v as further outputs, for `compute_loss`.
 
-    def reread(self, given: Sentence) -> Sentence:
-        """The state after the last step, `[B, D]` (eq 4-6)."""
-        return Sentence(v=self.rereading(*self._rereading_inputs(given)))
+    def make_graph(self) -> None:
+        self.intermediate: dict[str, keras.KerasTensor] = {}
+        super().make_graph()
+        training = keras.Model(self.input, [self.output, *self.intermediate.values()])
+        self.in_training = lambda inputs: training(inputs, training=True)
 
-    def selection_of(self, given: Sentence):
-        """The weights of the tokens at each step, `[B, T, L]`; the greatest is the token read."""
-        select = CallWith(self.rereading, return_selection=True)
-        return select(*self._rereading_inputs(given))[2]
+    def call(self, inputs, training=None, mask=None):
+        if training and self.aux_loss_weight:
+            return self.in_training(inputs)
+        return super().call(inputs, training=training, mask=mask)
 
-    def _rereading_inputs(self, given: Sentence) -> tuple[Any, ...]:
-        guide, start = (getattr(given, name, None) for name in ("guide", "initial_state"))
-        return given.states, given.mask, guide, start
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        p = y_pred[0] if isinstance(y_pred, list) else y_pred
+        return super().compute_metrics(x, y, p, sample_weight)
 
-    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training: bool = True):
-        """The compiled loss, and in training `aux_loss_weight` times that of p_h and of p_v."""
-        loss = super().compute_loss(x, y, y_pred, sample_weight, training)
-        kept = [layer.take() for layer in self.layers if isinstance(layer, _UntilLoss)]
-        if training and self.aux_loss_weight and self._compile_loss is not None:
-            for p in kept:
-                if p is not None:
-                    loss = loss + self.aux_loss_weight * self._compile_loss(y, p, sample_weight)
-        return loss
+    paper = "Zhang et al. 2019"
+    summary_line = "stacked GRUs, and a GRU that re-reads the most important words one by one"
+    presets = {
+        "paper": {"pos_dim": 10, "antonym": True},  # its features: d_w = 412 with characters
+        "table6_1_no_initial_vector": {"use_initial_vector": False},
+        "table6_2_no_guide_vector": {"use_guide": False},
+        "table6_3_no_global_result": {"use_global": False},
+        "table6_4_no_dynamic_result": {"use_dynamic": False},
+        "table6_5_full": {},
+    }
+    search_space = [
+        *WORD_MODELS,
+        Choice("model.steps", range(1, 11), aliases=["T"]),
+        Choice("model.depth", (1, 2, 3, 4), aliases=["l_s"]),
+        Choice("model.beta", BETAS, aliases=["beta", "β"]),
+        Choice("model.selection", ("soft", "straight_through")),
+        Choice("model.coverage", FLAG),
+        Choice("model.units", (64, 128, 256)),
+        Choice("model.attention_units", (50, 100, 200)),
+        Choice("model.hidden_units", (64, 128, 256)),
+        Choice("model.aux_loss_weight", (0.0, 0.5, 1.0)),
+    ]
+    pictures = (
+        PictureSpec(
+            "selection_{side}",
+            "step {side}",
+            "Words read again, sentence {side}",
+            READ,
+            reread=True,
+        ),
+        PictureSpec(
+            "p_h",
+            "class",
+            "Predictions before they are joined",
+            row="from the global vectors",
+            top=1,
+        ),
+        PictureSpec(
+            "p_v",
+            "class",
+            "Predictions before they are joined",
+            row="from the re-read vectors",
+            top=1,
+        ),
+        PictureSpec(
+            "gate_h", "gate", "Gates of these predictions", row="from the global vectors", top=1
+        ),
+        PictureSpec(
+            "gate_v", "gate", "Gates of these predictions", row="from the re-read vectors", top=1
+        ),
+    )
 
 
-class _UntilLoss(keras.layers.Layer):
-    """Passes a prediction on, and in training keeps it until `compute_loss` takes it."""
-
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self._kept: Any = None
-
-    def call(self, p, training=None):
-        self._kept = p if training else None
-        return p
-
-    def take(self):
-        kept, self._kept = self._kept, None
-        return kept
-
-    def compute_output_spec(self, p, training=None):
-        return keras.KerasTensor(p.shape, dtype=p.dtype)
+def _inputs(given: Sentence):
+    return given.states, given.mask, given.guide, given.start
 
 
 def _apply(layers: list[keras.layers.Layer], x):

@@ -116,13 +116,11 @@ def word_features(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> tu
 def stack_gru(x: Array, mask: Array, layers: Sequence[Any]) -> Array:
     """Eq 2: h^l = GRU_l(x^l), x^{l+1} = [h^l; x^l]: `[B, L, D + sum]`, newest first, 0 at pads.
 
-    `layers`: (kernel, recurrent, bias) each, or a pair (forward, backward) of such.
+    `layers`: (kernel, recurrent, bias) each.
     """
     x = zero_pads(x, mask)
     for weights in layers:
-        both = len(weights) == 2
-        h = bidirectional_rnn("gru", x, mask, *weights)[0] if both else gru(x, mask, *weights)[0]
-        x = np.concatenate([h, x], -1)
+        x = np.concatenate([gru(x, mask, *weights)[0], x], -1)
     return x
 
 

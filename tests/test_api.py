@@ -51,8 +51,13 @@ def folder(cls: type) -> str:
 
 
 def documented_arguments(cls: type) -> dict[str, str]:
-    """Name -> text, from the `Args:` section of the class docstring."""
-    lines = inspect.cleandoc(cls.__doc__ or "").splitlines()
+    """Name -> text, from the `Args:` sections of the class and of its `__init__`."""
+    own = [cls.__doc__, cls.__init__.__doc__ if "__init__" in vars(cls) else None]
+    return {n: text for doc in own for n, text in _arguments_in(doc or "").items()}
+
+
+def _arguments_in(doc: str) -> dict[str, str]:
+    lines = inspect.cleandoc(doc).splitlines()
     start = next((i for i, line in enumerate(lines) if line.strip() == "Args:"), None)
     found: dict[str, str] = {}
     name = ""
@@ -95,7 +100,7 @@ def test_docstring(cls: type) -> None:
     doc = inspect.cleandoc(cls.__dict__.get("__doc__") or "")
     assert doc.partition("\n")[0].endswith("."), "no docstring that opens with one sentence"
     if signature_arguments(cls):
-        assert "Args:" in doc.splitlines(), "no Args: section"
+        assert documented_arguments(cls), "no Args: section"
     assert ">>>" in doc, "no example"
 
 

@@ -167,12 +167,11 @@ def argument_docs(cls: type) -> dict[str, str]:
     for base in reversed(cls.__mro__):
         if base.__module__.partition(".")[0] in ("builtins", "keras", "torch"):
             continue
-        text = inspect.cleandoc(base.__doc__ or "")
-        block = re.search(r"^Args:\n((?:    .*\n|\n)*)", text, re.M)
-        for name, words in re.findall(
-            r"^    (\w+): ((?:.*\n)(?:     +.*\n)*)", block[1] if block else "", re.M
-        ):
-            found[name] = re.sub(r" Defaults to .*?\.$", "", " ".join(words.split()))
+        docs = base.__doc__, vars(base).get("__init__", base).__doc__
+        text = "\n\n".join(inspect.cleandoc(doc or "") for doc in docs)
+        for block in re.findall(r"^Args:\n((?:    .*\n|\n)*)", text, re.M):
+            for name, words in re.findall(r"^    (\w+): ((?:.*\n)(?:     +.*\n)*)", block, re.M):
+                found[name] = re.sub(r" Defaults to .*?\.$", "", " ".join(words.split()))
     return found
 
 

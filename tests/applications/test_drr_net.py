@@ -14,7 +14,7 @@ from tests.applications.common import WORDS, check_halves, features, model_case
 from tests.harness import arguments_act, built, check_oracle, refuses, run_checks, value
 
 ALL = features()
-FLOAT32 = ("logits", "probabilities", "p_h", "p_v", "auxiliary", "gate_h", "gate_v")
+FLOAT32 = ("logits", "probabilities", "p_h", "p_v", "gate_h", "gate_v")
 
 
 def weights_of(layer):
@@ -25,9 +25,8 @@ def forward(model, **inputs):
     layers = {layer.name: layer for layer in model.layers}
     words, highway, encoding = (layers[n] for n in ("word_representation", "highway", "encoding"))
     cnn, unit = words.char_cnn, layers.get("rereading")
-    forward = [weights_of(rnn) for rnn in encoding.forward_rnns]
-    backward = [weights_of(rnn) for rnn in encoding.backward_rnns]
-    width = words.width + sum(rnn[1].shape[0] for rnn in [*forward, *backward])
+    stack = [weights_of(rnn) for rnn in encoding.forward_rnns]
+    width = words.width + sum(rnn[1].shape[0] for rnn in stack)
 
     def mlp(name, last):
         names = [f"{name}_hidden_1", f"{name}_hidden_2", last]
@@ -42,7 +41,7 @@ def forward(model, **inputs):
         "highway": [
             (*weights_of(t), *weights_of(g)) for t, g in zip(highway.transforms, highway.gates)
         ],
-        "layers": list(zip(forward, backward)) or forward,
+        "layers": stack,
         "pooling": weights_of(layers["pooling"])
         if "pooling" in layers
         else (np.zeros((width, 1)), np.zeros(1), np.zeros(1)),
@@ -119,7 +118,7 @@ REST = [
         for preset, config in DRrNet.presets.items()
         if preset.startswith("table6")
     ),
-    case(partial(PLAIN, num_classes=1, selection="hard", bidirectional=True), WORDS, "hard score"),
+    case(partial(PLAIN, num_classes=1, selection="hard"), WORDS, "hard score"),
     case(partial(PLAIN, init_projection=False, num_classes=2, depth=1), WORDS, "no projection"),
     case(
         partial(PLAIN, use_global=False, use_guide=False, use_initial_vector=False),
@@ -143,18 +142,13 @@ test_arguments = arguments_act(
 
 
 def test_what_is_off_is_gone():
-    names = {n: {layer.name for layer in SMALL(**DRrNet.presets[n]).layers} for n in DRrNet.presets}
-    h = {"mlp_h_hidden_1", "mlp_h_hidden_2", "p_h", "gate_h", "auxiliary_h"}
-    v = {n.replace("_h", "_v", 1) if n.endswith("_h") else n.replace("_h_", "_v_") for n in h}
-    assert h | v <= names["table6_5_full"]
-    assert not h & names["table6_3_no_global_result"] and v <= names["table6_3_no_global_result"]
-    assert h <= names["table6_4_no_dynamic_result"]
-    assert not (v | {"rereading"}) & names["table6_4_no_dynamic_result"]
-    paper = SMALL(pos_tags=3, **DRrNet.presets["paper"])
-    assert {"pos_1", "antonym_2"} <= set(paper.input_names)
-    assert paper.word_representation.pos_embedding.output_dim == 10
-    bare = SMALL(use_global=False, use_guide=False, use_initial_vector=False)
-    assert "pooling" not in {layer.name for layer in bare.layers}
+    def names(**arguments):
+        return {layer.name for layer in SMALL(**arguments).layers}
+
+    h = {"mlp_h_hidden_1", "mlp_h_hidden_2", "p_h", "gate_h"}
+    v = {"mlp_v_hidden_1", "mlp_v_hidden_2", "p_v", "gate_v", "rereading"}
+    assert (h | v) & names(use_global=False) == v and (h | v) & names(use_dynamic=False) == h
+    assert "pooling" not in names(use_global=False, use_guide=False, use_initial_vector=False)
 
 
 test_errors = refuses(
@@ -248,8 +242,6 @@ def test_auxiliary_losses_with_every_form_of_label(form):
     again = model.evaluate(WORDS, y, batch_size=3, verbose=0, **more)
     assert again == pytest.approx(plain, rel=1e-4)
     assert model.output_shape == (None, 1 if form == "score" else 3)
-    layers = [model.get_layer(f"auxiliary_{n}") for n in "hv"]
-    assert [layer._kept for layer in layers] == [None, None]  # nothing of the trace is left
 
 
 @pytest.mark.each_backend
