@@ -13,7 +13,6 @@ import numpy as np
 
 from tests.oracles import (
     Array,
-    bidirectional_rnn,
     char_cnn,
     exact_match,
     gru,

@@ -154,7 +154,7 @@ def test_what_is_off_is_gone():
 test_errors = refuses(
     SMALL,
     [
-        ({"use_global": False, "use_dynamic": False}, "set use_global or use_dynamic to True"),
+        ({"use_global": False, "use_dynamic": False}, "Set use_global or use_dynamic to True"),
         ({"aux_loss_weight": -1}, "aux_loss_weight must be at least 0. Received: -1"),
     ],
 )
