@@ -29,12 +29,12 @@ FIRST = 10
 def build(args: Any) -> dict[str, Any]:
     """Builds the index; seconds, peak memory, size on disk."""
     from keras_sentmatch import Matcher
-    from keras_sentmatch.corpus import Index
+    from keras_sentmatch.corpus import build_index
 
     sentences, _ = questions(args.data / "quora" / "bimpm_dev.tsv", args.size)
     matcher = Matcher.load(args.run)
     start = time.perf_counter()
-    Index.build(matcher, sentences, args.index)
+    build_index(matcher, sentences, args.index)
     seconds = time.perf_counter() - start
     files = [path for path in args.index.rglob("*") if path.is_file()]
     return {

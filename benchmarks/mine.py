@@ -24,7 +24,7 @@ import numpy as np
 from keras_sentmatch.data import read_pairs
 
 KEY = ("method", "engine", "sentences", "candidates")
-METHODS = ("both", "bm25", "dense", "minilm")
+METHODS = ("both", "minilm")
 PRECISIONS = (0.7, 0.75, 0.8, 0.85)
 LEAST = 0.2  # score from which on a pair is kept
 
@@ -57,7 +57,7 @@ def with_matcher(args: Any, sentences: list[str]) -> Any:
     from keras_sentmatch import Matcher
 
     matcher = Matcher.load(args.run, engine=args.engine)
-    options = {"threshold": LEAST, "retriever": args.method, "candidates": args.candidates}
+    options = {"threshold": LEAST, "candidates": args.candidates}
     return lambda: [
         (pair.score, pair.index1, pair.index2) for pair in matcher.mine(sentences, **options)
     ]

@@ -4,36 +4,25 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.console import next_step, print_json, print_table, working
-from keras_sentmatch.cli.runs import Run, Scoring, suggest_explain
+from keras_sentmatch.cli.runs import Scoring, suggest_explain
 from keras_sentmatch.errors import InputError
-
-if TYPE_CHECKING:
-    from keras_sentmatch.corpus import Miner
 
 log = logging.getLogger(__name__)
 SUFFIXES = (".tsv", ".csv", ".jsonl")
 SHOWN = 20
 Corpus = Annotated[Path, typer.Argument(metavar="CORPUS.txt", help="The sentences, one per line.")]
 
-Retriever = Annotated[
-    str,
-    typer.Option(
-        help="What finds candidates. bm25: the words they share; dense: vectors; both: the two, "
-        "joined by reciprocal rank."
-    ),
-]
 Vectors = Annotated[
     str | None,
     typer.Option(
-        help="What vectors are made of. table: the package's word vectors (English); words: the "
-        "run's word vectors; encodings: the model's own; or the folder of a KerasHub encoder. "
-        "Default: table, if the run's word vectors come from there, otherwise words."
+        help="The word vectors that find candidates. table: the built-in ones (English); words: those "
+        "of the run. Default: table, if the run's word vectors come from there, otherwise words."
     ),
 ]
 
@@ -52,54 +41,18 @@ class Mining:
         str | None,
         typer.Option(help="The label whose probability is the score; required for more than two."),
     ] = None
-    retriever: Retriever = "both"
     vectors: Vectors = None
-    candidates: Annotated[int, typer.Option(help="How many sentences each one is paired with.")] = (
-        10
-    )
-    recall_sample: Annotated[
-        int | None,
-        typer.Option(
-            help="Score so many sentences with all others, and print the share of the matching "
-            "pairs that each retriever finds."
-        ),
-    ] = None
+    candidates: Annotated[int, typer.Option(help="Number of candidates per sentence.")] = 10
 
-    def miner(self, scoring: Scoring, run: Run, *files: Path) -> "tuple[Miner, list[list[int]]]":
-        """What finds the pairs of one file or of two, and the line numbers of each."""
-        from keras_sentmatch.corpus import Miner
-
-        texts = [read_lines(file) for file in files]
-        found = Miner(
-            run.matcher,
-            *(list(lines.values()) for lines in texts),
-            retriever=self.retriever,
-            vectors=self.vectors,
-            candidates=self.candidates,
-            batch_size=scoring.batch_size,
-        )
-        return found, [list(lines) for lines in texts]
-
-    def print_recall(self, miner: "Miner") -> None:
-        """Measures the retrievers, and shows their recall."""
-        if self.recall_sample is None:
-            return
-        options.check_at_least(1, recall_sample=self.recall_sample)
-        found = miner.recall(self.recall_sample, threshold=self.threshold, label=self.label)
-        pairs = found.pop("pairs")
-        if not pairs:
-            log.info(
-                "recall: of %s sentences no pair matches, so it cannot be measured; use a larger "
-                "--recall-sample, or a lower --threshold",
-                f"{self.recall_sample:,}",
-            )
-            return
-        log.info(
-            "recall of the %s matching pairs of %s sentences: %s",
-            f"{pairs:,}",
-            f"{self.recall_sample:,}",
-            ", ".join(f"{name} {share:.3f}" for name, share in found.items()),
-        )
+    def arguments(self, scoring: Scoring) -> dict[str, Any]:
+        """The arguments that `mine` and `group` share."""
+        return {
+            "threshold": self.threshold,
+            "label": self.label,
+            "vectors": self.vectors,
+            "candidates": self.candidates,
+            "batch_size": scoring.batch_size,
+        }
 
 
 def mine(
@@ -120,11 +73,13 @@ def mine(
     """Finds the pairs of sentences in a file that match, the best first."""
     _check_out(out, as_json)
     loaded = scoring.load(run)
-    files = (corpus,) if against is None else (corpus, against)
-    miner, numbers = mining.miner(scoring, loaded, *files)
-    mining.print_recall(miner)
+    from keras_sentmatch import corpus as package
+
+    texts = [read_lines(file) for file in (corpus, against) if file is not None]
+    numbers = [list(lines) for lines in texts]
+    sentences = [list(lines.values()) for lines in texts]
     found: list[dict[str, Any]] = []
-    for pair in miner.pairs(threshold=mining.threshold, label=mining.label):
+    for pair in package.mine(loaded.matcher, *sentences, **mining.arguments(scoring)):
         lines = {
             "line1": numbers[0][pair.pop("index1")],
             "line2": numbers[-1][pair.pop("index2")],
@@ -194,16 +149,16 @@ def groups(
     if page is not None and page.suffix not in (".html", ".htm"):
         raise InputError(f"--page {page}: expected a name that ends in .html.")
     loaded = scoring.load(run)
-    from keras_sentmatch.corpus import group, save_page
+    from keras_sentmatch.corpus import group, save_groups
 
-    miner, (numbers,) = mining.miner(scoring, loaded, corpus)
-    mining.print_recall(miner)
-    found = group(miner, threshold=mining.threshold, label=mining.label, largest=largest)
+    lines = read_lines(corpus)
+    numbers, sentences = list(lines), list(lines.values())
+    found = group(loaded.matcher, sentences, largest=largest, **mining.arguments(scoring))
     for one in found:
         one["members"] = [{"line": numbers[m.pop("index")], **m} for m in one["members"]]
         if held := one["held_by"]:
-            lines = {f"line{side}": numbers[held.pop(f"index{side}")] for side in "12"}
-            one["held_by"] = lines | held
+            both = {f"line{side}": numbers[held.pop(f"index{side}")] for side in "12"}
+            one["held_by"] = both | held
     loaded.log_encoding()
     if as_json:
         print_json(found)
@@ -217,7 +172,7 @@ def groups(
         shown = [(one["size"], one["representative"]) for one in found[:SHOWN]]
         print_table(["size", "representative"], shown)
     if page is not None:
-        save_page(page, found, f"Groups of {corpus.name}", len(numbers))
+        save_groups(page, found, f"Groups of {corpus.name}", len(numbers))
         log.info("next: open %s in a browser", page)
     elif found:
         next_step("groups", run, corpus, "--page", "groups.html", why="look through them")
@@ -248,18 +203,17 @@ def index(
     column: Annotated[
         str, typer.Option(help="The column of a table that holds the sentences.")
     ] = "sentence",
-    retriever: Retriever = "both",
     vectors: Vectors = None,
     backend: options.Backend = None,
 ) -> None:
     """Builds an index of sentences, for `rank --index`."""
     sentences, columns = read_corpus(corpus, column)
     loaded = Scoring(backend=backend).load(run)
-    from keras_sentmatch.corpus import Index
+    from keras_sentmatch.corpus import build_index
 
-    given: Any = {"columns": columns, "retriever": retriever, "vectors": vectors}
+    given: Any = {"columns": columns, "vectors": vectors}
     with working(f"indexing {len(sentences):,} sentences"):
-        Index.build(loaded.matcher, sentences, out, source=corpus, **given)
+        build_index(loaded.matcher, sentences, out, source=corpus, **given)
     log.info("%s sentences in %s", f"{len(sentences):,}", out)
     next_step("rank", run, sentences[0], "--index", out, why="find what matches a sentence")
 

@@ -212,7 +212,7 @@ class TrainingData(Reading):
         return splits, splits["train"].name or "pairs", facts
 
     def _from_positives(self, source: Source) -> "dict[str, PairDataset]":
-        from keras_sentmatch.corpus.positives import from_positives, table
+        from keras_sentmatch.corpus._positives import from_positives, table
 
         given: Any = {} if (shares := source.fractions()) is None else {"fractions": shares}
         pairs = source.rows()

@@ -1,6 +1,6 @@
-"""Corpora: matching pairs among many sentences, groups of them, and indexes to rank against.
+"""Corpora: matching pairs among many sentences, groups, indexes to rank against, training pairs.
 
-Names are loaded when touched, so that importing this chooses no backend.
+Names are loaded on first use, so importing this package chooses no backend.
 """
 
 from typing import TYPE_CHECKING
@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING
 from keras_sentmatch.lazy import lazy
 
 if TYPE_CHECKING:
-    from keras_sentmatch.corpus.grouping import group as group
-    from keras_sentmatch.corpus.grouping import save_page as save_page
-    from keras_sentmatch.corpus.index import Index as Index
-    from keras_sentmatch.corpus.mining import Miner as Miner
-    from keras_sentmatch.corpus.positives import from_positives as from_positives
+    from keras_sentmatch.corpus._grouping import group as group
+    from keras_sentmatch.corpus._grouping import save_groups as save_groups
+    from keras_sentmatch.corpus._index import Index as Index
+    from keras_sentmatch.corpus._index import build_index as build_index
+    from keras_sentmatch.corpus._mining import mine as mine
+    from keras_sentmatch.corpus._positives import from_positives as from_positives
 
 _modules = {
-    "Index": "corpus.index",
-    "Miner": "corpus.mining",
-    "from_positives": "corpus.positives",
-    "group": "corpus.grouping",
-    "save_page": "corpus.grouping",
+    "Index": "corpus._index",
+    "build_index": "corpus._index",
+    "from_positives": "corpus._positives",
+    "group": "corpus._grouping",
+    "mine": "corpus._mining",
+    "save_groups": "corpus._grouping",
 }
 __all__, __getattr__, __dir__ = lazy(__name__, _modules)

@@ -143,6 +143,19 @@ def plain_sides(data: PairDataset) -> list[list[str]]:
     return [[" ".join(text.casefold().split()) for text in side] for side in sides]
 
 
+def sentence_groups(pairs: PairDataset) -> np.ndarray:
+    """Number the pairs so that pairs that share a sentence (ignoring case and spacing) are equal."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    first, second = plain_sides(pairs)
+    ids = numbered(first + second)
+    one, two = ids[: len(pairs)], ids[len(pairs) :]
+    size = ids.max(initial=-1) + 1
+    graph = coo_array((np.ones(len(pairs)), (one, two)), shape=(size, size))
+    return np.asarray(connected_components(graph, directed=False)[1][one])
+
+
 def log_repeats(parts: Mapping[str, PairDataset]) -> None:
     """Logs how many pairs stand under two labels, and how many training pairs other parts hold.
 

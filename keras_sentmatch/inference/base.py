@@ -329,9 +329,10 @@ class BaseMatcher(ABC):
         # [{"index1": 0, "index2": 2, "sentence1": "It rains.", …, "score": 0.91}]
         ```
         """
-        from keras_sentmatch.corpus import Miner
+        from keras_sentmatch.corpus import mine
 
-        return Miner(self, sentences, against, **options).pairs(threshold=threshold, label=label)
+        this: Any = self
+        return mine(this, sentences, against, threshold=threshold, label=label, **options)
 
     def groups(
         self,
@@ -372,10 +373,11 @@ class BaseMatcher(ABC):
             print(group.size, group.representative)
         ```
         """
-        from keras_sentmatch.corpus import Miner, group
+        from keras_sentmatch.corpus import group
 
-        miner = Miner(self, sentences, **options)
-        return group(miner, threshold=threshold, label=label, largest=largest)
+        this: Any = self
+        given: Any = {"threshold": threshold, "label": label, "largest": largest, **options}
+        return group(this, sentences, **given)
 
     def rank_scores(
         self,

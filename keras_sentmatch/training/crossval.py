@@ -8,12 +8,9 @@ from typing import Any
 
 import keras
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from keras_sentmatch.data import PairDataset
-from keras_sentmatch.data.dataset import numbered
-from keras_sentmatch.data.splits import part_numbers, plain_sides
+from keras_sentmatch.data.splits import part_numbers, sentence_groups
 from keras_sentmatch.errors import InputError, argument, wording
 from keras_sentmatch.inference.run_folder import write_json
 from keras_sentmatch.training.adapt import adapted
@@ -158,16 +155,6 @@ def fold_numbers(
         if count < folds:
             log.warning(f"{name!r} has {count} pairs, too few for each of {folds} folds")
     return part_numbers(pairs, [1 / folds] * folds, seed=SEED, groups=groups), groups
-
-
-def sentence_groups(pairs: PairDataset) -> np.ndarray:
-    """A number for each pair: those that share a sentence, case and spacing aside, have the same."""
-    first, second = plain_sides(pairs)
-    ids = numbered(first + second)
-    one, two = ids[: len(pairs)], ids[len(pairs) :]
-    size = ids.max(initial=-1) + 1
-    graph = coo_array((np.ones(len(pairs)), (one, two)), shape=(size, size))
-    return np.asarray(connected_components(graph, directed=False)[1][one])
 
 
 def _together(figures: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,13 +1,9 @@
 """Groups: one bad pair joins nothing, copies stay together, and the page shows them."""
 
-import json
-
 import pytest
 
-from keras_sentmatch.cli import main
-from keras_sentmatch.corpus import Miner, group
-from keras_sentmatch.corpus.grouping import join
-from keras_sentmatch.errors import InputError
+from keras_sentmatch.corpus import group, mine, save_groups
+from keras_sentmatch.corpus._grouping import join
 from tests.corpus.test_mining import matcher as matcher
 
 pytest.importorskip("bm25s")
@@ -26,10 +22,10 @@ def sets(found):
 
 def test_groups_are_cut_where_the_mean_score_is_low(matcher):
     sentences = [*LEFT, *BRIDGE, *RIGHT]
-    pairs = matcher.mine(sentences, threshold=0.42)
+    pairs = mine(matcher, sentences, threshold=0.42)
     parts = join(range(9), [(p.index1, p.index2) for p in pairs]).parts
     assert [sorted(part) for part in parts] == [[*range(9)]]  # all are connected
-    found = matcher.groups(sentences, threshold=0.42)
+    found = group(matcher, sentences, threshold=0.42)
     assert sets(found)[1] in ([0, 1, 2, 3], [5, 6, 7, 8])
     assert not {0, 8} <= set(sets(found)[0])
     assert [one.group for one in found] == [1, 2]
@@ -37,7 +33,7 @@ def test_groups_are_cut_where_the_mean_score_is_low(matcher):
 
 def test_a_group_has_a_representative_and_the_pair_that_holds_it(matcher):
     sentences = ["x a b c", "lonely", "x a b c d", "x a b c d", "x a b c d e"]
-    (one,) = matcher.groups(sentences, threshold=0.5)
+    (one,) = group(matcher, sentences, threshold=0.5)
     assert (one.size, one.representative) == (4, "x a b c d")
     assert [m["index"] for m in one.members] == [2, 3, 4, 0] or [
         m["index"] for m in one.members
@@ -48,18 +44,18 @@ def test_a_group_has_a_representative_and_the_pair_that_holds_it(matcher):
 
 
 def test_copies_of_one_sentence_are_a_group(matcher):
-    (one,) = matcher.groups(["two cats sleep"] * 1000 + ["it rains"])
+    (one,) = group(matcher, ["two cats sleep"] * 1000 + ["it rains"])
     assert (one.size, one.held_by) == (1000, None)
-    assert matcher.groups(["two cats", "it rains"]) == []
+    assert group(matcher, ["two cats", "it rains"]) == []
 
 
 def test_no_group_is_larger_than_allowed(matcher, caplog):
     sentences = [f"red green blue {i}" for i in range(12)]
     with caplog.at_level("INFO", "keras_sentmatch"):
-        found = matcher.groups(sentences, threshold=0.5, largest=5, candidates=11)
+        found = group(matcher, sentences, threshold=0.5, largest=5, candidates=11)
     assert max(one.size for one in found) == 5
-    assert "join no groups" in caplog.text
-    assert [one.size for one in matcher.groups(sentences, threshold=0.5, candidates=11)] == [12]
+    assert "do not join groups" in caplog.text
+    assert [one.size for one in group(matcher, sentences, threshold=0.5, candidates=11)] == [12]
 
 
 def test_join_takes_edges_in_order():
@@ -68,40 +64,11 @@ def test_join_takes_edges_in_order():
     assert joined.joins == [0, 2, 4] and joined.refused == 1
 
 
-def test_groups_are_of_one_corpus(matcher):
-    with pytest.raises(InputError, match="Groups are of one corpus"):
-        group(Miner(matcher, ["a"], ["b"]))
-
-
-def test_the_command(matcher, tmp_path, capsys):
-    matcher.save(tmp_path / "run")
-    corpus, page = tmp_path / "corpus.txt", tmp_path / "page.html"
-    corpus.write_text("\n".join([*LEFT, "", "<b>bold</b>", "<b>bold</b>"]))
-    command = ["groups", str(tmp_path / "run"), str(corpus), "--threshold", "0"]
-    with pytest.raises(SystemExit, match="^0$"):
-        main([*command, "--json", "--page", str(page)])
-    captured = capsys.readouterr()
-    (one,) = json.loads(captured.out)
-    assert sorted(m["line"] for m in one["members"]) == [1, 2, 3, 4, 6, 7]
-    text = page.read_text("utf-8")
-    assert "1 groups hold 6 of 6" in text.replace("\n", " ") and "<b>bold" not in text
-    assert "red green blue three" in text and "open" in captured.err
-    for suffix, lines in (("tsv", 7), ("jsonl", 1)):
-        out = tmp_path / f"groups.{suffix}"
-        with pytest.raises(SystemExit, match="^0$"):
-            main([*command, "--out", str(out)])
-        assert len(out.read_text("utf-8").splitlines()) == lines
-    with pytest.raises(SystemExit, match="^0$"):
-        main(command)
-    assert "representative" in capsys.readouterr().out
-    with pytest.raises(SystemExit, match="^2$"):
-        main([*command, "--page", "page.pdf"])
-    capsys.readouterr()
-    with pytest.raises(SystemExit, match="^2$"):
-        main([*command, "--out", str(corpus / "groups.tsv")])
-    assert f"cannot write {corpus / 'groups.tsv'}" in capsys.readouterr().err
-    corpus.write_text("one\ntwo\n")
-    with pytest.raises(SystemExit, match="^0$"):
-        main([*command[:-1], "1.1"])
-    captured = capsys.readouterr()
-    assert captured.out == "" and captured.err.endswith("no sentences match\n")
+def test_the_page_lists_the_groups(matcher, tmp_path):
+    found = group(matcher, ["<b>bold</b>", *LEFT, "<b>bold</b>"], threshold=0.5)
+    for one in found:
+        one["members"] = [{"line": m["index"] + 1, **m} for m in one.members]
+    save_groups(tmp_path / "new" / "page.html", found, "Groups", 6)
+    text = (tmp_path / "new" / "page.html").read_text("utf-8")
+    assert "2 groups hold 6 of 6" in text.replace("\n", " ") and "<b>bold" not in text
+    assert "red green blue three" in text and "Held together by" in text

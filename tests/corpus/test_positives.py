@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from keras_sentmatch.cli import main
 from keras_sentmatch.corpus import from_positives
 from keras_sentmatch.data import PairDataset
+from keras_sentmatch.data.splits import sentence_groups
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.training.crossval import sentence_groups
 
 pytest.importorskip("bm25s")
 pytestmark = pytest.mark.once
@@ -79,44 +78,14 @@ def test_near_copies_are_passed_over():
         (
             PairDataset(["a"], ["b"], name="one"),
             {},
-            "one: 1 matching pairs that all share sentences",
+            "connect all 1 matching pairs of one, so",
         ),
-        (PairDataset(["a", "b"], ["b", "c"]), {}, "2 matching pairs that all share"),
+        (PairDataset(["a", "b"], ["b", "c"]), {}, "connect all 2 matching pairs, so"),
         (PairDataset(["a", "c"], ["b", "d"]), {}, "too few to split"),
-        (matches(), {"negatives": 0}, "negatives=0: expected a number above 0"),
-        (matches(), {"hard": 2}, "hard=2: expected a share from 0 to 1"),
+        (matches(), {"negatives": 0}, "negatives=0 is out of range. Expected a number above 0"),
+        (matches(), {"hard": 2}, "hard=2 is out of range. Expected a share from 0 to 1"),
     ],
 )
 def test_what_cannot_be_made_is_refused(pairs, options, message):
     with pytest.raises(InputError, match=message):
         from_positives(pairs, **options)
-
-
-def test_the_command(tmp_path, capsys):
-    pairs = matches(40)
-    file = tmp_path / "matches.tsv"
-    rows = [f"{one}\t{two}" for one, two in zip(pairs.sentence1, pairs.sentence2)]
-    file.write_text("\n".join(["sentence1\tsentence2", *rows]))
-
-    def command(*more):
-        with pytest.raises(SystemExit) as end:
-            main(["train", "bag_of_words", *map(str, more)])
-        captured = capsys.readouterr()
-        return end.value.code, captured.out, captured.err
-
-    out = tmp_path / "run"
-    code, text, _ = command("--positives", file, "--negatives", 2, "--split", "70/30", "--out", out)
-    assert code is None or code == 0
-    assert "matching pairs, negatives" in text and (out / "matcher.json").exists()
-    for more, message in [
-        (("--positives", file, "--data", "sick"), "cannot be combined with --data"),
-        (("--positives", file, "--weight", "w"), "cannot be combined with --weight"),
-        (("--hard", 1), "need --positives FILE"),
-    ]:
-        code, _, error = command(*more)
-        assert code == 2 and message in error
-    labeled = tmp_path / "labeled.tsv"
-    lines = [f"{row}\t{i % 2}" for i, row in enumerate(rows)]
-    labeled.write_text("\n".join(["sentence1\tsentence2\tlabel", *lines]))
-    code, _, error = command("--positives", labeled)
-    assert code == 2 and "its pairs have labels (0, 1), but all must match" in error

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.data import PairDataset
+from keras_sentmatch.data.splits import sentence_groups
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.training import cross_validate
-from keras_sentmatch.training.crossval import fold_parts, sentence_groups
+from keras_sentmatch.training.crossval import fold_parts
 from tests.cli.test_cli import error_of, run, write_pairs
 from tests.toys.training import build_tiny, tiny_pairs, tiny_recipe
 

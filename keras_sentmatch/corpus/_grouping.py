@@ -3,23 +3,25 @@
 import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from keras_sentmatch.corpus.mining import Miner
-from keras_sentmatch.corpus.vectors import Array
-from keras_sentmatch.display.rendering import render
-from keras_sentmatch.errors import InputError
+from keras_sentmatch.corpus._mining import Miner
+from keras_sentmatch.corpus._retrieval import Array
+from keras_sentmatch.display.rendering import render_page
 from keras_sentmatch.inference.base import Prediction
 from keras_sentmatch.inference.pairs import check_count
+
+if TYPE_CHECKING:
+    from keras_sentmatch.inference import EnsembleMatcher, Matcher
 
 MOST_SHOWN = 500  # groups on a page
 log = logging.getLogger(__name__)
 
 
 class Joined(NamedTuple):
-    """What `join` made: the members of each part, and which edges joined them or did not."""
+    """The members of each part, the edges that joined parts, and the number of refused edges."""
 
     parts: list[list[int]]
     joins: list[int]
@@ -29,7 +31,7 @@ class Joined(NamedTuple):
 def join(
     nodes: Iterable[int], edges: Iterable[Sequence[int]], largest: int | None = None
 ) -> Joined:
-    """Joins nodes along edges, in their order, where no part gets more than `largest` nodes."""
+    """Join nodes along edges, in order, unless a part would get more than `largest` nodes."""
     parts = {node: [node] for node in nodes}
     joins, refused = [], 0
     for number, (i, j) in enumerate(edges):
@@ -46,22 +48,61 @@ def join(
 
 
 def group(
-    miner: Miner,
+    matcher: "Matcher | EnsembleMatcher",
+    sentences: Sequence[str],
     *,
     threshold: float | None = None,
     label: str | None = None,
+    candidates: int = 10,
     largest: int = 200,
+    vectors: str | None = None,
+    batch_size: int = 64,
 ) -> list[Prediction]:
-    """The groups of a miner's corpus, the largest first; see `Matcher.groups`."""
+    """Find the groups of sentences of a corpus that match each other.
+
+    The pairs that `mine` finds connect sentences. All pairs of connected sentences are scored, and
+    average linkage joins sentences as long as their mean score is at least the threshold. So one
+    wrong pair does not join two groups. Equal sentences are always together.
+
+    Args:
+        matcher: The matcher that scores candidate pairs.
+        sentences: The corpus.
+        threshold: Lowest score of a pair that matches, as for `mine`.
+        label: The label whose probability is the score, as for `mine`.
+        candidates: Number of candidates per sentence.
+        largest: Maximum number of distinct sentences per group.
+        vectors: `"table"` or `"words"`, as for `mine`.
+        batch_size: Maximum number of pairs per batch.
+
+    Returns:
+        A list of predictions, the largest group first, with the number `group`; `size`;
+        `representative`, the sentence that matches the others best on average; `held_by`, the pair
+        without which the group would fall into two (`None` for copies of one sentence); and
+        `members`, the representative first, each with `index`, `sentence` and `score` (with the
+        representative).
+
+    Raises:
+        InputError: As for `mine`.
+
+    Example:
+
+    ```python
+    from keras_sentmatch import Matcher
+    from keras_sentmatch.corpus import group
+
+    for found in group(Matcher.load("runs/mine"), questions, threshold=0.8):
+        print(found.size, found.representative)
+    ```
+    """
     check_count("largest", largest)
-    if not miner.alone:
-        raise InputError("Groups are of one corpus: leave `against` out.")
+    options: Any = {"candidates": candidates, "vectors": vectors, "batch_size": batch_size}
+    miner = Miner(matcher, sentences, None, **options)
     least = miner.threshold(threshold, label)
     edges, scores = miner.edges(least, label)
     parts, _, refused = join(range(len(miner.first)), edges.tolist(), largest)
     if refused:
         log.info(
-            "%d matching pairs join no groups: those would have more than %d different sentences",
+            "%d matching pairs do not join groups, which would have more than %d distinct sentences",
             refused,
             largest,
         )
@@ -85,7 +126,7 @@ def group(
 def _all_scores(
     miner: Miner, edges: Array, scores: Array, pairs: Array, label: str | None
 ) -> Array:
-    """The scores of pairs, of which those of the edges are known."""
+    """Return the scores of pairs; the scores of the edges are known."""
     keys, edge_keys = (p[:, 0] * len(miner.first) + p[:, 1] for p in (pairs, edges))
     known, at, of = np.intersect1d(keys, edge_keys, assume_unique=True, return_indices=True)
     found = np.zeros(len(pairs), "float32")
@@ -96,7 +137,7 @@ def _all_scores(
 
 
 def _clusters(part: list[int], scores: Array, least: float) -> list[tuple[list[int], Array]]:
-    """Average linkage within a connected part, cut at the threshold; clusters of two and more."""
+    """Cut average linkage of a connected part at the threshold; return clusters of at least two."""
     from scipy.cluster.hierarchy import fcluster, linkage
     from scipy.spatial.distance import squareform
 
@@ -113,7 +154,7 @@ def _clusters(part: list[int], scores: Array, least: float) -> list[tuple[list[i
 
 
 def _describe(miner: Miner, nodes: list[int], matrix: Array) -> dict[str, Any]:
-    """A group: its representative is the sentence that matches the others best on average."""
+    """Describe a group by its representative, its members, and the pair that holds it together."""
     sentences, places = miner.first.sentences, miner.first.places
     best = int(np.argmax(matrix.sum(axis=1)))
     order = sorted(range(len(nodes)), key=lambda row: (row != best, -matrix[best, row]))
@@ -148,13 +189,18 @@ def _describe(miner: Miner, nodes: list[int], matrix: Array) -> dict[str, Any]:
     }
 
 
-def save_page(path: Path, groups: Sequence[Prediction], title: str, sentences: int) -> None:
-    """Writes a page of the largest groups, to be looked through in a browser."""
-    page = render(
+def save_groups(path: Path, groups: Sequence[Prediction], title: str, sentences: int) -> None:
+    """Write an HTML page of the largest groups.
+
+    Args:
+        path: The file to write.
+        groups: What `group` returned.
+        title: Title of the page.
+        sentences: Number of sentences in the corpus.
+    """
+    page = render_page(
         "groups.html",
-        title=title,
-        light=(),  # no cells are colored
-        dark=(),
+        title,
         groups=groups[:MOST_SHOWN],
         count=len(groups),
         members=sum(group.size for group in groups),

@@ -1,4 +1,4 @@
-"""Training pairs where only matching ones are known: negatives are made from their sentences."""
+"""Training pairs from pairs that all match: negatives are drawn from their sentences."""
 
 import logging
 from collections.abc import Sequence
@@ -6,16 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from keras_sentmatch.corpus.retrieval import Bm25
+from keras_sentmatch.corpus._retrieval import Bm25
 from keras_sentmatch.data import PairDataset
-from keras_sentmatch.data.splits import part_numbers
+from keras_sentmatch.data.splits import part_numbers, sentence_groups
 from keras_sentmatch.errors import InputError, argument
 from keras_sentmatch.text import Tokenizer
-from keras_sentmatch.training.crossval import sentence_groups
 
 LABELS = ("no_match", "match")
-CANDIDATES = 30  # looked up for each sentence
-NEAR_COPY = 0.8  # share of common words among all words of two near-duplicates, at least
+CANDIDATES = 30  # candidates per sentence
+NEAR_COPY = 0.8  # near-duplicates share at least this part of all their words
 TRIES = 20  # random draws for one negative
 PARTS = ("train", "validation", "test")
 log = logging.getLogger(__name__)
@@ -30,30 +29,30 @@ def from_positives(
     hard: float = 0.5,
     seed: int = 0,
 ) -> tuple[dict[str, PairDataset], Counts]:
-    """Makes training, validation and test pairs from pairs that all match.
+    """Make training, validation and test pairs from pairs that all match.
 
-    First sentences get second sentences of other pairs: *hard* ones share rare words with them (BM25),
-    *easy* ones are drawn at random. None is a known match, not even an indirect one (if a matches b, and b
-    matches c, then a and c are never a negative), nor a near-duplicate of the first sentence or of
-    one that it matches. Hard ones may be matches that the pairs do not contain. Pairs that share
-    sentences stay in one part, whose negatives come from its own sentences.
+    A negative pairs a first sentence with the second sentence of another pair. *Hard* negatives
+    share rare words (BM25), *easy* negatives are drawn at random. A negative is never a known match,
+    not even an indirect one (if a matches b, and b matches c, then a and c are no negative), and
+    never a near-duplicate of a sentence that the first one matches. Hard negatives may be matches
+    that the pairs do not contain. Pairs that share sentences stay in one part, and the negatives of
+    a part come from its own sentences.
 
     Args:
         positives: Pairs that match; their labels are ignored.
-        fractions: Shares of the training, validation and optionally test pairs.
-        negatives: How many to draw for each matching pair. Defaults to `1.0`.
-        hard: Share of hard ones among them. If too few are found, easy ones replace them. Defaults
+        fractions: Shares of the training, validation and, optionally, test pairs.
+        negatives: Number of negatives per matching pair. Defaults to `1.0`.
+        hard: Share of hard negatives. If too few are found, easy negatives replace them. Defaults
             to `0.5`.
-        seed: Seed of the parts and the draws.
+        seed: Random seed of the parts and the draws.
 
     Returns:
-        The parts by name, with the labels `no_match` and `match`, and for each part how many pairs
-        there are of each kind: `match`, `hard`, `easy`, and how many candidates were rejected:
-        `known` matches and near-duplicates (`copies`).
+        The parts by name, with the labels `no_match` and `match`, and the counts of each part: pairs
+        (`match`, `hard`, `easy`) and rejected candidates (`known` matches, near-duplicate `copies`).
 
     Raises:
-        InputError: All pairs are connected by shared sentences, an argument is out of its range, or
-            bm25s is not installed.
+        InputError: If shared sentences connect all pairs, an argument is out of range, or bm25s is
+            not installed.
 
     Example:
 
@@ -67,15 +66,17 @@ def from_positives(
     """
     if not 0 < negatives <= CANDIDATES:
         raise InputError(
-            f"{argument('negatives', negatives)}: expected a number above 0, at most {CANDIDATES}."
+            f"{argument('negatives', negatives)} is out of range. Expected a number above 0 and at "
+            f"most {CANDIDATES}."
         )
     if not 0 <= hard <= 1:
-        raise InputError(f"{argument('hard', hard)}: expected a share from 0 to 1.")
+        raise InputError(f"{argument('hard', hard)} is out of range. Expected a share from 0 to 1.")
     groups = sentence_groups(positives)
     if len(set(groups.tolist())) < 2:
         raise InputError(
-            f"{positives.name or 'The positives'}: {len(positives):,} matching pairs that all share "
-            "sentences, so there is nothing that does not match. Give pairs on other sentences too."
+            f"Shared sentences connect all {len(positives):,} matching pairs"
+            f"{f' of {positives.name}' if positives.name else ''}, so there are no negatives. Add pairs "
+            "of other sentences."
         )
     part = part_numbers(positives, fractions, seed=seed, groups=groups)
     parts, counts = {}, {}
@@ -98,8 +99,8 @@ def _with_negatives(
 ) -> tuple[PairDataset, dict[str, int]]:
     if len(set(groups.tolist())) < 2:
         raise InputError(
-            f"The {len(positives):,} matching pairs of the {name} part all share sentences, so there "
-            "is nothing that does not match: give more pairs, or larger parts."
+            f"Shared sentences connect all {len(positives):,} matching pairs of the {name} part, so "
+            "there are no negatives. Add pairs, or make the part larger."
         )
     draw = _Draw(positives, groups, rng)
     wanted = round(negatives * len(positives))
@@ -123,7 +124,7 @@ def _with_negatives(
 
 
 class _Draw:
-    """Draws second sentences that do not match a first one."""
+    """Draws second sentences that do not match a given first sentence."""
 
     def __init__(self, positives: PairDataset, groups: np.ndarray, rng: np.random.Generator):
         self.positives, self.groups, self.rng = positives, groups, rng
@@ -147,7 +148,7 @@ class _Draw:
             self.members.setdefault(group, {}).update((self.words[text], None) for text in pair)
 
     def hard(self, row: int) -> bool:
-        """Takes the best candidate that is left, if there is one."""
+        """Take the best remaining candidate; return whether there is one."""
         candidates = self.candidates[self.positives.sentence1[row]]
         while candidates:
             if self._take(row, candidates.pop(0), "hard"):
@@ -178,6 +179,6 @@ def _alike(one: frozenset[str], two: frozenset[str]) -> bool:
 
 
 def table(counts: Counts) -> tuple[list[str], list[list[Any]]]:
-    """The columns and rows of a table of `from_positives`'s counts."""
+    """Return the columns and rows of a table of the counts of `from_positives`."""
     columns = ["part", "match", "hard", "easy", "known", "copies"]
     return columns, [[name, *(c[key] for key in columns[1:])] for name, c in counts.items()]
