@@ -1,14 +1,12 @@
 """Effect of calibration on real data: likelihood, calibration error and accuracy of finished runs.
 
     python benchmarks/calibration.py runs/sick-re2 runs/msrp-re2
-    python benchmarks/calibration.py --show --write docs/results.md
 
-Each run is measured on the data that it was trained on. If they have a labeled test part,
+Each run is measured on the data that it was trained on. If the data have a labeled test part,
 temperature and threshold are fitted on the validation part and measured on the test part.
-Otherwise, the validation part is split in halves, fitted on one half and measured on the other,
-both ways, with `--halvings` seeds; the table has the means. For two classes, also with a threshold
-for accuracy and for F1. An existing row (same run, seed, threshold, halvings) is not measured
-again.
+Otherwise the validation part is split in halves, fitted on one half and measured on the other, both
+ways, with `--halvings` seeds, and the row has the means. For two classes, a threshold for accuracy
+and for F1 is measured too. Existing rows (same run, seed, threshold, halvings) are not measured again.
 """
 
 import json
@@ -81,9 +79,7 @@ def measure(folder: Path, halvings: int) -> None:
     test = answers("test") if held_out else None
     for threshold in (None, "accuracy", "f1") if fit[1].shape[1] == 2 else (None,):
         key["threshold"] = threshold or ""
-        rows = RESULTS.rows()
-        if any(all(row[k] == str(v) for k, v in key.items()) for row in rows):
-            print("there already:", *key.values(), flush=True)
+        if RESULTS.has(key):
             continue
         if test is not None:
             found = [once(fit, test, threshold)]
@@ -98,33 +94,16 @@ def measure(folder: Path, halvings: int) -> None:
         for when, values in (("before", before), ("after", after)):
             means = np.mean(values, axis=0).round(5)
             row |= {f"{name}_{when}": value for name, value in zip(FIGURES, means)}
-        row |= {"versions": measuring.versions(), "date": measuring.now()}
         RESULTS.add(row)
-
-
-def table() -> tuple[list[str], list[list[str]]]:
-    head = ["model", "data", "vectors", "backend", "seed", "measured on", "rows", "threshold for"]
-    head += ["temperature", *FIGURES]
-    lines = []
-    for row in RESULTS.rows():
-        names = "model,data,vectors,backend,seed,measured_on,rows,threshold,temperature"
-        line = [row[name] for name in names.split(",")]
-        for name in FIGURES:
-            pair = [float(row[f"{name}_{when}"]) for when in ("before", "after")]
-            line.append("" if np.isnan(pair).any() else f"{pair[0]:.4f} → {pair[1]:.4f}")
-        lines.append(line)
-    return head, lines
 
 
 def main() -> None:
     parser = measuring.parser(__doc__)
-    parser.add_argument("runs", nargs="*", type=Path, help="run folders")
+    parser.add_argument("runs", nargs="+", type=Path, help="run folders")
     parser.add_argument("--halvings", type=int, default=20)
     args = parser.parse_args()
-    if not args.show:
-        for folder in args.runs:
-            measure(folder, args.halvings)
-    RESULTS.show(*table(), args.write)
+    for folder in args.runs:
+        measure(folder, args.halvings)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
     pip install "keras-sentmatch[corpus]"
     python benchmarks/catalog.py --data path/to/data --run runs/quora --sizes 20000,1000000
-    python benchmarks/catalog.py --show --write docs/results.md
 
 The catalog holds the questions of quora/bimpm_dev.tsv and sentences made from them, as in `mine.py`.
 Each question of `--queries` labeled duplicates (seed 0) is ranked; its duplicate is in the catalog.
@@ -92,18 +91,14 @@ def ask(args: Any) -> dict[str, Any]:
     }
 
 
-def show(results: measuring.Results, page: Path | None) -> None:
-    rows = results.rows()
-    columns = [name for name in (rows[0] if rows else KEY) if name not in ("versions", "date")]
-    head = [name.replace("_", " ").replace("mib", "MiB") for name in columns]
-    rows.sort(key=lambda row: (int(row["sentences"]), row["engine"], int(row["candidates"])))
-    results.show(head, [[row[name] for name in columns] for row in rows], page)
-
-
 def main() -> None:
-    parser = measuring.parser(__doc__ or "")
-    parser.add_argument("--data", type=Path, help="folder with a folder for each data set")
-    parser.add_argument("--run", help="a run that tells duplicates, not trained on the catalog")
+    parser = measuring.parser(__doc__)
+    parser.add_argument(
+        "--data", type=Path, required=True, help="folder with a folder for each data set"
+    )
+    parser.add_argument(
+        "--run", required=True, help="a run that tells duplicates, not trained on the catalog"
+    )
     parser.add_argument("--sizes", default="20000,1000000")
     parser.add_argument("--engines", default="keras")
     parser.add_argument(
@@ -122,23 +117,19 @@ def main() -> None:
         print(json.dumps(build(args) if args.child == "build" else ask(args)))
         return
     results = measuring.Results(args.out or "catalog")
-    if not args.show:
-        if args.data is None or args.run is None:
-            parser.error("--data and --run are needed to measure anything")
-        for size in args.sizes.split(","):
-            wanted = [(e, c) for e in args.engines.split(",") for c in args.candidates.split(",")]
-            keys = [dict(zip(KEY, (args.backend, engine, size, n))) for engine, n in wanted]
-            if not (keys := [key for key in keys if not results.has(key)]):
-                continue
-            with tempfile.TemporaryDirectory() as home:
-                given = ["--data", args.data, "--run", args.run, "--size", size]
-                given += ["--index", Path(home, "index"), "--queries", args.queries]
-                built = measuring.run_child(args.backend, "--child", "build", *given)
-                for key in keys:
-                    options = ["--engine", key["engine"], "--candidates", key["candidates"]]
-                    found = measuring.run_child(args.backend, "--child", "ask", *given, *options)
-                    results.add(key | built | found)
-    show(results, args.write)
+    for size in args.sizes.split(","):
+        wanted = [(e, c) for e in args.engines.split(",") for c in args.candidates.split(",")]
+        keys = [dict(zip(KEY, (args.backend, engine, size, n))) for engine, n in wanted]
+        if not (keys := [key for key in keys if not results.has(key)]):
+            continue
+        with tempfile.TemporaryDirectory() as home:
+            given = ["--data", args.data, "--run", args.run, "--size", size]
+            given += ["--index", Path(home, "index"), "--queries", args.queries]
+            built = measuring.run_child(args.backend, "--child", "build", *given)
+            for key in keys:
+                options = ["--engine", key["engine"], "--candidates", key["candidates"]]
+                found = measuring.run_child(args.backend, "--child", "ask", *given, *options)
+                results.add(key | built | found)
 
 
 if __name__ == "__main__":

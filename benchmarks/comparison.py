@@ -1,31 +1,27 @@
-"""Small matchers beside a fine-tuned encoder in the forms that people run: one table.
+"""Small matchers next to a fine-tuned encoder, in the forms that people run.
 
     python benchmarks/comparison.py --encoder path/to/minilm --data path/to/sick --runs runs/compared
-    python benchmarks/comparison.py --show --write docs/results.md --picture docs/images/comparison.png
 
-Trains what has no finished run in `--runs` (and goes on with what was interrupted): the encoder as
-this library's `cross_encoder` and as `sentence_transformers.CrossEncoder`, RE2 with 75 units taught
-by the former, RE2, ESIM, DRCN and the hybrid; then measures each, from two strings to probabilities:
+Trains what has no finished run in `--runs`: the encoder as this library's `cross_encoder` and as
+`sentence_transformers.CrossEncoder`, RE2 with 75 units taught by the former, RE2, ESIM, DRCN and the
+hybrid. Then measures each, from two strings to probabilities:
 
 - library: `Matcher.load(run)` on `--backend`
 - onnx: `Matcher.load(run, engine="onnx")`
-- int8: what `export --format onnx --int8` makes, whatever it costs, through its `score.py`
+- int8: the artifact of `export --format onnx --int8`, through its `score.py`
 - sentence_transformers: `CrossEncoder.predict`
 
-For each number of `--threads` every contender has a process that may use so many processors. They
-are started one after the other ("cold start": from the start of the process to the first answer) and
-then take turns, `--repeats` times: 200 pairs one by one (median and 95th percentile), and all pairs
-of the test part, or of the validation part without one, in batches of 64. A turn is a row; the table
-has the medians. Existing rows are not measured again, so an interrupted comparison goes on.
-`--epochs` and `--limit` make a quick try of it. `--picture` draws accuracy against pairs per second
-on one thread, a panel for each data set; bars are standard errors from the pairs.
+For each number of `--threads` every contender has a process that may use that many processors. The
+processes start one after the other ("cold start": from the start of the process to the first
+prediction) and then take turns, `--repeats` times: 200 pairs one by one, and all pairs of the test
+part (of the validation part if there is no test part) in batches of 64. A turn is a row, and
+existing rows are not measured again.
 """
 
 import argparse
 import json
 import os
 import runpy
-import statistics
 import subprocess
 import sys
 import time
@@ -88,8 +84,6 @@ def train(model: str, args: argparse.Namespace) -> None:
     if model == "re2-75":
         train("cross_encoder", args)
         words += ["--teacher", folder_of("cross_encoder", args)]
-    words += ["--epochs", args.epochs] if args.epochs else []
-    words += ["--limit", args.limit] if args.limit else []
     words += ["--resume"] if folder.exists() else []
     command(*words)
 
@@ -106,11 +100,10 @@ def train_other(args: argparse.Namespace) -> None:
 
     torch.manual_seed(0)
     pairs = load_pairs(args.data)["train"]
-    pairs = pairs.select(range(min(args.limit or len(pairs), len(pairs))))
     other = CrossEncoder(args.encoder, num_labels=len(pairs.label_names), device="cpu")
     network, tokenize = other.model.train(), other.tokenizer
     optimizer = torch.optim.AdamW(network.parameters(), 5e-5, weight_decay=0.01)
-    epochs, size = args.epochs or 4, 32
+    epochs, size = 4, 32
     total = epochs * -(-len(pairs) // size)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total)
     for epoch in range(epochs):
@@ -246,7 +239,6 @@ def run_all(args: argparse.Namespace, results: measuring.Results) -> None:
     for name in dict.fromkeys(name for name, _, _ in wanted):
         prepare(name, args)
     test = test_pairs(args.data)
-    test = test.select(range(min(args.limit or len(test), len(test))))
     path = results.path.with_suffix(".pairs.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     sides = {"one": list(test.sentence1), "two": list(test.sentence2)}
@@ -254,6 +246,7 @@ def run_all(args: argparse.Namespace, results: measuring.Results) -> None:
     for threads in args.threads_list:
         count = {"OMP_NUM_THREADS": str(threads), "TF_NUM_INTRAOP_THREADS": str(threads)}
         options = ["--runs", args.runs, "--data", args.data, "--pairs", path, "--threads", threads]
+        options += ["--encoder", args.encoder]
         here = [(name, turn) for name, wanted_threads, turn in wanted if wanted_threads == threads]
         workers, cold = {}, {}
         for name in dict.fromkeys(name for name, _ in here):
@@ -282,79 +275,14 @@ def run_all(args: argparse.Namespace, results: measuring.Results) -> None:
     path.unlink()
 
 
-def table(rows: list[dict[str, str]]) -> tuple[list[str], list[list[str]]]:
-    head = ["model", "answered by", "data", "threads", "backend", "accuracy", "pairs/s"]
-    head += ["one pair ms", "95 % ms", "cold start s", "peak MiB", "MiB on disk", "others' CPUs"]
-    names = ["accuracy", "pairs_per_s", "p50_ms", "p95_ms", "cold_s"]
-    names += ["peak_mib", "mib_on_disk", "others_cpu"]
-    groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row[name] for name in KEY[:-1]), []).append(row)
-    lines = []
-    for (name, *facts), turns in sorted(groups.items(), key=lambda group: group[0][1:]):
-        medians = [f"{statistics.median(float(turn[n]) for turn in turns):g}" for n in names]
-        lines.append([*name.split(":"), *facts, *medians])
-    return head, lines
-
-
-COLORS = {  # that the color-blind tell apart
-    "cross_encoder": "#D55E00",
-    "hybrid": "#0072B2",
-    "re2-75": "#009E73",
-    "re2": "#56B4E9",
-    "esim": "#CC79A7",
-    "drcn": "#000000",
-}
-TICKS = [100, 200, 500, 1000, 2000, 5000, 10_000]  # pairs per second
-MARKERS = {"library": "o", "onnx": "s", "int8": "^", OTHER: "D"}
-
-
-def picture(rows: list[dict[str, str]], png: Path) -> None:
-    """Accuracy against pairs per second on one thread and TensorFlow: a panel for each data set."""
-    from keras_sentmatch.display.figures import empty_figure, save_png
-
-    rows = [row for row in rows if row["threads"] == "1" and row["backend"] == "tensorflow"]
-    sets = list(dict.fromkeys(row["data"] for row in rows))
-    figure = empty_figure(5 * len(sets) + 1.5, 4.2)
-    for axis, data in zip(np.ravel(figure.subplots(1, len(sets))), sets):
-        turns: dict[str, list[dict[str, str]]] = {}
-        for row in rows:
-            if row["data"] == data:
-                turns.setdefault(row["contender"], []).append(row)
-        rates = []
-        for contender, found in turns.items():
-            model, engine = contender.split(":")
-            accuracy, pairs = float(found[0]["accuracy"]), int(found[0]["pairs"])
-            rates.append(statistics.median(float(turn["pairs_per_s"]) for turn in found))
-            error = (accuracy * (1 - accuracy) / pairs) ** 0.5
-            style = {"color": COLORS[model], "marker": MARKERS[engine]}
-            style |= {"capsize": 2, "elinewidth": 0.7, "linestyle": ""}
-            axis.errorbar(rates[-1], 100 * accuracy, 100 * error, **style)
-        axis.set(title=data, xlabel="pairs per second, one thread", ylabel="accuracy, percent")
-        axis.set_xscale("log")
-        axis.set_xticks(TICKS, [f"{tick:,}" for tick in TICKS])
-        axis.minorticks_off()
-        axis.set_xlim(min(rates) * 0.8, max(rates) * 1.3)
-        axis.grid(color="lightgray", linewidth=0.5)
-    keys = [(color, "o", model) for model, color in COLORS.items()]
-    keys += [("gray", marker, engine.replace("_", "-")) for engine, marker in MARKERS.items()]
-    for color, marker, label in keys:
-        axis.plot([], [], marker, color=color, label=label)
-    figure.legend(loc="outside right center", fontsize=8)
-    save_png(figure, png)
-
-
 def main() -> None:
     parser = measuring.parser(__doc__)
-    parser.add_argument("--picture", type=Path, help="a PNG file to draw")
     parser.add_argument("--runs", default="runs/compared", help="trained run folders, MODEL-DATA")
     parser.add_argument("--data", default="sick", help="the data set")
-    parser.add_argument("--encoder", default="", help="a folder with a Hugging Face BERT")
+    parser.add_argument("--encoder", required=True, help="folder of a Hugging Face BERT")
     parser.add_argument("--contenders", default=",".join(CONTENDERS), help="some of the default")
     parser.add_argument("--threads", default="1,2", help="processors of a contender")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--epochs", type=int, help="instead of each model's")
-    parser.add_argument("--limit", type=int, help="of the pairs of training and of those measured")
     parser.add_argument("--backend", default="tensorflow", choices=measuring.BACKENDS)
     parser.add_argument("--out", type=Path, default=measuring.RESULTS_FOLDER / "comparison.csv")
     parser.add_argument("--worker", choices=CONTENDERS, help=argparse.SUPPRESS)
@@ -367,16 +295,8 @@ def main() -> None:
         return
     args.contenders = args.contenders.split(",")
     args.threads_list = [int(number) for number in args.threads.split(",")]
-    if unknown := set(args.contenders) - set(CONTENDERS):
-        parser.error(f"--contenders: {', '.join(sorted(unknown))} is none of the default")
     results = measuring.Results(args.out)
-    if not args.show:
-        if not args.encoder:
-            parser.error("name the encoder's folder with --encoder, or --show")
-        run_all(args, results)
-    results.show(*table(results.rows()), args.write)
-    if args.picture:
-        picture(results.rows(), args.picture)
+    run_all(args, results)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,20 @@
-"""What a newcomer gets: `keras-sentmatch train --data FILE` beside bag of words, on six sets.
+"""What `keras-sentmatch train --data FILE` reaches next to bag of words, on six data sets.
 
     python benchmarks/first_hour.py --data path/to/data --seeds 0,1,2
     python benchmarks/first_hour.py --data path/to/data --seeds 0,1,2 --models cross_encoder \
         --encoder path/to/minilm --backend torch --set training.epochs=4 \
         --set training.learning_rate=5e-5 --set training.folds=0
-    python benchmarks/first_hour.py --data path/to/data --choose --models hybrid,re2,esim --sizes 500,2000,all
+    python benchmarks/first_hour.py --data path/to/data --choose --models hybrid,re2 --sizes 500,all
 
-Without `--choose` each set is read once at its test part (of MSRP and Quora, whose test parts are
-kept apart, a part of the training file that nothing was chosen on). With `--choose` the measured part
-is cut from the training pairs. One row for each run; existing rows are not run again.
+Without `--choose` each data set is measured on its test part. The test parts of MSRP and Quora are
+kept apart, so a part of their training files is measured, on which nothing was chosen. With
+`--choose` the measured part is cut from the training pairs. Each run is one row, and existing rows
+are not run again.
 """
 
 import argparse
 import csv
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -40,11 +40,8 @@ def whole(name: str, root: Path) -> tuple[PairDataset, PairDataset]:
         pairs = read_pairs(root / "quora" / "quora-dev.csv", on_error="skip")
         others = read_pairs(root / "quora" / "bimpm_dev.tsv", on_error="skip")
         known = {*others.sentence1, *others.sentence2}
-        kept = [
-            row
-            for row, both in enumerate(zip(pairs.sentence1, pairs.sentence2))
-            if known.isdisjoint(both)
-        ]
+        sides = zip(pairs.sentence1, pairs.sentence2)
+        kept = [row for row, both in enumerate(sides) if known.isdisjoint(both)]
         pairs = pairs.select(np.array(kept))
         share = 12_000 / len(pairs)
         pairs, _ = split_pairs(pairs, [share, 1 - share], seed=0)
@@ -71,13 +68,9 @@ def prepare(name: str, size: str, choose: bool, root: Path, folder: Path) -> Non
             labels = pairs.labels if pairs.labels is not None else []
             names = pairs.label_names
             writer = csv.writer(file, delimiter="\t", quoting=csv.QUOTE_MINIMAL)
-            writer.writerow(
-                ["sentence1", "sentence2", "label", *(["question_id"] if groups else [])]
-            )
-            for (
-                *texts,
-                label,
-            ) in zip(pairs.sentence1, pairs.sentence2, *groups, labels):
+            head = ["sentence1", "sentence2", "label", *(["question_id"] if groups else [])]
+            writer.writerow(head)
+            for *texts, label in zip(pairs.sentence1, pairs.sentence2, *groups, labels):
                 answer = f"{label:.4f}" if names is None else names[int(label)]
                 one, two, *group = (" ".join(str(text).split()) for text in texts)
                 writer.writerow([one, two, answer, *group])
@@ -121,64 +114,29 @@ def run(args: argparse.Namespace, name: str, size: str, model: str, seed: str) -
     )
 
 
-def table(part: str) -> tuple[list[str], list[list[str]]]:
-    """Mean, deviation over the seeds and standard error, beside bag of words on the same pairs."""
-    groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
-    keys = ("data", "size", "model", "settings", "backend")
-    for row in RESULTS.rows():
-        if row["part"] == part:
-            groups.setdefault(tuple(row[key] for key in keys), []).append(row)
-    lines = []
-    for key, rows in sorted(groups.items()):
-        found, bags = ([100 * float(r[name]) for r in rows] for name in ("value", "bag_of_words"))
-        mean, bag = statistics.mean(found), statistics.mean(bags)
-        values, count = [float(row["value"]) for row in rows], int(rows[0]["test_rows"])
-        error = measuring.percent_error(rows[0]["metric"], values, count)
-        seconds = statistics.mean(float(row["seconds"]) for row in rows)
-        sizes = [f"{int(rows[0][name]):,}" for name in ("train_rows", "test_rows")]
-        figures = [measuring.mean_and_deviation(found), error]
-        figures += [f"{bag:.1f}", f"{mean - bag:+.1f}", f"{seconds:.0f}"]
-        lines.append([*key, rows[0]["metric"], *sizes, str(len(rows)), *figures])
-    more = "measure,pairs to learn from,pairs measured,seeds,mean,standard error,bag of words"
-    more += ",difference,seconds"
-    return [*keys, *more.split(",")], lines
-
-
-def show(page: Path | None) -> None:
-    """Prints a table for each part, and writes them into a page if one is given."""
-    text = []
-    for part, what in (("test", "On test pairs"), ("choose", "Cut from the training pairs")):
-        head, lines = table(part)
-        if lines:
-            RESULTS.show(head, lines)
-            text += [f"{what}, figures in percent:", "", *measuring.markdown(head, lines, 6), ""]
-    if page is not None:
-        RESULTS.write(page, text[:-1])
-
-
 def main() -> None:
-    parser = measuring.parser(__doc__ or "")
-    parser.add_argument("--data", type=Path, help="folder with a folder for each data set")
+    parser = measuring.parser(__doc__)
+    parser.add_argument(
+        "--data", type=Path, required=True, help="folder with a folder for each data set"
+    )
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--sizes", default="all", help="such as 500,2000,all")
-    parser.add_argument("--models", default="", help="by default the one that train takes")
-    parser.add_argument("--encoder", help="the folder of one, for cross_encoder")
+    parser.add_argument("--models", default="", help="default: the model that `train` chooses")
+    parser.add_argument("--encoder", help="folder of the backbone of cross_encoder")
     parser.add_argument("--choose", action="store_true")
-    parser.add_argument("--set", action="append", default=[], help="as of keras-sentmatch train")
+    parser.add_argument(
+        "--set", action="append", default=[], help="passed to keras-sentmatch train"
+    )
     parser.add_argument("--backend", default="tensorflow", choices=measuring.BACKENDS)
     parser.add_argument("--seeds", default="0")
     args = parser.parse_args()
-    if not args.show:
-        if args.data is None:
-            parser.error("--data is needed to run anything")
-        if "cross_encoder" in args.models and args.encoder is None:
-            parser.error("cross_encoder needs --encoder")
-        for seed in args.seeds.split(","):
-            for size in args.sizes.split(","):
-                for name in args.sets.split(","):
-                    for model in args.models.split(","):
-                        run(args, name, size, model, seed)
-    show(args.write)
+    if "cross_encoder" in args.models and args.encoder is None:
+        parser.error("cross_encoder needs --encoder")
+    for seed in args.seeds.split(","):
+        for size in args.sizes.split(","):
+            for name in args.sets.split(","):
+                for model in args.models.split(","):
+                    run(args, name, size, model, seed)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,25 @@
-"""Every model on a GPU: speed, memory, which recurrent kernels run, and whether answers are right.
+"""Every model on a GPU: speed, memory, and whether its predictions are right.
 
     python benchmarks/gpu.py --budget 540
-    python benchmarks/gpu.py --show --write docs/results.md
 
-Needs no network and no data: words are random, every sentence has all its words, and encoders have
-MiniLM-L6's size and random weights. PyTorch and JAX run the library's models, "plain" the networks of
-`plain_*.py` on cuDNN. TensorFlow is not imported unless `--backends` names it. Each backend has one
-process; they take turns. A cell is a median of up to 20 steps, after two untimed ones.
+Needs no network and no data: words are random, every sentence has all its words, and backbones have
+MiniLM-L6's size and random weights. PyTorch and JAX run the library's models, `plain` the networks of
+`plain.py` on cuDNN. Each backend has one
+process, and they take turns. A cell is a median of up to 20 steps, after two untimed ones.
 
 Precisions: float32 without TF32, float32 with TF32, and bfloat16 (mixed precision; autocast in plain
 PyTorch). First, the probabilities of each model with the same weights are compared with those of
 PyTorch on the CPU: the script ends with a status other than 0 if they differ by more than 1e-4.
 
-Each measurement appends a row to a file in `--out`, the most important first, and what is there is
-not measured again: run it again to go on. `--parts checks` and some `--models` compare answers only,
-which several processes can do side by side. The tables come last. Peak memory is that of arrays on the
-GPU; JAX tells its greatest so far, so it is left out where a step did not raise it. `--toy` runs all
-of it with tiny sizes, on a CPU too.
+Each measurement appends a row to a file in `--out`, the most important first, and existing rows are
+not measured again. `--parts checks` and some `--models` only compare predictions, which several
+processes can do side by side. Peak memory is that of arrays on the GPU; JAX tells its greatest so
+far, so it is left out if a step did not raise it. `--toy` runs all of it with tiny sizes, on a CPU
+too.
 """
 
 import argparse
-import re
+import itertools
 import statistics
 import sys
 import time
@@ -33,13 +32,13 @@ import numpy as np
 import subjects
 from measuring import CHARACTERS, CLASSES, VOCABULARY, Worker, timed
 
-BACKENDS = ("torch", "jax", "plain", "tensorflow")
+BACKENDS = ("torch", "jax", "plain")
 PRECISIONS = ("float32", "tf32", "bfloat16")
-PARTS = ("checks", "speed", "kernels")
+PARTS = ("checks", "speed")
 FOLDER = measuring.RESULTS_FOLDER / "gpu"
 SIZES = ((256, 32), (64, 32), (1024, 32), (256, 128), (64, 128), (1024, 128))
 TOLERANCE = 1e-4
-KERNELS = "Kernels"
+CHECK_KEY = ("model", "backend", "batch_size", "length")
 SPEED_KEY = ("model", "backend", "precision", "batch_size", "length")
 
 
@@ -64,10 +63,6 @@ def set_precision(backend: str, precision: str) -> None:
 
         name = "tensorfloat32" if precision == "tf32" else "float32"
         jax.config.update("jax_default_matmul_precision", name)
-    elif backend == "tensorflow":
-        import tensorflow as tf
-
-        tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
     else:
         import torch
 
@@ -82,8 +77,7 @@ class Backend:
         self.backend, self.toy = backend, toy
         self.key: Any = None
         self.subject: Any = None
-        if backend != "tensorflow":
-            sys.modules.setdefault("tensorflow", None)  # type: ignore[arg-type]  # not imported
+        sys.modules.setdefault("tensorflow", None)  # type: ignore[arg-type]  # not imported
 
     def get(self, model: str, precision: str, length: int) -> Any:
         """The model; the last one is kept."""
@@ -150,37 +144,6 @@ class Backend:
         arrays, _ = synthetic(batch_size, length)
         return {"values": subject.predict(subject.inputs(arrays)).tolist()}
 
-    def kernels(self, model: str, batch_size: int, length: int) -> dict[str, Any]:
-        """Names of what runs: on PyTorch the longest in a training step, on JAX in answering."""
-        subject = self.get(model, "float32", length)
-        arrays, labels = synthetic(batch_size, length)
-        inputs = subject.inputs(arrays)
-        if self.backend == "jax":
-            return {"names": called_by_xla(subject.model, inputs)}
-        if self.backend == "tensorflow":
-            return {"names": []}
-        from torch.profiler import profile
-
-        timed([lambda: subject.step(inputs, labels)])
-        with profile() as found:
-            subject.step(inputs, labels)
-        events = found.key_averages()
-        names = [e.key for e in events if re.search("rnn|lstm|gru", e.key, re.IGNORECASE)]
-        longest = sorted(events, key=lambda e: -(e.self_device_time_total or e.self_cpu_time_total))
-        return {"names": list(dict.fromkeys([*names, *(e.key for e in longest[:8])]))}
-
-
-def called_by_xla(model: Any, inputs: dict[str, np.ndarray]) -> list[str]:
-    """The libraries' functions in the compiled program, such as `__cudnn$...`."""
-    import jax
-
-    state = [
-        [v.value for v in vs] for vs in (model.trainable_variables, model.non_trainable_variables)
-    ]
-    answer = jax.jit(lambda inputs: model.stateless_call(*state, inputs, training=False)[0])
-    text = answer.lower(inputs).compile().as_text()
-    return sorted(set(re.findall(r'custom_call_target="([^"]+)"', text)))
-
 
 # === All of them ===
 
@@ -213,29 +176,17 @@ class Machine:
 
 
 def cases(args: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What to measure, the most important first."""
+    """Yield what to measure, the most important first."""
     sizes = [(4, 8)] if args.toy else SIZES
-    batch, length = sizes[0]
-    library = [b for b in args.backends if b != "plain"]
-
-    def having(backends: list[str], model: str) -> list[str]:
-        return [b for b in backends if b != "plain" or model in subjects.PLAIN]
-
     for model in args.models:
-        for backend in library:
-            yield "checks", {"model": model, "backend": backend, "batch_size": 8, "length": length}
-    for number, (batch, length) in enumerate(sizes):
-        for model in args.models:
-            for precision in args.precisions:
-                for backend in having(args.backends, model):
-                    values = model, backend, precision, batch, length
-                    yield "speed", dict(zip(SPEED_KEY, values))
-        for model in args.models if number == 0 else []:
-            for backend in having(args.backends, model):
-                yield (
-                    "kernels",
-                    {"model": model, "backend": backend, "batch_size": batch, "length": length},
-                )
+        for backend in args.backends:
+            if backend != "plain":
+                yield "checks", dict(zip(CHECK_KEY, (model, backend, 8, sizes[0][1])))
+    for size in sizes:
+        for model, precision in itertools.product(args.models, args.precisions):
+            for backend in args.backends:
+                if backend != "plain" or model in subjects.PLAIN:
+                    yield "speed", dict(zip(SPEED_KEY, (model, backend, precision, *size)))
 
 
 def run_all(args: argparse.Namespace, files: dict[str, measuring.Results]) -> None:
@@ -257,11 +208,6 @@ def run_all(args: argparse.Namespace, files: dict[str, measuring.Results]) -> No
             found = machine.ask(backend, "speed", **question)
             empty = {"train_pairs_per_s": "", "answer_pairs_per_s": "", "peak_mib": "", "error": ""}
             row = empty | found
-        elif kind == "kernels":
-            found = machine.ask(backend, "kernels", **question)
-            names = found.get("names", [])
-            row = {"names": "; ".join(names), "cudnn": any("cudnn" in n.lower() for n in names)}
-            row["error"] = found.get("error", "")
         else:
             model = case["model"]
             if model not in expected:
@@ -278,35 +224,8 @@ def run_all(args: argparse.Namespace, files: dict[str, measuring.Results]) -> No
     machine.close()
 
 
-def tables(files: dict[str, measuring.Results]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
-    rows = files["checks"].rows()
-    head = ["model", "backend", "largest difference from the CPU", "spread", "error"]
-    names = ("model", "backend", "largest_difference", "spread", "error")
-    yield "Answers", head, [[row[name] for name in names] for row in rows]
-    rows = [row for row in files["speed"].rows()]
-    found = {tuple(row[name] for name in SPEED_KEY): row for row in rows}
-    lines = []
-    for row in rows:
-        line = [row[name] for name in SPEED_KEY]
-        size = tuple(line[2:])
-        for mode in ("train_pairs_per_s", "answer_pairs_per_s"):
-            line.append(row[mode])
-            encoder = "cross_encoder" if row["model"] == "dabert" else ""
-            other = (encoder or row["model"], row["backend"] if encoder else "plain", *size)
-            rate = found.get(other, {}).get(mode)
-            line.append(f"{float(row[mode]) / float(rate):.2f}" if rate and row[mode] else "")
-        lines.append([*line, row["peak_mib"], row["error"]])
-    head = ["model", "backend", "precision", "batch", "length"]
-    head += ["training pairs/s", "× plain", "answering pairs/s", "× plain", "peak MiB", "error"]
-    yield "Speed (DABERT: × its encoder alone)", head, lines
-    rows = files["kernels"].rows()
-    head = ["model", "backend", "cuDNN", "what ran: recurrent kernels, then the longest"]
-    names = ("model", "backend", "cudnn", "names")
-    yield KERNELS, head, [[row[name] for name in names] for row in rows]
-
-
 def arguments() -> argparse.Namespace:
-    parser = measuring.parser(__doc__ or "")
+    parser = measuring.parser(__doc__)
     parser.add_argument("--budget", type=float, default=540, help="seconds")
     parser.add_argument("--out", type=Path, help="a folder for the rows (results/gpu)")
     parser.add_argument("--models", default=",".join(subjects.MODELS), help="some of the default")
@@ -334,15 +253,7 @@ def main() -> None:
         measuring.answer_lines(Backend(args.worker, args.toy).answer)
         return
     files = {name: measuring.Results(args.out / f"{name}.csv") for name in PARTS}
-    if not args.show:
-        run_all(args, files)
-    text = []
-    for title, head, lines in tables(files):
-        measuring.print_table(head, lines, title)
-        if title != KERNELS:  # their names are too long for a page
-            text += [f"{title}:", "", *measuring.markdown(head, lines, 2), ""]
-    if args.write:
-        files["speed"].write(args.write, text[:-1])
+    run_all(args, files)
     wrong = [
         f"{row['model']} on {row['backend']}"
         for row in files["checks"].rows()

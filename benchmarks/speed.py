@@ -1,29 +1,24 @@
-"""Pairs per second of every model in training and in answering, on each backend and in plain PyTorch.
+"""Pairs per second of every model in training and prediction, on each backend and in plain PyTorch.
 
     python benchmarks/speed.py --data path/to/sick
     python benchmarks/speed.py --data path/to/sick --before OTHER_CHECKOUT/.venv/bin/python
-    python benchmarks/speed.py --show --write docs/results.md
 
-The models have their papers' sizes, those on an encoder one of MiniLM-L6's size with random weights.
-Words are random. With full lengths every sentence has `--length` words. With natural ones they are
-as long as those of `--data` (without it log-normal around 12), the library sorts pairs into its five
-buckets, and plain PyTorch pads random pairs to the longest sentence, packs where an LSTM runs
-backward, or ("bucketed") takes pairs of like length. Batches are made before the clock starts. All
-processes use huge pages, as `keras-sentmatch train` does on Linux (`GLIBC_TUNABLES=` set to nothing
-leaves them out). Answers are computed as `Matcher` does it.
+The models have their papers' sizes, and those on a backbone a BERT of MiniLM-L6's size with random
+weights. Words are random. With full lengths every sentence has `--length` words. With natural
+lengths sentences are as long as those of `--data` (log-normal around 12 words without it): the
+library sorts pairs into its five buckets, and plain PyTorch pads random pairs to the longest
+sentence, packs where an LSTM runs backward, or ("bucketed") takes pairs of like length. Batches are
+made before the clock starts. All processes use huge pages, as `keras-sentmatch train` does on Linux.
 
-For each model all processes are started and warmed up, two at a time, with each shape. Then
-they take turns, `--repeats` times, while the others wait: if the machine slows down, it does so for
-all. In a turn each kind of work begins with an untimed step. A step's time is its median over the
-repeats. "others' CPUs" is what other programs used in the worst turn. "of GEMM" is the share of the
-rate of a large float32 matrix product, measured in the same turns, that the multiply-adds of a step
-at full length (counted on PyTorch) reach. "peak MiB" is the most memory of the process during
-training steps, above what it held before the model was made.
+For each model all processes are started and warmed up, two at a time, with each shape. Then they
+take turns, `--repeats` times, while the others wait, so a machine that slows down spoils no ratio.
+In a turn each kind of work begins with an untimed step. A step's time is its median over the
+repeats. `others_cpu` is what other programs used in the worst turn: above 0.2 processors the row is
+not a fair comparison. `peak_mib` is the most memory of the process during training steps, above what
+it held before the model was made.
 
-Rows go to a CSV file, a row for each model, process and kind of lengths, the most important models
-first; a model that has them is not measured again. With the default of 3 repeats, everything takes
-about half an hour on two idle CPUs; `--before` doubles it (`--repeats 2` then saves a third). After
-`--budget` seconds no other model is begun.
+Each model, process and kind of lengths is one row. A model that has its rows is not measured again.
+Everything takes about half an hour on two idle CPUs. After `--budget` seconds no other model begins.
 """
 
 import argparse
@@ -44,7 +39,6 @@ BACKENDS = (*measuring.BACKENDS, "plain")  # plain PyTorch never imports Keras
 LENGTHS = ("full", "natural", "bucketed")  # the last for plain PyTorch only
 MODES = ("train", "answer")
 Steps = list[Callable[[], Any]]
-Rows = list[dict[str, str]]
 
 
 # === A process of one model and one backend ===
@@ -54,7 +48,7 @@ class Contender:
     """What a process measures.
 
     Args:
-        args: Of the command line.
+        args: Parsed command line.
     """
 
     def __init__(self, args: argparse.Namespace) -> None:
@@ -101,61 +95,18 @@ class Contender:
         timed(self.work["train", "full"])
         found = {"parameters": self.parameters, "pairs": self.pairs}
         found["peak_mib"] = measuring.peak_mib() - self.before
-        if self.args.worker == "torch":
-            found["flops"] = {m: count_flops(self.work[m, "full"][0]) for m in MODES}
         return found
 
     def turn(self) -> dict[str, Any]:
         seconds, others = measuring.busy_while(
             lambda: {f"{m} {kind}": turn(steps) for (m, kind), steps in self.work.items()}
         )
-        rate = gemm_rate() if self.args.worker == "torch" else None
-        return {"seconds": seconds, "others": others, "gemm": rate}
+        return {"seconds": seconds, "others": others}
 
 
 def turn(steps: Steps) -> list[float]:
     steps[0]()  # not timed: caches and memory went cold during the others' turns
     return timed(steps)
-
-
-def count_flops(step: Callable[[], Any]) -> int:
-    """The operations of the matrix products and convolutions of a step on PyTorch."""
-    import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
-    from torch.utils.flop_counter import flop_registry
-
-    def recurrent(x: Any, kernel: Any, recurrent_kernel: Any, *_: Any, **__: Any) -> int:
-        return 2 * x.shape[:-1].numel() * (kernel.numel() + recurrent_kernel.numel())
-
-    formulas = {
-        **flop_registry,
-        torch.ops.aten.mkldnn_rnn_layer: recurrent,
-        torch.ops.aten.mkldnn_rnn_layer_backward: lambda *a, **k: 2 * recurrent(*a, **k),
-    }
-    counted = []
-
-    class Counter(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None):
-            kwargs = kwargs or {}
-            if func.overloadpacket not in formulas:
-                with self:
-                    parts = func.decompose(*args, **kwargs)
-                return func(*args, **kwargs) if parts is NotImplemented else parts
-            out = func(*args, **kwargs)
-            counted.append(formulas[func.overloadpacket](*args, **kwargs, out_val=out))
-            return out
-
-    with Counter():
-        step()
-    return sum(counted)
-
-
-def gemm_rate(width: int = 1024) -> float:
-    """Operations a second of a large float32 matrix product, the best of five."""
-    import torch
-
-    x, y = torch.rand(width, width), torch.rand(width, width)
-    return 2 * width**3 / min(timed([lambda: x @ y] * 6)[1:])
 
 
 def work(args: argparse.Namespace) -> None:
@@ -205,9 +156,6 @@ def measure(model: str, args: argparse.Namespace, lengths: Path | None) -> Itera
             turns[key].append(worker.ask("turn") if worker.about else None)
     for worker in workers.values():
         worker.close()
-    rates = [t["gemm"] for of_one in turns.values() for t in of_one if t and t["gemm"]]
-    gemm = statistics.median(rates) if rates else 0.0
-    flops = next((w.about["flops"] for w in workers.values() if w.about and "flops" in w.about), {})
     for (label, backend), worker in workers.items():
         found = turns[label, backend]
         if None in found:
@@ -221,11 +169,6 @@ def measure(model: str, args: argparse.Namespace, lengths: Path | None) -> Itera
                 steps = zip(*(t["seconds"][f"{m} {kind}"] for t in found))
                 rate = pairs / sum(map(statistics.median, steps))
                 row[f"{m}_pairs_per_s"] = round(rate, 2)
-                share = ""
-                if flops and gemm and kind == "full" and backend != "plain":
-                    share = round(flops[m] * rate / args.batch_size / gemm, 3)
-                row[f"{m}_of_gemm"] = share
-            row["gemm_gflops"] = round(gemm / 1e9, 1)
             row["peak_mib"] = worker.about["peak_mib"] if kind == "full" else ""
             row["others_cpu"] = round(max(t["others"] for t in found), 2)
             yield row
@@ -262,71 +205,15 @@ def measured_by(args: argparse.Namespace) -> list[str]:
     return ["benchmarks/speed.py", *shlex.split(words)]
 
 
-# === Tables ===
-
-
-def table(mode: str, rows: Rows) -> tuple[list[str], list[list[str]]]:
-    head = ["model", "backend", "full: pairs/s", "× plain", "× before", "of GEMM"]
-    head += ["natural: pairs/s", "× plain", "× plain bucketed", "× before", "peak MiB"]
-    found = {(r["label"], r["model"], r["backend"], r["lengths"]): r for r in rows}
-
-    def rate(*key: str) -> float:
-        return float(found[key][f"{mode}_pairs_per_s"]) if key in found else 0.0
-
-    def times(mine: float, other: float) -> str:
-        return f"{mine / other:.2f}" if other else ""
-
-    def place(key: tuple[str, ...]) -> tuple[int, int]:
-        return subjects.MODELS.index(key[1]), BACKENDS.index(key[2])
-
-    lines = []
-    for label, model, backend, kind in sorted(found, key=place):
-        if kind != "full" or (label == "before" and len({r["label"] for r in rows}) > 1):
-            continue
-        row, full = found[label, model, backend, kind], rate(label, model, backend, kind)
-        natural = rate(label, model, backend, "natural")
-        plain = {kind: rate(label, model, "plain", kind) for kind in LENGTHS}
-        before = {kind: rate("before", model, backend, kind) for kind in LENGTHS}
-        share = row[f"{mode}_of_gemm"]
-        lines.append(
-            [
-                model,
-                backend,
-                f"{full:,.1f}",
-                times(full, plain["full"]),
-                times(full, before["full"]) if label != "before" else "",
-                f"{float(share):.0%}" if share else "",
-                f"{natural:,.1f}",
-                times(natural, plain["natural"]),
-                times(natural, plain["bucketed"]),
-                times(natural, before["natural"]) if label != "before" else "",
-                row["peak_mib"],
-                row["others_cpu"],
-            ]
-        )
-    return [*head, "others' CPUs"], lines
-
-
-def show(results: measuring.Results, page: Path | None) -> None:
-    rows = results.rows()
-    text = []
-    for mode, title in (("train", "Training"), ("answer", "Answering")):
-        head, lines = table(mode, rows)
-        measuring.print_table(head, lines, title)
-        text += [f"{title}:", "", *measuring.markdown(head, lines, 2), ""]
-    if any(float(row["others_cpu"]) > 0.2 for row in rows):
-        print(measuring.BUSY)
-    if page:
-        results.write(page, text[:-1])
-
-
 def arguments() -> argparse.Namespace:
     parser = measuring.parser(__doc__)
     parser.add_argument("--models", default=",".join(subjects.MODELS), help="some of the default")
     parser.add_argument("--backends", default=",".join(BACKENDS), help="some of the default")
     parser.add_argument("--data", default="", help="a data set whose natural lengths to take")
     parser.add_argument("--label", default="after", help="of the rows, e.g. before or after")
-    parser.add_argument("--before", help="the Python of another checkout, measured in turns too")
+    parser.add_argument(
+        "--before", help="Python of another checkout, measured in turns with this one"
+    )
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--length", type=int, default=32, help="the longest sentence")
     parser.add_argument("--full-steps", type=int, default=2, help="timed in a turn, full lengths")
@@ -357,9 +244,7 @@ def main() -> None:
         work(args)
         return
     results = measuring.Results(args.out)
-    if not args.show:
-        run_all(args, results)
-    show(results, args.write)
+    run_all(args, results)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What `speed.py` and `gpu.py` measure: models of the library and plain PyTorch networks, batch by batch."""
+"""The models and plain PyTorch networks that `speed.py` and `gpu.py` measure, batch by batch."""
 
 import inspect
 import random
@@ -13,7 +13,7 @@ WORD_MODELS = ("esim", "drcn", "re2", "diin", "drr_net", "cafe", "bimpm")
 WORD_MODELS += ("hybrid", "hyper_lstm", "rlstm", "din")
 ENCODER_MODELS = ("cross_encoder", "dabert", "ladra_net")
 MODELS = (*WORD_MODELS, *ENCODER_MODELS)
-PLAIN = ("esim", "drcn", "re2", "drr_net", "cafe", "bimpm")
+PLAIN = ("esim", "re2")
 Arrays = Mapping[str, np.ndarray]
 WARM_UP = 4  # steps and answers of a shape
 
@@ -124,26 +124,12 @@ class PlainSubject:
 
     def __init__(self, name: str, seed: int, autocast: bool = False):
         import torch
-        from plain_cafe import PlainCAFE
-        from plain_drcn import PlainDRCN, count
-        from plain_drr_net import PlainDRrNet
-        from plain_hosts import PlainBiMPM, PlainESIM, PlainRE2
+        from plain import PlainESIM, PlainRE2, count
 
         torch.manual_seed(seed)
         self.torch, self.autocast = torch, autocast
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        make = {
-            "bimpm": PlainBiMPM,
-            "cafe": PlainCAFE,
-            "drcn": PlainDRCN,
-            "drr_net": PlainDRrNet,
-            "esim": PlainESIM,
-            "re2": PlainRE2,
-        }[name]
-        characters = name not in ("esim", "re2")
-        self.names = ("word_ids", "char_ids") if characters else ("word_ids",)
-        sizes = (VOCABULARY, CHARACTERS) if characters else (VOCABULARY,)
-        self.model = make(*sizes, CLASSES).to(self.device)
+        self.model = {"esim": PlainESIM, "re2": PlainRE2}[name](VOCABULARY, CLASSES).to(self.device)
         self.learned = [p for p in self.model.parameters() if p.requires_grad]
         settings = training_settings(name)
         self.clipnorm = settings.get("clipnorm")
@@ -155,27 +141,18 @@ class PlainSubject:
         self.parameters, _ = count(self.model)
 
     def inputs(self, arrays: Arrays) -> list[np.ndarray]:
-        return [arrays[f"{name}_{side}"] for side in "12" for name in self.names]
+        return [arrays[f"word_ids_{side}"] for side in "12"]
 
-    def run(self, inputs: list[np.ndarray]) -> tuple[Any, Any]:
-        """The logits, and what else the network trains on: a loss, or more logits."""
+    def logits(self, inputs: list[np.ndarray]) -> Any:
         given = [self.torch.tensor(x, device=self.device) for x in inputs]
         with self.torch.autocast(self.device, self.torch.bfloat16, enabled=self.autocast):
-            out = self.model(*given)
-        return out if isinstance(out, tuple) else (out, 0.0)
+            return self.model(*given).float()
 
     def step(self, inputs: list[np.ndarray], labels: np.ndarray) -> float:
-        """Trains on a batch; returns the loss."""
-        entropy = self.torch.nn.functional.cross_entropy
+        """Train on a batch. Returns the loss."""
         self.model.train()
-        logits, more = self.run(inputs)
         target = self.torch.tensor(labels, dtype=self.torch.long, device=self.device)
-        loss = entropy(logits.float(), target)
-        loss = loss + (
-            sum(entropy(x.float(), target) for x in more) if type(more) is tuple else more
-        )
-        if hasattr(self.model, "penalty"):
-            loss = loss + self.model.penalty()
+        loss = self.torch.nn.functional.cross_entropy(self.logits(inputs), target)
         self.optimizer.zero_grad()
         loss.backward()
         if self.clipnorm:
@@ -187,4 +164,4 @@ class PlainSubject:
         """The probabilities."""
         self.model.eval()
         with self.torch.inference_mode():
-            return self.run(inputs)[0].float().softmax(-1).cpu().numpy()
+            return self.logits(inputs).softmax(-1).cpu().numpy()

@@ -28,7 +28,7 @@ BUILT_IN = (
     ),
     ("tfds:NAME", "A data set of pairs of TensorFlow Datasets", "", (), ""),
 )
-FIGURES = Path(__file__).with_name("figures.csv")  # benchmarks/model_figures.py writes it
+FIGURES = Path(__file__).with_name("figures.csv")  # benchmarks/results_page.py writes it
 GOOD_FOR = {
     "bag_of_words": "a baseline, trained in seconds",
     "bimpm": "accurate for its size",

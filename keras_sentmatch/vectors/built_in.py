@@ -240,7 +240,7 @@ def load_similarity() -> dict[str, np.ndarray]:
     The importance of a word with vector v is `context . tanh(v @ kernel + bias)`, as in
     `SelfAttentionPooling`; the mean of a sentence, weighted by it, is mapped by `map` and `map_bias`.
     The cosines of the mapped means were taught those of all-MiniLM-L6-v2 on sentences of SNLI,
-    MultiNLI, PAWS, QNLI and BoolQ, without labels. `benchmarks/similarity.py` makes the file.
+    MultiNLI, PAWS, QNLI and BoolQ, without labels. `benchmarks/word_table.py` makes the file.
     """
     file = importlib.resources.files("keras_sentmatch.vectors") / "tables" / "similarity.npz"
     with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as arrays:

@@ -1,4 +1,4 @@
-"""The scripts that measure speed, with toy sizes, and the plain networks they compare with."""
+"""The scripts that measure, with toy sizes."""
 
 import csv
 import os
@@ -33,8 +33,8 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 def test_plain_networks_answer_as_the_models() -> None:
-    """Six networks; the script ends with a status other than 0 above 1e-5."""
-    assert run("plain_check.py").count("largest differences") == 6
+    """Two networks; the script ends with a status other than 0 above 1e-5."""
+    assert run("plain_check.py").count("largest differences") == 2
 
 
 def test_speed_measures_what_has_no_row_yet(tmp_path: Path) -> None:
@@ -52,22 +52,18 @@ def test_speed_measures_what_has_no_row_yet(tmp_path: Path) -> None:
     for row in found:
         assert float(row["train_pairs_per_s"]) > 0
         assert float(row["answer_pairs_per_s"]) > 0
-    assert 0 < float(found[0]["train_of_gemm"]) < 1.5
     assert int(found[0]["peak_mib"]) > 0
-    shown = run("speed.py", *options, "--models", "esim", "--budget", 0)
-    assert "already done" in shown
-    assert "esim" in shown.partition("Answering")[2]
+    assert "already done" in run("speed.py", *options, "--models", "esim", "--budget", 0)
     assert len(rows(out)) == 5
     assert "would be re2" in run("speed.py", *options, "--models", "re2", "--budget", 0)
 
 
 def test_gpu_runs_to_its_end_on_the_cpu(tmp_path: Path) -> None:
-    """Tables, checks and kernels on PyTorch and JAX; again, nothing is left to do."""
+    """Checks and speed on PyTorch and JAX; again, nothing is left to do."""
     pytest.importorskip("jax")
     pytest.importorskip("keras_hub")
     options = ["--toy", "--models", "esim,dabert", "--out", tmp_path]
-    shown = run("gpu.py", *options)
-    assert "Kernels" in shown
+    run("gpu.py", *options)
     checks, speed = rows(tmp_path / "checks.csv"), rows(tmp_path / "speed.csv")
     assert [(r["model"], r["backend"]) for r in checks] == [
         (model, backend) for model in ("esim", "dabert") for backend in ("torch", "jax")
@@ -94,7 +90,7 @@ results = Results(Path(sys.argv[1]))
 for i in range(40):
     row = {"who": sys.argv[2], "i": i, "versions": "none"}
     row |= {"new column": i} if i > 20 else {}
-    results.add(row) if i % 2 else results.replace([row], ("who", "i"))
+    results.add(row)
 """
     command = [sys.executable, "-c", program, str(tmp_path / "rows.csv")]
     options = {"cwd": FOLDER, "stdout": subprocess.DEVNULL}

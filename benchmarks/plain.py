@@ -1,19 +1,39 @@
-"""ESIM, RE2 and BiMPM as one writes them in plain PyTorch: what `speed.py` and `gpu.py` compare with.
+"""ESIM and RE2 in plain PyTorch: what `speed.py` and `gpu.py` compare with.
 
-The same networks as `ESIM`, `RE2` and `BiMPM` of `keras_sentmatch.applications` in the papers' sizes
-(RE2 with its SNLI configuration, BiMPM with characters), each sentence on its own, `nn.LSTM`s packed
-where there is padding. The numbers of parameters are ours but for the second bias that PyTorch's
-LSTM has: 4,800 in ESIM, 1,800 in BiMPM, none in RE2. Sentences must not be empty.
+The networks compute what `ESIM` and `RE2` of `keras_sentmatch.applications` compute in the papers'
+sizes (RE2 with its SNLI configuration). Each sentence runs on its own through `nn.LSTM`s, packed if
+there is padding. PyTorch's LSTM has two biases where Keras has one. Sentences must not be empty.
+`plain_check.py` compares the probabilities.
 """
 
 import math
 
 import torch
-from plain_drcn import recurrent
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.parametrizations import weight_norm
-from torch.nn.utils.rnn import pack_padded_sequence
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+# === What the networks share ===
+
+
+def packed(lstm: nn.LSTM, x: Tensor, lengths: Tensor) -> Tensor:
+    """Runs `lstm` over the real tokens alone; zeros at the padding."""
+    sequence = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+    return pad_packed_sequence(lstm(sequence)[0], batch_first=True, total_length=x.shape[1])[0]
+
+
+def recurrent(lstm: nn.LSTM, x: Tensor, lengths: Tensor) -> Tensor:
+    """`packed`, or without packing where there is no padding, which is quicker on a CPU."""
+    return lstm(x)[0] if lengths.min() == x.shape[1] else packed(lstm, x, lengths)
+
+
+def count(model: nn.Module) -> tuple[int, int]:
+    """Parameters with the running statistics, as Keras counts; and how many are second biases."""
+    numbers = [*model.parameters(), *(b for b in model.buffers() if b.is_floating_point())]
+    lstms = [m for m in model.modules() if isinstance(m, nn.LSTM)]
+    second = sum(p.numel() for m in lstms for n, p in m.named_parameters() if "bias_hh" in n)
+    return sum(n.numel() for n in numbers), second
 
 
 def word_embedding(words: int, dim: int, trainable: bool) -> nn.Embedding:
@@ -156,94 +176,3 @@ class PlainRE2(nn.Module):
         p, q = (greatest(r, m) for r, m in zip(outputs, real))
         v = self.dropout(torch.cat([p, q, p - q, p * q], -1))
         return self.logits(self.dropout(gelu(self.hidden(v))))
-
-
-# === BiMPM ===
-
-
-class PlainBiMPM(nn.Module):
-    """Weighted cosines of every state with the other sentence, in four ways; an LSTM over characters."""
-
-    def __init__(
-        self,
-        words: int,
-        chars: int,
-        classes: int = 3,
-        dim: int = 300,
-        char_dim: int = 20,
-        char_units: int = 50,
-        units: int = 100,
-        hidden: int = 200,
-        perspectives: int = 20,
-    ):
-        super().__init__()
-        self.words = word_embedding(words, dim, trainable=False)
-        self.chars = nn.Embedding(chars, char_dim, padding_idx=0)
-        self.char_lstm = nn.LSTM(char_dim, char_units, batch_first=True)
-        self.context = nn.LSTM(dim + char_units, units, batch_first=True, bidirectional=True)
-        self.perspectives = nn.Parameter(torch.empty(4, 2, perspectives, units))
-        nn.init.xavier_uniform_(self.perspectives)
-        self.aggregation = nn.LSTM(8 * perspectives, units, batch_first=True, bidirectional=True)
-        self.hidden = nn.Linear(4 * units, hidden)
-        self.logits = nn.Linear(hidden, classes)
-
-    def dropout(self, x: Tensor) -> Tensor:
-        return F.dropout(x, 0.2, self.training)
-
-    def represent(self, ids: Tensor, chars: Tensor) -> Tensor:
-        letters = chars.flatten(0, 1)
-        counts = (letters != 0).sum(1)
-        sequence = pack_padded_sequence(
-            self.chars(letters), counts.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False
-        )
-        last = self.char_lstm(sequence)[1][0][0] * (counts > 0)[:, None]
-        return self.dropout(torch.cat([self.words(ids), last.unflatten(0, ids.shape)], -1))
-
-    def match(self, h: Tensor, other: Tensor, lengths: Tensor, real: Tensor) -> Tensor:
-        """The states `h` of a sentence with the states, lengths and mask of the other one."""
-        matches = []
-        ends = other[torch.arange(len(other), device=h.device), lengths.to(h.device) - 1]
-        for direction, (u, v) in enumerate(zip(h.chunk(2, -1), other.chunk(2, -1))):
-            full, maximum, attentive, max_attentive = self.perspectives[:, direction]
-            a = F.normalize(u, dim=-1) @ F.normalize(v, dim=-1).transpose(1, 2)  # 0 at padding
-            end = ends.chunk(2, -1)[0] if direction == 0 else v[:, 0]
-
-            weighted = [F.normalize(x[:, None] * maximum[:, None], dim=-1) for x in (u, v)]
-            each = weighted[0] @ weighted[1].transpose(2, 3)  # [B, K, L, L']
-            best = each.masked_fill(~real[:, None, None], -torch.inf).amax(-1).transpose(1, 2)
-
-            total = a.sum(-1, keepdim=True)
-            mean = a @ v / torch.where(total.abs() < 1e-8, 1e-8, total)
-
-            first = a.masked_fill(~real[:, None], -torch.inf).argmax(-1, keepdim=True)
-            chosen = v.gather(1, first.expand(-1, -1, v.shape[-1]))
-
-            matches.append(
-                [
-                    cosines(u, end[:, None], full),
-                    best,
-                    cosines(u, mean, attentive),
-                    cosines(u, chosen, max_attentive),
-                ]
-            )
-        return self.dropout(torch.cat([m for pair in zip(*matches) for m in pair], -1))
-
-    def aggregate(self, matches: Tensor, lengths: Tensor) -> Tensor:
-        forward, backward = recurrent(self.aggregation, matches, lengths).chunk(2, -1)
-        rows = torch.arange(len(matches), device=matches.device)
-        return torch.cat([forward[rows, lengths.to(rows.device) - 1], backward[:, 0]], -1)
-
-    def forward(self, ids_1: Tensor, chars_1: Tensor, ids_2: Tensor, chars_2: Tensor) -> Tensor:
-        real_1, real_2 = ids_1 != 0, ids_2 != 0
-        lengths_1, lengths_2 = real_1.sum(1).cpu(), real_2.sum(1).cpu()
-        p = self.dropout(recurrent(self.context, self.represent(ids_1, chars_1), lengths_1))
-        q = self.dropout(recurrent(self.context, self.represent(ids_2, chars_2), lengths_2))
-        one = self.aggregate(self.match(p, q, lengths_2, real_2), lengths_1)
-        two = self.aggregate(self.match(q, p, lengths_1, real_1), lengths_2)
-        v = torch.tanh(self.hidden(self.dropout(torch.cat([one, two], -1))))
-        return self.logits(self.dropout(v))
-
-
-def cosines(u: Tensor, v: Tensor, weights: Tensor) -> Tensor:
-    """`cos(w_k * u, w_k * v)` of `[B, L, D]` and `[B, 1 or L, D]` as `[B, L, K]`."""
-    return F.cosine_similarity(u[:, :, None] * weights, v[:, :, None] * weights, dim=-1)
