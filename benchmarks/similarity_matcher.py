@@ -28,7 +28,7 @@ from word_table import Words, encode, installed, save, sentences
 from keras_sentmatch import Matcher
 from keras_sentmatch.applications import RE2
 from keras_sentmatch.data import PairDataset
-from keras_sentmatch.vectors import load_word_table
+from keras_sentmatch.vectors.built_in import load_word_table
 
 OUT = (
     Path(__file__).parents[1] / "keras_sentmatch" / "vectors" / "tables" / "similarity_matcher.npz"
