@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from keras_sentmatch.applications.feature_blocks import FeatureHost, make_feature_blocks
 from keras_sentmatch.applications.hyperparameters import Choice, LogUniform, Parameter
+from keras_sentmatch.applications.linear_part import solve_linear
 from keras_sentmatch.applications.pair_model import DATA_ARGUMENTS, PairModel, Sentence
 from keras_sentmatch.applications.picture_specs import PictureSpec
 from keras_sentmatch.applications.registry import (
@@ -63,5 +64,6 @@ __all__ = [
     "load_models",
     "make_feature_blocks",
     "register_model",
+    "solve_linear",
     *_models,
 ]

@@ -1,208 +1,12 @@
 """Bag of words: a linear model of which words occur. Nothing is read in order, nothing is trained long."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import keras
-import numpy as np
 
-from keras_sentmatch.applications._training import Arrays, Examples
 from keras_sentmatch.applications.hyperparameters import Choice
-from keras_sentmatch.applications.pair_model import PairModel, Sentence
-from keras_sentmatch.applications.picture_specs import PictureSpec
+from keras_sentmatch.applications.linear_part import LinearPart, WithLinearPart
+from keras_sentmatch.applications.pair_model import Sentence
+from keras_sentmatch.applications.picture_specs import WEIGHTS
 from keras_sentmatch.applications.registry import register_model
-from keras_sentmatch.layers.hybrid import FEATURES, MOST, MatchingFeatures, WideLogits
-from keras_sentmatch.text.tokens import word_facts
-
-STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # inverse regularization strengths to choose from
-SHARES = ("shared_1", "shared_2")
-CONSTANT = 1e-4  # standard deviation up to which a feature is taken for constant
-PRODUCTS = 0.1  # standard deviation of a product of features, next to 1 of a feature
-MOST_PAIRS = 50_000  # to learn from the products of features; of more, a network learns them itself
-WEIGHTS = (
-    PictureSpec(
-        "weights_{side}",
-        "{side} class",
-        "Weights of the words, sentence {side}",
-        "What each word adds to the logit of each class in the linear part. What a word adds by being "
-        "in both sentences is counted in sentence 1.",
-    ),
-    PictureSpec(
-        "weights_of_features",
-        "feature class",
-        "Weights of the matching features",
-        "What each feature adds to the logit of each class in the linear part; a product of two features "
-        "counts half for each.",
-        names={"feature": FEATURES},
-    ),
-)
-
-
-class WidePart:
-    """The linear part of a model: its layers, and how its weights are found.
-
-    Args:
-        model: the model; it has `vocabulary_size`, `num_classes` and `policy`.
-        matching: whether all of `MatchingFeatures` are used; the shares of common words otherwise.
-        trainable: whether gradients change the weights too.
-    """
-
-    def __init__(self, model: PairModel, matching: bool, trainable: bool = False):
-        self.model = model
-        self.used = [matching or name in SHARES for name in FEATURES]
-        self.matching = MatchingFeatures(model.vocabulary_size, name="matching_features")
-        self.logits = WideLogits(
-            model.vocabulary_size,
-            model.num_classes,
-            products=matching,
-            name="wide_logits",
-            trainable=trainable,
-        )
-
-    def __call__(self, word_ids_1, word_ids_2, vectors_1, vectors_2):
-        """The logits `[B, C]`, from word ids `[B, L]` and word vectors `[B, L, D]`."""
-        self.features = self.matching(word_ids_1, word_ids_2, vectors_1, vectors_2)
-        logits = self.logits(word_ids_1, word_ids_2, self.features)
-
-        def weights():
-            one, two = self.logits.word_logits(word_ids_1, word_ids_2)
-            of_features = self.logits.feature_logits(self.features)
-            return {"weights_1": one, "weights_2": two, "weights_of_features": of_features}
-
-        self.model.show(weights)
-        return logits
-
-    def set_similarity(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Sets the similarity that the matching features compare by, if these are used."""
-        if all(self.used):
-            self.matching.set_similarity(weights)
-
-    def set_word_facts(self, start: int, words: Sequence[str]) -> None:
-        """Notes which words, from the id `start` on, negate or are numbers."""
-        facts = keras.ops.convert_to_numpy(self.matching.facts).copy()
-        facts[start : start + len(words), 1:] = word_facts(words)
-        self.matching.facts.assign(facts)
-
-    def solve(
-        self,
-        words: Sequence[str],
-        train: Examples,
-        validation: Examples | None,
-        strength: float | None = None,
-    ) -> float:
-        """Finds the weights by logistic regression, or ridge regression for scores.
-
-        Args:
-            words: the vocabulary, in the order of the ids.
-            train: the inputs of the model in batches, the labels of all of them, and perhaps how
-                much each counts.
-            validation: the same; they choose `strength`. Not needed where that is given.
-            strength: of the weights: the inverse of the regularization.
-
-        Returns:
-            The strength.
-        """
-        self._set_commonness(train[0])
-        self.set_word_facts(0, words)
-        parts = [train] if validation is None else [train, validation]
-        features = [self._features(batches) for batches, *_ in parts]
-        mean, spread = features[0].mean(0), features[0].std(0)
-        scale = np.where(spread > CONSTANT, spread, np.inf)  # what does not vary has no weight
-        standardized = [(f - mean) / scale for f in features]
-        products = _Products(standardized[0], self.logits.products)
-        size, count = self.model.vocabulary_size, len(mean)
-        examples = [
-            (_design(batches, np.hstack([z, products(z)]), size), *more)
-            for (batches, *more), z in zip(parts, standardized)
-        ]
-        classes = self.model.num_classes
-        weights, bias, strength = solve_linear(
-            examples[0], None if validation is None else examples[1], classes, strength
-        )
-        of_words, of_features, of_products = np.split(weights, (3 * size, 3 * size + count))
-        kernel = np.zeros((len(FEATURES), classes))
-        kernel[self.used] = of_features / scale[:, None]
-        layer = self.logits
-        if layer.products:
-            of_products, shift = products.kernel(of_products)
-            layer.product_kernel.assign(of_products)
-            layer.mean.assign(mean)
-            layer.inverse_scale.assign(1 / scale)
-            bias = bias - shift
-        bias = bias - mean @ kernel[self.used]
-        variables = layer.words_1, layer.words_2, layer.words_both, layer.kernel, layer.bias
-        for variable, value in zip(variables, (*np.split(of_words, 3), kernel, bias)):
-            variable.assign(value)
-        return strength
-
-    def _set_commonness(self, batches: Sequence[Arrays]) -> None:
-        sides = [batch[name] for batch in batches for name in ("word_ids_1", "word_ids_2")]
-        rows = (np.unique(ids) for side in sides for ids in side)
-        count = np.bincount(np.concatenate([*rows]), minlength=self.model.vocabulary_size)
-        facts = keras.ops.convert_to_numpy(self.matching.facts).copy()
-        facts[:, 0] = np.log1p(count) / np.log1p(sum(map(len, sides)))
-        self.matching.facts.assign(facts)
-
-    def _features(self, batches: Sequence[Arrays]) -> np.ndarray:
-        """The features that are used, float64 `[pairs, F]`."""
-        (found,) = outputs_of(self.model, {"features": self.features}, batches)
-        return found.astype(float)[:, self.used]
-
-
-class _Products:
-    """Products of standardized features as inputs of a linear model.
-
-    They are standardized and made small, so that regularization holds their many weights back more
-    than those of the features.
-
-    Args:
-        features: standardized features `[pairs, F]` of the training pairs.
-        used: whether there are any products; not for very many pairs.
-    """
-
-    def __init__(self, features: np.ndarray, used: bool):
-        self.count = features.shape[1]
-        few = used and len(features) <= MOST_PAIRS
-        self.pairs = np.triu_indices(self.count if few else 0)
-        self.mean: Any = 0.0
-        self.scale: Any = 1.0
-        products = self(features)
-        self.mean, spread = products.mean(0), products.std(0)
-        self.scale = np.where(spread > CONSTANT, spread, np.inf) / PRODUCTS
-
-    def __call__(self, features: np.ndarray) -> np.ndarray:
-        """The products of standardized features `[pairs, F]`."""
-        z = np.clip(features, -MOST, MOST)
-        one, two = self.pairs
-        return (z[:, one] * z[:, two] - self.mean) / self.scale
-
-    def kernel(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The weights of all products `[F * F, C]`, and what they add to every logit."""
-        weights = weights / self.scale[:, None]
-        kernel = np.zeros((self.count, self.count, weights.shape[1]))
-        kernel[self.pairs] = weights / 2
-        kernel += kernel.transpose(1, 0, 2)  # half for each of the two features
-        return kernel.reshape(-1, weights.shape[1]), self.mean @ weights
-
-
-class WithLinearPart(PairModel):
-    """A model with a linear part, `self.wide`, that is solved before `fit`."""
-
-    wide: WidePart
-
-    def set_word_vectors(self, matrix, similarity=None) -> None:
-        super().set_word_vectors(matrix)
-        if similarity is not None:
-            self.wide.set_similarity(similarity)
-
-    def set_words(self, start: int, words: Sequence[str]) -> None:
-        self.wide.set_word_facts(start, words)
-
-    def before_fit(self, words, examples, chosen) -> dict[str, float]:
-        """Solve the linear part; validation pairs choose the strength of its regularization."""
-        strength = chosen.get("linear_strength")
-        check = examples("validation") if strength is None else None
-        return {"linear_strength": self.wide.solve(words, examples("train"), check, strength)}
 
 
 @register_model("bag_of_words")
@@ -214,9 +18,6 @@ class BagOfWords(WithLinearPart):
     all of `MatchingFeatures` in place of the two shares, and their products. `solve` finds the
     weights by scikit-learn in seconds; nothing is trained by gradients.
 
-    Args:
-        matching_features: whether the model compares word vectors too. Defaults to `False`.
-
     Example:
         >>> import numpy as np
         >>> from keras_sentmatch.applications import BagOfWords
@@ -224,43 +25,6 @@ class BagOfWords(WithLinearPart):
         >>> tuple(BagOfWords(20, 2)({"word_ids_1": ids, "word_ids_2": ids}).shape)
         (1, 2)
     """
-
-    paper = "logistic regression"
-    summary_line = "which words occur, and how many of them both sentences have"
-    presets = {"matching": {"matching_features": True}}
-    pictures = WEIGHTS
-    search_space = [Choice("model.matching_features", (False, True))]
-    fit_trains = "nothing"
-
-    def __init__(
-        self,
-        vocabulary_size: int,
-        num_classes: int = 3,
-        embedding_dim: int = 300,
-        matching_features: bool = False,
-        **kwargs,
-    ):
-        super().__init__(
-            vocabulary_size=vocabulary_size,
-            num_classes=num_classes,
-            embedding_dim=embedding_dim,
-            **kwargs,
-        )
-        self.matching_features = matching_features
-        if matching_features:
-            self.word_representation = self.make_word_representation(
-                trainable_embedding=False, dropout=0.0
-            )
-        self.wide = WidePart(self, matching_features, trainable=True)
-        activation = "softmax" if num_classes > 1 else "linear"
-        self.probabilities = keras.layers.Activation(
-            activation, dtype="float32", name="probabilities"
-        )
-        self.make_graph()
-
-    @property
-    def shares_encoder(self) -> bool:
-        return False
 
     def encode(self, sentence: Sentence) -> Sentence:
         vectors = keras.ops.expand_dims(keras.ops.cast(sentence.mask, "float32"), -1)
@@ -272,107 +36,42 @@ class BagOfWords(WithLinearPart):
         logits = self.wide(one.word_ids, two.word_ids, one.vectors, two.vectors)
         return self.probabilities(logits)
 
+    def __init__(
+        self,
+        vocabulary_size: int,
+        num_classes: int = 3,
+        embedding_dim: int = 300,
+        matching_features: bool = False,
+        **kwargs,
+    ):
+        """Make the layers.
+
+        Args:
+            matching_features: Whether the model compares word vectors too. Defaults to `False`.
+        """
+        super().__init__(vocabulary_size, num_classes, embedding_dim, **kwargs)
+        self.matching_features = matching_features
+
+        if matching_features:
+            self.word_representation = self.make_word_representation()
+        self.wide = LinearPart(self, matching_features, trainable=True)
+        activation = "softmax" if num_classes > 1 else "linear"
+        self.probabilities = keras.layers.Activation(
+            activation, dtype="float32", name="probabilities"
+        )
+        self.make_graph()
+
+    @property
+    def shares_encoder(self) -> bool:
+        return False
+
     @property
     def why_not_splittable(self) -> str:
         return "it looks for the words of one sentence in the other"
 
-
-def _design(batches: Sequence[Arrays], features: np.ndarray, vocabulary_size: int) -> Any:
-    """A sparse matrix: counts of sentence 1, of sentence 2, words in both, and features."""
-    from scipy import sparse
-
-    def counts(name: str) -> Any:
-        parts = [batch[name] for batch in batches]
-        rows = np.repeat(np.arange(len(features)), [len(ids) for part in parts for ids in part])
-        ids = np.concatenate([part.ravel() for part in parts])
-        known = ids > 1
-        ones = np.ones(known.sum())
-        shape = (len(features), vocabulary_size)
-        return sparse.csr_matrix((ones, (rows[known], ids[known])), shape=shape)
-
-    one, two = counts("word_ids_1"), counts("word_ids_2")
-    return sparse.hstack([one, two, one.sign().multiply(two.sign()), features], format="csr")
-
-
-def outputs_of(
-    model: keras.Model, tensors: Mapping[str, Any], batches: Sequence[Arrays]
-) -> list[np.ndarray]:
-    """Tensors of a model's graph for batches of inputs, without compiling a program a shape."""
-    reader = keras.Model(model.input, tensors)
-    found = [reader(dict(batch), training=False) for batch in batches]
-    return [
-        np.concatenate([keras.ops.convert_to_numpy(outputs[name]) for outputs in found])
-        for name in tensors
-    ]
-
-
-def solve_linear(
-    train: tuple[Any, ...],
-    validation: tuple[Any, ...] | None,
-    classes: int,
-    strength: float | None = None,
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """The weights `[F, classes]`, the bias `[classes]` and the strength of a linear model.
-
-    Args:
-        train: features `[pairs, F]`, sparse or not, labels, and perhaps how much each counts.
-        validation: the same; they choose the strength, unless it is given.
-        classes: number of classes; 1 for scores.
-        strength: the inverse of the regularization.
-    """
-    if strength is not None:
-        return *_fit(classes, strength, *train), strength
-    assert validation is not None
-    best, lowest = None, np.inf
-    for strength in STRENGTHS:
-        weights, bias = _fit(classes, strength, *train)
-        error = prediction_error(validation[0] @ weights + bias, *validation[1:])
-        if best is not None and error >= lowest:
-            break
-        best, lowest = (weights, bias, strength), error
-    assert best is not None
-    return best
-
-
-def _fit(
-    classes: int,
-    strength: float,
-    features: Any,
-    labels: np.ndarray,
-    counts: np.ndarray | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    from sklearn.linear_model import LogisticRegression, Ridge
-
-    if classes == 1:
-        ridge = Ridge(1 / strength).fit(features, labels, counts)
-        return ridge.coef_.reshape(-1, 1), np.array([ridge.intercept_])
-    weights, bias = np.zeros((features.shape[1], classes)), np.full(classes, -30.0)
-    met = np.unique(labels)
-    bias[met] = 0.0
-    if len(met) > 1:
-        # Words of the table that no pair has keep the weight 0; without them it is far faster.
-        used = (
-            np.flatnonzero(features.getnnz(axis=0)) if hasattr(features, "getnnz") else slice(None)
-        )
-        model = LogisticRegression(C=strength, max_iter=1000)
-        model.fit(features[:, used], labels, counts)
-        columns = met[1:] if len(met) == 2 else met  # with two classes: the logit of the second
-        found = np.zeros((features.shape[1], len(columns)))
-        found[used] = model.coef_.T
-        weights[:, columns], bias[columns] = found, model.intercept_
-    return weights, bias
-
-
-def prediction_error(
-    logits: np.ndarray, labels: np.ndarray, counts: np.ndarray | None = None
-) -> float:
-    """The mean cross entropy, or the mean squared error of scores `[pairs, 1]`.
-
-    `counts` says how much each pair counts.
-    """
-    if logits.shape[1] == 1:
-        return float(np.average((logits[:, 0] - labels) ** 2, weights=counts))
-    from scipy.special import log_softmax
-
-    found = log_softmax(logits, axis=1)[np.arange(len(labels)), labels]
-    return -float(np.average(found, weights=counts))
+    paper = "logistic regression"
+    summary_line = "which words occur, and how many of them both sentences have"
+    presets = {"matching": {"matching_features": True}}
+    pictures = WEIGHTS
+    search_space = [Choice("model.matching_features", (False, True))]
+    fit_trains = "nothing"

@@ -1,4 +1,4 @@
-"""The cross-encoder: a pretrained encoder and a classifier (Devlin et al., NAACL 2019)."""
+"""The cross-encoder: a pretrained backbone and a classifier (Devlin et al., NAACL 2019)."""
 
 from functools import partial
 from typing import Any
@@ -16,16 +16,7 @@ POOLINGS = ("cls", "mean")
 
 @register_model("cross_encoder")
 class CrossEncoder(BackboneModel):
-    """A pretrained encoder over both sentences as one sequence, and a classifier on one vector.
-
-    Args:
-        pooling: `"cls"`, the state of the first token through a tanh layer (the encoder's own
-            where it has one, as BERT; a new one for RoBERTa), or `"mean"`, the mean of the states of
-            all tokens. Defaults to `"cls"`.
-        dropout: rate before the classifier. Defaults to `0.1`.
-
-    Raises:
-        InputError: for an unknown pooling, or a backbone that is not supported or cannot be loaded.
+    """A backbone over both sentences as one sequence, and a classifier on one vector.
 
     Example:
         >>> import keras_hub, numpy as np
@@ -44,38 +35,6 @@ class CrossEncoder(BackboneModel):
         Language Understanding", NAACL 2019.
     """
 
-    paper = "Devlin et al. 2019"
-    summary_line = (
-        "a pretrained encoder (BERT, XLM-RoBERTa, …) over both sentences at once, and a classifier"
-    )
-    presets = {"cls": {}, "mean": {"pooling": "mean"}}
-    search_space = [*BACKBONES, Choice("model.pooling", ("cls", "mean"))]
-    pictures = (ENCODER_ATTENTION,)
-
-    def __init__(
-        self,
-        backbone,
-        num_classes: int = 3,
-        trainable_backbone: bool = True,
-        pooling: str = "cls",
-        dropout: float = 0.1,
-        backbone_dropout: float | None = None,
-        **kwargs,
-    ):
-        super().__init__(
-            backbone=backbone,
-            num_classes=num_classes,
-            trainable_backbone=trainable_backbone,
-            dropout=dropout,
-            backbone_dropout=backbone_dropout,
-            **kwargs,
-        )
-        self.pooling = pooling
-        require_choice(POOLINGS, pooling=pooling)
-        self.drop = self.make_dropout("dropout")
-        self.classify = self.make_classifier(kernel_initializer=initializer())
-        self.make_graph()
-
     def read(self, pair: Sentence):
         x = self.bert.embed(pair)  # [B, L, D]
         for i in range(len(self.bert.blocks)):
@@ -87,3 +46,42 @@ class CrossEncoder(BackboneModel):
     def attention_of(self, i: int, x, pair: Sentence) -> dict[str, Any]:
         """From each token to the real ones in block `i`, `[B, heads, L, L]`; rows sum to 1."""
         return {f"attention_{i}": self.bert.attention(i, x, pair)}
+
+    def __init__(
+        self,
+        backbone,
+        num_classes: int = 3,
+        trainable_backbone: bool = True,
+        pooling: str = "cls",
+        dropout: float = 0.1,
+        backbone_dropout: float | None = None,
+        **kwargs,
+    ):
+        """Make the layers.
+
+        Args:
+            pooling: `"cls"`, the state of the first token through a tanh layer (the backbone's own
+                if it has one, as BERT; a new one for RoBERTa), or `"mean"`, the mean of the states
+                of all tokens. Defaults to `"cls"`.
+            dropout: Rate before the classifier. Defaults to `0.1`.
+
+        Raises:
+            InputError: The pooling is unknown, or the backbone is not supported or cannot be loaded.
+        """
+        require_choice(POOLINGS, pooling=pooling)
+        super().__init__(
+            backbone, num_classes, trainable_backbone, dropout, backbone_dropout, **kwargs
+        )
+        self.pooling = pooling
+
+        self.drop = self.make_dropout("dropout")
+        self.classify = self.make_classifier(kernel_initializer=initializer())
+        self.make_graph()
+
+    paper = "Devlin et al. 2019"
+    summary_line = (
+        "a pretrained encoder (BERT, XLM-RoBERTa, …) over both sentences at once, and a classifier"
+    )
+    presets = {"cls": {}, "mean": {"pooling": "mean"}}
+    search_space = [*BACKBONES, Choice("model.pooling", ("cls", "mean"))]
+    pictures = (ENCODER_ATTENTION,)

@@ -13,47 +13,19 @@ from keras_sentmatch.applications.pair_model import Sentence
 from keras_sentmatch.applications.picture_specs import ENCODER_ATTENTION, HEADS, PictureSpec
 from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.layers import DualAttentionEncoder
+from keras_sentmatch.layers import DualAttentionBlock
 from keras_sentmatch.text.backbones import KINDS, BackboneKind
 
 
 @register_model("dabert")
 class DABERT(BackboneModel):
-    """An encoder whose first layer also attends to differences, with the `[CLS]` classifier.
+    """A backbone whose first layer also attends to differences, with the `[CLS]` classifier.
 
-    The chosen layers become `DualAttentionEncoder`s with the weights of those they replace. What
+    The chosen layers become `DualAttentionBlock`s with the weights of those they replace. What
     differences add starts at zero (`output_stddev`), so a new model gives what the same
-    `CrossEncoder` would. The encoder's attention must be BERT's: all kinds but DeBERTa-v3, whose
+    `CrossEncoder` would. The backbone's attention must be BERT's: all kinds but DeBERTa-v3, whose
     attention sees relative positions. ALBERT's layers share their weights; a replaced one gets a
     copy of its own.
-
-    Args:
-        dual_layers: the layers to replace, counted from 0. Defaults to `(0,)`.
-        channels: what is fused: `"both"`, or `"affinity"` or `"difference"` alone. Defaults to
-            `"both"`.
-        distance: between a query and a key, `"l1"`, `"l2"`, `"l2_squared"` or `"sum"` (as printed),
-            see `DualAttention`. Defaults to `"l1"`.
-        cross: whether a token's differences are those to the other sentence only. Defaults to
-            `False`.
-        attention_units: width of the alignment's hidden layer. Defaults to `128`.
-        hidden_units: width of the fused vector. Defaults to `None`, the width of a token.
-        alignment: `"additive"`, `"literal"` (as printed) or `"none"`, see `AdaptiveFusion`.
-            Defaults to `"additive"`.
-        gate: whether a gate weighs affinity and difference; otherwise they are averaged. Defaults
-            to `True`.
-        filter_gate: whether a gate filters what is added. Defaults to `True`.
-        output_mode: `"residual"` adds to the affinity, `"replace"` (as printed) puts the fused
-            vector in its place. Defaults to `"residual"`.
-        output_stddev: standard deviation of what the last layer of the fusion starts with; with 0
-            it starts at zero, and so does what differences add. Defaults to `0.0`.
-        regulation: with `False` there is no fusion but the mean of both channels. Defaults to
-            `True`.
-        dropout: rate before the classifier. Defaults to `0.1`.
-
-    Raises:
-        InputError: for layers that the backbone lacks, or a backbone that is not supported, has
-            another attention or cannot be loaded.
-        ValueError: for an unknown option, see `DualAttentionEncoder`.
 
     Example:
         >>> import keras_hub, numpy as np
@@ -72,6 +44,132 @@ class DABERT(BackboneModel):
         1-7 and Table 5.
     """
 
+    def read(self, pair: Sentence):
+        segments = segments_of(pair) if self.cross else None
+        x = self.bert.embed(pair)  # [B, L, D]
+        for i in range(len(self.bert.blocks)):
+            if i in self.duals:  # eq 1-7
+                self.show(partial(self.attention_of, i, x, pair.mask, segments))
+                x = self.duals[i](x, pair.mask, segments)
+            else:
+                x = self.bert.block(i, x, pair)
+        return self.classify(self.drop(self.bert.pool(x, pair.mask)))
+
+    def attention_of(self, i: int, *given) -> dict[str, Any]:
+        """What layer `i` attends to (Fig 3).
+
+        `affinity_i` and `difference_i` `[B, heads, L, L]`, from each token to the others; `gate_i`
+        `[B, L]`, how much of the fused vector is affinity; `filter_i` `[B, L]`, how much of it is
+        let through; `change_i` `[B, L]`, the length of what is added over that of the affinity.
+        """
+        _, *found = CallWith(self.duals[i], return_attention=True)(*given)
+        names = ("affinity", "difference", "gate", "filter", "change")
+        return {f"{name}_{i}": x for name, x in zip(names, found)}
+
+    def __init__(
+        self,
+        backbone,
+        num_classes: int = 3,
+        trainable_backbone: bool = True,
+        dual_layers: Sequence[int] = (0,),
+        channels: str = "both",
+        distance: str = "l1",
+        cross: bool = False,
+        attention_units: int = 128,
+        alignment: str = "additive",
+        gate: bool = True,
+        filter_gate: bool = True,
+        output_mode: str = "residual",
+        output_stddev: float = 0.0,
+        regulation: bool = True,
+        dropout: float = 0.1,
+        backbone_dropout: float | None = None,
+        **kwargs,
+    ):
+        """Make the layers; those of the paper are in `DualAttentionBlock`.
+
+        Args:
+            dual_layers: The layers to replace, counted from 0. Defaults to `(0,)`.
+            channels: What is fused: `"both"`, or `"affinity"` or `"difference"` alone. Defaults to
+                `"both"`.
+            distance: Between a query and a key, `"l1"` or `"sum"` (as printed), see
+                `DualAttention`. Defaults to `"l1"`.
+            cross: Whether a token's differences are those to the other sentence only. Defaults to
+                `False`.
+            attention_units: Width of the alignment's hidden layer. Defaults to `128`.
+            alignment: `"additive"`, `"literal"` (as printed) or `"none"`, see `AdaptiveFusion`.
+                Defaults to `"additive"`.
+            gate: Whether a gate weighs affinity and difference; otherwise they are averaged.
+                Defaults to `True`.
+            filter_gate: Whether a gate filters what is added. Defaults to `True`.
+            output_mode: `"residual"` adds to the affinity, `"replace"` (as printed) puts the fused
+                vector in its place. Defaults to `"residual"`.
+            output_stddev: Standard deviation of what the last layer of the fusion starts with; with
+                0 it starts at zero, and so does what differences add. Defaults to `0.0`.
+            regulation: With `False` there is no fusion but the mean of both channels. Defaults to
+                `True`.
+            dropout: Rate before the classifier. Defaults to `0.1`.
+
+        Raises:
+            InputError: The backbone lacks the layers, has another attention than BERT's or cannot
+                be loaded, or an option is unknown.
+        """
+        super().__init__(
+            backbone, num_classes, trainable_backbone, dropout, backbone_dropout, **kwargs
+        )
+        self.dual_layers = dual_layers
+        self.channels = channels
+        self.distance = distance
+        self.cross = cross
+        self.attention_units = attention_units
+        self.alignment = alignment
+        self.gate = gate
+        self.filter_gate = filter_gate
+        self.output_mode = output_mode
+        self.output_stddev = output_stddev
+        self.regulation = regulation
+
+        _check_kind(self.bert.kind)
+        depth = len(self.bert.blocks)
+        if not dual_layers or not all(i in range(depth) for i in dual_layers):
+            raise InputError(
+                f"dual_layers must be some of the {depth} layers of the backbone, 0 to {depth - 1}. "
+                f"Received: dual_layers={dual_layers!r}"
+            )
+        self.duals = {i: self.make_dual_layer(i) for i in dual_layers}
+        self.drop = self.make_dropout("dropout")
+        self.classify = self.make_classifier(kernel_initializer=initializer())
+        self.make_graph()
+        for i, dual in self.duals.items():
+            _carry_over(self.bert.blocks[i], dual)
+
+    def make_dual_layer(self, i: int) -> DualAttentionBlock:
+        """What stands in for block `i` of the backbone."""
+        block = self.bert.blocks[i]
+        return self.make(
+            DualAttentionBlock,
+            f"dual_attention_{i}",
+            intermediate_dim=block.intermediate_dim,
+            num_heads=block.num_heads,
+            dropout=block.dropout,
+            activation=block.activation,
+            layer_norm_epsilon=block.layer_norm_epsilon,
+            channels=self.channels,
+            distance=self.distance,
+            cross=self.cross,
+            attention_units=self.attention_units,
+            alignment=self.alignment,
+            gate=self.gate,
+            filter_gate=self.filter_gate,
+            output_mode=self.output_mode,
+            output_stddev=self.output_stddev,
+            regulation=self.regulation,
+        )
+
+    def backbone_layers(self) -> list[keras.layers.Layer]:
+        carried = [layer for dual in self.duals.values() for layer in dual.backbone_layers]
+        return [*super().backbone_layers(), *carried]
+
     paper = "Wang et al. 2022"
     summary_line = "BERT whose first layer also attends to what differs between the sentences"
     presets = {
@@ -88,7 +186,6 @@ class DABERT(BackboneModel):
         *BACKBONES,
         Choice("training.global_clipnorm", (1.0, 7.5, 10.0, 15.0)),
         Choice("model.dual_layers", {"0": [0], "0+1": [0, 1]}),
-        Choice("model.distance", ("l2_squared", "l2", "l1")),
         Choice("model.cross", FLAG),
         Choice("model.attention_units", (64, 128, 256)),
         Choice("model.output_mode", ("replace", "residual")),
@@ -126,111 +223,6 @@ class DABERT(BackboneModel):
         ENCODER_ATTENTION,
     )
 
-    def __init__(
-        self,
-        backbone,
-        num_classes: int = 3,
-        trainable_backbone: bool = True,
-        dual_layers: Sequence[int] = (0,),
-        channels: str = "both",
-        distance: str = "l1",
-        cross: bool = False,
-        attention_units: int = 128,
-        hidden_units: int | None = None,
-        alignment: str = "additive",
-        gate: bool = True,
-        filter_gate: bool = True,
-        output_mode: str = "residual",
-        output_stddev: float = 0.0,
-        regulation: bool = True,
-        dropout: float = 0.1,
-        backbone_dropout: float | None = None,
-        **kwargs,
-    ):
-        super().__init__(
-            backbone=backbone,
-            num_classes=num_classes,
-            trainable_backbone=trainable_backbone,
-            dropout=dropout,
-            backbone_dropout=backbone_dropout,
-            **kwargs,
-        )
-        self.dual_layers = dual_layers
-        self.channels = channels
-        self.distance = distance
-        self.cross = cross
-        self.attention_units = attention_units
-        self.hidden_units = hidden_units
-        self.alignment = alignment
-        self.gate = gate
-        self.filter_gate = filter_gate
-        self.output_mode = output_mode
-        self.output_stddev = output_stddev
-        self.regulation = regulation
-        _check_kind(self.bert.kind)
-        depth = len(self.bert.blocks)
-        if not dual_layers or not all(i in range(depth) for i in dual_layers):
-            raise InputError(
-                f"dual_layers must be some of the {depth} layers of the backbone, 0 to {depth - 1}. "
-                f"Received: dual_layers={dual_layers!r}"
-            )
-        self.duals = {i: self.make_dual_layer(i) for i in dual_layers}
-        self.drop = self.make_dropout("dropout")
-        self.classify = self.make_classifier(kernel_initializer=initializer())
-        self.make_graph()
-        for i, dual in self.duals.items():
-            _carry_over(self.bert.blocks[i], dual)
-
-    def make_dual_layer(self, i: int) -> DualAttentionEncoder:
-        """What stands in for block `i` of the backbone."""
-        block = self.bert.blocks[i]
-        return self.make(
-            DualAttentionEncoder,
-            f"dual_attention_{i}",
-            intermediate_dim=block.intermediate_dim,
-            num_heads=block.num_heads,
-            dropout=block.dropout,
-            activation=block.activation,
-            layer_norm_epsilon=block.layer_norm_epsilon,
-            channels=self.channels,
-            distance=self.distance,
-            cross=self.cross,
-            attention_units=self.attention_units,
-            hidden_units=self.hidden_units,
-            alignment=self.alignment,
-            gate=self.gate,
-            filter_gate=self.filter_gate,
-            output_mode=self.output_mode,
-            output_stddev=self.output_stddev,
-            regulation=self.regulation,
-        )
-
-    def read(self, pair: Sentence):
-        segments = segments_of(pair) if self.cross else None
-        x = self.bert.embed(pair)  # [B, L, D]
-        for i in range(len(self.bert.blocks)):
-            if i in self.duals:  # eq 1-7
-                self.show(partial(self.attention_of, i, x, pair.mask, segments))
-                x = self.duals[i](x, pair.mask, segments)
-            else:
-                x = self.bert.block(i, x, pair)
-        return self.classify(self.drop(self.bert.pool(x, pair.mask)))
-
-    def attention_of(self, i: int, *given) -> dict[str, Any]:
-        """What layer `i` attends to (Fig 3).
-
-        `affinity_i` and `difference_i` `[B, heads, L, L]`, from each token to the others; `gate_i`
-        `[B, L]`, how much of the fused vector is affinity; `filter_i` `[B, L]`, how much of it is
-        let through; `change_i` `[B, L]`, the length of what is added over that of the affinity.
-        """
-        _, *found = CallWith(self.duals[i], return_attention=True)(*given)
-        names = ("affinity", "difference", "gate", "filter", "change")
-        return {f"{name}_{i}": x for name, x in zip(names, found)}
-
-    def backbone_layers(self) -> list[keras.layers.Layer]:
-        carried = [layer for dual in self.duals.values() for layer in dual.encoder_layers]
-        return [*super().backbone_layers(), *carried]
-
 
 def _check_kind(kind: BackboneKind) -> None:
     """Refuses an encoder whose attention is not BERT's."""
@@ -242,7 +234,7 @@ def _check_kind(kind: BackboneKind) -> None:
         )
 
 
-def _carry_over(block, dual: DualAttentionEncoder) -> None:
+def _carry_over(block, dual: DualAttentionBlock) -> None:
     """Gives `dual` the weights of KerasHub's transformer block."""
     attention = block._self_attention_layer
     for new, old in (

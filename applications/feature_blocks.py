@@ -51,6 +51,8 @@ class FeatureHost(PairModel):
         **kwargs,
     ):
         super().__init__(*args, **kwargs)
+        if isinstance(feature_attention, keras.layers.Layer):
+            feature_attention = keras.saving.serialize_keras_object(feature_attention)
         self.feature_attention = feature_attention
         self.feature_attention_config = feature_attention_config
 

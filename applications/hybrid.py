@@ -1,4 +1,4 @@
-"""A wide-and-deep matcher: RE2 beside a linear model of words and of how well they match."""
+"""A wide-and-deep matcher: RE2 next to a linear model of words and of how well they match."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -8,15 +8,15 @@ import keras
 import numpy as np
 
 from keras_sentmatch.applications._training import Arrays
-from keras_sentmatch.applications.bag_of_words import (
-    WEIGHTS,
-    WidePart,
+from keras_sentmatch.applications.hyperparameters import FEATURE_ATTENTION, WORD_MODELS, Choice
+from keras_sentmatch.applications.linear_part import (
+    LinearPart,
     WithLinearPart,
     outputs_of,
     prediction_error,
 )
-from keras_sentmatch.applications.hyperparameters import FEATURE_ATTENTION, WORD_MODELS, Choice
 from keras_sentmatch.applications.pair_model import PairModel
+from keras_sentmatch.applications.picture_specs import WEIGHTS
 from keras_sentmatch.applications.re2 import RE2
 from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.layers.hybrid import JointAnswer
@@ -32,15 +32,6 @@ class Hybrid(WithLinearPart, RE2):
     word vectors. scikit-learn finds its weights in seconds, and it is strong where there are few
     pairs. RE2 is trained as if it were alone; then validation pairs choose how much each part counts.
 
-    Args:
-        units: width of every hidden layer of RE2. Defaults to `75`, for thousands of pairs.
-        blocks: alignments, one after the other. Defaults to `3`.
-        encoder_layers: convolutions of each encoder. Defaults to `2`.
-        kernel_size: words in a window. Defaults to `3`.
-        prediction: as in `RE2`. Defaults to `"full"`.
-        dropout: as in `RE2`. Defaults to `0.2`.
-        feature_attention: as in `RE2`. Defaults to `None`.
-
     Example:
         >>> import numpy as np
         >>> from keras_sentmatch.applications import Hybrid
@@ -54,19 +45,13 @@ class Hybrid(WithLinearPart, RE2):
         Effective Text Matching with Richer Alignment Features", ACL 2019.
     """
 
-    paper = "RE2, Wide & Deep"
-    summary_line = "RE2 joined with a linear model of words and matches: the best start"
-    search_space = [
-        *WORD_MODELS,
-        Choice("model.units", (50, 75, 150)),
-        Choice("model.blocks", (1, 2, 3)),
-        Choice("model.prediction", ("simple", "symmetric", "full")),
-        *FEATURE_ATTENTION,
-    ]
-    pictures = (*RE2.pictures, *WEIGHTS)
-    presets = {"small": {"units": 50, "blocks": 2}, "large": {"units": 150}}
-
-    fit_trains = "part"
+    def connect(self, inputs):
+        deep = super().connect(inputs)
+        ids_1, ids_2 = inputs["word_ids_1"], inputs["word_ids_2"]
+        vectors = self.word_representation.word_embeddings[-1]
+        wide = self.wide(ids_1, ids_2, vectors(ids_1), vectors(ids_2))
+        self.parts = {"wide": wide, "deep": deep}
+        return self.joint(wide, deep)
 
     def __init__(
         self,
@@ -84,6 +69,16 @@ class Hybrid(WithLinearPart, RE2):
         feature_attention_config: Mapping | None = None,
         **kwargs,
     ):
+        """Make the layers.
+
+        Args:
+            units: Width of every hidden layer of RE2. Defaults to `75`, for thousands of pairs.
+            blocks: Alignments, one after the other. Defaults to `3`.
+            encoder_layers: Convolutions in a block. Defaults to `2`.
+            kernel_size: Words in a window. Defaults to `3`.
+            prediction: As in `RE2`. Defaults to `"full"`.
+            dropout: As in `RE2`. Defaults to `0.2`.
+        """
         super().__init__(
             vocabulary_size,
             num_classes,
@@ -101,21 +96,13 @@ class Hybrid(WithLinearPart, RE2):
         )
 
     def make_graph(self) -> None:
-        self.wide = WidePart(self, matching=True)
+        self.wide = LinearPart(self, matching=True)
         self.joint = JointAnswer(self.num_classes > 1, name="joint_answer")
         super().make_graph()
 
     def make_classifier(self, dense=keras.layers.Dense, **options):
         super().make_classifier(dense, **options)
         return self.logits
-
-    def connect(self, inputs):
-        deep = super().connect(inputs)
-        ids_1, ids_2 = inputs["word_ids_1"], inputs["word_ids_2"]
-        vectors = self.word_representation.word_embeddings[-1]
-        wide = self.wide(ids_1, ids_2, vectors(ids_1), vectors(ids_2))
-        self.parts = {"wide": wide, "deep": deep}
-        return self.joint(wide, deep)
 
     @property
     def why_not_splittable(self) -> str:
@@ -145,3 +132,17 @@ class Hybrid(WithLinearPart, RE2):
         shares = np.linspace(0, 1, 11)
         errors = [prediction_error(s * deep + (1 - s) * wide, labels) for s in shares]
         return float(shares[np.argmin(errors)])
+
+    paper = "RE2, Wide & Deep"
+    summary_line = "RE2 joined with a linear model of words and matches: the best start"
+    search_space = [
+        *WORD_MODELS,
+        Choice("model.units", (50, 75, 150)),
+        Choice("model.blocks", (1, 2, 3)),
+        Choice("model.prediction", ("simple", "symmetric", "full")),
+        *FEATURE_ATTENTION,
+    ]
+    pictures = (*RE2.pictures, *WEIGHTS)
+    presets = {"small": {"units": 50, "blocks": 2}, "large": {"units": 150}}
+
+    fit_trains = "part"

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_sentmatch.applications._explainer import CallWith
-from keras_sentmatch.applications.backbone import BackboneModel, first_state, special_tokens
+from keras_sentmatch.applications.backbone import BackboneModel, first_state
 from keras_sentmatch.applications.hyperparameters import BACKBONES, BETAS, Choice, LogUniform
 from keras_sentmatch.applications.pair_model import Sentence
 from keras_sentmatch.applications.picture_specs import READ, PictureSpec
@@ -22,7 +22,7 @@ from keras_sentmatch.layers import (
 )
 from keras_sentmatch.layers.base import require_choice
 
-ENCODERS = ("transformer", "stack_gru")
+CONTEXTUAL = ("transformer", "stack_gru")
 LAYER_WEIGHTINGS = ("softmax", "free")
 FUSIONS = ("mean", "max")
 
@@ -30,40 +30,6 @@ FUSIONS = ("mean", "max")
 @register_model("ladra_net")
 class LadRaNet(BackboneModel):
     """Locally Aware Dynamic Re-read Attention Net: BERT, phrases, and a GRU that re-reads both.
-
-    Args:
-        encoder: `"transformer"`, the backbone's blocks, or `"stack_gru"`, DRr-Net's encoder in
-            their place: GRUs over the backbone's embeddings, and attention that pools their states.
-            Defaults to `"transformer"`.
-        units: width of one of those GRUs. Defaults to `256`.
-        depth: number of those GRUs. Defaults to `3`.
-        layer_weighting: how the backbone's blocks are summed: `"softmax"`, with weights that sum to
-            1, or `"free"`, with any numbers. Defaults to `"softmax"`.
-        widths: tokens in a phrase, one convolutional unit each, d_k; `()` for no phrases. Defaults
-            to `(2, 3)`.
-        hidden_filters: width between the two convolutions of a unit. Defaults to `500`.
-        attention_units: width of the hidden layers that score tokens and units. Defaults to `200`.
-        steps: how often the pair is read again, T; the paper tries 1 to 8, 0 is never. Defaults to
-            `5`.
-        beta: sharpness of the choice. Defaults to `10.0`.
-        fuse_word: whether the chosen token is read beside the chosen phrases. Defaults to `True`.
-        coverage: `"multiply"`, `"log"` or `"off"`, see `DynamicSequentialAttention`. Defaults to
-            `"multiply"`.
-        clip_coverage: whether coverage stays at 0 or above. Defaults to `True`.
-        coverage_update: `"probability"` or `"score"`, by which coverage falls. Defaults to
-            `"probability"`.
-        select_special: whether `[CLS]` and `[SEP]` may be chosen. Defaults to `True`.
-        use_global: whether the global vector h_ab is part of what is classified. Defaults to
-            `True`.
-        fusion: how h_ab and the states of re-reading become one vector, `"mean"` or `"max"`.
-            Defaults to `"mean"`.
-        hidden_units: width of the classifier's hidden layer. Defaults to `None`, the width of a
-            token.
-        dropout: rate before both layers of the classifier. Defaults to `0.1`.
-
-    Raises:
-        InputError: for an unknown option, `steps` below 0, `use_global` off with no steps, or a
-            backbone that is not supported or cannot be loaded.
 
     Example:
         >>> import keras_hub, numpy as np
@@ -82,6 +48,177 @@ class LadRaNet(BackboneModel):
         Sentence Semantic Matching", IEEE TNNLS, Section V, eq 9-15 and Table VII.
     """
 
+    def read(self, pair: Sentence):
+        words, whole = self.read_tokens(pair)  # [B, L, D], [B, D]
+        units, vectors = [words], [whole]
+        if self.widths:
+            phrases = self.phrase_cnn(words, pair.mask)  # [B, R, L, D], eq 10
+            for r, pooling in enumerate(self.phrase_poolings):
+                units.append(phrases[:, r])
+                vectors.append(pooling(phrases[:, r], pair.mask))  # eq 11
+        h_ab = ops.mean(ops.stack(vectors, axis=1), axis=1)  # [B, D]
+        parts = [ops.expand_dims(h_ab, 1)] if self.use_global else []
+        if self.steps:
+            parts.append(self.reread(pair, ops.stack(units, axis=1), h_ab))  # eq 12-14
+        if self.weigh.built:
+            self.show(lambda: {"layer_weights": _Weights(self.weigh)(pair.mask)})
+        reduce = ops.mean if self.fusion == "mean" else ops.max
+        v = reduce(ops.concatenate(parts, axis=1), axis=1)  # eq 15
+        return self.classify(self.drop_2(self.hidden(self.drop_1(v))))
+
+    def read_tokens(self, pair: Sentence) -> tuple[Any, Any]:
+        """The tokens' states, `[B, L, D]` (None if nothing reads them), and the whole's, `[B, D]`."""
+        x = self.bert.embed(pair)
+        if self.contextual == "stack_gru":
+            words = self.gru(x, pair.mask)
+            return words, self.word_pooling(words, pair.mask)
+        states = []
+        for i in range(len(self.bert.blocks)):
+            x = self.bert.block(i, x, pair)
+            states.append(x)
+        words = self.weigh(states) if self.widths or self.steps else None  # eq 9
+        return words, first_state(x, pair.mask)  # [CLS] in the last block
+
+    def reread(self, pair: Sentence, units, h_ab):
+        """The state after each step, `[B, T, D]`, from the tokens and phrases `[B, R+1, L, D]`.
+
+        Shows `selection` `[B, T, R+1, L]`, what each unit chose at each step, the tokens first,
+        then a unit for each of `widths`: the arg-max of a row is the token read, or the phrase
+        around it; `coverage`, of the same shape, what is left to read after the step;
+        `unit_weights` `[B, T, R+1]`, how much each unit counts.
+        """
+        given = units, pair.mask, h_ab
+
+        def show() -> dict[str, Any]:
+            found = CallWith(self.rereading, return_selection=True)(*given)
+            return dict(zip(("selection", "coverage", "unit_weights"), found[1:]))
+
+        self.show(show)
+        return self.rereading(*given)
+
+    def __init__(
+        self,
+        backbone,
+        num_classes: int = 3,
+        trainable_backbone: bool = True,
+        contextual: str = "transformer",
+        units: int = 256,
+        depth: int = 3,
+        layer_weighting: str = "softmax",
+        widths: Sequence[int] = (2, 3),
+        hidden_filters: int = 500,
+        attention_units: int = 200,
+        steps: int = 5,
+        beta: float = 10.0,
+        fuse_word: bool = True,
+        coverage: str = "multiply",
+        clip_coverage: bool = True,
+        coverage_update: str = "probability",
+        use_global: bool = True,
+        fusion: str = "mean",
+        hidden_units: int | None = None,
+        dropout: float = 0.1,
+        backbone_dropout: float | None = None,
+        **kwargs,
+    ):
+        """Make the layers.
+
+        Args:
+            contextual: `"transformer"`, the backbone's blocks; or `"stack_gru"`, DRr-Net's stack in
+                their place: GRUs over the backbone's embeddings, and attention that pools their
+                states. Defaults to `"transformer"`.
+            units: Width of one of those GRUs. Defaults to `256`.
+            depth: Number of those GRUs. Defaults to `3`.
+            layer_weighting: How the backbone's blocks are summed: `"softmax"`, with weights that
+                sum to 1, or `"free"`, with any numbers. Defaults to `"softmax"`.
+            widths: Tokens in a phrase, one convolutional unit each, d_k; `()` for no phrases.
+                Defaults to `(2, 3)`.
+            hidden_filters: Width between the two convolutions of a unit. Defaults to `500`.
+            attention_units: Width of the hidden layers that score tokens and units. Defaults to
+                `200`.
+            steps: How often the pair is read again, T; the paper tries 1 to 8, 0 is never. Defaults
+                to `5`.
+            beta: Sharpness of the choice. Defaults to `10.0`.
+            fuse_word: Whether the chosen token is read next to the chosen phrases. Defaults to
+                `True`.
+            coverage: `"multiply"`, `"log"` or `"off"`, see `DynamicSequentialAttention`. Defaults to
+                `"multiply"`.
+            clip_coverage: Whether coverage stays at 0 or above. Defaults to `True`.
+            coverage_update: `"probability"` or `"score"`, by which coverage falls. Defaults to
+                `"probability"`.
+            use_global: Whether the global vector h_ab is part of what is classified. Defaults to
+                `True`.
+            fusion: How h_ab and the states of re-reading become one vector, `"mean"` or `"max"`.
+                Defaults to `"mean"`.
+            hidden_units: Width of the classifier's hidden layer. Defaults to `None`, the width of a
+                token.
+            dropout: Rate before both layers of the classifier. Defaults to `0.1`.
+
+        Raises:
+            InputError: An option is unknown, `steps` is below 0, or `use_global` is off with no
+                steps.
+        """
+        require_choice(CONTEXTUAL, contextual=contextual)
+        require_choice(LAYER_WEIGHTINGS, layer_weighting=layer_weighting)
+        require_choice(FUSIONS, fusion=fusion)
+        if steps < 0:
+            raise InputError(f"steps must be at least 0. Received: steps={steps!r}")
+        if not (use_global or steps):
+            raise InputError(
+                "Nothing is left to classify. Set use_global to True or steps above 0."
+            )
+        super().__init__(
+            backbone, num_classes, trainable_backbone, dropout, backbone_dropout, **kwargs
+        )
+        self.contextual = contextual
+        self.units = units
+        self.depth = depth
+        self.layer_weighting = layer_weighting
+        self.widths = widths
+        self.hidden_filters = hidden_filters
+        self.attention_units = attention_units
+        self.steps = steps
+        self.beta = beta
+        self.fuse_word = fuse_word
+        self.coverage = coverage
+        self.clip_coverage = clip_coverage
+        self.coverage_update = coverage_update
+        self.use_global = use_global
+        self.fusion = fusion
+        self.hidden_units = hidden_units
+
+        self.weigh = self.make(LayerWeightedSum, "layer_weighting", layer_weighting == "softmax")
+        self.gru = self.make(StackRNN, "stack_gru", units, depth)
+        self.word_pooling = self.make_pooling("words")
+        if widths:
+            self.phrase_cnn = self.make(PhraseCNN, "phrase_cnn", widths, hidden_filters)
+        self.phrase_poolings = [self.make_pooling(str(r)) for r in range(1, len(widths) + 1)]
+        if steps:
+            self.rereading = self.make_rereading()
+        self.drop_1, self.drop_2 = (self.make_dropout(f"dropout_{i}") for i in "12")
+        width = self.bert.width
+        if contextual == "stack_gru":
+            width += depth * units
+        self.hidden = self.make(keras.layers.Dense, "hidden", hidden_units or width, "relu")
+        self.classify = self.make_classifier()
+        self.make_graph()
+
+    def make_pooling(self, name: str) -> SelfAttentionPooling:
+        return self.make(SelfAttentionPooling, f"pooling_{name}", self.attention_units)
+
+    def make_rereading(self) -> DynamicSequentialAttention:
+        return self.make(
+            DynamicSequentialAttention,
+            "rereading",
+            steps=self.steps,
+            attention_units=self.attention_units,
+            beta=self.beta,
+            fuse_word=self.fuse_word,
+            coverage=self.coverage,
+            clip_coverage=self.clip_coverage,
+            coverage_update=self.coverage_update,
+        )
+
     paper = "Zhang et al. 2021"
     summary_line = "BERT, phrases around each token, and a GRU that re-reads tokens and phrases"
     presets = {
@@ -89,7 +226,7 @@ class LadRaNet(BackboneModel):
         "table7_2_bert_pcnn": {"steps": 0},
         "table7_3_bert_dsa": {"widths": ()},
         "table7_4_no_global": {"use_global": False},
-        "table7_5_stack_gru": {"encoder": "stack_gru"},
+        "table7_5_stack_gru": {"contextual": "stack_gru"},
         "table7_6_max_fusion": {"fusion": "max"},
         "table7_7_full": {},
     }
@@ -125,9 +262,11 @@ class LadRaNet(BackboneModel):
         ),
         Choice("model.fusion", ("mean", "max")),
         Choice("model.attention_units", (50, 100, 200)),
-        Choice("model.encoder", ("stack_gru", "transformer")),
-        Choice("model.depth", (1, 2, 3, 4), aliases=["l_s"], when={"model.encoder": ["stack_gru"]}),
-        Choice("model.units", (128, 256), when={"model.encoder": ["stack_gru"]}),
+        Choice("model.contextual", ("stack_gru", "transformer")),
+        Choice(
+            "model.depth", (1, 2, 3, 4), aliases=["l_s"], when={"model.contextual": ["stack_gru"]}
+        ),
+        Choice("model.units", (128, 256), when={"model.contextual": ["stack_gru"]}),
     ]
     pictures = (
         PictureSpec("selection", "step unit joint", "Read again", READ, reread=True),
@@ -141,159 +280,6 @@ class LadRaNet(BackboneModel):
         PictureSpec("unit_weights", "step reader", "Weights of the units", "At each step.", top=1),
         PictureSpec("layer_weights", "block", "Weights of the encoder's blocks"),
     )
-
-    def __init__(
-        self,
-        backbone,
-        num_classes: int = 3,
-        trainable_backbone: bool = True,
-        encoder: str = "transformer",
-        units: int = 256,
-        depth: int = 3,
-        layer_weighting: str = "softmax",
-        widths: Sequence[int] = (2, 3),
-        hidden_filters: int = 500,
-        attention_units: int = 200,
-        steps: int = 5,
-        beta: float = 10.0,
-        fuse_word: bool = True,
-        coverage: str = "multiply",
-        clip_coverage: bool = True,
-        coverage_update: str = "probability",
-        select_special: bool = True,
-        use_global: bool = True,
-        fusion: str = "mean",
-        hidden_units: int | None = None,
-        dropout: float = 0.1,
-        backbone_dropout: float | None = None,
-        **kwargs,
-    ):
-        super().__init__(
-            backbone=backbone,
-            num_classes=num_classes,
-            trainable_backbone=trainable_backbone,
-            dropout=dropout,
-            backbone_dropout=backbone_dropout,
-            **kwargs,
-        )
-        self.encoder = encoder
-        self.units = units
-        self.depth = depth
-        self.layer_weighting = layer_weighting
-        self.widths = widths
-        self.hidden_filters = hidden_filters
-        self.attention_units = attention_units
-        self.steps = steps
-        self.beta = beta
-        self.fuse_word = fuse_word
-        self.coverage = coverage
-        self.clip_coverage = clip_coverage
-        self.coverage_update = coverage_update
-        self.select_special = select_special
-        self.use_global = use_global
-        self.fusion = fusion
-        self.hidden_units = hidden_units
-        require_choice(ENCODERS, encoder=encoder)
-        require_choice(LAYER_WEIGHTINGS, layer_weighting=layer_weighting)
-        require_choice(FUSIONS, fusion=fusion)
-        if steps < 0:
-            raise InputError(f"steps must be at least 0. Received: steps={steps!r}")
-        if not (use_global or steps):
-            raise InputError(
-                "Nothing is left to classify: set use_global to True or steps above 0."
-            )
-
-        self.weigh = LayerWeightedSum(
-            layer_weighting == "softmax", dtype=self.policy, name="layer_weighting"
-        )
-        self.gru = self.make(StackRNN, "stack_gru", units=self.units, depth=self.depth)
-        self.word_pooling = self.make_pooling("words")
-        self.phrase_cnn: Any = (
-            self.make(
-                PhraseCNN, "phrase_cnn", widths=self.widths, hidden_filters=self.hidden_filters
-            )
-            if widths
-            else None
-        )
-        self.phrase_poolings = [self.make_pooling(str(r)) for r in range(1, len(widths) + 1)]
-        self.rereading: Any = (
-            self.make(
-                DynamicSequentialAttention,
-                "rereading",
-                steps=self.steps,
-                attention_units=self.attention_units,
-                beta=self.beta,
-                fuse_word=self.fuse_word,
-                coverage=self.coverage,
-                clip_coverage=self.clip_coverage,
-                coverage_update=self.coverage_update,
-            )
-            if steps
-            else None
-        )
-        self.drop_1, self.drop_2 = (self.make_dropout(f"dropout_{i}") for i in "12")
-        width = self.bert.width
-        if encoder == "stack_gru":
-            width = self.gru.compute_output_shape((None, None, width))[-1]
-        self.hidden = keras.layers.Dense(
-            hidden_units or width, "relu", dtype=self.policy, name="hidden"
-        )
-        self.classify = self.make_classifier()
-        self.make_graph()
-
-    def make_pooling(self, name: str) -> SelfAttentionPooling:
-        return SelfAttentionPooling(self.attention_units, dtype=self.policy, name=f"pooling_{name}")
-
-    def read(self, pair: Sentence):
-        words, whole = self.read_tokens(pair)  # [B, L, D], [B, D]
-        units, vectors = [words], [whole]
-        if self.widths:
-            phrases = self.phrase_cnn(words, pair.mask)  # [B, R, L, D], eq 10
-            for r, pooling in enumerate(self.phrase_poolings):
-                units.append(phrases[:, r])
-                vectors.append(pooling(phrases[:, r], pair.mask))  # eq 11
-        h_ab = ops.mean(ops.stack(vectors, axis=1), axis=1)  # [B, D]
-        parts = [ops.expand_dims(h_ab, 1)] if self.use_global else []
-        if self.steps:
-            parts.append(self.reread(pair, ops.stack(units, axis=1), h_ab))  # eq 12-14
-        if self.weigh.built:
-            self.show(lambda: {"layer_weights": _Weights(self.weigh)(pair.mask)})
-        reduce = ops.mean if self.fusion == "mean" else ops.max
-        v = reduce(ops.concatenate(parts, axis=1), axis=1)  # eq 15
-        return self.classify(self.drop_2(self.hidden(self.drop_1(v))))
-
-    def read_tokens(self, pair: Sentence) -> tuple[Any, Any]:
-        """The tokens' states, `[B, L, D]` (None if nothing reads them), and the whole's, `[B, D]`."""
-        x = self.bert.embed(pair)
-        if self.encoder == "stack_gru":
-            words = self.gru(x, pair.mask)
-            return words, self.word_pooling(words, pair.mask)
-        states = []
-        for i in range(len(self.bert.blocks)):
-            x = self.bert.block(i, x, pair)
-            states.append(x)
-        words = self.weigh(states) if self.widths or self.steps else None  # eq 9
-        return words, first_state(x, pair.mask)  # [CLS] in the last block
-
-    def reread(self, pair: Sentence, units, h_ab):
-        """The state after each step, `[B, T, D]`, from the tokens and phrases `[B, R+1, L, D]`.
-
-        Shows `selection` `[B, T, R+1, L]`, what each unit chose at each step, the tokens first,
-        then a unit for each of `widths`: the arg-max of a row is the token read, or the phrase
-        around it; `coverage`, of the same shape, what is left to read after the step;
-        `unit_weights` `[B, T, R+1]`, how much each unit counts.
-        """
-        selectable = None
-        if not self.select_special:
-            selectable = ops.logical_not(ops.logical_or(*special_tokens(pair)))
-        given = units, pair.mask, h_ab, selectable
-
-        def show() -> dict[str, Any]:
-            call = CallWith(self.rereading, return_sequences=True, return_selection=True)
-            return dict(zip(("selection", "coverage", "unit_weights"), call(*given)[1:]))
-
-        self.show(show)
-        return self.rereading(*given, return_sequences=True)
 
 
 class _Weights(keras.layers.Layer):

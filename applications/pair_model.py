@@ -1,4 +1,4 @@
-"""What every model shares: its arguments, inputs and graph, splitting, hooks of training."""
+"""What every model shares: its arguments, its inputs and its graph."""
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
@@ -8,9 +8,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_sentmatch.applications._explainer import Shown, make_explainer
+from keras_sentmatch.applications._explainer import Explained, Shown
 from keras_sentmatch.applications._sentences import Sentence, both
-from keras_sentmatch.applications._splitting import split_model
+from keras_sentmatch.applications._splitting import Splittable
 from keras_sentmatch.applications._training import TrainingHooks
 from keras_sentmatch.applications.hyperparameters import Parameter
 from keras_sentmatch.applications.picture_specs import PictureSpec
@@ -31,7 +31,7 @@ DATA_ARGUMENTS = (
 )
 
 
-class PairModel(TrainingHooks, keras.Model):
+class PairModel(Explained, Splittable, TrainingHooks, keras.Model):
     """A functional Keras model of sentence pairs.
 
     The file of a model reads from the mathematics down:
@@ -64,19 +64,12 @@ class PairModel(TrainingHooks, keras.Model):
         **kwargs: `name`, `dtype` and `trainable`.
 
     Inputs:
-        A dict of int32, right-padded with 0: `word_ids_1` `[B, L1]`, `word_ids_2` `[B, L2]`; with
-        characters `char_ids_1` `[B, L1, max_word_length]`, `char_ids_2`; with those features
-        `pos_1`, `pos_2`, `antonym_1`, `antonym_2`.
+        A dict of int32, right-padded with 0: `word_ids_1` `[B, L1]`, `word_ids_2` `[B, L2]`; and,
+        with these features, `char_ids_1` `[B, L1, max_word_length]`, `pos_1`, `antonym_1` and so on.
 
     Output:
-        `[B, num_classes]` probabilities, or `[B, 1]` scores when `num_classes=1`, in float32 under
-        every dtype policy.
-
-    Masking:
-        Padding changes nothing and is never read; an empty sentence gives a finite output.
-
-    Raises:
-        InputError: The model has no such argument, or not this value of it.
+        `[B, num_classes]` probabilities, or `[B, 1]` scores if `num_classes=1`, in float32 under
+        every dtype policy. Padding changes nothing; an empty sentence gives a finite output.
     """
 
     paper: ClassVar[str] = ""
@@ -134,7 +127,7 @@ class PairModel(TrainingHooks, keras.Model):
         self.antonym = antonym
         self.policy = keras.dtype_policies.get(kwargs.get("dtype"))
         self._keras_arguments = kwargs
-        self._shown: list[Shown] | None = []
+        self._shown: list[Shown] = []
 
     def __setattr__(self, name: str, value) -> None:
         # As in KerasHub: before `keras.Model.__init__`, which `make_graph` calls, a module of
@@ -157,11 +150,8 @@ class PairModel(TrainingHooks, keras.Model):
 
     def get_config(self) -> dict[str, Any]:
         config = {name: getattr(self, name) for name in self.arguments()}
-        for name, value in config.items():
-            if isinstance(value, keras.layers.Layer):
-                config[name] = keras.saving.serialize_keras_object(value)
-        keras_arguments = {"trainable": self.trainable, "dtype": self.dtype_policy}
-        return {**config, "name": self.name, **keras_arguments}
+        keras_own = {"name": self.name, "trainable": self.trainable, "dtype": self.dtype_policy}
+        return config | keras_own
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects=None) -> "PairModel":
@@ -187,8 +177,7 @@ class PairModel(TrainingHooks, keras.Model):
         """Make the functional model from `encode` and `interact`: the last line of `__init__`."""
         inputs = self.make_inputs()
         output = self.connect(inputs)
-        self._explained, self._shown = self._shown, None  # from here on `show` does nothing
-        self._made = True
+        self._made = True  # from here on `show` does nothing
         super().__init__(inputs=inputs, outputs=output, **self._keras_arguments)
         self.dtype_policy = self.policy  # a functional model does not keep it
 
@@ -231,12 +220,7 @@ class PairModel(TrainingHooks, keras.Model):
     def both(
         self, function: Callable[[Sentence], Sentence], one: Sentence, two: Sentence
     ) -> tuple[Sentence, Sentence]:
-        """Return `function(one), function(two)`, from one call on both, stacked along the batch.
-
-        Layers with shared weights run once, which is 4 to 13% faster for recurrent ones
-        (TensorFlow, JAX). `function` takes and returns a `Sentence` of tensors `[B, L, ...]`, masks
-        `[B, L]` and vectors `[B, D]`; its `side` is None.
-        """
+        """Return `function(one), function(two)`, from one call on both stacked along the batch."""
         return both(function, one, two)
 
     @property
@@ -284,68 +268,12 @@ class PairModel(TrainingHooks, keras.Model):
     def make_classifier(
         self, dense: Callable[..., Any] = keras.layers.Dense, **options
     ) -> Callable[[Any], Any]:
-        """Make the last layers: a function from `[B, D]` to probabilities or to a score.
-
-        Both are float32 under every policy. `dense` makes the layer that gives the logits, with
-        `options`.
-        """
+        """Make the last layers, `[B, D]` to probabilities or a score; `dense` makes the logits'."""
         self.logits = dense(self.num_classes, dtype="float32", name="logits", **options)
         self.probabilities = keras.layers.Activation(
             "softmax" if self.num_classes > 1 else "linear", dtype="float32", name="probabilities"
         )
         return lambda v: self.probabilities(self.logits(v))
-
-    # === Explaining and splitting ===
-
-    def show(
-        self, later: Callable[[], Mapping[str, Any]] | None = None, *, each: bool = False, **tensors
-    ) -> None:
-        """Name tensors for `explainer`, while the graph is made.
-
-        Args:
-            later: A function that returns tensors by name, called only for an explainer.
-            each: Whether layers show theirs under one name, stacked along an axis after the batch.
-                (What is shown again without it is concatenated along axis 1.)
-            **tensors: Tensors by name.
-        """
-        if self._shown is not None:
-            self._shown.append((later or (lambda: tensors), each))
-
-    def explainer(self) -> keras.Model:
-        """Return a functional model on the same weights and inputs.
-
-        Its output is a dict: `probabilities` `[B, C]`, and what the model names with `show`.
-        """
-        return make_explainer(self, self._explained)
-
-    @property
-    def why_not_splittable(self) -> str:
-        """Why a sentence can't be encoded without the other; empty if it can."""
-        switches = [name for name in ("exact_match", "antonym") if getattr(self, name)]
-        off = ", ".join(f"{name}=False" for name in switches)
-        return f"it flags words by the other sentence; make it with {off}" if off else ""
-
-    @property
-    def can_split(self) -> bool:
-        """Whether one sentence can be encoded without the other."""
-        return not self.why_not_splittable
-
-    def split(self) -> tuple[keras.Model, keras.Model, keras.Model]:
-        """Encoders of sentence 1 and of 2, and the interaction, on the same weights.
-
-        An encoder takes the inputs of one sentence by name without a number and returns a dict of
-        tensors. The interaction takes both dicts in one, with `_1` and `_2` added to each name, and
-        returns the model's output. So the encodings of a corpus can be cached.
-
-        Raises:
-            InputError: The model looks at both sentences from the start.
-        """
-        if self.why_not_splittable:
-            raise InputError(
-                f"This {type(self).__name__} can't encode a sentence alone: "
-                f"{self.why_not_splittable}."
-            )
-        return split_model(self)
 
     # === Word vectors ===
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from keras_sentmatch.layers.hybrid import FEATURES
+
 
 @dataclass(frozen=True)
 class PictureSpec:
@@ -59,7 +61,7 @@ POOL_RATES = PictureSpec(
 
 _MAP = "Feature-averaged dot product"
 _PRODUCTS = "The mean over the features of the product of two words' vectors."
-_FEATURES = (
+_COLUMNS = (
     "A column for each feature; a row for each branch of SFA (or for each autoencoder, with FA)."
 )
 FEATURE_MAP = PictureSpec("feature_map_base", "autoencoder? 1 2", _MAP, _PRODUCTS)
@@ -70,7 +72,7 @@ FEATURE_PICTURES = (
         "gates_{side}",
         "autoencoder? part? feature",
         "Gates of the features, sentence {side}",
-        _FEATURES,
+        _COLUMNS,
         row="gate",
         top=1,
     ),
@@ -78,7 +80,24 @@ FEATURE_PICTURES = (
         "selection_{side}",
         "autoencoder? part feature",
         "Weights of the branches, sentence {side}",
-        _FEATURES,
+        _COLUMNS,
         top=1,
+    ),
+)
+WEIGHTS = (
+    PictureSpec(
+        "weights_{side}",
+        "{side} class",
+        "Weights of the words, sentence {side}",
+        "What each word adds to the logit of each class in the linear part. What a word adds by being "
+        "in both sentences is counted in sentence 1.",
+    ),
+    PictureSpec(
+        "weights_of_features",
+        "feature class",
+        "Weights of the matching features",
+        "What each feature adds to the logit of each class in the linear part; a product of two features "
+        "counts half for each.",
+        names={"feature": FEATURES},
     ),
 )

@@ -138,7 +138,6 @@ def dynamic_sequential_attention(
     coverage: str = "multiply",
     clip: bool = True,
     update: str = "probability",
-    selectable: Array | None = None,
     epsilon: float = 1e-6,
 ) -> dict[str, Array]:
     """Eq 12-14: T times, for every unit in turn p = msoftmax(beta m), a^r = sum_i p_i h^r_i, then
@@ -146,15 +145,14 @@ def dynamic_sequential_attention(
 
     phrases `[B, R+1, L, D]` (unit 0 = words), `per_unit` = {W, U, M, V (not for unit 0), w, phi}.
     After its turn c^r -= p / phi ("probability") or m / phi ("score"), and `clip` keeps it >= 0. c
-    starts at 1 for real tokens and stays 1 for those that can't be selected and if "off". Without a
-    selectable token p and a are 0 and the GRU still steps.
+    starts at 1 for real tokens and stays 1 if "off". From an empty sentence p and a are 0 and the
+    GRU still steps.
     Returns states `[B, T, D]`, weights p and coverage (after the step) `[B, T, R+1, L]`, fusion
     `[B, T, R+1]`.
     """
     mask = np.asarray(mask, bool)
     h = np.where(mask[:, None, :, None], np.asarray(phrases, np.float64), 0)
     batch, count, length, _ = h.shape
-    may = mask if selectable is None else mask & np.asarray(selectable, bool)
     out: dict[str, Array] = {
         "states": np.zeros((batch, steps, np.shape(guide)[-1])),
         "weights": np.zeros((batch, steps, count, length)),
@@ -169,12 +167,12 @@ def dynamic_sequential_attention(
             for r, unit in enumerate(per_unit):
                 e = sequential_scores(h[b, r], state, start, chosen, unit)
                 m = covered_scores(e, c[r], beta, coverage, epsilon)
-                p = masked_softmax(beta * m, may[b])
+                p = masked_softmax(beta * m, mask[b])
                 chosen.append(sum(p_i * h_i for p_i, h_i in zip(p, h[b, r])))
                 if coverage != "off":
                     used = {"probability": p, "score": m}[update]
                     spent = used / fertility(h[b, r], unit["phi"], steps)
-                    c[r] = np.where(may[b], c[r] - spent, c[r])
+                    c[r] = np.where(mask[b], c[r] - spent, c[r])
                 if clip:
                     c[r] = np.maximum(c[r], 0)
                 out["weights"][b, t, r] = p
@@ -195,14 +193,9 @@ def project(x: Array, weights: Sequence[Array]) -> Array:
 
 
 def distance_of(q: Array, k: Array, kind: str) -> float:
-    """Eq 4 between two vectors: "l1" sum |q - k|, "l2", "l2_squared", or "sum" as printed."""
+    """Eq 4 between two vectors: "l1" sum |q - k|, or "sum" as printed."""
     difference = q - k
-    if kind == "l1":
-        return np.abs(difference).sum()
-    if kind == "sum":
-        return difference.sum()
-    square = (difference * difference).sum()
-    return {"l2": np.sqrt(square), "l2_squared": square}[kind]
+    return (np.abs(difference) if kind == "l1" else difference).sum()
 
 
 def dual_attention(
@@ -388,7 +381,7 @@ def transformer_encoder(
     return zero_pads(finish_block(x, affinity, weights, epsilon, activation), mask), attention
 
 
-def dual_attention_encoder(
+def dual_attention_block(
     x: Array,
     mask: Array,
     weights: Mapping[str, Any],
@@ -464,7 +457,7 @@ def dabert(
     """A cross-encoder, of whose layers those with weights `fusion` are dual attention encoders.
 
     Weights as of `cross_encoder`; in `layers`, those of a dual layer also have `fusion`, the weights of
-    `adaptive_fusion`. `dual`: options of `dual_attention_encoder` (distance, cross, use_affinity,
+    `adaptive_fusion`. `dual`: options of `dual_attention_block` (distance, cross, use_affinity,
     use_difference, alignment, gate, filter_gate, output, regulation); `options`: epsilon, activation.
     Returns logits, probabilities, and the lists affinity, difference, gate, filter, change of the dual
     layers.
@@ -476,7 +469,7 @@ def dabert(
         if layer.get("fusion") is None:
             x, _ = transformer_encoder(x, mask, layer, **options)
             continue
-        made = dual_attention_encoder(
+        made = dual_attention_block(
             x, mask, layer, layer["fusion"], segment_ids, **(dual or {}), **options
         )
         x = made["output"]
@@ -511,7 +504,7 @@ def ladra_net_head(
       phrase: (k1, b1, k2, b2) for each unit of eq 10, [] for none;
       pooling: (W_r, b_r, omega_r) for each unit, eq 11;
       dsa: the arguments per_unit (R + 1 of them), W_f, w_f, gru of `dynamic_sequential_attention`
-        and any of its options (steps, beta, coverage, selectable, ...); None leaves it out;
+        and any of its options (steps, beta, coverage, ...); None leaves it out;
       use_pair (True): whether h_ab has a part in eq 15; fusion: "mean" or "max" there;
       mlp: [(W, b), (W, b)], ReLU between them.
     Returns logits, probabilities, layer_weights, pair (h_ab), vector (v of eq 15), and, with dsa,

@@ -4,7 +4,7 @@ from keras_sentmatch.layers.bidirectional_rnn import BidirectionalRNN
 from keras_sentmatch.layers.bimpm import MultiPerspectiveMatching
 from keras_sentmatch.layers.cafe import FactorizationMachine
 from keras_sentmatch.layers.co_attention import CoAttention
-from keras_sentmatch.layers.dabert import AdaptiveFusion, DualAttention, DualAttentionEncoder
+from keras_sentmatch.layers.dabert import AdaptiveFusion, DualAttention, DualAttentionBlock
 from keras_sentmatch.layers.diin import DecayingDropout, DenseInteractionCNN, SelfAttentiveEncoder
 from keras_sentmatch.layers.din import MatrixDynamicGRU, MatrixInteraction
 from keras_sentmatch.layers.drcn import AutoencoderBottleneck, DenseCoAttentiveRNN
@@ -40,7 +40,7 @@ __all__ = [
     "DenseCoAttentiveRNN",
     "DenseInteractionCNN",
     "DualAttention",
-    "DualAttentionEncoder",
+    "DualAttentionBlock",
     "DynamicSequentialAttention",
     "FactorizationMachine",
     "FeatureAttention",

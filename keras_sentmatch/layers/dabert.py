@@ -5,11 +5,12 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers.base import Layer, require_choice, require_positive
 from keras_sentmatch.ops import at_least_float32, masked_softmax, pair_mask, zero_padding
 from keras_sentmatch.ops.pairwise import pairwise_sum
 
-DISTANCES = ("l1", "l2", "l2_squared", "sum")
+DISTANCES = ("l1", "sum")
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
@@ -25,10 +26,9 @@ class DualAttention(Layer):
     Args:
         num_heads: number of heads.
         key_dim: width of a head, of queries, keys and values alike.
-        distance: between a query and a key. `"l1"` is the sum of absolute differences. `"l2"` is
-            Euclidean: its scores are nearly equal, so the softmax is nearly flat. `"l2_squared"` is
-            its square. `"sum"` is the plain sum of the differences as eq 4 prints it: all queries
-            of a sentence pair then get the same D. Defaults to `"l1"`.
+        distance: Between a query and a key. `"l1"` is the sum of absolute differences. `"sum"` is
+            the plain sum of the differences as eq 4 prints it: all queries of a sentence pair then
+            get the same D. Defaults to `"l1"`.
         cross: whether a token's difference channel sees the other sentence only. Defaults to
             `False`.
         dropout: rate on the weights of both channels. Defaults to `0.1`.
@@ -54,7 +54,7 @@ class DualAttention(Layer):
         but never holds them: it goes feature by feature, and beside the weights,
         `[B, num_heads, L, L]`, there are a few tensors as large as those, which are let go at once
         and computed again in the backward pass. TensorFlow without XLA may work on ten features
-        side by side. The other distances need none of this.
+        side by side.
 
     Raises:
         ValueError: for an unknown distance, a number that is not positive, or `cross` without
@@ -111,7 +111,7 @@ class DualAttention(Layer):
         if self.cross:
             one, two = ops.expand_dims(segment_ids, (1, 3)), ops.expand_dims(segment_ids, (1, 2))
             visible = ops.logical_and(visible, ops.not_equal(one, two))
-        distances = self._distances(query, key, products)
+        distances = self._distances(query, key)
         weights.append(masked_softmax(distances * self.key_dim**-0.5, visible))
         shape = (*ops.shape(x)[:2], self.num_heads * self.key_dim)
         outputs = []
@@ -120,24 +120,13 @@ class DualAttention(Layer):
             outputs.append(ops.reshape(ops.einsum("bhij,bjhk->bihk", w, value), shape))
         return (*outputs, *weights) if return_attention else tuple(outputs)
 
-    def _distances(self, query, key, products):
-        """`[B, heads, L, k]` twice, and their products, to `[B, heads, L, L]`."""
-        if self.distance == "l1":
-            first = (3, 0, 1, 2)  # the features, which are summed over
-            one, two = ops.transpose(query, first), -ops.transpose(key, first)
-            return pairwise_sum(one, two)
-        one, two = query, key
-        if self.distance != "sum":
-            one, two = ops.square(query), ops.square(key)
-        one = ops.sum(one, axis=-1, keepdims=True)
-        two = ops.expand_dims(ops.sum(two, axis=-1), -2)
+    def _distances(self, query, key):
+        """`[B, heads, L, k]` twice to `[B, heads, L, L]` (eq 4)."""
         if self.distance == "sum":
-            return one - two
-        squared = one + two - 2.0 * products
-        if self.distance == "l2_squared":
-            return squared
-        # Below the rounding error of the products the root has no gradient, not an infinite one.
-        return ops.sqrt(ops.maximum(squared, 1e-6))
+            sums = ops.expand_dims(ops.sum(key, axis=-1), -2)
+            return ops.sum(query, axis=-1, keepdims=True) - sums
+        first = (3, 0, 1, 2)  # the features, which are summed over
+        return pairwise_sum(ops.transpose(query, first), -ops.transpose(key, first))
 
     def _check(self, segment_ids) -> None:
         if self.cross and segment_ids is None:
@@ -179,7 +168,6 @@ class AdaptiveFusion(Layer):
     Args:
         attention_units: width of the hidden layer that scores a token in the alignment. Defaults to
             `128`.
-        hidden_units: width of `v_i`. Defaults to `None`, the width of the affinity.
         alignment: the scores `u_ij` of token j for token i, of their vectors times a matrix each.
             `"additive"` is `w . tanh(x_j + y_i)`. `"literal"` is eq 5 as printed,
             `w . tanh([x_j; y_i])`, where y_i adds the same to the score of every j: it guides
@@ -232,7 +220,6 @@ class AdaptiveFusion(Layer):
     def __init__(
         self,
         attention_units: int = 128,
-        hidden_units: int | None = None,
         alignment: str = "additive",
         gate: bool = True,
         filter_gate: bool = True,
@@ -243,13 +230,10 @@ class AdaptiveFusion(Layer):
     ):
         super().__init__(**kwargs)
         if output_stddev < 0:
-            raise ValueError(
+            raise InputError(
                 f"output_stddev must be at least 0. Received: output_stddev={output_stddev!r}"
             )
-        require_positive(
-            attention_units=attention_units,
-            hidden_units=1 if hidden_units is None else hidden_units,
-        )
+        require_positive(attention_units=attention_units)
         require_choice(ALIGNMENTS, alignment=alignment)
         require_choice(OUTPUT_MODES, output_mode=output_mode)
 
@@ -262,7 +246,6 @@ class AdaptiveFusion(Layer):
             )
         if not self.regulation:
             return
-        hidden = self.hidden_units or width
 
         def column(inputs: int, name: str):
             return self.add_weight(shape=(inputs, 1), name=name, autocast=False)
@@ -281,19 +264,19 @@ class AdaptiveFusion(Layer):
                 layer.build(affinity_shape)
             self.join_difference = self.dense(width, "join_difference", "tanh", 2 * width)
             self.join_affinity = self.dense(width, "join_affinity", "tanh", 2 * width)
-        self.hidden_difference = self.dense(hidden, "hidden_difference", "tanh", width)
-        self.hidden_affinity = self.dense(hidden, "hidden_affinity", "tanh", width)
+        self.hidden_difference = self.dense(width, "hidden_difference", "tanh", width)
+        self.hidden_affinity = self.dense(width, "hidden_affinity", "tanh", width)
         if self.gate:
-            self.gate_kernel = column(2 * hidden, "gate_kernel")
+            self.gate_kernel = column(2 * width, "gate_kernel")
         if self.filter_gate:
-            self.filter_value = self.dense(width, "filter_value", inputs=hidden)
+            self.filter_value = self.dense(width, "filter_value", inputs=width)
             self.filter_kernel = column(2 * width, "filter_kernel")
         start = keras.initializers.TruncatedNormal(stddev=self.output_stddev)
         self.fused = self.dense(
             width,
             "fused",
             "tanh",
-            hidden,
+            width,
             kernel_initializer=start if self.output_stddev else "zeros",
         )
 
@@ -392,12 +375,12 @@ CHANNELS = ("both", "affinity", "difference")
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class DualAttentionEncoder(Layer):
+class DualAttentionBlock(Layer):
     """BERT's transformer block with `DualAttention` and `AdaptiveFusion` in place of its attention.
 
     `y = norm(x + join(fusion(A, D)))`, `norm(y + narrow(activation(wide(y))))`. Beside the fusion
     it has the weights of BERT's block, in the shapes of `keras_hub.layers.TransformerEncoder`;
-    `encoder_layers` are the sublayers that hold them. With the weights of such a block a new layer
+    `backbone_layers` are the sublayers that hold them. With the weights of such a block a new layer
     gives what the block gives: the fusion starts by returning the affinity.
 
     Args:
@@ -409,13 +392,11 @@ class DualAttentionEncoder(Layer):
         layer_norm_epsilon: of both layer normalizations. Defaults to `1e-12`.
         channels: what is fused: `"both"`, or `"affinity"` or `"difference"` twice, which leaves the
             other out. Defaults to `"both"`.
-        distance: `"l1"`, `"l2"`, `"l2_squared"` or `"sum"`, see `DualAttention`. Defaults to
-            `"l1"`.
+        distance: `"l1"` or `"sum"`, see `DualAttention`. Defaults to `"l1"`.
         cross: whether a token's difference channel sees the other sentence only. Defaults to
             `False`.
         attention_units: width of the alignment's hidden layer, see `AdaptiveFusion`. Defaults to
             `128`.
-        hidden_units: width of the fused vector. Defaults to `None`, the width of `x`.
         alignment: `"additive"`, `"literal"` or `"none"`. Defaults to `"additive"`.
         gate: whether the fusion computes the gate between both channels. Defaults to `True`.
         filter_gate: whether it computes the gate on what is added. Defaults to `True`.
@@ -447,9 +428,9 @@ class DualAttentionEncoder(Layer):
 
     Example:
         >>> import numpy as np
-        >>> from keras_sentmatch.layers import DualAttentionEncoder
+        >>> from keras_sentmatch.layers import DualAttentionBlock
         >>> x, mask = np.ones((1, 4, 6), "float32"), np.array([[True, True, True, False]])
-        >>> layer = DualAttentionEncoder(intermediate_dim=8, num_heads=2)
+        >>> layer = DualAttentionBlock(intermediate_dim=8, num_heads=2)
         >>> y, affinity, difference, gate, kept, change = layer(x, mask, return_attention=True)
         >>> tuple(y.shape), tuple(difference.shape), tuple(gate.shape)
         ((1, 4, 6), (1, 2, 4, 4), (1, 4))
@@ -469,7 +450,6 @@ class DualAttentionEncoder(Layer):
         distance: str = "l1",
         cross: bool = False,
         attention_units: int = 128,
-        hidden_units: int | None = None,
         alignment: str = "additive",
         gate: bool = True,
         filter_gate: bool = True,
@@ -507,7 +487,7 @@ class DualAttentionEncoder(Layer):
         self.join.build((*x_shape[:-1], heads, width // heads))
 
     @property
-    def encoder_layers(self) -> list[keras.layers.Layer]:
+    def backbone_layers(self) -> list[keras.layers.Layer]:
         """The sublayers with the weights of a plain transformer block, so without the fusion."""
         norms = [self.attention_norm, self.feedforward_norm]
         return [self.attention, self.join, *norms, self.wide, self.narrow]

@@ -1,4 +1,4 @@
-"""The layers of LadRa-Net (Zhang et al.)."""
+"""The layers of LadRa-Net (Zhang et al., IEEE TNNLS)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers.base import Layer, require_choice, require_positive
 from keras_sentmatch.layers.initializers import GlorotPerGate
 from keras_sentmatch.ops import at_least_float32, masked_max, masked_softmax, zero_padding
@@ -13,27 +14,26 @@ from keras_sentmatch.ops import at_least_float32, masked_max, masked_softmax, ze
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class LayerWeightedSum(Layer):
-    """The sum of an encoder's layers, each with one trained weight.
+    """The sum of the states of several layers, each with one trained weight.
 
     It starts as the mean. The weights are `softmax(layer.scalars)`, or the scalars themselves.
 
     Args:
-        normalize: whether the weights are a softmax; otherwise they are free numbers. Defaults to
+        normalize: Whether the weights are a softmax; otherwise they are free numbers. Defaults to
             `True`.
 
     Call arguments:
-        layers: a list of K tensors `[B, L, D]`, or all of them as one, `[B, K, L, D]`.
+        layers: List of K tensors `[B, L, D]`, or all of them as one, `[B, K, L, D]`.
 
     Output shape:
         `[B, L, D]`.
 
     Masking:
-        None: each position is its own sum, so that positions which are zero in all the layers stay
-        zero.
+        None: positions that are zero in all the layers stay zero.
 
     Raises:
-        ValueError: for no layers, layers of unequal shape, or another number of them than the layer
-            was built for.
+        ValueError: There are no layers, they differ in shape, or the layer was built for another
+            number of them.
 
     Example:
         >>> import numpy as np
@@ -96,13 +96,12 @@ class PhraseCNN(Layer):
     """Phrases around each token: for each length a unit of two stacked convolutions.
 
     A window of width 2 is (t, t+1), one of width 3 is (t-1, t, t+1): an even width reaches further
-    to the right. The first convolution of a unit has the activation, the second is linear, as its
-    output is averaged with that of the encoder.
+    to the right. The first convolution of a unit has a ReLU; the second is linear, since its output
+    is averaged with the states of the tokens.
 
     Args:
-        widths: tokens in a window, one unit each, d_k. Defaults to `(2, 3)`.
-        hidden_filters: width between the two convolutions. Defaults to `500`.
-        activation: of the first convolution. Defaults to `"relu"`.
+        widths: Tokens in a window, one unit each, d_k. Defaults to `(2, 3)`.
+        hidden_filters: Width between the two convolutions. Defaults to `500`.
 
     Call arguments:
         x: `[B, L, D]`.
@@ -116,7 +115,7 @@ class PhraseCNN(Layer):
         of the sentence.
 
     Raises:
-        ValueError: for no widths, or a number below 1.
+        InputError: There are no widths, or a number is below 1.
 
     Example:
         >>> import numpy as np
@@ -129,12 +128,10 @@ class PhraseCNN(Layer):
         Zhang et al., LadRa-Net, eq 10.
     """
 
-    def __init__(
-        self, widths: Sequence[int] = (2, 3), hidden_filters: int = 500, activation="relu", **kwargs
-    ):
+    def __init__(self, widths: Sequence[int] = (2, 3), hidden_filters: int = 500, **kwargs):
         super().__init__(**kwargs)
         if not isinstance(widths, (tuple, list)) or not widths or min(widths) < 1:
-            raise ValueError(
+            raise InputError(
                 f"widths must be a sequence of numbers of at least 1. Received: widths={widths!r}"
             )
         require_positive(hidden_filters=hidden_filters)
@@ -155,7 +152,7 @@ class PhraseCNN(Layer):
 
         size, hidden = x_shape[-1], self.hidden_filters
         self.hidden_convolutions = [
-            convolution(f"hidden_{r}", size, hidden, width, self.activation)
+            convolution(f"hidden_{r}", size, hidden, width, "relu")
             for r, width in enumerate(self.widths, 1)
         ]
         self.output_convolutions = [
@@ -192,56 +189,52 @@ class DynamicSequentialAttention(Layer):
     `softmax_r(w_f . tanh(a^r W_f))` and goes into the GRU, whose first state is the guide. Every
     unit has its own weights; all steps share them.
 
-    The coverage of a token starts at 1 and falls by `p / phi` when it was read,
-    `phi = steps sigmoid(h . w_phi)` being how much of it there is to read, so that something else
-    is read next.
+    The coverage of a token starts at 1 and falls by `p / phi` when the token was read, so that
+    something else is read next; `phi = steps sigmoid(h . w_phi)` is how much of it there is to read.
 
     Args:
-        steps: how often the units take their turns, T. Defaults to `5`.
-        attention_units: width of the hidden layers that score tokens and units. Defaults to `200`.
-        beta: sharpness of the choice; see `RerereadAttention`. Defaults to `10.0`.
-        fuse_word: whether what the words' unit chose goes into the GRU too; otherwise it only
+        steps: How often the units take their turns, T. Defaults to `5`.
+        attention_units: Width of the hidden layers that score tokens and units. Defaults to `200`.
+        beta: Sharpness of the choice; see `RerereadAttention`. Defaults to `10.0`.
+        fuse_word: Whether the choice of the words' unit goes into the GRU too; otherwise it only
             steers the others, as in eq 12. Defaults to `True`.
-        coverage: `"multiply"`, `m = c e` (eq 14), with which a covered token gains if its score is
+        coverage: `"multiply"`, `m = c e` (eq 14), where a covered token gains if its score is
             negative; `"log"`, `beta m = beta e + log(c + 1e-6)`, at most 13.8 less, which a big
             beta outweighs; or `"off"`, `m = e`, with no weights for phi. Defaults to `"multiply"`.
-        clip_coverage: whether coverage stays at 0 or above. Defaults to `True`.
-        coverage_update: what is divided by phi: the `"probability"` p, or the `"score"` m (eq 14 as
+        clip_coverage: Whether coverage stays at 0 or above. Defaults to `True`.
+        coverage_update: What is divided by phi: the `"probability"` p, or the `"score"` m (eq 14 as
             printed). Defaults to `"probability"`.
 
     Call arguments:
         phrases: `[B, R+1, L, D]`, unit 0 being the words.
-        mask: boolean `[B, L]`, True = real token.
+        mask: Boolean `[B, L]`, True = real token.
         guide: `[B, D]`.
-        selectable: boolean `[B, L]`, False for real tokens that must not be chosen. Defaults to
-            `None`, all may be.
-        return_sequences: whether to return the states of all steps. Defaults to `False`.
-        return_selection: whether to return what was chosen as well. Defaults to `False`.
+        return_selection: Whether to return what was chosen as well. Defaults to `False`.
 
     Output shape:
-        The last state `[B, D]`, or with `return_sequences` all of them, `[B, steps, D]`. With
-        `return_selection` a tuple of that and three float32 tensors: the weights p
-        `[B, steps, R+1, L]`, the coverage after each step, of the same shape, and the weights of
-        the units, `[B, steps, R+1]`.
+        The state after each step, `[B, steps, D]`. With `return_selection` a tuple of the states and
+        three float32 tensors: the weights p `[B, steps, R+1, L]`, the coverage after each step, of
+        the same shape, and the weights of the units, `[B, steps, R+1]`.
 
     Masking:
-        Padding is never chosen, its weights and coverage are 0. From an empty sentence zeros are
-        read. Scores, coverage and softmaxes are float32 under every policy.
+        Padding is never chosen; its weights and coverage are 0. Zeros are read from an empty
+        sentence. Scores, coverage and softmaxes are float32 under every policy.
 
     Raises:
-        ValueError: for an unknown option, a number that is not positive, phrases that are not of
-            rank 4, a guide of another width, or no phrases without `fuse_word`.
+        InputError: An option is unknown, or a number is not positive.
+        ValueError: The phrases are not of rank 4, the guide has another width, or there are no
+            phrases without `fuse_word`.
 
     Example:
         >>> import numpy as np
         >>> from keras_sentmatch.layers import DynamicSequentialAttention
         >>> phrases, mask = np.ones((1, 3, 4, 6), "float32"), np.array([[True, True, False, False]])
         >>> layer = DynamicSequentialAttention(steps=2, attention_units=5)
-        >>> v, weights, coverage, units = layer(
+        >>> states, weights, coverage, units = layer(
         ...     phrases, mask, np.ones((1, 6), "float32"), return_selection=True
         ... )
-        >>> tuple(v.shape), tuple(units.shape), [float(w) for w in weights[0, 1, 2]]
-        ((1, 6), (1, 2, 3), [0.5, 0.5, 0.0, 0.0])
+        >>> tuple(states.shape), tuple(units.shape), [float(w) for w in weights[0, 1, 2]]
+        ((1, 2, 6), (1, 2, 3), [0.5, 0.5, 0.0, 0.0])
 
     References:
         Zhang et al., LadRa-Net, eq 12-14.
@@ -261,7 +254,7 @@ class DynamicSequentialAttention(Layer):
         super().__init__(**kwargs)
         require_positive(steps=steps, attention_units=attention_units)
         if not beta > 0:
-            raise ValueError(f"beta must be positive. Received: beta={beta!r}")
+            raise InputError(f"beta must be positive. Received: beta={beta!r}")
         require_choice(COVERAGES, coverage=coverage)
         require_choice(UPDATES, coverage_update=coverage_update)
 
@@ -312,10 +305,7 @@ class DynamicSequentialAttention(Layer):
         )
         self.cell.build((None, width))
 
-    def call(
-        self, phrases, mask, guide, selectable=None, return_sequences=False, return_selection=False
-    ):
-        allowed = mask if selectable is None else ops.logical_and(mask, selectable)
+    def call(self, phrases, mask, guide, return_selection=False):
         units = [phrases[:, r] for r in range(len(self.fused))]  # [B, L, D] each
         # [B, L, A] each: the same at every step
         fixed = [
@@ -336,14 +326,14 @@ class DynamicSequentialAttention(Layer):
                 hidden = at_least_float32(ops.tanh(fixed[r] + ops.expand_dims(query, 1)))
                 scores = ops.squeeze(ops.matmul(hidden, self.contexts[r]), -1)  # [B, L], eq 12
                 scores = self._cover(scores, coverage[r])
-                p = self._select(scores, allowed)
+                p = self._select(scores, mask)
                 chosen.append(
                     ops.squeeze(ops.matmul(ops.expand_dims(ops.cast(p, h.dtype), 1), h), 1)
                 )
                 weights.append(p)
                 if self.coverage != "off":
                     spent = p if self.coverage_update == "probability" else scores
-                    spent = ops.where(allowed, spent / fertility[r], 0)
+                    spent = ops.where(mask, spent / fertility[r], 0)
                     coverage[r] = coverage[r] - spent
                     if self.clip_coverage:
                         coverage[r] = ops.maximum(coverage[r], 0)
@@ -353,7 +343,7 @@ class DynamicSequentialAttention(Layer):
             selected.append(ops.stack(weights, axis=1))
             covered.append(ops.stack(coverage, axis=1))
             unit_weights.append(fusion)
-        result = ops.stack(states, axis=1) if return_sequences else state
+        result = ops.stack(states, axis=1)
         if not return_selection:
             return result
         return (result, *(ops.stack(found, axis=1) for found in (selected, covered, unit_weights)))
@@ -371,10 +361,10 @@ class DynamicSequentialAttention(Layer):
             return scores + ops.log(ops.maximum(coverage, 0) + EPSILON) / self.beta
         return scores
 
-    def _select(self, scores, allowed):
+    def _select(self, scores, mask):
         # Beta times a difference: a big beta can't overflow.
-        top = ops.stop_gradient(ops.expand_dims(masked_max(scores, allowed), 1))
-        return masked_softmax(self.beta * (scores - top), allowed)
+        top = ops.stop_gradient(ops.expand_dims(masked_max(scores, mask), 1))
+        return masked_softmax(self.beta * (scores - top), mask)
 
     def _fuse(self, chosen) -> tuple[Any, Any]:
         """`[B, R+1, D]` to their weighted sum and its weights, `[B, R+1]`."""
@@ -387,12 +377,9 @@ class DynamicSequentialAttention(Layer):
         token = ops.matmul(ops.expand_dims(ops.cast(weights, chosen.dtype), 1), chosen)
         return ops.squeeze(token, 1), weights
 
-    def compute_output_spec(
-        self, phrases, mask, guide, selectable=None, return_sequences=False, return_selection=False
-    ):
+    def compute_output_spec(self, phrases, mask, guide, return_selection=False):
         batch, units, length, width = phrases.shape
-        shape = (batch, self.steps, width) if return_sequences else (batch, width)
-        result = self.spec(*shape)
+        result = self.spec(batch, self.steps, width)
         if not return_selection:
             return result
         each, all_tokens = (batch, self.steps, units), (batch, self.steps, units, length)

@@ -6,10 +6,10 @@ import keras
 import numpy as np
 import pytest
 
-from keras_sentmatch.layers import DualAttentionEncoder
+from keras_sentmatch.layers import DualAttentionBlock
 from tests.case import value
 from tests.layers.test_adaptive_fusion import weights_of as fusion_weights
-from tests.layers.test_dual_attention_encoder import weights_of as dual_weights
+from tests.layers.test_dual_attention_block import weights_of as dual_weights
 from tests.oracles_blocks import layer_norm
 
 keras_hub = pytest.importorskip("keras_hub")
@@ -54,7 +54,7 @@ def weights_of(layer: Any) -> list[np.ndarray]:
 
 def block_weights(block: Any) -> dict[str, Any]:
     """The weights of a transformer block as the oracles name them; of a dual one with its fusion."""
-    if isinstance(block, DualAttentionEncoder):
+    if isinstance(block, DualAttentionBlock):
         return {**dual_weights(block), "fusion": fusion_weights(block.fusion)}
     attention = block._self_attention_layer
     layers = {name[0]: getattr(attention, f"{name}_dense") for name in ("query", "key", "value")}

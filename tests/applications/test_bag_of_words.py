@@ -70,7 +70,7 @@ def test_products_of_features_are_learned(monkeypatch):
     part.solve([""] * 10, made(4000), made(300))
     logits = value(part.logits(*made(200)[0][0].values(), facts[200]))
     assert (logits.argmax(1) == made(200)[1]).mean() > 0.8
-    monkeypatch.setattr("keras_sentmatch.applications.bag_of_words.MOST_PAIRS", 3999)
+    monkeypatch.setattr("keras_sentmatch.applications.linear_part.MOST_PAIRS", 3999)
     part.solve([""] * 10, made(4000), made(300))
     assert not value(part.logits.product_kernel).any()
 

@@ -40,8 +40,7 @@ def everything(model, **inputs):
         weights["phrase"] = [[*weights_of(one), *weights_of(two)] for one, two in units]
     if model.steps:
         weights["dsa"] = dsa_weights(layers["rereading"])
-        weights["dsa"]["selectable"] = None if model.select_special else ordinary(**inputs)
-    if model.encoder == "stack_gru":
+    if model.contextual == "stack_gru":
         rnns = [weights_of(rnn) for rnn in layers["stack_gru"].forward_rnns]
         words = stack_gru(embedded, mask, rnns)
         pooled, _ = self_attention_pooling(words, mask, *weights_of(layers["pooling_words"]))
@@ -80,12 +79,6 @@ def dsa_weights(layer):
     }
 
 
-def ordinary(token_ids, padding_mask, segment_ids=None):
-    """Neither the token that opens a sequence nor the one that closes a sentence."""
-    first, end = (2, 3) if segment_ids is not None else (0, 2)
-    return (token_ids != first) & (token_ids != end)
-
-
 def oracle(model, **inputs):
     return everything(model, **inputs)["probabilities"]
 
@@ -111,8 +104,8 @@ CASES = [case("LadRaNet")]
 VARIANTS = [
     *(case(name, **preset) for name, preset in LadRaNet.presets.items() if preset),
     case("free", layer_weighting="free", coverage="log", fuse_word=False, clip_coverage=False),
-    case("ordinary tokens", select_special=False, widths=(3,), coverage_update="score"),
-    case("RoBERTa", ROBERTA_PAIRS, backbone=ROBERTA, select_special=False, coverage="off"),
+    case("score", widths=(3,), coverage_update="score"),
+    case("RoBERTa", ROBERTA_PAIRS, backbone=ROBERTA, coverage="off"),
 ]
 
 
@@ -128,7 +121,7 @@ def test_variants(case):
 
 @pytest.mark.once
 def test_explainer():
-    model = built(CASES[0], select_special=False)
+    model = built(CASES[0])
     shown = {n: value(t) for n, t in model.explainer()(PAIRS).items()}
     found = everything(model, **PAIRS)
     names = {"selection": "weights", "coverage": "coverage", "unit_weights": "fusion"}
@@ -136,7 +129,7 @@ def test_explainer():
         close(shown[name], found[oracle_name], name)
     assert shown["selection"].shape == (3, 2, 3, 7)
     chosen = shown["selection"].sum(axis=(1, 2))
-    assert not chosen[~(MASK & ordinary(**PAIRS))].any()
+    assert not chosen[~MASK].any()
     close(shown["layer_weights"], np.tile(found["layer_weights"], (3, 1)), "layer weights")
     assert set(shown) == {*names, "probabilities", "layer_weights"}
     model = built(CASES[0], **LadRaNet.presets["table7_2_bert_pcnn"])
@@ -148,7 +141,7 @@ def test_explainer():
 test_errors = refuses(
     CASES[0].make,
     [
-        ({"encoder": "lstm"}, "encoder must be one of .*Received: encoder='lstm'"),
+        ({"contextual": "lstm"}, "contextual must be one of .*contextual='lstm'"),
         ({"layer_weighting": None}, "layer_weighting must be one of .*layer_weighting=None"),
         ({"fusion": "sum"}, "fusion must be one of .*Received: fusion='sum'"),
         ({"steps": -1}, "steps must be at least 0. Received: steps=-1"),

@@ -25,7 +25,7 @@ INPUTS = {
     "difference": noise(3, 5, 4, seed=1),
     "mask": lengths_mask([5, 3, 2], 5),
 }
-SMALL = partial(AdaptiveFusion, attention_units=5, hidden_units=3)
+SMALL = partial(AdaptiveFusion, attention_units=5)
 ALIGNMENT = 2 * (2 * 4 * 5 + 5 + 5 + 1 + 8 * 4 + 4)  # guided, then joined
 HIDDEN, GATE, FILTER, FUSED = 2 * (4 * 3 + 3), 2 * 3, 3 * 4 + 4 + 2 * 4, 3 * 4 + 4
 ALL = ALIGNMENT + HIDDEN + GATE + FILTER + FUSED
@@ -105,9 +105,7 @@ test_checks = run_checks(CASES)
 test_variants = run_checks(VARIANTS, check_build, check_oracle)
 
 
-test_arguments = arguments_act(
-    CASES, "output_stddev", alignment="none", hidden_units=4, output_mode="replace"
-)
+test_arguments = arguments_act(CASES, "output_stddev", alignment="none", output_mode="replace")
 
 
 def test_parameters_of_the_paper():
@@ -186,7 +184,6 @@ test_bad_arguments = refuses(
     AdaptiveFusion,
     [
         ({"attention_units": 0}, "attention_units must be at least 1. Received: attention_units=0"),
-        ({"hidden_units": 0}, "hidden_units must be at least 1. Received: hidden_units=0"),
         ({"alignment": None}, "alignment must be one of .*Received: alignment=None"),
         ({"output_mode": "sum"}, "output_mode must be one of .*Received: output_mode='sum'"),
         ({"output_stddev": -1.0}, "output_stddev must be at least 0. Received: output_stddev=-1.0"),

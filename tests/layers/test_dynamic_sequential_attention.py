@@ -27,12 +27,11 @@ INPUTS = {
     "mask": lengths_mask([5, 3, 1], 5),
     "guide": noise(3, 4, seed=1),
 }
-SELECTABLE = {**INPUTS, "selectable": np.array([[0, 1, 1, 0, 1]] * 2 + [[1] * 5], bool)}
 SMALL = partial(DynamicSequentialAttention, steps=3, attention_units=2, beta=2.0)
-SHOWN = {"return_sequences": True, "return_selection": True}
+SHOWN = {"return_selection": True}
 
 
-def outputs(layer, phrases, mask, guide, selectable=None):
+def outputs(layer, phrases, mask, guide):
     count, width = phrases.shape[1], phrases.shape[-1]
     off = layer.coverage == "off"
     per_unit = [
@@ -61,13 +60,12 @@ def outputs(layer, phrases, mask, guide, selectable=None):
         layer.coverage,
         layer.clip_coverage,
         layer.coverage_update,
-        selectable,
     )
     return found["states"], found["weights"], found["coverage"], found["fusion"]
 
 
-def last(layer, **inputs):
-    return outputs(layer, **inputs)[0][:, -1]
+def states(layer, **inputs):
+    return outputs(layer, **inputs)[0]
 
 
 def count(units=3, fertility=True, fusion=True):
@@ -89,21 +87,20 @@ def case(name, weights, inputs=INPUTS, **arguments):
 
 
 CASES = [
-    Case(partial(SMALL, steps=2), INPUTS, (count(), 0), last, pad_axes={"phrases": (2,)}),
-    case("shown, log", count(), SELECTABLE, coverage="log", fuse_word=False, steps=2),
+    Case(partial(SMALL, steps=2), INPUTS, (count(), 0), states, pad_axes={"phrases": (2,)}),
+    case("shown, log", count(), coverage="log", fuse_word=False, steps=2),
 ]
 SHOW = case("shown", count())
 WORDS = {**INPUTS, "phrases": INPUTS["phrases"][:, :1]}
 PAIR = {**INPUTS, "phrases": INPUTS["phrases"][:, :2]}
 VARIANTS = [
     SHOW,
-    case("some not selectable", count(), SELECTABLE),
     case("not clipped", count(), clip_coverage=False, steps=5),
     case("log, not clipped", count(), clip_coverage=False, steps=5, coverage="log"),
-    case("score", count(), SELECTABLE, coverage_update="score"),
+    case("score", count(), coverage_update="score"),
     case("score, not clipped", count(), coverage_update="score", clip_coverage=False),
-    case("score, log", count(), SELECTABLE, coverage_update="score", coverage="log"),
-    case("no coverage", count(fertility=False), SELECTABLE, coverage="off"),
+    case("score, log", count(), coverage_update="score", coverage="log"),
+    case("no coverage", count(fertility=False), coverage="off"),
     case("words only", count(units=1, fusion=False), WORDS),
     case("one phrase, word not fused", count(units=2, fusion=False), PAIR, fuse_word=False),
 ]
@@ -120,16 +117,6 @@ test_arguments = arguments_act([SHOW], coverage="log", coverage_update="score")
 
 def seen(layer, inputs=INPUTS):
     return [value(t) for t in layer(**inputs, **SHOWN)]
-
-
-def test_the_last_of_all_states():
-    layer = built(SHOW)
-    states = seen(layer)[0]
-    np.testing.assert_array_equal(value(layer(**INPUTS)), states[:, -1])
-    state, *shown = layer(**INPUTS, return_selection=True)
-    assert len(shown) == 3
-    np.testing.assert_array_equal(value(state), states[:, -1])
-    np.testing.assert_array_equal(value(layer(**INPUTS, return_sequences=True)), states)
 
 
 def test_words_alone_without_coverage_are_reread_attention():
@@ -166,18 +153,14 @@ def test_units_take_turns():
 
 @pytest.mark.parametrize("coverage", ["multiply", "log", "off"])
 def test_what_is_chosen_and_covered(coverage):
-    selectable = SELECTABLE["mask"] & SELECTABLE["selectable"]
-    _, weights, covered, units = seen(built(SHOW, coverage=coverage), SELECTABLE)
+    _, weights, covered, units = seen(built(SHOW, coverage=coverage))
     assert weights.shape == covered.shape == (3, 3, 3, 5) and units.shape == (3, 3, 3)
-    allowed, real = (
-        np.broadcast_to(m[:, None, None], weights.shape) for m in (selectable, INPUTS["mask"])
-    )
-    assert not weights[~allowed].any() and not covered[~real].any()
+    real = np.broadcast_to(INPUTS["mask"][:, None, None], weights.shape)
+    assert not weights[~real].any() and not covered[~real].any()
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
     np.testing.assert_allclose(units.sum(-1), 1, atol=1e-6)
-    assert (covered[real & ~allowed] == 1).all()  # never read
     assert (covered >= 0).all()
-    fell = (np.diff(covered, axis=1) <= 0).all() and (covered[allowed] < 1).all()
+    fell = (np.diff(covered, axis=1) <= 0).all() and (covered[real] < 1).all()
     assert fell == (coverage != "off")
 
 
@@ -238,14 +221,11 @@ def test_a_big_beta_is_the_hard_selection():
 
 
 def test_nothing_to_choose_from():
-    """An empty sentence, and one with nothing selectable: zeros are read, coverage stays as it is."""
-    for name in ("mask", "selectable"):
-        inputs = {n: a.copy() for n, a in SELECTABLE.items()}
-        inputs[name][0] = False
-        for coverage in ("multiply", "log", "off"):
-            states, weights, covered, _ = seen(built(SHOW, coverage=coverage), inputs)
-            assert np.isfinite(states).all() and not weights[0].any()
-            assert (covered[0] == (name == "selectable")).all()
+    """From an empty sentence zeros are read."""
+    inputs = {**INPUTS, "mask": INPUTS["mask"] & [[False], [True], [True]]}
+    for coverage in ("multiply", "log", "off"):
+        states, weights, covered, _ = seen(built(SHOW, coverage=coverage), inputs)
+        assert np.isfinite(states).all() and not weights[0].any() and not covered[0].any()
 
 
 @pytest.mark.parametrize("coverage", ["multiply", "log"])

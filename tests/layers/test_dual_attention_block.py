@@ -1,11 +1,11 @@
-"""DualAttentionEncoder."""
+"""DualAttentionBlock."""
 
 from functools import partial
 
 import numpy as np
 import pytest
 
-from keras_sentmatch.layers import DualAttentionEncoder
+from keras_sentmatch.layers import DualAttentionBlock
 from tests import oracles_encoders
 from tests.harness import Case, arguments_act, check_oracle, lengths_mask, noise, run_checks, value
 from tests.layers.test_adaptive_fusion import weights_of as fusion_weights
@@ -15,9 +15,7 @@ INPUTS = {
     "mask": lengths_mask([5, 3, 2], 5),
     "segment_ids": np.array([[0, 0, 1, 1, 1], [0, 1, 1, 0, 0], [0, 1, 0, 0, 0]]),
 }
-SMALL = partial(
-    DualAttentionEncoder, intermediate_dim=5, num_heads=2, attention_units=3, hidden_units=2
-)
+SMALL = partial(DualAttentionBlock, intermediate_dim=5, num_heads=2, attention_units=3)
 BLOCK = 3 * (4 * 4 + 4) + (4 * 4 + 4) + 4 * 4 + (4 * 5 + 5) + (5 * 4 + 4)
 ALIGNMENT = 2 * (2 * 4 * 3 + 3 + 3 + 1 + 8 * 4 + 4)
 FUSION = ALIGNMENT + 2 * (4 * 2 + 2) + 2 * 2 + (2 * 4 + 4 + 2 * 4) + (2 * 4 + 4)
@@ -33,7 +31,7 @@ def weights_of(layer):
 
 
 def everything(layer, x, mask, segment_ids=None):
-    found = oracles_encoders.dual_attention_encoder(
+    found = oracles_encoders.dual_attention_block(
         x,
         mask,
         weights_of(layer),
@@ -70,7 +68,7 @@ VARIANTS = [
     for name, arguments in {
         "own sentence too": {},
         "affinity": {"channels": "affinity"},
-        "difference": {"channels": "difference", "distance": "l2", "gate": False},
+        "difference": {"channels": "difference", "gate": False},
         "no regulation": {"regulation": False, "activation": "relu", "layer_norm_epsilon": 0.1},
         "literal": {"distance": "sum", "alignment": "literal", "output_mode": "replace"},
         "neither guide nor filter": {"alignment": "none", "filter_gate": False},
@@ -87,7 +85,7 @@ test_arguments = arguments_act(
     "output_stddev",
     num_heads=4,
     channels="affinity",
-    distance="l2",
+    distance="sum",
     alignment="none",
     output_mode="replace",
 )
@@ -97,7 +95,7 @@ def test_a_new_layer_is_a_plain_block():
     layer = SMALL()
     layer.build((None, None, 4))
     rng = np.random.default_rng(0)
-    for x in layer.encoder_layers:
+    for x in layer.backbone_layers:
         x.set_weights([rng.normal(size=w.shape) for w in x.get_weights()])
     want, attention = oracles_encoders.transformer_encoder(
         INPUTS["x"].astype("float64"), INPUTS["mask"], weights_of(layer), activation="gelu"
