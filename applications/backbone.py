@@ -1,4 +1,4 @@
-"""What the models on pretrained encoders share: a KerasHub encoder, layer by layer."""
+"""What the models on pretrained backbones share: a KerasHub backbone, layer by layer."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,12 +16,12 @@ FROM_MODEL = ("name", "dtype", "trainable")  # which the model has of its own
 
 
 class BackboneModel(PairModel):
-    """A model that reads both sentences as one sequence, with the layers of a pretrained encoder.
+    """A model that reads both sentences as one sequence, with the layers of a pretrained backbone.
 
     A subclass's mathematics stands in `read(pair)`, with the layers of `self.bert`.
 
     Args:
-        backbone: A KerasHub preset name, or a folder with a KerasHub or Hugging Face encoder, whose
+        backbone: A KerasHub preset name, or a folder with a KerasHub or Hugging Face model, whose
             weights are loaded; a KerasHub backbone, whose weights are copied; or the serialized
             config of one, which has no weights. It is kept as a serialized config, so a saved model
             does not need the preset it was made from. Of the kinds in
@@ -92,7 +92,8 @@ class BackboneModel(PairModel):
 
     def set_word_vectors(self, matrix, similarity=None) -> None:
         raise InputError(
-            f"{type(self).__name__} has no word vectors to set: it reads word pieces, whose vectors come with the backbone."
+            f"{type(self).__name__} reads word pieces, whose vectors come with its backbone. "
+            "It has no word vectors to set."
         )
 
     def count_params_without_word_embeddings(self) -> int:
@@ -104,20 +105,18 @@ class Backbone:
     """The layers of a KerasHub backbone, called one by one in the graph of a model.
 
     Args:
-        backbone: a KerasHub preset name, a folder with a KerasHub or Hugging Face model, a KerasHub
-            backbone, or the serialized config of one. A config has no weights: they start at
-            random.
-        dtype: the model's dtype policy.
-        dropout: rate in place of the backbone's own. Defaults to `None`, which keeps that.
+        backbone: As in `BackboneModel`.
+        dtype: The model's dtype policy.
+        dropout: Rate in place of the backbone's own. Defaults to `None`, which keeps that.
 
     Attributes:
-        config: the serialized config, without what the model has of its own.
-        kind: the `BackboneKind`.
-        blocks: the transformer blocks, called by `block`; ALBERT's stand there several times.
-        width, max_length: of a token's vector; of a sequence, in word pieces.
+        config: The serialized config, without what the model has of its own.
+        kind: The `BackboneKind`.
+        blocks: The transformer blocks, called by `block`; ALBERT's stand there several times.
+        width, max_length: Of a token's vector; of a sequence, in word pieces.
 
     Raises:
-        InputError: for anything else, or if KerasHub is not installed.
+        InputError: The backbone is not supported, or KerasHub is not installed.
     """
 
     def __init__(self, backbone, dtype, dropout: float | None = None):
@@ -213,23 +212,15 @@ def first_state(x, mask):
     return zero_padding(x[:, :1], mask[:, :1])[:, 0]
 
 
-def special_tokens(pair: Sentence) -> tuple[Any, Any]:
-    """Where a sentence is opened (`[CLS]`) and where closed (`[SEP]`): boolean `[B, L]` each.
-
-    Every sequence begins with the one and ends with the other, whatever the encoder.
-    """
-    ids = pair.token_ids
-    last = last_state(ops.expand_dims(ids, -1), pair.mask)
-    return ops.equal(ids, ids[:, :1]), ops.equal(ids, last)
-
-
 def segments_of(pair: Sentence):
-    """The sentence of each token, 0 or 1, from the tokens that close.
+    """The sentence of each token, 0 or 1, from the tokens that close a sentence.
 
-    The last one closes the second sentence, and all before it the first: one in `[CLS] a [SEP] b
-    [SEP]`, two in `<s> a </s></s> b </s>`.
+    Every sequence ends with such a token, whatever the backbone. The last one closes the second
+    sentence, and all before it the first: one in `[CLS] a [SEP] b [SEP]`, two in `<s> a </s></s> b
+    </s>`.
     """
-    closes = ops.cast(ops.logical_and(special_tokens(pair)[1], pair.mask), "int32")
+    last = last_state(ops.expand_dims(pair.token_ids, -1), pair.mask)
+    closes = ops.cast(ops.logical_and(ops.equal(pair.token_ids, last), pair.mask), "int32")
     before = ops.cumsum(closes, axis=1) - closes
     separators = ops.sum(closes, axis=1, keepdims=True) - 1
     return ops.cast(ops.logical_and(before >= separators, pair.mask), "int32")

@@ -113,17 +113,10 @@ def test_padding_changes_nothing(prefix):
 
 @few_kinds
 def test_ladra_net(prefix):
-    matcher = matcher_of(prefix, LadRaNet, select_special=False)
+    matcher = matcher_of(prefix, LadRaNet)
     assert np.isfinite(probabilities(matcher)).all()
     explained = matcher.explain(sentence1=FIRST[0], sentence2=SECOND[0], erasure=False)
-    chosen = explained.values["selection"].sum((0, 1))
-    special = {matcher.encoder.tokenizer.id_to_token(i) for i in special_ids(matcher)}
-    assert [t in special for t in explained.tokens] == (chosen == 0).tolist()
-
-
-def special_ids(matcher):
-    tokenizer = matcher.encoder.tokenizer
-    return tokenizer.start_token_id, tokenizer.end_token_id
+    assert explained.values["selection"].shape == (2, 3, len(explained.tokens))
 
 
 @few_kinds

@@ -81,7 +81,7 @@ def test_config_beats_the_hosts_defaults():
         (("se",), "feature_attention='se'.* Expected None, 'fa', 'sfa', or a layer"),
         (("fa", {"r1": 3}), "feature_attention_config=.'r1': 3.: .*r1"),
         (("sfa", {"units": "small"}), "units must be one of"),
-        ((None, {"r1": 3}), "configures nothing: set feature_attention"),
+        ((None, {"r1": 3}), "no block to configure. Set feature_attention"),
         ((7,), "feature_attention=7"),
     ],
 )
