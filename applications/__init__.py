@@ -1,6 +1,6 @@
-"""Functional models, one paper a file; importing them registers them with `keras.saving`.
+"""Functional models, one paper per file. Importing them registers them with `keras.saving`.
 
-Each file here is imported, and each model in it is known by its name: a new model needs no line in
+Every file here is imported, and every model in it is known by its name: a new model needs no line in
 another file.
 """
 

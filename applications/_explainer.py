@@ -1,4 +1,4 @@
-"""What a pair model shows of its work."""
+"""Explainers: models that return attention and other inner tensors of a pair model."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

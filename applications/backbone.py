@@ -1,4 +1,4 @@
-"""What the models on pretrained backbones share: a KerasHub backbone, layer by layer."""
+"""The base of models on pretrained backbones: a KerasHub backbone, called layer by layer."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,7 +24,7 @@ class BackboneModel(PairModel):
         backbone: A KerasHub preset name, or a folder with a KerasHub or Hugging Face model, whose
             weights are loaded; a KerasHub backbone, whose weights are copied; or the serialized
             config of one, which has no weights. It is kept as a serialized config, so a saved model
-            does not need the preset it was made from. Of the kinds in
+            does not need the preset it was made from. The kinds are those of
             `keras_sentmatch.text.backbones`: BERT, RoBERTa, XLM-RoBERTa, ALBERT, DistilBERT,
             ELECTRA or DeBERTa-v3.
         trainable_backbone: Whether the backbone is trained.
@@ -113,7 +113,8 @@ class Backbone:
         config: The serialized config, without what the model has of its own.
         kind: The `BackboneKind`.
         blocks: The transformer blocks, called by `block`; ALBERT's stand there several times.
-        width, max_length: Of a token's vector; of a sequence, in word pieces.
+        width: Width of a token's vector.
+        max_length: Longest sequence, in word pieces.
 
     Raises:
         InputError: The backbone is not supported, or KerasHub is not installed.
@@ -155,11 +156,11 @@ class Backbone:
         self._pooler = getattr(made, "pooled_dense", None)
 
     def embed(self, pair: Sentence):
-        """What the first block takes: `[B, L, D]`."""
+        """The input of the first block, `[B, L, D]`."""
         return embed(self.backbone, vars(pair))
 
     def block(self, i: int, x, pair: Sentence):
-        """What block `i` makes of its input `x`, `[B, L, D]`."""
+        """The output of block `i` for its input `x`, `[B, L, D]`."""
         options = block_options(self.backbone, x)
         return self.blocks[i](x, padding_mask=pair.padding_mask, **options)
 
@@ -182,7 +183,7 @@ class Backbone:
 
 
 class _Attention(keras.layers.Layer):
-    """What a transformer block of KerasHub attends to."""
+    """The attention weights of a transformer block of KerasHub."""
 
     def __init__(self, block: keras.layers.Layer):
         super().__init__(dtype=block.dtype_policy)
@@ -203,7 +204,7 @@ class _Attention(keras.layers.Layer):
 
 
 def initializer() -> keras.initializers.Initializer:
-    """What BERT's own dense layers start from."""
+    """The initializer of BERT's own dense layers."""
     return keras.initializers.TruncatedNormal(stddev=0.02)
 
 

@@ -54,7 +54,7 @@ class DRrNet(PairModel):
         return self.classify(_apply(self.mlp, total))  # eq 8
 
     def reread(self, one: Sentence, two: Sentence):
-        """What is read of each sentence, guided by the other's global vector: `[B, d]` (eq 4-6)."""
+        """The last state of re-reading each sentence, guided by the other one: `[B, d]` (eq 4-6)."""
         given_1, given_2 = self.given(one, two), self.given(two, one)
         self.show(
             lambda: {

@@ -274,7 +274,7 @@ class LadRaNet(BackboneModel):
             "coverage",
             "step unit joint",
             "Coverage",
-            "What is left to read of each piece after each step.",
+            "How much of each piece is left to read after each step.",
             top=1,
         ),
         PictureSpec("unit_weights", "step reader", "Weights of the units", "At each step.", top=1),

@@ -80,7 +80,7 @@ class PairModel(Explained, Splittable, TrainingHooks, keras.Model):
     _made = False
 
     def encode(self, sentence: Sentence) -> Sentence:
-        """What is known of a sentence without the other one.
+        """Encode a sentence without the other one.
 
         `sentence` has `side` (`"1"` or `"2"`; `None` if both share the encoder), `mask` (boolean
         `[B, L]`), `other_word_ids`, and the encoder's features `word_ids`, `char_ids`, `pos` and
@@ -207,7 +207,7 @@ class PairModel(Explained, Splittable, TrainingHooks, keras.Model):
         return self.interact(one, two)
 
     def make_sentence(self, side: str, inputs: Mapping[str, Any], other_word_ids) -> Sentence:
-        """What `encode` gets of a sentence."""
+        """The argument of `encode` for one sentence."""
         features = {name: inputs.get(f"{name}_{side}") for name in FEATURES}
         mask = ops.not_equal(features["word_ids"], 0)
         return Sentence(**features, other_word_ids=other_word_ids, mask=mask, side=side)

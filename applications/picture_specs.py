@@ -1,4 +1,4 @@
-"""What the arrays of a model's explainer are called when they are drawn."""
+"""How the arrays of a model's explainer are drawn."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

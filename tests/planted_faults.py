@@ -153,8 +153,8 @@ ESIM: sentences swapped before the last layers
 + v = ops.concatenate([q.pooled, p.pooled], axis=-1)
 @ applications/drr_net.py | tests/applications/test_drr_net.py
 DRr-Net: predictions not gated
-- gated.append(gate * p)
-+ gated.append(p)
+- return gate * p
++ return p
 @ applications/cafe.py | tests/applications/test_cafe.py
 CAFE: mean instead of maximum
 - ops.concatenate([masked_mean(states, mask), masked_max(states, mask)], axis=-1)

@@ -1,4 +1,4 @@
-"""What every layer of this package shares: its config, its masks, and checks of arguments."""
+"""The base of all layers of this package, and checks of arguments."""
 
 import difflib
 import inspect
@@ -42,9 +42,9 @@ class Layer(keras.layers.Layer):
         return None  # masks are explicit arguments: Keras has none to pass on
 
     def sublayer(self, cls: type["Layer"], name: str, **options: Any) -> Any:
-        """A layer of this one's dtype policy, from those of its arguments that this one has too.
+        """Create a sublayer with this layer's dtype policy.
 
-        `options` are its other arguments, or override them.
+        Arguments that both layers have are passed on; `options` adds to them and overrides them.
         """
         takes = inspect.signature(cls.__init__).parameters
         given = {n: getattr(self, n) for n in self._argument_names if n in takes}
@@ -105,7 +105,7 @@ def refuse_unknown(owner: str, given: Iterable[str], known: Sequence[str]) -> No
 
 
 def require_choice(allowed: Collection[str], **arguments: str) -> None:
-    """Raise an `InputError` that names the argument that is none of `allowed`."""
+    """Raise an `InputError` that names the argument whose value is not in `allowed`."""
     for name, value in arguments.items():
         if value not in allowed:
             raise InputError(f"{name} must be one of {tuple(allowed)}. Received: {name}={value!r}")

@@ -51,7 +51,7 @@ class DualAttention(Layer):
 
     Memory:
         `"l1"` needs the differences of all features of all pairs, `[B, num_heads, L, L, key_dim]`,
-        but never holds them: it goes feature by feature, and beside the weights,
+        but never holds them: it goes feature by feature. In addition to the weights,
         `[B, num_heads, L, L]`, there are a few tensors as large as those, which are let go at once
         and computed again in the backward pass. TensorFlow without XLA may work on ten features
         side by side.

@@ -101,7 +101,7 @@ class RerereadAttention(Layer):
         start, attention = self.initial_state, self.attention_units
         if self.guide and guide_shape is None:
             raise ValueError(
-                "guide=True needs the call argument `guide`, a vector a row. Received: None"
+                "guide=True needs the call argument `guide`, one vector per row. Received: None"
             )
         if start != "zero" and initial_state_shape is None:
             raise ValueError(

@@ -54,11 +54,11 @@ class MatchingFeatures(Layer):
     """Numbers that say how well two sentences match, by their words and word vectors.
 
     Each word is compared by cosine with all words of the other sentence; the best of these is its
-    alignment. Of each sentence: the mean and the smallest alignment, the mean weighted by how rare
-    words are, the shares of distinct words and of bigrams that the other one has too, the length,
-    whether it is negated, whether it has a number that the other one has not, how far aligned words
-    have moved, and the share of words that nothing is aligned to. Of both: the cosines of their mean
-    vectors, and how their lengths and negations differ.
+    alignment. The features of each sentence are the mean and the smallest alignment, the mean
+    weighted by how rare words are, the shares of distinct words and of bigrams that the other
+    sentence has too, the length, whether it is negated, whether it has a number that the other one
+    lacks, how far aligned words have moved, and the share of words that nothing is aligned to. The
+    features of both are the cosines of their mean vectors, and how their lengths and negations differ.
 
     The last seven compare the vectors after a linear map, and weight each word by a small attention
     network. `set_similarity` gives both the weights that were learned from a sentence encoder;
@@ -116,7 +116,7 @@ class MatchingFeatures(Layer):
         )
 
     def set_similarity(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Sets the weights that `keras_sentmatch.vectors.built_in.load_similarity` returns."""
+        """Set the weights that `keras_sentmatch.vectors.built_in.load_similarity` returns."""
         importance = self.importance
         variables = importance.kernel, importance.bias, importance.context, self.map, self.map_bias
         for name, variable in zip(("kernel", "bias", "context", "map", "map_bias"), variables):
@@ -149,7 +149,7 @@ class MatchingFeatures(Layer):
         return ops.stack([found[name] for name in FEATURES], axis=-1)
 
     def compare(self, vectors_1, vectors_2, mask_1, mask_2, pairs):
-        """The similarity of two sentences, `[B]`, and what is said of each."""
+        """The similarity of two sentences, `[B]`, and the features of each."""
         means, mapped, weights = [], [], []
         for vectors, mask in ((vectors_1, mask_1), (vectors_2, mask_2)):
             pooled, weight = self.importance(vectors, ops.cast(mask, "bool"), return_attention=True)
@@ -172,7 +172,7 @@ class MatchingFeatures(Layer):
         return _cosine(*means) * either, *sides
 
     def describe(self, word_ids, mask, units, cosines, same, other_mask) -> dict:
-        """What is said of one sentence `[B, L]`, from its side of `cosines` and `same` `[B, L, L']`."""
+        """The features of one sentence `[B, L]`, from its side of `cosines` and `same` `[B, L, L']`."""
         common, negation, number = ops.unstack(ops.take(self.facts, word_ids, axis=0), 3, axis=-1)
         weight = (1.05 - common) * mask
         count = ops.maximum(ops.sum(mask, axis=1), 1.0)
@@ -300,9 +300,9 @@ class WideLogits(Layer):
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class JointAnswer(Layer):
-    """The mean of what a wide and a deep part answer; in training the deep part alone.
+    """The mean of the predictions of a wide and a deep part; in training the deep part alone.
 
-    So the deep part learns as if it were on its own, and validation measures both together.
+    The deep part thus learns as if it were on its own, and validation measures both together.
 
     Args:
         softmax: whether the inputs are logits of classes; scores otherwise. Defaults to `True`.
@@ -358,7 +358,7 @@ def _cosine(x, y):
 
 
 def _first(ids):
-    """1 where a word occurs for the first time in its sentence, `[B, L]`."""
+    """1 at the first occurrence of a word in its sentence, else 0: `[B, L]`."""
     place = ops.cumsum(ops.ones_like(ids), axis=1)
     before = ops.less(place[:, None, :], place[:, :, None])
     again = ops.logical_and(ops.equal(ids[:, None, :], ids[:, :, None]), before)

@@ -272,7 +272,7 @@ class DynamicSequentialAttention(Layer):
         self.fused = [r > 0 or self.fuse_word for r in range(count)]
         if not any(self.fused):
             raise ValueError(
-                f"fuse_word=False needs phrases beside the words. Received: shape={phrases_shape}"
+                f"fuse_word=False needs phrases in addition to the words. Received: shape={phrases_shape}"
             )
 
         def kernel(name: str, inputs: int = width):

@@ -8,7 +8,7 @@ from keras_sentmatch.ops import at_least_float32, masked_softmax
 
 
 class TransformerBlock(Layer):
-    """`y = norm(x + attention(x))`, `norm(y + feed_forward(y))`, with as many features as `x`.
+    """`y = norm(x + attention(x))`, `norm(y + feed_forward(y))`, with the same number of features as `x`.
 
     A head is `ceil(D / heads)` wide, so any number of heads goes with any width. The feed-forward
     layer is `4 D` wide. Keys have no bias, which the softmax would cancel. There are no positions:

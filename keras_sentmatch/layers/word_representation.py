@@ -1,4 +1,4 @@
-"""What a word-level model knows of each word: embeddings, characters, exact matches."""
+"""Word features: embeddings, characters, exact matches, parts of speech, antonyms."""
 
 from functools import partial
 from typing import Any

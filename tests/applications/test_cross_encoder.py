@@ -18,20 +18,17 @@ from tests.applications.encoders import (
     SIZES,
     UNUSED,
     backbone,
-    blocks_of,
     keras_hub,
     oracle_inputs,
 )
 from tests.case import randomize
 from tests.harness import (
     arguments_act,
-    built,
     check_oracle,
     close,
     refuses,
     run_checks,
     value,
-    values,
 )
 
 
@@ -72,19 +69,6 @@ test_variants = run_checks(VARIANTS, check_oracle)
 test_arguments = arguments_act(
     CASES, "backbone", "trainable_backbone", "backbone_dropout", pooling="mean"
 )
-
-
-@pytest.mark.once
-def test_explainer():
-    model = built(CASES[0])
-    shown = model.explainer()(PAIRS)
-    close(shown.pop("probabilities"), value(model(PAIRS)), "probabilities")
-    maps = everything(model, **PAIRS)["attention"]
-    assert list(shown) == ["attention_0", "attention_1"]
-    real = PAIRS["padding_mask"] > 0
-    for got, want in zip(values(shown), maps):
-        assert got.shape == (3, 2, 7, 7)
-        assert abs(got - want).transpose(0, 2, 1, 3)[real].max() < 1e-5
 
 
 @pytest.mark.backend("torch")  # the others take long to compile it
@@ -159,16 +143,6 @@ def test_a_frozen_backbone_stays_frozen(cls):
 
 
 @each_model
-def test_rates_of_dropout(cls):
-    model = cls(BERT, dropout=0.3, backbone_dropout=0.2, **SMALL[cls])
-    rates = {layer.name: layer.rate for layer in model.layers if hasattr(layer, "rate")}
-    assert rates.pop("embeddings_dropout") == 0.2
-    assert rates and set(rates.values()) == {0.3}
-    assert [block.dropout for block in blocks_of(model)] == [0.2, 0.2]
-    assert model.get_config()["backbone"]["config"]["dropout"] == 0.1  # what it was made from
-
-
-@each_model
 def test_what_it_cannot_do(cls):
     model = cls(BERT, **SMALL[cls])
     assert not model.can_split
@@ -193,8 +167,3 @@ def test_what_it_cannot_do(cls):
 def test_what_is_no_backbone(wrong):
     with pytest.raises(InputError, match="is not a supported encoder. Expected BERT, "):
         CrossEncoder(wrong)
-
-
-def test_a_folder_that_is_missing():
-    with pytest.raises(InputError, match="./nowhere: no such folder"):
-        CrossEncoder("./nowhere")

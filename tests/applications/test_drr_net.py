@@ -173,29 +173,6 @@ def test_halves():
             case.make().split()
 
 
-@pytest.mark.once
-def test_explainer():
-    model = built(FULL)
-    seen = {n: value(t) for n, t in model.explainer()(ALL).items()}
-    want = forward(model, **ALL)
-    assert abs(seen["probabilities"] - value(model(ALL))).max() < 1e-6
-    for name in ("p_h", "p_v"):
-        np.testing.assert_allclose(seen[name], want[name], atol=1e-5)
-        np.testing.assert_allclose(seen[name].sum(-1), 1, atol=1e-6)
-        assert seen[name.replace("p_", "gate_")].shape == (3, 1)
-    for side in ("1", "2"):
-        weights, ids = seen[f"selection_{side}"], WORDS[f"word_ids_{side}"]
-        np.testing.assert_allclose(weights, want[f"weights_{side}"], atol=1e-5)
-        np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
-        assert not weights[np.broadcast_to(ids[:, None] == 0, weights.shape)].any()
-    without = built(REST[3]).explainer()(WORDS)
-    assert set(without) == {"probabilities", "p_h", "gate_h"}
-    assert set(built(REST[2]).explainer()(WORDS)) == {
-        *("probabilities", "p_v", "gate_v"),
-        *("selection_1", "selection_2"),
-    }
-
-
 # --- the losses of p_h and p_v ---
 
 LABELS = np.array([2, 0, 1])
@@ -259,14 +236,6 @@ def test_auxiliary_losses_teach(eager):
             after = weights_of(model.get_layer(name))
             moved = any((a != b).any() for a, b in zip(after, before[name]))
             assert moved is (learns and name != "mlp_hidden_1"), (name, weight)
-
-
-@pytest.mark.each_backend
-def test_auxiliary_losses_of_one_branch():
-    model = compiled("sparse", use_global=False)
-    want = forward(model, **WORDS)
-    terms = [loss_of("sparse", want[n]) for n in ("probabilities", "p_v")]
-    assert model.train_on_batch(WORDS, LABELS) == pytest.approx(sum(terms), rel=1e-4)
 
 
 @pytest.mark.each_backend

@@ -3,7 +3,6 @@
 from functools import partial
 
 import keras
-import numpy as np
 import pytest
 
 from keras_sentmatch.applications import DRCN
@@ -16,7 +15,6 @@ from tests.applications import test_bimpm, test_cafe, test_diin, test_esim, test
 from tests.applications.common import WORDS, check_halves, gate, model_case
 from tests.harness import (
     Case,
-    built,
     check_batch,
     check_config,
     check_dtypes,
@@ -158,34 +156,6 @@ def test_drcn_has_two_blocks_a_sentence():
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("width, more", [(200, 320_000), (300, 720_000)])
-def test_drcn_counts(width, more):
-    """.72M with codes 300 wide, as in the SFA paper's Table 1; DRCN's own are 200 wide."""
-    config = {"vocabulary_size": 10, "autoencoder_units": width}
-    blocks = {"feature_attention": "fa", "feature_attention_config": {"use_bias": False}}
-    assert DRCN(**config, **blocks).count_params() - DRCN(**config).count_params() == more
-
-
-def test_open_gates_leave_drcn_as_it_was():
-    """Cut at the autoencoders, with gates that are all 1, it is the plain model."""
-    plain, gated = built(Case(SMALL, WORDS, (0, 0))), built(CASES[0])
-    one, other = named(plain), named(gated)
-    bodies = [other[n] for n in sorted(other) if n.startswith("dense_co")]
-    whole = one.pop("dense_co_attentive_rnn")
-    for kind in ("recurrent", "autoencoders"):
-        theirs = [layer for body in bodies for layer in getattr(body, kind)]
-        for mine, layer in zip(getattr(whole, kind), theirs, strict=True):
-            layer.set_weights(mine.get_weights())
-    for name, layer in one.items():
-        other[name].set_weights(layer.get_weights())
-    for name, layer in other.items():
-        if name.startswith("feature_attention"):
-            layer.excitation.kernel.assign(np.zeros(layer.excitation.kernel.shape))
-            layer.excitation.bias.assign(np.full(6, 30.0))
-    assert abs(value(plain(WORDS)) - value(gated(WORDS))).max() < 1e-6
-
-
-@pytest.mark.once
 def test_drcn_options():
     base = Case(SMALL, WORDS, (0, 0))
     check_option(base, "feature_attention", None, "fa")
@@ -200,18 +170,6 @@ def test_drcn_options():
         SMALL(feature_attention="fa", autoencoder_after=())
     with pytest.raises(InputError, match="from 1 to depth=3. Received: .4,."):
         SMALL(feature_attention="fa", autoencoder_after=(4,))
-
-
-@pytest.mark.once
-def test_drcn_explainer():
-    model = built(CASES[1])
-    seen = {n: value(t) for n, t in model.explainer()(WORDS).items()}
-    assert abs(seen["probabilities"] - value(model(WORDS))).max() < 1e-6
-    assert seen["attention_1"].shape == (3, 3, 5, 4)  # the three layers, as in one stack
-    assert seen["feature_map"].shape == (3, 2, 5, 4)
-    for side in "12":
-        assert seen[f"gates_{side}"].shape == seen[f"selection_{side}"].shape == (3, 2, 3, 2)
-        assert abs(seen[f"selection_{side}"].sum(2) - 1).max() < 1e-6
 
 
 @pytest.mark.once
@@ -270,21 +228,6 @@ def test_host_options(case):
         case.make(feature_attention="gates")
 
 
-@pytest.mark.once
-@each_with_sfa
-def test_host_explainer(case):
-    model = built(case)
-    seen = model.explainer()(case.inputs)
-    assert abs(value(seen["probabilities"]) - value(model(case.inputs))).max() < 1e-6
-    for side in "12":
-        assert seen[f"gates_{side}"].shape == seen[f"selection_{side}"].shape
-        assert abs(value(seen[f"selection_{side}"]).sum(1) - 1).max() < 1e-6
-    assert value(seen["feature_map"]).shape[0] == len(next(iter(case.inputs.values())))
-    base = case.make(feature_attention=None).explainer()
-    assert "gates_1" not in base.output
-    assert base(case.inputs)["feature_map_base"].shape == seen["feature_map_before"].shape
-
-
 def blocks_of(model):
     kinds = (FeatureAttention, SelectiveFeatureAttention)
     return [layer for layer in model.layers if isinstance(layer, kinds)]
@@ -317,15 +260,6 @@ def test_bimpm_has_the_settings_of_the_paper():
         assert {(block.r1, block.r2, block.branches) for block in blocks} == {wanted}
     layer = SelectiveFeatureAttention()  # has its own
     assert {block.branches for block in blocks_of(make(feature_attention=layer))} == {3}
-
-
-def test_the_gates_of_esim_see_all_features():
-    model = test_esim.SMALL(feature_attention="fa", dropout=0.9)
-    model.word_dropout.rate = 0.0
-    explainer = model.explainer()
-    one, two = (value(explainer(WORDS, training=t)["gates_1"]) for t in (True, False))
-    np.testing.assert_allclose(one, two, atol=1e-6)
-    assert abs(value(model(WORDS, training=True)) - value(model(WORDS))).max() > 1e-5
 
 
 @pytest.mark.once

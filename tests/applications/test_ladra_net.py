@@ -10,7 +10,6 @@ from tests import oracles_encoders
 from tests.applications.common import model_case
 from tests.applications.encoders import (
     BERT,
-    MASK,
     PAIRS,
     ROBERTA,
     ROBERTA_PAIRS,
@@ -18,7 +17,7 @@ from tests.applications.encoders import (
     oracle_inputs,
     weights_of,
 )
-from tests.harness import built, check_oracle, close, name_of, refuses, run_checks, value
+from tests.harness import check_oracle, name_of, refuses, run_checks, value
 from tests.oracles_recurrent import self_attention_pooling, stack_gru
 
 
@@ -117,25 +116,6 @@ test_checks = run_checks(CASES)
 @pytest.mark.parametrize("case", VARIANTS, ids=name_of)
 def test_variants(case):
     check_oracle(case)
-
-
-@pytest.mark.once
-def test_explainer():
-    model = built(CASES[0])
-    shown = {n: value(t) for n, t in model.explainer()(PAIRS).items()}
-    found = everything(model, **PAIRS)
-    names = {"selection": "weights", "coverage": "coverage", "unit_weights": "fusion"}
-    for name, oracle_name in {**names, "probabilities": "probabilities"}.items():
-        close(shown[name], found[oracle_name], name)
-    assert shown["selection"].shape == (3, 2, 3, 7)
-    chosen = shown["selection"].sum(axis=(1, 2))
-    assert not chosen[~MASK].any()
-    close(shown["layer_weights"], np.tile(found["layer_weights"], (3, 1)), "layer weights")
-    assert set(shown) == {*names, "probabilities", "layer_weights"}
-    model = built(CASES[0], **LadRaNet.presets["table7_2_bert_pcnn"])
-    assert set(model.explainer()(PAIRS)) == set(shown) - set(names)
-    with pytest.raises(NotImplementedError, match="nothing to show"):
-        built(CASES[0], **LadRaNet.presets["table7_1_bert"]).explainer()
 
 
 test_errors = refuses(

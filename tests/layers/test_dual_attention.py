@@ -113,11 +113,6 @@ def test_cross_hides_the_own_sentence_from_the_difference_alone():
     assert not seen(VARIANTS[-1], nobody)[1].any()
 
 
-def test_without_cross_segments_are_not_used():
-    for one, two in zip(seen(CASES[0], INPUTS), seen(CASES[0], PAIRS)):
-        assert (one == two).all()
-
-
 @pytest.mark.backend("torch")
 def test_training_keeps_no_differences_of_features_for_the_backward_pass():
     """`[B, heads, L, L, key_dim]`: PyTorch saves none of it, and never makes more than one feature's."""

@@ -18,7 +18,7 @@ INPUTS = {
 SMALL = partial(DualAttentionBlock, intermediate_dim=5, num_heads=2, attention_units=3)
 BLOCK = 3 * (4 * 4 + 4) + (4 * 4 + 4) + 4 * 4 + (4 * 5 + 5) + (5 * 4 + 4)
 ALIGNMENT = 2 * (2 * 4 * 3 + 3 + 3 + 1 + 8 * 4 + 4)
-FUSION = ALIGNMENT + 2 * (4 * 2 + 2) + 2 * 2 + (2 * 4 + 4 + 2 * 4) + (2 * 4 + 4)
+FUSION = ALIGNMENT + 2 * (4 * 4 + 4) + 2 * 4 + (4 * 4 + 4 + 2 * 4) + (4 * 4 + 4)
 
 
 def weights_of(layer):

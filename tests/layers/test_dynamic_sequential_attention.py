@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from keras_sentmatch.layers import DynamicSequentialAttention, RerereadAttention
+from keras_sentmatch.layers import DynamicSequentialAttention
 from tests import oracles_encoders
 from tests.harness import (
     Case,
@@ -119,38 +119,6 @@ def seen(layer, inputs=INPUTS):
     return [value(t) for t in layer(**inputs, **SHOWN)]
 
 
-def test_words_alone_without_coverage_are_reread_attention():
-    """With R = 0 nothing is left of what this unit adds to the one of DRr-Net."""
-    layer = built(case("words", 0, WORDS, coverage="off"))
-    other = RerereadAttention(units=4, attention_units=2, steps=3, beta=2.0, initial_state="given")
-    arguments = (WORDS["phrases"][:, 0], INPUTS["mask"], INPUTS["guide"], INPUTS["guide"])
-    other(*arguments)
-    for mine, theirs in (
-        (layer.token_kernels[0], other.token_kernel),
-        (layer.state_kernels[0], other.state_kernel),
-        (layer.guide_kernels[0], other.guide_kernel),
-        (layer.contexts[0], other.context),
-    ):
-        theirs.assign(mine)
-    other.cell.set_weights(layer.cell.get_weights())
-    states, weights, _, units = seen(layer, WORDS)
-    _, want_states, want_weights = other(*arguments, return_selection=True)
-    np.testing.assert_allclose(states, value(want_states), atol=1e-6)
-    np.testing.assert_allclose(weights[:, :, 0], value(want_weights), atol=1e-6)
-    assert (units == 1).all()
-
-
-def test_units_take_turns():
-    """In a step a unit knows what those before it chose, and nothing of those after it."""
-    layer = built(SHOW)
-    weights = seen(layer)[1][:, 0]
-    for changed, knows in ((0, [1, 2]), (1, [2]), (2, [])):
-        phrases = INPUTS["phrases"].copy()
-        phrases[:, changed] += noise(3, 5, 4, seed=5)
-        moved = abs(seen(layer, {**INPUTS, "phrases": phrases})[1][:, 0] - weights) > 1e-4
-        assert [r for r in range(3) if moved[:, r].any()] == [changed, *knows]
-
-
 @pytest.mark.parametrize("coverage", ["multiply", "log", "off"])
 def test_what_is_chosen_and_covered(coverage):
     _, weights, covered, units = seen(built(SHOW, coverage=coverage))
@@ -162,17 +130,6 @@ def test_what_is_chosen_and_covered(coverage):
     assert (covered >= 0).all()
     fell = (np.diff(covered, axis=1) <= 0).all() and (covered[real] < 1).all()
     assert fell == (coverage != "off")
-
-
-def test_fuse_word():
-    """The word's choice isn't fused, but still steers the phrases."""
-    layer = built(SHOW, fuse_word=False)
-    weights, units = (seen(layer)[i] for i in (1, 3))
-    assert not units[..., 0].any() and (units[..., 1:] > 0).all()
-    phrases = INPUTS["phrases"].copy()
-    phrases[:, 0] *= -1
-    other = seen(layer, {**INPUTS, "phrases": phrases})[1]
-    assert abs(other - weights)[:, 0, 1:].max() > 1e-4
 
 
 def test_coverage_sends_the_second_look_elsewhere():
@@ -198,19 +155,6 @@ def test_coverage_sends_the_second_look_elsewhere():
             np.testing.assert_array_equal(weights.argmax(-1), want)
             left = np.take_along_axis(covered[:, 0], best[..., :1], -1)
             assert (left == float(coverage == "off")).all()
-
-
-def test_coverage_can_turn_a_score_round_unless_clipped():
-    """Little to read of each token: coverage falls far below 0, and what was read is avoided or sought by sign."""
-    results = []
-    for clip in (True, False):
-        layer = built(SHOW, clip_coverage=clip)
-        for kernel in layer.fertility_kernels:
-            kernel.assign(10 * value(kernel))
-        results.append(seen(layer))
-    (states, _, covered, _), (free_states, _, free, _) = results
-    assert (covered >= 0).all() and (free < -1).any()
-    assert abs(states - free_states).max() > 1e-3
 
 
 def test_a_big_beta_is_the_hard_selection():
@@ -269,5 +213,5 @@ def test_bad_inputs():
         SMALL()(INPUTS["phrases"][:, 0], INPUTS["mask"], INPUTS["guide"])
     with pytest.raises(ValueError, match=r"guide must be \[B, 4\].*Received: shape=\(3, 3\)"):
         SMALL()(INPUTS["phrases"], INPUTS["mask"], INPUTS["guide"][:, :3])
-    with pytest.raises(ValueError, match="fuse_word=False needs phrases beside the words"):
+    with pytest.raises(ValueError, match="fuse_word=False needs phrases in addition to the words"):
         SMALL(fuse_word=False)(**WORDS)

@@ -58,13 +58,6 @@ def test_windows():
     )
 
 
-def test_count_of_the_paper():
-    """Two units of a layer of 500 filters and one of 768 over 768 features."""
-    layer = PhraseCNN()
-    layer.build((None, None, 768))
-    assert sum(int(np.prod(w.shape)) for w in layer.trainable_weights) == 3_842_536
-
-
 test_bad_arguments = refuses(
     PhraseCNN,
     [
