@@ -142,6 +142,13 @@ class WithLinearPart(PairModel):
     def set_words(self, start: int, words: Sequence[str]) -> None:
         self.wide.set_word_facts(start, words)
 
+    def row_tables(self) -> list[tuple[str, Any]]:
+        """As for all models, with `"facts"` (commonness, then `word_facts`) and linear `"weights"`."""
+        logits = self.wide.logits
+        weights = logits.words_1, logits.words_2, logits.words_both
+        tables = [("facts", self.wide.matching.facts), *(("weights", table) for table in weights)]
+        return super().row_tables() + tables
+
     def before_fit(self, words, examples, chosen) -> dict[str, float]:
         """Solve the linear part; validation pairs choose the strength of its regularization."""
         strength = chosen.get("linear_strength")

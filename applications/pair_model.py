@@ -291,6 +291,14 @@ class PairModel(Explained, Splittable, TrainingHooks, keras.Model):
     def _word_representations(self) -> list[WordRepresentation]:
         return [layer for layer in self.layers if isinstance(layer, WordRepresentation)]
 
+    def row_tables(self) -> list[tuple[str, Any]]:
+        """Return the variables with one row per word, each with what the row of a word holds.
+
+        `"vectors"`: the vector of the word.
+        """
+        layers = self._word_representations()
+        return [("vectors", table.embeddings) for r in layers for table in r.word_embeddings]
+
     def count_params_without_word_embeddings(self) -> int:
         """The papers' count: all parameters but the word embeddings."""
         words = sum(
