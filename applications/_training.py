@@ -56,9 +56,6 @@ class TrainingHooks:
         """The weights that are not taken from `other` when training begins with it."""
         return []
 
-    def set_words(self, start: int, words: Sequence[str]) -> None:
-        """Learn what the words are that have the ids from `start` on."""
-
 
 @contextlib.contextmanager
 def _denormals_flushed() -> Iterator[None]:

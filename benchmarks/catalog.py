@@ -45,7 +45,7 @@ def build(args: Any) -> dict[str, Any]:
 
 def ask(args: Any) -> dict[str, Any]:
     """Ranks every query; milliseconds, and how many duplicates were found."""
-    from keras_sentmatch import Matcher
+    from keras_sentmatch import load
     from keras_sentmatch.corpus import Index
 
     sentences, labels = questions(args.data / "quora" / "bimpm_dev.tsv", args.size)
@@ -53,7 +53,7 @@ def ask(args: Any) -> dict[str, Any]:
     chosen = np.random.default_rng(0).permutation(len(duplicates))[: args.queries]
     queries = [(sentences[i], j) for i, j in (duplicates[n] for n in chosen)]
     del sentences
-    matcher = Matcher.load(args.run, engine=args.engine)
+    matcher = load(args.run, engine=args.engine)
     start = time.perf_counter()
     index = Index(args.index, matcher)
     opened = time.perf_counter() - start

@@ -7,7 +7,7 @@ Trains what has no finished run in `--runs`: the encoder as this library's `cros
 hybrid. Then measures each, from two strings to probabilities:
 
 - library: `Matcher.load(run)` on `--backend`
-- onnx: `Matcher.load(run, engine="onnx")`
+- onnx: `load(run, engine="onnx")`
 - int8: the artifact of `export --format onnx --int8`, through its `score.py`
 - sentence_transformers: `CrossEncoder.predict`
 
@@ -164,9 +164,9 @@ def load(contender: str, args: argparse.Namespace) -> tuple[Ask, Path]:
             return np.concatenate(found)[np.argsort(order)]
 
         return ask, folder
-    from keras_sentmatch import Matcher
+    from keras_sentmatch import load
 
-    matcher = Matcher.load(run, **({"engine": "onnx"} if engine == "onnx" else {}))
+    matcher = load(run, engine="onnx" if engine == "onnx" else "keras")
     return lambda one, two: matcher.predict_proba(
         sentence1=one, sentence2=two, batch_size=64
     ), run / "onnx" if engine == "onnx" else run

@@ -54,12 +54,12 @@ def questions(file: Path, size: int) -> tuple[list[str], dict[tuple[int, int], i
 
 
 def with_matcher(args: Any, sentences: list[str]) -> Any:
-    from keras_sentmatch import Matcher
+    from keras_sentmatch import load, mine
 
-    matcher = Matcher.load(args.run, engine=args.engine)
+    matcher = load(args.run, engine=args.engine)
     options = {"threshold": LEAST, "candidates": args.candidates}
     return lambda: [
-        (pair.score, pair.index1, pair.index2) for pair in matcher.mine(sentences, **options)
+        (pair.score, pair.index1, pair.index2) for pair in mine(matcher, sentences, **options)
     ]
 
 

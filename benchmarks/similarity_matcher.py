@@ -25,7 +25,7 @@ from scipy.stats import spearmanr
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from word_table import Words, encode, installed, save, sentences
 
-from keras_sentmatch import Matcher
+from keras_sentmatch import load
 from keras_sentmatch.applications import RE2
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.vectors.built_in import load_word_table
@@ -213,7 +213,7 @@ def measure(root: Path, encoder: str) -> None:
 
     torch.set_num_threads(1)
     one, two, scores = stsb(root, "test")
-    matcher, teacher = Matcher.load("similarity", engine="onnx"), SentenceTransformer(encoder)
+    matcher, teacher = load("similarity", engine="onnx"), SentenceTransformer(encoder)
     matcher.threads = 1
 
     def by_matcher() -> np.ndarray:

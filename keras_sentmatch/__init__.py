@@ -1,6 +1,6 @@
 """Sentence-pair matching for Keras 3: inference, paraphrase, answer selection.
 
-Importing this package only defines names: no backend is chosen until one of them is used, so
+Importing this package only defines names. No backend is chosen until one of them is used, so
 `KERAS_BACKEND` (or the command line's `--backend`) can still be set after the import.
 `import keras_sentmatch.applications` registers every class for `keras.saving`.
 """
@@ -8,12 +8,27 @@ Importing this package only defines names: no backend is chosen until one of the
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from keras_sentmatch.errors import InputError as InputError
+
 if TYPE_CHECKING:
-    from keras_sentmatch.inference.matcher import Matcher as Matcher
+    from keras_sentmatch.corpus import group as group
+    from keras_sentmatch.corpus import mine as mine
+    from keras_sentmatch.explanations import explain as explain
+    from keras_sentmatch.exports import export as export
+    from keras_sentmatch.exports import load as load
+    from keras_sentmatch.inference import Matcher as Matcher
 
 __version__ = "0.1.0"
-__all__ = [
-    "Matcher",
+
+_names = {
+    "Matcher": "inference",
+    "explain": "explanations",
+    "export": "exports",
+    "group": "corpus",
+    "load": "exports",
+    "mine": "corpus",
+}
+_packages = [
     "analysis",
     "applications",
     "corpus",
@@ -32,12 +47,13 @@ __all__ = [
     "tuning",
     "vectors",
 ]
+__all__ = ["InputError", *_names, *_packages]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Matcher":
-        return importlib.import_module("keras_sentmatch.inference.matcher").Matcher
-    if name in __all__:
+    if name in _names:
+        return getattr(importlib.import_module(f"keras_sentmatch.{_names[name]}"), name)
+    if name in _packages:
         return importlib.import_module(f"keras_sentmatch.{name}")
     raise AttributeError(f"module 'keras_sentmatch' has no attribute {name!r}")
 

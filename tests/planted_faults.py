@@ -231,7 +231,7 @@ matcher: threshold ignored
 matcher: temperature ignored
 - return scores if self.label_names is None else apply_temperature(scores, self.temperature)
 + return scores
-@ keras_sentmatch/inference/corpus.py | tests/inference
+@ keras_sentmatch/inference/base.py | tests/inference
 ranking: the worst first
 - np.argsort(-scores, kind="stable")
 + np.argsort(scores, kind="stable")
@@ -242,7 +242,7 @@ file safety: a link out of the folder is followed
 file safety: layers that run code are let through
 - not in _RUN_CODE + _READ_FILES
 + not in _READ_FILES
-@ keras_sentmatch/exports/score.py | tests/exports/test_encoder_rules.py
+@ keras_sentmatch/inference/score.py | tests/exports/test_encoder_rules.py
 portable export: text is not cleaned
 - text = text.translate(facts["clean"])
 + text = str(text)

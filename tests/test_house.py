@@ -22,17 +22,13 @@ LAZY = set(
     "pyarrow regex rich safetensors scipy sentencepiece sklearn spacy tensorboard tensorflow "
     "tensorflow_datasets tensorflow_text tf2onnx tokenizers torch".split()
 )
-# The same in the library: `Matcher`'s conveniences, and what loads Keras, needed or not.
+# The same in the library: what loads Keras, needed or not.
 LAZY_OWN = {
     ("keras_sentmatch.applications.backbone", "keras_sentmatch.text.backbones"),
-    ("keras_sentmatch.inference.base", "keras_sentmatch.corpus"),
-    ("keras_sentmatch.inference.base", "keras_sentmatch.explanations"),
-    ("keras_sentmatch.inference.base", "keras_sentmatch.exports"),
-    ("keras_sentmatch.inference.matcher", "keras_sentmatch.exports.engine"),
     ("keras_sentmatch.inference.matcher", "keras_sentmatch.inference.compiled"),
     ("keras_sentmatch.inference.run_folder", "keras_sentmatch.applications"),
-    ("keras_sentmatch.inference.similarity", "keras_sentmatch.applications"),
-    ("keras_sentmatch.exports.engine", "keras_sentmatch.exports.exporting"),
+    ("keras_sentmatch.inference.matcher", "keras_sentmatch.applications"),
+    ("keras_sentmatch.exports.loading", "keras_sentmatch.exports.exporting"),
     ("keras_sentmatch.analysis.comparing", "keras_sentmatch.inference.run_folder"),
     ("keras_sentmatch.training.recipe", "keras_sentmatch.applications"),
     ("keras_sentmatch.tuning.searching", "keras_sentmatch.tuning.study"),

@@ -48,6 +48,7 @@ def explain(
         raise InputError(f"--limit {limit}: expected at least 1, and a FILE of pairs.")
     pairs = asked.read()
     matcher = scoring.load(run).matcher
+    from keras_sentmatch.explanations import explain as explain_pairs
     from keras_sentmatch.explanations import save_overview
 
     pages: list[tuple[str, Explanation]] = []
@@ -55,7 +56,7 @@ def explain(
     for number in range(min(limit or len(pairs), len(pairs))):
         pair = pairs.select([number])
         with working(f"explaining pair {number + 1}") if number == 0 else nullcontext():
-            explained = matcher.explain(pair, erasure=erasure, batch_size=scoring.batch_size)
+            explained = explain_pairs(matcher, pair, erasure=erasure, batch_size=scoring.batch_size)
         (found,) = cast("list[Explanation]", explained)
         found.facts = {"run": str(run), **found.facts}
         name = f"pair-{number + 1:03}"

@@ -64,7 +64,7 @@ def export(
     if out is None:
         if format != "onnx" or pairs is not None:
             raise InputError("Name the folder to create with --out.")
-        from keras_sentmatch.exports.engine import make_onnx
+        from keras_sentmatch.exports.loading import make_onnx
         from keras_sentmatch.inference.matcher import run_folder
 
         with ended_by_sigterm(), working(f"making the ONNX model of {run} and verifying it"):
@@ -85,8 +85,10 @@ def export(
             )
         labeled["int8"], _ = LabeledPairs(data=data).read(loaded, default="validation")
         labeled["max_drop"] = max_drop
+    from keras_sentmatch.exports import export as export_to
+
     with ended_by_sigterm(), working(f"exporting to {out} and verifying it in a fresh process"):
-        report = loaded.matcher.export(out, format, pairs=more, tolerance=tolerance, **labeled)
+        report = export_to(loaded.matcher, out, format, pairs=more, tolerance=tolerance, **labeled)
     if as_json:
         print_json(report)
         return

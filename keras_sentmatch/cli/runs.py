@@ -50,19 +50,12 @@ class Run:
     first: "Matcher"
 
     @classmethod
-    def load(cls, folder: Path, word_encoder: str | None = None, engine: str = "keras") -> "Run":
-        """A run of `train`, with one seed or with several."""
-        from keras_sentmatch.inference import EnsembleMatcher, Matcher
-        from keras_sentmatch.inference.run_folder import members_of
+    def load(cls, folder: Path, engine: str = "keras") -> "Run":
+        """Load a run of `train`, with one seed or with several."""
+        from keras_sentmatch.exports import load
 
-        given: Any = {"word_encoder": word_encoder, "engine": engine}
-        matcher: Any
-        if members_of(folder) == [folder]:
-            matcher = Matcher.load(folder, **given)
-            members = [matcher]
-        else:
-            matcher = EnsembleMatcher.load(folder, **given)
-            members = matcher.members
+        matcher: Any = load(folder, engine=engine)
+        members = getattr(matcher, "members", [matcher])
         if engine == "keras" and sys.modules["keras"].config.backend() == "tensorflow":
             for member in members:  # XLA's compilation takes longer than most files of pairs
                 member.model.jit_compile = False
@@ -79,16 +72,6 @@ class Run:
         facts = self.first.info.get("source")
         return recorded_source(facts, self.folder) if facts else None
 
-    def limit_threads(self, count: int) -> None:
-        """Lets at most so many threads score at once."""
-        for member in getattr(self.matcher, "members", [self.matcher]):
-            member.threads = min(member.threads, count)
-
-    def learned(self) -> int:
-        """How many new words the members have learned, at most."""
-        members = getattr(self.matcher, "members", [self.matcher])
-        return max(m.new_words.learned if m.new_words else 0 for m in members)
-
     def log_encoding(self) -> None:
         """Logs how many sentences were truncated and how many words were unknown."""
         log.info("%s", self.first.encoder.report)
@@ -96,8 +79,8 @@ class Run:
 
 def digest_of(folder: Path) -> str:
     """What the answers of a run depend on; refuses what is no run folder."""
-    from keras_sentmatch.exports.engine import digest
     from keras_sentmatch.inference.matcher import run_folder
+    from keras_sentmatch.inference.onnx import digest
     from keras_sentmatch.inference.run_folder import members_of, read_card, read_json
 
     folder = run_folder(folder)
@@ -144,13 +127,6 @@ class Scoring:
     batch_size: Annotated[int, typer.Option(help="The largest number of pairs scored at once.")] = (
         64
     )
-    word_encoder: Annotated[
-        str | None,
-        typer.Option(
-            help="The encoder that the word vectors were extracted from (a folder or a KerasHub "
-            "preset): words never seen in training get their vectors."
-        ),
-    ] = None
     backend: options.Backend = None
     engine: Annotated[
         Engine,
@@ -176,7 +152,7 @@ class Scoring:
         """Loads a run on the backend that was chosen."""
         self.use_backend()
         with working(f"loading {folder}"):
-            return Run.load(folder, self.word_encoder, self.engine.value)
+            return Run.load(folder, self.engine.value)
 
     def working(self, pairs: int) -> AbstractContextManager[Any]:
         """Says that pairs are scored; JAX and TensorFlow compile the model for the first of them."""

@@ -1,7 +1,6 @@
 """`serve`: runs answered over HTTP, with a page."""
 
 import logging
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -100,14 +99,13 @@ def serve(
     scoring.use_backend()
     from keras_sentmatch.inference.matcher import run_folder
     from keras_sentmatch.service.app import make_app
-    from keras_sentmatch.service.limits import Limits
-    from keras_sentmatch.service.metrics import Metrics
-    from keras_sentmatch.service.served import ServedRun
+    from keras_sentmatch.service.batching import ServedRun
+    from keras_sentmatch.service.gate import Limits, Metrics
 
     metrics = Metrics()
 
     def load(folder: Path) -> Any:
-        return Run.load(folder, scoring.word_encoder, scoring.engine.value).matcher
+        return Run.load(folder, scoring.engine.value).matcher
 
     def observer(name: str) -> Any:
         return lambda *figures: metrics.batch(name, *figures)
@@ -132,11 +130,6 @@ def serve(
     if not examples and any(run.facts()["data"] == BUILT_IN for run in served):
         shown = example_pairs(BUILT_IN)
 
-    def reload() -> None:
-        for run in served:
-            result = "loaded" if run.reload() else "failed"
-            metrics.reloads.labels(run.name, result).inc()
-
     limits = Limits(
         body_bytes=limited.max_body,
         pairs=limited.max_pairs,
@@ -158,7 +151,6 @@ def serve(
         app,
         read_seconds=limits.read_seconds,
         grace=limits.read_seconds + limits.answer_seconds,
-        reload=one_at_a_time(reload),
     )
     server.run(sockets=[listening])
 
@@ -205,20 +197,3 @@ def read_keys(file: Path) -> list[str]:
             "without spaces."
         )
     return keys
-
-
-def one_at_a_time(work: Any) -> Any:
-    """A function that runs `work` in a thread; calls during a run cause one more run after it."""
-    wanted, working = threading.Event(), threading.Lock()
-
-    def loop() -> None:
-        with working:
-            while wanted.is_set():
-                wanted.clear()
-                work()
-
-    def start() -> None:
-        wanted.set()
-        threading.Thread(target=loop, name="reload", daemon=True).start()
-
-    return start

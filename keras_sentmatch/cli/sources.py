@@ -93,11 +93,11 @@ class Source(Reading):
         log_summary(pairs)
         return pairs
 
-    def stream(self, shard: tuple[int, int] | None) -> "PairStream":
+    def stream(self) -> "PairStream":
         """The rows of a single file, or a part of them, as they are asked for."""
         from keras_sentmatch.data import PairStream
 
-        return PairStream(self.data, format=self.format, shard=shard, **self._how())
+        return PairStream(self.data, format=self.format, **self._how())
 
     def facts(self) -> dict[str, Any]:
         """What to record with a run, so that `evaluate` finds its data again."""
@@ -261,9 +261,9 @@ class AskedPairs(Reading):
         """Whether the pairs come through standard input."""
         return str(self.file) == "-"
 
-    def stream(self, shard: tuple[int, int] | None) -> "PairStream":
+    def stream(self) -> "PairStream":
         """The pairs of FILE, as they are asked for."""
-        return Source(str(self.file), **self.reading()).stream(shard)
+        return Source(str(self.file), **self.reading()).stream()
 
     def read(self) -> "PairDataset":
         from keras_sentmatch.data import PairDataset

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keras_sentmatch.errors import InputError, argument
-from keras_sentmatch.inference.new_words import word_tables
+from keras_sentmatch.inference.unseen_words import word_tables
 from keras_sentmatch.text import Tokenizer
-from keras_sentmatch.vectors.built_in import WordTable, load_similarity, load_word_table
+from keras_sentmatch.vectors.built_in import load_similarity, load_word_table
 
 Array = NDArray[Any]
 Lookup = Callable[[str], Array | None]
@@ -265,12 +265,12 @@ def run_vectors(matcher: Any) -> tuple[Lookup, int]:
         return lambda piece: matrix[encoder.tokenizer.token_to_id(piece)], matrix.shape[1]
     matrix = keras.ops.convert_to_numpy(tables[0])
     ids = encoder.vocabulary.ids
-    extractor = matcher.vector_extractor
+    table = matcher.word_table
 
     def lookup(word: str) -> Array | None:
         if word in ids and ids[word] < len(matrix):
             return np.asarray(matrix[ids[word]])
-        return extractor.lookup(word)[0] if isinstance(extractor, WordTable) else None
+        return None if table is None else table.lookup(word)[0]
 
     return lookup, matrix.shape[1]
 
@@ -278,8 +278,7 @@ def run_vectors(matcher: Any) -> tuple[Lookup, int]:
 def vector_kind(matcher: Any, vectors: str | None) -> str:
     """Return the kind of vectors to use: the built-in table if the run's vectors come from it."""
     if vectors is None:
-        own = not isinstance(getattr(matcher, "vector_extractor", None), WordTable)
-        return "words" if own else "table"
+        return "words" if getattr(matcher, "word_table", None) is None else "table"
     if vectors not in KINDS:
         raise InputError(
             f"{argument('vectors', vectors)} is unknown. Expected {' or '.join(map(repr, KINDS))}."

@@ -26,8 +26,7 @@ class EncodingReport:
     """What encoding met, since the encoder was made or `reset_report` was called.
 
     Sentences (two a pair) and those truncated, tokens kept and `dropped` beyond the limit, kept
-    tokens that are not in the vocabulary, the most frequent of these, and words `learned` (see
-    `PairEncoder.add_words`).
+    tokens that have no id, and the most frequent of these.
     """
 
     sentences: int = 0
@@ -35,7 +34,6 @@ class EncodingReport:
     tokens: int = 0
     dropped: int = 0
     unknown: int = 0
-    learned: int = 0
     unknown_words: Counter[str] = field(default_factory=Counter)
 
     def __add__(self, other: "EncodingReport") -> "EncodingReport":
@@ -53,7 +51,6 @@ class EncodingReport:
             f"{share(self.truncated, self.sentences)} sentences truncated, "
             f"{share(self.dropped, self.tokens + self.dropped)} tokens lost"
             + (f"; most frequent unknown words: {words}" if words else "")
-            + (f"; {self.learned:,} words learned" if self.learned else "")
         )
 
 

@@ -46,6 +46,7 @@ class _TokenTable(dict[str, int]):
     def __init__(self, vocabulary: Vocabulary, characters: Mapping[str, int], width: int):
         super().__init__()
         self.vocabulary, self.characters = vocabulary, characters
+        self.lent: Mapping[str, int] = {}
         self.tokens = [""]  # by row
         self.word_ids = np.zeros(256, "int32")
         self.char_ids = np.zeros((256, width), "int32")
@@ -55,12 +56,21 @@ class _TokenTable(dict[str, int]):
         with self._lock:  # servers encode in several threads
             return self[token] if token in self else self._add(token)
 
+    def lend(self, ids: Mapping[str, int]) -> None:
+        """Give words outside the vocabulary these ids, instead of the ones lent before."""
+        with self._lock:
+            for lent in (dict.fromkeys(self.lent, 1), ids):
+                for token, number in lent.items():
+                    if token in self:
+                        self.word_ids[self[token]] = number
+            self.lent = ids
+
     def _add(self, token: str) -> int:
         row = len(self) + 1
         if row == len(self.word_ids):
             self.word_ids = np.concatenate([self.word_ids, np.zeros_like(self.word_ids)])
             self.char_ids = np.concatenate([self.char_ids, np.zeros_like(self.char_ids)])
-        self.word_ids[row] = self.vocabulary[token]
+        self.word_ids[row] = self.lent.get(token) or self.vocabulary[token]
         ids = [self.characters.get(char, 1) for char in token[: self.char_ids.shape[1]]]
         self.char_ids[row, : len(ids)] = ids
         self.tokens.append(token)
@@ -174,6 +184,7 @@ class PairEncoder(BaseEncoder):
         for a, b in self.antonyms:
             self._opposites.setdefault(a, set()).add(b)
             self._opposites.setdefault(b, set()).add(a)
+        self._lent: dict[str, int] = {}
         self._table = self._new_table()
         self._graph: Any = None
         self.reset_report()
@@ -256,13 +267,14 @@ class PairEncoder(BaseEncoder):
         """Returns the tokens that the encoder keeps, of sentence `"1"` and of sentence `"2"`."""
         return {"1": self.tokens(sentence1), "2": self.tokens(sentence2)}
 
-    def add_words(self, words: Iterable[str]) -> None:
-        """Adds words to the vocabulary, with the ids that follow; counted in `report`."""
-        added = list(words)
-        self.vocabulary = Vocabulary([*self.vocabulary.words[2:], *added])
-        self._table = self._new_table()
-        self._graph = None
-        self.report.learned += len(added)
+    def lend_ids(self, words: Sequence[str]) -> None:
+        """Give words outside the vocabulary the ids behind it, until the next call."""
+        self._lent = {word: self.vocabulary_size + i for i, word in enumerate(words)}
+        self._table.lend(self._lent)
+
+    def knows(self, word: str) -> bool:
+        """Whether a word has an id, its own or a lent one."""
+        return word in self.vocabulary or word in self._lent
 
     def encode_pairs(
         self,
@@ -285,6 +297,7 @@ class PairEncoder(BaseEncoder):
             )
         if len(self._table) > _MAX_ROWS:  # a long-running server; data sets keep their table
             self._table = self._new_table()
+            self._table.lend(self._lent)
         table, limit = self._table, min(limit or self.max_length, self.max_length)
         flat: defaultdict[str, list[np.ndarray]] = defaultdict(list)
         lengths, offsets, unknown = [], [], Counter[str]()

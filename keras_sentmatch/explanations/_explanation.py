@@ -199,7 +199,15 @@ def explain(
             abstained=abstained[row],
             facts=_facts(matcher),
         )
-        _look_inside(explanation, matcher, pair)
+        if hasattr(matcher, "members"):
+            explanation.notes.append(
+                f"This prediction is the mean of {len(matcher.members)} matchers, so there is no "
+                "single attention to draw. Explain one of the matchers to see its attention."
+            )
+        else:
+            with matcher.lending(pair.sentence1, pair.sentence2) as parts:
+                next(parts)  # the unseen words of the pair have their vectors
+                _look_inside(explanation, matcher, pair)
         if erasure:
             _erase(explanation, matcher, scores[row], batch_size)
         found.append(explanation)
@@ -219,12 +227,6 @@ def _write_page(path: str | Path, html: str) -> Path:
 
 def _look_inside(explanation: Explanation, matcher: Any, pair: PairDataset) -> None:
     """Fill in tokens, values and pictures."""
-    if hasattr(matcher, "members"):
-        explanation.notes.append(
-            f"This prediction is the mean of {len(matcher.members)} matchers, so there is no single "
-            "attention to draw. Explain one of the matchers to see its attention."
-        )
-        return
     encoder = matcher.encoder
     truncated_before = encoder.report.truncated
     tags = pair.tags if "pos" in encoder.features else None
@@ -244,7 +246,7 @@ def _look_inside(explanation: Explanation, matcher: Any, pair: PairDataset) -> N
         }
     if isinstance(encoder, PairEncoder):
         words = dict.fromkeys([*explanation.tokens_1, *explanation.tokens_2])
-        explanation.unknown = tuple(word for word in words if word not in encoder.vocabulary)
+        explanation.unknown = tuple(word for word in words if not encoder.knows(word))
     explainer = matcher.explainer()
     if explainer is None:
         explanation.notes.append(f"{type(matcher.model).__name__} has no attention to draw.")

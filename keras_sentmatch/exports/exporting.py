@@ -21,10 +21,10 @@ from keras_sentmatch import __version__
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.display.rendering import render
 from keras_sentmatch.errors import InputError, argument
-from keras_sentmatch.exports.examples import TOLERANCE, Examples, as_ensemble
-from keras_sentmatch.exports.int8 import quantize
-from keras_sentmatch.exports.portable import write_engine, write_litert, write_onnx
-from keras_sentmatch.exports.saved_model import write_saved_model
+from keras_sentmatch.exports._examples import TOLERANCE, Examples, as_ensemble
+from keras_sentmatch.exports._int8 import quantize
+from keras_sentmatch.exports._portable import write_engine, write_litert, write_onnx
+from keras_sentmatch.exports._saved_model import write_saved_model
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.run_folder import calibration_of
@@ -34,10 +34,10 @@ WRITERS: dict[str, Callable[[EnsembleMatcher, Path], dict[str, Any]]] = {
     "saved_model": write_saved_model,
     "onnx": write_onnx,
     "litert": write_litert,
-    "engine": write_engine,  # for `Matcher.load(run, engine="onnx")`
+    "engine": write_engine,  # for `load(run, engine="onnx")`
 }
 FORMATS = ("saved_model", "onnx", "litert")
-FRESH_PROCESS = Path(__file__).with_name("fresh_process.py")
+FRESH_PROCESS = Path(__file__).with_name("_fresh_process.py")
 
 
 def export(
@@ -111,6 +111,12 @@ def write_artifact(
     max_drop: float = 0.5,
 ) -> dict[str, Any]:
     """As `export`; `"engine"` is a format too."""
+    for member in getattr(matcher, "members", [matcher]):
+        if not isinstance(member, Matcher):
+            raise InputError(
+                f"{member!r} cannot be exported, because it has no Keras model. Load the run as a "
+                "Matcher."
+            )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} exists already: give the name of a new folder.")
     if find_spec("tensorflow") is None:
@@ -173,7 +179,9 @@ def _write_elsewhere(
     calibration = calibration_of(vars(ensemble))
     facts = {"format": format, "runs": runs, "folder": str(folder), "report": str(report)}
     job.write_text(json.dumps({**facts, "calibration": calibration}), encoding="utf-8")
-    done = run_python("-m", "keras_sentmatch.exports.worker", str(job), KERAS_BACKEND="tensorflow")
+    done = run_python(
+        "-m", "keras_sentmatch.exports.exporting", str(job), KERAS_BACKEND="tensorflow"
+    )
     if not report.is_file():
         raise InputError(f"The TensorFlow process that exports failed: {last_lines(done)}.")
     found: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
@@ -238,3 +246,19 @@ def write_card(folder: Path, report: dict[str, Any], ensemble: EnsembleMatcher) 
         versions=versions,
     )
     (folder / "README.md").write_text(text, encoding="utf-8", newline="\n")
+
+
+def main(path: str) -> None:
+    """Load the runs of a job, write the artifact, and then a report; in a TensorFlow process."""
+    job = json.loads(Path(path).read_text(encoding="utf-8"))
+    try:
+        members = [Matcher.load(run) for run in job["runs"]]
+        ensemble = EnsembleMatcher(members, **job["calibration"])
+        report = WRITERS[job["format"]](ensemble, Path(job["folder"]))
+    except InputError as error:
+        report = {"error": str(error)}
+    Path(job["report"]).write_text(json.dumps(report), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

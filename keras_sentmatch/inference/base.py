@@ -1,10 +1,9 @@
 """What `Matcher` and `EnsembleMatcher` share: answers, ranking, evaluation and calibration."""
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.data.tables import is_frame, with_columns
 from keras_sentmatch.errors import InputError, argument, wording
-from keras_sentmatch.inference.corpus import Corpus, best_first
+from keras_sentmatch.inference._encodings import Corpus
 from keras_sentmatch.inference.pairs import as_columns, as_dataset, check_count
 from keras_sentmatch.metrics import (
     apply_temperature,
@@ -26,9 +25,6 @@ from keras_sentmatch.metrics.decisions import (
     coverage_curve,
     sure_answers,
 )
-
-if TYPE_CHECKING:
-    from keras_sentmatch.explanations import Explanation
 
 Array = NDArray[Any]
 
@@ -219,38 +215,6 @@ class BaseMatcher(ABC):
                 answer.update(label=answer["label"] if given else None, abstained=not given)
         return found
 
-    def explain(
-        self,
-        pairs: Any = None,
-        sentence2: str | Sequence[str] | None = None,
-        *,
-        sentence1: str | Sequence[str] | None = None,
-        erasure: bool = True,
-        batch_size: int = 64,
-    ) -> "Explanation | list[Explanation]":
-        """Shows what an answer rests on: the model's attention, and what each word contributes.
-
-        Takes what `predict` takes.
-
-        Args:
-            erasure: Whether to answer each pair again without each of its words.
-
-        Returns:
-            An `Explanation` for one pair, a list of them for many. In a notebook it shows itself.
-
-        Example:
-
-        ```python
-        explanation = matcher.explain(sentence1="A dog runs.", sentence2="An animal moves.")
-        explanation.save("page.html")
-        ```
-        """
-        from keras_sentmatch.explanations import explain
-
-        this: Any = self  # one of the two subclasses
-        sides = {"sentence1": sentence1, "sentence2": sentence2}
-        return explain(this, pairs, **sides, erasure=erasure, batch_size=batch_size)
-
     def rank(
         self,
         query: str,
@@ -290,94 +254,6 @@ class BaseMatcher(ABC):
             candidates = list(candidates)
         scores = self.rank_scores(query, candidates, label=label, batch_size=batch_size)
         return [Prediction(row) for row in best_first(scores, candidates, top_k)]
-
-    def mine(
-        self,
-        sentences: Sequence[str],
-        against: Sequence[str] | None = None,
-        *,
-        threshold: float | None = None,
-        label: str | None = None,
-        **options: Any,
-    ) -> list[Prediction]:
-        """Finds the pairs of a corpus that match, the best first, without scoring all of them.
-
-        Each sentence is scored with the few that retrievers find for it. This needs the extra
-        `[corpus]`.
-
-        Args:
-            sentences: The corpus.
-            against: Another corpus: pairs of one sentence of each are found then.
-            threshold: The score from which on a pair matches. By default the matcher's threshold,
-                or 0.5; needed with a scoring model.
-            label: The label whose probability is the score, as for `rank`.
-            **options: `retriever`, `vectors`, `candidates` and `batch_size` of
-                `keras_sentmatch.corpus.Miner`.
-
-        Returns:
-            A `Prediction` each: `index1` and `index2` (in the corpora), `sentence1`, `sentence2` and
-            `score`. Of one corpus, `index1` is the smaller one. Equal sentences always match: each
-            further copy is paired with the first one.
-
-        Raises:
-            InputError: Fewer than two sentences, what is no sentence, or an unknown option.
-
-        Example:
-
-        ```python
-        matcher.mine(["It rains.", "A dog runs.", "There is rain."], threshold=0.8)
-        # [{"index1": 0, "index2": 2, "sentence1": "It rains.", …, "score": 0.91}]
-        ```
-        """
-        from keras_sentmatch.corpus import mine
-
-        this: Any = self
-        return mine(this, sentences, against, threshold=threshold, label=label, **options)
-
-    def groups(
-        self,
-        sentences: Sequence[str],
-        *,
-        threshold: float | None = None,
-        label: str | None = None,
-        largest: int = 200,
-        **options: Any,
-    ) -> list[Prediction]:
-        """Finds the groups of sentences of a corpus that match each other, the largest first.
-
-        The pairs that `mine` finds connect sentences. Within what they connect, all pairs are
-        scored, and average linkage cuts where the mean score falls below the threshold: so one wrong
-        pair does not join two groups. Equal sentences are always together.
-
-        Args:
-            sentences: The corpus.
-            threshold: As for `mine`.
-            label: As for `mine`.
-            largest: Most different sentences of a group.
-            **options: `retriever`, `vectors`, `candidates` and `batch_size` of
-                `keras_sentmatch.corpus.Miner`.
-
-        Returns:
-            A `Prediction` each: its number `group`; `size`; `representative`, the sentence that
-            matches the others best on average; `held_by`, the pair without which it would fall into
-            two (`None` for copies of one sentence); and `members`, the representative first, each
-            with `index`, `sentence` and `score` (with the representative).
-
-        Raises:
-            InputError: As for `mine`.
-
-        Example:
-
-        ```python
-        for group in matcher.groups(questions, threshold=0.8):
-            print(group.size, group.representative)
-        ```
-        """
-        from keras_sentmatch.corpus import group
-
-        this: Any = self
-        given: Any = {"threshold": threshold, "label": label, "largest": largest, **options}
-        return group(this, sentences, **given)
 
     def rank_scores(
         self,
@@ -547,26 +423,17 @@ class BaseMatcher(ABC):
         changed = dataset.to_dict() | {"labels": names, "label_names": self.label_names}
         return PairDataset.from_dict(changed)
 
-    def export(
-        self, folder: str | os.PathLike[str], format: str = "saved_model", **options: Any
-    ) -> dict[str, Any]:
-        """Writes an artifact that answers without this library, as this matcher does.
-
-        See `keras_sentmatch.exports.export` for the arguments, what is returned and the errors.
-
-        Example:
-
-        ```python
-        from keras_sentmatch import Matcher
-
-        Matcher.load("runs/mine").export("exported/mine")["signatures"]
-        ```
-        """
-        from keras_sentmatch.exports import export
-
-        this: Any = self  # one of the two subclasses
-        return export(this, folder, format, **options)
-
     def _tempered(self, scores: Array) -> Array:
         """Scores at the temperature, as every answer shows them."""
         return scores if self.label_names is None else apply_temperature(scores, self.temperature)
+
+
+def best_first(
+    scores: Array, candidates: Sequence[str] | Corpus, top_k: int | None
+) -> list[dict[str, Any]]:
+    """Return `index`, `sentence` and `score` of the `top_k` highest scores, in a stable order."""
+    if top_k is not None:
+        check_count("top_k", top_k)
+    sentences = candidates.sentences if isinstance(candidates, Corpus) else list(candidates)
+    order = np.argsort(-scores, kind="stable")[:top_k]
+    return [{"index": int(i), "sentence": sentences[i], "score": float(scores[i])} for i in order]

@@ -1,26 +1,34 @@
-"""Matcher: a trained model, its encoder and its label names; sentences in, named answers out."""
+"""Matcher: a trained model with its encoder and label names; sentences in, named answers out."""
 
+import hashlib
+import importlib.resources
+import io
 import json
 import os
 import shutil
 import tempfile
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, overload
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from keras_sentmatch import __version__
+from keras_sentmatch.data import PairDataset
 from keras_sentmatch.data.dataset import Task
 from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
-from keras_sentmatch.errors import InputError, argument
-from keras_sentmatch.inference.base import Array
-from keras_sentmatch.inference.corpus import Corpus, encode_blocks, score_blocks
-from keras_sentmatch.inference.new_words import NewWords, put_vectors, with_rows, word_tables
-from keras_sentmatch.inference.one_model import OneModelMatcher
+from keras_sentmatch.encoders.subwords import Encoder
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.inference._encodings import Corpus, encode_blocks, score_blocks
+from keras_sentmatch.inference.base import Array, BaseMatcher
 from keras_sentmatch.inference.pairs import as_columns, batches, check_count
 from keras_sentmatch.inference.run_folder import (
     FORMAT,
+    SIMILARITY,
     calibration_of,
     check_fit,
     is_packaged,
@@ -28,41 +36,102 @@ from keras_sentmatch.inference.run_folder import (
     load_run_encoder,
     read_card,
 )
-from keras_sentmatch.inference.similarity import similarity_folder, similarity_parts
-from keras_sentmatch.vectors.built_in import WordTable
-from keras_sentmatch.vectors.extraction import VectorExtractor, WordEncoder
-from keras_sentmatch.vectors.word_vectors import WordSource
+from keras_sentmatch.inference.unseen_words import BLOCK, UnseenWords, spare_rows, write_rows
+from keras_sentmatch.safety import cache_folder
+from keras_sentmatch.vectors.built_in import WordTable, load_word_table
 
 if TYPE_CHECKING:
     import keras
 
-    from keras_sentmatch.exports.engine import OnnxMatcher
     from keras_sentmatch.inference.compiled import CompiledModel
 
-ENGINES = ("keras", "onnx")
+_SIMILARITY_FILE = "similarity_matcher.npz"
+_SIMILARITY_LENGTH = 64  # words of a sentence
+
+
+class OneModelMatcher(BaseMatcher):
+    """A matcher with one model: encodes pairs and scores them in batches."""
+
+    encoder: Encoder
+    info: dict[str, Any]
+    unseen_words: UnseenWords | None = None
+    threads = 1  # batches scored at the same time
+
+    @abstractmethod
+    def batches(self, lengths: Array, batch_size: int) -> Iterator[tuple[Array, int, int]]:
+        """Yield the row numbers of each batch, and the number of rows and length to pad it to."""
+
+    @abstractmethod
+    def score_arrays(self, arrays: Mapping[str, Array]) -> Array:
+        """Return the outputs `[rows, outputs]` of the model for encoded pairs."""
+
+    def lending(self, *columns: Sequence[str]) -> AbstractContextManager[Iterator[slice]]:
+        """Yield slices that together cover columns of sentences, to be encoded one by one.
+
+        The unseen words of a slice have word vectors until the next slice is taken.
+        """
+        if self.unseen_words is None:
+            return nullcontext(iter([slice(None)]))
+        return self.unseen_words.lending(*columns)
+
+    def raw_scores(self, pairs: PairDataset, batch_size: int) -> Array:
+        check_count("batch_size", batch_size)
+        first, second = pairs.sentence1, pairs.sentence2
+        tags = pairs.tags if "pos" in self.encoder.features else None
+        scores = np.zeros((len(pairs), len(self.label_names or ("score",))), "float32")
+        with self.lending(first, second) as parts:
+            for part in parts:
+                some = None if tags is None else (tags[0][part], tags[1][part])
+                encoded = self.encoder.encode_pairs(first[part], second[part], tags=some)
+                scores[part] = self._score(encoded, batch_size)
+        if not (good := np.isfinite(scores).all(1)).all():
+            row = int(np.argmin(good))
+            raise InputError(
+                f"{self!r} returned {scores[row].tolist()} for pair {row} of {len(pairs)}. Expected "
+                "finite numbers: the weights are damaged, or the training diverged. Copy the run "
+                "folder again, or train again with a lower learning rate."
+            )
+        return scores[:, 0] if self.label_names is None else scores
+
+    def _score(self, encoded: Any, batch_size: int) -> Array:
+        scores = np.zeros((len(encoded), len(self.label_names or ("score",))), "float32")
+
+        def score(batch: tuple[Array, int, int]) -> None:
+            rows, size, length = batch
+            filled = np.pad(rows, (0, size - len(rows)), mode="edge")  # copies of the last row
+            scores[rows] = self.score_arrays(encoded.arrays(filled, length))[: len(rows)]
+
+        todo = list(self.batches(encoded.lengths.max(axis=1), batch_size))
+        if self.threads == 1 or len(todo) == 1:
+            for batch in todo:
+                score(batch)
+        else:
+            with ThreadPoolExecutor(self.threads) as pool:
+                list(pool.map(score, todo))
+        return scores
 
 
 class Matcher(OneModelMatcher):
     """Scores pairs of raw sentences with a trained model.
 
-    Pairs are sorted by length inside, padded to few fixed shapes (so that JAX and XLA compile a
-    handful of programs) and answered in the order given. Padding never changes an answer.
+    Pairs are sorted by length, padded to a few fixed shapes (so that JAX and XLA compile only a few
+    programs) and answered in the order given. Padding never changes an answer.
 
     Args:
-        model: Keras model whose inputs are arrays that `encoder` makes and whose output is class
+        model: Keras model. Its inputs are arrays that `encoder` makes; its output is class
             probabilities `[batch, classes]` or a score `[batch, 1]`.
-        encoder: `PairEncoder` or `SubwordPairEncoder` that the model was trained with.
+        encoder: The `PairEncoder` or `SubwordPairEncoder` that the model was trained with.
         label_names: Names of the classes in index order; `None` for a scoring model.
         task: `"classification"`, `"ranking"` or `"regression"`.
-        threshold: For two classes, the probability of the second above which it is answered.
-            `None` answers the more probable one.
-        temperature: What the model's probabilities are softened by (`apply_temperature`), in every
-            answer; 1 leaves them. `calibrate` finds it.
-        abstain_below: For each class, the probability below which it is not answered: the label is
-            `None` then. `None` answers every pair. `calibrate` finds them.
-        info: Facts to keep with the matcher (data, seed, …): anything JSON can hold.
-        vector_extractor: What made the word vectors: for `learn_words`. With the package's table new
-            words are learned when they are met.
+        threshold: For two classes, the probability above which the second one is the answer.
+            Defaults to `None`: the more probable class is the answer.
+        temperature: Temperature of the probabilities (see `apply_temperature`), which `calibrate`
+            finds. Defaults to `1.0`, which leaves them unchanged.
+        abstain_below: For each class, the probability below which the matcher abstains: the label
+            is then `None`. `calibrate` finds these. Defaults to `None`: every pair is answered.
+        info: Facts to save with the matcher (data, seed, …): anything that JSON can hold.
+        word_table: The built-in table, if the word vectors come from it. Words outside the
+            vocabulary then get the vectors that the table makes of their spelling or pieces.
 
     Raises:
         InputError: Label names, threshold, temperature or encoder do not fit the model.
@@ -78,6 +147,8 @@ class Matcher(OneModelMatcher):
     ```
     """
 
+    encoder: PairEncoder | SubwordPairEncoder
+
     def __init__(
         self,
         model: "keras.Model",
@@ -89,7 +160,7 @@ class Matcher(OneModelMatcher):
         temperature: float = 1.0,
         abstain_below: Sequence[float] | None = None,
         info: Mapping[str, Any] | None = None,
-        vector_extractor: WordSource | None = None,
+        word_table: WordTable | None = None,
     ):
         outputs = model.output_shape[-1]
         names = None if label_names is None else tuple(str(name) for name in label_names)
@@ -98,28 +169,33 @@ class Matcher(OneModelMatcher):
         elif names is None or len(names) != outputs:
             came = "none" if names is None else f"{len(names)} ({', '.join(names)})"
             raise InputError(
-                f"The model answers {outputs} classes, but the label names are {came}: "
-                "pass one name a class, in index order."
+                f"The model has {outputs} classes, but the label names are {came}. Pass one name "
+                "per class, in index order."
             )
         elif len(set(names)) < len(names):
-            raise InputError(f"The label names are {', '.join(names)}: give each class its own.")
+            raise InputError(
+                f"The label names are {', '.join(names)}. Give each class a different name."
+            )
         if task not in get_args(Task):
             raise InputError(
-                f"task={task!r}: expected one of {', '.join(map(repr, get_args(Task)))}."
+                f"task={task!r} is not a task. Expected one of "
+                f"{', '.join(map(repr, get_args(Task)))}."
             )
         super().__init__(names, task, temperature, threshold, abstain_below)
         made = encoder.input_names
         if missing := sorted(set(model.input) - set(made)):
             raise InputError(
-                f"The model wants {', '.join(missing)}, but this encoder makes {', '.join(made)}: "
-                "use the encoder that the model was trained with."
+                f"The model needs {', '.join(missing)}, but this encoder makes {', '.join(made)}. "
+                "Use the encoder that the model was trained with."
             )
         self.model = model
         self.encoder = encoder
         self.info = dict(info or {})
-        self.vector_extractor = vector_extractor
-        learns = isinstance(vector_extractor, WordTable) and word_tables(model)
-        self.new_words = NewWords(self) if learns else None
+        self.word_table = word_table
+        if word_table is not None and isinstance(encoder, PairEncoder):
+            if rows := spare_rows(model, encoder):
+                write = partial(write_rows, model)
+                self.unseen_words = UnseenWords(word_table, encoder, rows, write)
         self._halves: tuple[keras.Model, keras.Model, keras.Model] | None = None
         self._explainer: keras.Model | None = None
         self._compiled: CompiledModel | None = None
@@ -129,7 +205,7 @@ class Matcher(OneModelMatcher):
         return f"<Matcher {self.model.name}: {self.task}, {answers}>"
 
     def explainer(self) -> "keras.Model | None":
-        """The model's own explainer, made once; `None` if the model has nothing to show."""
+        """Return the model's explainer, or `None` if the model has nothing to show."""
         if self._explainer is None and hasattr(self.model, "explainer"):
             try:
                 self._explainer = self.model.explainer()
@@ -140,27 +216,29 @@ class Matcher(OneModelMatcher):
 
     @property
     def can_cache_encodings(self) -> bool:
-        """Whether `encode` works: the model encodes a sentence without the other one."""
+        """Whether `encode` works: the model encodes each sentence without the other one."""
         alone = bool(getattr(self.model, "can_split", False))
         return alone and "antonym" not in self.encoder.features
 
     def encode(self, sentences: Sequence[str], *, batch_size: int = 64) -> Corpus:
-        """Encodes candidates (second sentences) once, for any number of `rank` calls.
-
-        Works where `can_cache_encodings`: most models; not those that look at both sentences from
-        the start.
+        """Encode candidates (second sentences) once, for any number of `rank` calls.
 
         Raises:
-            InputError: The model looks at both sentences from the start (`can_cache_encodings`).
+            InputError: The model looks at both sentences from the start: `can_cache_encodings` is
+                false.
         """
         check_count("batch_size", batch_size)
-        if not isinstance(sentences, str):
-            sentences = list(sentences)
-            self.learn_from(sentences)
+        sentences = sentences if isinstance(sentences, str) else list(sentences)
         _, second, _ = self._split()
-        return Corpus(
-            sentences, encode_blocks(second, self.encoder, sentences, batch_size), owner=self
-        )
+        return Corpus(sentences, self._encode(second, sentences, batch_size), owner=self)
+
+    def _encode(self, half: "keras.Model", sentences: Sequence[str], batch_size: int) -> Any:
+        blocks = []
+        with self.lending(sentences) as parts:
+            for part in parts:
+                found = encode_blocks(half, self.encoder, sentences[part], batch_size)
+                blocks += [(rows + (part.start or 0), block) for rows, block in found]
+        return blocks
 
     def rank_scores(
         self,
@@ -170,52 +248,49 @@ class Matcher(OneModelMatcher):
         label: str | None = None,
         batch_size: int = 64,
     ) -> Array:
-        """The scores that `rank` orders by, `[candidates]`, in the order of the candidates."""
         if not isinstance(candidates, Corpus):
             return super().rank_scores(query, candidates, label=label, batch_size=batch_size)
         as_columns(query, ())
         column = self.score_column(label)
         if candidates.owner is not self:
-            raise InputError("This corpus was encoded by another matcher: encode it with this one.")
-        self.learn_from([query])
-        encode, _, interaction = self._split()
-        ((_, encoded),) = encode_blocks(encode, self.encoder, [query], 1)
+            raise InputError(
+                "Another matcher encoded this corpus. Encode the candidates with this matcher."
+            )
+        first, _, interaction = self._split()
+        ((_, encoded),) = self._encode(first, [query], 1)
         scores = self._tempered(score_blocks(interaction, encoded, candidates))
         return np.asarray(scores[:, column or 0])
 
     def _split(self) -> "tuple[keras.Model, keras.Model, keras.Model]":
         if self._halves is None:
             if not hasattr(self.model, "split"):
-                raise InputError(f"A {type(self.model).__name__} can't encode a sentence alone.")
+                raise InputError(
+                    f"A {type(self.model).__name__} cannot encode a sentence alone. Pass the "
+                    "candidates to `rank` as strings."
+                )
             self._halves = self.model.split()
             for half in self._halves:
                 half.jit_compile = self.model.jit_compile
         return self._halves
 
-    def replace_model(self, model: "keras.Model") -> None:
-        """Answers with another model from now on, such as a copy with more words."""
-        if model is not self.model:
-            self.model, self._compiled = model, None
-            self._halves, self._explainer = None, None
-
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes model.keras, encoder/ and matcher.json into `folder`; other files there stay.
+        """Write model.keras, encoder/ and matcher.json into `folder`; other files there stay.
 
-        Everything is written beside the folder first and moved in when it is whole, `matcher.json`
-        last: a folder that has it is complete. No optimizer state is saved.
+        Everything is first written next to the folder and then moved into it, `matcher.json` last:
+        a folder with this file is complete. The state of the optimizer is not saved.
         """
         folder = Path(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
         if folder.exists() and not folder.is_dir():
-            raise InputError(f"{folder} is a file; give the name of a folder.")
+            raise InputError(f"{folder} is a file. Expected the name of a folder to write to.")
         plain = type(self.model).from_config(self.model.get_config())
         plain.set_weights(self.model.get_weights())
         temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
         try:
             plain.save(temporary / "model.keras")
             self.encoder.save(temporary / "encoder")
-            if self.vector_extractor is not None:
-                self.vector_extractor.save(temporary / "encoder")
+            if self.word_table is not None:
+                self.word_table.save(temporary / "encoder")
             text = json.dumps(self._card(), indent=2, ensure_ascii=False)
             (temporary / "matcher.json").write_text(text + "\n", encoding="utf-8")
             folder.mkdir(exist_ok=True)
@@ -229,12 +304,12 @@ class Matcher(OneModelMatcher):
 
     @classmethod
     def similarity(cls) -> "Matcher":
-        """The matcher in the package: how similar two English sentences are, without any training.
+        """Return the built-in matcher: how similar two English sentences are, without training.
 
-        It is RE2 with 75 units on the package's word vectors. It was taught the cosines that
-        all-MiniLM-L6-v2 gives to pairs of sentences of SNLI, MultiNLI, PAWS, QNLI and BoolQ; their
-        labels were not read. Scores are about 0 for sentences that have nothing to do with each
-        other, and 1 for the same meaning. `training.init = "similarity"` begins with its weights.
+        It is RE2 with 75 units on the built-in word vectors. It was taught the cosines that
+        all-MiniLM-L6-v2 gives to pairs of sentences of SNLI, MultiNLI, PAWS, QNLI and BoolQ, without
+        their labels. Scores are about 0 for unrelated sentences, and 1 for the same meaning.
+        `training.init = "similarity"` starts training from its weights.
 
         Example:
 
@@ -247,54 +322,38 @@ class Matcher(OneModelMatcher):
         close["score"] > far["score"]  # True
         ```
         """
-        return cls(**similarity_parts())
+        from keras_sentmatch.applications import RE2
 
-    @overload
-    @classmethod
-    def load(
-        cls,
-        folder: str | os.PathLike[str],
-        *,
-        engine: Literal["keras"] = "keras",
-        word_encoder: str | Path | WordEncoder | None = None,
-    ) -> "Matcher": ...
+        content = _similarity_content()
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            weights = {name: arrays[name].astype(np.float32) for name in arrays.files}
+        table = load_word_table()
+        encoder = PairEncoder(table.words, (), features=("word",), max_length=_SIMILARITY_LENGTH)
+        model = RE2(
+            vocabulary_size=encoder.vocabulary_size + BLOCK,
+            num_classes=1,
+            embedding_dim=table.dim,
+            units=len(weights["hidden/bias"]),
+            name=SIMILARITY,
+        )
+        model.set_word_vectors(np.pad(table.matrix(), [(2, BLOCK), (0, 0)]))
+        for variable in model.weights:
+            if variable.path in weights:
+                variable.assign(weights[variable.path])
+        info = {"taught_by": "all-MiniLM-L6-v2", "weights": _digest(content)}
+        return cls(model, encoder, None, task="regression", info=info, word_table=table)
 
-    @overload
     @classmethod
-    def load(
-        cls,
-        folder: str | os.PathLike[str],
-        *,
-        engine: str,
-        word_encoder: str | Path | WordEncoder | None = None,
-    ) -> "Matcher | OnnxMatcher": ...
-
-    @classmethod
-    def load(
-        cls,
-        folder: str | os.PathLike[str],
-        *,
-        engine: str = "keras",
-        word_encoder: str | Path | WordEncoder | None = None,
-    ) -> "Matcher | OnnxMatcher":
-        """Loads what `save` wrote, on any backend, in Keras's safe mode.
+    def load(cls, folder: str | os.PathLike[str]) -> "Matcher":
+        """Load a matcher that `save` wrote, on any backend, in Keras's safe mode.
 
         Args:
-            folder: A run folder; or `"similarity"`, where there is no such folder: the package's own
-                matcher (see `similarity`) as a run folder in `$XDG_CACHE_HOME/keras_sentmatch` or
-                `~/.cache/keras_sentmatch`.
-            engine: What runs the model: `"keras"`, or `"onnx"` for onnxruntime, the fastest on a
-                CPU, which imports no backend. It answers as Keras does, to 1e-5, from the folder
-                `onnx` in the run folder. The first call makes that folder (this needs
-                TensorFlow), and makes it again when the run has other weights.
-            word_encoder: The encoder that the word vectors were extracted from (a folder or a
-                KerasHub preset). With it no word stays unknown: those that training never met get
-                their vectors when they are met, as by `learn_words`.
+            folder: A run folder. `"similarity"` names the built-in matcher (see `similarity`)
+                unless there is a folder of this name. It is kept as a run folder in
+                `$XDG_CACHE_HOME/keras_sentmatch` or `~/.cache/keras_sentmatch`.
 
         Raises:
-            InputError: Not a run folder, a missing or damaged file, or another format; a
-                `word_encoder` for vectors that were not extracted; `engine="onnx"` without
-                onnxruntime, or for a model that ONNX cannot express.
+            InputError: Not a run folder, a missing or damaged file, or another format.
 
         Example:
 
@@ -305,26 +364,17 @@ class Matcher(OneModelMatcher):
         # ("entailment", "neutral", "contradiction")
         ```
         """
-        if engine not in ENGINES:
-            raise InputError(
-                f"{argument('engine', engine)}: expected one of {', '.join(map(repr, ENGINES))}."
-            )
         folder = run_folder(Path(folder))
-        if engine == "onnx":
-            from keras_sentmatch.exports.engine import load_onnx
-
-            return load_onnx(folder, word_encoder)
         card = read_card(folder)
         encoder = load_run_encoder(folder / "encoder")
         if encoder.vocabulary_size != card["vocabulary_size"]:
             raise InputError(
-                f"{folder}: matcher.json says {card['vocabulary_size']} words, encoder/ has "
-                f"{encoder.vocabulary_size}: files of two runs are mixed; copy the whole folder "
-                "again."
+                f"{folder} mixes files of two runs: matcher.json says {card['vocabulary_size']} "
+                f"words, encoder/ has {encoder.vocabulary_size}. Copy the whole run folder again."
             )
         model = load_model(folder / "model.keras", card)
         check_fit(model, encoder, folder)
-        matcher = cls(
+        return cls(
             model,
             encoder,
             card["label_names"],
@@ -333,12 +383,8 @@ class Matcher(OneModelMatcher):
             temperature=card["temperature"],
             abstain_below=card.get("abstain_below"),
             info=card["info"],
-            vector_extractor=VectorExtractor.load(folder / "encoder")
-            or WordTable.load(folder / "encoder"),
+            word_table=WordTable.load(folder / "encoder"),
         )
-        if word_encoder is not None:
-            matcher.new_words = NewWords(matcher, word_encoder)
-        return matcher
 
     def _card(self) -> dict[str, Any]:
         import keras
@@ -368,18 +414,22 @@ class Matcher(OneModelMatcher):
             self._compiled = CompiledModel(self.model)
         return self._compiled(arrays)
 
-    def add_rows(self, start: int, words: Sequence[str], vectors: Array) -> None:
-        model = with_rows(self.model, start + len(words))
-        put_vectors(model, start, vectors)
-        model.set_words(start, words)
-        self.replace_model(model)
-
 
 def run_folder(folder: Path) -> Path:
-    """`folder`; or, if it names the matcher in the package, a folder where that is written once."""
+    """Return `folder`, or the run folder of the built-in matcher if `folder` names it."""
     if not is_packaged(folder):
         return folder
-    kept = similarity_folder()
+    version = f"{__version__} {load_word_table().digest}".encode()
+    kept = cache_folder() / f"{SIMILARITY}-{_digest(_similarity_content() + version)}"
     if not (kept / "matcher.json").is_file():
         Matcher.similarity().save(kept)
     return kept
+
+
+def _similarity_content() -> bytes:
+    folder = importlib.resources.files("keras_sentmatch.vectors") / "tables"
+    return (folder / _SIMILARITY_FILE).read_bytes()
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any
 
@@ -12,16 +13,15 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field
 from starlette.exceptions import HTTPException
 
 from keras_sentmatch import __version__
+from keras_sentmatch.display.rendering import content_policy, render_page
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.inference.base import Array, BaseMatcher
-from keras_sentmatch.inference.corpus import best_first
-from keras_sentmatch.service.batching import Job, Overloaded
-from keras_sentmatch.service.gate import Gate
-from keras_sentmatch.service.limits import Limits, Refused, as_json, error_body
-from keras_sentmatch.service.metrics import Metrics
-from keras_sentmatch.service.page import POLICY, draw_page
-from keras_sentmatch.service.served import ServedRun
+from keras_sentmatch.explanations import explain as explain_pairs
+from keras_sentmatch.inference.base import Array, BaseMatcher, best_first
+from keras_sentmatch.service.batching import Job, Overloaded, ServedRun
+from keras_sentmatch.service.gate import Gate, Limits, Metrics, Refused, as_json, error_body
 
+SCRIPT = "service.js"
+POLICY = f"{content_policy(SCRIPT, asks=True)}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 RUN = Field(None, description="The name of the run. Default: the first one that is served.")
 
 
@@ -320,13 +320,29 @@ def make_app(
     return app
 
 
+def draw_page(
+    runs: Sequence[dict[str, Any]], limits: Limits, examples: Sequence[tuple[str, str]] = ()
+) -> str:
+    """Return the page at `/` for runs, given by their facts, with pairs to try."""
+    return render_page(
+        "service.html",
+        "Compare two sentences",
+        script_file=SCRIPT,
+        asks=True,
+        runs=runs,
+        examples=examples,
+        facts={"runs": runs, "limits": asdict(limits)},
+    )
+
+
 def _answers(matcher: BaseMatcher, scores: Array) -> list[Any]:
     return list(matcher.answers(scores))
 
 
 def _explanation(matcher: BaseMatcher, asked: Explained) -> dict[str, Any]:
     pair = {"sentence1": asked.sentence1, "sentence2": asked.sentence2}
-    found: Any = matcher.explain(pair, erasure=asked.erasure)
+    this: Any = matcher  # one of the two classes that `explain` accepts
+    found: Any = explain_pairs(this, pair, erasure=asked.erasure)
     answer: dict[str, Any] = {"score": found.score}
     if found.label is not None:
         label = None if found.abstained else found.label

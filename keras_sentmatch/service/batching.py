@@ -1,4 +1,4 @@
-"""Pairs of many requests scored together, by the one thread that touches a matcher."""
+"""Served runs: each has one thread that touches its matcher and scores pairs of many requests."""
 
 import threading
 import time
@@ -6,9 +6,20 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
+from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.base import Array, BaseMatcher
+from keras_sentmatch.inference.matcher import Matcher
+from keras_sentmatch.inference.onnx import OnnxMatcher
+from keras_sentmatch.safety import first_line
+
+PROBE = [
+    {"sentence1": "A dog runs.", "sentence2": "An animal moves."},
+    {"sentence1": "", "sentence2": ""},
+    {"sentence1": "who wrote it?", "sentence2": "Ünïcödé 字 🐕"},
+]
 
 
 class Overloaded(Exception):
@@ -16,20 +27,20 @@ class Overloaded(Exception):
 
 
 class Observer(Protocol):
-    """A function that is called after each batch."""
+    """Function that is called after each batch."""
 
     def __call__(self, requests: int, pairs: int, seconds: float) -> None: ...
 
 
 @dataclass
 class Job:
-    """What one request needs from the matcher.
+    """The work of one request.
 
     Attributes:
-        finish: Makes the result from the matcher and the scores of the pairs.
+        finish: Function that makes the result from the matcher and the scores of the pairs.
         sentence1: The first sentences.
-        sentence2: The second sentences; both empty if the matcher is wanted without scores.
-        result: Where the result, or the error, arrives.
+        sentence2: The second sentences; both are empty if no scores are needed.
+        result: Future that receives the result or the error.
     """
 
     finish: Callable[[BaseMatcher, Array], Any]
@@ -45,17 +56,17 @@ class Job:
 
 
 class Batcher:
-    """A thread that owns a matcher, and answers what is submitted from any other thread.
+    """A thread that owns a matcher and answers jobs from all other threads.
 
-    While it scores one batch, requests wait; it takes them together, as many as fit into a batch.
-    A request that finds it idle waits a moment for others.
+    While it scores one batch, new jobs wait; it then takes as many of them together as fit into a
+    batch. A job that finds the thread idle waits a moment for others.
 
     Args:
-        matcher: What answers. It may be replaced at any time, from the next batch on.
-        batch_size: Most pairs scored at once.
-        wait: Seconds that a request waits for others.
-        most_waiting: Most pairs that may wait.
-        observe: Called after each batch of scores.
+        matcher: The matcher.
+        batch_size: Maximum number of pairs per batch.
+        wait: Seconds that a job waits for others.
+        most_waiting: Maximum number of waiting pairs.
+        observe: Function that is called after each batch.
     """
 
     def __init__(
@@ -83,10 +94,10 @@ class Batcher:
         return self._thread.is_alive()
 
     def submit(self, job: Job) -> "Future[Any]":
-        """Queues a job; its future has the result.
+        """Queue a job; its future receives the result.
 
         Raises:
-            Overloaded: Too many pairs wait already.
+            Overloaded: Too many pairs are waiting.
         """
         pairs = max(1, len(job.sentence1))
         with self._changed:
@@ -98,7 +109,7 @@ class Batcher:
         return job.result
 
     def close(self) -> None:
-        """Answers what waits, then ends the thread."""
+        """Answer the waiting jobs, then end the thread."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -111,10 +122,10 @@ class Batcher:
                 self._score(jobs)
             elif jobs:
                 jobs[0].end(self.matcher, None)
-            del jobs  # while the thread waits, nothing of them is kept
+            del jobs  # so that the waiting thread keeps nothing of them
 
     def _next(self) -> list[Job]:
-        """Jobs to be answered together: pairs, or one job without; none at the end."""
+        """Return jobs to answer together: jobs with pairs, or one job without; none at the end."""
         with self._changed:
             while not self._jobs and not self._closed:
                 self._changed.wait()
@@ -149,7 +160,7 @@ class Batcher:
         except Exception as error:
             if len(jobs) == 1:
                 jobs[0].result.set_exception(error)
-            else:  # one of them is to blame
+            else:  # one of them caused the error
                 for job in jobs:
                     self._score([job])
             return
@@ -158,3 +169,75 @@ class Batcher:
         for job in jobs:
             job.end(matcher, scores[done : done + len(job.sentence1)])
             done += len(job.sentence1)
+
+
+@dataclass
+class ServedRun:
+    """A run that is served.
+
+    Attributes:
+        name: Name of the run in requests.
+        batcher: The thread that answers.
+        engine: Engine that runs the model.
+    """
+
+    name: str
+    batcher: Batcher
+    engine: str = "keras"
+
+    @classmethod
+    def start(
+        cls,
+        name: str,
+        folder: Path,
+        load: Callable[[Path], BaseMatcher],
+        *,
+        engine: str = "keras",
+        **options: Any,
+    ) -> "ServedRun":
+        """Load and probe a run, and start its thread with the options of `Batcher`."""
+        return cls(name, Batcher(load_and_probe(folder, load), **options), engine)
+
+    @property
+    def matcher(self) -> BaseMatcher:
+        return self.batcher.matcher
+
+    def facts(self) -> dict[str, Any]:
+        """Return the public facts of the run."""
+        matcher = self.matcher
+        members: list[Any] = getattr(matcher, "members", [matcher])
+        names = matcher.label_names
+        return {
+            "name": self.name,
+            "task": matcher.task,
+            "labels": None if names is None else list(names),
+            "model": members[0].info.get("model"),
+            "data": members[0].info.get("data"),
+            "members": len(members),
+            "engine": self.engine,
+            "explains": self.engine == "keras",
+        }
+
+
+def load_and_probe(folder: Path, load: Callable[[Path], BaseMatcher]) -> BaseMatcher:
+    """Load a matcher and let it answer; after that nothing of the folder is needed.
+
+    Raises:
+        InputError: The matcher cannot be loaded, or does not answer.
+    """
+    matcher = load(folder)
+    if isinstance(matcher, Matcher):
+        matcher.explainer()  # Keras names the parts of a model by counters of the thread: in this one
+    members: list[Any] = getattr(matcher, "members", [matcher])
+    for member in members:
+        if isinstance(member, OnnxMatcher):
+            member.read_tables()
+    try:
+        answers = matcher.predict(PROBE)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"{folder} does not answer test pairs: {first_line(error)}") from error
+    if len(answers) != len(PROBE):
+        raise InputError(f"{folder} gave {len(answers)} answers to {len(PROBE)} test pairs.")
+    return matcher

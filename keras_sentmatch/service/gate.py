@@ -1,16 +1,19 @@
-"""What every request passes before it reaches a route: its key, its size, its time."""
+"""The gate before the routes: keys, limits, refusals, and the counters that Prometheus reads."""
 
 import asyncio
 import base64
 import binascii
 import hmac
+import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from keras_sentmatch.service.limits import Limits, Refused, as_json, error_body
-from keras_sentmatch.service.metrics import Metrics
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
 
 log = logging.getLogger(__name__)
 Scope = MutableMapping[str, Any]
@@ -22,17 +25,102 @@ HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
 ]
+SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+PAIRS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a request.
+
+    Attributes:
+        body_bytes: Maximum size of the body in bytes.
+        pairs: Maximum number of pairs, or of candidates to rank.
+        characters: Maximum number of characters of a sentence.
+        read_seconds: Seconds within which the whole request must arrive.
+        answer_seconds: Seconds within which it must be answered.
+    """
+
+    body_bytes: int = 1 << 20
+    pairs: int = 1024
+    characters: int = 2000
+    read_seconds: float = 10.0
+    answer_seconds: float = 30.0
+
+
+class Refused(Exception):
+    """A request that is not answered.
+
+    Args:
+        status: Its HTTP status.
+        message: What happened, what was expected and how to fix it.
+    """
+
+    def __init__(self, status: int, message: str, **headers: str) -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+def error_body(status: int, message: str) -> dict[str, Any]:
+    """Return the body of an error; all errors have this form."""
+    return {"error": {"status": status, "message": message}}
+
+
+def as_json(content: Any) -> bytes:
+    return json.dumps(content, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
+
+
+class Metrics:
+    """The counters of one service."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)  # memory, CPU seconds, open files
+        PlatformCollector(registry=self.registry)
+        at: Any = {"registry": self.registry}
+        self.requests = Counter("sentmatch_requests", "Requests.", ("path", "status"), **at)
+        self.seconds = Histogram(
+            "sentmatch_request_seconds", "From headers to answer.", ("path",), buckets=SECONDS, **at
+        )
+        self.pairs = Counter("sentmatch_pairs", "Pairs scored.", ("run",), **at)
+        self.batch_pairs = Histogram(
+            "sentmatch_batch_pairs", "Pairs scored together.", ("run",), buckets=PAIRS, **at
+        )
+        self.batch_requests = Histogram(
+            "sentmatch_batch_requests", "Requests answered together.", ("run",), buckets=PAIRS, **at
+        )
+        self.batch_seconds = Histogram(
+            "sentmatch_batch_seconds", "Scoring a batch.", ("run",), buckets=SECONDS, **at
+        )
+        self.waiting = Gauge("sentmatch_waiting_pairs", "Pairs that wait.", ("run",), **at)
+
+    def batch(self, run: str, requests: int, pairs: int, seconds: float) -> None:
+        """Count a batch of scores."""
+        self.pairs.labels(run).inc(pairs)
+        self.batch_pairs.labels(run).observe(pairs)
+        self.batch_requests.labels(run).observe(requests)
+        self.batch_seconds.labels(run).observe(seconds)
+
+    def request(self, path: str, status: int, seconds: float) -> None:
+        """Count an answered request."""
+        self.requests.labels(path, str(status)).inc()
+        self.seconds.labels(path).observe(seconds)
+
+    def text(self) -> bytes:
+        """Return all counters in Prometheus's text format."""
+        return generate_latest(self.registry)
 
 
 class Gate:
-    """ASGI middleware: refuses what has no key, is too large or too slow; counts all requests.
+    """ASGI middleware: refuses requests without a key, too large or too slow; counts all requests.
 
     Args:
-        app: What is behind it.
-        limits: Of a request.
-        keys: Keys, one of which a request must have; empty if none is needed.
-        metrics: Where requests are counted.
-        paths: The paths that are counted by their names; all others together.
+        app: The app behind the gate.
+        limits: Limits of a request.
+        keys: Keys; a request needs one of them unless there are none.
+        metrics: Counters of requests.
+        paths: Paths that are counted by name; all others are counted together.
     """
 
     def __init__(
@@ -68,7 +156,7 @@ class Gate:
             self.metrics.request(path, status, time.perf_counter() - start)
 
     async def _admit(self, scope: Scope, receive: Receive) -> bytes:
-        """The body of a request that is admitted."""
+        """Return the body of an admitted request."""
         headers = {name.lower(): value for name, value in scope["headers"]}
         refused = None
         if self.keys and scope["path"] not in OPEN and not self._knows(headers):
@@ -93,7 +181,8 @@ class Gate:
     async def _read(
         self, headers: dict[bytes, bytes], receive: Receive, refused: Refused | None
     ) -> bytes:
-        """The body. One that is too large is still read, and dropped: clients read no answer before."""
+        """Read the body. A body that is too large is read too, and dropped: clients read the answer only after
+        sending it."""
         parts: list[bytes] = []
         size, more, most = 0, True, self.limits.body_bytes
         said = headers.get(b"content-length", b"")
@@ -122,7 +211,7 @@ class Gate:
         return b"".join(parts)
 
     def _knows(self, headers: dict[bytes, bytes]) -> bool:
-        """Whether there is a right key; takes as long whichever it is, and wherever it differs."""
+        """Whether the request has a valid key; the time does not depend on which one, or how near."""
         kind, _, value = headers.get(b"authorization", b"").partition(b" ")
         given = value.strip()
         if kind.lower() == b"basic":
@@ -138,7 +227,7 @@ def _is_json(content_type: bytes) -> bool:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that gives a body which has been read, then what comes after it."""
+    """Return a `receive` that gives a body that was read already, then what comes after it."""
     given = False
 
     async def again() -> MutableMapping[str, Any]:

@@ -7,14 +7,14 @@ import signal
 import socket
 import threading
 from asyncio import TimerHandle
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.service.limits import as_json, error_body
+from keras_sentmatch.service.gate import as_json, error_body
 
 log = logging.getLogger(__name__)
 LINGER = 1.0  # seconds in which a client that was refused can read why
@@ -105,11 +105,7 @@ class Protocol(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """Stops on SIGTERM and SIGINT once open requests are answered; calls `reload` on SIGHUP."""
-
-    def __init__(self, config: uvicorn.Config, reload: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._reload = reload
+    """Stops on SIGTERM and SIGINT once open requests are answered."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -117,17 +113,13 @@ class Server(uvicorn.Server):
             yield
             return
         loop = asyncio.get_running_loop()
-        handlers = {
-            signal.SIGTERM: self._end,
-            signal.SIGINT: self._end,
-            signal.SIGHUP: self._reload,
-        }
-        for number, handler in handlers.items():
-            loop.add_signal_handler(number, handler)
+        numbers = signal.SIGTERM, signal.SIGINT
+        for number in numbers:
+            loop.add_signal_handler(number, self._end)
         try:
             yield
         finally:
-            for number in handlers:
+            for number in numbers:
                 loop.remove_signal_handler(number)
 
     def _end(self) -> None:
@@ -136,16 +128,13 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def make_server(
-    app: Any, *, read_seconds: float, grace: float, reload: Callable[[], None] = lambda: None
-) -> Server:
-    """A server of an ASGI app.
+def make_server(app: Any, *, read_seconds: float, grace: float) -> Server:
+    """Make a server for an ASGI app.
 
     Args:
         app: The app.
         read_seconds: Seconds within which a client must send the head of a request.
         grace: Seconds that open requests have when the server stops.
-        reload: Called on SIGHUP.
     """
     protocol = type("Protocol", (Protocol,), {"read_seconds": read_seconds})
     config = uvicorn.Config(
@@ -158,4 +147,4 @@ def make_server(
         timeout_graceful_shutdown=int(grace) + 1,
     )
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
-    return Server(config, reload)
+    return Server(config)

@@ -14,8 +14,8 @@ from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference import Matcher
-from keras_sentmatch.inference.new_words import word_tables
 from keras_sentmatch.inference.run_folder import members_of
+from keras_sentmatch.inference.unseen_words import word_tables
 from keras_sentmatch.layers import WordRepresentation
 from keras_sentmatch.vectors import WordVectors
 

@@ -15,7 +15,7 @@ from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import PairBatches, PairEncoder, SubwordPairEncoder
 from keras_sentmatch.encoders.batches import encode_dataset
 from keras_sentmatch.errors import InputError, wording
-from keras_sentmatch.inference.new_words import BLOCK
+from keras_sentmatch.inference.unseen_words import BLOCK
 from keras_sentmatch.layers import FeatureAttention, SelectiveFeatureAttention
 from keras_sentmatch.metrics import SparseMacroF1, ranking_counts
 from keras_sentmatch.text import Tokenizer

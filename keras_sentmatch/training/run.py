@@ -89,6 +89,7 @@ from keras_sentmatch.training.resume import (
 )
 from keras_sentmatch.training.seeds import set_seed
 from keras_sentmatch.training.weights import class_weights, pair_weights
+from keras_sentmatch.vectors.built_in import WordTable
 
 log = logging.getLogger(__name__)
 
@@ -466,13 +467,14 @@ class _Run:
         """Writes the matcher."""
         encoder, vectors, _ = self.fitted
         train = self.splits["train"]
+        source = None if vectors is None else vectors.extractor
         self.matcher = Matcher(
             self.model,
             encoder,
             train.label_names,
             task=self.task,
             info={**self.facts, **info},
-            vector_extractor=None if vectors is None else vectors.extractor,
+            word_table=source if isinstance(source, WordTable) else None,
         )
         self.matcher.save(self.folder)
         if self.interrupted:

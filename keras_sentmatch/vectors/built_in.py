@@ -167,7 +167,7 @@ class WordTable:
         places = {word: row for row, word in enumerate([*rows, *more])}
         return WordVectors(places, matrix, NAME, report, self)
 
-    def extract(self, words: Collection[str], encoder: Any = None) -> tuple[list[str], np.ndarray]:
+    def extract(self, words: Collection[str]) -> tuple[list[str], np.ndarray]:
         """The words that it has vectors for, and these, float32 `[words, dim]`."""
         found = {word: self.lookup(word)[0] for word in words}
         known = [word for word, vector in found.items() if vector is not None]

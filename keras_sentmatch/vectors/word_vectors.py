@@ -6,7 +6,7 @@ import os
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,8 +25,6 @@ def case_forms(word: str) -> list[str]:
 
 class WordSource(Protocol):
     """What makes the vectors of further words, and is saved with a run."""
-
-    def extract(self, words: Collection[str], encoder: Any) -> tuple[list[str], np.ndarray]: ...
 
     def save(self, folder: str | Path) -> None: ...
 

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_sentmatch import explain
 from keras_sentmatch.applications import DABERT, CrossEncoder, LadRaNet, Sentence
 from keras_sentmatch.applications.backbone import segments_of
 from keras_sentmatch.encoders import SubwordPairEncoder
@@ -84,7 +85,7 @@ def test_a_cross_encoder_is_trained_kept_and_explained(prefix, folders, tmp_path
     matcher.save(tmp_path / "run")
     again = Matcher.load(tmp_path / "run")
     np.testing.assert_allclose(probabilities(again), after, atol=1e-6)
-    explained = again.explain(sentence1=FIRST[0], sentence2=SECOND[0])
+    explained = explain(again, sentence1=FIRST[0], sentence2=SECOND[0])
     length = len(explained.tokens)
     for i in (0, 1):
         seen = explained.values[f"attention_{i}"]
@@ -115,7 +116,7 @@ def test_padding_changes_nothing(prefix):
 def test_ladra_net(prefix):
     matcher = matcher_of(prefix, LadRaNet)
     assert np.isfinite(probabilities(matcher)).all()
-    explained = matcher.explain(sentence1=FIRST[0], sentence2=SECOND[0], erasure=False)
+    explained = explain(matcher, sentence1=FIRST[0], sentence2=SECOND[0], erasure=False)
     assert explained.values["selection"].shape == (2, 3, len(explained.tokens))
 
 

@@ -283,7 +283,6 @@ def test_profile(capsys):
         ("predict nowhere --sentence1 a", "either a FILE of pairs, or both"),
         ("predict nowhere x.tsv --sentence1 a --sentence2 b", "either a FILE of pairs, or both"),
         ("predict nowhere --sentence1 a --sentence2 b --out x.tsv", "--out is for"),
-        ("predict nowhere --sentence1 a --sentence2 b --safe-csv", "--safe-csv is for the answers"),
         ("predict nowhere x.tsv --out x.doc", "ends in .tsv"),
         ("predict nowhere x.tsv", "x.tsv: no such file"),
         ("evaluate nowhere", "nowhere is not a run folder"),
@@ -648,7 +647,7 @@ def test_export(trained, capsys, monkeypatch, tmp_path):
             "largest_difference": 1e-7,
         }
 
-    monkeypatch.setattr("keras_sentmatch.inference.matcher.Matcher.export", export)
+    monkeypatch.setattr("keras_sentmatch.exports.exporting.export", export)
     out = tmp_path / "out"
     assert run("export", trained.folder, "--out", out) == 0
     captured = capsys.readouterr()
@@ -672,7 +671,7 @@ def test_export_to_int8_compares_on_labeled_pairs(trained, scores, capsys, monke
             "int8": figures,
         }
 
-    monkeypatch.setattr("keras_sentmatch.inference.matcher.Matcher.export", export)
+    monkeypatch.setattr("keras_sentmatch.exports.exporting.export", export)
     options = ["--format", "onnx", "--int8", "--out", tmp_path / "out"]
     data = ["--data", write_pairs(tmp_path / "more.tsv", 7), "--max-drop", 0.25]
     lines = "sentence1\tsentence2\tlabel"
@@ -692,7 +691,7 @@ def test_export_without_a_folder_makes_the_model_of_the_engine(
     trained, capsys, monkeypatch, tmp_path
 ):
     made = []
-    make = "keras_sentmatch.exports.engine.make_onnx"
+    make = "keras_sentmatch.exports.loading.make_onnx"
     monkeypatch.setattr(make, lambda run: made.append(run) or {"format": "engine", "pairs": 20})
     onnx = ["export", trained.folder, "--format", "onnx"]
     assert run(*onnx, "--json") == 0

@@ -1,12 +1,10 @@
-"""`predict FILE` as a stream: formats, shards, what an interrupted run leaves, and worker processes."""
+"""`predict FILE` as a stream: formats, and what an interrupted run leaves."""
 
 import errno
 import importlib
 import itertools
 import json
-import os
 import shutil
-import signal
 import sys
 
 import keras
@@ -14,10 +12,9 @@ import pytest
 
 from keras_sentmatch.applications import ESIM
 from keras_sentmatch.cli import main
-from keras_sentmatch.cli.runs import Run
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import PairEncoder
-from keras_sentmatch.inference import Matcher, answer_file, workers
+from keras_sentmatch.inference import Matcher, answer_file
 from keras_sentmatch.inference.answer_file import AnswerFile
 from tests.cli.test_cli import error_of, run
 from tests.harness import randomize
@@ -88,7 +85,8 @@ def read(path):
 
 @pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl", "parquet", "arrow", "feather"])
 def test_every_format_in_and_out(folder, tmp_path, suffix):
-    data, out = write(tmp_path / f"in.{suffix}"), tmp_path / "answers" / f"out.{suffix}"
+    kind = suffix if suffix in answer_file.FORMATS else "jsonl"
+    data, out = write(tmp_path / f"in.{suffix}"), tmp_path / "answers" / f"out.{kind}"
     assert run("predict", folder, data, "--out", out) == 0
     answers = read(out)
     matcher = Matcher.load(folder)
@@ -99,23 +97,6 @@ def test_every_format_in_and_out(folder, tmp_path, suffix):
     shares = [float(a["probability_yes"]) for a in answers]
     assert shares == pytest.approx([e.probabilities["yes"] for e in expected], abs=1e-5)
     assert [path.name for path in out.parent.iterdir()] == [out.name]
-
-
-def test_parquet_is_written_in_groups_of_rows(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(answer_file, "_ROW_GROUP", 2)
-    parquet, out = pytest.importorskip("pyarrow.parquet"), tmp_path / "out.parquet"
-    assert run("predict", folder, write(tmp_path / "in.tsv"), "--out", out) == 0
-    file = parquet.ParquetFile(out)
-    rows = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
-    assert rows == [8, 8, 7] and file.read()["id"].to_pylist() == [row["id"] for row in ROWS]
-
-
-def test_an_answer_without_pyarrow(folder, tmp_path, capsys, monkeypatch):
-    data = write(tmp_path / "in.tsv")
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    line = error_of(capsys, "predict", folder, data, "--out", tmp_path / "out.parquet")
-    assert 'need pyarrow: pip install "keras-sentmatch[frames]"' in line
-    assert list(tmp_path.iterdir()) == [data]
 
 
 def test_a_stream_of_arrow_batches_is_read(folder, tmp_path):
@@ -140,25 +121,6 @@ def test_standard_input_and_output(folder, tmp_path, capsys, monkeypatch, kind):
     assert [row["id"] for row in json.loads(capsys.readouterr().out)] == [r["id"] for r in ROWS]
 
 
-def test_shards_are_the_parts_in_order(folder, tmp_path, capsys):
-    data = write(tmp_path / "in.jsonl")
-    parts = []
-    for number in (1, 2, 3):
-        out = tmp_path / f"{number}.jsonl"
-        assert run("predict", folder, data, "--shard", f"{number}/3", "--out", out) == 0
-        parts += [row["id"] for row in read(out)]
-    assert parts == [r["id"] for r in ROWS]
-    for shard, message in (
-        ("4/3", "--shard 4/3: expected a number from 1 to 3"),
-        ("3", "--shard 3: expected a part and the number of parts, such as 3/16"),
-        ("1/24", "in.jsonl has 23 rows, which are too few for 24 shards"),
-    ):
-        assert message in error_of(capsys, "predict", folder, data, "--shard", shard)
-    assert "standard input has no shards" in error_of(
-        capsys, "predict", folder, "-", "--format", "tsv", "--shard", "1/2"
-    )
-
-
 class Killed(BaseException):
     """What nothing catches, as a kill."""
 
@@ -181,14 +143,9 @@ def interrupted(arguments, monkeypatch, notes, error):
         return run(*arguments)
 
 
-@pytest.mark.parametrize("suffix", ["tsv", "parquet"])
 @pytest.mark.parametrize("notes", [1, 2, 4, 8])  # the first and the last are of no answers
-def test_resume_after_a_kill_has_no_row_twice_or_missing(
-    folder, tmp_path, monkeypatch, suffix, notes
-):
-    if suffix == "parquet":
-        pytest.importorskip("pyarrow")
-    data, out = write(tmp_path / "in.csv"), tmp_path / f"out.{suffix}"
+def test_resume_after_a_kill_has_no_row_twice_or_missing(folder, tmp_path, monkeypatch, notes):
+    data, out = write(tmp_path / "in.csv"), tmp_path / "out.tsv"
     arguments = ["predict", folder, data, "--out", out]
     assert run(*arguments) == 0
     whole = out.read_bytes()
@@ -219,7 +176,7 @@ def test_only_the_same_job_goes_on(folder, tmp_path, monkeypatch, capsys):
     data, out = write(tmp_path / "in.csv"), tmp_path / "out.tsv"
     arguments = ["predict", folder, data, "--out", out]
     interrupted(arguments, monkeypatch, 4, Killed())
-    assert "continue with --resume, or delete" in error_of(capsys, *arguments)
+    assert "Continue with --resume, or delete" in error_of(capsys, *arguments)
     resume = [*arguments, "--resume"]
     assert "another --batch-size (64, and now 32)" in error_of(
         capsys, *resume, "--batch-size", "32"
@@ -227,7 +184,7 @@ def test_only_the_same_job_goes_on(folder, tmp_path, monkeypatch, capsys):
     other = shutil.copytree(folder, tmp_path / "other")
     card = json.loads((other / "matcher.json").read_text())
     (other / "matcher.json").write_text(json.dumps(card | {"temperature": 2.0}))
-    assert "with another run:" in error_of(capsys, "predict", other, *resume[2:])
+    assert "with another run." in error_of(capsys, "predict", other, *resume[2:])
     write(data, [{**ROWS[0], "sentence1": "a bird eats"}, *ROWS[1:]])
     assert "in.csv has changed: its first 8 rows" in error_of(capsys, *resume)
     write(data, ROWS[:5])
@@ -236,7 +193,9 @@ def test_only_the_same_job_goes_on(folder, tmp_path, monkeypatch, capsys):
     note = tmp_path / "out.tsv.partial.json"
     text = note.read_text()
     note.write_text(text.replace('"size": ', '"size": 9'))
-    assert "does not match out.tsv.partial.json: delete" in error_of(capsys, *resume)
+    assert "does not match out.tsv.partial.json, so nothing can be continued; delete" in error_of(
+        capsys, *resume
+    )
     note.write_text(text)
     assert run(*resume) == 0 and len(read(out)) == 23
     for wrong in ([folder, "-", "--out", out], [folder, data]):
@@ -250,7 +209,7 @@ def test_one_process_writes(folder, tmp_path, monkeypatch, capsys):
     with (tmp_path / "out.tsv.partial").open("r+b") as held:
         answer_file._lock(held, out)
         line = error_of(capsys, *arguments, "--resume")
-        assert "is being written by another process" in line
+        assert "Another process is writing" in line
     assert run(*arguments, "--resume") == 0
 
 
@@ -308,59 +267,9 @@ def test_options_of_files(folder, tmp_path, capsys):
         ([empty, "--on-error", "skip"], "empty.tsv: no usable row ("),
         ([tmp_path / "folder"], "folder is a folder; expected a file of pairs"),
         (["-", "--format", "frame"], "standard input is read as text: give a Parquet"),
-        ([*pair, "--workers", 2], "--workers is for the answers to a FILE"),
-        ([data, "--workers", 0], "--workers 0: must be at least 1"),
+        ([*pair, "--resume"], "--resume is for the answers to a FILE"),
         ([data, "--out", "x.doc"], "--out x.doc: expected a name that ends in .tsv, .csv"),
         ([data, "--out-format", "doc"], "--out-format doc: expected tsv, csv"),
-        ([data, "--out-format", "parquet"], "--out-format parquet is not text"),
         ([data, "--json", "--out", "x.tsv"], "--json prints the answers: leave --out"),
     ):
         assert message in error_of(capsys, "predict", folder, *wrong)
-
-
-def test_the_processor_is_shared_among_workers(folder, tmp_path):
-    for name in ("seed-0", "seed-1"):
-        shutil.copytree(folder, tmp_path / name)
-    (tmp_path / "ensemble.json").write_text('{"seeds": [0, 1]}')
-    for place, members in ((folder, 1), (tmp_path, 2)):
-        loaded = Run.load(place)
-        loaded.limit_threads(1)
-        matchers = getattr(loaded.matcher, "members", [loaded.matcher])
-        assert [matcher.threads for matcher in matchers] == [1] * members
-
-
-@pytest.mark.slow
-def test_a_worker_that_is_killed_loses_nothing(folder, tmp_path, monkeypatch):
-    """Both of them, as each has begun to answer."""
-    rows = [{**row, "id": f"{i}"} for i, row in enumerate(ROWS * 40)]
-    data = write(tmp_path / "in.tsv", rows)
-    arguments = ["predict", folder, data, "--workers", 2]
-    started = []
-    start = workers._Worker._start
-
-    def start_and_note(self):
-        start(self)
-        started.append(self.process.pid)
-
-    monkeypatch.setattr(workers._Worker, "_start", start_and_note)
-    answers = []
-    keep = AnswerFile._keep_note
-
-    def keep_note(self, done=False):
-        keep(self, done)
-        answers.append(self.answers)
-        if len(answers) in (10, 20):
-            os.kill(started[len(answers) // 10 - 1], signal.SIGKILL)
-
-    monkeypatch.setattr(AnswerFile, "_keep_note", keep_note)
-    assert run(*arguments, "--out", tmp_path / "out.tsv") == 0
-    assert len(started) == 4 and len(set(started)) == 4
-    found = read(tmp_path / "out.tsv")
-    assert [row["id"] for row in found] == [row["id"] for row in rows]
-    monkeypatch.undo()
-    assert run("predict", folder, data, "--out", tmp_path / "one.tsv") == 0
-    shares = [
-        [float(row["probability_yes"]) for row in rows]
-        for rows in (found, read(tmp_path / "one.tsv"))
-    ]
-    assert shares[0] == pytest.approx(shares[1], abs=1e-5)

@@ -1,18 +1,15 @@
 """The options that say how a file of pairs is read, and messages that name them."""
 
-import importlib
 import json
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from keras_sentmatch.cli import main
-from keras_sentmatch.cli.runs import LabeledPairs, Scoring, recorded_source
+from keras_sentmatch.cli.runs import LabeledPairs, recorded_source
 from keras_sentmatch.cli.sources import Source, parse_labels
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.display.tables import without_formula
-from keras_sentmatch.encoders.base import EncodingReport
 from keras_sentmatch.errors import InputError, argument, naming_options, wording
 from keras_sentmatch.inference.base import BaseMatcher
 
@@ -128,30 +125,6 @@ def test_formulas():
     cells = ["=1+1", "+1", "-1", "@x", "\tx", "\rx", "a=b", -0.5, ""]
     made = [without_formula(cell) for cell in cells]
     assert made == ["'=1+1", "'+1", "'-1", "'@x", "'\tx", "'\rx", "a=b", -0.5, ""]
-
-
-def test_formulas_in_answers_to_a_file(capsys, tmp_path, monkeypatch):
-    pairs = tmp_path / "new.tsv"
-    pairs.write_text("sentence1\tsentence2\n=HYPERLINK(1)\t@b\n")
-    scores = np.array([[0.5, 0.5]])
-    columns = {"label": np.array(["-no"], object), "probability_-no": scores[:, 0]}
-    matcher = SimpleNamespace(answer_columns=lambda scores: {**columns, "p": scores[:, 1]})
-    first = SimpleNamespace(encoder=SimpleNamespace(report=EncodingReport()))
-    loaded = SimpleNamespace(matcher=matcher, first=first, learned=lambda: 0)
-    monkeypatch.setattr(Scoring, "load", lambda self, folder: loaded)
-    monkeypatch.setattr(Scoring, "scores", lambda self, run, pairs: scores)
-    monkeypatch.setattr(importlib.import_module("keras_sentmatch.cli.predict"), "digest_of", str)
-    for suffix, separator in (("csv", ","), ("tsv", "\t")):
-        out = tmp_path / f"out.{suffix}"
-        for safe in ([], ["--safe-csv"]):
-            with pytest.raises(SystemExit):
-                main(["predict", "run", str(pairs), "--out", str(out), *safe])
-            cells = out.read_text().splitlines()[1].split(separator)
-            quote = "'" if safe else ""
-            assert cells == [f"{quote}=HYPERLINK(1)", f"{quote}@b", f"{quote}-no", "0.5", "0.5"]
-    for wrong in (["--json"], ["--out", tmp_path / "x.jsonl"]):
-        line = error_of(capsys, "predict", "run", pairs, "--safe-csv", *wrong)
-        assert "--safe-csv is for the answers to a FILE as .csv or .tsv" in line
 
 
 def test_arguments_in_messages():

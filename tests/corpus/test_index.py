@@ -8,7 +8,7 @@ import pytest
 
 from keras_sentmatch.corpus import Index, _index, build_index
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.inference.new_words import word_tables
+from keras_sentmatch.inference.unseen_words import word_tables
 from tests.corpus.test_mining import SENTENCES, make_matcher
 from tests.corpus.test_mining import matcher as matcher
 

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_sentmatch import load
 from keras_sentmatch.applications import ESIM, build_model
 from keras_sentmatch.corpus import group, mine
 from keras_sentmatch.corpus._retrieval import EXACT, Bm25, Dense, make_vectors, run_vectors, unit
@@ -154,7 +155,7 @@ def test_an_onnx_engine_mines(matcher, tmp_path):
         pytest.importorskip(name)
     matcher.save(tmp_path / "run")
     plain = Matcher.load(tmp_path / "run")
-    fast = Matcher.load(tmp_path / "run", engine="onnx")
+    fast = load(tmp_path / "run", engine="onnx")
     given = {"threshold": 0.0, "vectors": "table"}
     pairs = [
         {(p.index1, p.index2): p.score for p in mine(one, SENTENCES, **given)}

@@ -9,7 +9,7 @@ import pytest
 
 from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.exports.encoder_rules import SCORE, rules_of
+from keras_sentmatch.exports._portable import SCORE, rules_of
 from tests.encoders.test_subwords import TEXTS, bert
 from tests.encoders.test_words import ANTONYMS, HARD, WORDS
 from tests.toys.encoders import PREFIXES, SENTENCES, tokenizer

@@ -9,11 +9,12 @@ import keras
 import numpy as np
 import pytest
 
+from keras_sentmatch import export
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import SubwordPairEncoder
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.exports import exporting, int8, portable, saved_model
-from keras_sentmatch.exports.examples import TOLERANCE
+from keras_sentmatch.exports import _int8, _portable, _saved_model, exporting
+from keras_sentmatch.exports._examples import TOLERANCE
 from keras_sentmatch.inference import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
 from tests.exports.test_saved_model import FIRST, SECOND, WORDS, tiny, word_encoder
@@ -37,7 +38,7 @@ def test_onnx(tmp_path):
     runtime = pytest.importorskip("onnxruntime")
     pytest.importorskip("tf2onnx")
     matcher, out = tiny(threshold=0.3, abstain_below=(1.0, 1.0)), tmp_path / "out"
-    report = matcher.export(out, "onnx", pairs={"sentence1": FIRST, "sentence2": SECOND})
+    report = export(matcher, out, "onnx", pairs={"sentence1": FIRST, "sentence2": SECOND})
     assert report["left_out"] == {} and report["largest_difference"] <= TOLERANCE
     assert report["signatures"]["ids"]["inputs"]["word_ids_1"]["shape"] == [None, None]
     session = runtime.InferenceSession(out / "model.onnx", providers=["CPUExecutionProvider"])
@@ -69,7 +70,7 @@ def test_onnx_without_operations_on_shapes(tmp_path, monkeypatch):
     pytest.importorskip("tf2onnx")
     onnx = pytest.importorskip("onnx")
     monkeypatch.setattr(exporting, "ask_artifact", read_here)
-    make("re2").export(tmp_path / "out", "onnx")
+    export(make("re2"), tmp_path / "out", "onnx")
     graph = onnx.load(tmp_path / "out" / "model.onnx").graph
     kinds = {node.op_type for node in graph.node}
     assert "Split" in kinds and not kinds & {"Pad", "Reshape", "Shape"}
@@ -98,7 +99,7 @@ def test_int8(tmp_path, monkeypatch, convolution):
     truth = scores.argmax(-1)
     pairs = PairDataset(first, first[::-1], truth, label_names=("no", "yes"))
     out = tmp_path / "out"
-    report = matcher.export(out, "onnx", int8=pairs, max_drop=10)
+    report = export(matcher, out, "onnx", int8=pairs, max_drop=10)
     note = json.loads((out / "facts.json").read_text("utf-8"))["int8"]
     assert note == report["int8"]
     assert (note["method"], note["figure"]) == ("static" if convolution else "dynamic", "accuracy")
@@ -116,7 +117,7 @@ def test_int8_that_costs_too_much(tmp_path, monkeypatch):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("tf2onnx")
     monkeypatch.setattr(exporting, "ask_artifact", read_here)
-    matcher, load = tiny(), int8.load_model
+    matcher, load = tiny(), _int8.load_model
     chosen = [answer.label for answer in matcher.predict(sentence1=FIRST, sentence2=SECOND)]
     pairs = PairDataset(FIRST, SECOND, chosen, label_names=("no", "yes"))
 
@@ -124,20 +125,20 @@ def test_int8_that_costs_too_much(tmp_path, monkeypatch):
         run = load(folder, shape)
         return lambda arrays: 1 - run(arrays)
 
-    monkeypatch.setattr(int8, "load_model", turned_around)
+    monkeypatch.setattr(_int8, "load_model", turned_around)
     match = "falls from 1.0000 to 0.0000, by 100.00 points; at most 0.5 are .* larger max_drop="
     with pytest.raises(InputError, match=match):
-        matcher.export(tmp_path / "out", "onnx", int8=pairs)
+        export(matcher, tmp_path / "out", "onnx", int8=pairs)
     with pytest.raises(InputError, match="no labels"):
-        matcher.export(tmp_path / "out", "onnx", int8=PairDataset(FIRST, SECOND))
+        export(matcher, tmp_path / "out", "onnx", int8=PairDataset(FIRST, SECOND))
     with pytest.raises(InputError, match="int8=… needs format='onnx'; it is 'litert'"):
-        matcher.export(tmp_path / "out", "litert", int8=pairs)
+        export(matcher, tmp_path / "out", "litert", int8=pairs)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_litert(tmp_path):
     members = [tiny(0, outputs=1), tiny(1, outputs=1)]
-    report = EnsembleMatcher(members).export(tmp_path / "out", "litert")
+    report = export(EnsembleMatcher(members), tmp_path / "out", "litert")
     assert report["left_out"] == {} and report["largest_difference"] <= TOLERANCE
     scorer = runpy.run_path(str(tmp_path / "out" / "score.py"))["Scorer"](tmp_path / "out")
     want = np.mean([m.predict_proba(sentence1=FIRST, sentence2=SECOND) for m in members], 0)
@@ -147,22 +148,22 @@ def test_litert(tmp_path):
 
 def test_litert_of_a_fixed_shape(tmp_path, monkeypatch):
     """A model that LiteRT takes only with a fixed shape: pairs go in one by one, padded."""
-    right = portable._litert
+    right = _portable._litert
 
     def refuse(served, path, shape):
         if None in shape:
             raise ValueError("'tf.While' op requires a static shape\nand more")
         return right(served, path, shape)
 
-    monkeypatch.setattr(portable, "_litert", refuse)
+    monkeypatch.setattr(_portable, "_litert", refuse)
     monkeypatch.setattr(exporting, "ask_artifact", read_here)
-    report = tiny().export(tmp_path / "out", "litert")
+    report = export(tiny(), tmp_path / "out", "litert")
     assert report["signatures"]["ids"]["inputs"]["word_ids_1"]["shape"] == [1, 20]
-    monkeypatch.setattr(portable, "_litert", lambda served, path, shape: refuse(0, 0, [None]))
+    monkeypatch.setattr(_portable, "_litert", lambda served, path, shape: refuse(0, 0, [None]))
     with pytest.raises(
         InputError, match="this Functional: 'tf.While' op requires a static shape. Ex"
     ):
-        tiny().export(tmp_path / "not", "litert")
+        export(tiny(), tmp_path / "not", "litert")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
@@ -175,7 +176,7 @@ def test_word_pieces_need_no_tensorflow_text(tmp_path):
     model.jit_compile = False
     encoder = SubwordPairEncoder.from_preset(folder, max_length=24)
     matcher = Matcher(model, encoder, ("no", "yes"), task="classification")
-    report = matcher.export(tmp_path / "out")  # its check refuses tensorflow-text and KerasHub
+    report = export(matcher, tmp_path / "out")  # its check refuses tensorflow-text and KerasHub
     assert set(report["signatures"]) == {"serving_default", "ids"}
     assert "both sentences" in report["left_out"]["encode_sentence1"]
 
@@ -193,7 +194,7 @@ def test_members_that_read_different_ids(tmp_path, monkeypatch):
         model.jit_compile = False
         members.append(Matcher(model, encoder, ("no", "yes"), task="classification"))
     monkeypatch.setattr(exporting, "ask_artifact", read_here)
-    report = EnsembleMatcher(members).export(tmp_path / "out", "onnx")
+    report = export(EnsembleMatcher(members), tmp_path / "out", "onnx")
     assert report["largest_difference"] <= TOLERANCE
     assert set(report["signatures"]["ids"]["inputs"]) == {*words.input, "char_ids_1"}
 
@@ -202,25 +203,25 @@ def test_what_onnx_does_not_know(tmp_path, monkeypatch):
     pytest.importorskip("tf2onnx")
     import tensorflow as tf
 
-    right = saved_model._outputs
+    right = _saved_model._outputs
 
     def packed(member, arrays):
         return tf.bitcast(tf.bitcast(right(member, arrays), tf.int32), tf.float32)
 
-    monkeypatch.setattr(saved_model, "_outputs", packed)
+    monkeypatch.setattr(_saved_model, "_outputs", packed)
     with pytest.raises(
         InputError, match="ONNX cannot express this Functional: .*Bitcast.*SavedModel"
     ):
-        tiny().export(tmp_path / "out", "onnx")
+        export(tiny(), tmp_path / "out", "onnx")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_cannot_be(tmp_path, monkeypatch):
     ensemble = EnsembleMatcher([tiny(0), tiny(1, words=WORDS[:6])])
     with pytest.raises(InputError, match="different encoders.*SavedModel"):
-        ensemble.export(tmp_path / "out", "litert")
+        export(ensemble, tmp_path / "out", "litert")
     monkeypatch.setitem(sys.modules, "tf2onnx", None)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(InputError, match=r"pip install \"keras-sentmatch\[onnx\]\""):
-        tiny().export(tmp_path / "out", "onnx")
+        export(tiny(), tmp_path / "out", "onnx")
     assert list(tmp_path.iterdir()) == []

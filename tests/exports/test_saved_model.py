@@ -13,12 +13,13 @@ import keras
 import numpy as np
 import pytest
 
+from keras_sentmatch import export
 from keras_sentmatch.applications import ESIM, build_model
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.exports import export, exporting, worker
-from keras_sentmatch.exports.examples import (
+from keras_sentmatch.exports import exporting
+from keras_sentmatch.exports._examples import (
     DIFFICULT,
     TOLERANCE,
     Examples,
@@ -73,7 +74,7 @@ def exported(tmp_path_factory):
     matcher = Matcher(model, encoder, NAMES, task="classification")
     folder = tmp_path_factory.mktemp("export") / "deep" / "er"
     pairs = [{"sentence1": a, "sentence2": b} for a, b in zip(FIRST, SECOND)]
-    return matcher, folder, matcher.export(folder, pairs=pairs)
+    return matcher, folder, export(matcher, folder, pairs=pairs)
 
 
 @on_tensorflow
@@ -125,7 +126,7 @@ def test_an_ensemble_with_a_temperature_and_a_threshold(tmp_path):
     members = [tiny(0, temperature=2.0), tiny(1), tiny(2, words=WORDS[:6], threshold=0.2)]
     limits = {"threshold": 0.9, "abstain_below": (0.2, 0.95)}
     ensemble = EnsembleMatcher(members, temperature=0.3, **limits)
-    report = ensemble.export(tmp_path / "out", pairs={"sentence1": FIRST, "sentence2": SECOND})
+    report = export(ensemble, tmp_path / "out", pairs={"sentence1": FIRST, "sentence2": SECOND})
     got = ask(tmp_path / "out", sentence1=tf.constant(FIRST), sentence2=tf.constant(SECOND))
     scores = ensemble.predict_proba(sentence1=FIRST, sentence2=SECOND)
     np.testing.assert_allclose(got["probabilities"], scores, atol=TOLERANCE)
@@ -142,7 +143,7 @@ def test_an_ensemble_with_a_temperature_and_a_threshold(tmp_path):
 def test_scores_of_an_encoder_that_has_no_graph(tmp_path):
     matcher = tiny(outputs=1)
     matcher.encoder = word_encoder(tokenizer=str.split)
-    report = matcher.export(tmp_path / "out")
+    report = export(matcher, tmp_path / "out")
     assert list(report["signatures"]) == ["ids"]
     assert "tokenizer of your own" in report["left_out"]["serving_default"]
     arrays = matcher.encoder.encode(FIRST, SECOND)
@@ -158,7 +159,7 @@ def test_a_matcher_that_answers_nothing_is_refused(tmp_path):
     matcher = tiny()
     matcher.model.set_weights([np.nan * weight for weight in matcher.model.get_weights()])
     with pytest.raises(InputError, match=r"answers \[nan, nan\] for pair 0"):
-        matcher.export(tmp_path / "out")
+        export(matcher, tmp_path / "out")
 
 
 @on_tensorflow
@@ -171,7 +172,7 @@ def test_nothing_is_left_of_an_export_that_answers_otherwise(tmp_path, monkeypat
 
     monkeypatch.setattr(exporting, "ask_artifact", read)
     with pytest.raises(InputError, match=r"the pair '.*ids gives .*a difference of 0\.001"):
-        tiny().export(tmp_path / "out")
+        export(tiny(), tmp_path / "out")
     assert "saved_model.pb" in written and list(tmp_path.iterdir()) == []
 
 
@@ -210,7 +211,7 @@ def test_nothing_is_left_of_an_export_that_is_stopped(tmp_path, monkeypatch, num
         running.mkdir()
         monkeypatch.setattr(exporting, "_tensorflow_on_cpu", lambda: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            tiny().export(tmp_path / "out")
+            export(tiny(), tmp_path / "out")
         running.rmdir()
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
@@ -219,7 +220,7 @@ def test_nothing_is_left_of_an_export_that_is_stopped(tmp_path, monkeypatch, num
 @pytest.mark.backend("jax", "torch")
 def test_from_other_backends(tmp_path):
     matcher = tiny(threshold=0.3, temperature=0.5, abstain_below=(0.6, 0.6))
-    report = matcher.export(tmp_path / "out", pairs={"sentence1": FIRST, "sentence2": SECOND})
+    report = export(matcher, tmp_path / "out", pairs={"sentence1": FIRST, "sentence2": SECOND})
     assert list(report["signatures"]) == ["serving_default", "ids"]
     assert report["largest_difference"] <= TOLERANCE
     assert keras.backend.backend() in (tmp_path / "out" / "README.md").read_text("utf-8")
@@ -232,7 +233,7 @@ def test_a_tokenizer_of_your_own_needs_tensorflow(tmp_path):
     matcher = tiny()
     matcher.encoder = word_encoder(tokenizer=str.split)
     with pytest.raises(InputError, match="tokenizer of your own .*KERAS_BACKEND=tensorflow"):
-        matcher.export(tmp_path / "out")
+        export(matcher, tmp_path / "out")
 
 
 @needs_tensorflow
@@ -245,13 +246,13 @@ def test_errors_of_the_other_process_come_back(tmp_path, monkeypatch, works, mes
         job = Path(command[-1])
         (Path(json.loads(job.read_text())["runs"][0]) / "matcher.json").unlink()
         if works:
-            worker.main(str(job))
+            exporting.main(str(job))
         return subprocess.CompletedProcess(command, -9, "", "the last words")
 
     monkeypatch.setattr(exporting, "run_python", answer)
     monkeypatch.setattr(exporting, "_tensorflow_on_cpu", lambda: False)
     with pytest.raises(InputError, match=message):
-        tiny().export(tmp_path / "out")
+        export(tiny(), tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_sentmatch import explain
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.data.tables import columns_of
 from keras_sentmatch.encoders import PairEncoder
@@ -231,7 +232,9 @@ def test_what_abstains_does_so_everywhere(tmp_path):
         assert figures["answered_accuracy"] == np.mean(right)
     assert [answer.label for answer in matcher.answers(p, abstain=False)].count(None) == 0
     unsure = names.index(None)
-    assert matcher.explain(FIRST[unsure], SECOND[unsure]).label == ("no", "yes")[p[unsure].argmax()]
+    assert (
+        explain(matcher, FIRST[unsure], SECOND[unsure]).label == ("no", "yes")[p[unsure].argmax()]
+    )
     table = BatchScorer(tmp_path / "run")({"sentence1": FIRST, "sentence2": SECOND})
     assert list(table["label"]) == names
     report = matcher.calibrate(pairs)

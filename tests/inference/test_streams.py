@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.inference import BatchScorer, Matcher, batch_scorer
+from keras_sentmatch.inference import BatchScorer, Matcher, _batch_scorer
 from tests.inference.test_matcher import FIRST, NAMES, SECOND, make_encoder, make_model
 
 pytestmark = pytest.mark.once
@@ -68,7 +68,7 @@ def test_a_bad_pair_is_named_by_its_place_in_the_stream(matcher):
 
 
 def test_a_scorer_is_pickled_small_and_loads_its_run_once(matcher, run, monkeypatch):
-    monkeypatch.setattr(batch_scorer, "_loaded", {})
+    monkeypatch.setattr(_batch_scorer, "_loaded", {})
     loads = []
     load = Matcher.load
     monkeypatch.setattr(Matcher, "load", lambda *a, **k: loads.append(a) or load(*a, **k))

@@ -4,7 +4,7 @@ import threading
 from contextlib import contextmanager
 
 from keras_sentmatch.service.app import make_app
-from keras_sentmatch.service.limits import Limits
+from keras_sentmatch.service.gate import Limits
 from keras_sentmatch.service.server import listen, make_server
 
 

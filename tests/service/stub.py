@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.base import BaseMatcher
-from keras_sentmatch.service.served import ServedRun
+from keras_sentmatch.service.batching import ServedRun
 
 
 class Stub(BaseMatcher):

@@ -4,16 +4,14 @@ import base64
 import json
 import re
 import time
-from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
+from keras_sentmatch import explain
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.service.app import make_app
-from keras_sentmatch.service.limits import Limits
-from keras_sentmatch.service.metrics import Metrics
-from keras_sentmatch.service.served import ServedRun
+from keras_sentmatch.service.gate import Limits, Metrics
 from tests.service.stub import Stub, served, share_of
 from tests.toys.matchers import make
 
@@ -230,7 +228,7 @@ def test_an_explanation(monkeypatch):
     with client_of([run], Limits()) as client:
         asked = {"sentence1": "A dog runs.", "sentence2": "no small <i>cat"}
         found = client.post("/explain", json=asked).json()
-        want = matcher.explain(asked)
+        want = explain(matcher, asked)
         assert found["label"] == want.label and found["summary"] == want.summary().splitlines()
         assert [[word["text"] for word in side] for side in found["words"]] == [
             [word.text for word in want.words(side)] for side in (1, 2)
@@ -257,33 +255,11 @@ def test_a_run_that_explains_nothing():
         assert client.get("/runs").json()["runs"][0]["explains"] is False
 
 
-def test_a_run_is_loaded_again_only_if_the_new_one_answers(caplog):
-    caplog.set_level("INFO", "keras_sentmatch")
+def test_a_run_is_served_only_if_it_answers():
     broken = Stub()
     broken.raw_scores = lambda *_: 1 / 0
-    found = [
-        Stub(),
-        broken,
-        InputError("half a folder"),
-        OSError("no disk"),
-        Stub(("new", "names")),
-    ]
-
-    def load(folder):
-        next_one = found.pop(0)
-        if isinstance(next_one, Exception):
-            raise next_one
-        return next_one
-
-    run = ServedRun.start("mine", Path("nowhere"), load)
-    with client_of([run]) as client:
-        for why in ("does not answer test pairs", "half a folder", "OSError: no disk"):
-            assert run.reload() is False and why in caplog.text
-            assert client.post("/predict", json=PAIR).json()["label"] == "no"
-        assert run.reload() is True and "was reloaded" in caplog.text
-        assert client.post("/predict", json=PAIR).json()["label"] == "new"
     with pytest.raises(InputError, match="does not answer test pairs"):
-        ServedRun.start("mine", Path("nowhere"), lambda folder: broken)
+        served(broken)
 
 
 def test_the_page_loads_nothing_from_elsewhere_and_shows_labels_as_text():

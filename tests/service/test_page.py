@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from keras_sentmatch.service.limits import Limits
+from keras_sentmatch.service.gate import Limits
 from tests.browser import BROWSER, Browser, started
 from tests.service.live import on_a_port
 from tests.service.stub import Stub, served

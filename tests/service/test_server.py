@@ -14,9 +14,9 @@ import time
 import pytest
 
 from keras_sentmatch.cli import main
-from keras_sentmatch.cli.serve import example_pairs, named_folders, one_at_a_time, read_keys
+from keras_sentmatch.cli.serve import example_pairs, named_folders, read_keys
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.service.limits import Limits
+from keras_sentmatch.service.gate import Limits
 from keras_sentmatch.service.server import listen
 from tests.service.live import on_a_port
 from tests.service.stub import Stub, served
@@ -183,32 +183,11 @@ def test_options_that_cannot_be(options, said, capsys):
     assert ended.value.code == 2 and said in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_one_reload_at_a_time_and_once_more_for_those_meanwhile():
-    count, going, done = [], threading.Event(), threading.Event()
-
-    def work():
-        count.append(threading.active_count())
-        if len(count) == 1:
-            going.set()
-            done.wait(10)
-
-    start = one_at_a_time(work)
-    start()
-    going.wait(10)
-    for _ in range(5):
-        start()
-    done.set()
-    end = time.monotonic() + 10
-    while any(t.name == "reload" for t in threading.enumerate()) and time.monotonic() < end:
-        time.sleep(0.01)
-    assert len(count) == 2
-
-
 @pytest.mark.slow
 @pytest.mark.backend("torch")
 @pytest.mark.parametrize("engine", ["keras", "onnx"])
 def test_the_command(engine, tmp_path):
-    """A port of its own, answers, a reload that fails, one that works, and an end."""
+    """A port of its own, answers, also when the folder has gone, and an end."""
     if engine == "onnx":
         pytest.importorskip("tf2onnx")
         pytest.importorskip("onnxruntime")
@@ -244,21 +223,8 @@ def test_the_command(engine, tmp_path):
         )
         assert other.returncode == 2 and f"port {port} (Address already in use)" in other.stderr
         run.rename(gone)
-        process.send_signal(signal.SIGHUP)
-        wait_for("mine was not reloaded, and the old one stays in use")
         unknown = {"sentence1": "abc zebra", "sentence2": "a brand new wordling"}
         assert ask(port, body=unknown)[0] == 200, "from memory"
-        gone.rename(run)
-        matcher.threshold = None
-        matcher.temperature = 2.0
-        try:
-            matcher.save(run)
-            softer = matcher.predict(**PAIR).probabilities
-        finally:
-            matcher.temperature = 1.0
-        process.send_signal(signal.SIGHUP)
-        wait_for("mine was reloaded")
-        assert ask(port)[1]["probabilities"] == pytest.approx(softer, abs=1e-5)
         process.send_signal(signal.SIGTERM)
         assert process.wait(120) == 0
     finally:

@@ -1,18 +1,15 @@
 """What a recipe says of word vectors reaches them, and a run keeps how they were made."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from keras_sentmatch.applications import get_model_class, list_models
-from keras_sentmatch.inference.matcher import Matcher
-from keras_sentmatch.training import Recipe, VectorsConfig
+from keras_sentmatch.training import Recipe
 from keras_sentmatch.training import prepare as module
 from keras_sentmatch.training.prepare import fit_encoder, make_model
 from keras_sentmatch.vectors import WordVectors
 from keras_sentmatch.vectors.extraction import VectorExtractor
-from tests.toys.training import build_tiny, tiny_recipe, tiny_run, tiny_splits
+from tests.toys.training import build_tiny, tiny_splits
 
 pytestmark = pytest.mark.once
 
@@ -63,17 +60,3 @@ def test_random_vectors_are_trained(name):
         encoder, vectors, _ = fit_encoder(recipe, splits, False)
         make_model(recipe, splits["train"], encoder, vectors, build)
         assert seen.get("trainable_embedding", trains_vectors(name)) is True
-
-
-def test_a_run_keeps_how_its_vectors_were_made(asked, tmp_path):
-    def build(name, **config):
-        model = build_tiny(name, **config)
-        model.set_word_vectors = lambda matrix: None
-        return model
-
-    settings = replace(tiny_recipe(epochs=1), vectors=VectorsConfig("encoder:bert", dim=8))
-    result = tiny_run(tmp_path / "a", recipe=settings, build=build)
-    assert result.matcher.vector_extractor.encoder == "bert"
-    kept = Matcher.load(tmp_path / "a").vector_extractor
-    np.testing.assert_array_equal(kept.axes, np.eye(8))
-    assert (kept.dim, kept.probes) == (8, ["w1"])

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_sentmatch import explain
 from keras_sentmatch.cli import main
 from keras_sentmatch.encoders import SubwordPairEncoder
 from keras_sentmatch.errors import InputError
@@ -195,7 +196,7 @@ def test_dabert_with_three_dual_layers_from_the_command_line(tmp_path):
     assert command("train", "dabert", *where, "--epochs", 1, "--batch-size", 20) == 0
     matcher = Matcher.load(tmp_path / "run")
     assert sorted(matcher.model.duals) == [0, 1, 2] and matcher.model.cross
-    explanation = matcher.explain(sentence1="w1 w2", sentence2="w3")
+    explanation = explain(matcher, sentence1="w1 w2", sentence2="w3")
     for i in range(3):
         assert (explanation.values[f"change_{i}"] > 0).all()
 

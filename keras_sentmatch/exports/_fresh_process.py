@@ -1,6 +1,6 @@
 """Answers pairs with an artifact as a program would that does not have this library.
 
-    python -P fresh_process.py ARTIFACT WORK
+    python -P _fresh_process.py ARTIFACT WORK
 
 Reads `sentences.json` and `arrays.npz` in the folder WORK and writes `answers.npz` there: an array
 for each signature and output, called SIGNATURE/OUTPUT.
@@ -65,7 +65,8 @@ def answer_portable(
     """The outputs of the model for ids, and those of the folder's `score.py`, if it has one."""
     facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
     copied = (folder / "score.py").exists()
-    script = runpy.run_path(str((folder if copied else Path(__file__).parent) / "score.py"))
+    here = Path(__file__).parents[1] / "inference"
+    script = runpy.run_path(str((folder if copied else here) / "score.py"))
     run = script["load_model"](folder, facts["shape"])
     name = "score" if facts["label_names"] is None else "probabilities"
     yield "ids", in_blocks(lambda block: {name: run(block)}, arrays)

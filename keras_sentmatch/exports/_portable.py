@@ -1,9 +1,11 @@
-"""A matcher as an ONNX or a LiteRT model, which take ids, with the files that turn text into ids."""
+"""A matcher as an ONNX or LiteRT model that takes ids, with the files that turn text into ids."""
 
+import json
 import logging
 import re
+import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -12,34 +14,38 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_sentmatch.encoders import PairEncoder
+from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
+from keras_sentmatch.encoders.words import NORMALIZATION
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.exports.encoder_rules import write_encoder
-from keras_sentmatch.exports.saved_model import ServingFunctions, describe_specs, quiet
+from keras_sentmatch.exports._saved_model import ServingFunctions, describe_specs, quiet
+from keras_sentmatch.inference import score
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
-from keras_sentmatch.inference.new_words import row_tables, word_tables
+from keras_sentmatch.inference.unseen_words import row_tables, spare_rows
 from keras_sentmatch.safety import first_line
+from keras_sentmatch.text.tokens import CONTRACTIONS, LAST, clean_table, token_pattern, word_ranges
+from keras_sentmatch.text.word_pieces import BertPieces, BytePairs, SentencePieces, separators
 
 OPSET = 18
-Tables = Mapping[str, tuple[str, Any]]  # what a new word's row holds, and the variable, by name
+SCORE = Path(score.__file__)
+Tables = Mapping[str, tuple[str, Any]]  # role of a row of an unseen word, and the variable
 
 
 def write_onnx(ensemble: EnsembleMatcher, folder: Path) -> dict[str, Any]:
-    """Writes `model.onnx` and the encoder's files; as `write_saved_model`."""
+    """Write `model.onnx` and the files of the encoder; see `write_saved_model`."""
     return _write(ensemble, folder, partial(_convert_to_onnx, tables={}))
 
 
 def write_engine(ensemble: EnsembleMatcher, folder: Path) -> dict[str, Any]:
-    """As `write_onnx`, for `Matcher.load(run, engine="onnx")`: tables of words can be replaced."""
+    """As `write_onnx`, for `OnnxMatcher`: word tables can be replaced."""
     member = ensemble.members[0]
-    learns = isinstance(member.encoder, PairEncoder) and word_tables(member.model)
-    roles = enumerate(row_tables(member.model) if learns else ())
+    spare = spare_rows(member.model, member.encoder)
+    roles = enumerate(row_tables(member.model) if spare else ())
     tables = {f"words_{number}": found for number, found in roles}
-    return _write(ensemble, folder, partial(_convert_to_onnx, tables=tables), tables)
+    return _write(ensemble, folder, partial(_convert_to_onnx, tables=tables), tables, spare)
 
 
 def write_litert(ensemble: EnsembleMatcher, folder: Path) -> dict[str, Any]:
-    """Writes `model.tflite` and the encoder's files; as `write_saved_model`."""
+    """Write `model.tflite` and the files of the encoder; see `write_saved_model`."""
     return _write(ensemble, folder, _convert_to_litert)
 
 
@@ -48,6 +54,7 @@ def _write(
     folder: Path,
     convert: Callable[[ServingFunctions, Path], Any],
     tables: Tables = {},  # noqa: B006
+    spare: int = 0,
 ) -> dict[str, Any]:
     served = ServingFunctions(ensemble)
     if len(served.groups) > 1:
@@ -59,7 +66,7 @@ def _write(
     inputs, outputs = convert(served, folder)
     shape = next(iter(inputs.values())).shape[:2].as_list()
     roles = {name: role for name, (role, _) in tables.items()}
-    reason = write_encoder(ensemble, folder, list(inputs), shape, roles)
+    reason = write_encoder(ensemble, folder, list(inputs), shape, roles, spare)
     left_out = {"score.py": reason} if reason else {}
     return {"signatures": {"ids": describe_specs(inputs, outputs)}, "left_out": left_out}
 
@@ -188,3 +195,138 @@ def _reason(error: Exception) -> str:
     """The operation that an error of the converter names, or its first line."""
     found = re.search(r"'tf\.\w+' op [^\n]*", str(error))
     return found[0] if found else first_line(error)
+
+
+# === The encoder as plain files ===
+
+
+def write_encoder(
+    ensemble: EnsembleMatcher,
+    folder: Path,
+    inputs: Sequence[str],
+    shape: Sequence[int | None],
+    tables: Mapping[str, str],
+    spare_rows: int,
+) -> str:
+    """Write the encoder into `encoder/`, and `score.py` with the files that it reads.
+
+    Args:
+        ensemble: The matchers, which share one encoder.
+        folder: The folder of the artifact.
+        inputs: Names of the model's inputs.
+        shape: Numbers of pairs and of tokens that the model accepts (`None` for any number).
+        tables: Word tables that unseen words get rows in, and what such a row holds.
+        spare_rows: Number of these rows.
+
+    Returns:
+        The reason why there is no `score.py`; empty if there is one.
+    """
+    encoder = ensemble.members[0].encoder
+    encoder.save(folder / "encoder")
+    reason, rules = "", None
+    try:
+        rules = rules_of(encoder, folder)
+        shutil.copy(SCORE, folder / "score.py")
+    except InputError as error:
+        reason = str(error)
+    facts = {
+        "inputs": list(inputs),
+        "shape": shape,
+        "tables": dict(tables),
+        "spare_rows": spare_rows,
+        "label_names": ensemble.label_names,
+        "threshold": ensemble.threshold,
+        "abstain_below": ensemble.abstain_below,
+        "encoder": rules,
+    }
+    (folder / "facts.json").write_text(json.dumps(facts) + "\n", encoding="utf-8", newline="\n")
+    return reason
+
+
+def rules_of(encoder: PairEncoder | SubwordPairEncoder, folder: Path) -> dict[str, Any]:
+    """Return the rules from text to ids, for JSON; write the vocabularies into `folder`."""
+    if isinstance(encoder, PairEncoder):
+        return _rules_of_words(encoder, folder)
+    return _rules_of_pieces(encoder, folder)
+
+
+def _rules_of_words(encoder: PairEncoder, folder: Path) -> dict[str, Any]:
+    name = encoder.tokenizer.name
+    encoder.check_graph()
+    encoder.vocabulary.save(folder / "vocabulary.txt")
+    encoder.characters.save(folder / "characters.txt")
+    rules = []
+    if name != "whitespace":
+        rules.append((token_pattern(name, _character_class(word_ranges())), r" \g<0> "))
+    if name == "words":
+        rules += CONTRACTIONS
+    clean = clean_table(encoder.tokenizer.lowercase)
+    return {
+        "kind": "words",
+        "max_length": encoder.max_length,
+        "max_word_length": encoder.max_word_length,
+        "antonyms": encoder.antonyms,
+        "normalization": NORMALIZATION,
+        "clean": {code: new or "" for code, new in clean.items()},
+        "rules": rules,
+    }
+
+
+def _rules_of_pieces(encoder: SubwordPairEncoder, folder: Path) -> dict[str, Any]:
+    tokenizer, pieces = encoder.tokenizer, encoder.pieces
+    return {
+        "max_length": encoder.max_length,
+        "separators": encoder.encoder_kind.separators,
+        "segments": int(encoder.encoder_kind.segments),
+        "start": tokenizer.start_token_id,
+        "end": tokenizer.end_token_id,
+        "padding": tokenizer.pad_token_id,
+        "unknown": pieces.unknown,
+        "size": encoder.vocabulary_size,
+        **_RULES[type(pieces)](pieces, folder),
+    }
+
+
+def _rules_of_word_pieces(pieces: BertPieces, folder: Path) -> dict[str, Any]:
+    pieces.check_graph()  # refuses what its rules cannot express
+    text, tokenizer = pieces.text, pieces.plain
+    lines = "".join(f"{piece}\n" for piece in tokenizer.get_vocabulary())
+    (folder / "vocabulary.txt").write_text(lines, encoding="utf-8", newline="\n")
+    clean = {code: text[code] for code in range(LAST + 1) if text[code] != chr(code)}
+    separating = _character_class(separators(tokenizer.split_on_cjk))
+    return {
+        "kind": "word pieces",
+        "suffix": tokenizer.suffix_indicator,
+        "normalization": None,
+        "clean": clean,
+        "rules": [
+            (f"[{_character_class([(LAST + 1, 0x10FFFF)])}]", ""),
+            (f"[{separating}]", r" \g<0> "),
+        ],
+    }
+
+
+def _rules_of_byte_pairs(pieces: BytePairs, folder: Path) -> dict[str, Any]:
+    (folder / "byte_pairs.json").write_text(pieces.bpe.to_str(), "utf-8", newline="\n")
+    return {"kind": "byte pairs"}
+
+
+def _rules_of_sentence_pieces(pieces: SentencePieces, folder: Path) -> dict[str, Any]:
+    (folder / "sentence_pieces.model").write_bytes(pieces.tokenizer.proto)
+    return {
+        "kind": "sentence pieces",
+        "shift": pieces.shift,
+        "lowercase": pieces.lowercase,
+        "without_accents": pieces.without_accents,
+    }
+
+
+_RULES: dict[type, Any] = {
+    BertPieces: _rules_of_word_pieces,
+    BytePairs: _rules_of_byte_pairs,
+    SentencePieces: _rules_of_sentence_pieces,
+}
+
+
+def _character_class(ranges: Sequence[tuple[int, int]]) -> str:
+    return "".join(rf"\U{low:08x}-\U{high:08x}" for low, high in ranges)

@@ -10,7 +10,7 @@ import numpy as np
 from keras_sentmatch.data.tables import column_names, columns_of, is_frame, with_columns
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.base import Array
-from keras_sentmatch.inference.matcher import Matcher
+from keras_sentmatch.inference.ensemble import load_run
 from keras_sentmatch.inference.pairs import check_count
 
 SIDES = ("sentence1", "sentence2")
@@ -27,7 +27,7 @@ class BatchScorer:
 
     Args:
         run: A run folder. Every worker must be able to read it.
-        engine: What runs the model, as in `Matcher.load`.
+        engine: Engine that runs the model: `"keras"`, or `"onnx"` (see `OnnxMatcher`).
         batch_size: Most pairs scored at once.
 
     Raises:
@@ -73,7 +73,7 @@ class BatchScorer:
             )
         key = self.run, self.engine
         if key not in _loaded:
-            _loaded[key] = Matcher.load(self.run, engine=self.engine)
+            _loaded[key] = load_run(self.run, self.engine)
         matcher = _loaded[key]
         first, second = (list(table[name]) for name in SIDES)
         labels = matcher.label_names

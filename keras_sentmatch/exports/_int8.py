@@ -11,9 +11,9 @@ import numpy as np
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError, argument, wording
-from keras_sentmatch.exports.saved_model import quiet
-from keras_sentmatch.exports.score import load_model
+from keras_sentmatch.exports._saved_model import quiet
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
+from keras_sentmatch.inference.score import load_model
 from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.safety import first_line
 

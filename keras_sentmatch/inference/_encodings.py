@@ -1,4 +1,4 @@
-"""Corpus: sentences encoded once, to be ranked against many queries."""
+"""Sentences that are encoded once and ranked against many queries."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -6,22 +6,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
-from keras_sentmatch.inference.pairs import batches, check_count
+from keras_sentmatch.inference.pairs import batches
 
 if TYPE_CHECKING:
     import keras
 
 
 class Corpus:
-    """Candidate sentences and their kept encodings; made by `Matcher.encode`.
+    """Candidate sentences with their cached encodings, made by `Matcher.encode`.
 
-    The encodings are tensors on the device, padded to few lengths, in blocks of at most
-    `batch_size` sentences: `nbytes` says how large they are. They belong to the matcher that made
-    them.
+    The encodings are tensors on the device, padded to a few lengths, in blocks of at most
+    `batch_size` sentences. They belong to the matcher that made them.
 
     Attributes:
         sentences: The candidates in the order given.
-        blocks: The row numbers of each block, and its encodings by name.
+        blocks: Row numbers and encodings by name of each block.
 
     Example:
 
@@ -46,7 +45,7 @@ class Corpus:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the encodings."""
+        """Size of the encodings in bytes."""
         import keras
 
         return sum(
@@ -62,10 +61,10 @@ def encode_blocks(
     sentences: Sequence[str],
     batch_size: int,
 ) -> list[tuple[np.ndarray, dict[str, Any]]]:
-    """Runs one of the encoders of `PairModel.split` over sentences of like length at a time.
+    """Encode sentences with one of the halves of `PairModel.split`, in blocks of similar length.
 
-    For each block there are its row numbers, and tensors by name of 1, 8 or `batch_size` rows:
-    copies of the last row fill up.
+    Returns the row numbers of each block, and tensors by name with 1, 8 or `batch_size` rows, filled
+    up with copies of the last row.
     """
     from keras import ops
 
@@ -80,19 +79,8 @@ def encode_blocks(
     return blocks
 
 
-def best_first(
-    scores: np.ndarray, candidates: Sequence[str] | Corpus, top_k: int | None
-) -> list[dict[str, Any]]:
-    """`index`, `sentence` and `score` of the `top_k` highest scores; equal ones keep their order."""
-    if top_k is not None:
-        check_count("top_k", top_k)
-    sentences = candidates.sentences if isinstance(candidates, Corpus) else list(candidates)
-    order = np.argsort(-scores, kind="stable")[:top_k]
-    return [{"index": int(i), "sentence": sentences[i], "score": float(scores[i])} for i in order]
-
-
 def score_blocks(interaction: "keras.Model", query: dict[str, Any], corpus: Corpus) -> np.ndarray:
-    """The model's output for a query (tensors of one row) with each sentence of the corpus."""
+    """Return the outputs of the model for a query (tensors with one row) and each sentence."""
     from keras import ops
 
     scores = np.zeros((len(corpus), interaction.output_shape[-1]), "float32")
