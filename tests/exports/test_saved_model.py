@@ -158,7 +158,7 @@ def test_scores_of_an_encoder_that_has_no_graph(tmp_path):
 def test_a_matcher_that_answers_nothing_is_refused(tmp_path):
     matcher = tiny()
     matcher.model.set_weights([np.nan * weight for weight in matcher.model.get_weights()])
-    with pytest.raises(InputError, match=r"answers \[nan, nan\] for pair 0"):
+    with pytest.raises(InputError, match=r"returned \[nan, nan\] for pair 0"):
         export(matcher, tmp_path / "out")
 
 

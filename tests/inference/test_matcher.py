@@ -305,9 +305,9 @@ def test_evaluate_refuses_what_it_cannot_measure(matcher, data, message):
 
 def test_names_and_encoder_must_fit_the_model(matcher):
     letters = PairEncoder(["a"], features=("char",))
-    with pytest.raises(InputError, match="wants word_ids_1, word_ids_2"):
+    with pytest.raises(InputError, match="needs word_ids_1, word_ids_2"):
         Matcher(matcher.model, letters, NAMES, task="classification")
-    with pytest.raises(InputError, match="answers 3 classes"):
+    with pytest.raises(InputError, match="has 3 classes"):
         Matcher(matcher.model, matcher.encoder, ("no", "yes"), task="classification")
     with pytest.raises(InputError, match="threshold=0.5"):
         Matcher(matcher.model, matcher.encoder, NAMES, task="classification", threshold=0.5)
@@ -419,8 +419,8 @@ def rename_class(path):
         (lambda f: (f / "matcher.json").write_text("[1]"), "holds .*expected a JSON object"),
         (lambda f: break_card(f, format=99), "format 99 .*reads format 2"),
         (lambda f: break_card(f, temperature=0), "temperature=0"),
-        (lambda f: break_card(f, vocabulary_size=1), "files of two runs are mixed"),
-        (lambda f: break_card(f, label_names=["yes", "no"]), "answers 3 classes"),
+        (lambda f: break_card(f, vocabulary_size=1), "mixes files of two runs"),
+        (lambda f: break_card(f, label_names=["yes", "no"]), "has 3 classes"),
         (lambda f: (f / "model.keras").write_bytes(b"nothing"), "model.keras is damaged"),
         (
             lambda f: (f / "model.keras").write_bytes((f / "model.keras").read_bytes()[:-500]),

@@ -101,7 +101,7 @@ def test_what_can_be_wrong(matcher):
         (lambda: matcher.rank(QUERY, CANDIDATES, top_k=1.5), "top_k=1.5; expected an integer"),
         (lambda: matcher.rank(QUERY, CANDIDATES, label="x"), "no label 'x'; there are no, yes"),
         (lambda: three.rank(QUERY, CANDIDATES), "Name one of a, b, c with label="),
-        (lambda: make_matcher().rank(QUERY, corpus), "encoded by another matcher"),
+        (lambda: make_matcher().rank(QUERY, corpus), "Another matcher encoded this corpus"),
         (lambda: EnsembleMatcher([matcher]).rank(QUERY, corpus), "ensemble keeps no encodings"),
         (lambda: matcher.encode(CANDIDATES, batch_size=0), "batch_size=0"),
         (lambda: matcher.encode(CANDIDATES, batch_size=1.5), "batch_size=1.5"),

@@ -213,7 +213,7 @@ def test_not_a_number_is_no_answer(run):
 
     edit_model(run, spoil)
     with pytest.raises(
-        InputError, match="answers .nan, nan. for pair 0 .* expected finite numbers"
+        InputError, match="returned .nan, nan. for pair 0 .*Expected finite numbers"
     ):
         Matcher.load(run).predict(sentence1="a", sentence2="b")
 
