@@ -139,9 +139,6 @@ class WithLinearPart(PairModel):
         if similarity is not None:
             self.wide.set_similarity(similarity)
 
-    def set_words(self, start: int, words: Sequence[str]) -> None:
-        self.wide.set_word_facts(start, words)
-
     def row_tables(self) -> list[tuple[str, Any]]:
         """As for all models, with `"facts"` (commonness, then `word_facts`) and linear `"weights"`."""
         logits = self.wide.logits
