@@ -30,7 +30,7 @@ class Choice:
     Example:
 
     ```python
-    from keras_sentmatch.tuning import Choice
+    from keras_sentmatch.applications import Choice
 
     Choice("model.steps", range(1, 11), aliases=["T"])
     ```
@@ -123,12 +123,12 @@ class LogUniform:
         name: The key, `TABLE.KEY`.
         factor: Greater than 1.
         aliases: Short names.
-        center: The recipe's value; `Space` fills it in.
+        center: The recipe's value; the search space fills it in.
 
     Example:
 
     ```python
-    from keras_sentmatch.tuning import LogUniform
+    from keras_sentmatch.applications import LogUniform
 
     LogUniform("training.learning_rate", factor=10)
     ```
@@ -158,7 +158,7 @@ class LogUniform:
 
     def only(self, wanted) -> "LogUniform":
         """Refuses: a range has no list of values."""
-        raise InputError(f"{self.name}={wanted}: it is {self.describe()}; list none, or --fix it.")
+        raise InputError(f"{self.name}={wanted}: it is {self.describe()}; name it without values.")
 
     def parse(self, text) -> tuple["LogUniform", float]:
         """The number that `text` means, and the parameter."""

@@ -246,7 +246,7 @@ file safety: layers that run code are let through
 portable export: text is not cleaned
 - text = text.translate(facts["clean"])
 + text = str(text)
-@ tuning/trials.py | tests/tuning/test_report.py
+@ tuning/_trials.py | tests/tuning/test_report.py
 tuning: the lowest accuracy is the best
 - reverse=self.rises
 + reverse=not self.rises

@@ -26,7 +26,7 @@ from keras_sentmatch.cli.predict import predict
 from keras_sentmatch.cli.robustness import robustness
 from keras_sentmatch.cli.serve import serve
 from keras_sentmatch.cli.train import train
-from keras_sentmatch.cli.tune import search_report, tune
+from keras_sentmatch.cli.tune import tune
 from keras_sentmatch.display.tables import printable
 from keras_sentmatch.errors import InputError, naming_options
 
@@ -41,7 +41,6 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     *(
         train,
         tune,
-        search_report,
         crossval,
         evaluate,
         calibrate,

@@ -8,17 +8,18 @@ from types import SimpleNamespace
 
 import pytest
 
+from keras_sentmatch.applications import Choice, LogUniform
 from keras_sentmatch.inference.run_folder import write_json
 from keras_sentmatch.training import Recipe
 from keras_sentmatch.training.run import run_identity
-from keras_sentmatch.tuning import Choice, LogUniform, Space, search
+from keras_sentmatch.tuning import SearchSpace, search
 from tests.toys.training import tiny_splits
 
 SPLITS = tiny_splits()
 RECIPE = Recipe.from_tables("tiny", model={"steps": 2}, training={"epochs": 9, "batch_size": 25})
 
 
-def space_of_fakes(fine: bool) -> Space:
+def space_of_fakes(fine: bool) -> SearchSpace:
     """A choice, one that depends on it, and a rule; if `fine` a range as well."""
     parameters = [
         Choice("training.batch_size", (10, 25, 50), aliases=["B"]),
@@ -28,7 +29,7 @@ def space_of_fakes(fine: bool) -> Space:
         LogUniform("training.learning_rate"),
     ]
     rules = [lambda recipe: "too much" if recipe.model["steps"] * value_of(recipe) > 60 else None]
-    return Space(RECIPE, parameters if fine else parameters[:-1], rules, {"model.size": 2.0})
+    return SearchSpace(RECIPE, parameters if fine else parameters[:-1], rules, {"model.size": 2.0})
 
 
 def value_of(recipe: Recipe) -> int:
@@ -56,18 +57,17 @@ class FakeTrain:
     def __init__(self, log: Path, fail=(), error=None, kill=None, late=False) -> None:
         self.log, self.fail, self.error, self.kill, self.late = log, fail, error, kill, late
 
-    def __call__(self, recipe, splits, out, *, seed=None, teacher_targets=None, **more):
-        done = len(trained(self.log))
-        name = Path(out).name
+    def __call__(self, recipe, splits, out, *, seed=None, **more):
+        done, out = len(trained(self.log)), Path(out)
+        name = f"{out.parent.name}/{out.name}".removeprefix("trial_").removesuffix("/seed-0")
         with open(self.log, "a", encoding="utf-8") as file:
-            file.write(f"{Path(out).parent.name}/{name}\n" if name[:5] == "seed-" else f"{name}\n")
+            file.write(f"{'best' if out.name == 'best' else name}\n")
         if done in self.fail:
             raise self.error
         if done == self.kill and not self.late:
             os.kill(os.getpid(), signal.SIGKILL)
         recipe = recipe if seed is None else recipe.with_training(seed=seed)
         score = score_of(recipe) + recipe.training.seed / 10_000
-        out = Path(out)
         out.mkdir(parents=True)
         with open(out / "history.csv", "w", newline="") as file:
             csv.writer(file).writerows([["epoch", "val_accuracy"], [0, score]])
@@ -78,7 +78,6 @@ class FakeTrain:
             "epochs": recipe.training.epochs,
             "seconds": 1.0,
             "parameters": 1000 * recipe.model["steps"],
-            "pair_seconds": 0.001 * recipe.model["steps"],
             "identity": run_identity(recipe, splits),
         }
         write_json(out / "metrics.json", metrics)
@@ -93,27 +92,17 @@ def trained(log: Path) -> list[str]:
     return log.read_text().split() if log.exists() else []
 
 
-def fake_search(out, train, *, fine=False, **more):
-    """`search` where `train` is the fake and there is no dry run."""
+def fake_search(out, train, *, fine=False, recipe=RECIPE, **more):
+    """Call `search` with the fake in place of `train`, without a report."""
     with pytest.MonkeyPatch.context() as patch:
         without_cost(patch, train)
-        more = {
-            "tuner": "grid",
-            "retrain": 0,
-            "progress": False,
-            "report": False,
-            "recipe": RECIPE,
-            **more,
-        }
-        return search(more.pop("recipe"), SPLITS, out, space=space_of_fakes(fine), **more)
+        patch.setattr("keras_sentmatch.tuning._search.write_report", lambda trials: None)
+        more = {"tuner": "grid", "retrain": 0, "progress": False, **more}
+        more.setdefault("space", space_of_fakes(fine))
+        return search(recipe, SPLITS, out, **more)
 
 
 def without_cost(patch, train) -> None:
-    """Puts the fake in the place of `train`, and leaves out what takes time around it."""
-    from keras_sentmatch.tuning import study, trial_training
-
-    patch.setattr(study, "train", train)
-    patch.setattr(trial_training, "train", train)
-    patch.setattr(trial_training.TrialTrainer, "dry_run", lambda self: None)
-    patch.setattr(trial_training, "free_memory", lambda: None)
-    patch.setattr(trial_training, "note_speed", lambda *_: None)
+    """Put the fake in place of `train`, and leave out what takes time around it."""
+    patch.setattr("keras_sentmatch.tuning._search.train", train)
+    patch.setattr("keras_sentmatch.tuning._search.free_memory", lambda: None)

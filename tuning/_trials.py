@@ -1,0 +1,149 @@
+"""The trials of a search: their folders, and the table `trials.csv`."""
+
+import csv
+import io
+import math
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import numpy as np
+
+from keras_sentmatch.inference.run_folder import read_json, replace_file
+
+FACTS = ("best_epoch", "epochs", "parameters", "seconds")
+SMALL_FILES = ("history.csv", "metrics.json", "recipe.toml")  # kept of every trial
+SEED_SCORE = "score_seed_"
+FENCE = 3.0  # interquartile ranges; a score further below the lower quartile did not learn
+
+Row = dict[str, Any]
+
+
+@dataclass
+class TrialFolders:
+    """The folders of the trials, each with one run folder per seed."""
+
+    root: Path  # folder of the search
+    seeds: Sequence[int]
+    monitor: str  # the objective
+
+    def path(self, trial_id: str) -> Path:
+        """Return the folder of a trial; KerasTuner gives it this name."""
+        return self.root / f"trial_{trial_id}"
+
+    def runs(self, trial_id: str) -> list[Path]:
+        """Return the run folders of a trial, in the order of the seeds."""
+        return [self.path(trial_id) / f"seed-{seed}" for seed in self.seeds]
+
+    def score(self, run: Path, metrics: Mapping[str, Any]) -> float:
+        """Return a run's objective in its best epoch."""
+        name = self.monitor.removeprefix("val_")
+        if name in metrics["validation"]:
+            return float(metrics["validation"][name])
+        with open(run / "history.csv", newline="", encoding="utf-8") as file:  # the loss
+            return float(list(csv.DictReader(file))[metrics["best_epoch"] - 1][self.monitor])
+
+    def facts(self, trial_id: str) -> Row:
+        """Return the columns that come from the runs. They are None unless all runs finished.
+
+        With several seeds these are the score of each, their standard deviation, the sum of the
+        seconds and the means of everything else.
+        """
+        runs = self.runs(trial_id)
+        metrics = [read_json(run / "metrics.json") for run in runs]
+        done = all(metrics)
+        found: Row = {}
+        if len(runs) > 1:
+            scores = [self.score(*run) if done else None for run in zip(runs, metrics)]
+            found["score_sd"] = stdev(scores) if done else None  # type: ignore[type-var]
+            found |= {f"{SEED_SCORE}{seed}": score for seed, score in zip(self.seeds, scores)}
+        for fact in FACTS:
+            values: list[Any] = [noted.get(fact) for noted in metrics] if done else [None]
+            known = (sum if fact == "seconds" else mean)(values) if None not in values else None
+            found[fact] = round(known, 6) if isinstance(known, float) else known
+        return found
+
+    def error(self, trial_id: str) -> str:
+        """Return the first line of a failed trial's `error.txt`."""
+        path = self.path(trial_id) / "error.txt"
+        return path.read_text("utf-8").partition("\n")[0] if path.is_file() else ""
+
+    def delete_models(self, trial_id: str) -> None:
+        """Delete everything in the run folders but the small files."""
+        for run in self.runs(trial_id):
+            for path in run.iterdir() if run.is_dir() else ():
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                elif path.name not in SMALL_FILES:
+                    path.unlink(missing_ok=True)
+
+
+@dataclass
+class Trials:
+    """The trials of a search so far."""
+
+    folder: Path
+    model: str
+    tuner: str
+    objective: str
+    searched: dict[str, list[Any]]  # labels of each parameter, or both ends of its range
+    names: dict[str, str]  # short names of the parameters
+    rows: list[Row]  # of `trials.csv`
+    completed: list[Row] = field(init=False)  # best first
+
+    def __post_init__(self) -> None:
+        over = [row for row in self.rows if row["status"] == "completed"]
+        self.completed = sorted(over, key=lambda row: row["score"], reverse=self.rises)
+
+    @property
+    def rises(self) -> bool:
+        """Whether a higher score is better."""
+        return self.objective != "val_loss"
+
+    @property
+    def score_name(self) -> str:
+        """The objective in words."""
+        return self.objective.replace("val_", "validation ").replace("_", " ")
+
+    def chosen(self, row: Row) -> dict[str, Any]:
+        """Return the configuration of a row."""
+        return {name: row[name] for name in self.searched if row[name] is not None}
+
+    def scores(self, row: Row) -> list[float]:
+        """Return the score with each seed."""
+        found = [v for name, v in row.items() if name.startswith(SEED_SCORE) and v is not None]
+        return found or [row["score"]]
+
+    @property
+    def worst(self) -> float:
+        """The lowest score that is not far below most others."""
+        scores = np.array([row["score"] for row in self.completed])
+        first, third = np.quantile(scores, [0.25, 0.75])
+        reach = FENCE * (third - first) or math.inf
+        return float(first - reach if self.rises else third + reach)
+
+    def learned(self, scores: Any) -> Any:
+        """Return, for each score, whether it is not worse than `worst`."""
+        return scores >= self.worst if self.rises else scores <= self.worst
+
+    def is_range(self, name: str) -> bool:
+        """Whether a parameter can be any number between two."""
+        return any(row[name] not in (None, *self.searched[name]) for row in self.rows)
+
+    def tried(self, name: str) -> list[Any]:
+        """Return the values of completed trials: of a choice in its order, else sorted."""
+        values = {row[name] for row in self.completed} - {None}
+        if self.is_range(name):
+            return sorted(values)
+        return [value for value in self.searched[name] if value in values]
+
+    def write(self) -> None:
+        """Write `trials.csv`."""
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, list(self.rows[0]))
+        writer.writeheader()
+        writer.writerows(self.rows)
+        replace_file(self.folder / "trials.csv", text.getvalue())
