@@ -150,4 +150,3 @@ def _metrics(retrained: dict[str, Any]) -> list[list[Any]]:
             if isinstance(value, float)
         ]
     return rows
-

@@ -33,7 +33,8 @@ def test_a_chief_and_two_workers(tmp_path):
             "OMP_NUM_THREADS": "1",
         }
         command = [
-            *(sys.executable, "-m", "keras_sentmatch", "tune", "re2", "--data", "embedded"),
+            *(sys.executable, "-c", "from keras_sentmatch.cli import main; main()"),
+            *("tune", "re2", "--data", "embedded"),
             *("--limit", "60", "--epochs", "1", "--set", "model.units=4", "--tuner", "random"),
             *("--space", "units=4/8,learning_rate", "--trials", "4", "--out", str(out), *more),
         ]
