@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from keras_sentmatch.errors import InputError as InputError
+from keras_sentmatch.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from keras_sentmatch.corpus import group as group
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from keras_sentmatch.exports import export as export
     from keras_sentmatch.exports import load as load
     from keras_sentmatch.inference import Matcher as Matcher
-
-__version__ = "0.1.0"
 
 _names = {
     "Matcher": "inference",

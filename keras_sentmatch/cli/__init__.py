@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from keras_sentmatch import __version__
 from keras_sentmatch.cli.audit import audit
 from keras_sentmatch.cli.backend import use_huge_pages
 from keras_sentmatch.cli.catalog import datasets, models, profile
@@ -29,6 +28,7 @@ from keras_sentmatch.cli.train import train
 from keras_sentmatch.cli.tune import tune
 from keras_sentmatch.display.tables import printable
 from keras_sentmatch.errors import InputError, naming_options
+from keras_sentmatch.version import __version__
 
 app = typer.Typer(
     help="Trains and uses sentence-pair matchers on TensorFlow, JAX or PyTorch.",

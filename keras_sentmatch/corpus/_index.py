@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from keras_sentmatch import __version__
 from keras_sentmatch.corpus._mining import Distinct
 from keras_sentmatch.corpus._retrieval import (
     BLOCK,
@@ -28,6 +27,7 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.base import Prediction
 from keras_sentmatch.inference.pairs import check_count
 from keras_sentmatch.safety import check_types, first_line, read_object
+from keras_sentmatch.version import __version__
 
 FORMAT = 1
 _PROBED = 4  # sentences whose vectors are compared with the run's

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
-from keras_sentmatch import __version__
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.display.rendering import render_page
 from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
@@ -19,6 +18,7 @@ from keras_sentmatch.explanations._page import make_bar, make_groups, make_words
 from keras_sentmatch.explanations._panels import Picture, make_pictures
 from keras_sentmatch.explanations._words import ShownWord, find_links, find_starts, shown_words
 from keras_sentmatch.inference.pairs import as_dataset, batches
+from keras_sentmatch.version import __version__
 
 if TYPE_CHECKING:
     from keras_sentmatch.inference import EnsembleMatcher, Matcher

@@ -17,7 +17,6 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_sentmatch import __version__
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.display.rendering import render
 from keras_sentmatch.errors import InputError, argument
@@ -29,6 +28,7 @@ from keras_sentmatch.inference.ensemble import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.run_folder import calibration_of
 from keras_sentmatch.training.lock import is_alive
+from keras_sentmatch.version import __version__
 
 WRITERS: dict[str, Callable[[EnsembleMatcher, Path], dict[str, Any]]] = {
     "saved_model": write_saved_model,

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from keras_sentmatch import __version__
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.data.dataset import Task
 from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
@@ -39,6 +38,7 @@ from keras_sentmatch.inference.run_folder import (
 from keras_sentmatch.inference.unseen_words import BLOCK, UnseenWords, spare_rows, write_rows
 from keras_sentmatch.safety import cache_folder
 from keras_sentmatch.vectors.built_in import WordTable, load_word_table
+from keras_sentmatch.version import __version__
 
 if TYPE_CHECKING:
     import keras

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keras_sentmatch import __version__
 from keras_sentmatch.encoders import PairEncoder, load_encoder
 from keras_sentmatch.encoders.subwords import Encoder
 from keras_sentmatch.errors import InputError
@@ -24,6 +23,7 @@ from keras_sentmatch.safety import (
     read_object,
     weight_sizes,
 )
+from keras_sentmatch.version import __version__
 
 if TYPE_CHECKING:
     import keras

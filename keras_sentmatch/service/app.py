@@ -12,13 +12,13 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, FailFast, Field
 from starlette.exceptions import HTTPException
 
-from keras_sentmatch import __version__
 from keras_sentmatch.display.rendering import content_policy, render_page
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.explanations import explain as explain_pairs
 from keras_sentmatch.inference.base import Array, BaseMatcher, best_first
 from keras_sentmatch.service.batching import Job, Overloaded, ServedRun
 from keras_sentmatch.service.gate import Gate, Limits, Metrics, Refused, as_json, error_body
+from keras_sentmatch.version import __version__
 
 SCRIPT = "service.js"
 POLICY = f"{content_policy(SCRIPT, asks=True)}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

@@ -12,7 +12,6 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_sentmatch import __version__
 from keras_sentmatch.applications import PairModel
 from keras_sentmatch.display.figures import confusion_matrix, learning_curve, precision_recall
 from keras_sentmatch.encoders import PairBatches, PairEncoder
@@ -90,6 +89,7 @@ from keras_sentmatch.training.resume import (
 from keras_sentmatch.training.seeds import set_seed
 from keras_sentmatch.training.weights import class_weights, pair_weights
 from keras_sentmatch.vectors.built_in import WordTable
+from keras_sentmatch.version import __version__
 
 log = logging.getLogger(__name__)
 
