@@ -9,9 +9,14 @@ import pkgutil
 from typing import TYPE_CHECKING
 
 from keras_sentmatch.applications.feature_blocks import FeatureHost, make_feature_blocks
-from keras_sentmatch.applications.hyperparameters import Choice, LogUniform, Parameter
+from keras_sentmatch.applications.hyperparameters import (
+    DATA_ARGUMENTS,
+    Choice,
+    LogUniform,
+    Parameter,
+)
 from keras_sentmatch.applications.linear_part import solve_linear
-from keras_sentmatch.applications.pair_model import DATA_ARGUMENTS, PairModel, Sentence
+from keras_sentmatch.applications.pair_model import PairModel, Sentence
 from keras_sentmatch.applications.picture_specs import PictureSpec
 from keras_sentmatch.applications.registry import (
     build_model,

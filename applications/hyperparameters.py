@@ -12,6 +12,17 @@ from typing import Any, ClassVar
 
 from keras_sentmatch.errors import InputError
 
+# Arguments that follow from the data and the word vectors: no recipe or preset sets them.
+DATA_ARGUMENTS = (
+    "vocabulary_size",
+    "num_classes",
+    "embedding_dim",
+    "char_vocabulary_size",
+    "max_word_length",
+    "pos_tags",
+    "antonym",
+)
+
 
 @dataclass(frozen=True)
 class Choice:

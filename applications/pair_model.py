@@ -19,16 +19,6 @@ from keras_sentmatch.layers import WordRepresentation
 from keras_sentmatch.layers.base import refuse_unknown
 
 FEATURES = ("word_ids", "char_ids", "pos", "antonym")  # what the encoder gives of a sentence
-# Arguments that follow from the data and the word vectors: no recipe or preset sets them.
-DATA_ARGUMENTS = (
-    "vocabulary_size",
-    "num_classes",
-    "embedding_dim",
-    "char_vocabulary_size",
-    "max_word_length",
-    "pos_tags",
-    "antonym",
-)
 
 
 class PairModel(Explained, Splittable, TrainingHooks, keras.Model):
