@@ -47,9 +47,9 @@ class DRrNet(PairModel):
     def interact(self, one: Sentence, two: Sentence):
         gated = []
         if self.use_global:
-            gated.append(self.predict("h", one.h, two.h))
+            gated.append(self.compare("h", one.h, two.h))
         if self.use_dynamic:
-            gated.append(self.predict("v", *self.reread(one, two)))
+            gated.append(self.compare("v", *self.reread(one, two)))
         total = gated[0] + gated[1] if len(gated) == 2 else gated[0]  # [B, C]
         return self.classify(_apply(self.mlp, total))  # eq 8
 
@@ -80,10 +80,10 @@ class DRrNet(PairModel):
         """The weights of the tokens at each step, `[B, T, L]`; the largest is the token read."""
         return CallWith(self.rereading, return_selection=True)(*_inputs(given))[2]
 
-    def predict(self, name: str, a, b):
+    def compare(self, name: str, a, b):
         """The classes predicted from a vector of each sentence (eq 7), gated: `[B, C]`."""
         head = self.heads[name]
-        p = head.predict(_apply(head.mlp, self.matching(a, b)))  # [B, C]
+        p = head.classify(_apply(head.mlp, self.matching(a, b)))  # [B, C]
         gate = head.gate(p)  # [B, 1]
         self.intermediate[name] = p
         self.show(**{f"p_{name}": p, f"gate_{name}": gate})
@@ -239,7 +239,7 @@ class DRrNet(PairModel):
         dense = keras.layers.Dense
         return SimpleNamespace(
             mlp=[self.make_dropout(f"mlp_{name}_dropout"), *self.make_mlp(f"mlp_{name}")],
-            predict=dense(self.num_classes, activation, dtype="float32", name=f"p_{name}"),
+            classify=dense(self.num_classes, activation, dtype="float32", name=f"p_{name}"),
             gate=dense(1, "sigmoid", dtype="float32", name=f"gate_{name}"),
         )
 

@@ -26,6 +26,16 @@ def test_every_model_has_a_recipe_and_says_what_it_is():
         assert cls.paper and cls.summary_line and cls.presets
 
 
+OWN = {"fit", "call", "compute_loss", "compute_metrics", "get_config", "from_config"}
+
+
+@pytest.mark.parametrize("name", list_models())
+def test_no_method_of_keras_is_replaced_by_chance(name):
+    classes = [c for c in get_model_class(name).__mro__ if "keras_sentmatch" in c.__module__]
+    named = {n for c in classes for n in vars(c) if not n.startswith("_")}
+    assert {n for n in named if hasattr(keras.Model, n)} <= OWN
+
+
 @pytest.mark.parametrize("name", ["drcn", "re2"])
 def test_a_model_can_be_plotted(name):
     pytest.importorskip("pydot")
