@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_sentmatch.ops import split_pair, stack_pair
+from keras_sentmatch.ops.sequence import split_pair, stack_pair
 
 
 class Sentence(SimpleNamespace):

@@ -18,40 +18,129 @@ from keras_sentmatch.ops import last_state
 
 @register_model("bimpm")
 class BiMPM(FeatureHost):
-    """Bilateral Multi-Perspective Matching: each state against the other sentence.
-
-    Args:
-        char_units: width of the LSTM that reads the characters of a word. Defaults to `50`.
-        units: width of one direction of the context layer. Defaults to `100`.
-        aggregation_units: width of one direction of the aggregation layer. Defaults to `100`.
-        hidden_units: width of the hidden layer of the classifier. Defaults to `200`.
-        cell: `"lstm"`, `"gru"` or `"rnn"`. Defaults to `"lstm"`.
-        perspectives: weighted cosines for each strategy and direction. Defaults to `20`.
-        strategies: what a state is matched with: some of `"full"`, `"max"`, `"attentive"` and
-            `"max_attentive"`, see `MultiPerspectiveMatching`. Defaults to `("full", "max",
-            "attentive", "max_attentive")`.
-        attentive: `"mean"`, the paper's, or `"sum"`, as in public code; see
-            `MultiPerspectiveMatching`. Defaults to `"mean"`.
-        max_attentive: `"argmax"`, the paper's, or `"elementwise"`, as in public code; see
-            `MultiPerspectiveMatching`. Defaults to `"argmax"`.
-        dropout: rate on the word features, the states of the context layer and the matching
-            vectors, and before each dense layer. Defaults to `0.1`.
-        feature_attention: blocks that gate the matching vectors of each sentence: `"fa"` (here with
-            r = 2), `"sfa"` (with r1 = 3.75, r2 = 4 and 2 branches, all as in its paper), a layer to
-            copy, or `None`. Defaults to `None`.
-
-    Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.applications import BiMPM
-        >>> model = BiMPM(vocabulary_size=20, embedding_dim=8, units=4, perspectives=3)
-        >>> ids = np.array([[2, 3, 4, 0]])
-        >>> tuple(model({"word_ids_1": ids, "word_ids_2": ids[:, :3]}).shape)
-        (1, 3)
+    """Each state of a BiLSTM matched with the other sentence, from several perspectives.
 
     References:
         Wang, Hamza, Florian: "Bilateral Multi-Perspective Matching for Natural Language Sentences",
         IJCAI 2017, arXiv 1702.03814.
     """
+
+    def encode(self, sentence: Sentence) -> Sentence:
+        x = self.word_dropout(self.represent_words(sentence))  # [B, L, d]
+        states = self.context_dropout(self.context(x, sentence.mask))  # [B, L, 2u], eq 1
+        return Sentence(states=states, mask=sentence.mask)
+
+    def interact(self, one: Sentence, two: Sentence):
+        given = one.states, two.states, one.mask, two.mask
+        m1, m2 = self.matching(*given)  # [B, L, 2 * perspectives * strategies], eq 2-6
+        self.show(lambda: self.matches(*given))
+        u1, u2 = self.attend_features(self.feature_blocks, m1, one.mask, m2, two.mask)
+        p, q = self.both(
+            self.aggregate, Sentence(fused=u1, mask=one.mask), Sentence(fused=u2, mask=two.mask)
+        )
+        v = ops.concatenate([p.pooled, q.pooled], axis=-1)  # [B, 4u]
+        return self.classify(self.dropout_2(self.hidden(self.dropout_1(v))))
+
+    def aggregate(self, sentence: Sentence) -> Sentence:
+        """The last state of each direction, `[B, 2u]`."""
+        states = self.aggregation(self.matching_dropout(sentence.fused), sentence.mask)
+        forward = last_state(states[..., : self.aggregation_units], sentence.mask)
+        backward = states[:, 0, self.aggregation_units :]
+        return Sentence(pooled=ops.concatenate([forward, backward], axis=-1))
+
+    def matches(self, *given) -> dict[str, Any]:
+        """The cosines that matching compares, and its results.
+
+        `cosines` `[B, 2, L1, L2]`, of forward and of backward states; `matching_1` `[B, L1, N]` and
+        `matching_2` `[B, L2, N]`, for each strategy the perspectives of the forward states, then of
+        the backward ones.
+        """
+        names = "matching_1", "matching_2", "cosines"
+        return dict(zip(names, CallWith(self.matching, return_cosines=True)(*given)))
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        num_classes: int = 3,
+        embedding_dim: int = 300,
+        trainable_embedding: bool = False,
+        char_vocabulary_size: int = 0,
+        char_dim: int = 20,
+        char_units: int = 50,
+        max_word_length: int = 16,
+        units: int = 100,
+        aggregation_units: int = 100,
+        hidden_units: int = 200,
+        perspectives: int = 20,
+        strategies: Sequence[str] = ("full", "max", "attentive", "max_attentive"),
+        dropout: float = 0.1,
+        feature_attention=None,
+        feature_attention_config: Mapping[str, Any] | None = None,
+        **kwargs,
+    ):
+        """Make the model with random weights.
+
+        Args:
+            char_units: Width of the LSTM that reads the characters of a word. Defaults to `50`.
+            units: Width of one direction of the context layer. Defaults to `100`.
+            aggregation_units: Width of one direction of the aggregation layer. Defaults to `100`.
+            hidden_units: Width of the hidden layer of the classifier. Defaults to `200`.
+            perspectives: Number of weighted cosines per strategy and direction. Defaults to `20`.
+            strategies: What a state is matched with: some of `"full"`, `"max"`, `"attentive"` and
+                `"max_attentive"`, see `MultiPerspectiveMatching`. Defaults to `("full", "max",
+                "attentive", "max_attentive")`.
+            dropout: Dropout rate on the word features, the context states and the matching vectors,
+                and before each dense layer. Defaults to `0.1`.
+            feature_attention: `"fa"` (here with r = 2), `"sfa"` (here with r1 = 3.75, r2 = 4 and 2
+                branches, all as in its paper), a layer to copy, or `None`; one block per sentence
+                stands after the matching. Defaults to `None`.
+
+        Example:
+            >>> import numpy as np
+            >>> from keras_sentmatch.applications import BiMPM
+            >>> model = BiMPM(vocabulary_size=20, embedding_dim=8, units=4, perspectives=3)
+            >>> ids = np.array([[2, 3, 4, 0]])
+            >>> tuple(model({"word_ids_1": ids, "word_ids_2": ids[:, :3]}).shape)
+            (1, 3)
+        """
+        super().__init__(
+            vocabulary_size=vocabulary_size,
+            num_classes=num_classes,
+            embedding_dim=embedding_dim,
+            trainable_embedding=trainable_embedding,
+            char_vocabulary_size=char_vocabulary_size,
+            char_dim=char_dim,
+            char_filters=char_units,
+            max_word_length=max_word_length,
+            dropout=dropout,
+            feature_attention=feature_attention,
+            feature_attention_config=feature_attention_config,
+            **kwargs,
+        )
+        self.char_units = char_units
+        self.units = units
+        self.aggregation_units = aggregation_units
+        self.hidden_units = hidden_units
+        self.perspectives = perspectives
+        self.strategies = strategies
+
+        self.word_representation = self.make_word_representation(char_encoder="lstm", dropout=0.0)
+        self.word_dropout = self.make_dropout("word_dropout")
+        self.context = self.make(BidirectionalRNN, "context", units)
+        self.context_dropout = self.make_dropout("context_dropout")
+        self.matching = self.make(MultiPerspectiveMatching, "matching", perspectives, strategies)
+        self.feature_blocks = self.make_feature_attention()
+        self.matching_dropout = self.make_dropout("matching_dropout")
+        self.aggregation = self.make(BidirectionalRNN, "aggregation", aggregation_units)
+        self.dropout_1 = self.make_dropout("dropout_1")
+        self.hidden = self.make(keras.layers.Dense, "hidden", hidden_units, "tanh")
+        self.dropout_2 = self.make_dropout("dropout_2")
+        self.classify = self.make_classifier()
+        self.make_graph()
+
+    @classmethod
+    def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:
+        return 2 * len(arguments["strategies"]) * arguments["perspectives"]
 
     paper = "Wang et al. 2017"
     summary_line = "weighted cosines of every state with the other sentence, in four ways"
@@ -59,7 +148,6 @@ class BiMPM(FeatureHost):
         "paper": {},
         "snli": {"num_classes": 3, "dropout": 0.2},
         "quora": {"num_classes": 2},
-        "galsang": {"char_vocabulary_size": 0, "attentive": "sum", "max_attentive": "elementwise"},
         **FEATURE_PRESETS,
     }
     feature_attention_defaults = {
@@ -80,7 +168,7 @@ class BiMPM(FeatureHost):
             "cosines",
             "direction 1 2",
             "Cosines",
-            "Of the LSTM states of two words.",
+            "The cosine of the LSTM states of two words.",
             names={"direction": ("forward", "backward")},
         ),
         PictureSpec(
@@ -92,111 +180,3 @@ class BiMPM(FeatureHost):
         ),
         FEATURE_MAP,
     )
-
-    def __init__(
-        self,
-        vocabulary_size: int,
-        num_classes: int = 3,
-        embedding_dim: int = 300,
-        trainable_embedding: bool = False,
-        char_vocabulary_size: int = 0,
-        char_dim: int = 20,
-        char_units: int = 50,
-        max_word_length: int = 16,
-        units: int = 100,
-        aggregation_units: int = 100,
-        hidden_units: int = 200,
-        cell: str = "lstm",
-        perspectives: int = 20,
-        strategies: Sequence[str] = ("full", "max", "attentive", "max_attentive"),
-        attentive: str = "mean",
-        max_attentive: str = "argmax",
-        dropout: float = 0.1,
-        feature_attention=None,
-        feature_attention_config: Mapping[str, Any] | None = None,
-        **kwargs,
-    ):
-        super().__init__(
-            vocabulary_size=vocabulary_size,
-            num_classes=num_classes,
-            embedding_dim=embedding_dim,
-            trainable_embedding=trainable_embedding,
-            char_vocabulary_size=char_vocabulary_size,
-            char_dim=char_dim,
-            max_word_length=max_word_length,
-            dropout=dropout,
-            feature_attention=feature_attention,
-            feature_attention_config=feature_attention_config,
-            **kwargs,
-        )
-        self.char_units = char_units
-        self.units = units
-        self.aggregation_units = aggregation_units
-        self.hidden_units = hidden_units
-        self.cell = cell
-        self.perspectives = perspectives
-        self.strategies = strategies
-        self.attentive = attentive
-        self.max_attentive = max_attentive
-        self.word_representation = self.make_word_representation(
-            char_filters=char_units, char_encoder="lstm", dropout=0.0
-        )
-        self.word_dropout = self.make_dropout("word_dropout")
-        self.context = self.make(
-            BidirectionalRNN, "context", units=self.units, cell=self.cell
-        )  # eq 1
-        self.context_dropout = self.make_dropout("context_dropout")
-        self.matching = self.make(
-            MultiPerspectiveMatching,
-            "matching",
-            perspectives=self.perspectives,
-            strategies=self.strategies,
-            attentive=self.attentive,
-            max_attentive=self.max_attentive,
-        )  # eq 2-6
-        self.feature_blocks = self.make_feature_attention()
-        self.matching_dropout = self.make_dropout("matching_dropout")
-        self.aggregation = self.make(
-            BidirectionalRNN, "aggregation", units=aggregation_units, cell=self.cell
-        )
-        self.dropout_1, self.dropout_2 = (self.make_dropout(f"dropout_{i}") for i in "12")
-        self.hidden = keras.layers.Dense(hidden_units, "tanh", dtype=self.policy, name="hidden")
-        self.classify = self.make_classifier()
-        self.make_graph()
-
-    @classmethod
-    def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:
-        return 2 * len(arguments["strategies"]) * arguments["perspectives"]
-
-    def encode(self, sentence: Sentence) -> Sentence:
-        x = self.word_dropout(self.represent_words(sentence))  # [B, L, d]
-        states = self.context_dropout(self.context(x, sentence.mask))  # [B, L, 2u]
-        return Sentence(states=states, mask=sentence.mask)
-
-    def interact(self, one: Sentence, two: Sentence):
-        given = one.states, two.states, one.mask, two.mask
-        m1, m2 = self.matching(*given)  # [B, L, 2 * perspectives * strategies]
-        self.show(lambda: self.matches(*given))
-        u1, u2 = self.attend_features(self.feature_blocks, m1, one.mask, m2, two.mask)
-        p, q = self.both(
-            self.aggregate, Sentence(fused=u1, mask=one.mask), Sentence(fused=u2, mask=two.mask)
-        )
-        v = ops.concatenate([p.pooled, q.pooled], axis=-1)  # [B, 4u]
-        return self.classify(self.dropout_2(self.hidden(self.dropout_1(v))))
-
-    def aggregate(self, sentence: Sentence) -> Sentence:
-        """The last state of each direction, `[B, 2u]`."""
-        states = self.aggregation(self.matching_dropout(sentence.fused), sentence.mask)
-        forward = last_state(states[..., : self.aggregation_units], sentence.mask)
-        backward = states[:, 0, self.aggregation_units :]
-        return Sentence(pooled=ops.concatenate([forward, backward], axis=-1))
-
-    def matches(self, *given) -> dict[str, Any]:
-        """What matching compares and finds.
-
-        `cosines` `[B, 2, L1, L2]`, of forward and of backward states; `matching_1` `[B, L1, N]` and
-        `matching_2` `[B, L2, N]`, for each strategy the perspectives of the forward states, then of
-        the backward ones.
-        """
-        names = "matching_1", "matching_2", "cosines"
-        return dict(zip(names, CallWith(self.matching, return_cosines=True)(*given)))

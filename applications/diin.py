@@ -18,85 +18,66 @@ from keras_sentmatch.applications.picture_specs import (
 )
 from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.layers import (
-    DecayingDropout,
-    DenseInteractionCNN,
-    Highway,
-    SelfAttentiveEncoder,
-)
-from keras_sentmatch.ops import at_least_float32
+from keras_sentmatch.layers import DenseInteractionCNN, Highway, SelfAttentionFusion
+from keras_sentmatch.layers.diin import DecayingDropout
+from keras_sentmatch.ops.masking import at_least_float32
 
 
 @register_model("diin")
 class DIIN(FeatureHost):
-    """Densely Interactive Inference Network: a DenseNet over the products of all pairs of tokens.
+    """A DenseNet over the products of all pairs of tokens.
 
-    Every sentence is padded or cut to `max_length` tokens, whatever the length of the batch: the
-    DenseNet needs a grid of one size. Give the encoder of the pairs the same `max_length`, so that
-    it counts what is cut.
-
-    Args:
-        max_length: tokens a sentence is padded or cut to, at least `2 ** blocks`. Defaults to `32`.
-        highway_layers: highway layers over the word features. Defaults to `2`.
-        first_scale: features kept by the first convolution, as a share. Defaults to `0.3`.
-        blocks: dense blocks. Defaults to `3`.
-        layers_per_block: convolutions in each. Defaults to `8`.
-        growth_rate: features that each of them adds. Defaults to `20`.
-        kernel_size: cells in a row of their windows. Defaults to `3`.
-        compression: features kept after a block, as a share. Defaults to `0.5`.
-        mask_padding: whether padding gets no attention and its cells of the grid are zero; `False`
-            treats it as a word. Defaults to `True`.
-        dropout: rate at the first training step, see `DecayingDropout`. Defaults to `0.0`.
-        dropout_decay: what the share of kept values is multiplied by every `dropout_decay_steps`
-            steps. Defaults to `0.977`.
-        dropout_decay_steps: see there. Defaults to `10_000`.
-        difference_penalty: weight of half the squared difference between the two encoders' kernels.
-            Defaults to `1e-3`.
-        l2: weight, in the end, of half the squares of all kernels; at training step t it is
-            `l2 * sigmoid(8 (2 t / l2_steps - 1))`. Defaults to `9e-5`.
-        l2_steps: steps until it is there. Defaults to `100_000`.
-        feature_attention: blocks that gate the features of each encoding: `"fa"`, `"sfa"`, a layer
-            to copy, or `None`. Defaults to `None`.
-
-    Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.applications import DIIN
-        >>> model = DIIN(vocabulary_size=20, embedding_dim=8, max_length=8, growth_rate=2)
-        >>> ids = np.array([[2, 3, 4, 0]])
-        >>> tuple(model({"word_ids_1": ids, "word_ids_2": ids[:, :3]}).shape)
-        (1, 3)
+    Every sentence is padded or cut to `max_length` tokens, whatever the length of the batch,
+    because the DenseNet needs a grid of one size. Give the encoder of the pairs the same
+    `max_length`, so that it counts what is cut.
 
     References:
         Gong, Luo, Zhang: "Natural Language Inference over Interaction Space", ICLR 2018, arXiv
         1709.04348.
     """
 
-    paper = "Gong et al. 2018"
-    summary_line = "a DenseNet over the products of all pairs of tokens"
-    presets = {
-        "snli": {"num_classes": 3, "max_length": 32},
-        "multinli": {"num_classes": 3, "max_length": 48},
-        "quora": {"num_classes": 2, "max_length": 24},
-        "no_exact_match": {"exact_match": False},
-        **FEATURE_PRESETS,
-    }
-    search_space = [
-        *WORD_MODELS[:-1],  # its length is the model's too
-        Choice("encoder.max_length", (16, 24, 32, 48), also=["model.max_length"]),
-        Choice("model.highway_layers", (1, 2, 3)),
-        Choice("model.first_scale", (0.2, 0.3, 0.4)),
-        Choice("model.blocks", (1, 2, 3)),
-        Choice("model.layers_per_block", (3, 5, 8)),
-        Choice("model.growth_rate", (10, 20, 30)),
-        *FEATURE_ATTENTION,
-    ]
-    pictures = (
-        *FEATURE_PICTURES,
-        PictureSpec(
-            "self_attention_{side}", "{side} {side}", "Self-attention, sentence {side}", WITHIN
-        ),
-        FEATURE_MAP,
-    )
+    def encode(self, sentence: Sentence) -> Sentence:
+        x = self.represent_words(sentence)
+        # Dropout on words and characters, but not on flags.
+        dropped = self.embedding_dim + (self.char_filters if self.char_vocabulary_size else 0)
+        x = ops.concatenate([self.word_dropout(x[:, :, :dropped]), x[:, :, dropped:]], axis=-1)
+        return Sentence(features=self.highway(x), mask=sentence.mask)  # [B, max_length, D]
+
+    def interact(self, one: Sentence, two: Sentence):
+        p, q = self.self_attend("1", one), self.self_attend("2", two)  # [B, max_length, D]
+        if self.difference_penalty or self.l2:
+            p = self.penalty_loss(p)
+        p, q = self.attend_features(self.feature_blocks, p, one.mask, q, two.mask)
+        grid = ops.expand_dims(p, 2) * ops.expand_dims(q, 1)  # [B, max_length, max_length, D]
+        return self.classify(self.output_dropout(self.dense_net(self.interaction_dropout(grid))))
+
+    def self_attend(self, side: str, sentence: Sentence):
+        """The words of a sentence in its context (eq 1-7); each side has its own weights."""
+        layer, given = self.self_attentions[side], (sentence.features, sentence.mask)
+
+        def show() -> dict[str, Any]:
+            return {f"self_attention_{side}": CallWith(layer, return_attention=True)(*given)[1]}
+
+        self.show(show)
+        return layer(*given)
+
+    def penalty(self, t):
+        """The loss added at step `t`: L2, and how far the weights of both sides have moved apart."""
+        one, two = (_kernels(layer) for layer in self.self_attentions.values())
+        apart = sum(_half_squares(ops.subtract(a, b)) for a, b in zip(one, two))
+        ramp = ops.sigmoid(8.0 * (2.0 * t / self.l2_steps - 1.0))
+        squares = sum(map(_half_squares, _kernels(self)))
+        return self.difference_penalty * apart + self.l2 * ramp * squares
+
+    def make_sentence(self, side: str, inputs: Mapping[str, Any], other_word_ids) -> Sentence:
+        """A sentence padded or truncated to `max_length` words."""
+        sentence = super().make_sentence(side, inputs, other_word_ids)
+        fixed = {
+            name: _FixedLength(self.max_length)(x)
+            for name, x in vars(sentence).items()
+            if name not in ("side", "mask") and x is not None
+        }
+        return sentence.having(**fixed, mask=ops.not_equal(fixed["word_ids"], 0))
 
     def __init__(
         self,
@@ -112,14 +93,10 @@ class DIIN(FeatureHost):
         pos_tags: int = 0,
         exact_match: bool = True,
         max_length: int = 32,
-        highway_layers: int = 2,
         first_scale: float = 0.3,
         blocks: int = 3,
         layers_per_block: int = 8,
         growth_rate: int = 20,
-        kernel_size: int = 3,
-        compression: float = 0.5,
-        mask_padding: bool = True,
         dropout: float = 0.0,
         dropout_decay: float = 0.977,
         dropout_decay_steps: int = 10_000,
@@ -130,6 +107,35 @@ class DIIN(FeatureHost):
         feature_attention_config: Mapping[str, Any] | None = None,
         **kwargs,
     ):
+        """Make the model with random weights.
+
+        Args:
+            max_length: Number of tokens a sentence is padded or cut to, at least `2 ** blocks`.
+                Defaults to `32`.
+            first_scale: Share of the features that the first convolution keeps. Defaults to `0.3`.
+            blocks: Number of dense blocks. Defaults to `3`.
+            layers_per_block: Number of convolutions per block. Defaults to `8`.
+            growth_rate: Number of features that each of them adds. Defaults to `20`.
+            dropout: Dropout rate at the first training step. Defaults to `0.0`.
+            dropout_decay: Factor on the share of kept values per `dropout_decay_steps` steps.
+                Defaults to `0.977`.
+            dropout_decay_steps: Number of steps, see `dropout_decay`. Defaults to `10_000`.
+            difference_penalty: Weight of half the squared difference between the self-attention
+                kernels of the two sentences. Defaults to `1e-3`.
+            l2: Final weight of half the squares of all kernels; at training step t it is `l2 *
+                sigmoid(8 (2 t / l2_steps - 1))`. Defaults to `9e-5`.
+            l2_steps: Number of steps until `l2` is reached. Defaults to `100_000`.
+            feature_attention: `"fa"`, `"sfa"`, a layer to copy, or `None`; one block per sentence
+                follows the self-attention. Defaults to `None`.
+
+        Example:
+            >>> import numpy as np
+            >>> from keras_sentmatch.applications import DIIN
+            >>> model = DIIN(vocabulary_size=20, embedding_dim=8, max_length=8, growth_rate=2)
+            >>> ids = np.array([[2, 3, 4, 0]])
+            >>> tuple(model({"word_ids_1": ids, "word_ids_2": ids[:, :3]}).shape)
+            (1, 3)
+        """
         super().__init__(
             vocabulary_size=vocabulary_size,
             num_classes=num_classes,
@@ -140,22 +146,18 @@ class DIIN(FeatureHost):
             char_filters=char_filters,
             char_kernel_size=char_kernel_size,
             max_word_length=max_word_length,
-            exact_match=exact_match,
             pos_tags=pos_tags,
+            exact_match=exact_match,
             dropout=dropout,
             feature_attention=feature_attention,
             feature_attention_config=feature_attention_config,
             **kwargs,
         )
         self.max_length = max_length
-        self.highway_layers = highway_layers
         self.first_scale = first_scale
         self.blocks = blocks
         self.layers_per_block = layers_per_block
         self.growth_rate = growth_rate
-        self.kernel_size = kernel_size
-        self.compression = compression
-        self.mask_padding = mask_padding
         self.dropout_decay = dropout_decay
         self.dropout_decay_steps = dropout_decay_steps
         self.difference_penalty = difference_penalty
@@ -163,65 +165,32 @@ class DIIN(FeatureHost):
         self.l2_steps = l2_steps
         if not max_length >> blocks:
             raise InputError(
-                f"max_length must be at least 2 ** blocks: each block halves the grid. "
+                f"max_length must be at least 2 ** blocks, because each block halves the grid. "
                 f"Received: max_length={max_length}, blocks={blocks}"
             )
+        decay = dropout, dropout_decay, dropout_decay_steps
+
         self.word_representation = self.make_word_representation(dropout=0.0)
-        self.word_dropout = self.drop("word_dropout")
-        self.highway = Highway(highway_layers, dtype=self.policy, name="highway")
-        self.encoders = {  # eq 1-7
-            side: self.make(
-                SelfAttentiveEncoder,
-                f"self_attentive_encoder_{side}",
-                dropout=self.dropout,
-                dropout_decay=self.dropout_decay,
-                dropout_decay_steps=self.dropout_decay_steps,
-            )
-            for side in "12"
+        self.word_dropout = self.make(DecayingDropout, "word_dropout", *decay)
+        self.highway = self.make(Highway, "highway")
+        self.self_attentions = {
+            "1": self.make(SelfAttentionFusion, "self_attentive_encoder_1", *decay),
+            "2": self.make(SelfAttentionFusion, "self_attentive_encoder_2", *decay),
         }
-        self.penalty_loss = _TrainingLoss(self.penalty, dtype=self.policy, name="penalty")
+        self.penalty_loss = self.make(_TrainingLoss, "penalty", self.penalty)
         self.feature_blocks = self.make_feature_attention()
-        self.interaction_dropout = self.drop("interaction_dropout")
+        self.interaction_dropout = self.make(DecayingDropout, "interaction_dropout", *decay)
         self.dense_net = self.make(
             DenseInteractionCNN,
             "dense_interaction_cnn",
-            first_scale=self.first_scale,
-            blocks=self.blocks,
-            layers_per_block=self.layers_per_block,
-            growth_rate=self.growth_rate,
-            kernel_size=self.kernel_size,
-            compression=self.compression,
+            first_scale,
+            blocks,
+            layers_per_block,
+            growth_rate,
         )
-        self.output_dropout = self.drop("output_dropout")
+        self.output_dropout = self.make(DecayingDropout, "output_dropout", *decay)
         self.classify = self.make_classifier()
         self.make_graph()
-
-    def drop(self, name: str) -> keras.layers.Layer:
-        return DecayingDropout(
-            self.dropout, self.dropout_decay, self.dropout_decay_steps, dtype=self.policy, name=name
-        )
-
-    def penalty(self, t):
-        """L2 at step `t`, and how far the encoders have moved apart."""
-        one, two = (
-            [w for w in encoder.trainable_weights if w.name.endswith("kernel")]
-            for encoder in self.encoders.values()
-        )
-        apart = sum(_half_squares(ops.subtract(a, b)) for a, b in zip(one, two))
-        everywhere = [w for w in self.trainable_weights if w.name.endswith("kernel")]
-        ramp = ops.sigmoid(8.0 * (2.0 * t / self.l2_steps - 1.0))
-        squares = sum(map(_half_squares, everywhere))
-        return self.difference_penalty * apart + self.l2 * ramp * squares
-
-    def make_sentence(self, side: str, inputs: Mapping[str, Any], other_word_ids) -> Sentence:
-        """A sentence padded or truncated to `max_length` words."""
-        sentence = super().make_sentence(side, inputs, other_word_ids)
-        fixed = {
-            name: _FixedLength(self.max_length)(x)
-            for name, x in vars(sentence).items()
-            if name not in ("side", "mask") and x is not None
-        }
-        return sentence.having(**fixed, mask=ops.not_equal(fixed["word_ids"], 0))
 
     @classmethod
     def conflict(cls, arguments: Mapping[str, Any]) -> str | None:
@@ -236,34 +205,35 @@ class DIIN(FeatureHost):
     def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:
         return word_width
 
-    def encode(self, sentence: Sentence) -> Sentence:
-        mask = sentence.mask if self.mask_padding else ops.ones_like(sentence.mask)
-        return Sentence(features=self.embed(sentence), mask=mask)  # [B, max_length, D]
+    paper = "Gong et al. 2018"
+    summary_line = "a DenseNet over the products of all pairs of tokens"
+    presets = {
+        "snli": {"num_classes": 3, "max_length": 32},
+        "multinli": {"num_classes": 3, "max_length": 48},
+        "quora": {"num_classes": 2, "max_length": 24},
+        "no_exact_match": {"exact_match": False},
+        **FEATURE_PRESETS,
+    }
+    search_space = [
+        *WORD_MODELS[:-1],  # its length is the model's too
+        Choice("encoder.max_length", (16, 24, 32, 48), also=["model.max_length"]),
+        Choice("model.first_scale", (0.2, 0.3, 0.4)),
+        Choice("model.blocks", (1, 2, 3)),
+        Choice("model.layers_per_block", (3, 5, 8)),
+        Choice("model.growth_rate", (10, 20, 30)),
+        *FEATURE_ATTENTION,
+    ]
+    pictures = (
+        *FEATURE_PICTURES,
+        PictureSpec(
+            "self_attention_{side}", "{side} {side}", "Self-attention, sentence {side}", WITHIN
+        ),
+        FEATURE_MAP,
+    )
 
-    def interact(self, one: Sentence, two: Sentence):
-        p, q = self.self_attend("1", one), self.self_attend("2", two)  # [B, max_length, D]
-        if self.difference_penalty or self.l2:
-            p = self.penalty_loss(p)
-        p, q = self.attend_features(self.feature_blocks, p, one.mask, q, two.mask)
-        grid = ops.expand_dims(p, 2) * ops.expand_dims(q, 1)  # [B, max_length, max_length, D]
-        return self.classify(self.output_dropout(self.dense_net(self.interaction_dropout(grid))))
 
-    def self_attend(self, side: str, sentence: Sentence):
-        """Eq 1-7, of the encoder of sentence `side`."""
-        encoder, given = self.encoders[side], (sentence.features, sentence.mask)
-
-        def show() -> dict[str, Any]:
-            return {f"self_attention_{side}": CallWith(encoder, return_attention=True)(*given)[1]}
-
-        self.show(show)
-        return encoder(*given)
-
-    def embed(self, sentence: Sentence):
-        """Words and characters through dropout, flags without it, and all through the highway."""
-        x = self.represent_words(sentence)
-        dropped = self.embedding_dim + self.char_filters * bool(self.char_vocabulary_size)
-        x = ops.concatenate([self.word_dropout(x[:, :, :dropped]), x[:, :, dropped:]], axis=-1)
-        return self.highway(x)
+def _kernels(layer: keras.layers.Layer) -> list[keras.Variable]:
+    return [w for w in layer.trainable_weights if w.name.endswith("kernel")]
 
 
 def _half_squares(x):
@@ -271,7 +241,7 @@ def _half_squares(x):
 
 
 class _FixedLength(keras.layers.Layer):
-    """Pads with zeros or cuts `[B, L, ...]` to `[B, length, ...]`."""
+    """Pad with zeros or cut `[B, L, ...]` to `[B, length, ...]`."""
 
     def __init__(self, length: int):
         super().__init__(autocast=False)
@@ -286,7 +256,7 @@ class _FixedLength(keras.layers.Layer):
 
 
 class _TrainingLoss(keras.layers.Layer):
-    """Hands `x` on and, in training, adds the loss `function(t)` of the step t, which it counts."""
+    """Pass `x` on and, in training, add the loss `function(t)` of step t, which is counted here."""
 
     def __init__(self, function: Callable[[Any], Any], **kwargs):
         super().__init__(**kwargs)

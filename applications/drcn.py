@@ -5,13 +5,13 @@ from functools import partial
 from typing import Any
 
 import keras
+from keras import ops
 
 from keras_sentmatch.applications._explainer import CallWith
 from keras_sentmatch.applications.feature_blocks import FEATURE_PRESETS, FeatureHost
 from keras_sentmatch.applications.hyperparameters import (
     DROPOUT,
     FEATURE_ATTENTION,
-    FLAG,
     WORD_MODELS,
     Choice,
 )
@@ -24,314 +24,36 @@ from keras_sentmatch.applications.picture_specs import (
 )
 from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.layers import DenseCoAttentiveRNN, MaskedMaxPooling, MatchingVector
-from keras_sentmatch.ops import max_pool_rates
-
-_BARE = {"autoencoder_after": ()}
+from keras_sentmatch.layers import DenseCoAttentiveRNN
+from keras_sentmatch.ops import masked_max
+from keras_sentmatch.ops.masking import max_pool_rates
 
 
 @register_model("drcn")
 class DRCN(FeatureHost):
-    """Densely-connected Recurrent and Co-attentive neural Network.
-
-    Args:
-        fixed_embedding: whether to use word vectors that don't. Defaults to `True`.
-        units: width of one direction of a recurrent layer. Defaults to `100`.
-        depth: number of recurrent layers. Defaults to `5`.
-        cell: `"lstm"`, `"gru"` or `"rnn"`. Defaults to `"lstm"`.
-        attention: whether there is co-attention. Defaults to `True`.
-        recurrent_connection: `"dense"`, `"residual"` or `"none"`. Defaults to `"dense"`.
-        attentive_connection: `"dense"`, `"residual"` or `"none"`. Defaults to `"dense"`.
-        embedding_connection: `"dense"` or `"none"`. Defaults to `"dense"`.
-        autoencoder_after: recurrent layers, from 1, that an autoencoder follows. `None` means 3 and
-            5, as far as `depth` reaches. Defaults to `None`.
-        autoencoder_units: width of the code. Defaults to `200`.
-        autoencoder_activation: of the code. Defaults to `"tanh"`.
-        autoencoder_dropout: rate on the code. Defaults to `0.2`.
-        autoencoder_stop_gradient: keep the reconstruction loss from changing the features. Defaults
-            to `False`.
-        reconstruction_weight: weight of the reconstruction loss. Defaults to `1.0`.
-        temperature: whether the attention learns a temperature. Defaults to `False`.
-        feature_attention: what follows each autoencoder, one block a sentence: `"fa"`, `"sfa"`, a
-            layer to copy, or `None`. Defaults to `None`.
-        hidden_units: width of the two fully connected layers. Defaults to `1000`.
-        batch_normalization: whether they are normalized before ReLU, as the paper does for SNLI,
-            MultiNLI, TrecQA and SelQA but not for Quora. Defaults to `False`.
-        embedding_dropout: rate on word and character embeddings. Defaults to `0.5`.
-        dropout: rate before each fully connected layer. Defaults to `0.2`.
-        l2: L2 penalty on every kernel; embeddings are left out. Defaults to `1e-6`.
-
-    Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.applications import DRCN
-        >>> model = DRCN(vocabulary_size=20, embedding_dim=8, units=4, hidden_units=16)
-        >>> ids = np.array([[2, 3, 4, 0]])
-        >>> tuple(model({"word_ids_1": ids, "word_ids_2": ids[:, :3]}).shape)
-        (1, 3)
+    """Densely connected recurrent layers with co-attention and autoencoder bottlenecks.
 
     References:
         Kim, Kang, Kwak: "Semantic Sentence Matching with Densely-connected Recurrent and
         Co-attentive Information", AAAI 2019, arXiv 1805.11360.
     """
 
-    paper = "Kim et al. 2019"
-    summary_line = (
-        "densely connected recurrent layers with co-attention and autoencoder bottlenecks"
-    )
-    # The paper's tasks, its encoder-only variant, and the rows of its Table 6.
-    presets = {
-        "snli": {"num_classes": 3, "batch_normalization": True},
-        "multinli": {"num_classes": 3, "batch_normalization": True},
-        "quora": {"num_classes": 2, "batch_normalization": False},
-        "trecqa": {"num_classes": 2, "batch_normalization": True},
-        "selqa": {"num_classes": 2, "batch_normalization": True},
-        "encoder_only": {"attention": False, "exact_match": False},
-        "table6_1_full": {},
-        "table6_2_no_autoencoder": _BARE,
-        "table6_3_no_trainable_embedding": {"trainable_embedding": False},
-        "table6_4_no_fixed_embedding": {"fixed_embedding": False},
-        "table6_5_no_dense_attention": {"attentive_connection": "none"},
-        "table6_6_no_dense_recurrence": {"recurrent_connection": "none"},
-        "table6_7_no_dense": {
-            "attentive_connection": "none",
-            "recurrent_connection": "none",
-            **_BARE,
-        },
-        "table6_8_residual": {
-            "attentive_connection": "residual",
-            "recurrent_connection": "residual",
-            **_BARE,
-        },
-        "table6_9_residual_no_embedding": {
-            "attentive_connection": "residual",
-            "recurrent_connection": "residual",
-            "embedding_connection": "none",
-            **_BARE,
-        },
-        "table6_10_no_connection": {
-            "attentive_connection": "none",
-            "recurrent_connection": "none",
-            "embedding_connection": "none",
-            **_BARE,
-        },
-        "table6_11_no_attention": {
-            "attention": False,
-            "recurrent_connection": "none",
-            "embedding_connection": "none",
-            **_BARE,
-        },
-        **FEATURE_PRESETS,
-    }
-    search_space = [
-        *WORD_MODELS,
-        Choice("model.depth", (1, 2, 3, 4, 5)),
-        Choice("model.units", (50, 100, 150)),
-        Choice("model.hidden_units", (250, 500, 1000)),
-        Choice("model.autoencoder_units", (100, 200, 300)),
-        Choice("model.embedding_dropout", DROPOUT),
-        Choice("model.autoencoder_dropout", DROPOUT),
-        Choice("model.temperature", FLAG),
-        *FEATURE_ATTENTION,
-    ]
-    pictures = (*FEATURE_PICTURES, ATTENTION, POOL_RATES, FEATURE_MAP)
-
-    def __init__(
-        self,
-        vocabulary_size: int,
-        num_classes: int = 3,
-        embedding_dim: int = 300,
-        trainable_embedding: bool = True,
-        fixed_embedding: bool = True,
-        char_vocabulary_size: int = 0,
-        char_dim: int = 16,
-        char_filters: int = 32,
-        char_kernel_size: int = 5,
-        max_word_length: int = 16,
-        exact_match: bool = True,
-        pos_tags: int = 0,
-        antonym: bool = False,
-        units: int = 100,
-        depth: int = 5,
-        cell: str = "lstm",
-        attention: bool = True,
-        recurrent_connection: str = "dense",
-        attentive_connection: str = "dense",
-        embedding_connection: str = "dense",
-        autoencoder_after: Sequence[int] | None = None,
-        autoencoder_units: int = 200,
-        autoencoder_activation: str = "tanh",
-        autoencoder_dropout: float = 0.2,
-        autoencoder_stop_gradient: bool = False,
-        reconstruction_weight: float = 1.0,
-        temperature: bool = False,
-        feature_attention=None,
-        feature_attention_config: Mapping[str, Any] | None = None,
-        hidden_units: int = 1000,
-        batch_normalization: bool = False,
-        embedding_dropout: float = 0.5,
-        dropout: float = 0.2,
-        l2: float = 1e-6,
-        **kwargs,
-    ):
-        super().__init__(
-            vocabulary_size=vocabulary_size,
-            num_classes=num_classes,
-            embedding_dim=embedding_dim,
-            trainable_embedding=trainable_embedding,
-            char_vocabulary_size=char_vocabulary_size,
-            char_dim=char_dim,
-            char_filters=char_filters,
-            char_kernel_size=char_kernel_size,
-            max_word_length=max_word_length,
-            exact_match=exact_match,
-            pos_tags=pos_tags,
-            antonym=antonym,
-            dropout=dropout,
-            feature_attention=feature_attention,
-            feature_attention_config=feature_attention_config,
-            **kwargs,
-        )
-        self.fixed_embedding = fixed_embedding
-        self.units = units
-        self.depth = depth
-        self.cell = cell
-        self.attention = attention
-        self.recurrent_connection = recurrent_connection
-        self.attentive_connection = attentive_connection
-        self.embedding_connection = embedding_connection
-        self.autoencoder_after = autoencoder_after
-        self.autoencoder_units = autoencoder_units
-        self.autoencoder_activation = autoencoder_activation
-        self.autoencoder_dropout = autoencoder_dropout
-        self.autoencoder_stop_gradient = autoencoder_stop_gradient
-        self.reconstruction_weight = reconstruction_weight
-        self.temperature = temperature
-        self.hidden_units = hidden_units
-        self.batch_normalization = batch_normalization
-        self.embedding_dropout = embedding_dropout
-        self.l2 = l2
-        if autoencoder_after is None:
-            autoencoder_after = tuple(layer for layer in (3, 5) if layer <= depth)
-        if any(not 1 <= layer <= depth for layer in autoencoder_after):
-            raise InputError(
-                f"autoencoder_after counts recurrent layers from 1 to depth={depth}. Received: {autoencoder_after!r}"
-            )
-        if feature_attention is not None and not autoencoder_after:
-            raise InputError(
-                "DRCN has feature attention after each autoencoder, and autoencoder_after=() leaves none. Give it one or "
-                "set feature_attention=None."
-            )
-
-        self.word_representation = self.make_word_representation(  # eq 1
-            dropout=embedding_dropout,
-            kernel_regularizer=self.regularizer(),
-            fixed_embedding=self.fixed_embedding,
-        )
-        self.stacks, self.feature_blocks = self.make_stacks(sorted(autoencoder_after))  # eq 2-6
-        self.pooling = MaskedMaxPooling(dtype=self.policy, name="max_pooling")
-        self.matching = MatchingVector(dtype=self.policy, name="matching_vector")  # eq 7
-        self.comparison = [layer for i in "12" for layer in self.make_comparison(i)]
-        self.classify = self.make_classifier(kernel_regularizer=self.regularizer())
-        self.make_graph()
-
-    def regularizer(self):
-        return keras.regularizers.L2(self.l2) if self.l2 else None
-
-    def make_stacks(self, autoencoder_after: Sequence[int]) -> tuple[list[Any], list[Any]]:
-        """The recurrent layers, and the feature attention after each part of them.
-
-        After an autoencoder the stack starts again from its code, so it can be divided there for a
-        block to go in between. Without feature attention it is one part.
-        """
-        divided, alone = self.feature_attention is not None, self.independent
-        ends = [layer for layer in autoencoder_after if layer < self.depth] if divided else []
-        stacks, blocks = [], []
-        for i, (start, end) in enumerate(zip([0, *ends], [*ends, self.depth]), start=1):
-            stacks.append(
-                self.make(
-                    DenseCoAttentiveRNN,
-                    "dense_co_attentive_rnn" + (f"_{i}" if divided else ""),
-                    depth=end - start,
-                    autoencoder_after=[n - start for n in autoencoder_after if start < n <= end],
-                    reconstruction_weight=self.reconstruction_weight / (2 if alone else 1),
-                    kernel_regularizer=self.regularizer(),
-                    units=self.units,
-                    cell=self.cell,
-                    attention=self.attention,
-                    recurrent_connection=self.recurrent_connection,
-                    attentive_connection=self.attentive_connection,
-                    embedding_connection=self.embedding_connection,
-                    autoencoder_units=self.autoencoder_units,
-                    autoencoder_activation=self.autoencoder_activation,
-                    autoencoder_dropout=self.autoencoder_dropout,
-                    autoencoder_stop_gradient=self.autoencoder_stop_gradient,
-                    temperature=self.temperature,
-                )
-            )
-            gated = not divided or end in autoencoder_after
-            blocks.append(
-                self.make_feature_attention(
-                    f"feature_attention_{i}", kernel_regularizer=self.regularizer()
-                )
-                if gated
-                else None
-            )
-        return stacks, blocks
-
-    def make_comparison(self, i: str) -> list[keras.layers.Layer]:
-        return [
-            self.make_dropout(f"dropout_{i}"),
-            keras.layers.Dense(
-                self.hidden_units,
-                kernel_regularizer=self.regularizer(),
-                dtype=self.policy,
-                name=f"hidden_{i}",
-            ),
-            *[keras.layers.BatchNormalization(dtype=self.policy, name=f"normalization_{i}")]
-            * self.batch_normalization,
-            keras.layers.Activation("relu", dtype=self.policy, name=f"relu_{i}"),
-        ]
-
-    @classmethod
-    def conflict(cls, arguments: Mapping[str, Any]) -> str | None:
-        depth, after = arguments["depth"], arguments["autoencoder_after"]
-        if after is None:
-            after = [layer for layer in (3, 5) if layer <= depth]
-        if arguments["feature_attention"] is None or (after and max(after) <= depth):
-            return None
-        return f"model.depth = {depth} leaves no autoencoder for feature attention to follow."
-
-    @classmethod
-    def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:
-        return arguments["autoencoder_units"]
-
-    @property
-    def independent(self) -> bool:
-        """Whether each sentence is read without the other, and adds half of the autoencoders' loss."""
-        return not self.attention and self.feature_attention is None
-
-    @property
-    def shares_encoder(self) -> bool:
-        return False  # the layers of the stack stack both sentences themselves
-
-    @property
-    def why_not_splittable(self) -> str:
-        attends = "its layers attend to the other sentence; make it with attention=False"
-        return "; ".join(filter(None, [attends * self.attention, super().why_not_splittable]))
-
     def encode(self, sentence: Sentence) -> Sentence:
-        x, mask = self.represent_words(sentence), sentence.mask  # [B, L, d]
-        if not self.independent:
+        x, mask = self.represent_words(sentence), sentence.mask  # [B, L, d], eq 1
+        if not self.reads_alone:
             return Sentence(x=x, mask=mask)
         x = self.stacks[0](x, mask_1=mask)  # [B, L, D]
         self.show(lambda: {f"pool_rates_{sentence.side}": max_pool_rates(x, mask)})
-        return Sentence(pooled=self.pooling(x, mask))
+        return Sentence(pooled=masked_max(x, mask))
 
     def interact(self, one: Sentence, two: Sentence):
-        p, q = (one.pooled, two.pooled) if self.independent else self.read(one, two)  # [B, D]
-        v = self.matching(p, q)  # [B, 5D]
-        for layer in self.comparison:
-            v = layer(v)
+        p, q = (one.pooled, two.pooled) if self.reads_alone else self.read(one, two)  # [B, D]
+        v = ops.concatenate([p, q, p + q, p - q, ops.abs(p - q)], axis=-1)  # [B, 5D], eq 7
+        for dropout, hidden, normalization in self.comparison:
+            v = hidden(dropout(v))  # [B, h]
+            if normalization is not None:
+                v = normalization(v)
+            v = ops.relu(v)
         return self.classify(v)
 
     def read(self, one: Sentence, two: Sentence) -> tuple[Any, Any]:
@@ -349,7 +71,7 @@ class DRCN(FeatureHost):
                 "pool_rates_2": max_pool_rates(x2, two.mask),
             }
         )
-        return self.pooling(x1, one.mask), self.pooling(x2, two.mask)
+        return masked_max(x1, one.mask), masked_max(x2, two.mask)
 
     def attention_of(self, stack: DenseCoAttentiveRNN, *given) -> dict[str, Any]:
         """The attention of a stack, `[B, depth, L1, L2]` and `[B, depth, L2, L1]` (Fig 3-4)."""
@@ -357,3 +79,252 @@ class DRCN(FeatureHost):
             return {}
         _, _, attention_1, attention_2 = CallWith(stack, return_attention=True)(*given)
         return {"attention_1": attention_1, "attention_2": attention_2}
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        num_classes: int = 3,
+        embedding_dim: int = 300,
+        trainable_embedding: bool = True,
+        fixed_embedding: bool = True,
+        char_vocabulary_size: int = 0,
+        char_dim: int = 16,
+        char_filters: int = 32,
+        char_kernel_size: int = 5,
+        max_word_length: int = 16,
+        exact_match: bool = True,
+        units: int = 100,
+        depth: int = 5,
+        attention: bool = True,
+        recurrent_connection: str = "dense",
+        attentive_connection: str = "dense",
+        embedding_connection: str = "dense",
+        autoencoder_after: Sequence[int] | None = None,
+        autoencoder_units: int = 200,
+        autoencoder_dropout: float = 0.2,
+        feature_attention=None,
+        feature_attention_config: Mapping[str, Any] | None = None,
+        hidden_units: int = 1000,
+        batch_normalization: bool = False,
+        embedding_dropout: float = 0.5,
+        dropout: float = 0.2,
+        l2: float = 1e-6,
+        **kwargs,
+    ):
+        """Make the model with random weights.
+
+        Args:
+            fixed_embedding: Whether there are word vectors that training does not change. Defaults
+                to `True`.
+            units: Width of one direction of a recurrent layer. Defaults to `100`.
+            depth: Number of recurrent layers. Defaults to `5`.
+            attention: Whether there is co-attention. Defaults to `True`.
+            recurrent_connection: `"dense"`, `"residual"` or `"none"`, see `DenseCoAttentiveRNN`.
+                Defaults to `"dense"`.
+            attentive_connection: `"dense"`, `"residual"` or `"none"`. Defaults to `"dense"`.
+            embedding_connection: `"dense"` or `"none"`. Defaults to `"dense"`.
+            autoencoder_after: Recurrent layers, counted from 1, that an autoencoder follows. `None`
+                means 3 and 5, up to `depth`. Defaults to `None`.
+            autoencoder_units: Width of the code. Defaults to `200`.
+            autoencoder_dropout: Dropout rate on the code. Defaults to `0.2`.
+            feature_attention: `"fa"`, `"sfa"`, a layer to copy, or `None`; one block per sentence
+                follows each autoencoder. Defaults to `None`.
+            hidden_units: Width of the two fully connected layers. Defaults to `1000`.
+            batch_normalization: Whether they are normalized before ReLU: in the paper for SNLI,
+                MultiNLI, TrecQA and SelQA, but not for Quora. Defaults to `False`.
+            embedding_dropout: Dropout rate on word and character embeddings. Defaults to `0.5`.
+            dropout: Dropout rate before each fully connected layer. Defaults to `0.2`.
+            l2: L2 penalty on every kernel but not on embeddings. Defaults to `1e-6`.
+
+        Example:
+            >>> import numpy as np
+            >>> from keras_sentmatch.applications import DRCN
+            >>> model = DRCN(vocabulary_size=20, embedding_dim=8, units=4, hidden_units=16)
+            >>> ids = np.array([[2, 3, 4, 0]])
+            >>> tuple(model({"word_ids_1": ids, "word_ids_2": ids[:, :3]}).shape)
+            (1, 3)
+        """
+        super().__init__(
+            vocabulary_size=vocabulary_size,
+            num_classes=num_classes,
+            embedding_dim=embedding_dim,
+            trainable_embedding=trainable_embedding,
+            char_vocabulary_size=char_vocabulary_size,
+            char_dim=char_dim,
+            char_filters=char_filters,
+            char_kernel_size=char_kernel_size,
+            max_word_length=max_word_length,
+            exact_match=exact_match,
+            dropout=dropout,
+            feature_attention=feature_attention,
+            feature_attention_config=feature_attention_config,
+            **kwargs,
+        )
+        self.fixed_embedding = fixed_embedding
+        self.units = units
+        self.depth = depth
+        self.attention = attention
+        self.recurrent_connection = recurrent_connection
+        self.attentive_connection = attentive_connection
+        self.embedding_connection = embedding_connection
+        self.autoencoder_after = autoencoder_after
+        self.autoencoder_units = autoencoder_units
+        self.autoencoder_dropout = autoencoder_dropout
+        self.hidden_units = hidden_units
+        self.batch_normalization = batch_normalization
+        self.embedding_dropout = embedding_dropout
+        self.l2 = l2
+        penalty = keras.regularizers.L2(l2) if l2 else None
+
+        self.word_representation = self.make_word_representation(
+            fixed_embedding=fixed_embedding,
+            dropout=embedding_dropout,
+            kernel_regularizer=penalty,
+        )
+        self.make_stacks(_autoencoders(depth, autoencoder_after), penalty)
+        self.comparison = []
+        for i in "12":
+            hidden = self.make(
+                keras.layers.Dense, f"hidden_{i}", hidden_units, kernel_regularizer=penalty
+            )
+            normalization = None
+            if batch_normalization:
+                normalization = self.make(keras.layers.BatchNormalization, f"normalization_{i}")
+            self.comparison.append((self.make_dropout(f"dropout_{i}"), hidden, normalization))
+        self.classify = self.make_classifier(kernel_regularizer=penalty)
+        self.make_graph()
+
+    def make_stacks(self, autoencoders: Sequence[int], penalty) -> None:
+        """Make `stacks`, the recurrent layers, and `feature_blocks`, what follows each stack.
+
+        Layers after an autoencoder start again from its code, so the stack can be divided there for
+        feature attention to go in between. Without feature attention it is one part.
+        """
+        if any(not 1 <= layer <= self.depth for layer in autoencoders):
+            raise InputError(
+                f"autoencoder_after counts recurrent layers from 1 to depth={self.depth}. "
+                f"Received: autoencoder_after={self.autoencoder_after!r}"
+            )
+        divided = self.feature_attention is not None
+        if divided and not autoencoders:
+            raise InputError(
+                "DRCN has feature attention after each autoencoder. Received: autoencoder_after=(). "
+                "Add an autoencoder or set feature_attention=None."
+            )
+        ends = sorted({*autoencoders, self.depth}) if divided else [self.depth]
+        self.stacks, self.feature_blocks = [], []
+        for i, (start, end) in enumerate(zip([0, *ends], ends), start=1):
+            stack = self.make(
+                DenseCoAttentiveRNN,
+                f"dense_co_attentive_rnn_{i}" if divided else "dense_co_attentive_rnn",
+                units=self.units,
+                depth=end - start,
+                attention=self.attention,
+                recurrent_connection=self.recurrent_connection,
+                attentive_connection=self.attentive_connection,
+                embedding_connection=self.embedding_connection,
+                autoencoder_after=[n - start for n in autoencoders if start < n <= end],
+                autoencoder_units=self.autoencoder_units,
+                autoencoder_dropout=self.autoencoder_dropout,
+                kernel_regularizer=penalty,
+            )
+            blocks = None
+            if end in autoencoders or not divided:
+                name = f"feature_attention_{i}"
+                blocks = self.make_feature_attention(name, kernel_regularizer=penalty)
+            self.stacks.append(stack)
+            self.feature_blocks.append(blocks)
+
+    @property
+    def reads_alone(self) -> bool:
+        """Whether each sentence is read without the other."""
+        return not self.attention and self.feature_attention is None
+
+    @property
+    def shares_encoder(self) -> bool:
+        return False  # the layers of the stack stack both sentences themselves
+
+    @property
+    def why_not_splittable(self) -> str:
+        if self.attention:
+            return "its layers attend to the other sentence; make it with attention=False"
+        return super().why_not_splittable
+
+    @classmethod
+    def conflict(cls, arguments: Mapping[str, Any]) -> str | None:
+        depth = arguments["depth"]
+        autoencoders = _autoencoders(depth, arguments["autoencoder_after"])
+        if arguments["feature_attention"] is None:
+            return None
+        if autoencoders and max(autoencoders) <= depth:
+            return None
+        return f"model.depth = {depth} leaves no autoencoder for feature attention to follow."
+
+    @classmethod
+    def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:
+        return arguments["autoencoder_units"]
+
+    paper = "Kim et al. 2019"
+    summary_line = (
+        "densely connected recurrent layers with co-attention and autoencoder bottlenecks"
+    )
+    # The paper's tasks, its encoder-only variant, and the rows of its Table 6.
+    presets = {
+        "snli": {"num_classes": 3, "batch_normalization": True},
+        "multinli": {"num_classes": 3, "batch_normalization": True},
+        "quora": {"num_classes": 2, "batch_normalization": False},
+        "trecqa": {"num_classes": 2, "batch_normalization": True},
+        "selqa": {"num_classes": 2, "batch_normalization": True},
+        "encoder_only": {"attention": False, "exact_match": False},
+        "table6_1_full": {},
+        "table6_2_no_autoencoder": {"autoencoder_after": ()},
+        "table6_3_no_trainable_embedding": {"trainable_embedding": False},
+        "table6_4_no_fixed_embedding": {"fixed_embedding": False},
+        "table6_5_no_dense_attention": {"attentive_connection": "none"},
+        "table6_6_no_dense_recurrence": {"recurrent_connection": "none"},
+        "table6_7_no_dense": {
+            "attentive_connection": "none",
+            "recurrent_connection": "none",
+            "autoencoder_after": (),
+        },
+        "table6_8_residual": {
+            "attentive_connection": "residual",
+            "recurrent_connection": "residual",
+            "autoencoder_after": (),
+        },
+        "table6_9_residual_no_embedding": {
+            "attentive_connection": "residual",
+            "recurrent_connection": "residual",
+            "embedding_connection": "none",
+            "autoencoder_after": (),
+        },
+        "table6_10_no_connection": {
+            "attentive_connection": "none",
+            "recurrent_connection": "none",
+            "embedding_connection": "none",
+            "autoencoder_after": (),
+        },
+        "table6_11_no_attention": {
+            "attention": False,
+            "recurrent_connection": "none",
+            "embedding_connection": "none",
+            "autoencoder_after": (),
+        },
+        **FEATURE_PRESETS,
+    }
+    search_space = [
+        *WORD_MODELS,
+        Choice("model.depth", (1, 2, 3, 4, 5)),
+        Choice("model.units", (50, 100, 150)),
+        Choice("model.hidden_units", (250, 500, 1000)),
+        Choice("model.autoencoder_units", (100, 200, 300)),
+        Choice("model.embedding_dropout", DROPOUT),
+        Choice("model.autoencoder_dropout", DROPOUT),
+        *FEATURE_ATTENTION,
+    ]
+    pictures = (*FEATURE_PICTURES, ATTENTION, POOL_RATES, FEATURE_MAP)
+
+
+def _autoencoders(depth: int, after: Sequence[int] | None) -> list[int]:
+    """The layers that an autoencoder follows: those given, or 3 and 5."""
+    return [layer for layer in (3, 5) if layer <= depth] if after is None else sorted(after)

@@ -11,126 +11,28 @@ from keras_sentmatch.applications.hyperparameters import FEATURE_ATTENTION, WORD
 from keras_sentmatch.applications.pair_model import Sentence
 from keras_sentmatch.applications.picture_specs import ATTENTION, FEATURE_MAP, FEATURE_PICTURES
 from keras_sentmatch.applications.registry import register_model
-from keras_sentmatch.layers import BidirectionalRNN, CoAttention, MatchingVector
+from keras_sentmatch.layers import BidirectionalRNN, CoAttention
 from keras_sentmatch.layers.base import require_choice
 from keras_sentmatch.ops import masked_max, masked_mean
-
-PLACEMENTS = ("fused", "attended")  # of feature attention
 
 
 @register_model("esim")
 class ESIM(FeatureHost):
     """Enhanced Sequential Inference Model: local inference between two BiLSTMs.
 
-    Args:
-        units: width of one direction of a recurrent layer, of the projection and of the hidden
-            layer. Defaults to `300`.
-        cell: `"lstm"`, `"gru"` or `"rnn"`. Defaults to `"lstm"`.
-        dropout: rate on embeddings and on the projection (one mask a sentence, the same for all its
-            tokens), and before each dense layer of the classifier. Defaults to `0.5`.
-        feature_attention: blocks that gate the features of each sentence: `"fa"`, `"sfa"`, a layer
-            to copy, or `None`. Defaults to `None`.
-        placement: where they stand: `"fused"`, between the projection and its dropout; or
-            `"attended"`, on what each word attends to, as in the released code of feature
-            attention. Defaults to `"fused"`.
-
-    Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.applications import ESIM
-        >>> model = ESIM(vocabulary_size=20, embedding_dim=8, units=4)
-        >>> ids = np.array([[2, 3, 4, 0]])
-        >>> tuple(model({"word_ids_1": ids, "word_ids_2": ids[:, :3]}).shape)
-        (1, 3)
-
     References:
         Chen, Zhu, Ling, Wei, Jiang, Inkpen: "Enhanced LSTM for Natural Language Inference", ACL
         2017, eq 1-19 (the sequential model).
     """
 
-    paper = "Chen et al. 2017"
-    summary_line = "two BiLSTMs with soft alignment between them"
-    presets = {
-        "snli": {"num_classes": 3},
-        "quora": {"num_classes": 2},
-        **FEATURE_PRESETS,
-    }
-    search_space = [
-        *WORD_MODELS,
-        Choice("model.units", (100, 200, 300)),
-        Choice("model.cell", ("gru", "lstm")),
-        *FEATURE_ATTENTION[:1],
-        Choice(
-            "model.placement",
-            ("fused", "attended"),
-            when={"model.feature_attention": ["fa", "sfa"]},
-        ),
-        *FEATURE_ATTENTION[1:],
-    ]
-    pictures = (*FEATURE_PICTURES, ATTENTION, FEATURE_MAP)
-
-    def __init__(
-        self,
-        vocabulary_size: int,
-        num_classes: int = 3,
-        embedding_dim: int = 300,
-        trainable_embedding: bool = True,
-        units: int = 300,
-        cell: str = "lstm",
-        dropout: float = 0.5,
-        feature_attention=None,
-        placement: str = "fused",
-        feature_attention_config: Mapping[str, Any] | None = None,
-        **kwargs,
-    ):
-        super().__init__(
-            vocabulary_size=vocabulary_size,
-            num_classes=num_classes,
-            embedding_dim=embedding_dim,
-            trainable_embedding=trainable_embedding,
-            dropout=dropout,
-            feature_attention=feature_attention,
-            feature_attention_config=feature_attention_config,
-            **kwargs,
-        )
-        self.units = units
-        self.cell = cell
-        self.placement = placement
-        require_choice(PLACEMENTS, placement=placement)
-
-        def drop(name: str) -> keras.layers.Layer:  # one mask for all words of a sentence
-            return keras.layers.SpatialDropout1D(dropout, dtype=self.policy, name=name)
-
-        self.word_representation = self.make_word_representation(dropout=0.0)
-        self.word_dropout = drop("word_dropout")
-        self.encoding = self.make(
-            BidirectionalRNN, "encoding", units=self.units, cell=self.cell
-        )  # eq 1-2
-        self.alignment = CoAttention("dot", dtype=self.policy, name="alignment")  # eq 11-13
-        self.enhancement = MatchingVector(  # eq 14-15
-            ("first", "second", "difference", "product"), dtype=self.policy, name="enhancement"
-        )
-        self.projection = keras.layers.Dense(units, "relu", dtype=self.policy, name="projection")
-        self.feature_blocks = self.make_feature_attention()
-        self.inference_dropout = drop("inference_dropout")
-        self.composition = self.make(
-            BidirectionalRNN, "composition", units=self.units, cell=self.cell
-        )  # eq 16-17
-        self.dropout_1, self.dropout_2 = (self.make_dropout(f"dropout_{i}") for i in "12")
-        self.hidden = keras.layers.Dense(units, "tanh", dtype=self.policy, name="hidden")
-        self.classify = self.make_classifier()
-        self.make_graph()
-
-    @classmethod
-    def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:
-        return arguments["units"] * (2 if arguments["placement"] == "attended" else 1)
-
     def encode(self, sentence: Sentence) -> Sentence:
         x = self.word_dropout(self.represent_words(sentence))  # [B, L, d]
-        return Sentence(states=self.encoding(x, sentence.mask), mask=sentence.mask)  # [B, L, 2u]
+        states = self.encoding(x, sentence.mask)  # [B, L, 2u], eq 1-2
+        return Sentence(states=states, mask=sentence.mask)
 
     def interact(self, one: Sentence, two: Sentence):
         a, b = one.states, two.states
-        a_aligned, b_aligned, attention_1, attention_2 = self.alignment(
+        a_aligned, b_aligned, attention_1, attention_2 = self.alignment(  # eq 11-13
             a, b, one.mask, two.mask, return_attention=True
         )
         self.show(attention_1=attention_1, attention_2=attention_2)  # [B, L1, L2], [B, L2, L1]
@@ -149,12 +51,97 @@ class ESIM(FeatureHost):
         return self.classify(self.dropout_2(self.hidden(self.dropout_1(v))))
 
     def enhance(self, a, aligned):
-        """Local inference of each word, `[a; a~; a - a~; a * a~]`, projected."""
-        return self.projection(self.enhancement(a, aligned))
+        """The local inference of each word, projected (eq 14-15)."""
+        m = ops.concatenate([a, aligned, a - aligned, a * aligned], axis=-1)  # [B, L, 8u]
+        return self.projection(m)
 
     def compose(self, sentence: Sentence) -> Sentence:
-        """The mean and the maximum of the composed states, `[B, 4u]` (eq 18-19)."""
+        """The mean and the maximum of the composed states, `[B, 4u]` (eq 16-19)."""
         v, mask = self.composition(sentence.fused, sentence.mask), sentence.mask
-        return Sentence(
-            pooled=ops.concatenate([masked_mean(v, mask), masked_max(v, mask)], axis=-1)
+        pooled = ops.concatenate([masked_mean(v, mask), masked_max(v, mask)], axis=-1)
+        return Sentence(pooled=pooled)
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        num_classes: int = 3,
+        embedding_dim: int = 300,
+        trainable_embedding: bool = True,
+        units: int = 300,
+        dropout: float = 0.5,
+        feature_attention=None,
+        placement: str = "fused",
+        feature_attention_config: Mapping[str, Any] | None = None,
+        **kwargs,
+    ):
+        """Make the model with random weights.
+
+        Args:
+            units: Width of one direction of a BiLSTM, of the projection and of the hidden layer.
+                Defaults to `300`.
+            dropout: Dropout rate on embeddings and on the projection (one mask per sentence, the
+                same for all its tokens), and before each dense layer of the classifier. Defaults to
+                `0.5`.
+            feature_attention: `"fa"`, `"sfa"`, a layer to copy, or `None`; one block per sentence.
+                Defaults to `None`.
+            placement: Where the blocks stand: `"fused"`, between the projection and its dropout; or
+                `"attended"`, on what each word attends to, as the text of the SFA paper and its
+                code have it. Defaults to `"fused"`.
+
+        Example:
+            >>> import numpy as np
+            >>> from keras_sentmatch.applications import ESIM
+            >>> model = ESIM(vocabulary_size=20, embedding_dim=8, units=4)
+            >>> ids = np.array([[2, 3, 4, 0]])
+            >>> tuple(model({"word_ids_1": ids, "word_ids_2": ids[:, :3]}).shape)
+            (1, 3)
+        """
+        super().__init__(
+            vocabulary_size=vocabulary_size,
+            num_classes=num_classes,
+            embedding_dim=embedding_dim,
+            trainable_embedding=trainable_embedding,
+            dropout=dropout,
+            feature_attention=feature_attention,
+            feature_attention_config=feature_attention_config,
+            **kwargs,
         )
+        self.units = units
+        self.placement = placement
+        require_choice(("fused", "attended"), placement=placement)
+
+        self.word_representation = self.make_word_representation(dropout=0.0)
+        self.word_dropout = self.make(keras.layers.SpatialDropout1D, "word_dropout", dropout)
+        self.encoding = self.make(BidirectionalRNN, "encoding", units)
+        self.alignment = self.make(CoAttention, "alignment", "dot")
+        self.projection = self.make(keras.layers.Dense, "projection", units, "relu")
+        self.feature_blocks = self.make_feature_attention()
+        self.inference_dropout = self.make(
+            keras.layers.SpatialDropout1D, "inference_dropout", dropout
+        )
+        self.composition = self.make(BidirectionalRNN, "composition", units)
+        self.dropout_1 = self.make_dropout("dropout_1")
+        self.hidden = self.make(keras.layers.Dense, "hidden", units, "tanh")
+        self.dropout_2 = self.make_dropout("dropout_2")
+        self.classify = self.make_classifier()
+        self.make_graph()
+
+    @classmethod
+    def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:
+        return arguments["units"] * (2 if arguments["placement"] == "attended" else 1)
+
+    paper = "Chen et al. 2017"
+    summary_line = "two BiLSTMs with soft alignment between them"
+    presets = {"snli": {"num_classes": 3}, "quora": {"num_classes": 2}, **FEATURE_PRESETS}
+    search_space = [
+        *WORD_MODELS,
+        Choice("model.units", (100, 200, 300)),
+        *FEATURE_ATTENTION[:1],
+        Choice(
+            "model.placement",
+            ("fused", "attended"),
+            when={"model.feature_attention": ["fa", "sfa"]},
+        ),
+        *FEATURE_ATTENTION[1:],
+    ]
+    pictures = (*FEATURE_PICTURES, ATTENTION, FEATURE_MAP)

@@ -9,7 +9,7 @@ import keras
 from keras_sentmatch.applications.pair_model import PairModel
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import FeatureAttention, SelectiveFeatureAttention
-from keras_sentmatch.ops import dot_matrix
+from keras_sentmatch.ops.similarity import dot_matrix
 
 KINDS = {"fa": FeatureAttention, "sfa": SelectiveFeatureAttention}
 Blocks = tuple[keras.layers.Layer, ...]  # one for each sentence; none without feature attention

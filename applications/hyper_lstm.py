@@ -1,52 +1,34 @@
-"""HyperLSTM as an encoder of sentences (Ha et al., ICLR 2017), a baseline of DIN."""
+"""HyperLSTM for sentence pairs (Ha et al., ICLR 2017), a baseline of DIN."""
 
 import keras
+from keras import ops
 
 from keras_sentmatch.applications.hyperparameters import FLAG, WORD_MODELS, Choice
 from keras_sentmatch.applications.pair_model import PairModel, Sentence
 from keras_sentmatch.applications.registry import register_model
-from keras_sentmatch.layers import HyperLSTMCell, MatchingVector
+from keras_sentmatch.layers import HyperLSTMCell
 from keras_sentmatch.ops import last_state
 
 
 @register_model("hyper_lstm")
 class HyperLSTM(PairModel):
-    """HyperLSTM: last states of LSTMs with dynamic weights, as `[p; h; p - h; p * h]`.
+    """The last states of LSTMs with dynamic weights, compared.
 
     The sentences do not see each other before the end.
-
-    Args:
-        units: width of a state. Defaults to `300`.
-        hyper_units: width of the small LSTM. Defaults to `128`.
-        embedding_units: numbers from which a scale of the weights is made. Defaults to `4`.
-        layer_norm: whether gates and cell are normalized. Defaults to `False`.
-        shared_encoder: whether both sentences go through one encoder instead of one each. Defaults
-            to `False`.
-        dropout: rate on word vectors and before the classifier. Defaults to `0.2`.
-
-    Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.applications import HyperLSTM
-        >>> model = HyperLSTM(vocabulary_size=20, embedding_dim=8, units=4, hyper_units=3)
-        >>> ids = np.array([[2, 3, 4, 0]])
-        >>> tuple(model({"word_ids_1": ids, "word_ids_2": ids[:, :3]}).shape)
-        (1, 3)
 
     References:
         Ha, Dai, Le: "HyperNetworks", ICLR 2017, arXiv 1609.09106; for pairs: Huo, Liu: DIN, 3.2.
     """
 
-    paper = "Ha et al. 2017"
-    summary_line = "sentence vectors from LSTMs whose weights smaller LSTMs re-scale"
-    presets = {"snli": {"num_classes": 3}, "shared": {"shared_encoder": True}}
-    search_space = [
-        *WORD_MODELS,
-        Choice("model.units", (100, 200, 300)),
-        Choice("model.hyper_units", (32, 64, 128)),
-        Choice("model.embedding_units", (4, 8, 16)),
-        Choice("model.layer_norm", FLAG),
-        Choice("model.shared_encoder", {"true": True, "false": False}),
-    ]
+    def encode(self, sentence: Sentence) -> Sentence:
+        encoding = self.encodings["both" if self.shared_encoder else sentence.side]
+        states = encoding(self.represent_words(sentence))  # unmasked: no state sees later padding
+        return Sentence(vector=last_state(states, sentence.mask))  # [B, u]
+
+    def interact(self, one: Sentence, two: Sentence):
+        p, h = one.vector, two.vector
+        v = ops.concatenate([p, h, p - h, p * h], axis=-1)  # [B, 4u]
+        return self.classify(self.output_dropout(v))
 
     def __init__(
         self,
@@ -62,6 +44,25 @@ class HyperLSTM(PairModel):
         dropout: float = 0.2,
         **kwargs,
     ):
+        """Make the model with random weights.
+
+        Args:
+            units: Width of a state. Defaults to `300`.
+            hyper_units: Width of the small LSTM. Defaults to `128`.
+            embedding_units: How many numbers a scale of the weights is made from. Defaults to `4`.
+            layer_norm: Whether gates and cell are normalized. Defaults to `False`.
+            shared_encoder: Whether both sentences go through one LSTM instead of one each. Defaults
+                to `False`.
+            dropout: Dropout rate on word vectors and before the classifier. Defaults to `0.2`.
+
+        Example:
+            >>> import numpy as np
+            >>> from keras_sentmatch.applications import HyperLSTM
+            >>> model = HyperLSTM(vocabulary_size=20, embedding_dim=8, units=4, hyper_units=3)
+            >>> ids = np.array([[2, 3, 4, 0]])
+            >>> tuple(model({"word_ids_1": ids, "word_ids_2": ids[:, :3]}).shape)
+            (1, 3)
+        """
         super().__init__(
             vocabulary_size=vocabulary_size,
             num_classes=num_classes,
@@ -75,26 +76,15 @@ class HyperLSTM(PairModel):
         self.embedding_units = embedding_units
         self.layer_norm = layer_norm
         self.shared_encoder = shared_encoder
+
         self.word_representation = self.make_word_representation()
-        self.encodings = {
-            side: keras.layers.RNN(
-                self.make(
-                    HyperLSTMCell,
-                    "hyper_lstm_cell",
-                    units=self.units,
-                    hyper_units=self.hyper_units,
-                    embedding_units=self.embedding_units,
-                    layer_norm=self.layer_norm,
-                ),
-                return_sequences=True,
-                dtype=self.policy,
-                name=f"encoding_{side}",
+        self.encodings = {}
+        for side in ("both",) if shared_encoder else ("1", "2"):
+            sizes = units, hyper_units, embedding_units
+            cell = self.make(HyperLSTMCell, "hyper_lstm_cell", *sizes, layer_norm=layer_norm)
+            self.encodings[side] = self.make(
+                keras.layers.RNN, f"encoding_{side}", cell, return_sequences=True
             )
-            for side in (("both",) if shared_encoder else ("1", "2"))
-        }
-        self.matching = MatchingVector(
-            ("first", "second", "difference", "product"), dtype=self.policy, name="matching_vector"
-        )
         self.output_dropout = self.make_dropout("output_dropout")
         self.classify = self.make_classifier()
         self.make_graph()
@@ -103,10 +93,14 @@ class HyperLSTM(PairModel):
     def shares_encoder(self) -> bool:
         return self.shared_encoder
 
-    def encode(self, sentence: Sentence) -> Sentence:
-        encoding = self.encodings["both" if self.shared_encoder else sentence.side]
-        states = encoding(self.represent_words(sentence))  # unmasked: no state sees later padding
-        return Sentence(vector=last_state(states, sentence.mask))  # [B, u]
-
-    def interact(self, one: Sentence, two: Sentence):
-        return self.classify(self.output_dropout(self.matching(one.vector, two.vector)))
+    paper = "Ha et al. 2017"
+    summary_line = "sentence vectors from LSTMs whose weights smaller LSTMs re-scale"
+    presets = {"snli": {"num_classes": 3}, "shared": {"shared_encoder": True}}
+    search_space = [
+        *WORD_MODELS,
+        Choice("model.units", (100, 200, 300)),
+        Choice("model.hyper_units", (32, 64, 128)),
+        Choice("model.embedding_units", (4, 8, 16)),
+        Choice("model.layer_norm", FLAG),
+        Choice("model.shared_encoder", {"true": True, "false": False}),
+    ]

@@ -19,73 +19,196 @@ from keras_sentmatch.applications.picture_specs import (
     PictureSpec,
 )
 from keras_sentmatch.applications.registry import register_model
-from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import (
     AlignmentFusion,
     CoAttention,
-    ConvolutionalEncoder,
-    MaskedMaxPooling,
-    MatchingVector,
+    ConvolutionalBlock,
     WeightNormalizedDense,
 )
-from keras_sentmatch.layers.base import require_choice
-from keras_sentmatch.ops import max_pool_rates
-
-ALIGNMENTS = ("linear", "identity")
-CONNECTIONS = ("augmented", "residual", "none")
-PREDICTIONS = {
-    "full": ("first", "second", "difference", "product"),
-    "symmetric": ("first", "second", "absolute_difference", "product"),
-    "simple": ("first", "second"),
-}
-
-
-@keras.saving.register_keras_serializable(package="keras_sentmatch")
-def tanh_gelu(x):
-    """GELU by its tanh approximation, as the authors' PyTorch code has it."""
-    return ops.gelu(x, approximate=True)
+from keras_sentmatch.layers.base import require_choice, require_positive
+from keras_sentmatch.layers.re2 import gelu
+from keras_sentmatch.ops import masked_max
+from keras_sentmatch.ops.masking import max_pool_rates
 
 
 @register_model("re2")
 class RE2(FeatureHost):
     """Residual vectors, Embedding vectors and Encoded vectors, aligned block after block.
 
-    Args:
-        units: width of every convolution and dense layer. Defaults to `150`.
-        blocks: number of blocks. Defaults to `3`.
-        encoder_layers: convolutions in a block. Defaults to `2`.
-        kernel_size: words in their windows. Defaults to `3`.
-        alignment: what the attention compares: `"linear"`, a dense layer of the states, or
-            `"identity"`, the states. Defaults to `"linear"`.
-        fusion: `"full"` or `"simple"`, see `AlignmentFusion`. Defaults to `"full"`.
-        connection: input of block n + 1 from the outputs r: `"augmented"`, `[(r_{n-1} + r_n) /
-            sqrt(2); word vectors]`; `"residual"`, the input of block n plus its output, over
-            sqrt(2); `"none"`, the output. Defaults to `"augmented"`.
-        prediction: what the last layers see of the two sentence vectors: `"full"`, `[p; q; p - q; p
-            * q]`; `"symmetric"`, the same with `|p - q|`; `"simple"`, `[p; q]`. Defaults to
-            `"full"`.
-        exact_match: whether to flag words that occur in the other sentence. Defaults to `False`.
-        antonym: whether to take a flag on words whose antonym is in the other sentence. Defaults to
-            `False`.
-        activation: `"gelu"` (by its tanh approximation) or another of Keras. Defaults to `"gelu"`.
-        weight_normalization: whether every kernel is normalized. Defaults to `True`.
-        dropout: rate on the word vectors and before every layer but the first of the encoder and of
-            the fusion. Defaults to `0.2`.
-        feature_attention: blocks that gate the features of each sentence before the pooling:
-            `"fa"`, `"sfa"`, a layer to copy, or `None`. Defaults to `None`.
-
-    Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.applications import RE2
-        >>> model = RE2(vocabulary_size=20, embedding_dim=8, units=4)
-        >>> ids = np.array([[2, 3, 4, 0]])
-        >>> tuple(model({"word_ids_1": ids, "word_ids_2": ids[:, :3]}).shape)
-        (1, 3)
-
     References:
         Yang, Zhang, Gao, Ji, Chen: "Simple and Effective Text Matching with Richer Alignment
         Features", ACL 2019, arXiv 1908.00300.
     """
+
+    def encode(self, sentence: Sentence) -> Sentence:
+        return self.enter_block(0, self.represent_words(sentence), sentence.mask)
+
+    def interact(self, one: Sentence, two: Sentence):
+        mask_1, mask_2 = one.mask, two.mask
+        p, q = one, two
+        for n in range(self.blocks):
+            keys = (p.keys, q.keys) if self.alignment == "linear" else ()
+            p_aligned, q_aligned, *weights = self.alignments[n](  # [B, Lp, w + u], [B, Lq, w + u]
+                p.states, q.states, mask_1, mask_2, *keys, return_attention=True
+            )
+            self.show(each=True, attention_1=weights[0], attention_2=weights[1])
+            p, q = self.both(
+                partial(self.fuse, n),
+                Sentence(states=p.states, aligned=p_aligned, mask=mask_1),
+                Sentence(states=q.states, aligned=q_aligned, mask=mask_2),
+            )
+        p, q = self.attend_features(self.feature_blocks, p.fused, mask_1, q.fused, mask_2)
+        self.show(
+            lambda: {
+                "pool_rates_1": max_pool_rates(p, mask_1),
+                "pool_rates_2": max_pool_rates(q, mask_2),
+            }
+        )
+        v = self.match(masked_max(p, mask_1), masked_max(q, mask_2))  # [B, 4u]
+        return self.classify(self.hidden_dropout(self.hidden(self.matching_dropout(v))))
+
+    def enter_block(self, n: int, x, mask) -> Sentence:
+        """A sentence in block `n`, before its alignment, from the block's input `x` `[B, L, w]`."""
+        states = ops.concatenate([x, self.convolutions[n](x, mask)], axis=-1)  # [B, L, w + u]
+        if self.alignment == "identity":
+            return Sentence(states=states, mask=mask)
+        keys = self.projections[n](self.projection_dropouts[n](states))  # [B, L, u], F of eq 1
+        return Sentence(states=states, mask=mask, keys=keys)
+
+    def fuse(self, n: int, sentence: Sentence) -> Sentence:
+        """Block `n` (from 0) after its alignment: the fused words, or the next block's states."""
+        fused = self.fusions[n](sentence.states, sentence.aligned, sentence.mask)  # [B, L, u]
+        if n + 1 == self.blocks:
+            return Sentence(fused=fused)
+        x = sentence.states[:, :, : -self.units]  # the input of block n
+        return self.enter_block(n + 1, self.connect_blocks(n, x, fused), sentence.mask)
+
+    def connect_blocks(self, n: int, x, fused):
+        """The input of block `n + 1`, from the input `x` and the output `fused` of block `n`."""
+        if self.connection == "none":
+            return fused
+        if self.connection == "residual":
+            return (fused + (x if n else self.shortcut(x))) * math.sqrt(0.5)
+        if n:  # x = [sum of the outputs before; words]
+            before, x = x[:, :, : self.units], x[:, :, self.units :]
+            fused = (fused + before) * math.sqrt(0.5)
+        return ops.concatenate([fused, x], axis=-1)
+
+    def match(self, p, q):
+        """What the last layers see of the two sentence vectors."""
+        if self.prediction == "simple":
+            return ops.concatenate([p, q], axis=-1)
+        difference = ops.abs(p - q) if self.prediction == "symmetric" else p - q
+        return ops.concatenate([p, q, difference, p * q], axis=-1)
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        num_classes: int = 3,
+        embedding_dim: int = 300,
+        trainable_embedding: bool = False,
+        units: int = 150,
+        blocks: int = 3,
+        encoder_layers: int = 2,
+        alignment: str = "linear",
+        fusion: str = "full",
+        connection: str = "augmented",
+        prediction: str = "full",
+        exact_match: bool = False,
+        antonym: bool = False,
+        dropout: float = 0.2,
+        feature_attention=None,
+        feature_attention_config: Mapping[str, Any] | None = None,
+        **kwargs,
+    ):
+        """Make the model with random weights.
+
+        Args:
+            units: Width of every convolution and dense layer. Defaults to `150`.
+            blocks: Number of blocks. Defaults to `3`.
+            encoder_layers: Number of convolutions per block. Defaults to `2`.
+            alignment: What the attention compares: `"linear"`, a dense layer of the states, or
+                `"identity"`, the states. Defaults to `"linear"`.
+            fusion: `"full"` or `"simple"`, see `AlignmentFusion`. Defaults to `"full"`.
+            connection: Input of block n + 1 from the outputs r: `"augmented"`, `[(r_{n-1} + r_n) /
+                sqrt(2); word vectors]`; `"residual"`, the input of block n plus its output, over
+                sqrt(2); `"none"`, the output. Defaults to `"augmented"`.
+            prediction: What the last layers see of the two sentence vectors: `"full"`, `[p; q; p -
+                q; p * q]`; `"symmetric"`, the same with `|p - q|`; `"simple"`, `[p; q]`. Defaults
+                to `"full"`.
+            dropout: Dropout rate on the word vectors and before every layer except the first of a
+                block and of the fusion. Defaults to `0.2`.
+            feature_attention: `"fa"`, `"sfa"`, a layer to copy, or `None`; one block per sentence
+                stands before the pooling. Defaults to `None`.
+
+        Example:
+            >>> import numpy as np
+            >>> from keras_sentmatch.applications import RE2
+            >>> model = RE2(vocabulary_size=20, embedding_dim=8, units=4)
+            >>> ids = np.array([[2, 3, 4, 0]])
+            >>> tuple(model({"word_ids_1": ids, "word_ids_2": ids[:, :3]}).shape)
+            (1, 3)
+        """
+        super().__init__(
+            vocabulary_size=vocabulary_size,
+            num_classes=num_classes,
+            embedding_dim=embedding_dim,
+            trainable_embedding=trainable_embedding,
+            exact_match=exact_match,
+            antonym=antonym,
+            dropout=dropout,
+            feature_attention=feature_attention,
+            feature_attention_config=feature_attention_config,
+            **kwargs,
+        )
+        self.units = units
+        self.blocks = blocks
+        self.encoder_layers = encoder_layers
+        self.alignment = alignment
+        self.fusion = fusion
+        self.connection = connection
+        self.prediction = prediction
+        require_positive(blocks=blocks)
+        require_choice(("linear", "identity"), alignment=alignment)
+        require_choice(("augmented", "residual", "none"), connection=connection)
+        require_choice(("full", "symmetric", "simple"), prediction=prediction)
+
+        self.word_representation = self.make_word_representation()
+        self.convolutions, self.alignments, self.fusions = [], [], []
+        self.projections, self.projection_dropouts = [], []
+        for n in range(1, blocks + 1):
+            self.convolutions.append(
+                self.make(
+                    ConvolutionalBlock, f"encoder_{n}", units, encoder_layers, dropout=dropout
+                )
+            )
+            if alignment == "linear":
+                self.projection_dropouts.append(self.make_dropout(f"projection_dropout_{n}"))
+                self.projections.append(self.dense(units, gelu, f"projection_{n}"))
+            self.alignments.append(  # eq 1-3
+                self.make(CoAttention, f"alignment_{n}", "dot", 1 / math.sqrt(units))
+            )
+            self.fusions.append(  # eq 4-7
+                self.make(AlignmentFusion, f"fusion_{n}", units, fusion, dropout)
+            )
+        self.shortcut = self.dense(units, None, "shortcut")  # of "residual": words to that width
+        self.feature_blocks = self.make_feature_attention()
+        self.matching_dropout = self.make_dropout("matching_dropout")
+        self.hidden = self.dense(units, gelu, "hidden")
+        self.hidden_dropout = self.make_dropout("hidden_dropout")
+        self.classify = self.make_classifier(self.dense)
+        self.make_graph()
+
+    def dense(self, units: int, activation=None, name: str = "", dtype=None) -> keras.layers.Layer:
+        scale = 2.0 if activation else 1.0
+        start = keras.initializers.VarianceScaling(scale, distribution="untruncated_normal")
+        return WeightNormalizedDense(
+            units, activation, start, dtype=dtype or self.policy, name=name
+        )
+
+    @classmethod
+    def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:
+        return arguments["units"]
 
     paper = "Yang et al. 2019"
     summary_line = "convolutional blocks that align the sentences again and again"
@@ -125,161 +248,3 @@ class RE2(FeatureHost):
         POOL_RATES,
         FEATURE_MAP,
     )
-
-    def __init__(
-        self,
-        vocabulary_size: int,
-        num_classes: int = 3,
-        embedding_dim: int = 300,
-        trainable_embedding: bool = False,
-        units: int = 150,
-        blocks: int = 3,
-        encoder_layers: int = 2,
-        kernel_size: int = 3,
-        alignment: str = "linear",
-        fusion: str = "full",
-        connection: str = "augmented",
-        prediction: str = "full",
-        exact_match: bool = False,
-        antonym: bool = False,
-        activation: str = "gelu",
-        weight_normalization: bool = True,
-        dropout: float = 0.2,
-        feature_attention=None,
-        feature_attention_config: Mapping[str, Any] | None = None,
-        **kwargs,
-    ):
-        super().__init__(
-            vocabulary_size=vocabulary_size,
-            num_classes=num_classes,
-            embedding_dim=embedding_dim,
-            trainable_embedding=trainable_embedding,
-            exact_match=exact_match,
-            antonym=antonym,
-            dropout=dropout,
-            feature_attention=feature_attention,
-            feature_attention_config=feature_attention_config,
-            **kwargs,
-        )
-        self.units = units
-        self.blocks = blocks
-        self.encoder_layers = encoder_layers
-        self.kernel_size = kernel_size
-        self.alignment = alignment
-        self.fusion = fusion
-        self.connection = connection
-        self.prediction = prediction
-        self.activation = activation
-        self.weight_normalization = weight_normalization
-        require_choice(ALIGNMENTS, alignment=alignment)
-        require_choice(CONNECTIONS, connection=connection)
-        require_choice(PREDICTIONS, prediction=prediction)
-        if blocks < 1:
-            raise InputError(f"blocks must be at least 1. Received: blocks={blocks}")
-        function = tanh_gelu if activation == "gelu" else keras.activations.get(activation)
-        common = {
-            "activation": function,
-            "dropout": dropout,
-            "weight_normalization": weight_normalization,
-            "dtype": self.policy,
-        }
-        numbers = range(1, blocks + 1)
-
-        self.word_representation = self.make_word_representation()
-        self.encoders = [
-            ConvolutionalEncoder(units, encoder_layers, kernel_size, name=f"encoder_{n}", **common)
-            for n in numbers
-        ]
-        self.projections = [  # F of eq 1
-            (
-                self.make_dropout(f"projection_dropout_{n}"),
-                self.dense(units, function, f"projection_{n}"),
-            )
-            for n in numbers
-            if alignment == "linear"
-        ]
-        self.alignments = [  # eq 1-3
-            CoAttention("dot", 1 / math.sqrt(units), dtype=self.policy, name=f"alignment_{n}")
-            for n in numbers
-        ]
-        self.fusions = [  # eq 4-7
-            AlignmentFusion(units, fusion, name=f"fusion_{n}", **common) for n in numbers
-        ]
-        self.shortcut = self.dense(units, None, "shortcut")  # of "residual": words to that width
-        self.feature_blocks = self.make_feature_attention()
-        self.pooling = MaskedMaxPooling(dtype=self.policy, name="max_pooling")
-        self.matching = MatchingVector(
-            PREDICTIONS[prediction], dtype=self.policy, name="matching_vector"
-        )
-        self.matching_dropout = self.make_dropout("matching_dropout")
-        self.hidden = self.dense(units, function, "hidden")
-        self.hidden_dropout = self.make_dropout("hidden_dropout")
-        self.classify = self.make_classifier(self.dense)
-        self.make_graph()
-
-    def dense(self, units: int, activation=None, name: str = "", dtype=None) -> keras.layers.Layer:
-        start = keras.initializers.VarianceScaling(
-            2.0 if activation else 1.0, distribution="untruncated_normal"
-        )
-        cls = WeightNormalizedDense if self.weight_normalization else keras.layers.Dense
-        return cls(
-            units, activation, kernel_initializer=start, dtype=dtype or self.policy, name=name
-        )
-
-    @classmethod
-    def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:
-        return arguments["units"]
-
-    def encode(self, sentence: Sentence) -> Sentence:
-        return self.enter_block(0, self.represent_words(sentence), sentence.mask)
-
-    def interact(self, one: Sentence, two: Sentence):
-        mask_1, mask_2 = one.mask, two.mask
-        p, q = one, two
-        for n in range(self.blocks):
-            keys = (p.keys, q.keys) if self.projections else ()
-            p_aligned, q_aligned, *weights = self.alignments[n](  # [B, Lp, w + u], [B, Lq, w + u]
-                p.states, q.states, mask_1, mask_2, *keys, return_attention=True
-            )
-            self.show(each=True, attention_1=weights[0], attention_2=weights[1])
-            p, q = self.both(
-                partial(self.fuse, n),
-                Sentence(states=p.states, aligned=p_aligned, mask=mask_1),
-                Sentence(states=q.states, aligned=q_aligned, mask=mask_2),
-            )
-        p, q = self.attend_features(self.feature_blocks, p.fused, mask_1, q.fused, mask_2)
-        self.show(
-            lambda: {
-                "pool_rates_1": max_pool_rates(p, mask_1),
-                "pool_rates_2": max_pool_rates(q, mask_2),
-            }
-        )
-        v = self.matching(self.pooling(p, mask_1), self.pooling(q, mask_2))  # [B, 4u]
-        return self.classify(self.hidden_dropout(self.hidden(self.matching_dropout(v))))
-
-    def fuse(self, n: int, sentence: Sentence) -> Sentence:
-        """Block `n` (from 0) after its alignment: the fused words, or the next block's states."""
-        fused = self.fusions[n](sentence.states, sentence.aligned, sentence.mask)  # [B, L, u]
-        if n + 1 == self.blocks:
-            return Sentence(fused=fused)
-        x = sentence.states[:, :, : -self.units]  # the input of block n
-        return self.enter_block(n + 1, self.connect_blocks(n, x, fused), sentence.mask)
-
-    def connect_blocks(self, n: int, x, fused):
-        """The input of block `n + 1`, from the input `x` and the output `fused` of block `n`."""
-        if self.connection == "none":
-            return fused
-        if self.connection == "residual":
-            return (fused + (x if n else self.shortcut(x))) * math.sqrt(0.5)
-        if n:  # x = [sum of the outputs before; words]
-            before, x = x[:, :, : self.units], x[:, :, self.units :]
-            fused = (fused + before) * math.sqrt(0.5)
-        return ops.concatenate([fused, x], axis=-1)
-
-    def enter_block(self, n: int, x, mask) -> Sentence:
-        """A sentence in block `n`, before its alignment, from the block's input `x` `[B, L, w]`."""
-        states = ops.concatenate([x, self.encoders[n](x, mask)], axis=-1)  # [B, L, w + u]
-        if not self.projections:
-            return Sentence(states=states, mask=mask)
-        dropout, projection = self.projections[n]
-        return Sentence(states=states, mask=mask, keys=projection(dropout(states)))

@@ -9,107 +9,21 @@ from keras_sentmatch.applications.hyperparameters import FLAG, WORD_MODELS, Choi
 from keras_sentmatch.applications.pair_model import PairModel, Sentence
 from keras_sentmatch.applications.picture_specs import PictureSpec
 from keras_sentmatch.applications.registry import register_model
+from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import BidirectionalRNN, RereadingLSTM
 from keras_sentmatch.ops import masked_mean
 
 
 @register_model("rlstm")
 class RLSTM(PairModel):
-    """Re-read LSTM: an LSTM over sentence 2 that reads sentence 1 again at every word.
+    """An LSTM over sentence 2 that reads sentence 1 again at every word.
 
-    Sentence 1 is the premise, sentence 2 the hypothesis: swapping them changes the answer.
-
-    Args:
-        units: width of a state: of both directions together over sentence 1, of each over sentence
-            2. Even. Defaults to `300`.
-        tanh: whether the attention's score has a tanh; without it, re-reading does not depend on
-            what was read. Defaults to `True`.
-        first_attention: `"uniform"` or `"learned"`, where the first word reads. Defaults to
-            `"uniform"`.
-        dropout: rate on word vectors and before the classifier. Defaults to `0.2`.
-
-    Raises:
-        ValueError: if `units` is odd.
-
-    Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.applications import RLSTM
-        >>> model = RLSTM(vocabulary_size=20, embedding_dim=8, units=4)
-        >>> ids = np.array([[2, 3, 4, 0]])
-        >>> tuple(model({"word_ids_1": ids, "word_ids_2": ids[:, :3]}).shape)
-        (1, 3)
+    Sentence 1 is the premise, sentence 2 the hypothesis: swapping them changes the prediction.
 
     References:
         Sha, Chang, Sui, Li: "Reading and Thinking: Re-read LSTM Unit for Textual Entailment
         Recognition", COLING 2016.
     """
-
-    paper = "Sha et al. 2016"
-    summary_line = "an LSTM over one sentence that reads the other again at every word"
-    presets = {"snli": {"num_classes": 3}}
-    search_space = [
-        *WORD_MODELS,
-        Choice("model.units", (100, 200, 300)),
-        Choice("model.tanh", FLAG),
-        Choice("model.first_attention", ("uniform", "learned")),
-    ]
-    pictures = tuple(
-        PictureSpec(
-            f"attention_{way}_2",
-            "2 1",
-            f"Attention while reading {way}, sentence 2",
-            "How much each word (row) attends to each word of sentence 1; rows sum to 1.",
-        )
-        for way in ("backward", "forward")
-    )
-
-    def __init__(
-        self,
-        vocabulary_size: int,
-        num_classes: int = 3,
-        embedding_dim: int = 300,
-        trainable_embedding: bool = False,
-        units: int = 300,
-        tanh: bool = True,
-        first_attention: str = "uniform",
-        dropout: float = 0.2,
-        **kwargs,
-    ):
-        super().__init__(
-            vocabulary_size=vocabulary_size,
-            num_classes=num_classes,
-            embedding_dim=embedding_dim,
-            trainable_embedding=trainable_embedding,
-            dropout=dropout,
-            **kwargs,
-        )
-        self.units = units
-        self.tanh = tanh
-        self.first_attention = first_attention
-        if units % 2:
-            raise ValueError(
-                f"units must be even: half of it for each direction. Received: units={units}"
-            )
-        self.word_representation = self.make_word_representation()
-        self.encoding = BidirectionalRNN(units // 2, dtype=self.policy, name="encoding")
-        self.readers = {
-            way: self.make(
-                RereadingLSTM,
-                f"reading_{way}",
-                go_backwards=way == "backward",
-                units=self.units,
-                tanh=self.tanh,
-                first_attention=self.first_attention,
-            )
-            for way in ("forward", "backward")
-        }
-        self.output_dropout = self.make_dropout("output_dropout")
-        self.classify = self.make_classifier()
-        self.make_graph()
-
-    @property
-    def shares_encoder(self) -> bool:
-        return False
 
     def encode(self, sentence: Sentence) -> Sentence:
         x = self.represent_words(sentence)  # [B, L, d]
@@ -129,3 +43,78 @@ class RLSTM(PairModel):
             f"attention_{way}_2": CallWith(reader, return_attention=True)(*given)[1]
             for way, reader in self.readers.items()
         }
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        num_classes: int = 3,
+        embedding_dim: int = 300,
+        trainable_embedding: bool = False,
+        units: int = 300,
+        tanh: bool = True,
+        dropout: float = 0.2,
+        **kwargs,
+    ):
+        """Make the model with random weights.
+
+        Args:
+            units: Width of a state: of both directions together over sentence 1, of each over
+                sentence 2. An even number. Defaults to `300`.
+            tanh: Whether the attention's score has a tanh. Without it, as printed in the paper,
+                what was read has no influence on what is read next. Defaults to `True`.
+            dropout: Dropout rate on word vectors and before the classifier. Defaults to `0.2`.
+
+        Example:
+            >>> import numpy as np
+            >>> from keras_sentmatch.applications import RLSTM
+            >>> model = RLSTM(vocabulary_size=20, embedding_dim=8, units=4)
+            >>> ids = np.array([[2, 3, 4, 0]])
+            >>> tuple(model({"word_ids_1": ids, "word_ids_2": ids[:, :3]}).shape)
+            (1, 3)
+        """
+        super().__init__(
+            vocabulary_size=vocabulary_size,
+            num_classes=num_classes,
+            embedding_dim=embedding_dim,
+            trainable_embedding=trainable_embedding,
+            dropout=dropout,
+            **kwargs,
+        )
+        self.units = units
+        self.tanh = tanh
+        if units % 2:
+            raise InputError(
+                f"units must be even, half of it for each direction. Received: units={units}"
+            )
+
+        self.word_representation = self.make_word_representation()
+        self.encoding = self.make(BidirectionalRNN, "encoding", units // 2)
+        self.readers = {
+            "forward": self.make(RereadingLSTM, "reading_forward", units, tanh),
+            "backward": self.make(RereadingLSTM, "reading_backward", units, tanh, True),
+        }
+        self.output_dropout = self.make_dropout("output_dropout")
+        self.classify = self.make_classifier()
+        self.make_graph()
+
+    @property
+    def shares_encoder(self) -> bool:
+        return False
+
+    paper = "Sha et al. 2016"
+    summary_line = "an LSTM over one sentence that reads the other again at every word"
+    presets = {"snli": {"num_classes": 3}}
+    search_space = [
+        *WORD_MODELS,
+        Choice("model.units", (100, 200, 300)),
+        Choice("model.tanh", FLAG),
+    ]
+    pictures = tuple(
+        PictureSpec(
+            f"attention_{way}_2",
+            "2 1",
+            f"Attention while reading {way}, sentence 2",
+            "How much each word (row) attends to each word of sentence 1; rows sum to 1.",
+        )
+        for way in ("backward", "forward")
+    )

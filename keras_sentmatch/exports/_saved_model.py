@@ -12,7 +12,7 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.exports._examples import group_by_encoder, inputs_of
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
-from keras_sentmatch.ops import equal_lengths
+from keras_sentmatch.ops.sequence import equal_lengths
 
 Tensors = dict[str, Any]
 

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_sentmatch.ops import equal_lengths
+from keras_sentmatch.ops.sequence import equal_lengths
 
 Array = np.ndarray
 MOST = 64  # shapes kept

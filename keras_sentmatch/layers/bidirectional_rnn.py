@@ -13,15 +13,15 @@ CELLS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU, "rnn": keras.layers
 class BidirectionalRNN(Layer):
     """Bidirectional LSTM, GRU or simple RNN over right-padded sequences.
 
-    A mask makes Keras loop step by step. It isn't needed: with padding on the right the forward
-    states at the real tokens don't depend on it, and the backward direction becomes a forward one
-    once each row is reversed within its own length. Values and gradients equal those of a masked
-    `keras.layers.Bidirectional`.
+    A mask makes Keras loop step by step, and isn't needed: with padding on the right the forward
+    states at the real tokens don't depend on the padding, and the backward direction becomes a
+    forward one if each row is reversed within its own length. Values and gradients equal those of a
+    masked `keras.layers.Bidirectional`.
 
     Args:
-        units: width of each direction.
-        cell: `"lstm"`, `"gru"` (`reset_after=True`) or `"rnn"`.
-        kernel_regularizer: applied to the input and the recurrent kernels. Defaults to `None`.
+        units: Width of each direction.
+        cell: `"lstm"`, `"gru"` (`reset_after=True`) or `"rnn"`. Defaults to `"lstm"`.
+        kernel_regularizer: Penalty on the input and the recurrent kernels. Defaults to `None`.
 
     Call arguments:
         x: `[B, L, D]`.
@@ -31,7 +31,7 @@ class BidirectionalRNN(Layer):
         `[B, L, 2 units]`, forward then backward.
 
     Masking:
-        Padded positions of the output are zero; an empty row is all zeros.
+        Padded positions of the output are zero. An empty row gives zeros.
 
     Example:
         >>> import numpy as np

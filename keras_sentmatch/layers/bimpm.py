@@ -6,56 +6,41 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_sentmatch.layers.base import Layer, require_choice
-from keras_sentmatch.ops import (
-    at_least_float32,
-    cosine_matrix,
-    last_state,
-    masked_argmax,
-    masked_max,
-    pair_mask,
-    unit_length,
-    zero_padding,
-)
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.layers.base import Layer
+from keras_sentmatch.ops import last_state, masked_max, pair_mask, zero_padding
+from keras_sentmatch.ops.masking import at_least_float32, masked_argmax
+from keras_sentmatch.ops.similarity import cosine_matrix, unit_length
 
 STRATEGIES = ("full", "max", "attentive", "max_attentive")
-ATTENTIVE = ("mean", "sum")
-MAX_ATTENTIVE = ("argmax", "elementwise")
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class MultiPerspectiveMatching(Layer):
-    """Matches the states of two sentences from several perspectives, in both directions.
+    """Match the states of two sentences from several perspectives, in both directions.
 
-    A perspective k weights the features and takes a cosine, `m_k(u, v) = cos(W_k * u, W_k * v)`.
-    With `a_ij = cos(h_i, h_j)` a state `h_i` is matched with
+    Perspective k weighs the features and takes a cosine, `m_k(u, v) = cos(W_k * u, W_k * v)`. With
+    `a_ij = cos(h_i, h_j)` a state `h_i` is matched with
 
     - `"full"`: the last forward state of the other sentence, or its first backward one;
-    - `"max"`: each of its states `h_j`, and the greatest `m_k` is taken;
+    - `"max"`: each of its states `h_j`; the greatest `m_k` counts;
     - `"attentive"`: `sum_j a_ij h_j / sum_j a_ij`;
     - `"max_attentive"`: the `h_j` of the greatest `a_ij`.
 
-    Each strategy has its own W for either direction; both sentences share them. No tensor is
-    `[B, L1, L2, D]` but for `max_attentive="elementwise"`.
+    Each strategy has its own W for each direction; both sentences share them. No tensor has the
+    size `[B, L1, L2, D]`.
 
     Args:
-        perspectives: number of rows of each W. Defaults to `20`.
-        strategies: what a state is matched with, in the order of the output. Defaults to
+        perspectives: Number of rows of each W. Defaults to `20`.
+        strategies: What a state is matched with, in the order of the output. Defaults to
             `("full", "max", "attentive", "max_attentive")`.
-        attentive: `"mean"` is the paper's and divides by the sum of the `a_ij`; `"sum"` doesn't.
-            The scale doesn't reach a cosine, but the sign does: with `"mean"` a negative sum turns
-            the match round. Public PyTorch code divides by no negative number, which comes to
-            `"sum"`. Defaults to `"mean"`.
-        max_attentive: `"argmax"` is the paper's; `"elementwise"` takes the greatest `a_ij h_j` of
-            each feature, as public PyTorch code does, in `[B, L1, L2, D]` memory. Defaults to
-            `"argmax"`.
 
     Call arguments:
         x1: `[B, L1, 2D]`, forward states, then backward states, as `BidirectionalRNN` gives them.
         x2: `[B, L2, 2D]`.
         mask_1: boolean `[B, L1]`, True = real token.
         mask_2: boolean `[B, L2]`.
-        return_cosines: whether to return `a` as well. Defaults to `False`.
+        return_cosines: Whether to return `a` as well. Defaults to `False`.
 
     Output shape:
         `[B, L1, N]` and `[B, L2, N]` with `N = 2 * len(strategies) * perspectives`: for each
@@ -63,11 +48,11 @@ class MultiPerspectiveMatching(Layer):
         `return_cosines` also `a` as `[B, 2, L1, L2]`, forward and backward, in float32.
 
     Masking:
-        Padding is matched with nothing and padded rows are zeros. A match with an empty sentence is
-        0.
+        Padding is matched with nothing, and padded rows are zeros. A match with an empty sentence
+        is 0.
 
     Raises:
-        ValueError: for a strategy that does not exist or is named twice, or an odd width.
+        InputError: A strategy is unknown or named twice, or the width is odd.
 
     Example:
         >>> import numpy as np
@@ -86,22 +71,18 @@ class MultiPerspectiveMatching(Layer):
         self,
         perspectives: int = 20,
         strategies: Sequence[str] = STRATEGIES,
-        attentive: str = "mean",
-        max_attentive: str = "argmax",
         **kwargs,
     ):
         super().__init__(**kwargs)
         if not strategies or sorted(set(strategies) & set(STRATEGIES)) != sorted(strategies):
-            raise ValueError(
+            raise InputError(
                 f"strategies must be some of {STRATEGIES}, each once. "
                 f"Received: strategies={strategies!r}"
             )
-        require_choice(ATTENTIVE, attentive=attentive)
-        require_choice(MAX_ATTENTIVE, max_attentive=max_attentive)
 
     def build(self, x1_shape):
         if x1_shape[-1] % 2:
-            raise ValueError(
+            raise InputError(
                 "x1 must be forward and backward states of one width. "
                 f"Received: x1 of shape {x1_shape}"
             )
@@ -152,15 +133,9 @@ class MultiPerspectiveMatching(Layer):
         if strategy == "full":
             return ops.expand_dims(last_state(h, mask) if forward else h[:, 0], 1)
         if strategy == "attentive":
-            total = ops.sum(a, axis=-1, keepdims=True)
-            attended = ops.matmul(
-                a, h
-            )  # of the division by the total only the sign reaches a cosine
-            return (
-                attended if self.attentive == "sum" else ops.where(total < 0, -attended, attended)
-            )
-        if self.max_attentive == "elementwise":
-            return masked_max(ops.expand_dims(a, -1) * ops.expand_dims(h, 1), both, axis=2)
+            # A cosine ignores the size of the total that divides the mean, but not its sign.
+            total, attended = ops.sum(a, axis=-1, keepdims=True), ops.matmul(a, h)
+            return ops.where(total < 0, -attended, attended)
         best = masked_argmax(a, both, axis=2)
         return ops.matmul(ops.one_hot(best, ops.shape(h)[1], dtype=h.dtype), h)
 

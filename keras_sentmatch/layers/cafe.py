@@ -3,20 +3,21 @@
 import keras
 from keras import ops
 
+from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers.base import Layer
-from keras_sentmatch.ops import at_least_float32
+from keras_sentmatch.ops.masking import at_least_float32
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class FactorizationMachine(Layer):
-    """One number from a vector: its linear part and the products of all pairs of its features.
+    """A number computed from a vector: a linear part and the products of all pairs of features.
 
     `fm(z) = w_0 + w . z + 1/2 sum_f [(v_f . z)^2 - v_f^2 . z^2]`, which is
     `w_0 + w . z + sum_{i<j} <v_i, v_j> z_i z_j` in time linear in D.
 
     Args:
-        factors: how many `v_f`; 0 leaves the linear part. Defaults to `10`.
-        kernel_regularizer: for `w` and for the factors. Defaults to `None`.
+        factors: Number of vectors `v_f`; 0 leaves the linear part. Defaults to `10`.
+        kernel_regularizer: Penalty on `w` and on the factors. Defaults to `None`.
 
     Call arguments:
         z: `[..., D]`.
@@ -25,10 +26,10 @@ class FactorizationMachine(Layer):
         `[..., 1]`. Sums are taken in float32 under every policy.
 
     Masking:
-        Works on each position alone; a padded position stays what its own input makes it.
+        Works on each position alone.
 
     Raises:
-        ValueError: if `factors` is negative.
+        InputError: `factors` is negative.
 
     Example:
         >>> import numpy as np
@@ -43,21 +44,18 @@ class FactorizationMachine(Layer):
     def __init__(self, factors: int = 10, kernel_regularizer=None, **kwargs):
         super().__init__(**kwargs)
         if factors < 0:
-            raise ValueError(f"factors must be at least 0. Received: factors={factors!r}")
+            raise InputError(f"factors must be at least 0. Received: factors={factors!r}")
 
     def build(self, z_shape):
-        def weight(shape, initializer: str, name: str, regularizer=None):
+        def kernel(columns: int, name: str):
             return self.add_weight(
-                shape=shape, initializer=initializer, regularizer=regularizer, name=name
+                shape=(z_shape[-1], columns), regularizer=self.kernel_regularizer, name=name
             )
 
-        self.bias = weight((1,), "zeros", "bias")
-        self.kernel = weight((z_shape[-1], 1), "glorot_uniform", "kernel", self.kernel_regularizer)
+        self.bias = self.add_weight(shape=(1,), initializer="zeros", name="bias")
+        self.kernel = kernel(1, "kernel")
         if self.factors:
-            shape = (z_shape[-1], self.factors)
-            self.factor_kernel = weight(
-                shape, "glorot_uniform", "factor_kernel", self.kernel_regularizer
-            )
+            self.factor_kernel = kernel(self.factors, "factor_kernel")
 
     def call(self, z):
         z = ops.convert_to_tensor(z)

@@ -4,39 +4,39 @@ import keras
 from keras import ops
 
 from keras_sentmatch.layers.base import Layer, require_choice
-from keras_sentmatch.ops import cosine_matrix, dot_matrix, masked_softmax, pair_mask
+from keras_sentmatch.ops import masked_softmax, pair_mask
+from keras_sentmatch.ops.similarity import cosine_matrix, dot_matrix
 
 SIMILARITIES = ("cosine", "dot")
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class CoAttention(Layer):
-    """Attends from each sentence to the other, both ways from one similarity matrix.
+    """Attend from each sentence to the other, both ways from one similarity matrix.
 
     `e_ij = cos(p_i, q_j)` or `p_i . q_j`, `a_p_i = sum_j softmax_j(e_ij) q_j`,
-    `a_q_j = sum_i softmax_i(e_ij) p_i`. Cosines lie in [-1, 1], so their weights are flat; a
-    `temperature` learns a factor on `e`.
+    `a_q_j = sum_i softmax_i(e_ij) p_i`.
 
     Args:
         similarity: `"cosine"` or `"dot"`. Defaults to `"cosine"`.
-        temperature: whether to learn a factor, which starts at 1; or the number it starts at.
-            Defaults to `False`.
+        temperature: Initial value of a learned factor on `e`; `None` for no factor. Defaults to
+            `None`.
 
     Call arguments:
         x1: `[B, L1, D]`.
         x2: `[B, L2, D]`.
         mask_1: boolean `[B, L1]`, True = real token.
         mask_2: boolean `[B, L2]`.
-        keys_1: `[B, L1, K]`, what the similarity is taken of. Defaults to `x1`.
-        keys_2: `[B, L2, K]`. Defaults to `x2`.
-        return_attention: whether to return the weights as well. Defaults to `False`.
+        keys_1: `[B, L1, K]`, compared instead of `x1`. Defaults to `x1`.
+        keys_2: `[B, L2, K]`, compared instead of `x2`. Defaults to `x2`.
+        return_attention: Whether to return the weights as well. Defaults to `False`.
 
     Output shape:
         `[B, L1, D]` and `[B, L2, D]`; with `return_attention` also the weights `[B, L1, L2]` (rows
         sum to 1) and `[B, L2, L1]`.
 
     Masking:
-        Padding gets no weight and padded rows are zeros; an empty sentence gives zeros to the
+        Padding gets no weight and padded rows are zeros. An empty sentence gives zeros to the
         other.
 
     Example:
@@ -52,20 +52,20 @@ class CoAttention(Layer):
         Kim et al., DRCN, eq 5. With `"dot"`: Chen et al., ESIM, eq 11-13.
     """
 
-    def __init__(self, similarity: str = "cosine", temperature: bool | float = False, **kwargs):
+    def __init__(self, similarity: str = "cosine", temperature: float | None = None, **kwargs):
         super().__init__(**kwargs)
         require_choice(SIMILARITIES, similarity=similarity)
 
     def build(self, x1_shape):
-        if self.temperature:
-            start = keras.initializers.Constant(float(self.temperature))
+        if self.temperature is not None:
+            start = keras.initializers.Constant(self.temperature)
             self.scale = self.add_weight(shape=(), initializer=start, name="temperature")
 
     def call(self, x1, x2, mask_1, mask_2, keys_1=None, keys_2=None, return_attention=False):
         matrix = cosine_matrix if self.similarity == "cosine" else dot_matrix
         # [B, L1, L2]
         scores = matrix(x1 if keys_1 is None else keys_1, x2 if keys_2 is None else keys_2)
-        if self.temperature:
+        if self.temperature is not None:
             scores = scores * ops.cast(self.scale, scores.dtype)
         mask = pair_mask(mask_1, mask_2)
         weights_1 = ops.cast(masked_softmax(scores, mask, axis=2), x1.dtype)

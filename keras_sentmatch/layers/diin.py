@@ -3,48 +3,36 @@
 import keras
 from keras import ops
 
+from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers.base import Layer
-from keras_sentmatch.ops import (
-    at_least_float32,
-    dot_matrix,
-    masked_softmax,
-    pair_mask,
-    zero_padding,
-)
+from keras_sentmatch.ops import masked_softmax, pair_mask, zero_padding
+from keras_sentmatch.ops.masking import at_least_float32
+from keras_sentmatch.ops.similarity import dot_matrix
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class DecayingDropout(Layer):
-    """Dropout whose share of kept values decays with the steps of training.
+    """Dropout whose share of kept values decays during training.
 
     At training step t, `keep = (1 - rate) * decay ** (t / decay_steps)`. The layer counts the steps
-    itself, in a weight that is saved with it, so that training can go on where it stopped. It must
-    be called once a step. With `decay=1.0` it is plain dropout.
+    in a weight that is saved with it, so that training can continue where it stopped. It must be
+    called once per step. With `decay=1.0` it is plain dropout.
 
     Args:
-        rate: share of values dropped at the first step. Defaults to `0.0`.
-        decay: what `keep` is multiplied by every `decay_steps` steps, without jumps. Defaults to
-            `0.977`.
-        decay_steps: see `decay`. Defaults to `10_000`.
-        seed: of the random numbers. Defaults to `None`.
+        rate: Share of values dropped at the first step. Defaults to `0.0`.
+        decay: Factor on `keep` per `decay_steps` steps, without jumps. Defaults to `0.977`.
+        decay_steps: Number of steps, see `decay`. Defaults to `10_000`.
+        seed: Seed of the random numbers. Defaults to `None`.
 
     Call arguments:
-        x: of any shape.
-        training: whether to drop anything, and to count the step. Defaults to `None`, no.
+        x: A tensor of any shape.
+        training: Whether to drop values and count the step. Defaults to `None`, no.
 
     Output shape:
         Same as `x`.
 
     Masking:
         Works on each value alone: a zero stays zero.
-
-    Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers import DecayingDropout
-        >>> layer = DecayingDropout(decay=0.5, decay_steps=1)
-        >>> _ = [layer(np.ones((1, 4), "float32"), training=True) for _ in range(3)]
-        >>> round(float(layer.keep()), 4)
-        0.125
 
     References:
         Gong, Luo, Zhang, DIIN, section 4.2 (keep rate 1, decay 0.977 every 10,000 steps).
@@ -60,7 +48,7 @@ class DecayingDropout(Layer):
     ):
         super().__init__(**kwargs)
         if not (0 <= rate < 1 and 0 < decay <= 1 and decay_steps >= 1):
-            raise ValueError(
+            raise InputError(
                 "rate must be in [0, 1), decay in (0, 1], decay_steps at least 1. "
                 f"Received: rate={rate}, decay={decay}, decay_steps={decay_steps}"
             )
@@ -72,7 +60,7 @@ class DecayingDropout(Layer):
         )
 
     def keep(self):
-        """The share of values kept at the step that comes next, float32."""
+        """The share of values kept at the next step, float32."""
         t = ops.cast(self.steps, "float32") / self.decay_steps
         return (1.0 - self.rate) * ops.power(ops.cast(self.decay, "float32"), t)
 
@@ -89,38 +77,38 @@ class DecayingDropout(Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class SelfAttentiveEncoder(Layer):
-    """Attends from each token to its own sentence and lets gates fuse what it finds.
+class SelfAttentionFusion(Layer):
+    """Attend from each token to its own sentence, and fuse the result with gates.
 
-    `s_ij = w . [x_i; x_j; x_i * x_j]`, `a_i = sum_j softmax_j(s_ij) x_j`, and with `z, r, f` made
-    of `[x_i; a_i]` by a dense layer each (tanh, sigmoid, sigmoid) `y_i = r_i * x_i + f_i * z_i`.
+    `s_ij = w . [x_i; x_j; x_i * x_j]`, `a_i = sum_j softmax_j(s_ij) x_j`, and with `z, r, f` from
+    `[x_i; a_i]` by one dense layer each (tanh, sigmoid, sigmoid) `y_i = r_i * x_i + f_i * z_i`.
     The scores are computed as `w_1 . x_i + w_2 . x_j + (w_3 * x_i) . x_j`, without a tensor
     `[B, L, L, 3D]`. (`w_1 . x_i` is the same for every j, so the softmax drops it: the first third
     of `w` never learns. The paper has it.)
 
     Args:
-        dropout: rate on what the gates see at the first training step, see `DecayingDropout`.
-            Defaults to `0.0`.
-        dropout_decay: its `decay`. Defaults to `1.0`.
-        dropout_decay_steps: its `decay_steps`. Defaults to `10_000`.
+        dropout: Dropout rate on the gates' inputs at the first training step. Defaults to `0.0`.
+        dropout_decay: Factor on the share of kept values per `dropout_decay_steps` steps. Defaults
+            to `1.0`.
+        dropout_decay_steps: Number of steps, see `dropout_decay`. Defaults to `10_000`.
 
     Call arguments:
         x: `[B, L, D]`.
         mask: boolean `[B, L]`, True = real token.
-        return_attention: whether to return the attention as well. Defaults to `False`.
+        return_attention: Whether to return the attention as well. Defaults to `False`.
 
     Output shape:
         `[B, L, D]`; with `return_attention` also the weights `[B, L, L]`, whose rows sum to 1.
 
     Masking:
-        Padding gets no weight; padded positions of the output, and their rows of the attention, are
+        Padding gets no weight. Padded positions of the output, and their rows of the attention, are
         zero.
 
     Example:
         >>> import numpy as np
-        >>> from keras_sentmatch.layers import SelfAttentiveEncoder
+        >>> from keras_sentmatch.layers import SelfAttentionFusion
         >>> x, mask = np.ones((1, 3, 4), "float32"), np.array([[True, True, False]])
-        >>> y, weights = SelfAttentiveEncoder()(x, mask, return_attention=True)
+        >>> y, weights = SelfAttentionFusion()(x, mask, return_attention=True)
         >>> tuple(y.shape), [float(w) for w in weights[0, 0]]
         ((1, 3, 4), [0.5, 0.5, 0.0])
 
@@ -192,19 +180,17 @@ class SelfAttentiveEncoder(Layer):
 class DenseInteractionCNN(Layer):
     """A DenseNet over the grid of token pairs, `[B, L1, L2, D]` to one vector `[B, F]`.
 
-    A 1x1 convolution without activation scales the D features down. Then come blocks: in each,
-    `layers_per_block` 3x3 convolutions with ReLU see all that the block has found so far and add
-    `growth_rate` features; a 1x1 convolution without activation compresses them, and the maximum
-    over 2x2 cells halves the grid. What is left of the grid is laid out flat.
+    A 1x1 convolution without activation scales the D features down. Blocks follow: in each,
+    `layers_per_block` 3x3 convolutions with ReLU read all earlier features of the block and add
+    `growth_rate` features; a 1x1 convolution without activation halves their number, and the
+    maximum over 2x2 cells halves the grid. The last grid is flattened.
 
     Args:
-        first_scale: features kept by the first convolution, as a share of D (rounded down).
+        first_scale: Share of the D features that the first convolution keeps (rounded down).
             Defaults to `0.3`.
-        blocks: number of dense blocks. Defaults to `3`.
-        layers_per_block: convolutions in each. Defaults to `8`.
-        growth_rate: features that each of them adds. Defaults to `20`.
-        kernel_size: cells in a row of their windows. Defaults to `3`.
-        compression: features kept after a block, as a share (rounded down). Defaults to `0.5`.
+        blocks: Number of dense blocks. Defaults to `3`.
+        layers_per_block: Number of convolutions per block. Defaults to `8`.
+        growth_rate: Number of features that each of them adds. Defaults to `20`.
 
     Call arguments:
         x: `[B, L1, L2, D]`, with known L1 and L2 of at least `2 ** blocks`.
@@ -213,11 +199,11 @@ class DenseInteractionCNN(Layer):
         `[B, (L1 // 2 ** blocks) * (L2 // 2 ** blocks) * features]`.
 
     Masking:
-        None: the grid has one size. Cells of padding should be zero, which is what `x_i * y_j` of
-        two padded zeros is.
+        None: the grid has one size. Cells of padding should be zero, as `x_i * y_j` is if one of
+        them is zero.
 
     Raises:
-        ValueError: if the lengths aren't known or are too small to be halved so often.
+        InputError: The lengths are unknown or too small for the number of blocks.
 
     Example:
         >>> import numpy as np
@@ -236,8 +222,6 @@ class DenseInteractionCNN(Layer):
         blocks: int = 3,
         layers_per_block: int = 8,
         growth_rate: int = 20,
-        kernel_size: int = 3,
-        compression: float = 0.5,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -246,11 +230,10 @@ class DenseInteractionCNN(Layer):
         )
 
     def _features(self, width: int) -> list[int]:
-        """Features that go into each block, and at last those that come out."""
+        """The number of features that enter each block, and last the number of the output."""
         features = [int(width * self.first_scale)]
         for _ in range(self.blocks):
-            found = features[-1] + self.layers_per_block * self.growth_rate
-            features.append(int(found * self.compression))
+            features.append((features[-1] + self.layers_per_block * self.growth_rate) // 2)
         return features
 
     def build(self, x_shape):
@@ -276,7 +259,7 @@ class DenseInteractionCNN(Layer):
             block = []
             for i in range(self.layers_per_block):
                 name = f"block_{b}_{i + 1}"
-                block.append(convolution(width, self.growth_rate, self.kernel_size, "relu", name))
+                block.append(convolution(width, self.growth_rate, 3, "relu", name))
                 width += self.growth_rate
             self.dense_blocks.append(block)
             self.transitions.append(convolution(width, features[b], 1, None, f"transition_{b}"))
@@ -284,9 +267,7 @@ class DenseInteractionCNN(Layer):
     def call(self, x):
         x = _in_each_cell(self.scale_down, x)  # [B, L1, L2, D * first_scale]
         for block, transition in zip(self.dense_blocks, self.transitions):
-            x = self.pooling(
-                _in_each_cell(transition, _dense_block(block, x))
-            )  # halves both lengths
+            x = self.pooling(_in_each_cell(transition, _dense_block(block, x)))  # half the lengths
         return ops.reshape(x, (-1, self._flat_width))
 
     def compute_output_shape(self, x_shape):
@@ -296,18 +277,18 @@ class DenseInteractionCNN(Layer):
 
     def _check(self, x_shape) -> None:
         if any(length is None or not length >> self.blocks for length in x_shape[1:3]):
-            raise ValueError(
-                f"The grid is halved blocks={self.blocks} times, so both lengths must be known and "
-                f"at least 2 ** blocks. Received x of shape {tuple(x_shape)}"
+            raise InputError(
+                f"blocks={self.blocks} halve the grid, so both lengths must be known and at least "
+                f"2 ** blocks. Received: x of shape {tuple(x_shape)}"
             )
 
 
 def _dense_block(block, x):
     """`x` and the output of each convolution, concatenated; each reads all that stands before it.
 
-    A convolution of a concatenation is the sum of the convolutions of its parts. So each part is
-    convolved once, with the slices of all later kernels side by side: a few wide convolutions are
-    faster than many narrow ones.
+    A convolution of a concatenation is the sum of the convolutions of its parts. Each part is
+    convolved once, with the slices of all later kernels side by side, because a few wide
+    convolutions are faster than many narrow ones.
     """
     parts, start = [x], 0
     sums = [convolution.bias for convolution in block]
@@ -322,5 +303,5 @@ def _dense_block(block, x):
 
 
 def _in_each_cell(convolution, x):
-    """A 1x1 convolution without activation, as the matrix product that it is: faster on JAX."""
+    """A 1x1 convolution without activation, as a matrix product, which is faster on JAX."""
     return ops.add(ops.matmul(x, convolution.kernel[0, 0]), convolution.bias)

@@ -1,4 +1,4 @@
-"""The layers of DIN (Huo, Liu): word matrices, their interaction, a GRU with dynamic weights."""
+"""The layers of DIN (Huo and Liu 2018): word matrices, their interaction, a dynamic GRU."""
 
 import math
 from typing import Any
@@ -6,72 +6,51 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers.base import Layer, require_choice
-from keras_sentmatch.ops import (
-    at_least_float32,
-    pair_mask,
-    recurrent_states,
-    scan_sequence,
-    zero_padding,
-)
+from keras_sentmatch.ops import pair_mask, recurrent_states, scan_sequence, zero_padding
+from keras_sentmatch.ops.masking import at_least_float32
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class MatrixInteraction(Layer):
-    """Reads sentence 1 once for every word of sentence 2, in matrices: `[B, L2, d]`.
+    """Read sentence 1 once for every word of sentence 2, in matrices.
 
     Words are matrices `n x n`, written as vectors of `d = n * n` numbers, row by row. For each word
     `t` of sentence 2 a recurrence runs over the words `s` of sentence 1, with matrix products:
 
     `W_t,s = tanh(P_s H_t + W_inter W_t,s-1 + b_inter)`, `W_t,0 = 0`
 
-    The result is `W_t` after the last word of sentence 1. It takes `L1` steps, each for all `t` at
-    once. The products of all pairs of words are never held together: the state is `B * L2 * d`
-    numbers, and only training keeps it from every step.
-
-    Args:
-        transpose_premise: whether the product is `P_s^T H_t`. Its trace is the dot product of the
-            two matrices: large for a word and itself, if one layer made both. `P_s H_t`, as
-            printed, says little about that. Defaults to `False`.
+    The result is `W_t` after the last word of sentence 1. There are `L1` steps, each for all `t` at
+    once, so the products of all pairs of words never exist together. The state has `B * L2 * d`
+    numbers, and only training keeps the states of all steps.
 
     Call arguments:
         x1: `[B, L1, d]`, the matrices `P`; `d` a perfect square.
         x2: `[B, L2, d]`, the matrices `H`.
         mask_1: boolean `[B, L1]`, True = real token.
         mask_2: boolean `[B, L2]`.
-        return_norms: whether to return the norms of all `W_t,s` as well. Defaults to `False`.
+        return_norms: Whether to return the norms of all `W_t,s` as well. Defaults to `False`.
 
     Output shape:
         `[B, L2, d]`; with `return_norms` also `[B, L2, L1]`, the Frobenius norms, up to `n`.
 
     Masking:
-        The state passes over padding of sentence 1 unchanged; padded rows, and norms at padding,
+        The state passes over padding of sentence 1 unchanged. Padded rows, and norms at padding,
         are zeros. An empty sentence 1 gives zeros.
 
     Raises:
-        ValueError: if `d` is not a perfect square, or differs between the sentences.
-
-    Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers import MatrixInteraction
-        >>> p, h = np.ones((1, 2, 4), "float32"), np.ones((1, 3, 4), "float32")
-        >>> mask_p, mask_h = np.array([[True, True]]), np.array([[True, True, False]])
-        >>> _, norms = MatrixInteraction()(p, h, mask_p, mask_h, return_norms=True)
-        >>> tuple(norms.shape), round(float(norms[0, 0, 0]), 3), float(norms[0, 2, 0])
-        ((1, 3, 2), 1.928, 0.0)
+        InputError: `d` is not a perfect square, or differs between the sentences.
 
     References:
         Huo, Liu: DIN, eq 8, and 28-29 for the norms.
     """
 
-    def __init__(self, transpose_premise: bool = False, **kwargs):
-        super().__init__(**kwargs)
-
     def build(self, x1_shape, x2_shape=None):
         width = x1_shape[-1]
         self.side = math.isqrt(width)
         if self.side**2 != width or (x2_shape is not None and x2_shape[-1] != width):
-            raise ValueError(
+            raise InputError(
                 "x1 and x2 must have the same last dimension, a perfect square such as 256. "
                 f"Received: x1.shape={tuple(x1_shape)}, x2.shape={x2_shape and tuple(x2_shape)}"
             )
@@ -89,8 +68,6 @@ class MatrixInteraction(Layer):
 
         def step(x, states) -> tuple[Any, list[Any]]:
             p, real, w = ops.reshape(x[:, :-1], (batch, n, n)), x[:, -1:, None] > 0, states[0]
-            if self.transpose_premise:
-                p = ops.transpose(p, (0, 2, 1))
             new = ops.tanh(ops.matmul(p, h) + ops.matmul(kernel, w) + bias)
             w = ops.where(real, new, w)
             if not return_norms:
@@ -123,31 +100,30 @@ GATES = ("update", "reset", "candidate")
 class MatrixDynamicGRU(Layer):
     """A GRU over sentence 2 whose weights come from how each word interacts with sentence 1.
 
-    Words of both sentences become `n x n` matrices, `tanh(x W + b)`; `MatrixInteraction` gives a
-    matrix `W_t` for each word of sentence 2. From it come the weights of the GRU's step `t`, and
-    these control what the step lets through:
+    Words of both sentences become `n x n` matrices, `tanh(x W + b)`. Their interaction gives a
+    matrix `W_t` for each word of sentence 2, `W_t,s = tanh(P_s H_t + W_inter W_t,s-1 + b_inter)`
+    after the last word `s` of sentence 1. The weights of the GRU's step `t` are made from `W_t`:
 
-    - `"din1"`: all in matrices. Weight `tanh(W_con W_t + b_con)`, bias `tanh(B_con W_t)`, for each
-      of the gates `z`, `r` and the candidate `h`; `Z = sigmoid(W_z [H, X] + b_z)`, and so on, with
+    - `"din1"`: in matrices. Weight `tanh(W_con W_t + b_con)` and bias `tanh(B_con W_t)` for each of
+      the gates `z`, `r` and the candidate `h`; `Z = sigmoid(W_z [H, X] + b_z)`, and so on, with
       matrix products.
-    - `"din2"`: all in vectors of `d` numbers, made by `d x d` matrices from the flattened `W_t`;
-      they scale element by element.
+    - `"din2"`: in vectors of `d` numbers, made by `d x d` matrices from the flattened `W_t`. They
+      scale element by element.
     - `"static"`: an ordinary GRU, without dynamic weights. It reads the matrix of the word and
       `W_t`, both flattened.
-    - `"static_interaction"`: the same, but it reads `W_t` alone.
+    - `"static_interaction"`: an ordinary GRU that reads only `W_t`.
 
     Args:
-        units: width `d = n * n` of a state; a perfect square.
+        units: Width `d = n * n` of a state, a perfect square.
         variant: `"din1"`, `"din2"`, `"static"` or `"static_interaction"`. Defaults to `"din1"`.
-        concat: how `"din1"` multiplies the bracket `[H, X]`: `"sum"`, one weight for `H + X`, which
-            is what the paper's shapes and counts allow; `"split"`, one weight made for each.
-            Defaults to `"sum"`.
-        use_bias: whether `b_con` (of an ordinary GRU: its bias) is there. Defaults to `True`.
-        shared_transform: whether one layer makes the matrices of both sentences. Defaults to
+        concat: How `"din1"` multiplies the bracket `[H, X]`: `"sum"`, one weight for `H + X`, which
+            is what the paper's shapes and counts allow; `"split"`, one weight for each. Defaults to
+            `"sum"`.
+        use_bias: Whether there is a `b_con`, or the bias of an ordinary GRU. Defaults to `True`.
+        shared_transform: Whether one layer makes the matrices of both sentences. Defaults to
             `False`.
-        transpose_premise: as in `MatrixInteraction`. Defaults to `False`.
-        reset_after: whether an ordinary GRU resets the state after its product with the weights
-            instead of before, as dynamic weights always do. Defaults to `False`.
+        reset_after: Whether an ordinary GRU resets the state after its product with the weights.
+            Dynamic weights always reset it before. Defaults to `False`.
 
     Call arguments:
         x1: `[B, L1, D1]`, states of sentence 1 (the premise).
@@ -155,8 +131,8 @@ class MatrixDynamicGRU(Layer):
             `D2 = D1`.
         mask_1: boolean `[B, L1]`, True = real token, right-padded.
         mask_2: boolean `[B, L2]`.
-        return_matrices: whether to return the words' matrices as well. Defaults to `False`.
-        return_norms: whether to return what the explainer shows. Defaults to `False`.
+        return_matrices: Whether to return the words' matrices as well. Defaults to `False`.
+        return_norms: Whether to return the norms that the explainer shows. Defaults to `False`.
 
     Output shape:
         `[B, L2, units]`. With `return_matrices` also `[B, L1, units]` and `[B, L2, units]`, the
@@ -168,7 +144,7 @@ class MatrixDynamicGRU(Layer):
         Padding changes nothing, and padded rows are zeros. An empty sentence 1 gives `W_t = 0`.
 
     Raises:
-        ValueError: for `units` that is no perfect square, an unknown `variant` or `concat`.
+        InputError: `units` is not a perfect square, or `variant` or `concat` is unknown.
 
     Example:
         >>> import numpy as np
@@ -190,26 +166,23 @@ class MatrixDynamicGRU(Layer):
         concat: str = "sum",
         use_bias: bool = True,
         shared_transform: bool = False,
-        transpose_premise: bool = False,
         reset_after: bool = False,
         **kwargs,
     ):
         super().__init__(**kwargs)
         if units < 1 or math.isqrt(units) ** 2 != units:
-            raise ValueError(
+            raise InputError(
                 f"units must be a perfect square, such as 256, 324 or 400. Received: units={units}"
             )
         require_choice(VARIANTS, variant=variant)
         if concat not in CONCATS or (concat == "split" and variant != "din1"):
-            raise ValueError(
+            raise InputError(
                 f"concat must be one of {CONCATS}, and 'split' needs variant='din1'. "
                 f"Received: concat={concat!r}, variant={variant!r}"
             )
-        dtype = self.dtype_policy
-        self.transform_1 = self.dense(units, "transform_1", "tanh")
-        self.transform_2 = (
-            self.transform_1 if shared_transform else self.dense(units, "transform_2", "tanh")
-        )
+        self.transform_1 = self.transform_2 = self.dense(units, "transform_1", "tanh")
+        if not shared_transform:
+            self.transform_2 = self.dense(units, "transform_2", "tanh")
         self.interaction = self.sublayer(MatrixInteraction, "interaction")
         if variant in STATIC:
             self.gru = keras.layers.GRU(
@@ -217,13 +190,13 @@ class MatrixDynamicGRU(Layer):
                 return_sequences=True,
                 use_bias=use_bias,
                 reset_after=reset_after,
-                dtype=dtype,
+                dtype=self.dtype_policy,
                 name="gru",
             )
 
     def build(self, x1_shape, x2_shape=None):
         if self.shared_transform and x1_shape[-1] != x2_shape[-1]:
-            raise ValueError(
+            raise InputError(
                 "With shared_transform=True, x1 and x2 must have the same last dimension. "
                 f"Received: x1.shape={tuple(x1_shape)}, x2.shape={tuple(x2_shape)}"
             )
@@ -273,10 +246,11 @@ class MatrixDynamicGRU(Layer):
         return (states, *more) if more else states
 
     def _dynamic_weights(self, w, words) -> tuple[Any, Any]:
-        """What the GRU's steps need: the factors of the state, and what is added to the products.
+        """The factors of the state, and what is added to the products, of all steps of the GRU.
 
         Both are `[B, L2, 3 r, c]`, the gates one above the other; `r = c = n` in matrices, `r = 1`
-        and `c = d` in vectors."""
+        and `c = d` in vectors.
+        """
         batch, length = ops.shape(w)[0], ops.shape(w)[1]
         matrices = self.variant == "din1"
         rows, columns = self._shape
@@ -317,7 +291,7 @@ class MatrixDynamicGRU(Layer):
 
     @property
     def _shape(self) -> tuple[int, int]:
-        """Of a state in a step: a matrix, or a vector as a row."""
+        """The shape of a state in a step: a matrix, or a vector as a row."""
         side = math.isqrt(self.units)
         return (side, side) if self.variant == "din1" else (1, self.units)
 

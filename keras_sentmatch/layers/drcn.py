@@ -7,37 +7,32 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers.base import Layer, require_choice
 from keras_sentmatch.layers.bidirectional_rnn import BidirectionalRNN
 from keras_sentmatch.layers.co_attention import CoAttention
-from keras_sentmatch.ops import at_least_float32, masked_mean, split_pair, stack_pair, zero_padding
+from keras_sentmatch.ops import masked_mean, zero_padding
+from keras_sentmatch.ops.masking import at_least_float32
+from keras_sentmatch.ops.sequence import split_pair, stack_pair
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class AutoencoderBottleneck(Layer):
-    """Narrows `x` to a code from which it learns to rebuild `x`.
+    """Narrow `x` to a code that can rebuild `x`.
 
-    `z = f(x W_e + b_e)`, `x' = dropout(z) W_r + b_r`.
-
-    In training the layer adds the loss `loss_weight * mean_g MSE_g(x, x')`, where MSE is taken over
-    the real tokens and the features, and g runs over `groups` equal parts of the batch (2 for two
-    stacked sentences: `1/2 (MSE_P + MSE_Q)`). Outside training nothing is rebuilt and no loss is
-    added.
+    `z = tanh(x W_e + b_e)`, `x' = dropout(z) W_r + b_r`. In training the layer adds half of the
+    mean squared error of `x'` for each sentence: `1/2 (MSE_P + MSE_Q)` for two stacked sentences.
+    Outside training nothing is rebuilt.
 
     Args:
-        units: width of the code. Defaults to `200`.
-        activation: `f`. Defaults to `"tanh"`.
-        dropout: rate on the code. Defaults to `0.2`.
-        loss_weight: weight of the reconstruction loss; 0 switches it off. Defaults to `1.0`.
-        groups: equal parts of the batch that count alike in the loss. Defaults to `1`.
-        stop_gradient: whether to keep the loss from changing the features themselves. Defaults to
-            `False`.
-        kernel_regularizer: for both kernels. Defaults to `None`.
+        units: Width of the code. Defaults to `200`.
+        dropout: Dropout rate on the code. Defaults to `0.2`.
+        kernel_regularizer: Penalty on both kernels. Defaults to `None`.
 
     Call arguments:
         x: `[B, L, D]`.
         mask: boolean `[B, L]`, True = real token.
-        groups: another number of groups for this call. Defaults to `None`.
+        sentences: Number of sentences that are stacked along the batch. Defaults to `1`.
 
     Output shape:
         `[B, L, units]`, the code after dropout.
@@ -45,50 +40,31 @@ class AutoencoderBottleneck(Layer):
     Masking:
         Padding doesn't count in the loss. The code of a padded token is not zeroed.
 
-    Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers import AutoencoderBottleneck
-        >>> layer = AutoencoderBottleneck(2)
-        >>> z = layer(np.ones((1, 3, 8), "float32"), np.ones((1, 3), bool), training=True)
-        >>> tuple(z.shape), len(layer.losses)
-        ((1, 3, 2), 1)
-
     References:
         Kim et al., DRCN, "Bottleneck component".
     """
 
-    def __init__(
-        self,
-        units: int = 200,
-        activation="tanh",
-        dropout: float = 0.2,
-        loss_weight: float = 1.0,
-        groups: int = 1,
-        stop_gradient: bool = False,
-        kernel_regularizer=None,
-        **kwargs,
-    ):
+    def __init__(self, units: int = 200, dropout: float = 0.2, kernel_regularizer=None, **kwargs):
         super().__init__(**kwargs)
 
     def build(self, x_shape):
-        self.encoder = self.dense(self.units, "encoder", self.activation, x_shape[-1])
+        self.encoder = self.dense(self.units, "encoder", "tanh", x_shape[-1])
         self.decoder = self.dense(x_shape[-1], "decoder", inputs=self.units)
         self.code_dropout = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
 
-    def call(self, x, mask, groups=None, training=None):
+    def call(self, x, mask, sentences=1, training=None):
         code = self.code_dropout(self.encoder(x), training=training)
-        if training and self.loss_weight:
-            error = self._reconstruction_error(x, code, mask, groups or self.groups)
-            self.add_loss(self.loss_weight * error)
+        if training:
+            self.add_loss(0.5 * ops.sum(self._errors(x, code, mask, sentences)))
         return code
 
-    def _reconstruction_error(self, x, code, mask, groups: int):
-        target = ops.stop_gradient(x) if self.stop_gradient else x
-        error = at_least_float32(self.decoder(code)) - at_least_float32(target)
-        per_token = ops.mean(ops.square(error), axis=-1)
-        # One row per group, so that a group with few tokens counts as much as one with many.
-        per_group = ops.reshape(per_token, (groups, -1)), ops.reshape(mask, (groups, -1))
-        return ops.mean(masked_mean(*per_group))
+    def _errors(self, x, code, mask, sentences: int):
+        """The squared error of each sentence, `[sentences]`: its mean over tokens and features."""
+        error = at_least_float32(self.decoder(code)) - at_least_float32(x)
+        per_token = ops.mean(ops.square(error), axis=-1)  # [B, L]
+        # One row per sentence, so that a short one counts as much as a long one.
+        rows = ops.reshape(per_token, (sentences, -1)), ops.reshape(mask, (sentences, -1))
+        return masked_mean(*rows)
 
     def compute_output_shape(self, x_shape):
         return (*x_shape[:-1], self.units)
@@ -101,53 +77,46 @@ CONNECTIONS = ("dense", "residual", "none")
 class DenseCoAttentiveRNN(Layer):
     """Densely connected recurrent layers with co-attention over two sentences.
 
-    Layer l computes `h^l = BiRNN_l(x^l)`, `a^l` = co-attention over the two `h^l`, and
-    `x^{l+1} = [h^l; a^l; x^l]`. After some layers an autoencoder narrows x and the count starts
-    again from its code. All weights serve both sentences, which run through each recurrent layer in
-    one call. The connections can be changed one by one; the next input holds, newest first, `h` and
-    `a` of each layer and at last the input features.
+    Layer l computes `h^l = BiLSTM_l(x^l)`, `a^l` = co-attention over the two `h^l`, and
+    `x^{l+1} = [h^l; a^l; x^l]`. After some layers an autoencoder narrows x, and the next layers
+    start again from its code. All weights serve both sentences, which run through each recurrent
+    layer in one call. The connections can be changed one by one: the next input holds, newest
+    first, `h` and `a` of each layer and at last the input features.
 
     Args:
-        units: width of one direction. Defaults to `100`.
-        depth: number of recurrent layers. Defaults to `5`.
-        cell: `"lstm"`, `"gru"` or `"rnn"`. Defaults to `"lstm"`.
-        attention: whether there is co-attention at all. Defaults to `True`.
-        recurrent_connection: what becomes of the earlier `h`: `"dense"` keeps each, `"residual"`
+        units: Width of one direction. Defaults to `100`.
+        depth: Number of recurrent layers. Defaults to `5`.
+        attention: Whether there is co-attention at all. Defaults to `True`.
+        recurrent_connection: What happens to the earlier `h`: `"dense"` keeps each, `"residual"`
             adds them to the newest, `"none"` drops them. Defaults to `"dense"`.
-        attentive_connection: the same for the earlier `a`. Defaults to `"dense"`.
+        attentive_connection: The same for the earlier `a`. Defaults to `"dense"`.
         embedding_connection: `"dense"` passes the input (or the latest code) on to every layer,
-            `"none"` to the next layer alone. (It can't be added to states of another width.)
-            Defaults to `"dense"`.
-        autoencoder_after: the layers, counted from 1, after which x is narrowed. Defaults to
+            `"none"` only to the next layer. Defaults to `"dense"`.
+        autoencoder_after: The layers, counted from 1, after which x is narrowed. Defaults to
             `(3, 5)`.
-        autoencoder_units: width of the code. Defaults to `200`.
-        autoencoder_activation: of the code. Defaults to `"tanh"`.
-        autoencoder_dropout: rate on the code. Defaults to `0.2`.
-        autoencoder_stop_gradient: see `AutoencoderBottleneck`. Defaults to `False`.
-        reconstruction_weight: weight of the reconstruction loss `1/2 (MSE_1 + MSE_2)`. Defaults to
-            `1.0`.
-        temperature: whether the attention learns a temperature. Defaults to `False`.
-        kernel_regularizer: for every kernel. Defaults to `None`.
+        autoencoder_units: Width of the code. Defaults to `200`.
+        autoencoder_dropout: Dropout rate on the code. Defaults to `0.2`.
+        kernel_regularizer: Penalty on every kernel. Defaults to `None`.
 
     Call arguments:
         x1: `[B, L1, D]`.
-        x2: `[B, L2, D]`; `None`, with `mask_2`, for one sentence alone, which needs
+        x2: `[B, L2, D]`. `None`, like `mask_2`, for a single sentence, which needs
             `attention=False`. Defaults to `None`.
         mask_1: boolean `[B, L1]`, True = real token, right-padded.
         mask_2: boolean `[B, L2]`.
-        return_attention: whether to return the attention of each layer too. Defaults to `False`.
+        return_attention: Whether to return the attention of each layer too. Defaults to `False`.
 
     Output shape:
         `[B, L1, width]` and `[B, L2, width]`, where `width` follows from the connections (200 by
-        default); with `return_attention` also `[B, depth, L1, L2]` and `[B, depth, L2, L1]`. For
-        one sentence `[B, L1, width]`.
+        default); with `return_attention` also `[B, depth, L1, L2]` and `[B, depth, L2, L1]`. For a
+        single sentence `[B, L1, width]`.
 
     Masking:
-        Padding changes nothing at the real tokens; padded positions of the output are zero.
+        Padding changes nothing at the real tokens. Padded positions of the output are zero.
 
     Raises:
-        ValueError: for an unknown connection, a layer number outside 1..depth, attention asked of a
-            stack without it, or one sentence alone given to a stack with it.
+        InputError: An unknown connection, a layer number outside 1..depth, or a single sentence
+            given to a layer with attention.
 
     Example:
         >>> import numpy as np
@@ -166,18 +135,13 @@ class DenseCoAttentiveRNN(Layer):
         self,
         units: int = 100,
         depth: int = 5,
-        cell: str = "lstm",
         attention: bool = True,
         recurrent_connection: str = "dense",
         attentive_connection: str = "dense",
         embedding_connection: str = "dense",
         autoencoder_after: Sequence[int] = (3, 5),
         autoencoder_units: int = 200,
-        autoencoder_activation="tanh",
         autoencoder_dropout: float = 0.2,
-        autoencoder_stop_gradient: bool = False,
-        reconstruction_weight: float = 1.0,
-        temperature: bool = False,
         kernel_regularizer=None,
         **kwargs,
     ):
@@ -186,59 +150,25 @@ class DenseCoAttentiveRNN(Layer):
         require_choice(CONNECTIONS, attentive_connection=attentive_connection)
         require_choice(("dense", "none"), embedding_connection=embedding_connection)
         if depth < 1 or any(not 1 <= layer <= depth for layer in autoencoder_after):
-            raise ValueError(
+            raise InputError(
                 f"autoencoder_after counts recurrent layers from 1 to depth={depth}. "
                 f"Received: {autoencoder_after!r}"
             )
         self.autoencoder_after = tuple(sorted(autoencoder_after))
-        self.recurrent = [
-            self.sublayer(BidirectionalRNN, f"recurrent_{i + 1}") for i in range(depth)
-        ]
-        self.co_attention = [
-            self.sublayer(CoAttention, f"co_attention_{i + 1}")
-            for i in range(depth if attention else 0)
-        ]
+        layers = range(1, depth + 1)
+        self.recurrent = [self.sublayer(BidirectionalRNN, f"recurrent_{n}") for n in layers]
+        self.co_attention = []
+        if attention:
+            self.co_attention = [self.sublayer(CoAttention, f"co_attention_{n}") for n in layers]
         self.autoencoders = [
             self.sublayer(
                 AutoencoderBottleneck,
                 f"autoencoder_{layer}",
                 units=autoencoder_units,
-                activation=self.autoencoder_activation,
                 dropout=autoencoder_dropout,
-                loss_weight=reconstruction_weight,
-                stop_gradient=autoencoder_stop_gradient,
             )
             for layer in self.autoencoder_after
         ]
-
-    def input_width(self, layer: int, width: int) -> int:
-        """Width of x^layer when x^1 is `width` wide; the output is x^(depth + 1)."""
-        if layer == 1:
-            return width
-        return (
-            self.autoencoder_units
-            if layer - 1 in self.autoencoder_after
-            else self._joined_width(layer - 1, width)
-        )
-
-    def _joined_width(self, layer: int, width: int) -> int:
-        """Width of `[h^layer; a^layer; ...]`, before an autoencoder narrows it."""
-        start = max((after for after in self.autoencoder_after if after < layer), default=0)
-        kept = layer - start
-        parts = kept if self.recurrent_connection == "dense" else 1
-        if self.attention:
-            parts += kept if self.attentive_connection == "dense" else 1
-        source = self.autoencoder_units if start else width
-        return 2 * self.units * parts + (source if self.embedding_connection == "dense" else 0)
-
-    def build(self, x1_shape):
-        width = x1_shape[-1]
-        for layer, recurrent in enumerate(self.recurrent, start=1):
-            recurrent.build((None, None, self.input_width(layer, width)))
-        for attention in self.co_attention:
-            attention.build((None, None, 2 * self.units))
-        for layer, autoencoder in zip(self.autoencoder_after, self.autoencoders):
-            autoencoder.build((None, None, self._joined_width(layer, width)))
 
     def call(self, x1, x2=None, mask_1=None, mask_2=None, return_attention=False, training=None):
         alone = self._is_alone(x2)
@@ -251,7 +181,7 @@ class DenseCoAttentiveRNN(Layer):
         for layer, recurrent in enumerate(self.recurrent, start=1):
             h = recurrent(x, mask)
             hidden = _connect(h, hidden, self.recurrent_connection)
-            if self.attention:
+            if self.attention:  # eq 5
                 a1, a2, *w = self.co_attention[layer - 1](
                     *split_pair(h, *lengths), mask_1, mask_2, return_attention=return_attention
                 )
@@ -260,10 +190,10 @@ class DenseCoAttentiveRNN(Layer):
             features = [f for pair in zip_longest(hidden, attended) for f in pair if f is not None]
             if self.embedding_connection == "dense":
                 features.append(source)
-            x = ops.concatenate(features, axis=-1) if len(features) > 1 else features[0]
+            x = ops.concatenate(features, axis=-1) if len(features) > 1 else features[0]  # eq 6
             if layer in self.autoencoder_after:
                 autoencoder = self.autoencoders[self.autoencoder_after.index(layer)]
-                x = source = autoencoder(x, mask, groups=1 if alone else 2, training=training)
+                x = source = autoencoder(x, mask, sentences=1 if alone else 2, training=training)
                 hidden, attended = [], []
         x = zero_padding(x, mask)
         if alone:
@@ -275,22 +205,44 @@ class DenseCoAttentiveRNN(Layer):
 
     def _is_alone(self, x2) -> bool:
         if x2 is None and self.attention:
-            raise ValueError(
-                "A stack with attention=True reads two sentences. Received: x2=None. "
+            raise InputError(
+                "A layer with attention=True reads two sentences. Received: x2=None. "
                 "Make it with attention=False."
             )
         return x2 is None
 
+    def _width_after(self, layer: int, width: int) -> int:
+        """Width of `[h^layer; a^layer; ...]`, before an autoencoder narrows it."""
+        start = max((after for after in self.autoencoder_after if after < layer), default=0)
+        kept = layer - start
+        parts = kept if self.recurrent_connection == "dense" else 1
+        if self.attention:
+            parts += kept if self.attentive_connection == "dense" else 1
+        source = self.autoencoder_units if start else width
+        return 2 * self.units * parts + (source if self.embedding_connection == "dense" else 0)
+
+    def _width_of(self, layer: int, width: int) -> int:
+        """Width of x^layer if x^1 is `width` wide; the output is x^(depth + 1)."""
+        if layer == 1:
+            return width
+        if layer - 1 in self.autoencoder_after:
+            return self.autoencoder_units
+        return self._width_after(layer - 1, width)
+
+    def build(self, x1_shape):
+        width = x1_shape[-1]
+        for layer, recurrent in enumerate(self.recurrent, start=1):
+            recurrent.build((None, None, self._width_of(layer, width)))
+        for attention in self.co_attention:
+            attention.build((None, None, 2 * self.units))
+        for layer, autoencoder in zip(self.autoencoder_after, self.autoencoders):
+            autoencoder.build((None, None, self._width_after(layer, width)))
+
     def compute_output_spec(
         self, x1, x2=None, mask_1=None, mask_2=None, return_attention=False, training=None
     ):
-        if return_attention and not self.attention:
-            raise ValueError(
-                "There is no attention to return: the layer was made with attention=False."
-            )
-
         batch, length_1 = x1.shape[:2]
-        width = self.input_width(self.depth + 1, x1.shape[-1])
+        width = self._width_of(self.depth + 1, x1.shape[-1])
         if self._is_alone(x2):
             return self.spec(batch, length_1, width)
         length_2 = x2.shape[1]
@@ -305,7 +257,7 @@ class DenseCoAttentiveRNN(Layer):
 
 
 def _connect(new, earlier: list[Any], connection: str) -> list[Any]:
-    """What is kept of one kind of feature once `new` has come, newest first."""
+    """What is kept of one kind of feature when `new` arrives, newest first."""
     if connection == "dense":
         return [new, *earlier]
     return [new + earlier[0]] if connection == "residual" and earlier else [new]

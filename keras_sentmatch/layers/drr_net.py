@@ -4,8 +4,9 @@ import keras
 from keras import ops
 
 from keras_sentmatch.layers.base import Layer, require_choice, require_positive
-from keras_sentmatch.layers.initializers import GlorotPerGate
-from keras_sentmatch.ops import at_least_float32, masked_argmax, masked_max, masked_softmax
+from keras_sentmatch.layers.stack_rnn import GlorotPerGate
+from keras_sentmatch.ops import masked_max, masked_softmax
+from keras_sentmatch.ops.masking import at_least_float32, masked_argmax
 
 EPSILON = 1e-6  # keeps the logarithm of a coverage finite
 SELECTIONS = ("soft", "straight_through", "hard")

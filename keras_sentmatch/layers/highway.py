@@ -10,9 +10,9 @@ class Highway(Layer):
     """Highway layers: `y = g * f(x W_t + b_t) + (1 - g) * x` with `g = sigmoid(x W_g + b_g)`.
 
     Args:
-        num_layers: how many are stacked. Defaults to `2`.
+        num_layers: Number of stacked layers. Defaults to `2`.
         activation: `f`. Defaults to `"relu"`.
-        kernel_regularizer: applied to every kernel. Defaults to `None`.
+        kernel_regularizer: Penalty on every kernel. Defaults to `None`.
 
     Call arguments:
         x: `[..., D]`.
@@ -21,7 +21,7 @@ class Highway(Layer):
         Same as `x`.
 
     Masking:
-        Works on each position alone; a padded position stays what its own input makes it.
+        Works on each position alone.
 
     Example:
         >>> import numpy as np

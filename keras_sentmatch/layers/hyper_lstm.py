@@ -14,29 +14,29 @@ GATES = 4  # i, f, g, o
 class HyperLSTMCell(Layer):
     """A step of an LSTM with dynamic weights, for `keras.layers.RNN`.
 
-    A small LSTM reads `[x_t; h_t-1]`. From its state `s` come, for each gate, three vectors that
-    scale the input's part, scale the state's part, and shift: `d = (s W + c) D`, through few
-    numbers, so that they cost little. `gate = d_x * (x W_x) + d_h * (h W_h) + b + d_b`; then
+    A small LSTM reads `[x_t; h_t-1]`. Its state `s` gives each gate three vectors: a scale of the
+    input's part, a scale of the state's part, and a shift. They are made from few numbers,
+    `d = (s W + c) D`, which keeps them cheap. `gate = d_x * (x W_x) + d_h * (h W_h) + b + d_b`; then
     `c' = sigmoid(f + 1) c + sigmoid(i) tanh(g)` and `h' = sigmoid(o) tanh(c')`. At the start all
     scales are 0.1 and all shifts 0.
 
     Args:
-        units: width of the state.
-        hyper_units: width of the small LSTM. Defaults to `128`.
-        embedding_units: numbers from which a scale or shift is made, `N_z`. Defaults to `4`.
-        layer_norm: whether gates, and the cell before its tanh, are normalized. Defaults to
+        units: Width of the state.
+        hyper_units: Width of the small LSTM. Defaults to `128`.
+        embedding_units: `N_z`, how many numbers a scale or shift is made from. Defaults to `4`.
+        layer_norm: Whether gates, and the cell before its tanh, are normalized. Defaults to
             `False`.
 
     Call arguments:
         inputs: `[B, D]`.
-        states: `h`, `c`, and those of the small LSTM; zeros if left out.
+        states: `h`, `c`, and those of the small LSTM. Defaults to zeros.
 
     Output shape:
         `[B, units]`, and the list of the four new states.
 
     Masking:
-        None: a step has no padding. `keras.layers.RNN` needs no mask on right-padded sequences
-        either, as long as nothing behind the last real token is used.
+        None: a step has no padding. `keras.layers.RNN` needs no mask on right-padded sequences if
+        nothing after the last real token is used.
 
     Example:
         >>> import keras, numpy as np
@@ -62,11 +62,12 @@ class HyperLSTMCell(Layer):
         self.output_size = units
         dtype = self.dtype_policy
         self.hyper_cell = keras.layers.LSTMCell(hyper_units, dtype=dtype, name="hyper_cell")
-        self.norms = [
-            keras.layers.LayerNormalization(dtype=dtype, name=f"{name}_norm")
-            for name in ("input", "forget", "candidate", "output", "cell")
-            if layer_norm
-        ]
+        self.norms = []
+        if layer_norm:
+            self.norms = [
+                keras.layers.LayerNormalization(dtype=dtype, name=f"{name}_norm")
+                for name in ("input", "forget", "candidate", "output", "cell")
+            ]
 
     def build(self, inputs_shape):
         batch, width = inputs_shape[0], inputs_shape[-1]
@@ -119,7 +120,7 @@ class HyperLSTMCell(Layer):
         return h, [h, c, *small]
 
     def _scales(self, s) -> list[Any]:
-        """The state of the small LSTM to what it does to the gates: by role, `[B, 4, units]`."""
+        """The scale of x, the scale of h and the shift, `[B, 4, units]` each."""
         found = []
         for k, (kernel, scale) in enumerate(zip(self.embedding_kernels, self.scale_kernels)):
             z = ops.matmul(s, kernel)

@@ -8,8 +8,9 @@ from keras import ops
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers.base import Layer, require_choice, require_positive
-from keras_sentmatch.layers.initializers import GlorotPerGate
-from keras_sentmatch.ops import at_least_float32, masked_max, masked_softmax, zero_padding
+from keras_sentmatch.layers.stack_rnn import GlorotPerGate
+from keras_sentmatch.ops import masked_max, masked_softmax, zero_padding
+from keras_sentmatch.ops.masking import at_least_float32
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
+from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers.base import Layer
 
 PARTS = {
@@ -19,10 +20,10 @@ PARTS = {
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class MatchingVector(Layer):
-    """Joins two sentence vectors: by default `[p; q; p + q; p - q; |p - q|]`, element by element.
+    """Join two sentence vectors: by default `[p; q; p + q; p - q; |p - q|]`, element by element.
 
     Args:
-        parts: what to join, in order, of `"first"`, `"second"`, `"sum"`, `"difference"`,
+        parts: The parts in order, out of `"first"`, `"second"`, `"sum"`, `"difference"`,
             `"absolute_difference"` and `"product"`. Defaults to the five of DRCN's eq 7.
 
     Call arguments:
@@ -52,7 +53,7 @@ class MatchingVector(Layer):
     ):
         super().__init__(**kwargs)
         if not parts or any(part not in PARTS for part in parts):
-            raise ValueError(f"parts must be some of {sorted(PARTS)}. Received: parts={parts!r}")
+            raise InputError(f"parts must be some of {sorted(PARTS)}. Received: parts={parts!r}")
 
     def call(self, p, q):
         return ops.concatenate([PARTS[part](p, q) for part in self.parts], axis=-1)

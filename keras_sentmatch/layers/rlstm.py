@@ -5,28 +5,25 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_sentmatch.layers.base import Layer, require_choice
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.layers.base import Layer
 from keras_sentmatch.ops import masked_softmax, reverse_within_length, scan_sequence, zero_padding
-
-FIRST = ("uniform", "learned")
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class RereadingLSTM(Layer):
-    """An LSTM over sentence 2 that reads at each step in the states `Y` of sentence 1.
+    """An LSTM over sentence 2 that reads the states `Y` of sentence 1 at each step.
 
-    `m_t = sum_j a_t,j Y_j`; `c_t` as in an LSTM; `h_t = o_t * tanh(c_t) + o_t * tanh(m_t)`. What it
-    has read and remembers says where it reads next:
+    `m_t = sum_j a_t,j Y_j`; `c_t` as in an LSTM; `h_t = o_t * tanh(c_t) + o_t * tanh(m_t)`. It
+    first reads everywhere alike. What it has read and remembers decides where it reads next:
     `a_t+1 = softmax_j(w . tanh(Y_j W_p + m_t W_m + c_t-1 W_c))`.
 
     Args:
-        units: width of a state; also that of the states of sentence 1.
-        tanh: whether the score has its tanh. Without it, as printed, the terms of `m` and `c` add
-            the same number to the scores of all words, so the softmax drops them: the attention is
-            the same at every step. Defaults to `True`.
-        first_attention: where the first step reads: `"uniform"`, everywhere alike; `"learned"`,
-            with a learned vector in place of `m W_m + c W_c`. Defaults to `"uniform"`.
-        go_backwards: whether to go through sentence 2 from its last word to its first. Defaults to
+        units: Width of a state, and of the states of sentence 1.
+        tanh: Whether the score has its tanh. Without it, as printed in the paper, the terms of `m`
+            and `c` add the same number to the scores of all words, so the softmax drops them and
+            the attention is the same from the second step on. Defaults to `True`.
+        go_backwards: Whether to read sentence 2 from its last word to its first. Defaults to
             `False`.
 
     Call arguments:
@@ -34,17 +31,17 @@ class RereadingLSTM(Layer):
         x2: `[B, L2, D]`, words of sentence 2.
         mask_1: boolean `[B, L1]`, True = real token.
         mask_2: boolean `[B, L2]`, right-padded.
-        return_attention: whether to return `a` as well. Defaults to `False`.
+        return_attention: Whether to return `a` as well. Defaults to `False`.
 
     Output shape:
         `[B, L2, units]`, in the order of the words also with `go_backwards`; with
         `return_attention` also `[B, L2, L1]`, whose rows sum to 1.
 
     Masking:
-        Padding gets no weight, and padded rows are zeros. From an empty sentence 1 zeros are read.
+        Padding gets no weight, and padded rows are zeros. An empty sentence 1 is read as zeros.
 
     Raises:
-        ValueError: if sentence 1 has another width than `units`; an unknown `first_attention`.
+        InputError: The width of sentence 1 is not `units`.
 
     Example:
         >>> import numpy as np
@@ -64,17 +61,15 @@ class RereadingLSTM(Layer):
         self,
         units: int,
         tanh: bool = True,
-        first_attention: str = "uniform",
         go_backwards: bool = False,
         **kwargs,
     ):
         super().__init__(**kwargs)
-        require_choice(FIRST, first_attention=first_attention)
 
     def build(self, x1_shape, x2_shape=None):
         if x1_shape[-1] != self.units:
-            raise ValueError(
-                "x1 must be as wide as the state, to which what is read in it is added. "
+            raise InputError(
+                "x1 must be as wide as the state, because both are added. "
                 f"Received: x1.shape={tuple(x1_shape)}, units={self.units}"
             )
         units = self.units
@@ -91,8 +86,6 @@ class RereadingLSTM(Layer):
         self.read_kernel = weight("read_kernel", units, units)  # W_m
         self.cell_kernel = weight("cell_kernel", units, units)  # W_c
         self.score_kernel = weight("score_kernel", units, 1)  # w
-        if self.first_attention == "learned":
-            self.first = weight("first", units, initializer="zeros")
 
     def call(self, x1, x2, mask_1, mask_2, return_attention=False):
         dtype = x1.dtype
@@ -118,10 +111,7 @@ class RereadingLSTM(Layer):
             return output, [h, c, following]
 
         start = ops.zeros((ops.shape(x1)[0], self.units), dtype=dtype)
-        if self.first_attention == "learned":
-            attention = attend(start + ops.cast(self.first, dtype))
-        else:
-            attention = masked_softmax(ops.zeros_like(keys[:, :, 0]), mask_1)
+        attention = masked_softmax(ops.zeros_like(keys[:, :, 0]), mask_1)
         x = ops.matmul(x2, ops.cast(self.kernel, dtype)) + ops.cast(self.bias, dtype)
         x = reverse_within_length(x, mask_2) if self.go_backwards else x
         y, _ = scan_sequence(step, x, [start, start, attention])

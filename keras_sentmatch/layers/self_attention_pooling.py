@@ -4,7 +4,8 @@ import keras
 from keras import ops
 
 from keras_sentmatch.layers.base import Layer, require_positive
-from keras_sentmatch.ops import at_least_float32, masked_softmax
+from keras_sentmatch.ops import masked_softmax
+from keras_sentmatch.ops.masking import at_least_float32
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
@@ -12,25 +13,25 @@ class SelfAttentionPooling(Layer):
     """Weighted sum of the tokens, `[B, L, D]` to `[B, D]`, by scores `w . tanh(x_i W + b)`.
 
     Args:
-        units: width of the hidden layer that scores a token. Defaults to `256`.
-        context_initializer: of `w`; with `"zeros"` all tokens weigh the same at first. Defaults to
-            `"glorot_uniform"`.
+        units: Width of the hidden layer that scores a token. Defaults to `256`.
+        context_initializer: Initializer of `w`; with `"zeros"` all tokens weigh the same at first.
+            Defaults to `"glorot_uniform"`.
 
     Call arguments:
         x: `[B, L, D]`.
         mask: boolean `[B, L]`, True = real token.
-        return_attention: whether to return the weights as well. Defaults to `False`.
+        return_attention: Whether to return the weights as well. Defaults to `False`.
 
     Output shape:
         `[B, D]`; with `return_attention` also the weights, `[B, L]` float32, which sum to 1 over
         the real tokens.
 
     Masking:
-        Padding gets no weight; an empty sentence gives zeros. Scores and softmax are float32 under
+        Padding gets no weight. An empty sentence gives zeros. Scores and softmax are float32 under
         every policy.
 
     Raises:
-        ValueError: if `units` is not positive.
+        InputError: `units` is not positive.
 
     Example:
         >>> import numpy as np

@@ -1,24 +1,36 @@
 """A stack of recurrent layers in which each sees the states and the input of all below it."""
 
+import math
+
 import keras
 from keras import ops
 
 from keras_sentmatch.layers.base import Layer, require_positive
-from keras_sentmatch.layers.initializers import GlorotPerGate
 from keras_sentmatch.ops import recurrent_states, zero_padding
+
+
+class GlorotPerGate(keras.initializers.GlorotUniform):
+    """Glorot's uniform distribution (2010, eq 16) for each gate of a GRU's kernels.
+
+    Keras treats the kernels of the three gates as one matrix, which has a smaller range.
+    """
+
+    def __call__(self, shape, dtype=None):
+        inputs, outputs = shape  # [D, 3 units]
+        limit = math.sqrt(6 / (inputs + outputs / 3))
+        return keras.random.uniform(shape, -limit, limit, dtype=dtype, seed=self.seed)
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class StackRNN(Layer):
     """Stacked GRUs, each of which sees all below it: `h^l = GRU_l(x^l)`, `x^{l+1} = [h^l; x^l]`.
 
-    It runs without a Keras mask, as `BidirectionalRNN` does: with padding on the right, states at
-    the real tokens don't depend on it. Kernels and recurrent kernels start from Glorot's uniform
-    distribution, gate by gate, biases from zero.
+    Like `BidirectionalRNN`, it runs without a Keras mask. Kernels and recurrent kernels start from
+    Glorot's uniform distribution, gate by gate, biases from zero.
 
     Args:
-        units: width of a GRU (`reset_after=True`). Defaults to `256`.
-        depth: number of layers. Defaults to `3`.
+        units: Width of a GRU (`reset_after=True`). Defaults to `256`.
+        depth: Number of layers. Defaults to `3`.
 
     Call arguments:
         x: `[B, L, D]`.
@@ -31,7 +43,7 @@ class StackRNN(Layer):
         Padded positions of the output are zero; an empty row is all zeros.
 
     Raises:
-        ValueError: if `units` or `depth` is not positive.
+        InputError: `units` or `depth` is not positive.
 
     Example:
         >>> import numpy as np

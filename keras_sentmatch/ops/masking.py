@@ -151,7 +151,7 @@ def max_pool_rates(x: Any, mask: Any) -> Any:
         `[B, L]`; zeros at padding.
 
     Example:
-        >>> from keras_sentmatch.ops import max_pool_rates
+        >>> from keras_sentmatch.ops.masking import max_pool_rates
         >>> rates = max_pool_rates([[[1.0, 5.0], [2.0, 4.0], [9.0, 9.0]]], [[True, True, False]])
         >>> [float(v) for v in rates[0]]
         [0.5, 0.5, 0.0]

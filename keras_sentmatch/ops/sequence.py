@@ -76,7 +76,7 @@ def equal_lengths() -> Iterator[None]:
 
     Example:
         >>> from keras import ops
-        >>> from keras_sentmatch.ops import equal_lengths, stack_pair
+        >>> from keras_sentmatch.ops.sequence import equal_lengths, stack_pair
         >>> with equal_lengths():
         ...     stacked = stack_pair(ops.ones((1, 3, 2)), ops.ones((1, 3, 2)))
         >>> tuple(stacked.shape)

@@ -15,7 +15,6 @@ from tests.harness import (
     check_oracle,
     lengths_mask,
     noise,
-    refuses,
     run_checks,
     value,
 )
@@ -164,17 +163,6 @@ def test_the_additive_scores_are_made_unit_by_unit():
         layer(a, d, mask).sum().backward()
     assert sum(units) == 4 * 16 and max(units) == 1  # two alignments, forward and again backward
     assert max(t.numel() for t in saved) == 400
-
-
-test_bad_arguments = refuses(
-    AdaptiveFusion,
-    [
-        ({"attention_units": 0}, "attention_units must be at least 1. Received: attention_units=0"),
-        ({"alignment": None}, "alignment must be one of .*Received: alignment=None"),
-        ({"output_mode": "sum"}, "output_mode must be one of .*Received: output_mode='sum'"),
-        ({"output_stddev": -1.0}, "output_stddev must be at least 0. Received: output_stddev=-1.0"),
-    ],
-)
 
 
 def test_unequal_widths():

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_sentmatch.layers import AutoencoderBottleneck
+from keras_sentmatch.layers.drcn import AutoencoderBottleneck
 from tests import oracles
 from tests.harness import Case, arguments_act, built, lengths_mask, noise, run_checks, value
 
@@ -15,18 +15,13 @@ INPUTS = {"x": noise(4, 5, 6), "mask": lengths_mask([5, 2, 1, 4], 5)}
 
 def weights_of(layer):
     return [
-        value(w)
-        for w in (
-            layer.encoder.kernel,
-            layer.encoder.bias,
-            layer.decoder.kernel,
-            layer.decoder.bias,
-        )
+        value(w) for dense in (layer.encoder, layer.decoder) for w in (dense.kernel, dense.bias)
     ]
 
 
 def oracle(layer, x, mask):
-    return np.tanh(x @ weights_of(layer)[0] + weights_of(layer)[1])
+    kernel, bias, *_ = weights_of(layer)
+    return np.tanh(x @ kernel + bias)
 
 
 CASES = [
@@ -36,66 +31,40 @@ CASES = [
         (6 * 3 + 3 + 3 * 6 + 6, 0),
         oracle,
         zero_pads=False,  # the code of a pad is what it is; the layer's users mask it
-        unused=(
-            "decoder",
-        ),  # only the reconstruction loss reaches it: see test_loss_trains_the_decoder
+        unused=("decoder",),  # only the reconstruction loss reaches it: see below
     )
 ]
 
 test_checks = run_checks(CASES)
 
+test_arguments = arguments_act(CASES)
 
-def losses(training=True, **arguments):
-    layer = built(CASES[0], dropout=0.0, **arguments)
+
+def losses(**options):
+    layer = built(CASES[0], dropout=0.0)
     layer._clear_losses()
-    layer(**INPUTS, training=training)
+    layer(**INPUTS, **options)
     return layer, [float(value(loss)) for loss in layer.losses]
 
 
 @pytest.mark.each_backend
-def test_loss_is_the_masked_squared_error():
-    layer, (loss,) = losses()
+@pytest.mark.parametrize("sentences", [1, 2])
+def test_loss_is_half_the_masked_squared_error_of_each_sentence(sentences):
+    layer, (loss,) = losses(training=True, sentences=sentences)
     x, mask = INPUTS["x"], INPUTS["mask"]
     _, rebuilt = oracles.bottleneck(x, mask, *weights_of(layer))
-    assert loss == pytest.approx(oracles.masked_mse(x, rebuilt, mask), rel=1e-5)
-    _, (weighted,) = losses(loss_weight=0.5)
-    assert weighted == pytest.approx(loss / 2, rel=1e-5)
+    parts = zip(*(np.split(array, sentences) for array in (x, rebuilt, mask)))
+    assert loss == pytest.approx(0.5 * sum(oracles.masked_mse(*p) for p in parts), rel=1e-5)
+    assert losses()[1] == []  # outside training
 
 
 @pytest.mark.each_backend
-def test_two_groups_count_alike():
-    layer, (loss,) = losses(groups=2)
-    x, mask = INPUTS["x"], INPUTS["mask"]
-    _, rebuilt = oracles.bottleneck(x, mask, *weights_of(layer))
-    halves = [oracles.masked_mse(x[s], rebuilt[s], mask[s]) for s in (slice(0, 2), slice(2, 4))]
-    assert loss == pytest.approx(oracles.autoencoder_loss(*halves), rel=1e-5)
-
-
-@pytest.mark.each_backend
-def test_no_loss_outside_training_or_with_weight_zero():
-    assert losses(training=False)[1] == []
-    assert losses(loss_weight=0.0)[1] == []
-
-
-def trained(**arguments):
-    """How far one step on the reconstruction loss alone moves a layer below, the encoder and the decoder."""
-    below = keras.layers.Dense(6, name="below")
-    layer = AutoencoderBottleneck(3, dropout=0.0, **arguments)
+def test_loss_trains_what_is_below_and_the_decoder():
+    below, layer = keras.layers.Dense(6), AutoencoderBottleneck(3, dropout=0.0)
     x, mask = keras.Input((5, 6)), keras.Input((5,), dtype="bool")
-    code = layer(below(x), mask)
-    model = keras.Model([x, mask], code)
+    model = keras.Model([x, mask], layer(below(x), mask))
     model.compile(keras.optimizers.SGD(0.1), loss=None)
     weights = [below.kernel, layer.encoder.kernel, layer.decoder.kernel]
     before = [value(w) for w in weights]
     model.fit([INPUTS["x"], INPUTS["mask"]], np.zeros((4, 5, 3)), batch_size=4, verbose=0)
-    return [float(abs(value(w) - b).max()) for w, b in zip(weights, before)]
-
-
-@pytest.mark.each_backend
-def test_loss_trains_the_decoder_and_stop_gradient_holds_the_target():
-    free, held = trained(), trained(stop_gradient=True)
-    assert min(free) > 0 and min(held[1:]) > 0
-    assert free[0] != pytest.approx(held[0], rel=1e-3)
-
-
-test_arguments = arguments_act(CASES, "groups", "stop_gradient")
+    assert all(abs(value(w) - b).max() > 0 for w, b in zip(weights, before))

@@ -18,7 +18,6 @@ from tests.harness import (
     lengths_mask,
     name_of,
     noise,
-    refuses,
     run_checks,
     value,
     values,
@@ -84,8 +83,6 @@ def test_equals_keras_masked_bidirectional(case):
 
 
 test_arguments = arguments_act(CASES, cell="gru")
-
-test_errors = refuses(CASES[0].make, [({"cell": "lstmp"}, "cell must be one of")])
 
 
 def test_penalty():

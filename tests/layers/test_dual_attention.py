@@ -17,7 +17,6 @@ from tests.harness import (
     gradients,
     lengths_mask,
     noise,
-    refuses,
     run_checks,
     value,
 )
@@ -154,17 +153,6 @@ def test_finite_gradient_where_a_query_is_its_key(distance):
     for inputs in (case.inputs, INPUTS):
         for group in gradients(case, layer, inputs):
             assert all(np.isfinite(g).all() and abs(g).max() < 1e3 for g in group)
-
-
-test_bad_arguments = refuses(
-    SMALL,
-    [
-        ({"num_heads": 0}, "num_heads must be at least 1. Received: num_heads=0"),
-        ({"key_dim": 0}, "key_dim must be at least 1. Received: key_dim=0"),
-        ({"distance": "cosine"}, "distance must be one of .*Received: distance='cosine'"),
-        ({"dropout": 2.0}, "rate"),
-    ],
-)
 
 
 def test_cross_needs_segments():

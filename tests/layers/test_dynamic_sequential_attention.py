@@ -17,7 +17,6 @@ from tests.harness import (
     gradients,
     lengths_mask,
     noise,
-    refuses,
     run_checks,
     value,
 )
@@ -194,18 +193,6 @@ def test_counts_of_the_paper():
         part = next((part for part in found if part in w.path), "F_r")
         found[part] += int(np.prod(w.shape))
     assert found == {"F_r": 1_690_200, "fusion": 153_800, "fertility": 2_304, "gru": 3_543_552}
-
-
-test_bad_arguments = refuses(
-    DynamicSequentialAttention,
-    [
-        ({"steps": 0}, "steps must be at least 1. Received: steps=0"),
-        ({"attention_units": 0}, "attention_units must be at least 1"),
-        ({"beta": 0.0}, "beta must be positive. Received: beta=0.0"),
-        ({"coverage": None}, "coverage must be one of .*Received: coverage=None"),
-        ({"coverage_update": "weight"}, "coverage_update must be one of .*'weight'"),
-    ],
-)
 
 
 def test_bad_inputs():

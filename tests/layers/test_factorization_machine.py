@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_sentmatch.layers import FactorizationMachine
 from tests import oracles_blocks
-from tests.harness import Case, arguments_act, built, noise, refuses, run_checks, value
+from tests.harness import Case, arguments_act, noise, run_checks, value
 
 
 def oracle(layer, z):
@@ -32,16 +32,4 @@ CASES = [
 test_checks = run_checks(CASES)
 
 
-def test_is_the_sum_over_pairs_of_features():
-    layer, z = built(CASES[0]), noise(7, 4)
-    v = value(layer.factor_kernel)
-    want = value(layer.bias) + z @ value(layer.kernel)
-    for i in range(4):
-        for j in range(i):
-            want[:, 0] += v[i] @ v[j] * z[:, i] * z[:, j]
-    np.testing.assert_allclose(value(layer(z)), want, atol=1e-5)
-
-
 test_arguments = arguments_act(CASES)
-
-test_errors = refuses(FactorizationMachine, [({"factors": -1}, "at least 0. Received: factors=-1")])

@@ -47,12 +47,6 @@ def states_of(layer, sequences):
     return oracles_blocks.hyper_lstm(sequences, mask, weights_of(layer.cell))[0]
 
 
-def first_step(cell, inputs):
-    """The states after one step; the oracle gives those of the main LSTM alone."""
-    mask = np.ones((len(inputs), 1), bool)
-    return oracles_blocks.hyper_lstm(inputs[:, None], mask, weights_of(cell))[1]
-
-
 def recurrent(**config):
     return keras.layers.RNN(
         HyperLSTMCell(**{"units": 4, "hyper_units": 3, "embedding_units": 2, **config}),
@@ -94,16 +88,6 @@ test_checks = run_checks(CASES)
 @pytest.mark.parametrize("case", SEQUENCES, ids=["plain", "layer norm"])
 def test_in_a_recurrent_layer(case, check):
     check(case)
-
-
-@pytest.mark.parametrize("layer_norm", [False, True])
-def test_first_step_and_weights(layer_norm):
-    cell = built(CASES[0], layer_norm=layer_norm)
-    assert cell.count_params() == MAIN + SMALL + MADE + NORMS * layer_norm
-    h, states = cell(CASES[0].inputs["inputs"])
-    assert [tuple(s.shape) for s in states] == [(3, n) for n in cell.state_size]
-    assert (value(h) == value(states[0])).all()
-    assert abs(value(h) - first_step(cell, CASES[0].inputs["inputs"])).max() < 1e-6
 
 
 def test_right_padding_needs_no_mask():

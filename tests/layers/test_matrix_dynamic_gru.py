@@ -3,21 +3,17 @@
 from functools import partial
 
 import numpy as np
-import pytest
 
 from keras_sentmatch.layers import MatrixDynamicGRU
 from tests import oracles_recurrent
 from tests.harness import (
     Case,
     arguments_act,
-    built,
     check_build,
     check_gradients,
     check_oracle,
     lengths_mask,
-    name_of,
     noise,
-    refuses,
     run_checks,
     value,
 )
@@ -51,7 +47,7 @@ def oracle(layer, x1, x2, mask_1, mask_2):
         for x, transform in ((x1, layer.transform_1), (x2, layer.transform_2))
     )
     inter = layer.interaction
-    weights = value(inter.kernel), value(inter.bias), layer.transpose_premise
+    weights = value(inter.kernel), value(inter.bias)
     every = oracles_recurrent.matrix_interaction(p, h, mask_1, mask_2, *weights)
     real = mask_2[:, :, None] & mask_1[:, None, :]
     norms = np.where(real, np.sqrt(np.square(every).sum((-2, -1))), 0)
@@ -135,25 +131,11 @@ REST = [
         "shared transform",
         NORMS,
     ),
-    Case(
-        partial(MAKE, shared_transform=True, transpose_premise=True),
-        SAME_WIDTH,
-        (4 * (3 + 1) + 8 + 9 * 4, 0),
-        oracle,
-        "transposed",
-        NORMS,
-    ),
 ]
 
 test_checks = run_checks(CASES)
 
 test_variants = run_checks(REST, check_build, check_oracle, check_gradients)
-
-
-@pytest.mark.parametrize("case", [CASES[0], REST[0]], ids=name_of)
-def test_what_is_returned_besides_changes_nothing(case):
-    layer = built(case)
-    assert (value(layer(**INPUTS)) == value(case.call(layer, INPUTS)[0])).all()
 
 
 test_arguments = arguments_act(
@@ -162,28 +144,3 @@ test_arguments = arguments_act(
     variant="din2",
     concat="split",
 )
-
-
-def test_only_the_static_variant_with_words_reads_them():
-    """With an interaction that is zero, states still depend on the words; or they do not."""
-    for variant, reads in (("static", True), ("static_interaction", False)):
-        layer = built(Case(partial(MAKE, variant=variant), INPUTS, (0, 0)))
-        empty = {**INPUTS, "mask_1": lengths_mask([0] * 3, 5)}
-        y, other = (value(layer(**{**empty, "x2": INPUTS["x2"] * sign})) for sign in (1, -1))
-        assert (abs(y - other).max() > 1e-3) == reads
-
-
-test_bad_arguments = refuses(
-    MAKE,
-    [
-        ({"units": 300}, "units must be a perfect square.* Received: units=300"),
-        ({"variant": "din3"}, "variant must be one of .*Received: variant='din3'"),
-        ({"concat": "both"}, "concat must be one of .*Received: concat='both'"),
-        ({"concat": "split", "variant": "din2"}, "'split' needs variant='din1'"),
-    ],
-)
-
-
-def test_shared_transform_wants_equal_widths():
-    with pytest.raises(ValueError, match="same last dimension. Received: x1.shape=.3, 5, 3."):
-        MAKE(shared_transform=True)(**INPUTS)

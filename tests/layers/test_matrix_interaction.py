@@ -1,19 +1,12 @@
 """MatrixInteraction."""
 
-from functools import partial
-
 import numpy as np
-import pytest
 
-from keras_sentmatch.layers import MatrixInteraction
+from keras_sentmatch.layers.din import MatrixInteraction
 from tests import oracles_recurrent
 from tests.harness import (
     Case,
-    arguments_act,
     built,
-    check_build,
-    check_gradients,
-    check_oracle,
     lengths_mask,
     noise,
     run_checks,
@@ -34,7 +27,7 @@ def matrices(x):
 
 def oracle(layer, x1, x2, mask_1, mask_2):
     words = matrices(x1), matrices(x2), mask_1, mask_2
-    weights = value(layer.kernel), value(layer.bias), layer.transpose_premise
+    weights = value(layer.kernel), value(layer.bias)
     every = oracles_recurrent.matrix_interaction(*words, *weights)
     norms = np.sqrt(np.square(every).sum((-2, -1)))
     real = mask_2[:, :, None] & mask_1[:, None, :]
@@ -43,43 +36,8 @@ def oracle(layer, x1, x2, mask_1, mask_2):
 
 NORMS = {"return_norms": True}
 CASES = [Case(MatrixInteraction, INPUTS, (8, 0), oracle, options=NORMS)]
-REST = [
-    Case(
-        partial(MatrixInteraction, transpose_premise=True),
-        INPUTS,
-        (8, 0),
-        oracle,
-        "transposed",
-        NORMS,
-    )
-]
 
 test_checks = run_checks(CASES)
-
-test_variants = run_checks(REST, check_build, check_oracle, check_gradients)
-
-test_arguments = arguments_act(CASES)
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("transpose_premise", [True, False])
-def test_which_product_tells_a_word_from_others(transpose_premise):
-    """The trace after the first word: of the transpose, greatest for the word that is the same."""
-    words = np.tanh(noise(1, 40, 144))
-    layer = MatrixInteraction(transpose_premise=transpose_premise)
-    mask = lengths_mask([40], 40)
-    found = [
-        value(layer(words[:, s : s + 1], words, mask[:, :1], mask))[0].reshape(40, 12, 12)
-        for s in range(40)
-    ]
-    traces = np.trace(np.array(found), axis1=2, axis2=3)  # [word of sentence 1, word of sentence 2]
-    hits = (traces.argmax(1) == np.arange(40)).mean()
-    assert hits == 1 if transpose_premise else hits < 0.5
-
-
-def test_the_norms_change_nothing():
-    layer = built(CASES[0])
-    assert (value(layer(**INPUTS)) == value(CASES[0].call(layer, INPUTS)[0])).all()
 
 
 def test_the_order_of_sentence_1_matters_and_that_of_sentence_2_does_not():
@@ -88,9 +46,3 @@ def test_the_order_of_sentence_1_matters_and_that_of_sentence_2_does_not():
     y = value(layer(**full))
     assert abs(value(layer(**{**full, "x2": INPUTS["x2"][:, ::-1]}))[:, ::-1] - y).max() < 1e-6
     assert abs(value(layer(**{**full, "x1": INPUTS["x1"][:, ::-1]})) - y).max() > 1e-3
-
-
-def test_widths():
-    for x1, x2 in ((noise(1, 2, 5), noise(1, 2, 5)), (noise(1, 2, 4), noise(1, 2, 9))):
-        with pytest.raises(ValueError, match=r"a perfect square.* Received: x1.shape=\(1, 2"):
-            MatrixInteraction()(x1, x2, lengths_mask([2], 2), lengths_mask([2], 2))

@@ -12,7 +12,6 @@ from tests.harness import (
     built,
     lengths_mask,
     noise,
-    refuses,
     run_checks,
     value,
 )
@@ -56,14 +55,3 @@ def test_windows():
     np.testing.assert_array_equal(
         moved, [[False, True, True, True, False, False], [False, True, True, True, True, True]]
     )
-
-
-test_bad_arguments = refuses(
-    PhraseCNN,
-    [
-        ({"widths": ()}, r"widths must be a sequence of numbers .*Received: widths=\(\)"),
-        ({"widths": (2, 0)}, r"widths must be a sequence of numbers of at least 1"),
-        ({"widths": 2}, "widths must be a sequence of numbers .*Received: widths=2"),
-        ({"hidden_filters": 0}, "hidden_filters must be at least 1"),
-    ],
-)

@@ -2,7 +2,6 @@
 
 from functools import partial
 
-import numpy as np
 import pytest
 
 from keras_sentmatch.layers import RereadingLSTM
@@ -16,7 +15,6 @@ from tests.harness import (
     check_oracle,
     lengths_mask,
     noise,
-    refuses,
     run_checks,
     value,
 )
@@ -41,32 +39,14 @@ def weights_of(layer):
 
 
 def oracle(layer, x1, x2, mask_1, mask_2):
-    weights = weights_of(layer)
-    rows = []
-    for b in range(len(x1)):  # the oracle's first scores are the same for the whole batch
-        if layer.first_attention == "learned":
-            scores = x1[b] @ weights["w_p"] + value(layer.first)
-            weights["first"] = (np.tanh(scores) @ weights["w"])[:, 0]
-        one = (a[b : b + 1] for a in (x1, mask_1, x2, mask_2))
-        rows.append(
-            oracles_blocks.rlstm(*one, weights, tanh=layer.tanh, backwards=layer.go_backwards)
-        )
-    return tuple(np.concatenate(arrays) for arrays in zip(*rows))
+    options = {"tanh": layer.tanh, "backwards": layer.go_backwards}
+    return oracles_blocks.rlstm(x1, mask_1, x2, mask_2, weights_of(layer), **options)
 
 
 MAKE = partial(RereadingLSTM, units=4)
 WEIGHTS = 4 * 4 * (2 + 4 + 1) + 3 * 16 + 4
 ATTENTION = {"return_attention": True}
-CASES = [
-    Case(
-        partial(MAKE, first_attention="learned", go_backwards=True),
-        INPUTS,
-        (WEIGHTS + 4, 0),
-        oracle,
-        "backward, learned start",
-        ATTENTION,
-    )
-]
+CASES = [Case(partial(MAKE, go_backwards=True), INPUTS, (WEIGHTS, 0), oracle, "", ATTENTION)]
 REST = [
     Case(MAKE, INPUTS, (WEIGHTS, 0), oracle, "forward", ATTENTION),
     Case(partial(MAKE, tanh=False), INPUTS, (WEIGHTS, 0), oracle, "no tanh", ATTENTION),
@@ -75,11 +55,6 @@ REST = [
 test_checks = run_checks(CASES)
 
 test_variants = run_checks(REST, check_build, check_oracle)
-
-
-def test_the_attention_changes_nothing():
-    layer = built(CASES[0])
-    assert (value(layer(**INPUTS)) == value(CASES[0].call(layer, INPUTS)[0])).all()
 
 
 @pytest.mark.each_backend
@@ -104,13 +79,4 @@ def test_the_forget_gate_starts_open():
     assert value(layer.bias).tolist() == [0] * 4 + [1] * 4 + [0] * 8
 
 
-test_arguments = arguments_act(REST, "units", first_attention="learned")
-
-test_errors = refuses(
-    MAKE, [({"first_attention": "all"}, "first_attention must be one of .*: first_attention='all'")]
-)
-
-
-def test_another_width():
-    with pytest.raises(ValueError, match=r"x1 must be as wide .*x1.shape=\(3, 5, 4\), units=5"):
-        RereadingLSTM(units=5)(**INPUTS)
+test_arguments = arguments_act(REST, "units")

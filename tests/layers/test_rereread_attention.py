@@ -17,7 +17,6 @@ from tests.harness import (
     gradients,
     lengths_mask,
     noise,
-    refuses,
     run_checks,
     value,
 )
@@ -189,19 +188,6 @@ def test_straight_through_has_the_gradient_of_its_soft_weights():
         found[selection] = gradients(case, case.make(), inputs)[1][0]
     np.testing.assert_allclose(found["soft"], found["straight_through"], atol=1e-7)
     assert found["soft"].any()
-
-
-test_bad_arguments = refuses(
-    RerereadAttention,
-    [
-        ({"units": 0}, "units must be at least 1. Received: units=0"),
-        ({"attention_units": 0}, "attention_units must be at least 1"),
-        ({"steps": 0}, "steps must be at least 1"),
-        ({"beta": 0.0}, "beta must be positive. Received: beta=0.0"),
-        ({"selection": "sharp"}, "selection must be one of .*Received: selection='sharp'"),
-        ({"initial_state": None}, "initial_state must be one of .*Received: initial_state=None"),
-    ],
-)
 
 
 def test_missing_inputs():

@@ -1,6 +1,5 @@
 """SelectiveFeatureAttention: every kind of branch, every ablation, the paper's counts."""
 
-import warnings
 from functools import partial
 
 import keras
@@ -8,8 +7,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.layers import SelectiveFeatureAttention
-from keras_sentmatch.layers.feature_attention import BRANCHES, CNNS, RNNS
-from keras_sentmatch.layers.transformer_block import TransformerBlock
+from keras_sentmatch.layers.feature_attention import CNNS, RNNS
 from tests import oracles_blocks
 from tests.harness import (
     Case,
@@ -20,8 +18,6 @@ from tests.harness import (
     check_padding,
     lengths_mask,
     noise,
-    randomize,
-    refuses,
     run_checks,
     value,
 )
@@ -40,10 +36,9 @@ def gate_weights(layer):
         return {"w1": None}
     return {
         "w1": value(layer.squeeze.kernel),
-        "b1": value(layer.squeeze.bias) if layer.use_bias else None,
+        "b1": value(layer.squeeze.bias),
         "w2": [value(e.kernel) for e in layer.excitations],
-        "b2": [value(e.bias) for e in layer.excitations] if layer.use_bias else None,
-        "norms": [weights_of(n) for n in layer.normalizations] if layer.batch_norm else None,
+        "b2": [value(e.bias) for e in layer.excitations],
     }
 
 
@@ -86,34 +81,9 @@ ENDS = 12 * 4 + 4 + 4 * 12 + 12
 GRU = 2 * 3 * 2 * (4 + 2 + 2)
 
 
-def transformer(width, heads):
-    inner = heads * -(-width // heads)
-    attention = 4 * width * inner + 2 * inner + width  # no bias on the keys
-    return attention + 2 * 4 * width * width + 5 * width + 2 * 2 * width
-
-
 PLAIN = {"gates": False, "residual": True}  # a residual BiGRU
 CASES = [
     Case(SMALL, INPUTS, (ENDS + 3 * GRU + GATES_COUNT, 0), oracle, options=GATES, name="BiGRU"),
-    Case(
-        partial(SMALL, branch_kind="transformer", heads=3, units="literal", batch_norm=True),
-        INPUTS,
-        (
-            12 * 4
-            + 4
-            + 8 * 12
-            + 12
-            + 4 * 8
-            + 8
-            + 3 * transformer(8, 3)
-            + 8 * 4
-            + 4
-            + 3 * (4 * 8 + 8)
-            + 3 * 16,
-            3 * 16,
-        ),
-        name="transformer",
-    ),
     Case(
         partial(SMALL, **PLAIN),
         INPUTS,
@@ -148,9 +118,7 @@ ABLATIONS = [
     variant("no mean", mean_pooling=False),
     variant("no selection", selection=False),
     variant("before the sigmoid", pre_sigmoid=True),
-    variant("literal, two branches, no bias", units="literal", branches=2, use_bias=False),
-    variant("normalized", batch_norm=True),
-    variant("raised", max_length=3, raise_widths=True),
+    variant("literal, two branches", units="literal", branches=2),
     variant("r1 that doesn't divide", r1=3.5),
     variant("no autoencoder, odd", inputs={**INPUTS, "x": noise(3, 7, 5)}, autoencoder=False),
     variant("residual", residual=True),
@@ -167,12 +135,9 @@ test_ablations = run_checks(ABLATIONS, check_oracle)
     "arguments, count",
     [
         ({}, 205_520),
-        ({"batch_norm": True}, 206_120),
-        ({"batch_norm": True, "max_length": 20, "raise_widths": True}, 207_724),
-        ({"batch_norm": True, "max_length": 35, "raise_widths": True}, 209_328),
         ({"units": "literal"}, 606_640),
         (PLAIN, 197_200),
-        ({"r1": 3.75, "r2": 4, "branches": 2, "batch_norm": True}, 112_240),
+        ({"r1": 3.75, "r2": 4, "branches": 2}, 111_920),
         ({"r1": 3.75, "r2": 4, "branches": 2, "units": "literal"}, 285_860),
     ],
 )
@@ -197,85 +162,16 @@ def test_weights_sum_to_one_and_differ_by_at_most_e():
     assert (weights.max(1) > 0.999).any()
 
 
-def test_branches_are_stacked_but_for_convolutions():
-    """The first branch without its weights leaves nothing to a second one that reads it."""
-    for kind in BRANCHES:
-        layer = built(CASES[0], branch_kind=kind, branches=2)
-        for w in layer.branch_layers[0].weights:
-            w.assign(np.zeros(w.shape))
-        zero = {**INPUTS, "x": np.zeros_like(INPUTS["x"])}
-        outs = [value(layer(**i)) for i in (INPUTS, zero)]
-        assert (abs(outs[0] - outs[1]).max() > 1e-4) == (kind in CNNS), kind
+test_arguments = arguments_act(CASES, units="compact", branch_kind="cnn", pre_sigmoid=True)
 
 
-def test_transformer_block_is_the_textbook_one():
-    """Keras's own attention and normalization, with its weights, on the real tokens of each row."""
-    x, mask = noise(3, 7, 8), INPUTS["mask"]
-    block = TransformerBlock(3)
-    block.build(x.shape)
-    randomize(block)
-    theirs = keras.layers.MultiHeadAttention(3, 3)
-    theirs.build(x.shape, x.shape)
-    theirs.set_weights(
-        [
-            *weights_of(block.query),
-            *weights_of(block.key),
-            np.zeros((3, 3)),
-            *weights_of(block.value),
-            *weights_of(block.join),
-        ]
-    )
-    got = value(block(x, mask))
-    for row, length in enumerate(mask.sum(1)):
-        alone = keras.ops.convert_to_tensor(x[row : row + 1, :length])
-        y = block.norms[0](alone + theirs(alone, alone))
-        want = block.norms[1](y + block.narrow(block.wide(y)))
-        assert abs(got[row, :length] - value(want)[0]).max() < 1e-5
-
-
-test_arguments = arguments_act(
-    CASES,
-    "max_length",
-    units="compact",
-    branch_kind="cnn",
-    raise_widths={"raise_widths": True, "max_length": 20},
-    pre_sigmoid=True,
-)
-
-
-def test_widths_that_are_raised_and_penalties():
-    layer = built(CASES[0], max_length=20, raise_widths=True)
-    assert (layer.branch_layers[0].units, layer.squeeze.units) == (12, 24)
+def test_penalties():
     regular = built(CASES[0], kernel_regularizer=keras.regularizers.L2(0.1))
     assert len(regular.losses) == 2 + 3 * 4 + 4
 
 
-def test_without_gates_eq_9_is_about_the_branches_only():
-    assert "2D/(r1 r2) = 40 should" in SelectiveFeatureAttention().too_narrow(300, 122)
-    assert SelectiveFeatureAttention(gates=False).too_narrow(300, 122) == ""
-
-
-def test_eq_9_is_a_warning():
+def test_eq_9_of_the_gates_and_without_them():
     """With 300 features and (3, 5) it holds up to 121 tokens."""
-    with pytest.warns(UserWarning, match=r"sfa: 2D/.r1 r2. = 40 should exceed .* = 40[.]02"):
-        SelectiveFeatureAttention(max_length=122, name="sfa").build((None, None, 300))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        SelectiveFeatureAttention(max_length=121).build((None, None, 300))
-        SelectiveFeatureAttention(max_length=122, raise_widths=True).build((None, None, 300))
-
-
-test_errors = refuses(
-    SelectiveFeatureAttention,
-    [
-        ({"units": "small"}, "units must be one of"),
-        ({"branch_kind": "gru"}, "branch_kind must be one of .*'bigru'.* Received"),
-        ({"branches": 0}, "branches must be at least 1"),
-        ({"heads": 0}, "heads must be at least 1"),
-        ({"r2": -1}, "r2 must be above 0"),
-        ({"mean_pooling": False, "max_pooling": False}, "can't both be False"),
-        ({"pre_sigmoid": True, "selection": False}, "needs selection=True"),
-        ({"pre_sigmoid": True, "gates": False}, "needs .*gates=True"),
-        ({"raise_widths": True}, "needs max_length"),
-    ],
-)
+    assert "2D/(r1 r2) = 40 should" in SelectiveFeatureAttention().too_narrow(300, 122)
+    assert SelectiveFeatureAttention().too_narrow(300, 121) == ""
+    assert SelectiveFeatureAttention(gates=False).too_narrow(300, 122) == ""

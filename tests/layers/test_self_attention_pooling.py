@@ -11,7 +11,6 @@ from tests.harness import (
     arguments_act,
     lengths_mask,
     noise,
-    refuses,
     run_checks,
     value,
 )
@@ -42,10 +41,6 @@ test_checks = run_checks(CASES)
 
 
 test_arguments = arguments_act(CASES, "context_initializer")
-
-test_errors = refuses(
-    SelfAttentionPooling, [({"units": 0}, "units must be at least 1. Received: units=0")]
-)
 
 
 def test_the_pooled_vector_is_a_mean_without_a_context():

@@ -9,7 +9,6 @@ from tests.harness import (
     arguments_act,
     lengths_mask,
     noise,
-    refuses,
     run_checks,
     value,
 )
@@ -37,7 +36,12 @@ test_checks = run_checks(CASES)
 
 test_arguments = arguments_act(CASES)
 
-test_errors = refuses(
-    StackRNN,
-    [({name: 0}, f"{name} must be at least 1. Received: {name}=0") for name in ("units", "depth")],
-)
+
+def test_kernels_start_in_the_range_of_one_gate():
+    layer = StackRNN(units=50, depth=2)
+    layer.build((None, None, 40))
+    for rnn in layer.forward_rnns:
+        for kernel in (value(weights) for weights in rnn.weights[:2]):
+            rows, columns = kernel.shape
+            limit = (6 / (rows + columns / 3)) ** 0.5
+            assert 0.97 * limit < abs(kernel).max() <= limit

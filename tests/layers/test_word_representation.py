@@ -8,7 +8,7 @@ import pytest
 
 from keras_sentmatch.layers import WordRepresentation
 from tests import oracles, oracles_recurrent
-from tests.harness import Case, arguments_act, built, refuses, run_checks, value
+from tests.harness import Case, arguments_act, built, run_checks, value
 
 RNG = np.random.default_rng(0)
 IDS = np.array([[2, 3, 1, 4, 0], [5, 0, 0, 0, 0], [7, 7, 8, 2, 6]], "int32")
@@ -124,17 +124,6 @@ def test_padding_row_is_never_trained():
 
 
 test_arguments = arguments_act(CASES[1:2], char_kernel_size=3, char_encoder="lstm")
-
-test_errors = refuses(
-    SMALL,
-    [
-        ({"char_encoder": "rnn"}, "'cnn' or 'lstm'. Received: char_encoder='rnn'"),
-        (
-            {"trainable_embedding": False, "fixed_embedding": False, "exact_match": False},
-            "at least one feature",
-        ),
-    ],
-)
 
 
 def test_a_missing_input():

@@ -1,10 +1,10 @@
-"""SelfAttentiveEncoder."""
+"""SelfAttentionFusion."""
 
 from functools import partial
 
 import numpy as np
 
-from keras_sentmatch.layers import SelfAttentiveEncoder
+from keras_sentmatch.layers import SelfAttentionFusion
 from tests import oracles_hosts
 from tests.harness import Case, built, check_option, lengths_mask, noise, run_checks, value
 
@@ -30,9 +30,9 @@ def oracle(layer, x, mask):
 
 WEIGHTS = (3 * 4 + 2 * (4 * 12 + 12), 2)  # and two counters of steps
 CASES = [
-    Case(SelfAttentiveEncoder, INPUTS, WEIGHTS, oracle),
+    Case(SelfAttentionFusion, INPUTS, WEIGHTS, oracle),
     Case(
-        partial(SelfAttentiveEncoder, dropout=0.3),
+        partial(SelfAttentionFusion, dropout=0.3),
         INPUTS,
         WEIGHTS,
         both,
@@ -45,7 +45,7 @@ test_checks = run_checks(CASES)
 
 
 def test_dropout():
-    layer = SelfAttentiveEncoder(0.5, 0.25, 7)
+    layer = SelfAttentionFusion(0.5, 0.25, 7)
     for dropout in (layer.token_dropout, layer.attended_dropout):
         assert (dropout.rate, dropout.decay, dropout.decay_steps) == (0.5, 0.25, 7)
     check_option(CASES[0], "dropout", 0.0, 0.5)
