@@ -62,7 +62,6 @@ class Hybrid(WithLinearPart, RE2):
         units: int = 75,
         blocks: int = 3,
         encoder_layers: int = 2,
-        kernel_size: int = 3,
         prediction: str = "full",
         dropout: float = 0.2,
         feature_attention=None,
@@ -75,7 +74,6 @@ class Hybrid(WithLinearPart, RE2):
             units: Width of every hidden layer of RE2. Defaults to `75`, for thousands of pairs.
             blocks: Alignments, one after the other. Defaults to `3`.
             encoder_layers: Convolutions in a block. Defaults to `2`.
-            kernel_size: Words in a window. Defaults to `3`.
             prediction: As in `RE2`. Defaults to `"full"`.
             dropout: As in `RE2`. Defaults to `0.2`.
         """
@@ -87,7 +85,6 @@ class Hybrid(WithLinearPart, RE2):
             units=units,
             blocks=blocks,
             encoder_layers=encoder_layers,
-            kernel_size=kernel_size,
             prediction=prediction,
             dropout=dropout,
             feature_attention=feature_attention,

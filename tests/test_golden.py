@@ -39,7 +39,7 @@ def explained_today(
     nothing but its probabilities to show has no explainer.
     """
     shown = dict(recorded or {})
-    if getattr(model, "independent", False):
+    if getattr(model, "reads_alone", False):
         del shown["feature_map_base"]
     return shown if shown.keys() - {"probabilities"} else None
 

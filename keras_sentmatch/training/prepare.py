@@ -312,17 +312,11 @@ def make_model(
 
 
 def warn_of_narrow_features(model: keras.Model, longest: int) -> None:
-    """Warns of feature attention too narrow for sentences of `longest` tokens (eq 9 of its paper).
-
-    A block that was given its own `max_length` has warned already.
-    """
+    """Warn of feature attention too narrow for sentences of `longest` tokens (eq 9 of its paper)."""
     kinds = (FeatureAttention, SelectiveFeatureAttention)
-    blocks = [layer for layer in model.layers if isinstance(layer, kinds) and not layer.max_length]
+    blocks = [layer for layer in model.layers if isinstance(layer, kinds)]
     for narrow in sorted({block.too_narrow(block.width, longest) for block in blocks} - {""}):
-        log.warning(
-            f"Feature attention: {narrow} Reduce less, or set raise_widths=true and "
-            f"max_length={longest} in model.feature_attention_config."
-        )
+        log.warning(f"Feature attention: {narrow} Reduce less in model.feature_attention_config.")
 
 
 def compile_model(model: keras.Model, train: PairDataset, settings: TrainingConfig) -> None:

@@ -8,7 +8,7 @@ import pytest
 from keras import ops
 
 from keras_sentmatch import ops as sm
-
+from keras_sentmatch.ops import masking, sequence, similarity
 from tests import oracles
 from tests.case import Case, gradients, value
 from tests.harness import lengths_mask, noise
@@ -48,7 +48,9 @@ def test_large_scores_in_float16_do_not_overflow():
 
 
 def test_argmax_counts_real_tokens_only():
-    np.testing.assert_array_equal(value(masking.masked_argmax(X, MASK)), oracles.masked_max(X, MASK)[1])
+    np.testing.assert_array_equal(
+        value(masking.masked_argmax(X, MASK)), oracles.masked_max(X, MASK)[1]
+    )
 
 
 def test_cosines():
