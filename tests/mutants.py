@@ -31,9 +31,9 @@ SHARED = {"fractions": (0.4, 0.3, 0.3)}
 PIECES = ["a", "dog", "run", "cat", "##s", "no", "it", "the", "move", "animal", "park"]
 WORD_MODELS: dict[str, dict[str, Any]] = {
     "esim": {"units": 2},
-    "cafe": {"char_filters": 2, "char_dim": 2, "units": 2, "highway_layers": 1},
+    "cafe": {"char_filters": 2, "char_dim": 2, "units": 2},
     "diin": {
-        "max_length": 8, "highway_layers": 1, "blocks": 1, "layers_per_block": 1, "growth_rate": 2, "char_filters": 2,
+        "max_length": 8, "blocks": 1, "layers_per_block": 1, "growth_rate": 2, "char_filters": 2,
         "char_dim": 2,
     },
 }  # fmt: skip

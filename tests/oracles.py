@@ -214,10 +214,10 @@ def co_attention(
 
 
 def bottleneck(
-    x: Array, mask: Array, w_e: Array, b_e: Array, w_r: Array, b_r: Array, activation: Any = np.tanh
+    x: Array, mask: Array, w_e: Array, b_e: Array, w_r: Array, b_r: Array
 ) -> tuple[Array, Array]:
     """Code z = tanh(x W_e + b_e) (zero at pads) and linear reconstruction z W_r + b_r."""
-    code = activation(np.asarray(x, np.float64) @ w_e + b_e)
+    code = np.tanh(np.asarray(x, np.float64) @ w_e + b_e)
     return np.where(np.asarray(mask, bool)[..., None], code, 0), code @ w_r + b_r
 
 
@@ -263,10 +263,8 @@ def dense_co_attentive_rnn(
     layers: Sequence[tuple[Sequence[Array], Sequence[Array]]],
     autoencoders: Mapping[int, Sequence[Array]] | None = None,
     *,
-    cell: str = "lstm",
     row: int = 1,
     attention: bool = True,
-    temperature: float = 1.0,
 ) -> dict[str, Any]:
     """Eq 5, 6: `layers` = (forward, backward) RNN weights; `autoencoders` by number (from 1) of the
     layer they follow.
@@ -281,10 +279,10 @@ def dense_co_attentive_rnn(
     past: tuple[list, list] = ([], [])
     attentions, losses, widths = [], [], [xs[0].shape[-1]]
     for number, weights in enumerate(layers, 1):
-        hs = [bidirectional_rnn(cell, x, m, *weights)[0] for x, m in zip(xs, masks)]
+        hs = [bidirectional_rnn("lstm", x, m, *weights)[0] for x, m in zip(xs, masks)]
         contexts: list[Any] = [None, None]
         if attention and row != 11:
-            *contexts, alpha_p, alpha_q = co_attention(*hs, *masks, temperature=temperature)
+            *contexts, alpha_p, alpha_q = co_attention(*hs, *masks)
             attentions.append((alpha_p, alpha_q))
         for side in (0, 1):
             h, a = hs[side], contexts[side]
@@ -320,7 +318,7 @@ def drcn_forward(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dic
     Weights:
       embeddings: tables `[V, D]`, the trainable one first; char: (table, kernel, bias) or absent;
       flag: whether the exact-match flag is used (True);
-      layers, autoencoders, cell, row, attention, temperature: as above;
+      layers, autoencoders, row, attention: as above;
       hidden: (kernel, bias) or (kernel, bias, (gamma, beta, mean, variance)) each;
       output: (kernel, bias); a single unit is a linear score, no softmax.
     """
@@ -335,7 +333,7 @@ def drcn_forward(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dic
         if weights.get("flag", True):
             parts.append(flags[n][..., None])
         xs.append(np.concatenate(parts, -1))
-    options = {k: weights[k] for k in ("cell", "row", "attention", "temperature") if k in weights}
+    options = {k: weights[k] for k in ("row", "attention") if k in weights}
     stack = weights["layers"], weights.get("autoencoders")
     out = dense_co_attentive_rnn(*xs, *masks, *stack, **options)
     pooled = [masked_max(out[side], m)[0] for side, m in zip("pq", masks)]

@@ -4,14 +4,13 @@ HyperLSTM.
 Conventions as in `oracles` and `oracles_recurrent`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tests.oracles import (
     Array,
-    batch_norm,
     bidirectional_rnn,
     masked_mean,
     masked_softmax,
@@ -19,7 +18,7 @@ from tests.oracles import (
     sigmoid,
     softmax,
 )
-from tests.oracles_recurrent import class_probabilities, dense, mlp, word_features, zero_pads
+from tests.oracles_recurrent import dense, zero_pads
 
 
 def dot_attention(
@@ -69,18 +68,13 @@ def feature_attention(
     b1: Array | None,
     w2: Array,
     b2: Array | None,
-    norm: Sequence[Array] | None = None,
-    activation: Callable[[Array], Array] = np.tanh,
-    epsilon: float = 1e-3,
 ) -> tuple[Array, Array]:
     """Eq 1-3: s = mmean(x); e = sigmoid(tanh(s W1 + b1) W2 + b2); u = e * x.
 
-    x `[B, L, D]`, W1 `[D, D/r]`, W2 `[D/r, D]` -> u `[B, L, D]` (0 at pads), e `[B, D]`. `norm` (gamma,
-    beta, mean, variance) stands between W2 and the sigmoid.
+    x `[B, L, D]`, W1 `[D, D/r]`, W2 `[D/r, D]` -> u `[B, L, D]` (0 at pads), e `[B, D]`.
     """
     x = zero_pads(x, mask)
-    e = dense(activation(dense(masked_mean(x, mask), (w1, b1))), (w2, b2))
-    e = sigmoid(e if norm is None else batch_norm(e, *norm, epsilon=epsilon))
+    e = sigmoid(dense(np.tanh(dense(masked_mean(x, mask), (w1, b1))), (w2, b2)))
     return x * e[:, None, :], e
 
 
@@ -95,14 +89,12 @@ def selective_feature_attention(
     select: bool = True,
     b1: Array | None = None,
     b2: Sequence[Array] | None = None,
-    norms: Sequence[Sequence[Array]] | None = None,
-    epsilon: float = 1e-3,
 ) -> tuple[Array, Array, Array]:
     """Eq 5-8: s = mean + max over branches and real tokens; e^n = sigmoid(tanh(s W1 + b1) W2^n + b2^n);
     e~ = softmax over n, each feature by itself; u = sum_n e~^n * x^n.
 
     Branches N times `[B, L, W]`, W1 `[W, W/r2]`, W2^n `[W/r2, W]` -> u `[B, L, W]` (0 at pads), e and
-    e~ `[B, N, W]`. `norms` (gamma, beta, mean, variance) by branch stand between W2^n and the sigmoid.
+    e~ `[B, N, W]`.
     `pre_sigmoid`: the softmax is taken of the logits. Without `select` there is one W2 and
     u = e * mean_n x^n.
     """
@@ -115,8 +107,6 @@ def selective_feature_attention(
             s[b] = use_mean * tokens.mean(0) + use_max * tokens.max(0)
     hidden = np.tanh(dense(s, (w1, b1)))
     logits = [dense(hidden, (w, None if b2 is None else b2[n])) for n, w in enumerate(w2)]
-    if norms is not None:
-        logits = [batch_norm(z, *norm, epsilon=epsilon) for z, norm in zip(logits, norms)]
     e = sigmoid(np.stack(logits, 1))
     if not select:
         return e[:, 0][:, None, :] * (sum(xs) / len(xs)), e, e
@@ -193,7 +183,7 @@ def rlstm(
     h_t = o_t tanh(c_t) + o_t tanh(m_t); alpha_{t+1} = msoftmax(w . tanh(Y W_p + m_t W_m + c_{t-1} W_c)).
 
     y `[B, Lp, d]`, h_inputs `[B, Lh, D]`; weights: lstm (kernel, recurrent, bias), w_p, w_m, w_c `[d, A]`,
-    w `[A]`, first (scores of alpha_1 `[>= Lp]`; uniform over the real tokens if not there). Without
+    w `[A]`; alpha_1 is uniform over the real tokens. Without
     `tanh` in the score m and c add the same to every j, so they cancel in the softmax: alpha_t is alpha_2
     for every later t. A padded t keeps h, c and alpha. Returns states `[B, Lh, d]`, alpha_t
     `[B, Lh, Lp]`, both 0 at pads.
@@ -201,11 +191,10 @@ def rlstm(
     y, x = zero_pads(y, mask_p), zero_pads(h_inputs, mask_h)
     kernel, recurrent, bias = weights["lstm"]
     states, alphas = np.zeros((*x.shape[:2], len(recurrent))), np.zeros((*x.shape[:2], y.shape[1]))
-    first = np.zeros(y.shape[1]) if weights.get("first") is None else weights["first"]
     steps = range(x.shape[1])
     for b in range(len(x)):
         h, c = np.zeros(len(recurrent)), np.zeros(len(recurrent))
-        alpha = masked_softmax(np.asarray(first)[: y.shape[1]], mask_p[b])
+        alpha = masked_softmax(np.zeros(y.shape[1]), mask_p[b])
         for t in reversed(steps) if backwards else steps:
             if not mask_h[b][t]:
                 continue
@@ -218,26 +207,6 @@ def rlstm(
             score = np.tanh(score) if tanh else score
             alpha = masked_softmax(score @ np.reshape(weights["w"], -1), mask_p[b])
     return states, alphas
-
-
-def rlstm_model(inputs: Mapping[str, Array], weights: Weights) -> dict[str, Any]:
-    """Weights, besides those of `word_features`: encoder: (forward, backward) LSTMs over P;
-    forward, backward: as in `rlstm`; tanh (True); dense: [(W, b) ReLU, ..., (W, b)].
-
-    Sentence 1 is P. The means over t of both directions, side by side, go to the dense layers. Returns
-    also attention_forward, attention_backward `[B, Lh, Lp]`.
-    """
-    (p, h), (mask_p, mask_h) = word_features(inputs, weights)
-    y = bidirectional_rnn("lstm", p, mask_p, *weights["encoder"])[0]
-    tanh = weights.get("tanh", True)
-    out, means = {}, []
-    for name in ("forward", "backward"):
-        states, out[f"attention_{name}"] = rlstm(
-            y, mask_p, h, mask_h, weights[name], tanh, backwards=name == "backward"
-        )
-        means.append(masked_mean(states, mask_h))
-    logits = mlp(np.concatenate(means, -1), weights["dense"])
-    return {"logits": logits, "probabilities": class_probabilities(logits), **out}
 
 
 def layer_norm(x: Array, gamma: Array, beta: Array, epsilon: float = 1e-3) -> Array:

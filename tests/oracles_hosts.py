@@ -92,7 +92,6 @@ def bimpm_match(
     mask_1: Array,
     mask_2: Array,
     weights: Mapping[str, Sequence[Array]],
-    max_attentive: str = "argmax",
 ) -> Array:
     """Sentence 1 against sentence 2: `[B, L1, h]` twice, `[B, L2, h]` twice -> `[B, L1, 8 l]`.
 
@@ -100,7 +99,7 @@ def bimpm_match(
     STRATEGIES, forward before backward in each. alpha_ij = cos(h_i, h_j) of one direction.
     full: the other's last forward state (that of its last real token), first backward state (token 0);
     max: max_j f_m(h_i, h_j); attentive: with sum_j alpha_ij h_j / sum_j alpha_ij; max_attentive: with
-    h_j of the largest alpha_ij (the first of equals), or "elementwise": max_j (alpha_ij h_j).
+    h_j of the largest alpha_ij (the first of equals).
     0 at pads, and where sentence 2 is empty.
     """
     sides = ((forward_1, forward_2), (backward_1, backward_2))
@@ -125,10 +124,8 @@ def bimpm_match(
                         y = h[-1] if direction == 0 else h[0]
                     elif strategy == "attentive":
                         y = weighted_mean(alpha, h)
-                    elif max_attentive == "argmax":
-                        y = h[alpha.argmax()]
                     else:
-                        y = np.max([a * h_j for a, h_j in zip(alpha, h)], axis=0)
+                        y = h[alpha.argmax()]
                     row.append(perspectives(h_i, y, w))
             rows.append(np.concatenate(row))
         out.append(rows)
@@ -137,7 +134,7 @@ def bimpm_match(
 
 def bimpm(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str, Any]:
     """Weights: encoder, aggregation: (forward, backward) LSTMs; match: as in `bimpm_match`, for
-    both sentences; max_attentive ("argmax"); dense: [(W, b) tanh, ..., (W, b)].
+    both sentences; dense: [(W, b) tanh, ..., (W, b)].
 
     The aggregation's last states [forward P; backward P; forward Q; backward Q] go to the dense layers.
     Returns also matching_1, matching_2 `[B, L, 8 l]`.
@@ -147,9 +144,8 @@ def bimpm(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str, 
     for x, mask in zip(xs, masks):
         h = bidirectional_rnn("lstm", x, mask, *weights["encoder"])[0]
         halves.append(np.split(h, 2, axis=-1))
-    reading = weights.get("max_attentive", "argmax")
     matched = [
-        bimpm_match(*halves[n], *halves[1 - n], masks[n], masks[1 - n], weights["match"], reading)
+        bimpm_match(*halves[n], *halves[1 - n], masks[n], masks[1 - n], weights["match"])
         for n in (0, 1)
     ]
     last = [
@@ -209,8 +205,8 @@ def cafe(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str, A
 
 
 def gelu(x: Array) -> Array:
-    """x Phi(x), exact."""
-    return x * 0.5 * (1 + np.vectorize(math.erf, otypes=[np.float64])(x / math.sqrt(2)))
+    """x Phi(x) by its tanh approximation."""
+    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
 def weight_norm(v: Array, g: Array) -> Array:
@@ -218,17 +214,17 @@ def weight_norm(v: Array, g: Array) -> Array:
     return g * v / np.sqrt(np.square(v).sum(tuple(range(v.ndim - 1)), keepdims=True))
 
 
-def re2_fusion(z: Array, x: Array, layers: Sequence[Any], activation: Any = gelu) -> Array:
+def re2_fusion(z: Array, x: Array, layers: Sequence[Any]) -> Array:
     """Four (W, b), "full": G([G1([z; x]); G2([z; z - x]); G3([z; z * x])]); one, "simple": G([z; x])."""
     parts = [np.concatenate([z, y], -1) for y in (x, z - x, z * x)]
     if len(layers) == 1:
-        return activation(dense(parts[0], layers[0]))
-    made = [activation(dense(part, layer)) for part, layer in zip(parts, layers)]
-    return activation(dense(np.concatenate(made, -1), layers[3]))
+        return gelu(dense(parts[0], layers[0]))
+    made = [gelu(dense(part, layer)) for part, layer in zip(parts, layers)]
+    return gelu(dense(np.concatenate(made, -1), layers[3]))
 
 
 def re2_block(
-    xs: Sequence[Array], masks: Sequence[Array], block: Mapping[str, Any], activation: Any = gelu
+    xs: Sequence[Array], masks: Sequence[Array], block: Mapping[str, Any]
 ) -> tuple[list, list]:
     """One block on both sentences: their outputs `[B, L, h]` (0 at pads) and the two attentions.
 
@@ -239,13 +235,13 @@ def re2_block(
     for x, mask in zip(xs, masks):
         encoded = x
         for kernel, bias in block["convs"]:
-            encoded = zero_pads(activation(conv1d_same(encoded, mask, kernel, bias)), mask)
+            encoded = zero_pads(gelu(conv1d_same(encoded, mask, kernel, bias)), mask)
         joined.append(zero_pads(np.concatenate([x, encoded], -1), mask))
     keys: Sequence[Any] = (None, None)
     if block.get("projection") is not None:
-        keys = [activation(dense(z, block["projection"])) for z in joined]
+        keys = [gelu(dense(z, block["projection"])) for z in joined]
     *aligned, alpha_1, alpha_2 = dot_attention(*joined, *masks, *keys, block["temperature"])
-    fused = [re2_fusion(z, x, block["fusion"], activation) for z, x in zip(joined, aligned)]
+    fused = [re2_fusion(z, x, block["fusion"]) for z, x in zip(joined, aligned)]
     return [zero_pads(x, m) for x, m in zip(fused, masks)], [alpha_1, alpha_2]
 
 
@@ -253,17 +249,15 @@ def re2(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str, An
     """Weights: blocks: as in `re2_block`; connection ("aug"): the input of block n + 1 is
     "aug" [r_n; emb], r_1 = out_1, r_n = (r_{n-1} + out_n) / sqrt 2; "residual" r_n alone, where
     r_1 = (emb W + b + out_1) / sqrt 2 with residual: (W, b); "none" out_n; prediction ("full"): [a; b; a - b;
-    a * b], "symmetric" with |a - b|, "simple" [a; b]; dense: [(W, b) activated, ..., (W, b)]; activation
-    (exact GeLU). What is pooled is the last block's output. Returns also attentions_1, attentions_2, by
-    block.
+    a * b], "symmetric" with |a - b|, "simple" [a; b]; dense: [(W, b) GELU, ..., (W, b)]. What is
+    pooled is the last block's output. Returns also attentions_1, attentions_2, by block.
     """
     emb, masks = word_features(inputs, weights)
-    activation = weights.get("activation", gelu)
     connection = weights.get("connection", "aug")
     xs, past, outs = emb, list(emb), []
     attentions: tuple[list, list] = ([], [])
     for number, block in enumerate(weights["blocks"], 1):
-        outs, alphas = re2_block(xs, masks, block, activation)
+        outs, alphas = re2_block(xs, masks, block)
         for side in (0, 1):
             attentions[side].append(alphas[side])
         xs = list(outs)
@@ -284,7 +278,7 @@ def re2(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str, An
     }
     v = np.concatenate(kinds[weights.get("prediction", "full")], -1)
     found = {f"attentions_{n + 1}": attentions[n] for n in (0, 1)}
-    return result(v, weights["dense"], activation, **found)
+    return result(v, weights["dense"], gelu, **found)
 
 
 # --- DIIN ---

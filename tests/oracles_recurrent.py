@@ -278,14 +278,12 @@ def matrix_interaction(
     mask_h: Array,
     w: Array,
     b: Array,
-    transpose_premise: bool = False,
 ) -> Array:
     """Eq 8: W^t_tau = tanh(W~'_tau W~_t + W_inter W^t_{tau-1} + b_inter), W^t_0 = 0, for every t.
 
     p `[B, Lp, n, n]` and h `[B, Lh, n, n]` are W~' and W~, w and b `[n, n]`: matrix products as
     printed (w a left factor). Result `[B, Lh, Lp, n, n]`; a padded tau keeps W^t_{tau-1}, so
     `[:, :, -1]` is W^t_{l_P}; a padded t is 0, and so is everything when P is empty.
-    `transpose_premise` takes the transpose of W~'_tau.
     """
     out = np.zeros((len(h), h.shape[1], p.shape[1], *np.shape(w)))
     for row in range(len(h)):
@@ -295,8 +293,7 @@ def matrix_interaction(
             state = np.zeros(np.shape(w))
             for tau in range(p.shape[1]):
                 if mask_p[row][tau]:
-                    one = p[row, tau].T if transpose_premise else p[row, tau]
-                    state = np.tanh(one @ h[row, t] + w @ state + b)
+                    state = np.tanh(p[row, tau] @ h[row, t] + w @ state + b)
                 out[row, t, tau] = state
     return out
 
@@ -390,7 +387,7 @@ def din(inputs: Mapping[str, Array], weights: Mapping[str, Any]) -> dict[str, An
       encoder: the GRU; trans_p, trans_h: (kernel, bias) of eq 7;
       encode_h: whether H too goes through the encoder (False: raw words, the text-faithful preset;
         True with trans_h = trans_p and fc = [] is `table2`);
-      inter: (W_inter, b_inter), and whether W~'_tau is transposed in eq 8;
+      inter: (W_inter, b_inter);
       kind: "din1", "din2", or without dynamic weights: "static", a GRU fed vec(W~_t) and
         vec(W^t_{l_P}), or "static_interaction", one fed the latter alone;
       gates: as in `matrix_dynamic_gru`, or the (kernel, recurrent, bias) of that GRU;

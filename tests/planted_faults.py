@@ -47,8 +47,8 @@ masked mean: padding is counted
 - ops.maximum(ops.sum(weights, axis=axis), 1.0)
 + ops.cast(ops.shape(wide)[axis], wide.dtype)
 masked maximum: mask ignored
-- ops.max(_lower_padding(x, mask), axis=axis)
-+ ops.max(x, axis=axis)
+- _Max(axis)(_lower_padding(x, mask))
++ _Max(axis)(x)
 pair mask: one real token is enough
 - return ops.logical_and(ops.expand
 + return ops.logical_or(ops.expand
@@ -65,8 +65,8 @@ cosine: lengths not squared
 + ops.sum(ops.abs(x), axis=-1, keepdims=True)
 @ keras_sentmatch/layers/highway.py | tests/layers/test_highway.py
 highway: gate inverted
-- x = g * transform(x) + (1 - g) * x
-+ x = (1 - g) * transform(x) + g * x
+- x = x + gate(x) * (transform(x) - x)
++ x = transform(x) + gate(x) * (x - transform(x))
 @ keras_sentmatch/layers/co_attention.py | tests/layers/test_co_attention.py
 co-attention: temperature ignored
 - scores = scores * ops.cast(self.scale, scores.dtype)
@@ -95,22 +95,20 @@ matching vector: difference without its absolute value
 + "absolute_difference": lambda p, q: p - q
 @ keras_sentmatch/layers/cafe.py | tests/layers/test_factorization_machine.py
 factorization machine: each pair counted twice
-- y = y + 0.5 * ops.sum
-+ y = y + ops.sum
+- y = y + 0.5 * (pairs - squares)
++ y = y + (pairs - squares)
 @ keras_sentmatch/layers/drcn.py | tests/layers/test_autoencoder_bottleneck.py
 auto-encoder: padding counts in the loss
-- return ops.mean(masked_mean(*per_group))
-+ return ops.mean(per_group[0])
+- return masked_mean(*rows)
++ return ops.mean(rows[0], axis=1)
 @ keras_sentmatch/layers/feature_attention.py | tests/layers/test_feature_attention.py
 feature attention: gates without sigmoid
-- gates = ops.sigmoid(e)
-+ gates = ops.tanh(e)
+- "excitation", "sigmoid", hidden)
++ "excitation", "tanh", hidden)
 @ keras_sentmatch/layers/feature_attention.py | tests/layers/test_selective_feature_attention.py
 selective feature attention: softmax over the features
-- gates, axis=1)
--             factors
-+ gates, axis=2)
-+             factors
+- ops.softmax(logits if self.pre_sigmoid else gates, axis=1)
++ ops.softmax(logits if self.pre_sigmoid else gates, axis=2)
 @ keras_sentmatch/layers/din.py | tests/layers/test_matrix_dynamic_gru.py
 matrix GRU: update gate inverted
 - h = (1 - z) * h + z * new

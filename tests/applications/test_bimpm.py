@@ -1,13 +1,11 @@
-"""BiMPM: a whole forward pass against the oracle, its halves, every switch."""
+"""BiMPM with SFA: a whole forward pass against the oracle, its halves, every switch."""
 
 from functools import partial
 
-import pytest
-
 from keras_sentmatch.applications import BiMPM
 from tests import oracles_hosts
-from tests.applications.common import IDS_1, IDS_2, WORDS, adapt, check_halves, features, model_case
-from tests.harness import Case, arguments_act, built, check_oracle, run_checks, value
+from tests.applications.common import adapt, check_halves, features, model_case
+from tests.harness import Case, arguments_act, run_checks, value
 
 
 def weights_of(layer):
@@ -30,7 +28,6 @@ def oracle(model, **inputs):
             strategy: [value(w) for w in kernels]
             for strategy, kernels in zip(matching.strategies, matching.kernels)
         },
-        "max_attentive": matching.max_attentive,
         "aggregation": both("aggregation"),
         "dense": [weights_of(layers["hidden"]), weights_of(layers["logits"])],
         "adapt": adapt(model),
@@ -51,46 +48,17 @@ SMALL = partial(
     hidden_units=4,
     perspectives=2,
 )
-CASES = [model_case(partial(SMALL, char_vocabulary_size=6), CHARS, oracle, "BiMPM")]
-WORDS_ONLY = Case(SMALL, WORDS, (0, 0))
-
+WITH_CHARS = partial(SMALL, char_vocabulary_size=6)
+CASES = [model_case(partial(WITH_CHARS, feature_attention="sfa"), CHARS, oracle, "BiMPM")]
 
 test_checks = run_checks(CASES)
 
-
 test_halves = run_checks(CASES, check_halves)
 
-
-@pytest.mark.once
-def test_presets():
-    for config in BiMPM.presets.values():
-        assert SMALL(**config).count_params()
-    galsang = BiMPM.presets["galsang"]
-    assert SMALL(**galsang).get_layer("matching").attentive == "sum"  # see its layer's tests
-    check_oracle(Case(partial(SMALL, **{**galsang, "attentive": "mean"}), WORDS, (0, 0), oracle))
-
-
 test_arguments = arguments_act(
-    CASES,
-    "attentive",  # see the test of its layer
+    [Case(WITH_CHARS, CHARS, (0, 0))],
     "max_word_length",
     "feature_attention",
     "feature_attention_config",
-    cell="gru",
     strategies=("full", "max"),
-    max_attentive="elementwise",
 )
-
-
-@pytest.mark.once
-def test_explainer():
-    model = built(CASES[0])
-    shown = {n: value(t) for n, t in model.explainer()(CHARS).items()}
-    assert abs(shown["probabilities"] - value(model(CHARS))).max() < 1e-6
-    real = (IDS_1 > 0)[:, :, None] & (IDS_2 > 0)[:, None]
-    assert shown["cosines"].shape == (3, 2, 5, 4)
-    assert ((shown["cosines"] != 0) == real[:, None]).all() and abs(shown["cosines"]).max() <= 1
-    for side, ids in (("1", IDS_1), ("2", IDS_2)):
-        matching = shown[f"matching_{side}"]
-        assert matching.shape == (*ids.shape, 16)
-        assert (matching.any(-1) == (ids > 0)).all()

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from keras_sentmatch import layers
-from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers.diin import DecayingDropout
 from keras_sentmatch.layers.din import MatrixInteraction
 from tests.harness import lengths_mask, noise
 
 WORDS = {"vocabulary_size": 9, "embedding_dim": 2}
 NO_WORDS = {**WORDS, "trainable_embedding": False, "fixed_embedding": False}
+HEADS = {"num_heads": 2, "key_dim": 2}
 NO_POOLING = {"mean_pooling": False, "max_pooling": False}
 
 ARGUMENTS = [
@@ -30,9 +30,9 @@ ARGUMENTS = [
     (layers.DenseCoAttentiveRNN, {"attentive_connection": "skip"}, "one of", "='skip'"),
     (layers.DenseCoAttentiveRNN, {"embedding_connection": "residual"}, "one of", "='residual'"),
     (layers.DenseCoAttentiveRNN, {"autoencoder_after": (6,)}, "1 to depth=5", "(6,)"),
-    (layers.DualAttention, {"num_heads": 0}, "at least 1", "num_heads=0"),
-    (layers.DualAttention, {"key_dim": 0}, "at least 1", "key_dim=0"),
-    (layers.DualAttention, {"distance": "cosine"}, "one of", "distance='cosine'"),
+    (layers.DualAttention, {"num_heads": 0, "key_dim": 2}, "at least 1", "num_heads=0"),
+    (layers.DualAttention, {"num_heads": 2, "key_dim": 0}, "at least 1", "key_dim=0"),
+    (layers.DualAttention, {**HEADS, "distance": "cosine"}, "one of", "='cosine'"),
     (layers.DynamicSequentialAttention, {"steps": 0}, "at least 1", "steps=0"),
     (layers.DynamicSequentialAttention, {"attention_units": 0}, "at least 1", "units=0"),
     (layers.DynamicSequentialAttention, {"beta": 0.0}, "positive", "beta=0.0"),
@@ -88,7 +88,7 @@ ARGUMENTS = [
 @pytest.mark.once
 @pytest.mark.parametrize("cls, arguments, words", [(c, a, w) for c, a, *w in ARGUMENTS])
 def test_arguments_of_the_constructor(cls, arguments, words):
-    with pytest.raises(InputError) as error:
+    with pytest.raises(ValueError) as error:
         cls(**arguments)
     assert [word for word in words if word not in str(error.value)] == []
 

@@ -162,7 +162,7 @@ def test_weights_sum_to_one_and_differ_by_at_most_e():
     assert (weights.max(1) > 0.999).any()
 
 
-test_arguments = arguments_act(CASES, units="compact", branch_kind="cnn", pre_sigmoid=True)
+test_arguments = arguments_act(CASES, units="literal", branch_kind="cnn", pre_sigmoid=True)
 
 
 def test_penalties():

@@ -133,7 +133,7 @@ def encoded(recipe, pairs):
     [
         *((name, []) for name in sorted(WIDE)),
         ("esim", ["model.placement=attended"]),
-        ("cafe", ["model.append_intra=true", "model.meta_factors=4"]),
+        ("cafe", ["model.bidirectional=true"]),
     ],
 )
 def test_the_width_of_eq_9_is_that_of_the_block(name, more, pairs):

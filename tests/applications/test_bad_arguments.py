@@ -1,0 +1,69 @@
+"""What models refuse, and the words that the message has."""
+
+from functools import partial
+
+import pytest
+
+from keras_sentmatch.applications import build_model, get_model_class
+from keras_sentmatch.applications.feature_blocks import make_feature_blocks
+from keras_sentmatch.errors import InputError
+
+BARE = {"autoencoder_after": ()}
+SFA = {"feature_attention": "sfa"}
+MODELS = [
+    ("drnn", {}, "no model 'drnn'", "drcn"),
+    ("drcn", {"preset": "snly"}, "no preset 'snly'", "snli"),
+    ("drcn", {"deep": 3}, "no argument 'deep'. Did you mean depth?"),
+    ("drcn", {"depth": 3, "autoencoder_after": (4,)}, "from 1 to depth=3", "(4,)"),
+    ("drcn", {**SFA, **BARE}, "after each autoencoder", "autoencoder_after=()"),
+    ("drcn", {**SFA, "depth": 3, "autoencoder_after": (4,)}, "from 1 to depth=3"),
+    ("re2", {"alignment": "bilinear"}, "one of", "alignment='bilinear'"),
+    ("re2", {"connection": "dense"}, "one of", "connection='dense'"),
+    ("re2", {"prediction": "half"}, "one of", "prediction='half'"),
+    ("re2", {"blocks": 0}, "at least 1", "blocks=0"),
+    ("esim", {"placement": "before"}, "one of", "placement='before'"),
+    ("esim", {"feature_attention": "gates"}, "feature_attention='gates'", "'fa', 'sfa'"),
+    ("cafe", {"alignment_features": ("sum",)}, "each once", "'sum'"),
+    ("cafe", {"alignment_features": ()}, "each once"),
+    ("diin", {"max_length": 3, "blocks": 2}, "at least 2 ** blocks", "max_length=3, blocks=2"),
+    ("din", {"units": 300}, "perfect square", "units=300"),
+    ("din", {"units": 9, "shared_transform": True}, "must have the same last dimension"),
+    ("rlstm", {"units": 5}, "even", "units=5"),
+]
+CANNOT_SPLIT = [
+    ("drcn", {"exact_match": False}, "attend to the other sentence", "attention=False"),
+    ("drcn", {"attention": False}, "flags words", "exact_match=False"),
+    ("diin", {}, "flags words", "exact_match=False"),
+]
+BLOCKS = [
+    ("se", None, "feature_attention='se'", "Expected None, 'fa', 'sfa'"),
+    ("fa", {"r1": 3}, "feature_attention_config={'r1': 3}"),
+    ("sfa", {"units": "small"}, "units must be one of"),
+    (None, {"r1": 3}, "feature_attention_config={'r1': 3}", "'fa' or 'sfa'"),
+    (7, None, "feature_attention=7"),
+]
+
+
+def check(make, words):
+    with pytest.raises(InputError) as error:
+        make()
+    assert [word for word in words if word not in str(error.value)] == []
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name, config, words", [(n, c, w) for n, c, *w in MODELS])
+def test_arguments(name, config, words):
+    check(partial(build_model, name, vocabulary_size=9, embedding_dim=3, **config), words)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name, config, words", [(n, c, w) for n, c, *w in CANNOT_SPLIT])
+def test_a_model_that_cannot_be_split(name, config, words):
+    model = get_model_class(name)(vocabulary_size=9, embedding_dim=3, **config)
+    check(model.split, words)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("kind, config, words", [(k, c, w) for k, c, *w in BLOCKS])
+def test_blocks(kind, config, words):
+    check(partial(make_feature_blocks, kind, config, "here", "float32"), words)
