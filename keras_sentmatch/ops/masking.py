@@ -1,14 +1,16 @@
 """Masked softmax, mean and max.
 
 A mask is boolean, True = real token, and broadcasts against the values. An empty row (without any
-True) gives zeros, never NaN. Sums and exponentials are computed in float32 or wider, whatever the
-dtype of the values.
+True) gives zeros, never NaN. Sums and exponentials are computed in float32 or wider under every
+dtype policy.
 """
 
 from typing import Any
 
 import keras
 from keras import ops
+
+from keras_sentmatch.errors import InputError
 
 
 def at_least_float32(x: Any) -> Any:
@@ -22,12 +24,12 @@ def masked_softmax(scores: Any, mask: Any, axis: int = -1) -> Any:
     """Softmax over the positions of `axis` whose mask is True.
 
     Args:
-        scores: float tensor.
-        mask: boolean tensor that broadcasts to `scores`, True = real.
-        axis: axis over which the weights sum to one.
+        scores: Float tensor.
+        mask: Boolean tensor that broadcasts to `scores`, True = real.
+        axis: Axis over which the weights sum to one.
 
     Returns:
-        Weights of the shape and dtype of `scores`: exactly 0 where masked; all 0 in an empty row.
+        Weights with the shape and dtype of `scores`: exactly 0 where masked, all 0 in an empty row.
 
     Example:
         >>> from keras_sentmatch.ops import masked_softmax
@@ -51,9 +53,9 @@ def masked_mean(x: Any, mask: Any, axis: int = 1) -> Any:
     """Mean of `x` over the real positions of `axis`.
 
     Args:
-        x: float tensor, e.g. `[B, L, D]`.
-        mask: boolean tensor that has the axes of `x` up to and including `axis`, e.g. `[B, L]`.
-        axis: a non-negative axis to average over.
+        x: Float tensor, e.g. `[B, L, D]`.
+        mask: Boolean tensor with the axes of `x` up to and including `axis`, e.g. `[B, L]`.
+        axis: Axis to average over, at least 0.
 
     Returns:
         The mean, in the dtype of `x`; zeros for an empty row.
@@ -68,7 +70,7 @@ def masked_mean(x: Any, mask: Any, axis: int = 1) -> Any:
 def masked_max(x: Any, mask: Any, axis: int = 1) -> Any:
     """Maximum of `x` over the real positions of `axis`; zeros for an empty row.
 
-    The arguments are those of `masked_mean`.
+    It has the arguments of `masked_mean`.
     """
     x = ops.convert_to_tensor(x)
     mask = _expand(mask, x, axis)
@@ -83,19 +85,19 @@ def masked_argmax(x: Any, mask: Any, axis: int = 1) -> Any:
 
 
 def pair_mask(mask_1: Any, mask_2: Any) -> Any:
-    """`[B, L1]` and `[B, L2]` to `[B, L1, L2]`: True where both tokens are real."""
+    """Combine `[B, L1]` and `[B, L2]` to `[B, L1, L2]`: True where both tokens are real."""
     return ops.logical_and(ops.expand_dims(mask_1, 2), ops.expand_dims(mask_2, 1))
 
 
 def zero_padding(x: Any, mask: Any) -> Any:
-    """`[B, L, D]` with the padded positions set to zero."""
+    """Set the padded positions of `[B, L, D]` to zero."""
     return ops.where(ops.expand_dims(mask, -1), x, ops.cast(0, x.dtype))
 
 
 def _expand(mask: Any, x: Any, axis: int) -> Any:
-    """`mask`, which has the first axes of `x`, with axes of size 1 for the others."""
+    """Append axes of size 1 to `mask`, which has the first axes of `x`."""
     if axis < 0:
-        raise ValueError(f"axis must be counted from the front (>= 0). Received: axis={axis}")
+        raise InputError(f"axis must be at least 0: count from the front. Received: axis={axis}")
     mask = ops.cast(mask, "bool")
     for _ in range(len(x.shape) - len(mask.shape)):
         mask = ops.expand_dims(mask, -1)
@@ -103,17 +105,17 @@ def _expand(mask: Any, x: Any, axis: int) -> Any:
 
 
 def _lower_padding(x: Any, mask: Any) -> Any:
-    """`x` with the lowest finite number of its dtype where masked."""
+    """Set the masked positions of `x` to the lowest finite number of its dtype."""
     lowest = -65504.0 if keras.backend.standardize_dtype(x.dtype) == "float16" else -3.38e38
     return ops.where(mask, x, ops.cast(lowest, x.dtype))
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class _Max(keras.Operation):
-    """`ops.max`, whose gradient is finite on JAX too. An operation, for use in functional models.
+    """`ops.max` with a finite gradient on JAX, as an operation for functional models.
 
     JAX divides the gradient among the positions that equal the maximum. XLA may compute `x` again
-    for that and round it differently, so that none is equal: 0 / 0. Here the gradient goes to the
+    and round it differently, so that no position is equal: 0 / 0. Here the gradient goes to the
     first maximum.
     """
 
@@ -141,11 +143,11 @@ class _Max(keras.Operation):
 
 
 def max_pool_rates(x: Any, mask: Any) -> Any:
-    """The share of the features of `masked_max` that come from each token.
+    """Return the share of the features of `masked_max` that come from each token.
 
     Args:
         x: `[B, L, D]`.
-        mask: boolean `[B, L]`, True = real token.
+        mask: Boolean `[B, L]`, True = real token.
 
     Returns:
         `[B, L]`; zeros at padding.

@@ -17,17 +17,17 @@ _FUSED = {
 
 
 def recurrent_states(layer: Any, x: Any) -> Any:
-    """The states of a recurrent Keras layer over unmasked sequences, by the fastest engine.
+    """Return the states of a recurrent Keras layer over unmasked sequences, by the fastest engine.
 
-    Values and gradients are those of `layer(x)`. On PyTorch they come from its fused kernels where
-    these compute the same: cuDNN on a GPU, oneDNN or native code on a CPU, where Keras would loop
-    in Python. The layer itself runs where they don't: with other activations, dropout inside the
-    layer, `reset_after=False`, half precision on a CPU, while a graph is traced, compiled or
-    exported, and on the other backends, where Keras is as fast.
+    Values and gradients are those of `layer(x)`. On PyTorch the states come from its fused kernels
+    (cuDNN on a GPU, oneDNN or native code on a CPU) instead of Keras's loop in Python. The layer
+    itself runs if these kernels compute something else: with other activations, dropout inside the
+    layer, `reset_after=False`, half precision on a CPU, or while a graph is traced, compiled or
+    exported. It also runs on the other backends, where Keras is as fast.
 
     Args:
-        layer: a built `keras.layers.LSTM`, `GRU` or `SimpleRNN` with `return_sequences=True`.
-        x: float `[B, L, D]`. With padding on the right, the states at the real positions don't
+        layer: A built `keras.layers.LSTM`, `GRU` or `SimpleRNN` with `return_sequences=True`.
+        x: Float `[B, L, D]`. With padding on the right, the states at the real positions don't
             depend on it.
 
     Returns:
@@ -49,7 +49,7 @@ def recurrent_states(layer: Any, x: Any) -> Any:
 
 
 class LSTM(keras.layers.LSTM):
-    """Keras's layer by the fastest engine, for functional models; weights and files are the same."""
+    """Keras's LSTM by the fastest engine, for functional models; weights and files are the same."""
 
     def call(
         self, sequences: Any, initial_state: Any = None, mask: Any = None, training: bool = False
@@ -63,7 +63,7 @@ class LSTM(keras.layers.LSTM):
 
 
 def _fused_states(layer: Any, x: Any) -> Any:
-    """The states by one fused kernel; None if there is none that computes the same."""
+    """Return the states from a fused kernel, or None if no kernel computes the same."""
     if keras.backend.backend() != "torch" or not _has_fused_form(layer):
         return None
     x = keras.ops.convert_to_tensor(x, layer.compute_dtype)
@@ -77,7 +77,7 @@ def _keep_from_cudnn(layer: Any) -> None:
 
 
 def _has_fused_form(layer: Any) -> bool:
-    """Whether PyTorch's kernels compute the same as the layer."""
+    """Return whether PyTorch's kernels compute the same as the layer."""
     plain = layer.return_sequences and not (
         layer.return_state or layer.go_backwards or layer.stateful or layer.unroll
     )
@@ -132,11 +132,11 @@ def scan_sequence(
     so all states are kept, and XLA cannot differentiate it.
 
     Args:
-        step: takes `[B, D]`, the values at one position, and the list of states; returns an output
-            `[B, K]` and the list of new states.
-        x: float `[B, L, D]` with `L >= 1`; `L` may be unknown. All positions are visited, so the
+        step: A function of `[B, D]`, the values at one position, and the list of states. It returns
+            an output `[B, K]` and the list of new states.
+        x: Float `[B, L, D]` with `L >= 1`; `L` may be unknown. All positions are visited, so the
             step must deal with padding.
-        state: initial states, tensors of any shape; they are cast to the dtype of `x`.
+        state: Initial states, tensors of any shape. They are cast to the dtype of `x`.
 
     Returns:
         The outputs `[B, L, K]` and the list of the last states.

@@ -12,11 +12,11 @@ from keras_sentmatch.ops.masking import zero_padding
 
 
 def last_state(x: Any, mask: Any) -> Any:
-    """The row of `x` at each sentence's last real token; zeros for an empty sentence.
+    """Return the row of `x` at each sentence's last real token; zeros for an empty sentence.
 
     Args:
         x: `[B, L, D]`.
-        mask: boolean `[B, L]`, True = real token, right-padded.
+        mask: Boolean `[B, L]`, True = real token, right-padded.
 
     Returns:
         `[B, D]`.
@@ -40,7 +40,7 @@ def reverse_within_length(x: Any, mask: Any) -> Any:
 
     Args:
         x: `[B, L, D]`.
-        mask: boolean `[B, L]`, True = real token, right-padded.
+        mask: Boolean `[B, L]`, True = real token, right-padded.
 
     Returns:
         `[B, L, D]`.
@@ -69,10 +69,10 @@ _EQUAL: ContextVar[bool] = ContextVar("equal lengths", default=False)
 
 @contextmanager
 def equal_lengths() -> Iterator[None]:
-    """Within it, `stack_pair` and `split_pair` take both sentences to be padded to one length.
+    """Promise `stack_pair` and `split_pair` that both sentences are padded to one length.
 
-    A TensorFlow graph cannot tell, so without this it pads the shorter sentence and cuts it again
-    wherever the two are stacked.
+    A TensorFlow graph doesn't know the lengths. Without this context it pads the shorter sentence
+    and cuts it again wherever the two are stacked.
 
     Example:
         >>> from keras import ops
@@ -92,7 +92,7 @@ def equal_lengths() -> Iterator[None]:
 def stack_pair(x1: Any, x2: Any) -> Any:
     """Stack two batches of sequences along the batch axis, padding the shorter one.
 
-    Shared weights then run only once.
+    Layers with shared weights then run only once.
 
     Args:
         x1, x2: `[B, L1, ...]` and `[B, L2, ...]`.
@@ -103,7 +103,7 @@ def stack_pair(x1: Any, x2: Any) -> Any:
     if _EQUAL.get():
         return ops.concatenate([x1, x2], axis=0)
     length_1, length_2 = ops.shape(x1)[1], ops.shape(x2)[1]
-    known = isinstance(length_1, int) and isinstance(length_2, int)  # a graph may know one alone
+    known = isinstance(length_1, int) and isinstance(length_2, int)  # a graph may know only one
     if known and length_1 == length_2:
         return ops.concatenate([x1, x2], axis=0)
     longest = max(length_1, length_2) if known else ops.maximum(length_1, length_2)

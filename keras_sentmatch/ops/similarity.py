@@ -13,13 +13,13 @@ from keras_sentmatch.ops.masking import at_least_float32
 
 
 def unit_length(x: Any) -> Any:
-    """`x / max(||x||, 1e-8)` over the last axis, in float32 or wider."""
+    """Return `x / max(||x||, 1e-8)` over the last axis; the gradient at zero is zero, not NaN."""
     x = at_least_float32(x)
     return x * ops.rsqrt(ops.maximum(ops.sum(ops.square(x), axis=-1, keepdims=True), 1e-16))
 
 
 def cosine_matrix(x: Any, y: Any) -> Any:
-    """Cosine of every pair of rows: `[B, L1, D]` and `[B, L2, D]` to `[B, L1, L2]`.
+    """Return the cosine of every pair of rows: `[B, L1, D]` and `[B, L2, D]` to `[B, L1, L2]`.
 
     Example:
         >>> from keras_sentmatch.ops.similarity import cosine_matrix
@@ -31,15 +31,15 @@ def cosine_matrix(x: Any, y: Any) -> Any:
 
 
 def dot_matrix(x: Any, y: Any) -> Any:
-    """Dot product of every pair of rows: `[B, L1, D]` and `[B, L2, D]` to `[B, L1, L2]`."""
+    """Return the dot product of every pair of rows, `[B, L1, L2]`."""
     return ops.matmul(at_least_float32(x), ops.transpose(at_least_float32(y), (0, 2, 1)))
 
 
 def pairwise_sum(x: Any, y: Any, weights: Any = None) -> Any:
-    """`s_ij = sum_c |x_ci + y_cj|`, or with weights `sum_c w_c tanh(x_ci + y_cj)`.
+    """Return `s_ij = sum_c |x_ci + y_cj|`, or with weights `sum_c w_c tanh(x_ci + y_cj)`.
 
-    A loop takes one feature at a time, so that no more than a few tensors of the size of the result
-    exist at once; larger steps were no faster. The gradient is written out, for a backward pass
+    A loop takes one feature at a time, so that only a few tensors of the size of the result exist
+    at once; larger steps are not faster. The gradient is written out because a backward pass
     through the loop would keep the tensors of all its steps.
 
     Args:
@@ -81,8 +81,7 @@ def pairwise_sum(x: Any, y: Any, weights: Any = None) -> Any:
 
     total_with_gradient = ops.custom_gradient(total)
 
-    # Flat: PyTorch's transposed views, of which each step would be slow, become arrays in this
-    # order.
+    # Flattening copies PyTorch's transposed views, which would make each step slow.
     length = ops.shape(x)[-1]
     shape = (*ops.shape(x)[1:], length)
     x, y = (ops.reshape(t, (t.shape[0], -1, length)) for t in (x, y))
@@ -92,9 +91,9 @@ def pairwise_sum(x: Any, y: Any, weights: Any = None) -> Any:
 def _by_feature(gradient: Callable[[Any], Any], operands: tuple[Any, ...]) -> tuple[Any, ...]:
     """`ops.map` of a function whose results have the shapes of `operands`.
 
-    On PyTorch they go into tensors that are made before. A small result that is made beside large
-    tensors, and stays when these are freed, leaves a gap in which no large one fits any more: the
-    process grew by two of them with each feature.
+    On PyTorch the results go into tensors that are allocated first. Otherwise a small result stays
+    between large tensors when these are freed, and the gap is too small for the next large tensor:
+    the process grows by two of them per feature.
     """
     if keras.backend.backend() != "torch":
         return tuple(ops.map(gradient, operands))

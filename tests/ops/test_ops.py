@@ -107,7 +107,7 @@ def test_masked_max_in_a_functional_model(tmp_path):
 
 
 def test_negative_axis_is_refused():
-    with pytest.raises(ValueError, match="counted from the front"):
+    with pytest.raises(ValueError, match="count from the front. Received: axis=-1"):
         sm.masked_mean(X, MASK, axis=-1)
 
 
