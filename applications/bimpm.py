@@ -94,25 +94,13 @@ class BiMPM(FeatureHost):
             feature_attention: `"fa"` (here with r = 2), `"sfa"` (here with r1 = 3.75, r2 = 4 and 2
                 branches, all as in its paper), a layer to copy, or `None`; one block per sentence
                 stands after the matching. Defaults to `None`.
-
-        Example:
-            >>> import numpy as np
-            >>> from keras_sentmatch.applications import BiMPM
-            >>> model = BiMPM(vocabulary_size=20, embedding_dim=8, units=4, perspectives=3)
-            >>> ids = np.array([[2, 3, 4, 0]])
-            >>> tuple(model({"word_ids_1": ids, "word_ids_2": ids[:, :3]}).shape)
-            (1, 3)
         """
+        words = vocabulary_size, num_classes, embedding_dim, trainable_embedding, dropout
+        chars = char_vocabulary_size, char_dim, char_units
         super().__init__(
-            vocabulary_size=vocabulary_size,
-            num_classes=num_classes,
-            embedding_dim=embedding_dim,
-            trainable_embedding=trainable_embedding,
-            char_vocabulary_size=char_vocabulary_size,
-            char_dim=char_dim,
-            char_filters=char_units,
+            *words,
+            *chars,
             max_word_length=max_word_length,
-            dropout=dropout,
             feature_attention=feature_attention,
             feature_attention_config=feature_attention_config,
             **kwargs,

@@ -154,27 +154,13 @@ class CAFE(FeatureHost):
             l2: L2 penalty on every kernel but not on embeddings. Defaults to `1e-8`.
             feature_attention: `"fa"`, `"sfa"`, a layer to copy, or `None`; one block per sentence
                 stands before the LSTM. Defaults to `None`.
-
-        Example:
-            >>> import numpy as np
-            >>> from keras_sentmatch.applications import CAFE
-            >>> model = CAFE(vocabulary_size=20, embedding_dim=8, units=4)
-            >>> ids = np.array([[2, 3, 4, 0]])
-            >>> tuple(model({"word_ids_1": ids, "word_ids_2": ids[:, :3]}).shape)
-            (1, 3)
         """
+        words = vocabulary_size, num_classes, embedding_dim, trainable_embedding, dropout
+        chars = char_vocabulary_size, char_dim, char_filters, char_kernel_size, max_word_length
         super().__init__(
-            vocabulary_size=vocabulary_size,
-            num_classes=num_classes,
-            embedding_dim=embedding_dim,
-            trainable_embedding=trainable_embedding,
-            char_vocabulary_size=char_vocabulary_size,
-            char_dim=char_dim,
-            char_filters=char_filters,
-            char_kernel_size=char_kernel_size,
-            max_word_length=max_word_length,
+            *words,
+            *chars,
             pos_tags=pos_tags,
-            dropout=dropout,
             feature_attention=feature_attention,
             feature_attention_config=feature_attention_config,
             **kwargs,

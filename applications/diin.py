@@ -127,28 +127,14 @@ class DIIN(FeatureHost):
             l2_steps: Number of steps until `l2` is reached. Defaults to `100_000`.
             feature_attention: `"fa"`, `"sfa"`, a layer to copy, or `None`; one block per sentence
                 follows the self-attention. Defaults to `None`.
-
-        Example:
-            >>> import numpy as np
-            >>> from keras_sentmatch.applications import DIIN
-            >>> model = DIIN(vocabulary_size=20, embedding_dim=8, max_length=8, growth_rate=2)
-            >>> ids = np.array([[2, 3, 4, 0]])
-            >>> tuple(model({"word_ids_1": ids, "word_ids_2": ids[:, :3]}).shape)
-            (1, 3)
         """
+        words = vocabulary_size, num_classes, embedding_dim, trainable_embedding, dropout
+        chars = char_vocabulary_size, char_dim, char_filters, char_kernel_size, max_word_length
         super().__init__(
-            vocabulary_size=vocabulary_size,
-            num_classes=num_classes,
-            embedding_dim=embedding_dim,
-            trainable_embedding=trainable_embedding,
-            char_vocabulary_size=char_vocabulary_size,
-            char_dim=char_dim,
-            char_filters=char_filters,
-            char_kernel_size=char_kernel_size,
-            max_word_length=max_word_length,
+            *words,
+            *chars,
             pos_tags=pos_tags,
             exact_match=exact_match,
-            dropout=dropout,
             feature_attention=feature_attention,
             feature_attention_config=feature_attention_config,
             **kwargs,

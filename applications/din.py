@@ -109,23 +109,9 @@ class DIN(PairModel):
                 `2`.
             dropout: Dropout rate on word vectors, on the states of sentence 1 and on the states
                 over sentence 2. Defaults to `0.2`.
-
-        Example:
-            >>> import numpy as np
-            >>> from keras_sentmatch.applications import DIN
-            >>> model = DIN(vocabulary_size=20, embedding_dim=8, units=9)
-            >>> ids = np.array([[2, 3, 4, 0]])
-            >>> tuple(model({"word_ids_1": ids, "word_ids_2": ids[:, :3]}).shape)
-            (1, 3)
         """
-        super().__init__(
-            vocabulary_size=vocabulary_size,
-            num_classes=num_classes,
-            embedding_dim=embedding_dim,
-            trainable_embedding=trainable_embedding,
-            dropout=dropout,
-            **kwargs,
-        )
+        words = vocabulary_size, num_classes, embedding_dim, trainable_embedding, dropout
+        super().__init__(*words, **kwargs)
         self.units = units
         self.variant = variant
         self.concat = concat

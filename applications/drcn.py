@@ -135,27 +135,13 @@ class DRCN(FeatureHost):
             embedding_dropout: Dropout rate on word and character embeddings. Defaults to `0.5`.
             dropout: Dropout rate before each fully connected layer. Defaults to `0.2`.
             l2: L2 penalty on every kernel but not on embeddings. Defaults to `1e-6`.
-
-        Example:
-            >>> import numpy as np
-            >>> from keras_sentmatch.applications import DRCN
-            >>> model = DRCN(vocabulary_size=20, embedding_dim=8, units=4, hidden_units=16)
-            >>> ids = np.array([[2, 3, 4, 0]])
-            >>> tuple(model({"word_ids_1": ids, "word_ids_2": ids[:, :3]}).shape)
-            (1, 3)
         """
+        words = vocabulary_size, num_classes, embedding_dim, trainable_embedding, dropout
+        chars = char_vocabulary_size, char_dim, char_filters, char_kernel_size, max_word_length
         super().__init__(
-            vocabulary_size=vocabulary_size,
-            num_classes=num_classes,
-            embedding_dim=embedding_dim,
-            trainable_embedding=trainable_embedding,
-            char_vocabulary_size=char_vocabulary_size,
-            char_dim=char_dim,
-            char_filters=char_filters,
-            char_kernel_size=char_kernel_size,
-            max_word_length=max_word_length,
+            *words,
+            *chars,
             exact_match=exact_match,
-            dropout=dropout,
             feature_attention=feature_attention,
             feature_attention_config=feature_attention_config,
             **kwargs,

@@ -87,21 +87,10 @@ class ESIM(FeatureHost):
             placement: Where the blocks stand: `"fused"`, between the projection and its dropout; or
                 `"attended"`, on what each word attends to, as the text of the SFA paper and its
                 code have it. Defaults to `"fused"`.
-
-        Example:
-            >>> import numpy as np
-            >>> from keras_sentmatch.applications import ESIM
-            >>> model = ESIM(vocabulary_size=20, embedding_dim=8, units=4)
-            >>> ids = np.array([[2, 3, 4, 0]])
-            >>> tuple(model({"word_ids_1": ids, "word_ids_2": ids[:, :3]}).shape)
-            (1, 3)
         """
+        words = vocabulary_size, num_classes, embedding_dim, trainable_embedding, dropout
         super().__init__(
-            vocabulary_size=vocabulary_size,
-            num_classes=num_classes,
-            embedding_dim=embedding_dim,
-            trainable_embedding=trainable_embedding,
-            dropout=dropout,
+            *words,
             feature_attention=feature_attention,
             feature_attention_config=feature_attention_config,
             **kwargs,

@@ -54,23 +54,9 @@ class HyperLSTM(PairModel):
             shared_encoder: Whether both sentences go through one LSTM instead of one each. Defaults
                 to `False`.
             dropout: Dropout rate on word vectors and before the classifier. Defaults to `0.2`.
-
-        Example:
-            >>> import numpy as np
-            >>> from keras_sentmatch.applications import HyperLSTM
-            >>> model = HyperLSTM(vocabulary_size=20, embedding_dim=8, units=4, hyper_units=3)
-            >>> ids = np.array([[2, 3, 4, 0]])
-            >>> tuple(model({"word_ids_1": ids, "word_ids_2": ids[:, :3]}).shape)
-            (1, 3)
         """
-        super().__init__(
-            vocabulary_size=vocabulary_size,
-            num_classes=num_classes,
-            embedding_dim=embedding_dim,
-            trainable_embedding=trainable_embedding,
-            dropout=dropout,
-            **kwargs,
-        )
+        words = vocabulary_size, num_classes, embedding_dim, trainable_embedding, dropout
+        super().__init__(*words, **kwargs)
         self.units = units
         self.hyper_units = hyper_units
         self.embedding_units = embedding_units

@@ -140,23 +140,12 @@ class RE2(FeatureHost):
                 block and of the fusion. Defaults to `0.2`.
             feature_attention: `"fa"`, `"sfa"`, a layer to copy, or `None`; one block per sentence
                 stands before the pooling. Defaults to `None`.
-
-        Example:
-            >>> import numpy as np
-            >>> from keras_sentmatch.applications import RE2
-            >>> model = RE2(vocabulary_size=20, embedding_dim=8, units=4)
-            >>> ids = np.array([[2, 3, 4, 0]])
-            >>> tuple(model({"word_ids_1": ids, "word_ids_2": ids[:, :3]}).shape)
-            (1, 3)
         """
+        words = vocabulary_size, num_classes, embedding_dim, trainable_embedding, dropout
         super().__init__(
-            vocabulary_size=vocabulary_size,
-            num_classes=num_classes,
-            embedding_dim=embedding_dim,
-            trainable_embedding=trainable_embedding,
+            *words,
             exact_match=exact_match,
             antonym=antonym,
-            dropout=dropout,
             feature_attention=feature_attention,
             feature_attention_config=feature_attention_config,
             **kwargs,

@@ -63,23 +63,9 @@ class RLSTM(PairModel):
             tanh: Whether the attention's score has a tanh. Without it, as printed in the paper,
                 what was read has no influence on what is read next. Defaults to `True`.
             dropout: Dropout rate on word vectors and before the classifier. Defaults to `0.2`.
-
-        Example:
-            >>> import numpy as np
-            >>> from keras_sentmatch.applications import RLSTM
-            >>> model = RLSTM(vocabulary_size=20, embedding_dim=8, units=4)
-            >>> ids = np.array([[2, 3, 4, 0]])
-            >>> tuple(model({"word_ids_1": ids, "word_ids_2": ids[:, :3]}).shape)
-            (1, 3)
         """
-        super().__init__(
-            vocabulary_size=vocabulary_size,
-            num_classes=num_classes,
-            embedding_dim=embedding_dim,
-            trainable_embedding=trainable_embedding,
-            dropout=dropout,
-            **kwargs,
-        )
+        words = vocabulary_size, num_classes, embedding_dim, trainable_embedding, dropout
+        super().__init__(*words, **kwargs)
         self.units = units
         self.tanh = tanh
         if units % 2:
