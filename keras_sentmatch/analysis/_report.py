@@ -317,7 +317,7 @@ def table(report: Mapping[str, Any]) -> list[list[Any]]:
     ]
 
 
-def sections(report: Mapping[str, Any], *, short: bool = False) -> list[Section]:
+def report_sections(report: Mapping[str, Any], *, short: bool = False) -> list[Section]:
     """Return the parts of the report in the order in which they are shown.
 
     Args:
@@ -426,7 +426,7 @@ def save_report(report: Mapping[str, Any], folder: str | Path) -> None:
         "report.md",
         run=report.get("run", ""),
         data=data_name(report),
-        sections=sections(report),
+        sections=report_sections(report),
     )
     rows = table(report)
     write_report(folder, "report", report, page, COLUMNS, rows)

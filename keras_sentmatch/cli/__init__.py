@@ -16,13 +16,12 @@ from keras_sentmatch.cli.compare import compare
 from keras_sentmatch.cli.console import set_up
 from keras_sentmatch.cli.corpus import groups, index, mine, rank
 from keras_sentmatch.cli.crossval import crossval
-from keras_sentmatch.cli.errors import errors
 from keras_sentmatch.cli.evaluate import calibrate, evaluate
 from keras_sentmatch.cli.explain import explain
 from keras_sentmatch.cli.export import export
 from keras_sentmatch.cli.options import name_code, with_groups
 from keras_sentmatch.cli.predict import predict
-from keras_sentmatch.cli.robustness import robustness
+from keras_sentmatch.cli.report import report
 from keras_sentmatch.cli.serve import serve
 from keras_sentmatch.cli.train import train
 from keras_sentmatch.cli.tune import tune
@@ -50,7 +49,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
         groups,
         index,
     ),
-    *(audit, explain, serve, robustness, errors, compare, export, models, datasets, profile),
+    *(audit, explain, serve, report, compare, export, models, datasets, profile),
 )
 TRAINING = {"train", "tune", "crossval"}
 for command in COMMANDS:

@@ -61,7 +61,7 @@ def compare(
     print_report(report, out, comparing.save_report, as_json, _print)
     if not as_json:
         best = max(entries, key=lambda entry: np.mean(values[entry.name]))
-        next_step("errors", best.folders[0], *labeled.arguments(), why="see where the best errs")
+        next_step("report", best.folders[0], *labeled.arguments(), why="see where the best errs")
 
 
 def _print(report: Report) -> None:

@@ -202,12 +202,12 @@ class LabeledPairs(Reading):
         return [part for name, v in given.items() if v is not None for part in (name, v)]
 
     def suggest_errors(self, run: Run) -> None:
-        """Names `errors` on these pairs as the next step; `explain` if the run has no classes."""
+        """Names `report` on these pairs as the next step; `explain` if the run has no classes."""
         folder, data = run.folder, self.arguments()
         if run.first.label_names is None or not (data or run.first.info.get("source")):
             suggest_explain(folder, "A dog runs.", "An animal moves.")
         else:
-            next_step("errors", folder, *data, why="see where it errs")
+            next_step("report", folder, *data, why="see where it errs")
 
     def read(self, run: Run, default: str = "test") -> "tuple[PairDataset, dict[str, Any]]":
         """The pairs, and the run, the data and the part as a report names them.

@@ -28,7 +28,7 @@ def train(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Make further training pairs by a transformation of `robustness`, with the label "
+            help="Make further training pairs by a transformation of `report`, with the label "
             "that they have; repeat for more, such as SwapAnt, NumWord and AppendIrr.",
         ),
     ] = None,

@@ -182,65 +182,6 @@ def save_png(figure: Any, png: str | Path) -> Path:
     return Path(png)
 
 
-def before_and_after(
-    names: Sequence[str],
-    before: Sequence[float | None],
-    after: Sequence[float],
-    png: str | Path,
-    title: str = "",
-) -> Path:
-    """Plots the accuracy of each name before (a ring) and after (a disc).
-
-    Args:
-        names: The rows, from top to bottom.
-        before: Shares in [0, 1]; `None` if not measured.
-        after: Shares in [0, 1].
-        png: File to write.
-        title: Title of the picture.
-    """
-    figure = empty_figure(7.0, 1.4 + 0.34 * len(names))
-    axis = figure.subplots()
-    places = range(len(names))
-    known = [(place, old, new) for place, old, new in zip(places, before, after) if old is not None]
-    for place, old, new in known:
-        axis.plot([old, new], [place, place], color="gray", linewidth=1, zorder=1)
-    rings: dict[str, Any] = {"facecolors": "white", "edgecolors": BEFORE, "linewidths": 2}
-    axis.scatter([old for _, old, _ in known], [at for at, *_ in known], label="before", **rings)
-    axis.scatter(list(after), list(places), color=AFTER, label="after", zorder=3)
-    axis.set_yticks(list(places), list(names))
-    axis.invert_yaxis()
-    axis.set(xlim=(-0.02, 1.02), xlabel="accuracy")
-    figure.suptitle(title, fontsize="small", wrap=True)
-    axis.grid(axis="x", color="lightgray")
-    axis.legend(loc="center left", bbox_to_anchor=(1, 0.5))
-    return save_png(figure, png)
-
-
-def categories(
-    rows: Sequence[Mapping[str, Any]], lines: Mapping[str, float], png: str | Path
-) -> Path:
-    """Plots the accuracy of each category with its interval, and that of all pairs and baselines.
-
-    Args:
-        rows: `name`, `pairs`, `accuracy`, `low` and `high` each.
-        lines: Name and accuracy of the matcher and of baselines.
-        png: File to write.
-    """
-    figure = empty_figure(8.0, 1.6 + 0.34 * len(rows))
-    axis = figure.subplots()
-    for place, row in enumerate(rows):
-        axis.plot([row["low"], row["high"]], [place, place], color=BEFORE)
-        axis.scatter([row["accuracy"]], [place], color=BEFORE, zorder=2)
-    styles = zip(("-", "--", ":", "-.", (0, (1, 4))), (AFTER, *BASELINES))
-    for (name, value), (style, color) in zip(lines.items(), styles):
-        axis.axvline(value, color=color, linestyle=style, label=f"{name} {value:.3f}")
-    axis.set_yticks(range(len(rows)), [f"{row['name']} ({row['pairs']:,})" for row in rows])
-    axis.set(xlim=(-0.02, 1.02), ylim=(len(rows) - 0.5, -0.5), xlabel="accuracy, 95% interval")
-    axis.grid(axis="x", color="lightgray")
-    axis.legend(loc="center left", bbox_to_anchor=(1, 0.5))
-    return save_png(figure, png)
-
-
 def accuracies(
     rows: Sequence[Mapping[str, Any]], lines: Mapping[str, float], png: str | Path
 ) -> Path:
@@ -269,7 +210,7 @@ def accuracies(
             zorder=3,
             label="before the change",
         )
-    styles = zip(("-", "--", ":", "-.", (0, (1, 4))), (AFTER, *BASELINES))
+    styles = zip(("-", "--", ":", "-.", (0, (1, 4))), (BEFORE, *BASELINES))
     for (name, value), (style, color) in zip(lines.items(), styles):
         axis.axvline(value, color=color, linestyle=style, label=f"{name} {value:.3f}")
     axis.set_yticks(range(len(rows)), [f"{row['name']} ({row['pairs']:,})" for row in rows])

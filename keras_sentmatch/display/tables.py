@@ -89,4 +89,4 @@ def write_report(
             writer.writerow(columns)
             writer.writerows([without_formula(value) for value in row] for row in rows)
     except OSError as error:
-        raise InputError(f"cannot write into {folder}: {error.strerror or error}.") from error
+        raise InputError(f"Cannot write into {folder}: {error.strerror or error}.") from error

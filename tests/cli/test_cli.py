@@ -11,7 +11,6 @@ import sys
 from types import SimpleNamespace
 
 import keras
-import numpy as np
 import pytest
 
 from keras_sentmatch import __version__, applications, training
@@ -25,7 +24,6 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.answer_file import as_text
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.ops import masked_mean
-from tests.analysis.test_robustness import ADVGLUE
 
 TINY = "--set encoder.max_length=8 --set vectors.dim=4 --epochs 1 --batch-size 16".split()
 COLUMNS = ["--columns", "claim,answer,verdict"]
@@ -426,7 +424,7 @@ def test_evaluate_says_why_it_cannot(trained, capsys, tmp_path):
     assert "--batch-size 0; expected an integer of at least 1" in line
 
 
-@pytest.mark.parametrize("command", ["evaluate", "calibrate", "compare", "errors", "robustness"])
+@pytest.mark.parametrize("command", ["evaluate", "calibrate", "compare", "report"])
 @pytest.mark.parametrize(
     "source",
     [
@@ -501,9 +499,9 @@ def test_a_run_that_gives_scores(scores, capsys, tmp_path):
     assert run("evaluate", scores, "--data", data) == 0
     captured = capsys.readouterr()
     assert "pearson" in captured.out
-    assert f"next: keras-sentmatch explain {scores}" in captured.err, "`errors` needs classes"
-    line = error_of(capsys, "robustness", scores, "--data", data)
-    assert "gives scores; robustness needs answers that are classes" in line
+    assert f"next: keras-sentmatch explain {scores}" in captured.err, "`report` needs classes"
+    line = error_of(capsys, "report", scores, "--data", data)
+    assert "gives scores; a report needs answers that are classes" in line
     assert "does not say what it was trained on" in error_of(capsys, "evaluate", scores)
 
 
@@ -603,8 +601,7 @@ def test_several_seeds_show_mean_and_spread(trained, capsys, monkeypatch, tmp_pa
         "explain RUN --sentence1 'a dog' --sentence2 'a cat'",
         "explain RUN --sentence1 'a dog' --sentence2 'a cat' --out page.html",
         "explain RUN DATA --columns claim,answer,verdict --limit 2",
-        "errors RUN --no-baselines --limit 20",
-        "robustness RUN --transform AddPunc --limit 20",
+        "report RUN --no-baselines --transform AddPunc --limit 20",
         "compare RUN OTHER --samples 20",
     ],
 )
@@ -715,70 +712,6 @@ def test_export_refuses_options_that_would_do_nothing(capsys, tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-def test_robustness(trained, capsys, tmp_path):
-    words = tmp_path / "antonyms.txt"
-    words.write_text("dog cat\nman horse\n")
-    out = tmp_path / "report"
-    options = ["--opposite", "yes,no", "--lexicon", words, "--limit", 60, "--out", out, "--json"]
-    data = ["--data", trained.data, *COLUMNS]
-    assert run("robustness", trained.folder, *data, *options) == 0
-    report = json.loads(capsys.readouterr().out)
-    rows = {row["name"]: row for row in report["transformations"]}
-    assert report["pairs"] == 60 and set(report["left_out"]) == {"BackTrans", "SwapSyn"}
-    assert 0 < rows["SwapAnt"]["pairs"] < 12 and rows["AddPunc"]["pairs"] == 60
-    assert sorted(path.name for path in out.iterdir()) == [
-        f"robustness.{suffix}" for suffix in ("csv", "json", "md", "png")
-    ]
-    # Your own function and suite, nothing else.
-    suite = tmp_path / "suite.tsv"
-    suite.write_text("sentence1\tsentence2\tlabel\nthe dog 1 runs\ta dog 1 runs\tyes\nx\ty\tno\n")
-    only = ["--transform", "backtrans", "--translate", "tests.cli.test_cli:upper", "--suite", suite]
-    assert run("robustness", trained.folder, *only) == 0
-    shown = capsys.readouterr().out
-    assert "BackTrans" in shown and "suite" in shown and "AddPunc" not in shown
-    assert run("robustness", trained.folder, "--suite", suite, "--json") == 0
-    report = json.loads(capsys.readouterr().out)
-    assert report["transformations"] == [] and report["suites"][0]["pairs"] == 2
-
-
-def test_robustness_prints_a_pair_that_changed_the_answer(trained, capsys, tmp_path):
-    unsure = Matcher.load(trained.folder)
-    rng = np.random.default_rng(0)
-    unsure.model.set_weights([rng.normal(size=w.shape) for w in unsure.model.get_weights()])
-    unsure.save(tmp_path / "run")
-    only = ["robustness", tmp_path / "run", "--data", trained.data, *COLUMNS, "--limit", 40]
-    assert run(*only, "--json") == 0
-    rows = json.loads(capsys.readouterr().out)["transformations"]
-    assert run(*only) == 0
-    captured = capsys.readouterr()
-    flips = {row["name"]: row["flips"][0] for row in rows if row["flips"]}
-    assert flips
-    for name, flip in flips.items():
-        assert f"{name}: {flip['changed1']!r} / {flip['changed2']!r}" in captured.out
-        assert f"is {flip['new_label']}, answered {flip['answer']}" in captured.out
-    assert "left out BackTrans: " in captured.err
-
-
-def test_robustness_leaves_out_what_has_other_labels(trained, capsys, tmp_path):
-    suites = tmp_path / "AdvGLUE" / "dev.json"
-    suites.parent.mkdir()
-    suites.write_text(json.dumps(ADVGLUE))
-    line = error_of(capsys, "robustness", trained.folder, "--suite", suites)
-    assert "No suite has the labels of the run (no, yes)" in line
-    folder = shutil.copytree(trained.folder, tmp_path / "run")
-    card = json.loads((folder / "matcher.json").read_text())
-    names = {"label_names": ["not_paraphrase", "paraphrase"]}
-    (folder / "matcher.json").write_text(json.dumps(card | names))
-    assert run("robustness", folder, "--suite", suites, "--json") == 0
-    captured = capsys.readouterr()
-    assert [one["name"] for one in json.loads(captured.out)["suites"]] == ["advglue-qqp"]
-    assert "advglue-rte: left out, its labels are entailment, not_entailment" in captured.err
-    own = tmp_path / "own.tsv"
-    own.write_text("sentence1\tsentence2\tlabel\na\tb\tbig\nc\td\tsmall\n")
-    line = error_of(capsys, "robustness", folder, "--suite", own)
-    assert "own has the labels big, small" in line
-
-
 def upper(sentences):
     return [sentence.upper() for sentence in sentences]
 
@@ -792,12 +725,11 @@ def upper(sentences):
         ("--transform NumWord", "which of the labels no, yes"),
         ("--translate nothing", "expected MODULE:FUNCTION"),
         ("--opposite yes", "expected two label names"),
-        ("--suite none.tsv", "none.tsv: no such file"),
         ("--format tsv", "--data, which is missing"),
     ],
 )
-def test_robustness_says_why_it_cannot(trained, capsys, options, message):
-    assert message in error_of(capsys, "robustness", trained.folder, *options.split())
+def test_a_report_says_why_it_cannot_be_made(trained, capsys, options, message):
+    assert message in error_of(capsys, "report", trained.folder, *options.split())
 
 
 def test_compare(trained, capsys, tmp_path):
@@ -828,42 +760,39 @@ def test_compare(trained, capsys, tmp_path):
     assert "nowhere is not a run folder" in error_of(capsys, "compare", "nowhere", seed)
 
 
-def test_errors(trained, capsys, monkeypatch, tmp_path):
+def test_report(trained, capsys, monkeypatch, tmp_path):
     seen = []
 
     def baseline(train, validation, test, sees):
         seen.append((len(train), len(validation), len(test), sees))
         return {"test": {"accuracy": len(seen) / 10}}
 
-    monkeypatch.setattr(training, "bag_of_words_baseline", baseline)
-    out = tmp_path / "report"
+    monkeypatch.setattr("keras_sentmatch.analysis._report.bag_of_words_baseline", baseline)
+    words, out = tmp_path / "antonyms.txt", tmp_path / "report"
+    words.write_text("dog cat\nman horse\n")
     data = ["--data", trained.data, *COLUMNS]
-    assert run("errors", trained.folder, *data, "--symmetric", "--out", out, "--json") == 0
-    report = json.loads(capsys.readouterr().out)
-    assert report["pairs"] == 120 and report["swap"]["pairs"] == 120
-    names = ["majority", "bag of words", "second sentence only", "word overlap"]
-    assert list(report["baselines"]) == names and report["left_out"] == {}
-    assert [found["accuracy"] for found in report["baselines"].values()][1:] == [0.1, 0.2, 0.3]
+    changes = ["--transform", "all", "--opposite", "yes,no", "--lexicon", words]
+    assert run("report", trained.folder, *data, *changes, "--out", out, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["pairs"] == 120 and found["run"] == str(trained.folder)
+    assert set(found["left_out"]) == {"BackTrans", "SwapSyn"}
+    rows = {row["name"]: row for row in found["transformations"]}
+    assert 0 < rows["SwapAnt"]["pairs"] < 24 and rows["AddPunc"]["pairs"] == 120
+    assert [share["accuracy"] for share in found["baselines"].values()][1:] == [0.1, 0.2, 0.3]
     assert [row[2:] for row in seen] == [(120, "all"), (120, "sentence2"), (120, "overlap")]
     assert seen[0][0] + seen[0][1] < 120, "trained on the parts that the run was trained on"
-    assert report["errors"][0]["probability"] >= report["errors"][-1]["probability"]
-    assert len(report["errors"]) == min(20, 120 - report["right"])
-    assert (out / "errors.png").exists() and "Quantity/Time" in (out / "errors.md").read_text()
-    assert run("errors", trained.folder, "--no-baselines", "--limit", 5, "--top", 1) == 0
-    shown = capsys.readouterr().out
-    assert "majority" in shown and "bag of words" not in shown
-    own = ["--data", trained.data, *COLUMNS, "--limit", 5]
-    assert run("errors", trained.folder, *own, "--no-baselines", "--symmetric") == 0
-    assert "with their sentences swapped" in " ".join(capsys.readouterr().out.split())
+    assert "Quantity/Time" in (out / "report.md").read_text()
+    # Your own function, nothing else, and a run that does not say what it was trained on
     folder = shutil.copytree(trained.folder, tmp_path / "run")
     card = json.loads((folder / "matcher.json").read_text())
     card["info"].pop("source")
     (folder / "matcher.json").write_text(json.dumps(card))
-    assert run("errors", folder, *own) == 0
-    left_out = "left out baselines: the run does not say what it was trained on"
-    assert left_out in capsys.readouterr().err
+    only = ["--transform", "backtrans", "--translate", "tests.cli.test_cli:upper", "--limit", 20]
+    assert run("report", folder, *data, *only) == 0
+    shown = capsys.readouterr()
+    assert "BackTrans" in shown.out and "AddPunc" not in shown.out and "majority" in shown.out
+    assert "the run does not say what it was trained on" in " ".join(shown.out.split())
     tags = tmp_path / "tags.tsv"
     tags.write_text("5\tnegation\n")
-    line = error_of(capsys, "errors", trained.folder, "--annotations", tags)
+    line = error_of(capsys, "report", trained.folder, "--annotations", tags)
     assert "None of the 1 annotated ids" in line
-    assert "--top -1" in error_of(capsys, "errors", trained.folder, "--top", -1)

@@ -1,0 +1,165 @@
+"""`report`: where a run errs, and how its predictions change with the pairs."""
+
+import logging
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from keras_sentmatch.cli import options
+from keras_sentmatch.cli.console import Report, print_report, print_table, say, title
+from keras_sentmatch.cli.runs import LabeledPairs, Run, Scoring, suggest_explain
+from keras_sentmatch.errors import InputError
+
+if TYPE_CHECKING:
+    from keras_sentmatch.data import PairDataset
+    from keras_sentmatch.transformations import Lexicon
+
+log = logging.getLogger(__name__)
+Translate = Callable[[list[str]], Sequence[str]]
+
+
+def report(
+    run: options.Run,
+    labeled: LabeledPairs,
+    scoring: Scoring,
+    transform: Annotated[
+        list[str] | None,
+        typer.Option(help="Change the pairs by this transformation; repeat for more, or `all`."),
+    ] = None,
+    lexicon: options.Lexicon = None,
+    translate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="For BackTrans: a function that translates a list of sentences there and back.",
+        ),
+    ] = None,
+    opposite: Annotated[
+        str | None,
+        typer.Option(
+            metavar="YES,NO",
+            help="The positive and the negative label, if their names are unusual.",
+        ),
+    ] = None,
+    held_out: Annotated[
+        bool,
+        typer.Option(
+            "--held-out",
+            help="Transformations write only words and sentences that --augment never uses.",
+        ),
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the transformations.")] = 0,
+    annotations: Annotated[
+        Path | None,
+        typer.Option(help="Categories given by people, by pair id, instead of the rules."),
+    ] = None,
+    baselines: Annotated[
+        bool, typer.Option(help="Train three baselines on the run's training pairs.")
+    ] = True,
+    limit: options.ClassLimit = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for report.md, .csv, .json and .png.")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Shows where a run errs: by linguistic category, beside baselines, and on changed pairs."""
+    from keras_sentmatch.transformations import get_transformation
+
+    names: list[str] | str = [name for name in transform or () if name != "all"]
+    names = [get_transformation(name).name for name in names]
+    names = "all" if "all" in (transform or ()) else names
+    pair = _labels(opposite) if opposite else None
+    words = lexicon_or_none(lexicon)
+    function = _function(translate) if translate else None
+    loaded = scoring.load(run)
+    from keras_sentmatch.analysis import read_annotations, save_report
+    from keras_sentmatch.analysis import report as analyze
+
+    tags = None if annotations is None else read_annotations(annotations)
+    loaded.class_names("a report")
+    pairs, facts = labeled.read(loaded)
+    pairs = loaded.first.relabel(pairs if limit is None else pairs.limit(limit, seed))
+    splits, left_out = _splits(loaded, labeled) if baselines else (None, {})
+    with scoring.working(len(pairs)):
+        found = analyze(
+            loaded.matcher,
+            pairs,
+            splits=splits,
+            transformations=names,
+            lexicon=words,
+            translate=function,
+            opposite=pair,
+            entries="held_out" if held_out else "all",
+            annotations=tags,
+            seed=seed,
+            batch_size=scoring.batch_size,
+        )
+    loaded.log_encoding()
+    found = {**found, **facts, "left_out": {**left_out, **found["left_out"]}}
+    print_report(found, out, save_report, as_json, _print)
+    if not as_json:
+        first = (
+            found["errors"] or [{"sentence1": pairs.sentence1[0], "sentence2": pairs.sentence2[0]}]
+        )[0]
+        suggest_explain(run, first["sentence1"], first["sentence2"])
+
+
+def _splits(
+    loaded: Run, labeled: LabeledPairs
+) -> "tuple[dict[str, PairDataset] | None, dict[str, str]]":
+    """The pairs that baselines learn from: those of the run, or the training part of `--data`."""
+    source = labeled.given
+    if source is None or Path(source.data).is_file():
+        source = loaded.source()
+    if source is None:
+        return None, {"baselines": "the run does not say what it was trained on"}
+    splits = source.splits()
+    if missing := {"train", "validation"} - splits.keys():
+        return None, {"baselines": f"{source.data} has no {' and no '.join(sorted(missing))} part"}
+    return splits, {}
+
+
+def lexicon_or_none(sources: Sequence[str] | None) -> "Lexicon | None":
+    """The lexicon that `--lexicon` names; else WordNet, or none if it is not installed."""
+    from keras_sentmatch.transformations import Lexicon
+
+    if sources:
+        return Lexicon.read(*sources)
+    try:
+        return Lexicon.wordnet()
+    except InputError:
+        return None  # what needs a lexicon is left out, or reports that it is missing
+
+
+def _labels(opposite: str) -> tuple[str, str]:
+    positive, comma, negative = (part.strip() for part in opposite.partition(","))
+    if not comma or "," in negative:
+        raise InputError(f"--opposite {opposite!r}: expected two label names, such as yes,no.")
+    return positive, negative
+
+
+def _function(name: str) -> Translate:
+    """The function that MODULE:FUNCTION names."""
+    module, _, attribute = name.partition(":")
+    try:
+        found: Translate = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(
+            f"--translate {name!r}: {error}. Expected MODULE:FUNCTION of a module that Python finds "
+            "(see PYTHONPATH)."
+        ) from error
+    return found
+
+
+def _print(report: Report) -> None:
+    from keras_sentmatch.analysis import report_sections
+
+    say(title(report))
+    for section in report_sections(report, short=True):
+        if section.columns:
+            print_table(section.columns, section.rows, section.title)
+        if section.text:
+            say(section.text)
