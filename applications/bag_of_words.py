@@ -4,13 +4,13 @@ import keras
 
 from keras_sentmatch.applications.hyperparameters import Choice
 from keras_sentmatch.applications.linear_part import LinearPart, WithLinearPart
-from keras_sentmatch.applications.pair_model import Sentence
+from keras_sentmatch.applications.pair_model import PairModel, Sentence
 from keras_sentmatch.applications.picture_specs import WEIGHTS
 from keras_sentmatch.applications.registry import register_model
 
 
 @register_model("bag_of_words")
-class BagOfWords(WithLinearPart):
+class BagOfWords(WithLinearPart, PairModel):
     """Logistic regression (for scores, ridge regression) on a bag of words.
 
     Its features are how often each word occurs in sentence 1 and in sentence 2, whether it is in

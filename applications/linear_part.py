@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_sentmatch.applications._training import Arrays, Examples
+from keras_sentmatch.applications._training import Arrays, Examples, TrainingHooks
 from keras_sentmatch.applications.pair_model import PairModel
 from keras_sentmatch.layers.hybrid import FEATURES, MOST, MatchingFeatures, WideLogits
 from keras_sentmatch.text.tokens import word_facts
@@ -129,8 +129,12 @@ class LinearPart:
         return found.astype(float)[:, self.used]
 
 
-class WithLinearPart(PairModel):
-    """A model with a linear part, `self.wide`, that is solved before `fit`."""
+class WithLinearPart(TrainingHooks):
+    """Mixin of models with a linear part, `self.wide`, that is solved before `fit`.
+
+    It is not a `PairModel`, since Keras cannot build a class that has `keras.Model` behind two of
+    its bases.
+    """
 
     wide: LinearPart
 

@@ -37,8 +37,8 @@ import torch
 
 from keras_sentmatch.data import PairDataset, load_pairs, read_pairs, split_pairs
 from keras_sentmatch.training import Recipe, load_recipe, train
+from keras_sentmatch.training.encoding import EncodingCache
 from keras_sentmatch.training.folds import fold_splits
-from keras_sentmatch.training.prepare import EncodingCache
 
 RESULTS = measuring.Results("public_codes")
 LIBRARY, PUBLIC = "library", "public code"

@@ -69,7 +69,7 @@ class KerasSubject:
     def __init__(self, name: str, length: int, seed: int, toy: bool = False, **changes: Any):
         import keras
 
-        from keras_sentmatch.training import TrainingConfig
+        from keras_sentmatch.training.config import TrainingConfig
         from keras_sentmatch.training.optimizers import make_optimizer
 
         self.name = name

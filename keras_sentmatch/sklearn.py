@@ -24,7 +24,7 @@ __all__ = ["SentencePairClassifier", "SentencePairRegressor"]
 
 
 class _SentencePairEstimator(BaseEstimator):
-    """What the two estimators share."""
+    """Base of the two estimators."""
 
     def __init__(
         self,
@@ -50,10 +50,12 @@ class _SentencePairEstimator(BaseEstimator):
         self.verbose = verbose
 
     def _train(self, X: Any, labels: np.ndarray, **facts: Any) -> None:
-        """Trains on the pairs of `X`, a part of which chooses the best epoch."""
+        """Train on the pairs of `X`; a part of them chooses the best epoch."""
         first, second = self._sides(X, fitting=True)
         if len(first) != len(labels):
-            raise InputError(f"X has {len(first)} rows and y {len(labels)}; expected as many.")
+            raise InputError(
+                f"X has {len(first)} rows, but y has {len(labels)}. Give one label per row."
+            )
         if not 0 < self.validation_fraction < 1:
             raise InputError(
                 f"validation_fraction={self.validation_fraction!r}; expected a number between 0 "
@@ -91,23 +93,23 @@ class _SentencePairEstimator(BaseEstimator):
         return self.matcher_.predict_proba(sentence1=first, sentence2=second)
 
     def _sides(self, X: Any, fitting: bool = False) -> tuple[list[str], list[str]]:
-        """The first and the second sentences of `X`; with `fitting` its columns are noted."""
+        """Return the first and the second sentences of `X`; with `fitting`, note its columns."""
         names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
         values = np.asarray(X, dtype=object)
         if values.ndim != 2 or values.shape[1] != 2:
             columns = "" if names is None else f" ({', '.join(names)})"
             raise InputError(
-                f"X has the shape {values.shape}{columns}; expected two columns of sentences: an "
-                "[n, 2] array, a list of pairs, or a frame such as X[['sentence1', 'sentence2']]."
+                f"X has the shape {values.shape}{columns}; expected two columns of sentences. Give "
+                "an [n, 2] array, a list of pairs, or a frame such as X[['sentence1', 'sentence2']]."
             )
         if not len(values):
-            raise InputError("X has 0 rows; expected at least one pair.")
+            raise InputError("X has no rows. Give at least one pair.")
         for row, column in np.ndindex(values.shape):
             if not isinstance(values[row, column], str):
                 what = column if names is None else repr(names[column])
                 raise InputError(
-                    f"X holds {values[row, column]!r:.60} in row {row}, column {what}; sentences "
-                    "are strings: fill in missing values, or leave out the row."
+                    f"X has {values[row, column]!r:.60} in row {row}, column {what}; expected a "
+                    "string. Fill in missing values, or leave out the row."
                 )
         if fitting:
             self.n_features_in_ = 2
@@ -117,8 +119,8 @@ class _SentencePairEstimator(BaseEstimator):
             fitted = getattr(self, "feature_names_in_", None)
             if names is not None and fitted is not None and names != list(fitted):
                 raise InputError(
-                    f"X has the columns {', '.join(names)}; the estimator was fitted on "
-                    f"{', '.join(fitted)}, in this order."
+                    f"X has the columns {', '.join(names)}, but the estimator was fitted on "
+                    f"{', '.join(fitted)}. Give these columns in this order."
                 )
         return values[:, 0].tolist(), values[:, 1].tolist()
 
@@ -141,36 +143,37 @@ class _SentencePairEstimator(BaseEstimator):
 
 
 class SentencePairClassifier(ClassifierMixin, _SentencePairEstimator):
-    """Trains a matcher of pairs with classes, as a scikit-learn classifier.
+    """scikit-learn classifier that trains a matcher of pairs with classes.
 
     `X` is a frame with two columns of text, an array `[n, 2]` of strings, or a list of pairs; `y`
-    holds a class for each pair. Works wherever scikit-learn takes a classifier: `cross_val_score`,
-    `GridSearchCV`, `Pipeline`, `CalibratedClassifierCV`. A pickle holds the files of the trained
-    matcher, and loads on any backend.
+    has one class per pair. Works with `cross_val_score`, `GridSearchCV`, `Pipeline` and
+    `CalibratedClassifierCV`. A pickle contains the files of the trained matcher, and can be loaded
+    on any backend.
 
     Args:
-        model: Name of a model.
-        epochs: Maximum number of epochs. By default the recipe's, as of the three that follow.
-        batch_size: Pairs in a batch.
-        learning_rate: The highest learning rate.
-        vectors: Where the word vectors come from: a file, `"encoder:NAME"`, `"table"`, `"auto"` or
+        model: Name of a model. Defaults to `"hybrid"`.
+        epochs: Maximum number of epochs. Defaults to the recipe's, like the next three.
+        batch_size: Pairs per batch.
+        learning_rate: Highest learning rate.
+        vectors: Source of the word vectors: a file, `"encoder:NAME"`, `"table"`, `"auto"` or
             `"none"`.
         settings: Further values of the recipe, such as `{"training.patience": 3}`.
-        validation_fraction: The share of the pairs that chooses the best epoch. Pairs with the same
-            first sentence stay together.
-        random_state: Seed of that choice and of the training, or what draws one.
-        verbose: Whether to show the epochs on standard error.
+        validation_fraction: Share of the pairs that chooses the best epoch. Pairs with the same
+            first sentence stay together. Defaults to `0.1`.
+        random_state: Seed of that choice and of the training, or a generator that draws it.
+            Defaults to `0`.
+        verbose: Whether to show the epochs on standard error. Defaults to `False`.
 
     Attributes:
         matcher_: The trained `Matcher`.
-        metrics_: What `metrics.json` of a run holds.
+        metrics_: The content of a run's `metrics.json`.
         classes_: The classes, sorted.
         n_features_in_: 2.
         feature_names_in_: The columns, if `X` was a frame. A frame to predict must have the same.
 
     Raises:
-        InputError: `X` that is not two columns of strings, a `y` of one class, or a value that the
-            recipe does not take.
+        InputError: `X` does not have two columns of strings, `y` has one class, or the recipe does
+            not accept a value.
 
     Example:
 
@@ -186,46 +189,46 @@ class SentencePairClassifier(ClassifierMixin, _SentencePairEstimator):
     """
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Trains on pairs and their classes."""
+        """Train on pairs and their classes."""
         labels = _column(y)
         check_classification_targets(labels)
         self.classes_, indices = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise InputError(
-                f"y holds one class, {str(self.classes_[0])!r}; a classifier needs at least two."
+                f"y has one class, {str(self.classes_[0])!r}. Give pairs of at least two classes."
             )
         self._train(X, indices, label_names=[str(name) for name in self.classes_])
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable class of each pair."""
+        """Return the most probable class of each pair."""
         indices = self.predict_proba(X).argmax(-1)
         return np.asarray(self.classes_[indices])
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probabilities `[n, classes]`, in the order of `classes_`."""
+        """Return the probabilities `[n, classes]`, in the order of `classes_`."""
         return self._scores(X)
 
 
 class SentencePairRegressor(RegressorMixin, _SentencePairEstimator):
-    """Trains a matcher of pairs with scores, as a scikit-learn regressor.
+    """scikit-learn regressor that trains a matcher of pairs with scores.
 
-    All as in `SentencePairClassifier`, but `y` holds a number for each pair.
+    It has the arguments of `SentencePairClassifier`; `y` has one number per pair.
 
     Args:
-        model: Name of a model.
-        epochs: Maximum number of epochs. By default the recipe's, as of the three that follow.
-        batch_size: Pairs in a batch.
-        learning_rate: The highest learning rate.
-        vectors: Where the word vectors come from.
+        model: Name of a model. Defaults to `"hybrid"`.
+        epochs: Maximum number of epochs. Defaults to the recipe's, like the next three.
+        batch_size: Pairs per batch.
+        learning_rate: Highest learning rate.
+        vectors: Source of the word vectors.
         settings: Further values of the recipe.
-        validation_fraction: The share of the pairs that chooses the best epoch.
-        random_state: Seed of that choice and of the training, or what draws one.
-        verbose: Whether to show the epochs on standard error.
+        validation_fraction: Share of the pairs that chooses the best epoch. Defaults to `0.1`.
+        random_state: Seed, or a generator that draws it. Defaults to `0`.
+        verbose: Whether to show the epochs on standard error. Defaults to `False`.
 
     Raises:
-        InputError: `X` that is not two columns of strings, a `y` that is not finite, or a value
-            that the recipe does not take.
+        InputError: `X` does not have two columns of strings, `y` is not finite, or the recipe does
+            not accept a value.
 
     Example:
 
@@ -238,12 +241,12 @@ class SentencePairRegressor(RegressorMixin, _SentencePairEstimator):
     """
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Trains on pairs and their scores."""
+        """Train on pairs and their scores."""
         self._train(X, _column(y).astype("float32"), task="regression")
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """The score of each pair."""
+        """Return the score of each pair."""
         return self._scores(X)
 
 
@@ -254,7 +257,7 @@ def _column(y: Any) -> np.ndarray:
 
 
 def _packed(matcher: Matcher) -> bytes:
-    """The files of a run folder, as the bytes of a zip archive."""
+    """Return the files of a run folder as the bytes of a zip archive."""
     with tempfile.TemporaryDirectory() as folder:
         matcher.save(Path(folder) / "run")
         archive = shutil.make_archive(str(Path(folder) / "packed"), "zip", Path(folder) / "run")

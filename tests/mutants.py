@@ -146,10 +146,10 @@ def _resume(folder: Path) -> None:
         GENERATIONS,
         State,
         best_weights,
+        generator_states,
         save_weights,
         variables_of,
     )
-    from keras_sentmatch.training.seeds import generator_states
 
     model = resumed_model()
     variables = {f"variable{i}": np.asarray(v) for i, v in enumerate(_numpy(variables_of(model)))}
@@ -733,7 +733,7 @@ def _evaluate(folder: Path, matcher: Any) -> None:
 def _go_on(folder: Path) -> None:
     """What `train --resume` reads."""
     from keras_sentmatch.training import resume
-    from keras_sentmatch.training.seeds import set_generator_states
+    from keras_sentmatch.training.resume import set_generator_states
 
     identity = {"training": {"epochs": 3}, "backend": "x"}
     state = resume.check_folder(folder, identity, resume=True)

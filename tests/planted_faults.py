@@ -187,9 +187,9 @@ resume: the optimizer's variables are forgotten
 resume: callbacks forget
 - vars(callback).update(self.state.callbacks.get(name, {}))
 + pass
-@ keras_sentmatch/training/seeds.py | tests/training/test_run.py
+@ keras_sentmatch/training/_steps.py | tests/training/test_run.py
 training: seed ignored
-- keras.utils.set_random_seed(seed)
+- keras.utils.set_random_seed(self.recipe.training.seed)
 + keras.utils.set_random_seed(0)
 @ keras_sentmatch/training/distillation.py | tests/training/test_distillation.py
 distillation: temperature ignored
@@ -198,7 +198,7 @@ distillation: temperature ignored
 distillation: weight inverted
 - (1 - self.weight) * hard + self.weight * soft
 + self.weight * hard + (1 - self.weight) * soft
-@ keras_sentmatch/training/schedules.py | tests/training/test_schedules.py
+@ keras_sentmatch/training/optimizers.py | tests/training/test_optimizers.py
 linear schedule: off by one
 - rising = (i + 1) / max(warm_up, 1)
 + rising = i / max(warm_up, 1)

@@ -17,15 +17,16 @@ import numpy as np
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.run_folder import read_json, replace_file, write_json
+from keras_sentmatch.training import train_ensemble
 from keras_sentmatch.training.adapt import adapted
 from keras_sentmatch.training.callbacks import monitor_of
+from keras_sentmatch.training.checks import check_splits
 from keras_sentmatch.training.distillation import compute_teacher_targets
-from keras_sentmatch.training.ensemble import train_ensemble
+from keras_sentmatch.training.encoding import EncodingCache
 from keras_sentmatch.training.lock import locked
-from keras_sentmatch.training.prepare import EncodingCache, check_splits
 from keras_sentmatch.training.recipe import Recipe
-from keras_sentmatch.training.resume import difference, finished_metrics
-from keras_sentmatch.training.run import run_identity, train
+from keras_sentmatch.training.resume import difference, finished_metrics, run_identity
+from keras_sentmatch.training.run import train
 from keras_sentmatch.tuning._search_report import write_report
 from keras_sentmatch.tuning._space import Configuration, SearchSpace
 from keras_sentmatch.tuning._trials import Row, TrialFolders, Trials

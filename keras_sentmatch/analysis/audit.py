@@ -19,9 +19,9 @@ from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.text import Tokenizer
 from keras_sentmatch.training import bag_of_words_baseline, train
 from keras_sentmatch.training.adapt import rarest_class
-from keras_sentmatch.training.advice import figure_of
-from keras_sentmatch.training.crossval import fold_numbers, fold_parts
+from keras_sentmatch.training.folds import fold_numbers, fold_parts
 from keras_sentmatch.training.recipe import Recipe
+from keras_sentmatch.training.results import figure_of
 
 log = logging.getLogger(__name__)
 SHORTCUTS = {"sentence 2 alone": "sentence2", "word overlap alone": "overlap"}

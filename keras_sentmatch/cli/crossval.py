@@ -35,7 +35,7 @@ class WholeData(Reading):
         options.check_at_least(1, limit=self.limit)
 
     def read(self) -> "PairDataset":
-        from keras_sentmatch.training.folds import joined
+        from keras_sentmatch.training.training_data import joined
 
         source = Source(self.data, weight=self.weight, **self.reading())
         if Path(source.data).is_file():

@@ -70,8 +70,7 @@ class RecipeOptions:
         from keras_sentmatch.applications import BackboneModel, get_model_class
         from keras_sentmatch.inference.run_folder import is_packaged, members_of, read_card
         from keras_sentmatch.text.backbones import backbone_name
-        from keras_sentmatch.training import read_recipe
-        from keras_sentmatch.training.recipe import known_spelling
+        from keras_sentmatch.training.recipe import known_spelling, read_recipe
 
         if ".py:" in model:
             model = own_model(model)

@@ -1,4 +1,4 @@
-"""What follows from the data where a recipe says "auto": epochs, patience, batch size and more."""
+"""Values for a recipe's "auto" that follow from the data: epochs, patience, batch size and more."""
 
 import math
 from collections.abc import Mapping
@@ -11,29 +11,29 @@ import numpy as np
 from keras_sentmatch import applications
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.inference.run_folder import SIMILARITY, is_packaged
-from keras_sentmatch.training.folds import all_pairs, why_no_folds
-from keras_sentmatch.training.prepare import count_tokens
+from keras_sentmatch.training.encoding import count_tokens
 from keras_sentmatch.training.recipe import Recipe
+from keras_sentmatch.training.training_data import joined_splits
 from keras_sentmatch.vectors.built_in import ENGLISH, english_share
 
-SMALL = 5000  # training pairs, below which batches are small
-UPDATES = 2500  # to train for, if that is not too many or too few epochs
-EPOCHS = (8, 40)  # at least and at most
-RARE = 0.4  # a class below this part of its even share (a fifth, of two classes) is rare
-FEW = 200  # validation pairs, below which folds choose the number of epochs
+SMALL = 5000  # with fewer training pairs, batches are small
+UPDATES = 2500  # to train for, within the bounds on epochs
+EPOCHS = (8, 40)  # bounds
+RARE = 0.4  # a class below this part of its even share is rare (a fifth, for two classes)
+FEW = 200  # with fewer validation pairs, folds choose the number of epochs
 FOLDS = 3
-FEW_TO_LEARN = 1000  # training pairs, up to which it helps to begin with the package's matcher
+FEW_TO_LEARN = 1000  # with no more training pairs, beginning with the built-in matcher helps
 
 
 def sizes_for(pairs: int) -> dict[str, int]:
-    """Epochs, patience and batch size for a number of training pairs."""
+    """Return epochs, patience and batch size for a number of training pairs."""
     batch_size = 32 if pairs < SMALL else 64
     epochs = min(max(math.ceil(UPDATES / math.ceil(pairs / batch_size)), EPOCHS[0]), EPOCHS[1])
     return {"epochs": epochs, "patience": math.ceil(epochs / 5), "batch_size": batch_size}
 
 
 def rarest_class(pairs: PairDataset) -> tuple[str, float] | None:
-    """The rarest class and its share of the pairs, if it is rare."""
+    """Return the rarest class and its share of the pairs; None if no class is rare."""
     if pairs.task != "classification" or pairs.labels is None or not pairs.label_names:
         return None
     shares = np.bincount(pairs.labels, minlength=pairs.num_classes) / len(pairs)
@@ -44,12 +44,12 @@ def rarest_class(pairs: PairDataset) -> tuple[str, float] | None:
 
 
 def fits_similarity(recipe: Recipe, train: PairDataset) -> bool:
-    """Whether a recipe makes a hybrid of the same form as the package's matcher, from its vectors."""
+    """Return whether a recipe makes a hybrid of the same form as the built-in matcher."""
     source, features = recipe.vectors.source, recipe.encoder.features
     if recipe.name != "hybrid" or recipe.model or features != ("word",):
         return False
     if not is_packaged(Path(SIMILARITY)):
-        return False  # a folder of this name comes first
+        return False  # a folder of this name has priority
     if source == "auto":
         return english_share(count_tokens(recipe, [train])) >= ENGLISH
     return source == "table"
@@ -58,10 +58,10 @@ def fits_similarity(recipe: Recipe, train: PairDataset) -> bool:
 def adapted(
     recipe: Recipe, splits: Mapping[str, PairDataset], searching: bool = False
 ) -> tuple[Recipe, list[str]]:
-    """The recipe with a value for each "auto" that follows from the data, and what was chosen.
+    """Return the recipe with a value for each "auto", and notes on what was chosen.
 
-    A search compares models of several forms on one validation part: no folds, no start from the
-    package's matcher.
+    A search compares models of several forms on the same validation pairs, so it uses no folds and
+    does not begin with the built-in matcher.
     """
     training, notes = recipe.training, []
     train, validation = splits["train"], splits["validation"]
@@ -81,7 +81,7 @@ def adapted(
     if training.folds == "auto":
         few = not solved and len(validation) < FEW and "epochs" in chosen
         wanted = few and not searching and not training.teacher
-        possible = wanted and why_no_folds(all_pairs(splits), FOLDS) is None
+        possible = wanted and why_no_folds(joined_splits(splits), FOLDS) is None
         chosen["folds"] = FOLDS if possible else 0
         if chosen["folds"]:
             notes.append(
@@ -94,9 +94,20 @@ def adapted(
         chosen["init"] = SIMILARITY if begin else "none"
         if begin:
             notes.append(
-                f"{len(train):,} training pairs are few: the network begins as the package's matcher "
-                "(training.init=none begins with new weights)"
+                f"{len(train):,} training pairs are few: the network begins with the weights of the "
+                "built-in matcher (training.init=none begins with new weights)"
             )
             # Words of one fold, or of the test pairs, could change what "auto" vectors are.
             recipe = replace(recipe, vectors=replace(recipe.vectors, source="table"))
     return recipe.with_training(**chosen) if chosen else recipe, notes
+
+
+def why_no_folds(pairs: PairDataset, folds: int) -> str | None:
+    """Explain why the pairs cannot be split into this many folds; None if they can."""
+    labels = np.asarray(pairs.labels)
+    if pairs.task == "ranking":
+        groups = pairs.groups or ()
+        right = len({group for group, label in zip(groups, labels) if label == 1})
+        return f"only {right} questions have a right answer" if right < folds else None
+    least = np.bincount(labels).min() if pairs.task == "classification" else len(pairs)
+    return f"there are only {least} pairs of some class" if least < folds else None

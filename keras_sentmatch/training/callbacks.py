@@ -31,13 +31,13 @@ MONITORS = {"classification": "val_accuracy", "ranking": "val_map", "regression"
 
 
 def monitor_of(task: str, monitor: str = "auto") -> tuple[str, str]:
-    """The value that chooses the best epoch, and "max" or "min"."""
+    """Return the value that chooses the best epoch, and "max" or "min"."""
     name = MONITORS[task] if monitor == "auto" else monitor
     return name, "min" if name in LOWER_IS_BETTER else "max"
 
 
 class TaskMetrics(keras.callbacks.Callback):
-    """Adds the task's validation metrics to the logs: `val_map`, `val_pearson`, ….
+    """Add the task's validation metrics to the logs: `val_map`, `val_pearson`, ….
 
     Ranking metrics and correlations cannot be averaged over batches, so this predicts the whole
     validation set. Must come before the callbacks that read the metrics. Values that `fit` has
@@ -61,7 +61,7 @@ class TaskMetrics(keras.callbacks.Callback):
                 logs.setdefault(f"val_{name}", value)
 
     def predict(self) -> np.ndarray:
-        """The model's outputs in the order of the dataset's rows."""
+        """Return the model's outputs in the order of the dataset's rows."""
         outputs, order = [], self.batches.order(0)
         for (inputs, *_), rows in zip(self.batches.numpy(0), order):
             # Batches of whole questions may end with rows that only fill them.
@@ -74,7 +74,7 @@ class TaskMetrics(keras.callbacks.Callback):
 
 
 class BestWeights(keras.callbacks.Callback):
-    """Writes the weights of each epoch that has the best monitored value so far."""
+    """Write the weights of each epoch with the best monitored value so far."""
 
     async_safe = True  # writes at the end of an epoch only
 
@@ -95,7 +95,7 @@ class BestWeights(keras.callbacks.Callback):
 
 
 class LearningRateLog(keras.callbacks.Callback):
-    """Logs the learning rate of a schedule (`ReduceLROnPlateau` does so itself)."""
+    """Log the learning rate of a schedule (`ReduceLROnPlateau` does so itself)."""
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if logs is not None:
@@ -104,7 +104,7 @@ class LearningRateLog(keras.callbacks.Callback):
 
 
 class EpochLines(keras.callbacks.Callback):
-    """Prints a line per epoch; the best monitored value so far is marked with `*`."""
+    """Print a line per epoch, and mark the best monitored value so far with `*`."""
 
     def __init__(self, console: Console, monitor: str, mode: str) -> None:
         super().__init__()
@@ -131,9 +131,9 @@ class EpochLines(keras.callbacks.Callback):
 
 
 class EpochBar(EpochLines):
-    """`EpochLines` with a progress bar of the current epoch below them."""
+    """`EpochLines` with a progress bar of the current epoch."""
 
-    async_safe = True  # only shows: may run beside the training steps
+    async_safe = True  # only shows, so it may run during training steps
 
     def __init__(self, console: Console, monitor: str, mode: str) -> None:
         super().__init__(console, monitor, mode)
@@ -166,7 +166,7 @@ class EpochBar(EpochLines):
         super().on_epoch_end(epoch, logs)
 
     def close(self) -> None:
-        """Removes the bar; an interrupted `fit` calls no end hook."""
+        """Remove the bar, since an interrupted `fit` calls no end hook."""
         if self.bar is not None:
             self.progress.remove_task(self.bar)
             self.bar = None
@@ -174,17 +174,14 @@ class EpochBar(EpochLines):
 
 
 def metric_callbacks(
-    splits: Mapping[str, "PairDataset"],
-    batches: Mapping[str, "PairBatches"],
-    training: TrainingConfig,
+    validation: "PairDataset", batches: Mapping[str, "PairBatches"], training: TrainingConfig
 ) -> list[keras.callbacks.Callback]:
-    """The callbacks that add what `fit` does not log itself."""
-    task = splits["train"].task
-    monitor, _ = monitor_of(task, training.monitor)
-    by_keras = monitor in ("val_accuracy", "val_macro_f1", "val_loss") and task != "ranking"
+    """Return the callbacks that add to the logs what `fit` does not log itself."""
+    monitor, _ = monitor_of(validation.task, training.monitor)
+    by_keras = monitor in ("val_accuracy", "val_macro_f1", "val_loss")
     found: list[keras.callbacks.Callback] = []
-    if not by_keras:
-        found.append(TaskMetrics(splits["validation"], batches["validation"], f1_label(monitor)))
+    if not by_keras or validation.task == "ranking":
+        found.append(TaskMetrics(validation, batches["validation"], f1_label(monitor)))
     if training.schedule != "constant":
         found.append(LearningRateLog())
     return found
@@ -199,10 +196,10 @@ def make_callbacks(
     resumed: bool = False,
     to_the_end: bool = False,
 ) -> list[keras.callbacks.Callback]:
-    """The callbacks of a run, in the order in which they must see the logs.
+    """Return the callbacks of a run, in the order in which they must see the logs.
 
-    The folder gets the best weights, `history.csv`, and on TensorFlow `logs/` for TensorBoard. A run
-    that goes to the end keeps the weights of its last epoch.
+    They write the best weights, `history.csv`, and on TensorFlow `logs/` for TensorBoard. With
+    `to_the_end`, training does not stop early and the weights of the last epoch are kept.
     """
     best, stopping = BestWeights(folder, monitor, mode), stopping_callbacks(monitor, mode, training)
     if to_the_end:
@@ -217,7 +214,7 @@ def make_callbacks(
 def stopping_callbacks(
     monitor: str, mode: str, training: TrainingConfig
 ) -> list[keras.callbacks.Callback]:
-    """Those that lower the learning rate and stop training when the monitored value stalls."""
+    """Return the callbacks that lower the learning rate and stop training on a plateau."""
     found: list[keras.callbacks.Callback] = []
     if training.plateau_factor < 1:
         found.append(
@@ -229,6 +226,6 @@ def stopping_callbacks(
 
 
 def progress_callback(monitor: str, mode: str) -> EpochLines:
-    """A bar on a terminal, plain lines elsewhere; both on standard error."""
+    """Return a callback that shows a bar on a terminal, and lines elsewhere, on standard error."""
     console = Console(stderr=True)
     return (EpochBar if console.is_terminal else EpochLines)(console, monitor, mode)

@@ -18,7 +18,7 @@ MONITORS = ("accuracy", "macro_f1", "f1", "map", "mrr", "pearson", "spearman", "
 
 
 def _setting(default: Any, allowed: str, test: Callable[[Any], bool]) -> Any:
-    """A field with the values it allows: in words, and as a test. None leaves the choice to the encoder."""
+    """Return a field with the values it allows, in words and as a test. It may also be None."""
     return field(default=default, metadata={"allowed": allowed, "test": test})
 
 
@@ -89,13 +89,13 @@ class _Table:
 
     @classmethod
     def check(cls, key: str, value: Any, place: str = "") -> None:
-        """Refuses an unknown key or a value that is not allowed; `place` starts the message."""
+        """Refuse an unknown key or a value that is not allowed; `place` starts the message."""
         known = {setting.name: setting.metadata for setting in fields(cls)}
         place = f"{place}: " if place else ""
         if key not in known:
             raise InputError(
-                f"{place}unknown key {cls.table}.{key}; allowed: {', '.join(known)}."
-                f"{did_you_mean(key, known)}"
+                f"{place}unknown key {cls.table}.{key}.{did_you_mean(key, known)} The keys of "
+                f"[{cls.table}] are {', '.join(known)}."
             )
         if not known[key]["test"](value):
             allowed = known[key]["allowed"]
@@ -103,19 +103,19 @@ class _Table:
 
     @classmethod
     def keys(cls) -> list[str]:
-        """Names of all settings."""
+        """Return the names of all settings."""
         return [setting.name for setting in fields(cls)]
 
     def values(self) -> dict[str, Any]:
-        """The settings by name, without those that are None."""
+        """Return the settings that are not None, by name."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
 class EncoderConfig(_Table):
-    """`[encoder]` of a recipe: arguments of `PairEncoder.fit`; None keeps the encoder's default.
+    """The table `[encoder]` of a recipe: arguments of `PairEncoder.fit`, None for its default.
 
-    A model with a pretrained encoder takes `max_length` only.
+    A model with a pretrained backbone accepts `max_length` only.
     """
 
     table = "encoder"
@@ -135,7 +135,7 @@ class EncoderConfig(_Table):
 
 @dataclass(frozen=True)
 class VectorsConfig(_Table):
-    """`[vectors]` of a recipe: where the word vectors come from."""
+    """The table `[vectors]` of a recipe: where the word vectors come from."""
 
     table = "vectors"
 
@@ -147,24 +147,24 @@ class VectorsConfig(_Table):
 
 @dataclass(frozen=True)
 class TrainingConfig(_Table):
-    """`[training]` of a recipe.
+    """The table `[training]` of a recipe.
 
-    Batch size, epochs, patience, folds and init may be `"auto"`: `train` chooses by the data.
+    Batch size, epochs, patience, folds and init may be `"auto"`: `train` then chooses by the data.
 
     Args:
         optimizer: Name of a Keras optimizer.
-        learning_rate: The highest learning rate.
+        learning_rate: Highest learning rate.
         batch_size: Pairs per batch.
         epochs: Maximum number of epochs.
-        length_buckets: Number of lengths that training batches are padded to. With few, batches mix
-            shorter and longer pairs; with 1, all of them.
+        length_buckets: Number of lengths that training batches are padded to. With few, a batch
+            mixes short and long pairs; with 1, it mixes all of them.
         patience: Epochs without a better monitored value before training stops.
-        folds: Number of folds of training and validation pairs that choose the number of epochs;
-            the model then learns from all these pairs. 0 keeps the validation pairs apart.
-        monitor: The value that chooses the best epoch. `"auto"` is `val_accuracy` (`val_macro_f1`
-            where a class is rare), `val_map` or `val_pearson`, by task. `val_f1:LABEL` is the F1 of
-            one label.
-        plateau_factor: Multiplies the learning rate after each epoch without a better value.
+        folds: Number of folds of all training and validation pairs that choose the number of
+            epochs; the model then learns from all these pairs. 0 keeps the validation pairs apart.
+        monitor: Value that chooses the best epoch. `"auto"` is `val_accuracy` (`val_macro_f1` if a
+            class is rare), `val_map` or `val_pearson`, by task. `val_f1:LABEL` is the F1 of one
+            label.
+        plateau_factor: Factor on the learning rate after each epoch without a better value.
         schedule: Learning-rate schedule. The two with a warm-up rise over the share `warm_up` of
             all batches; `"exponential"` multiplies by `decay_rate` every `decay_steps` batches.
         warm_up: See `schedule`.
@@ -172,29 +172,29 @@ class TrainingConfig(_Table):
         decay_steps: See `schedule`.
         clipnorm: Maximum norm of each variable's gradient, as in Keras; 0 for none.
         global_clipnorm: Maximum norm of all gradients together; 0 for none.
-        weight_decay: Of AdamW; biases and normalization layers do not decay.
-        backbone_learning_rate: Of the pretrained encoder; 0 for `learning_rate`.
+        weight_decay: Weight decay of AdamW, which leaves out biases and normalization layers.
+        backbone_learning_rate: Learning rate of the backbone with AdamW; 0 for `learning_rate`.
         accumulate: Batches per update.
-        class_weight: `"balanced"`: pairs count in inverse proportion to how frequent their label is.
-            Or a table of weights by label; one that is not named has 1.
-        ranking_loss: Of the `ranking` task. `"pointwise"` is the cross-entropy of each candidate;
-            `"pairwise"` compares each right candidate of a question with each wrong one, and
-            `"listwise"` all candidates of a question at once. See `RankingLoss`.
-        init: The folder of a run whose weights training begins with, or `"none"` for new ones.
-            `"auto"` is the package's matcher for a hybrid with few English pairs, else `"none"`.
-        teacher: Run folders to learn from.
+        class_weight: `"balanced"` weights pairs in inverse proportion to the frequency of their
+            label. A table has weights by label; labels that it does not name have weight 1.
+        ranking_loss: Loss of the task `ranking`. `"pointwise"` is the cross-entropy of each
+            candidate; `"pairwise"` compares each right candidate of a question with each wrong
+            one, and `"listwise"` all candidates of a question at once. See `RankingLoss`.
+        init: Folder of a run whose weights training begins with, or `"none"` for new weights.
+            `"auto"` is the built-in matcher for a hybrid with few English pairs, else `"none"`.
+        teacher: Folders of runs to learn from.
         distillation_weight: The teacher's share of the loss.
         distillation_temperature: Temperature of the teacher's and the student's probabilities.
-        augment: Transformations (`keras_sentmatch.transformations.TRANSFORMATIONS`) that make further
-            training pairs, with the labels these have.
-        augment_labels: The label that SwapAnt and NumWord change, and the one that they give; by
+        augment: Transformations (`keras_sentmatch.transformations.TRANSFORMATIONS`) that make
+            further training pairs from the training pairs, 30% of their number at most.
+        augment_labels: The label that SwapAnt and NumWord change, and the label that they give; by
             default found by the names of the labels.
-        lexicon: Where SwapAnt and SwapSyn find their words, as `Lexicon.read` takes it.
+        lexicon: Sources of words for SwapAnt and SwapSyn, as `Lexicon.read` accepts them.
         dtype_policy: Keras dtype policy.
         seed: Random seed.
 
     Raises:
-        InputError: A value that is not allowed.
+        InputError: A value is not allowed.
     """
 
     table = "training"
@@ -243,7 +243,7 @@ class TrainingConfig(_Table):
 
     @property
     def first_run(self) -> str | None:
-        """The run whose weights training begins with, if `init` names one."""
+        """The folder of the run that training begins with, if `init` names one."""
         return None if self.init in ("none", "auto") else self.init
 
 
@@ -255,11 +255,11 @@ CONFIGS: dict[str, type[_Table]] = {
 
 
 def f1_label(monitor: str) -> str | None:
-    """The label whose F1 is monitored, if it is that of one label."""
+    """Return the label whose F1 is monitored; None if the monitor is another metric."""
     return monitor.removeprefix(CLASS_F1) if monitor.startswith(CLASS_F1) else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """ " Did you mean …?" with the known names closest to a misspelled one, or an empty string."""
+    """Return " Did you mean …?" with the known names closest to a misspelled one, or an empty string."""
     close = difflib.get_close_matches(name, list(known), n=2)
     return f" Did you mean {' or '.join(close)}?" if close else ""

@@ -1,4 +1,4 @@
-"""Knowledge distillation: the loss also compares with the answers of trained matchers."""
+"""Knowledge distillation: a loss that compares with the predictions of trained matchers."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -17,25 +17,24 @@ from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.run_folder import members_of
 from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.training.config import TrainingConfig
-from keras_sentmatch.training.losses import cross_entropy, log_of
 
 log = logging.getLogger(__name__)
-_CHUNK = 4096  # pairs between two movements of the progress bar
+_CHUNK = 4096  # pairs between two updates of the progress bar
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class DistillationLoss(keras.losses.Loss):
-    """Cross-entropy with the labels, and the divergence from a teacher's probabilities.
+    """Cross-entropy with the labels plus the divergence from a teacher's probabilities.
 
     `(1 - weight) CE(label, p) + weight T^2 KL(t_T || p_T)`, where T is the temperature and `x_T` is x
     to the power 1/T, normalized to sum to 1. For scores:
     `(1 - weight) (label - p)^2 + weight (t - p)^2`.
 
     Args:
-        weight: The teacher's share. Defaults to `0.5`.
-        temperature: Above 1, small probabilities count more. Defaults to `2.0`.
-        name: of the loss. Defaults to `"distillation"`.
-        reduction: as in Keras. Defaults to `"sum_over_batch_size"`.
+        weight: The teacher's share of the loss. Defaults to `0.5`.
+        temperature: Temperature; above 1, small probabilities count more. Defaults to `2.0`.
+        name: Name of the loss. Defaults to `"distillation"`.
+        reduction: As in Keras. Defaults to `"sum_over_batch_size"`.
 
     Call arguments:
         y_true: `[B, 1 + C]`: the label, and the teacher's probabilities, or its score (C = 1).
@@ -75,12 +74,12 @@ class DistillationLoss(keras.losses.Loss):
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class OnLabels(keras.metrics.Metric):
-    """A metric of the labels in the first column of `y_true`; rows without one (-1) do not count.
+    """Metric of the labels in the first column of `y_true`; rows with the label -1 do not count.
 
     Args:
-        metric: a Keras metric of integer labels and probabilities, or its serialized config.
-        name: of the metric. Defaults to `None`, the name of `metric`.
-        dtype: of the counts. Defaults to `None`.
+        metric: Keras metric of integer labels and probabilities, or its serialized config.
+        name: Name of the metric. Defaults to `None`, the name of `metric`.
+        dtype: Data type of the counts. Defaults to `None`.
     """
 
     def __init__(self, metric: Any, name: str | None = None, dtype: Any = None):
@@ -147,7 +146,7 @@ def compute_teacher_targets(
 
 
 def with_labels(targets: np.ndarray, more: PairDataset) -> np.ndarray:
-    """The targets, then those of pairs whose labels are to be believed, not the teacher."""
+    """Append targets for more pairs, whose labels replace the teacher's predictions."""
     labels = np.asarray(more.labels, "float32")[:, None]
     answers = (
         labels if targets.shape[1] == 2 else np.eye(targets.shape[1] - 1)[labels[:, 0].astype(int)]
@@ -156,13 +155,13 @@ def with_labels(targets: np.ndarray, more: PairDataset) -> np.ndarray:
 
 
 def check_teacher(folder: Path, teacher: Matcher, train: PairDataset) -> None:
-    """Refuses a teacher whose labels are not those of the pairs."""
+    """Refuse a teacher with other labels than the pairs."""
     taught, asked = (set(names or ()) for names in (teacher.label_names, train.label_names))
     if taught != asked:
         one, other = (", ".join(sorted(names)) if names else "scores" for names in (taught, asked))
         raise InputError(
-            f"The teacher {folder} answers {one}, but the training pairs have {other}: name a run "
-            "on the same labels."
+            f"The teacher {folder} predicts {one}, but the training pairs have {other}. Name a run "
+            "trained on the same labels."
         )
 
 
@@ -178,10 +177,12 @@ def _predict(
     role: str,
     progress: bool,
 ) -> np.ndarray:
-    """Mean probabilities in the order of `label_names`, or scores, `[N, C]`."""
+    """Return mean probabilities in the order of `label_names`, or mean scores, `[N, C]`."""
     sums = np.zeros((len(pairs), len(label_names or ("score",))))
     total, done = len(pairs) * len(teachers), 0
-    with progress_bar(f"The teacher answers {role} pairs", total, progress, in_bytes=False) as show:
+    with progress_bar(
+        f"The teacher predicts {role} pairs", total, progress, in_bytes=False
+    ) as show:
         for teacher in teachers:
             if keras.config.backend() == "tensorflow":
                 teacher.model.jit_compile = False  # XLA compiles every length again
@@ -193,3 +194,15 @@ def _predict(
                 sums[rows] += answers
                 show(done := done + len(rows))
     return sums / len(teachers)
+
+
+def cross_entropy(labels: Any, log_p: Any) -> Any:
+    """`[B]` from class numbers `[B, 1]` and log-probabilities `[B, C]`."""
+    numbers = ops.arange(log_p.shape[-1], dtype=labels.dtype)
+    named = ops.cast(ops.equal(labels, numbers), log_p.dtype)
+    return -ops.sum(named * log_p, axis=-1)
+
+
+def log_of(p: Any) -> Any:
+    """The logarithms of probabilities, which may be 0."""
+    return ops.log(ops.maximum(p, keras.config.epsilon()))

@@ -1,8 +1,9 @@
-"""Choosing the number of epochs by cross-validation, where there are few pairs."""
+"""Folds: they choose the number of epochs of a run, or measure a recipe by cross-validation."""
 
 import csv
+import logging
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,77 +11,66 @@ from typing import Any
 import numpy as np
 
 from keras_sentmatch.data import PairDataset
-from keras_sentmatch.errors import InputError
+from keras_sentmatch.data.splits import part_numbers, sentence_groups
+from keras_sentmatch.errors import InputError, argument, wording
+from keras_sentmatch.training.adapt import adapted, why_no_folds
+from keras_sentmatch.training.callbacks import monitor_of
+from keras_sentmatch.training.recipe import Recipe
+from keras_sentmatch.training.resume import check_identity, finished_metrics, run_identity
+from keras_sentmatch.training.training_data import Splits, joined_splits
 
-FOLDER = "folds"  # in the run folder: a run for each fold
-KEPT = ("metrics.json", "history.csv", "matcher.json")  # of a fold that is done
+FOLDER = "folds"  # in the run folder: a run per fold
+KEPT = ("metrics.json", "history.csv", "matcher.json")  # of a finished fold
+VALIDATION = 0.1  # share of the pairs to train on that chooses the best epoch
+SEED = 0  # of the folds of a cross-validation, so that all models share them
+log = logging.getLogger(__name__)
+Train = Callable[..., Any]  # `train`, which folds call and cannot import
 
 
 @dataclass
 class Folds:
-    """What the folds found."""
+    """The results of the folds of a run."""
 
     epochs: int  # the best number
-    figures: dict[str, Any]  # `metrics.json` of the folds, averaged
-    share: float | None = None  # of a hybrid's network, the mean
-    strength: float | None = None  # of a hybrid's linear part, the median
+    figures: dict[str, Any]  # mean of `metrics.json` over the folds
+    chosen: dict[str, float]  # by the hooks of the model, see `PairModel.before_fit`
 
 
-def joined(one: PairDataset, two: PairDataset) -> PairDataset:
-    """The pairs of two datasets of one task and the same labels."""
-    first, second = one.to_dict(), two.to_dict()
-    found = {
-        name: first[name] + second[name] if first[name] and second[name] else None
-        for name in ("sentence1", "sentence2", "labels", "groups")
-    }
-    shared = first["columns"].keys() & second["columns"].keys()
-    columns = {name: first["columns"][name] + second["columns"][name] for name in shared}
-    if "weight" in {*first["columns"], *second["columns"]}:
-        ones = [[1.0] * len(one), [1.0] * len(two)]
-        known = [side["columns"].get("weight", some) for side, some in zip((first, second), ones)]
-        columns["weight"] = known[0] + known[1]
-    same = {name: first[name] for name in ("label_names", "task", "name", "split")}
-    return PairDataset.from_dict({**found, **same, "columns": columns})
+def train_folds(
+    train: Train,
+    recipe: Recipe,
+    folds: Iterable[Splits],
+    folders: Sequence[Path],
+    **options: Any,
+) -> list[dict[str, Any]]:
+    """Train a run per fold, and return the metrics of each.
 
+    Finished folds are kept, and an unfinished one continues if `resume` is among the options. A
+    fold's model is deleted as soon as it is measured: what needs its predictions belongs here,
+    between `train` and `clean_up`.
 
-def all_pairs(splits: Mapping[str, PairDataset]) -> PairDataset:
-    """Training and validation pairs; questions of one name in both are different ones."""
-    train, validation = splits["train"], splits["validation"]
-    if train.groups and validation.groups and not set(train.groups).isdisjoint(validation.groups):
-        groups = [f"{group} (validation)" for group in validation.groups]
-        validation = PairDataset.from_dict({**validation.to_dict(), "groups": groups})
-    return joined(train, validation)
-
-
-def fold_splits(pairs: PairDataset, folds: int, seed: int) -> Iterator[dict[str, PairDataset]]:
-    """Training and validation pairs of each fold; each class has its share in all of them.
-
-    The candidates of a question stay together.
+    Raises:
+        KeyboardInterrupt: Ctrl-C in a fold. The finished folds are kept.
     """
-    from sklearn.model_selection import KFold, StratifiedGroupKFold, StratifiedKFold
-
-    kinds = {"classification": StratifiedKFold, "ranking": StratifiedGroupKFold}
-    if why := why_no_folds(pairs, folds):
-        raise InputError(f"training.folds is {folds}, but {why}: set it to 0, or give more pairs.")
-    fold = kinds.get(pairs.task, KFold)(folds, shuffle=True, random_state=seed)
-    labels = np.asarray(pairs.labels)
-    for train, validation in fold.split(labels, labels, pairs.groups):
-        yield {"train": pairs.select(train), "validation": pairs.select(validation)}
-
-
-def why_no_folds(pairs: PairDataset, folds: int) -> str | None:
-    """What the pairs lack to be divided into so many folds."""
-    labels = np.asarray(pairs.labels)
-    if pairs.task == "ranking":
-        assert pairs.groups is not None
-        right = len({group for group, label in zip(pairs.groups, labels) if label == 1})
-        return f"only {right} questions have a right answer" if right < folds else None
-    least = np.bincount(labels).min() if pairs.task == "classification" else len(pairs)
-    return f"there are only {least} pairs of some class" if least < folds else None
+    found = []
+    for number, (splits, folder) in enumerate(zip(folds, folders), 1):
+        metrics = finished_metrics(folder) if options["resume"] else None
+        if metrics is None:
+            log.info(f"Fold {number} of {len(folders)}")
+            metrics = train(recipe, splits, folder, **options).metrics
+            if metrics["interrupted"]:
+                log.warning(f"Stopped by Ctrl-C in fold {number}; --resume continues")
+                raise KeyboardInterrupt
+            clean_up(folder)
+        else:
+            now = run_identity(adapted(recipe, splits)[0], splits)
+            check_identity(folder, metrics["identity"], now)
+        found.append(metrics)
+    return found
 
 
 def clean_up(folder: Path) -> None:
-    """Removes what a fold that is done needs no more: its model."""
+    """Delete what a finished fold no longer needs: its model."""
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
@@ -88,10 +78,50 @@ def clean_up(folder: Path) -> None:
             path.unlink()
 
 
-def together(folders: Sequence[Path], runs: Sequence[Mapping[str, Any]], mode: str) -> Folds:
-    """The best number of epochs by the mean curve of the folds, and their mean figures.
+# === Folds of a run: they choose its number of epochs ===
 
-    A fold that stopped early counts with its last value afterward.
+
+def choose_epochs(
+    train: Train, recipe: Recipe, splits: Splits, folder: Path, resume: bool, **options: Any
+) -> Folds:
+    """Train on all pairs but those of one fold at a time, and choose the number of epochs."""
+    count, seed = int(recipe.training.folds), recipe.training.seed
+    if (folder / FOLDER).exists() and not resume:
+        raise InputError(
+            f"{folder} holds an unfinished run (in its folder {FOLDER!r}). Continue it with --resume "
+            "(resume=True), name another folder, or delete this one."
+        )
+    pairs = joined_splits(splits)
+    folders = [folder / FOLDER / str(number) for number in range(1, count + 1)]
+    parts = fold_splits(pairs, count, seed)
+    runs = train_folds(
+        train, recipe.with_training(folds=0), parts, folders, resume=resume, **options
+    )
+    folds = together(folders, runs, monitor_of(pairs.task, recipe.training.monitor)[1])
+    log.info(f"{count} folds: {folds.epochs} epochs are best; training on all {len(pairs):,} pairs")
+    return folds
+
+
+def fold_splits(pairs: PairDataset, folds: int, seed: int) -> Iterator[dict[str, PairDataset]]:
+    """Yield the training and validation pairs of each fold.
+
+    Each class has its share in every fold, and the candidates of a question stay together.
+    """
+    from sklearn.model_selection import KFold, StratifiedGroupKFold, StratifiedKFold
+
+    kinds = {"classification": StratifiedKFold, "ranking": StratifiedGroupKFold}
+    if why := why_no_folds(pairs, folds):
+        raise InputError(f"training.folds is {folds}, but {why}. Set it to 0, or give more pairs.")
+    fold = kinds.get(pairs.task, KFold)(folds, shuffle=True, random_state=seed)
+    labels = np.asarray(pairs.labels)
+    for train, validation in fold.split(labels, labels, pairs.groups):
+        yield {"train": pairs.select(train), "validation": pairs.select(validation)}
+
+
+def together(folders: Sequence[Path], runs: Sequence[Mapping[str, Any]], mode: str) -> Folds:
+    """Return the best number of epochs by the mean curve of the folds, and their mean figures.
+
+    After a fold stopped early, its last value counts.
     """
     curves, monitor = [], runs[0]["monitor"]
     for folder in folders:
@@ -108,18 +138,65 @@ def together(folders: Sequence[Path], runs: Sequence[Mapping[str, Any]], mode: s
     }
     if all("baseline" in run for run in runs):
         figures["baseline"] = {"validation": _mean([run["baseline"]["validation"] for run in runs])}
-    shares = [run["network_share"] for run in runs if run["network_share"] is not None]
-    strengths = [run["linear_strength"] for run in runs if run["linear_strength"] is not None]
-    return Folds(
-        epochs,
-        figures,
-        float(np.mean(shares)) if shares else None,
-        float(np.median(strengths)) if strengths else None,
-    )
+    means: dict[str, Any] = {"linear_strength": np.median, "network_share": np.mean}
+    chosen = {
+        name: float(mean_of(values))
+        for name, mean_of in means.items()
+        if (values := [run[name] for run in runs if run[name] is not None])
+    }
+    return Folds(epochs, figures, chosen)
 
 
 def _mean(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Figures as means, rows as their sum."""
+    """Return the means of figures, and the sum of their rows."""
     first = parts[0]
     found = {n: float(np.mean([p[n] for p in parts])) for n in first if isinstance(first[n], float)}
     return {**found, "rows": sum(p["rows"] for p in parts), "primary": first["primary"]}
+
+
+# === Cross-validation: every pair is a test pair once ===
+
+
+def fold_parts(
+    pairs: PairDataset, folds: int, group_by_sentence: bool = False
+) -> Iterator[dict[str, PairDataset]]:
+    """Yield the training, validation and test pairs of each fold of a cross-validation."""
+    part, groups = fold_numbers(pairs, folds, group_by_sentence)
+    for number in range(folds):
+        rest = pairs.select(part != number)
+        theirs = None if groups is None else groups[part != number]
+        inner = part_numbers(rest, [1 - VALIDATION, VALIDATION], seed=SEED, groups=theirs)
+        yield {
+            "train": rest.select(inner == 0, split="train"),
+            "validation": rest.select(inner == 1, split="validation"),
+            "test": pairs.select(part == number, split="test"),
+        }
+
+
+def fold_numbers(
+    pairs: PairDataset, folds: int, group_by_sentence: bool = False
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the fold of each pair, from 0, and with `group_by_sentence` the group of each pair."""
+    if type(folds) is not int or not 2 <= folds <= len(pairs):
+        raise InputError(
+            f"{argument('folds', folds)}; expected 2 to {len(pairs):,}, the number of pairs."
+        )
+    if pairs.labels is None:
+        how = wording("label=…", "--columns FIRST,SECOND,LABEL")
+        raise InputError(f"The pairs have no labels. Name their column with {how}.")
+    groups = sentence_groups(pairs) if group_by_sentence else None
+    if groups is not None and len(counts := np.bincount(groups)) < folds:
+        raise InputError(
+            f"{argument('folds', folds)}, but the {len(pairs):,} pairs form only {len(counts)} groups "
+            "that share no sentence. Use fewer folds, or leave out "
+            f"{wording('group_by_sentence', '--group-by-sentence')}."
+        )
+    if groups is not None and counts.max() > len(pairs) / folds:
+        log.warning(
+            f"{counts.max():,} of {len(pairs):,} pairs share sentences: their fold is larger than "
+            "the others"
+        )
+    for name, count in pairs.label_counts().items():
+        if count < folds:
+            log.warning(f"{name!r} has {count} pairs, too few for each of {folds} folds")
+    return part_numbers(pairs, [1 / folds] * folds, seed=SEED, groups=groups), groups

@@ -1,4 +1,4 @@
-"""One training, or one search, at a time in a folder."""
+"""A lock that keeps two trainings or searches out of the same folder."""
 
 import json
 import os
@@ -10,14 +10,14 @@ from pathlib import Path
 
 from keras_sentmatch.errors import InputError
 
-LOCK = ".lock"  # in the folder: which process works there
+LOCK = ".lock"  # file that names the process that works in the folder
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keeps other processes out of a folder; a lock that a dead process left is taken over.
+    """Keep other processes out of a folder, and take over the lock of a dead process.
 
-    A folder that was made for the lock and is still empty goes with it.
+    A folder that was created for the lock and is still empty is removed with it.
     """
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def _create(path: Path, text: str) -> bool:
 
 
 def _remove_stale(path: Path) -> None:
-    """Removes a lock whose process is gone; refuses to go on beside one that may live."""
+    """Remove a lock whose process is gone; refuse to go on if that process may be alive."""
     try:
         noted = json.loads(path.read_text("utf-8"))
         pid, host, since = noted["pid"], noted["host"], noted["started"]
@@ -58,15 +58,15 @@ def _remove_stale(path: Path) -> None:
         alive = False  # the process was killed as it wrote
     if alive:
         raise InputError(
-            f"{path.parent} is in use: process {pid} on {host} writes there, since {since}. Wait for "
-            f"it, or name another folder. If that process is gone, delete {path}."
+            f"{path.parent} is in use: process {pid} on {host} has been writing there since {since}. "
+            f"Wait for it, or name another folder. If that process is gone, delete {path}."
         )
     path.unlink(missing_ok=True)
 
 
 def is_alive(pid: int) -> bool:
-    """Whether this machine runs a process of this number; assumed where it cannot be known."""
-    if os.name != "posix":  # there `os.kill` ends it
+    """Return whether a process with this number runs here; True if that cannot be known."""
+    if os.name != "posix":  # elsewhere `os.kill` ends the process
         return True
     try:
         os.kill(pid, 0)

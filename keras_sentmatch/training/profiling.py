@@ -9,8 +9,9 @@ import numpy as np
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import PairEncoder
+from keras_sentmatch.training._model import make_model
 from keras_sentmatch.training.config import EncoderConfig
-from keras_sentmatch.training.prepare import make_model, subword_encoder
+from keras_sentmatch.training.encoding import subword_encoder
 from keras_sentmatch.training.recipe import Recipe, load_recipe
 
 STEPS = 10

@@ -1,8 +1,8 @@
 """Recipes: what to train and how, as TOML.
 
 A recipe has four tables: `[model]` (arguments of the model), `[encoder]`, `[vectors]` and
-`[training]`. `[for.DATA.TABLE]` holds values for one data set. Later values win: the defaults, the
-model's packaged recipe, its `[for.DATA]`, the tables of the user's file, its `[for.DATA]`, the
+`[training]`. `[for.DATA.TABLE]` has values for one data set. Later values win, in this order: the
+defaults, the model's packaged recipe, its `[for.DATA]`, the user's file, its `[for.DATA]`, the
 overrides (`--set`).
 """
 
@@ -30,7 +30,7 @@ from keras_sentmatch.training.config import (
 )
 
 TABLES = ("model", *CONFIGS)
-# For one's own data.
+# For a user's own data.
 AUTO = dict.fromkeys(("epochs", "patience", "batch_size", "folds", "init"), "auto")
 Tables = Mapping[str, Mapping[str, Any]]
 
@@ -40,21 +40,21 @@ class Recipe:
     """What to train and how.
 
     Args:
-        name: Name of the model, as `keras_sentmatch.applications.build_model` takes it.
-        model: Further arguments of the model. Those that follow from the data are left out.
+        name: Name of the model, as in `keras_sentmatch.applications.build_model`.
+        model: Arguments of the model, without those that follow from the data.
         encoder: How sentences are read.
         vectors: Where the word vectors come from.
         training: How the model is trained.
 
     Raises:
-        InputError: Values that exclude each other.
+        InputError: Two values exclude each other.
 
     Example:
 
     ```python
-    from keras_sentmatch.training import Recipe, TrainingConfig
+    from keras_sentmatch.training import Recipe
 
-    Recipe("drcn", training=TrainingConfig(epochs=3)).training.learning_rate  # 0.001
+    Recipe.from_tables("drcn", training={"epochs": 3}).training.learning_rate  # 0.001
     ```
     """
 
@@ -70,11 +70,10 @@ class Recipe:
 
     @classmethod
     def from_tables(cls, name: str, **tables: Mapping[str, Any]) -> "Recipe":
-        """A recipe of plain mappings, as TOML gives them: any of the four tables.
+        """Make a recipe from plain mappings, as TOML has them: any of the four tables.
 
         Raises:
-            InputError: An unknown key, a value that is not allowed, or values that exclude each
-                other.
+            InputError: A key is unknown, a value is not allowed, or two values exclude each other.
         """
         configs: dict[str, Any] = {}
         for table, config in CONFIGS.items():
@@ -85,25 +84,25 @@ class Recipe:
         return cls(name, dict(tables.get("model", {})), **configs)
 
     def tables(self) -> dict[str, dict[str, Any]]:
-        """The four tables as plain mappings, with every default that is not None."""
+        """Return the four tables as plain mappings, with every default that is not None."""
         configs = {table: getattr(self, table).values() for table in CONFIGS}
         return {"model": dict(self.model), **configs}
 
     def to_toml(self) -> str:
-        """The recipe as TOML, with every default; `load_recipe(name, file=…)` reads it back."""
+        """Return the recipe as TOML, with every default; `load_recipe(name, file=…)` reads it back."""
         tables = {table: values for table, values in self.tables().items() if values}
         for key, value in self.model.items():
             try:
                 tomli_w.dumps({key: value})
             except TypeError as error:
                 raise InputError(
-                    f"model.{key} is {value!r}, which TOML cannot hold; expected a string, a number, "
-                    "true/false, or a list or table of these. To use the default, leave it out."
+                    f"model.{key} is {value!r}, which TOML cannot hold. Expected a string, a number, "
+                    "true/false, or a list or table of these. Leave it out for its default."
                 ) from error
         return tomli_w.dumps({"name": self.name, **tables})
 
     def with_training(self, **values: Any) -> "Recipe":
-        """The recipe with other values in `[training]`."""
+        """Return a copy with other values in `[training]`."""
         return replace(self, training=replace(self.training, **values))
 
     def _conflicts(self) -> Iterator[str]:
@@ -111,44 +110,44 @@ class Recipe:
         if training.schedule != "constant" and training.plateau_factor < 1:
             yield (
                 f"training.schedule is {training.schedule!r} and training.plateau_factor is "
-                f"{training.plateau_factor}: both would set the learning rate. Set "
+                f"{training.plateau_factor}, but only one of them can set the learning rate. Set "
                 'training.plateau_factor=1 or training.schedule="constant".'
             )
         if training.clipnorm and training.global_clipnorm:
             yield (
                 f"training.clipnorm is {training.clipnorm} and training.global_clipnorm is "
-                f"{training.global_clipnorm}: set one of them to 0."
+                f"{training.global_clipnorm}, but only one of them can clip. Set one of them to 0."
             )
         for key in ("weight_decay", "backbone_learning_rate"):
             value = getattr(training, key)
             if value and training.optimizer != "adamw":
                 yield (
-                    f"training.{key} is {value}, which training.optimizer {training.optimizer!r} "
-                    'does not have: set training.optimizer="adamw" (without weight_decay it is '
-                    f"Adam), or training.{key}=0."
+                    f"training.{key} is {value}, but the optimizer {training.optimizer!r} does not "
+                    'support it. Set training.optimizer="adamw" (which is Adam without '
+                    f"weight_decay), or training.{key}=0."
                 )
         if backbone is None:
             if training.backbone_learning_rate:
                 yield (
                     f"training.backbone_learning_rate is {training.backbone_learning_rate}, but the "
-                    "model has no pretrained encoder (model.backbone): set it to 0."
+                    "model has no pretrained backbone (model.backbone). Set it to 0."
                 )
             return
         if unused := [f"encoder.{key}" for key in self.encoder.values() if key != "max_length"]:
             yield (
-                f"{', '.join(unused)}: a model with a pretrained encoder reads that encoder's word "
-                "pieces, so [encoder] can only set max_length. Leave the others out."
+                f"{', '.join(unused)} cannot be set: a model with a pretrained backbone reads the "
+                "backbone's word pieces. Set only encoder.max_length."
             )
         if self.vectors.source not in ("auto", "none"):
             yield (
-                f"vectors.source is {self.vectors.source!r}, but a model with a pretrained encoder "
-                f"({backbone}) takes no word vectors: leave --vectors out."
+                f"vectors.source is {self.vectors.source!r}, but a model with a pretrained backbone "
+                f"({backbone}) uses no word vectors. Leave out --vectors (vectors.source)."
             )
 
 
 @dataclass(frozen=True)
 class RecipeDraft:
-    """A recipe that has been read and checked, but whose data set is not known yet."""
+    """A recipe that is read and checked, for a data set that is not known yet."""
 
     model: str
     # The tables of each source and those of its `[for.DATA]`, in rising priority.
@@ -156,7 +155,7 @@ class RecipeDraft:
     packaged: bool  # whether the first layer comes with the library: its sizes suit known data
 
     def for_data(self, data_name: str | None) -> Recipe:
-        """The recipe for a data set; its `[for.DATA]` tables apply, if there are any."""
+        """Return the recipe for a data set, with its `[for.DATA]` tables if there are any."""
         merged: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
         known_names = set(FORMATS) - set(OWN) | {"embedded", None}
         own = data_name not in known_names
@@ -171,7 +170,7 @@ class RecipeDraft:
 
 
 def list_recipes() -> list[str]:
-    """Names of the recipes that come with the library."""
+    """Return the names of the recipes that come with the library."""
     return sorted(path.name[:-5] for path in _folder().iterdir() if path.name.endswith(".toml"))
 
 
@@ -182,22 +181,22 @@ def load_recipe(
     file: str | Path | None = None,
     overrides: Sequence[str] = (),
 ) -> Recipe:
-    """The recipe of a model for a data set.
+    """Load the recipe of a model for a data set.
 
     Args:
-        model: Name of the model. One without a packaged recipe starts from the defaults if `file`
-            is given.
-        data_name: Name of the data; its `[for.NAME]` tables apply, if there are any.
-        file: A TOML file whose values replace the recipe's. In its `[model]`, `preset = "NAME"`
+        model: Name of the model. A model without a packaged recipe starts from the defaults if
+            `file` is given.
+        data_name: Name of the data. Its `[for.NAME]` tables apply, if there are any.
+        file: TOML file whose values replace the recipe's. In its `[model]`, `preset = "NAME"`
             stands for the values of that preset.
-        overrides: `"TABLE.KEY=VALUE"`, VALUE as in TOML; quotes around a string may be left out.
+        overrides: `"TABLE.KEY=VALUE"`, with VALUE as in TOML; a string needs no quotes.
 
     Returns:
         A checked `Recipe`.
 
     Raises:
-        InputError: No such recipe, bad TOML (with file and line), an unknown key, a value that is
-            not allowed.
+        InputError: The recipe does not exist, its TOML is invalid (with file and line), a key is
+            unknown, or a value is not allowed.
 
     Example:
 
@@ -213,7 +212,7 @@ def load_recipe(
 def read_recipe(
     model: str, *, file: str | Path | None = None, overrides: Sequence[str] = ()
 ) -> RecipeDraft:
-    """As `load_recipe`, before the data set is known."""
+    """Load a recipe as `load_recipe` does, before the data set is known."""
     model = known_spelling(model)
     layers = []
     if model in list_recipes():
@@ -236,7 +235,7 @@ def read_recipe(
 
 
 def known_spelling(model: str) -> str:
-    """The name of a recipe or model that is written in another way: "RE2", "DRr-Net"."""
+    """Return the name of a recipe or model that is spelled in another way: "RE2", "DRr-Net"."""
     from keras_sentmatch.applications import list_models
 
     def plain(name: str) -> str:
@@ -247,13 +246,13 @@ def known_spelling(model: str) -> str:
 
 
 def _default_recipe(model: str) -> str:
-    """The recipe of a model that has none of its own: it reads characters if it takes them."""
+    """Return the recipe of a model without a packaged one: with characters if the model reads them."""
     from keras_sentmatch.applications import get_model_class, list_models
 
     if model not in list_models():
         raise InputError(
-            f"There is no model {model!r}; there are {', '.join(list_models())}."
-            f"{did_you_mean(model, list_models())} Or give a recipe with "
+            f"There is no model {model!r}.{did_you_mean(model, list_models())} Use one of "
+            f"{', '.join(list_models())}, or give a recipe with "
             f"{wording('file=…', '--recipe FILE')}."
         )
     arguments = get_model_class(model).arguments()
@@ -268,7 +267,7 @@ def _folder() -> Traversable:
 
 
 def _parse(text: str, place: str, model: str) -> tuple[Tables, Mapping[str, Tables]]:
-    """The tables of a TOML text and those under `[for]`, all of them checked."""
+    """Return the tables of a TOML text and those under `[for]`, all checked."""
     try:
         content = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -279,10 +278,14 @@ def _parse(text: str, place: str, model: str) -> tuple[Tables, Mapping[str, Tabl
     check_depth(content, place)
     name = content.pop("name", model)
     if name != model:
-        raise InputError(f"{place} is a recipe of {name!r}, but the model asked for is {model!r}.")
+        raise InputError(
+            f"{place} is a recipe of {name!r}, but the model is {model!r}. Name the model {name!r}."
+        )
     for_data = content.pop("for", {})
     if not isinstance(for_data, dict):
-        raise InputError(f"{place}: `for` must hold tables, such as [for.snli.encoder].")
+        raise InputError(
+            f"{place}: `for` holds no tables. Expected tables such as [for.snli.encoder]."
+        )
     _check_tables(content, "", text, place)
     for data, tables in for_data.items():
         _check_tables(tables, f"for.{data}.", text, place)
@@ -295,19 +298,19 @@ def _check_tables(tables: Any, prefix: str, text: str, place: str) -> None:
     for table, values in tables.items():
         if table not in TABLES:
             raise InputError(
-                f"{place}{_line_of(text, prefix.rstrip('.'), table)}: unknown {prefix}{table}; "
-                f"a recipe has the tables {', '.join(TABLES)} and for.DATA.TABLE."
-                f"{did_you_mean(table, TABLES)}"
+                f"{place}{_line_of(text, prefix.rstrip('.'), table)}: unknown table {prefix}{table}."
+                f"{did_you_mean(table, TABLES)} The tables of a recipe are {', '.join(TABLES)} and "
+                "for.DATA.TABLE."
             )
         if not isinstance(values, dict):
-            raise InputError(f"{place}: {prefix}{table} must be a table: write [{prefix}{table}].")
+            raise InputError(f"{place}: {prefix}{table} is no table. Write [{prefix}{table}].")
         if table != "model":  # the model checks its own arguments when it is built
             for key, value in values.items():
                 CONFIGS[table].check(key, value, f"{place}{_line_of(text, prefix + table, key)}")
 
 
 def _line_of(text: str, header: str, key: str) -> str:
-    """`":LINE"` of a key or table, if it is written in TOML's plain form; else an empty string."""
+    """Return `":LINE"` of a key or table in TOML's plain form, else an empty string."""
     current = ""
     for number, line in enumerate(text.splitlines(), 1):
         if match := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):
@@ -320,7 +323,7 @@ def _line_of(text: str, header: str, key: str) -> str:
 
 
 def _with_preset(model: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """`[model]` with a `preset` replaced by its values; those beside it win."""
+    """Return `[model]` with the values of its `preset`; values next to it win."""
     if "preset" not in values:
         return values
     from keras_sentmatch.applications import DATA_ARGUMENTS, get_model_class
@@ -328,8 +331,8 @@ def _with_preset(model: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
     presets, name = get_model_class(model).presets, values["preset"]
     if name not in presets:
         raise InputError(
-            f"{model} has no preset {name!r}; it has {', '.join(presets)}."
-            f"{did_you_mean(str(name), presets)}"
+            f"{model} has no preset {name!r}.{did_you_mean(str(name), presets)} Its presets are "
+            f"{', '.join(presets)}."
         )
     preset = {key: value for key, value in presets[name].items() if key not in DATA_ARGUMENTS}
     return preset | {key: value for key, value in values.items() if key != "preset"}
@@ -342,8 +345,8 @@ def _parse_override(override: str) -> tuple[str, str, Any]:
         owners = [c.table for c in CONFIGS.values() if table in c.keys()]
         hint = f" Did you mean {owners[0]}.{table}={text}?" if owners else ""
         raise InputError(
-            f"Cannot set {override!r}; expected TABLE.KEY=VALUE with TABLE one of "
-            f"{', '.join(TABLES)}, such as training.learning_rate=1e-4.{hint}"
+            f"Cannot set {override!r}.{hint} Expected TABLE.KEY=VALUE with TABLE one of "
+            f"{', '.join(TABLES)}, such as training.learning_rate=1e-4."
         )
     value: Any = text.strip()
     with contextlib.suppress(ValueError, RecursionError):  # else a string without quotes

@@ -1,9 +1,9 @@
 """Checkpoints of a training run, and how to resume from them.
 
-Keras's `BackupAndRestore` restores weights, optimizer and epoch, but not the state of the other
-callbacks (best value, patience used up), not the history, and not dropout's random states. It writes
-two files, so a kill between them combines the weights of one epoch with the number of another. Here
-one file holds everything.
+Keras's `BackupAndRestore` restores weights, optimizer and epoch, but not the history, the state of
+the other callbacks (best value, patience used up) and dropout's random states. It writes two files,
+so a kill between them combines the weights of one epoch with the number of another. Here one file
+has everything.
 """
 
 import csv
@@ -25,9 +25,8 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.run_folder import read_json
 from keras_sentmatch.safety import COPY, check_types, inside, parse_json, read_arrays
 from keras_sentmatch.training.recipe import Recipe
-from keras_sentmatch.training.seeds import generator_states, set_generator_states
 
-GENERATIONS = ("resume-0.npz", "resume-1.npz")  # the last and the one before, in turn
+GENERATIONS = ("resume-0.npz", "resume-1.npz")  # the last two checkpoints, in turn
 BEST_WEIGHTS = "best-{epoch:04d}.npz"  # epochs count from 1
 REMEMBERED = ("best", "best_epoch", "wait", "cooldown_counter")  # of Keras's callbacks and ours
 _KINDS = {
@@ -39,36 +38,36 @@ _KINDS = {
     "callbacks": dict,
     "identity": dict,
 }
-VARIABLE, GENERATOR = "variable", "generator_"  # how names of arrays begin
-MORE = "more"  # folder of the checkpoint of a finished run that may go on
+VARIABLE, GENERATOR = "variable", "generator_"  # prefixes of names of arrays
+MORE = "more"  # folder with the checkpoint of a finished run that may go on
 WHOLE = ("cosine_warm_up_decay", "linear_warm_up_decay")  # schedules over all epochs
 
 
-Identity = dict[str, Any]  # JSON; what `identity_of` returns
+Identity = dict[str, Any]  # JSON; what `run_identity` returns
 
 
 @dataclass
 class State:
     """The state of a run at the end of an epoch."""
 
-    epochs: int  # done
+    epochs: int  # finished
     stopped: bool  # whether training stopped early
-    best: int  # the epoch (from 1) of the best weights
+    best: int  # epoch (from 1) of the best weights
     seconds: float  # spent in `fit`
     history: dict[str, list[float]]  # values by name, one per epoch
-    callbacks: dict[str, dict[str, Any]]  # by the name of the class; of a second one `"NAME 2"`
-    identity: Identity  # of the run, see `identity_of`
+    callbacks: dict[str, dict[str, Any]]  # by name of the class, or `"NAME 2"` for a second one
+    identity: Identity  # see `run_identity`
     arrays: dict[str, Any] = field(default_factory=dict, repr=False)  # variables, random states
 
     def save(self, path: Path) -> None:
-        """Writes the file that `load` reads."""
+        """Write the file that `load` reads."""
         plain = {name: value for name, value in vars(self).items() if name != "arrays"}
         text = np.frombuffer(json.dumps(plain).encode(), np.uint8)
         write_arrays(path, {"state": text, **self.arrays})
 
     @classmethod
     def load(cls, path: Path) -> "State":
-        """Reads what `save` wrote; raises `InputError` for a damaged file."""
+        """Read the file that `save` wrote; raise `InputError` if it is damaged."""
         arrays = read_arrays(inside(path.parent, path.name))
         plain = parse_json(arrays.pop("state", np.empty(0, np.uint8)).tobytes(), path)
         names = [field.name for field in fields(cls) if field.name != "arrays"]
@@ -81,34 +80,36 @@ class State:
         return state
 
     def problem(self) -> str:
-        """What is inconsistent in this state; empty if nothing is."""
+        """Describe what is inconsistent in this state; return an empty string if nothing is."""
         training = self.identity.get("training")
         whole = training.get("epochs") if isinstance(training, dict) else None
         if type(whole) is not int or not 1 <= self.best <= self.epochs <= whole:
-            return f"{self.epochs} of {whole!r:.20} epochs, the best {self.best!r:.20}"
+            return (
+                f"it says {self.epochs} of {whole!r:.20} epochs, and the best is {self.best!r:.20}"
+            )
         for values in self.history.values():
             series = isinstance(values, list) and all(type(v) in (int, float) for v in values)
             if not series or len(values) != self.epochs:
-                return f"the history has not a number for each of its {self.epochs} epochs"
+                return f"its history does not have one number per epoch ({self.epochs})"
         for name, memory in self.callbacks.items():
             if not isinstance(memory, dict) or not all(
                 key in REMEMBERED and isinstance(value, float if key == "best" else int)
                 for key, value in memory.items()
             ):
-                return f"{name!r:.60} remembers {memory!r:.60}"
+                return f"it says that {name!r:.60} remembers {memory!r:.60}"
         if not all(a.dtype == np.uint8 for n, a in self.arrays.items() if n.startswith(GENERATOR)):
-            return "the states of its random generators are no bytes"
+            return "its random states are not bytes"
         return ""
 
     def restore(self, model: keras.Model) -> None:
-        """Restores a compiled model and its optimizer, which must have the same variables."""
+        """Restore a compiled model and its optimizer, which must have the same variables."""
         _assign(variables_of(model), self.arrays)
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Writes an `.npz` file beside itself and renames it, so that `path` is always complete.
+    """Write an `.npz` file under another name and rename it, so that `path` is always complete.
 
-    HDF5 would end the process with a segmentation fault where the disk is full.
+    HDF5 would end the process with a segmentation fault if the disk is full.
     """
     temporary = path.with_name(f".{path.name}")
     with open(temporary, "wb") as file:
@@ -119,7 +120,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
 
 
 def named_arrays(variables: Sequence[Any]) -> dict[str, np.ndarray]:
-    """The values of variables, by names that `_assign` knows."""
+    """Return the values of variables, by names that `_assign` knows."""
     return {f"{VARIABLE}{i}": ops.convert_to_numpy(v) for i, v in enumerate(variables)}
 
 
@@ -129,33 +130,33 @@ def _assign(variables: Sequence[Any], arrays: Mapping[str, np.ndarray]) -> None:
     numbers = all(value.dtype.kind in "fiub" or value.dtype == "bfloat16" for value in values)
     if not numbers or [tuple(v.shape) for v in variables] != [v.shape for v in values]:
         raise InputError(
-            "The model of the checkpoint has other variables than this one (another version of "
-            "the library, other word vectors?): delete the folder and train again."
+            "The checkpoint has other variables than this model. Another version of the library or "
+            "other word vectors may have written it. Delete the folder and train again."
         )
     for variable, value in zip(variables, values):
         variable.assign(value)
 
 
 def save_weights(model: keras.Model, path: Path) -> None:
-    """Writes the weights of a model to an `.npz` file."""
+    """Write the weights of a model to an `.npz` file."""
     write_arrays(path, named_arrays(model.weights))
 
 
 def load_weights(model: keras.Model, path: Path) -> None:
-    """Restores what `save_weights` wrote."""
+    """Restore the weights that `save_weights` wrote."""
     _assign(model.weights, read_arrays(inside(path.parent, path.name)))
 
 
 def variables_of(model: keras.Model) -> list[Any]:
-    """Those of model and optimizer, including dropout's random states."""
+    """Return the variables of model and optimizer, including dropout's random states."""
     model.optimizer.build(model.trainable_variables)
     return [*model.variables, *model.optimizer.variables]
 
 
 class Checkpoint(keras.callbacks.Callback):
-    """Writes a `State` at the end of each epoch; must be the last callback.
+    """Write a `State` at the end of each epoch. Must be the last callback.
 
-    With a state to resume from, the other callbacks get theirs back when training starts.
+    With a state to resume from, the other callbacks get their states back when training starts.
     """
 
     def __init__(
@@ -221,27 +222,32 @@ def _memory(callback: keras.callbacks.Callback) -> dict[str, Any]:
 
 
 def best_weights(folder: Path, epoch: int) -> Path:
-    """The file of the best weights up to an epoch (from 1)."""
+    """Return the path of the best weights up to an epoch (from 1)."""
     return folder / BEST_WEIGHTS.format(epoch=epoch)
 
 
 def best_epochs(folder: Path) -> list[int]:
-    """The epochs whose weights are in a folder."""
+    """Return the epochs whose weights are in a folder."""
     pattern = re.compile(r"best-([0-9]{4,9})\.npz")
     found = (pattern.fullmatch(path.name) for path in folder.glob("*"))
     return sorted(int(name[1]) for name in found if name)
 
 
-def identity_of(recipe: Recipe, data: Mapping[str, PairDataset], backend: str) -> Identity:
-    """What must be the same for a run to be resumed: recipe, pairs, backend."""
-    pairs = {f"{part} pairs": f"{len(d):,} ({d.fingerprint()[:12]})" for part, d in data.items()}
-    found = {"backend": backend, "name": recipe.name, **recipe.tables(), **pairs}
+def run_identity(recipe: Recipe, splits: Mapping[str, PairDataset]) -> Identity:
+    """Return what must be the same for a run to be resumed: recipe, pairs and backend."""
+    pairs = {f"{part} pairs": f"{len(d):,} ({d.fingerprint()[:12]})" for part, d in splits.items()}
+    found = {
+        "backend": keras.config.backend(),
+        "name": recipe.name,
+        **recipe.tables(),
+        **pairs,
+    }
     identity: Identity = json.loads(json.dumps(found, default=str))  # as it will be read
     return identity
 
 
 def difference(then: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """The differences between two identities, in words."""
+    """Describe the differences between two identities."""
     found = []
     for key in dict.fromkeys((*then, *now)):
         a, b = then.get(key), now.get(key)
@@ -257,7 +263,7 @@ def _shown(value: Any) -> str:
 
 
 def check_folder(folder: Path, identity: Identity, resume: bool) -> State | None:
-    """The state to resume from, or None to start from the beginning; refuses any other run."""
+    """Return the state to resume from, or None to start from the beginning; refuse another run."""
     state = latest(folder)
     if state is None and resume and (set_aside := latest(folder / MORE)):
         check_identity(folder, longer(set_aside.identity, identity), identity)
@@ -268,29 +274,27 @@ def check_folder(folder: Path, identity: Identity, resume: bool) -> State | None
             state = latest(folder)
     if state is None:
         if (folder / "matcher.json").exists():
-            more = (
-                "there is nothing to resume"
-                if resume
-                else "name another folder, or delete this one"
-            )
-            raise InputError(f"{folder} already holds a run that is finished; {more}.")
+            how = "There is nothing to resume" if resume else "Name another folder, or delete it"
+            raise InputError(f"{folder} already holds a finished run. {how}.")
         return None
     done = f"{state.epochs} of {state.identity['training']['epochs']} epochs"
     if not resume:
         raise InputError(
-            f"{folder} already holds a run, which is not finished ({done}): continue it with --resume "
+            f"{folder} already holds an unfinished run ({done}). Continue it with --resume "
             "(resume=True), name another folder, or delete this one."
         )
     check_identity(folder, longer(state.identity, identity), identity)
     best = inside(folder, best_weights(folder, state.best).name)
     if not best.is_file():
-        raise InputError(f"{best} is missing, the best of the run so far: {COPY}, or train again.")
+        raise InputError(
+            f"{best}, with the best weights so far, is missing: {COPY}, or train again."
+        )
     read_arrays(best)
     return state
 
 
 def longer(then: Identity, now: Identity) -> Identity:
-    """The identity of a run that goes on for more epochs, where that changes nothing before."""
+    """Return the identity of a run that goes on for more epochs, unless that changes earlier epochs."""
     training, more = then["training"], now["training"]["epochs"]
     if training["epochs"] < more and training["schedule"] not in WHOLE:
         return {**then, "training": {**training, "epochs": more}}
@@ -298,7 +302,7 @@ def longer(then: Identity, now: Identity) -> Identity:
 
 
 def keep_for_more_epochs(folder: Path) -> None:
-    """Sets the last checkpoint and its best weights aside: a finished run may go on from there."""
+    """Set the last checkpoint and its best weights aside, so that a finished run may go on."""
     state = latest(folder)
     if state is not None:
         (folder / MORE).mkdir(exist_ok=True)
@@ -308,29 +312,29 @@ def keep_for_more_epochs(folder: Path) -> None:
 
 
 def check_identity(folder: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuses to resume another run; the message names the differences."""
+    """Refuse to resume another run; the message names the differences."""
     if differing := difference(then, now):
         raise InputError(
-            f"{folder} holds another run: {'; '.join(differing)}. Use the same command as before "
-            "with --resume, or name another folder."
+            f"{folder} holds another run: {'; '.join(differing)}. Resume with the same arguments as "
+            "before, or name another folder."
         )
 
 
 def finished_metrics(folder: Path) -> dict[str, Any] | None:
-    """metrics.json of a finished run; None if there is none or it is unfinished."""
+    """Return `metrics.json` of a finished run; None if there is no run or it is unfinished."""
     if not (folder / "matcher.json").exists() or any((folder / g).exists() for g in GENERATIONS):
         return None
     path = folder / "metrics.json"
     metrics = read_json(path)
     kinds = {"identity": dict, "interrupted": bool}
     if missing := [name for name in kinds if name not in metrics]:
-        raise InputError(f"{path} lacks {', '.join(missing)}: {COPY}, or train again.")
+        raise InputError(f"{path} has no {' and no '.join(missing)}: {COPY}, or train again.")
     check_types(metrics, {**kinds, "validation": dict, "test": dict}, path)
     return metrics
 
 
 def latest(folder: Path) -> State | None:
-    """The last readable checkpoint; None if there is none. Refuses a folder where all are damaged."""
+    """Return the last readable checkpoint, or None; refuse a folder where all are damaged."""
     found, broken = [], []
     for path in (folder / name for name in GENERATIONS):
         try:
@@ -341,13 +345,14 @@ def latest(folder: Path) -> State | None:
             broken.append(str(error).removesuffix(f": {COPY}."))
     if broken and not found:
         raise InputError(
-            f"The checkpoints in {folder} are damaged ({'; '.join(broken)}): delete the folder and train again."
+            f"All checkpoints in {folder} are damaged ({'; '.join(broken)}). Delete the folder and "
+            "train again."
         )
     return max(found, key=lambda state: state.epochs, default=None)
 
 
 def discard_later_files(folder: Path, state: State | None) -> None:
-    """Removes what was written after the checkpoint: the interrupted epoch runs again."""
+    """Delete what was written after the checkpoint, since the interrupted epoch runs again."""
     for epoch in best_epochs(folder):
         if state is None or epoch > state.epochs:
             best_weights(folder, epoch).unlink()
@@ -359,9 +364,37 @@ def discard_later_files(folder: Path, state: State | None) -> None:
             writer.writerows(zip(range(state.epochs), *(state.history[name] for name in names)))
 
 
-def remove_checkpoints(folder: Path) -> None:
-    """Removes the checkpoints of a finished run, then the best weights, which they refer to."""
+def finish_folder(folder: Path, metrics: Mapping[str, Any], schedule: str) -> None:
+    """Delete the checkpoints of a finished run; set them aside if the run may go on."""
+    if metrics["interrupted"]:
+        return
+    if metrics["rising"] and not metrics["folds"] and schedule not in WHOLE:
+        keep_for_more_epochs(folder)
     for name in (*GENERATIONS, *(path.name for path in folder.glob(".*.npz"))):
         (folder / name).unlink(missing_ok=True)
-    for epoch in best_epochs(folder):
+    for epoch in best_epochs(folder):  # last, since the checkpoints refer to them
         best_weights(folder, epoch).unlink()
+
+
+def generator_states() -> dict[str, np.ndarray]:
+    """Return the states of PyTorch's random generators, as bytes by name.
+
+    On TensorFlow and JAX the result is empty: Keras's dropout keeps its state in a variable.
+    """
+    if keras.config.backend() != "torch":
+        return {}
+    import torch
+
+    states = [torch.get_rng_state(), *torch.cuda.get_rng_state_all()]
+    return {f"torch{i}": state.numpy() for i, state in enumerate(states)}
+
+
+def set_generator_states(states: dict[str, np.ndarray]) -> None:
+    """Restore the states that `generator_states` returned, for the GPUs that exist now."""
+    if keras.config.backend() != "torch":
+        return
+    import torch
+
+    first, *gpus = (torch.from_numpy(state.copy()) for state in states.values())
+    torch.set_rng_state(first)
+    torch.cuda.set_rng_state_all(gpus[: torch.cuda.device_count()])

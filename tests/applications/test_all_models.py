@@ -13,7 +13,8 @@ from keras_sentmatch.encoders import PairBatches
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import FeatureAttention
 from keras_sentmatch.training import list_recipes, load_recipe
-from keras_sentmatch.training.prepare import fit_encoder, make_model
+from keras_sentmatch.training._model import make_model
+from keras_sentmatch.training.encoding import fit_encoder
 
 WORD_LEVEL = [n for n in list_models() if not issubclass(get_model_class(n), BackboneModel)]
 WORDS = {"vocabulary_size": 9, "embedding_dim": 3}

@@ -8,7 +8,7 @@ import pytest
 from keras_sentmatch.applications import DRCN
 from keras_sentmatch.applications.feature_blocks import FEATURE_PRESETS, make_feature_blocks
 from keras_sentmatch.layers import FeatureAttention, SelectiveFeatureAttention
-from keras_sentmatch.training.prepare import warn_of_narrow_features
+from keras_sentmatch.training._model import warn_of_narrow_features
 from tests import oracles
 from tests.applications import test_bimpm, test_cafe, test_diin, test_esim, test_re2
 from tests.applications.common import WORDS, check_halves, gate, model_case

@@ -330,7 +330,7 @@ def test_train_shows_the_baseline_beside_the_figures(trained, capsys, monkeypatc
 def test_train_never_overwrites_a_run(trained, capsys):
     again = ["train", "--data", trained.data, *COLUMNS, *TINY, "--out", trained.folder]
     line = error_of(capsys, *again)
-    assert "already holds a run" in line
+    assert "already holds" in line
     assert "nothing to resume" in error_of(capsys, *again, "--resume")
     assert json.loads((trained.folder / "matcher.json").read_text())["info"]["source"]["columns"]
 

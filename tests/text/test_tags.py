@@ -17,7 +17,7 @@ from keras_sentmatch.text.tags import (
     tags_of_parse,
     wordnet_antonyms,
 )
-from keras_sentmatch.training.prepare import resolve_features
+from keras_sentmatch.training.encoding import resolve_features
 
 PARSE = "(ROOT (S (NP (DT A) (NN dog)) (VP (MD ca) (RB n't) (VP (VB swim))) (-LRB- -LRB-) (. .)))"
 

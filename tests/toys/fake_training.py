@@ -11,7 +11,7 @@ import pytest
 from keras_sentmatch.applications import Choice, LogUniform
 from keras_sentmatch.inference.run_folder import write_json
 from keras_sentmatch.training import Recipe
-from keras_sentmatch.training.run import run_identity
+from keras_sentmatch.training.resume import run_identity
 from keras_sentmatch.tuning import SearchSpace, search
 from tests.toys.training import tiny_splits
 

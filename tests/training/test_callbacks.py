@@ -7,7 +7,6 @@ from rich.console import Console
 
 from keras_sentmatch.encoders import PairBatches, PairEncoder
 from keras_sentmatch.metrics import mean_average_precision
-from keras_sentmatch.training import TrainingConfig
 from keras_sentmatch.training.callbacks import (
     EpochBar,
     EpochLines,
@@ -15,6 +14,7 @@ from keras_sentmatch.training.callbacks import (
     make_callbacks,
     monitor_of,
 )
+from keras_sentmatch.training.config import TrainingConfig
 from keras_sentmatch.training.resume import best_epochs, best_weights, load_weights
 from tests.toys.training import build_tiny, tiny_pairs
 

@@ -69,17 +69,21 @@ def interrupted_build(moment):
 
 @pytest.mark.each_backend
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_in_a_step(moment, tmp_path):
+def test_in_a_step(moment, tmp_path, caplog):
+    caplog.set_level("INFO")
     out = tmp_path / "run"
     recipe = tiny_recipe(epochs=4)
     if "first" in moment or moment == "in epoch 1":
         with pytest.raises(KeyboardInterrupt):
             train(recipe, tiny_splits(), out, build=interrupted_build(moment))
         assert not (out / "matcher.json").exists() and not (out / "metrics.json").exists()
+        assert "nothing to keep" in caplog.text
         return
     result = train(recipe, tiny_splits(), out, build=interrupted_build(moment))
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["interrupted"] and metrics["best_epoch"] == metrics["epochs"] == 1
+    assert f"is kept in {out}" in caplog.text and "baseline" not in metrics
+    assert "stopped by Ctrl-C" in (out / "README.md").read_text()
     assert metrics["validation"]["accuracy"] == pytest.approx(result.history["val_accuracy"][0])
     resumed = train(recipe, tiny_splits(), out, build=build_tiny, resume=True)
     assert not resumed.metrics["interrupted"] and resumed.metrics["epochs"] == 4

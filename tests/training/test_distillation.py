@@ -172,13 +172,13 @@ def test_auxiliary_losses_learn_from_the_teacher_too():
 
 def test_teachers_of_something_else(teacher, tmp_path):
     scores = tiny_splits("regression")
-    with pytest.raises(InputError, match="answers no, yes, but the training pairs have scores"):
+    with pytest.raises(InputError, match="predicts no, yes, but the training pairs have scores"):
         compute_teacher_targets(settings(teacher.folder).training, scores, progress=False)
     other = {
         role: PairDataset.from_dict(data.to_dict() | {"label_names": ["a", "b"]})
         for role, data in tiny_splits().items()
     }
-    with pytest.raises(InputError, match="have a, b: name a run on the same labels"):
+    with pytest.raises(InputError, match="have a, b. Name a run trained on the same labels"):
         compute_teacher_targets(settings(teacher.folder).training, other, progress=False)
     with pytest.raises(InputError, match="not a run folder"):
         compute_teacher_targets(settings(tmp_path).training, other, progress=False)
@@ -188,3 +188,8 @@ def test_without_a_share_of_the_teacher_it_is_keras_loss():
     own = keras.losses.SparseCategoricalCrossentropy()(LABELS, STUDENT.astype("float32"))
     got = loss_of(0.0, 2.0, LABELS, TEACHER, STUDENT)
     assert got == pytest.approx(float(ops.convert_to_numpy(own)), rel=1e-5)
+
+
+def test_folds_learn_from_a_teacher_too(teacher, tmp_path):
+    metrics = tiny_run(tmp_path / "a", recipe=settings(teacher.folder, folds=2, epochs=1)).metrics
+    assert metrics["rows"]["train"] == 140 and metrics["teacher"]["models"]

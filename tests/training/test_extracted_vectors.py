@@ -6,7 +6,8 @@ import pytest
 from keras_sentmatch.applications import get_model_class, list_models
 from keras_sentmatch.training import Recipe
 from keras_sentmatch.training import prepare as module
-from keras_sentmatch.training.prepare import fit_encoder, make_model
+from keras_sentmatch.training._model import make_model
+from keras_sentmatch.training.encoding import fit_encoder
 from keras_sentmatch.vectors import WordVectors
 from keras_sentmatch.vectors.extraction import VectorExtractor
 from tests.toys.training import build_tiny, tiny_splits

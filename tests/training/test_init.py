@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from keras_sentmatch import Matcher
-from keras_sentmatch.cli import main
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.training import Recipe, train_ensemble
@@ -106,8 +105,11 @@ def test_a_hybrid_solves_its_linear_part_for_the_new_pairs(tmp_path):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"name": "re2", "encoder": {"features": ["word"]}}, "a run of BiMPM, but RE2 is to be"),
-        ({"units": 6}, "It has units=4, this one units=6: set the same"),
+        (
+            {"name": "re2", "encoder": {"features": ["word"]}},
+            "a run of BiMPM, but the recipe trains RE2",
+        ),
+        ({"units": 6}, "It has units=4, this one units=6. Set the same"),
         ({"dim": 12}, "It has embedding_dim=8, this one embedding_dim=12"),
         (
             {"encoder": {"features": ["word"]}},
@@ -127,16 +129,16 @@ def test_vectors_of_another_kind_are_refused(first, tmp_path):
     lines = [f"{word} {' '.join(map(str, rng.normal(size=8)))}\n" for word in WORDS]
     file.write_text("".join(lines))
     recipe = recipe_of(training={"init": str(first)}, source=str(file))
-    with pytest.raises(InputError, match="of another kind: the mean cosine of the 13 common"):
+    with pytest.raises(InputError, match="of another kind. The mean cosine of the 13 common"):
         tiny_run(tmp_path / "run", build=None, recipe=recipe)
 
 
 def test_neither_ensembles_nor_solved_models_nor_anything(first, tmp_path):
     quiet = {"progress": False, "baseline": False, "build": build_tiny}
     train_ensemble(tiny_recipe(epochs=1), tiny_splits(), tmp_path / "two", range(2), **quiet)
-    with pytest.raises(InputError, match="an ensemble: name the folder of one of its members"):
+    with pytest.raises(InputError, match="an ensemble. Name the folder of one of its members"):
         run_of(tmp_path / "a", training={"init": str(tmp_path / "two")})
-    with pytest.raises(InputError, match="are solved, not trained: leave it out"):
+    with pytest.raises(InputError, match="are solved, not trained. Leave it out"):
         run_of(
             tmp_path / "b",
             name="bag_of_words",
@@ -145,22 +147,3 @@ def test_neither_ensembles_nor_solved_models_nor_anything(first, tmp_path):
         )
     with pytest.raises(InputError, match="nowhere"):
         run_of(tmp_path / "c", training={"init": str(tmp_path / "nowhere")})
-
-
-def test_the_command_line(first, tmp_path, monkeypatch, capfd):
-    monkeypatch.chdir(tmp_path)
-    pairs = tiny_pairs(60, 1)
-    labels = (pairs.label_names[label] for label in pairs.labels)
-    rows = zip(["sentence1", *pairs.sentence1], ["sentence2", *pairs.sentence2], ["label", *labels])
-    (tmp_path / "pairs.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
-    small = [word for name, value in SMALL.items() for word in ("--set", f"model.{name}={value}")]
-    words = ["train", "bimpm", "--data", "pairs.tsv", "--out", "run", "--epochs", "1"]
-    words += ["--vectors", "none", "--set", "vectors.dim=8", *small]
-    words += ["--set", 'encoder.features=["word", "char"]', "--init", str(first)]
-    with pytest.raises(SystemExit, match="0"):
-        main(words)
-    assert "starting from" in capfd.readouterr().err
-    assert f'init = "{first}"' in (tmp_path / "run" / "recipe.toml").read_text()
-    with pytest.raises(SystemExit):
-        main([*words[:-1], "nowhere", "--out", "other"])
-    assert "nowhere" in capfd.readouterr().err and not (tmp_path / "other").exists()

@@ -1,4 +1,4 @@
-"""AdamW with a rate and a decay for each variable, against the formulas in NumPy."""
+"""AdamW with a rate and a decay per variable, and schedules, against the formulas in NumPy."""
 
 import json
 
@@ -7,8 +7,15 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.training import Recipe
-from keras_sentmatch.training.optimizers import FineTuningAdamW, make_optimizer
-from keras_sentmatch.training.schedules import LinearWarmUpDecay
+from keras_sentmatch.training._model import compile_model
+from keras_sentmatch.training.optimizers import (
+    CosineWarmUpDecay,
+    FineTuningAdamW,
+    LinearWarmUpDecay,
+    make_optimizer,
+)
+from tests.oracles_recurrent import cosine_warm_up_decay
+from tests.toys.training import build_tiny, tiny_pairs, tiny_recipe, tiny_run
 
 STARTS = (np.array([1.0, -2.0]), np.array([[0.5], [1.5]]), np.array([3.0]))
 RATES, DECAYS = (0.02, 1.0, 1.0), (1.0, 1.0, 0.0)
@@ -81,7 +88,9 @@ def test_the_config_comes_back():
 
 @pytest.mark.parametrize("name", ["rate_factors", "decay_factors"])
 def test_factors_of_another_model(name):
-    with pytest.raises(ValueError, match=f"{name} must have one number for each of the 3 .* 2"):
+    with pytest.raises(
+        ValueError, match=f"{name} must have one number per trainable variable .3.*: 2"
+    ):
         optimizer(**{name: [1.0, 1.0]}).build([keras.Variable(start) for start in STARTS])
 
 
@@ -191,3 +200,121 @@ def test_clipped_gradients_are_keras_own(kind, limit, bad):
     for one, two in zip(found, expected, strict=True):
         one, two = (keras.ops.convert_to_numpy(x) for x in (one, two))
         np.testing.assert_allclose(one, two, rtol=1e-6)
+
+
+# --- schedules ---
+
+
+def rate(schedule, step):
+    return float(keras.ops.convert_to_numpy(schedule(step)))
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.parametrize("steps", [1, 2, 19, 20, 21, 30, 39, 200])
+@pytest.mark.parametrize("warm_up", [0.0, 0.05, 0.3])
+def test_against_the_oracle_also_without_a_step_of_warm_up(steps, warm_up, legacy):
+    if legacy and int(steps * (1 - warm_up)) == 0:
+        pytest.skip("the released form has no step of decay to divide by")
+    schedule = CosineWarmUpDecay(2e-3, steps, 1e-4, warm_up, legacy)
+    points = np.unique(np.linspace(0, steps + 3, 8).astype(int))
+    want = [cosine_warm_up_decay(int(i), steps, 2e-3, 1e-4, warm_up, legacy) for i in points]
+    assert [rate(schedule, int(i)) for i in points] == pytest.approx(want, rel=1e-4)
+
+
+@pytest.mark.parametrize("steps", [1, 7, 20, 40])
+@pytest.mark.parametrize("warm_up", [0.0, 0.1, 0.5])
+def test_the_linear_form(steps, warm_up):
+    """Up over the whole steps in the share of the warm-up, then down, to nothing after the last."""
+    up = int(steps * warm_up)
+    want = [1e-3 * (i + 1) / up for i in range(up)]
+    want += [1e-3 * (steps - i) / (steps - up) for i in range(up, steps + 1)] + [0.0]
+    schedule = LinearWarmUpDecay(1e-3, steps, warm_up)
+    got = [rate(schedule, i) for i in range(steps + 2)]
+    assert got == pytest.approx(want, rel=1e-5) and max(got) == pytest.approx(1e-3)
+    again = LinearWarmUpDecay.from_config(json.loads(json.dumps(schedule.get_config())))
+    assert rate(again, steps // 2) == rate(schedule, steps // 2)
+
+
+def test_it_goes_through_json_and_a_saved_model(tmp_path):
+    schedule = CosineWarmUpDecay(1e-3, 100, 1e-5, 0.1, True)
+    saved = json.loads(json.dumps(keras.optimizers.schedules.serialize(schedule)))
+    assert saved["registered_name"] == "keras_sentmatch>CosineWarmUpDecay"
+    again = keras.optimizers.schedules.deserialize(saved)
+    assert type(again) is CosineWarmUpDecay and again.get_config() == schedule.get_config()
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(schedule), "mse")
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras").optimizer
+    assert rate(loaded._learning_rate, 30) == pytest.approx(rate(schedule, 30))
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"total_steps": 0}, "total_steps must be at least 1. Received: total_steps=0"),
+        ({"warm_up": 1.0}, "warm_up must be at least 0 and below 1. Received: warm_up=1.0"),
+        (
+            {"minimum": 2e-3},
+            "minimum must lie between 0 and maximum=0.001. Received: minimum=0.002",
+        ),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        CosineWarmUpDecay(**{"maximum": 1e-3, "total_steps": 10, **arguments})
+    if "minimum" not in arguments:
+        with pytest.raises(ValueError, match=message):
+            LinearWarmUpDecay(**{"maximum": 1e-3, "total_steps": 10, **arguments})
+
+
+def optimizer_of(**training):
+    pairs, recipe = tiny_pairs(45, 0), tiny_recipe(**training)
+    model = build_tiny("tiny", vocabulary_size=9, num_classes=2, embedding_dim=2)
+    compile_model(model, pairs, recipe.training)
+    return model.optimizer
+
+
+def test_the_schedules_of_a_recipe():
+    schedule = optimizer_of(schedule="cosine_warm_up_decay", epochs=4, warm_up=0.25)._learning_rate
+    assert schedule.get_config() == {
+        "maximum": 0.02,
+        "total_steps": 12,  # 45 pairs in batches of 20, 4 epochs
+        "minimum": 0.0,
+        "warm_up": 0.25,
+        "legacy": False,
+    }
+    schedule = optimizer_of(schedule="linear_warm_up_decay", epochs=4, warm_up=0.25)._learning_rate
+    assert schedule.get_config() == {"maximum": 0.02, "total_steps": 12, "warm_up": 0.25}
+    schedule = optimizer_of(schedule="exponential", decay_rate=0.5, decay_steps=10)._learning_rate
+    assert [rate(schedule, i) for i in (0, 10, 30)] == pytest.approx([0.02, 0.01, 0.0025])
+    assert float(keras.ops.convert_to_numpy(optimizer_of().learning_rate)) == pytest.approx(0.02)
+
+
+def test_a_run_with_warm_up_and_early_stopping(tmp_path):
+    """5 batches an epoch: up for 5, down for 10. Epochs' logs have the learning rate that is next."""
+    result = tiny_run(
+        tmp_path / "a", schedule="cosine_warm_up_decay", warm_up=0.34, epochs=3, patience=1
+    )
+    rates = result.history["learning_rate"]
+    want = [cosine_warm_up_decay(5 * i, 15, 0.02, 0.0, 0.34, False) for i in (1, 2, 3)]
+    assert rates == pytest.approx(want[: len(rates)], rel=1e-4, abs=1e-9)
+    assert "learning_rate" in (tmp_path / "a" / "history.csv").read_text().partition("\n")[0]
+    stopped = tiny_run(
+        tmp_path / "b",
+        schedule="exponential",
+        decay_rate=1e-3,
+        decay_steps=1,
+        epochs=9,
+        patience=1,
+        monitor="val_accuracy",
+    )
+    assert len(stopped.history["loss"]) < 9  # nothing is learned any more, so it stops
+
+
+def test_reference_values_of_the_released_form():
+    schedule = CosineWarmUpDecay(1e-3, 1000, legacy=True)
+    wanted = {0: 1.0e-6, 1: 3.9e-6, 25: 5.314e-4, 49: 1e-3, 50: 9.932e-4, 51: 9.929e-4}
+    wanted |= {500: 4.587e-4, 949: 0.0, 999: 0.0, 5000: 0.0}
+    for step, want in wanted.items():
+        assert rate(schedule, step) == pytest.approx(want, rel=6e-4, abs=5e-8)
+    assert rate(CosineWarmUpDecay(1e-3, 1, legacy=True), 0) == pytest.approx(1e-3)

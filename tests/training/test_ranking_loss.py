@@ -7,22 +7,19 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_sentmatch.data import PairDataset, load_pairs
+from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import PairBatches, PairEncoder
 from keras_sentmatch.encoders.batches import packed
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.training import load_recipe, train
-from keras_sentmatch.training.losses import RankingLoss
-from keras_sentmatch.training.prepare import compile_model
+from keras_sentmatch.training._model import compile_model
+from keras_sentmatch.training._ranking import RankingLoss
 from tests.toys.training import (
     build_tiny,
-    struck_build,
     tiny_pairs,
     tiny_recipe,
     tiny_run,
     tiny_splits,
 )
-from tests.training.test_resume import Killed, assert_same
 
 KINDS = ("pairwise", "listwise")
 # Of the questions 0 to 4 the last two have one kind of candidate only; -1 fills the batch.
@@ -78,14 +75,6 @@ def test_a_shift_of_all_scores_of_a_question_changes_nothing(kind):
     shifted = np.column_stack([1 / (1 + odds), odds / (1 + odds)]).astype("float32")
     one, two = (float(RankingLoss(kind)(TARGETS, x)) for x in (p, shifted))
     assert one == pytest.approx(two, rel=1e-4)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_without_both_kinds_nothing_is_added(kind):
-    lonely = TARGETS[[6, 7, 9, 10]]
-    p = probabilities(rows=4)
-    assert float(RankingLoss(kind)(lonely, p)) == 0
-    np.testing.assert_array_equal(gradient(kind, lonely, np.log(p)), 0)
 
 
 def gradient(kind, targets, logits):
@@ -144,13 +133,14 @@ SIZES = [3, 7, 1, 5, 5, 2, 2, 4, 6, 11, 3, 3, 8, 2, 5, 17]
 def question_batches(shuffle=True, **options):
     pairs = ranked(SIZES)
     options = {"batch_size": 8, "shuffle": shuffle, "seed": 1, "bucket_lengths": 2, **options}
-    return pairs, PairBatches(pairs, PairEncoder.fit(pairs), questions=pairs.groups, **options)
+    options.setdefault("questions", pairs.groups)
+    return pairs, PairBatches(pairs, PairEncoder.fit(pairs), **options)
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_batches_keep_questions_whole(shuffle):
     pairs, made = question_batches(shuffle)
-    seen, shapes = [], set()
+    seen, shapes, beside = [], set(), set()
     for epoch in range(4):
         order, place = made.order(epoch), {}
         assert len(order) == len(made)
@@ -170,22 +160,16 @@ def test_batches_keep_questions_whole(shuffle):
             ).tolist()
             shapes.add(x["word_ids_1"].shape)
         seen.append([rows.tolist() for rows in order])
+        (mine,) = (rows for rows in order if "q3" in {pairs.groups[i] for i in rows})
+        beside.add(frozenset(pairs.groups[i] for i in mine))
     assert {rows for rows, _ in shapes} == {8, 16, 24}  # a question of 11, and one of 17
     assert len(made) <= 12  # 84 rows fill 10.5 batches of 8
     assert (seen[0] != seen[1]) == shuffle
+    assert (len(beside) > 2) == shuffle, (
+        "questions with the same number of candidates change places"
+    )
     again = question_batches(shuffle)[1]
     assert [rows.tolist() for rows in again.order(3)] == seen[3]
-
-
-def test_questions_of_a_size_change_places():
-    pairs, made = question_batches()
-    beside = set()
-    for epoch in range(10):
-        for rows in made.order(epoch):
-            groups = {pairs.groups[i] for i in rows}
-            if "q3" in groups:  # one of three with five candidates
-                beside.add(frozenset(groups - {"q3"}))
-    assert len(beside) > 2
 
 
 def test_packing_leaves_little_room():
@@ -200,34 +184,26 @@ def test_packing_leaves_little_room():
 def test_batches_of_every_kind_are_the_same():
     _, made = question_batches()
     source = made.pydataset()
-    kinds = [[source[i] for i in range(len(source))]]
+    found = [source[i] for i in range(len(source))]
     if keras.config.backend() == "tensorflow":
-        kinds = [list(made.tf_data())]
-    for kind in kinds:
-        for (_, one), (_, two) in zip(kind, made.numpy(), strict=True):
-            np.testing.assert_array_equal(np.asarray(one), two)
+        found = list(made.tf_data())
+    for (_, one), (_, two) in zip(found, made.numpy(), strict=True):
+        np.testing.assert_array_equal(np.asarray(one), two)
 
 
 @pytest.mark.once
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"targets": np.ones((84, 2))}, "without targets and weights"),
-        ({"weights": np.ones(84)}, "without targets and weights"),
-        ({"drop_remainder": True}, "leave no pair out"),
-        ({"multiple_of": 2}, "leave no pair out"),
+        ({"targets": np.ones((84, 2))}, "targets"),
+        ({"weights": np.ones(84)}, "weights"),
+        ({"drop_remainder": True}, "drop_remainder"),
+        ({"questions": ["a", "b", "c"]}, "3 questions for 84 pairs"),
     ],
 )
 def test_what_breaks_questions_is_refused(options, message):
     with pytest.raises(InputError, match=message):
         question_batches(**options)
-
-
-@pytest.mark.once
-def test_questions_for_other_pairs_are_refused():
-    pairs = ranked(SIZES)
-    with pytest.raises(InputError, match="3 questions for 84 pairs"):
-        PairBatches(pairs, PairEncoder.fit(pairs), batch_size=8, questions=["a", "b", "c"])
 
 
 # --- training ---
@@ -256,10 +232,9 @@ def overlap_splits():
 @pytest.mark.parametrize("kind, policy", [("pairwise", "float32"), ("listwise", "mixed_bfloat16")])
 def test_map_rises(tmp_path, kind, policy):
     settings = {"splits": overlap_splits(), "ranking_loss": kind, "dtype_policy": policy}
-    before = tiny_run(tmp_path / "before", **settings, epochs=1, learning_rate=1e-7)
     result = tiny_run(tmp_path / "a", **settings, epochs=3, learning_rate=0.05)
     found = result.history
-    assert before.history["val_map"][0] < 0.8 and max(found["val_map"]) > 0.95
+    assert max(found["val_map"]) > 0.95  # 0.52 by chance
     assert found["loss"][-1] < 0.5 * found["loss"][0]
     assert found["val_loss"][-1] < found["val_loss"][0]
     assert set(found) >= {"accuracy", "val_accuracy", "val_macro_f1", "val_mrr"}
@@ -310,7 +285,7 @@ def test_what_teaches_nothing_is_left_out_and_said(tmp_path, caplog):
         )
     text = caplog.text
     assert "23 of 33 training questions have right and wrong candidates" in text
-    assert "the other 40 pairs teach nothing" in text
+    assert "the other 40 pairs are left out" in text
     assert "questions with more than 20 candidates (up to 32): 1;" in text
     assert result.metrics["rows"]["train"] == 160
     assert sizes == [5]  # 32 candidates and two questions of 4, then five questions in each
@@ -326,84 +301,3 @@ def test_the_schedule_counts_batches_by_question():
         compile_model(model, pairs, recipe.training)
         totals.append(model.optimizer._learning_rate.get_config()["total_steps"])
     assert totals == [28, 36]
-
-
-@pytest.mark.once
-def test_a_killed_run_goes_on(tmp_path):
-    settings = {"splits": tiny_splits("ranking"), "ranking_loss": "listwise", "epochs": 3}
-    whole = tiny_run(tmp_path / "whole", **settings)
-    with pytest.raises(Killed):
-        tiny_run(tmp_path / "cut", build=struck_build(Killed, 1), **settings)
-    again = {"options": {"resume": True}, **settings}
-    with pytest.raises(InputError, match="ranking_loss was listwise, now pairwise"):
-        tiny_run(tmp_path / "cut", **{**again, "ranking_loss": "pairwise"})
-    assert_same(tiny_run(tmp_path / "cut", **again), whole)
-
-
-@pytest.mark.once
-@pytest.mark.parametrize(
-    "settings, message",
-    [
-        ({"teacher": ["runs/a"]}, "cannot be combined with training.teacher: leave"),
-        ({"class_weight": "balanced"}, "cannot be combined with training.class_weight"),
-        ({"augment": ["Typos"]}, "cannot be combined with training.augment"),
-        (
-            {"class_weight": "balanced", "augment": ["Typos"]},
-            "training.class_weight, training.augment",
-        ),
-        ({"ranking_loss": "pair"}, 'expected one of "pointwise", "pairwise", "listwise"'),
-    ],
-)
-def test_what_does_not_fit_is_refused(tmp_path, settings, message):
-    settings = {"ranking_loss": "pairwise", **settings}
-    with pytest.raises(InputError, match=message):
-        tiny_run(tmp_path / "a", splits=tiny_splits("ranking"), **settings)
-    assert not (tmp_path / "a" / "matcher.json").exists()
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("task", ["classification", "regression"])
-def test_other_tasks_are_refused(tmp_path, task):
-    with pytest.raises(InputError, match=f"ranking_loss is 'listwise', but the pairs are {task}"):
-        tiny_run(tmp_path / "a", splits=tiny_splits(task), ranking_loss="listwise")
-
-
-@pytest.mark.once
-def test_pairs_that_do_not_fit_are_refused(tmp_path):
-    splits = tiny_splits("ranking")
-    data = splits["train"].to_dict()
-    changes = {
-        "column of weights": {"columns": {"weight": [1.0] * 100}},
-        "no question of the training pairs has both": {"groups": [str(i) for i in range(100)]},
-        "training pairs lack questions": {"groups": None},
-    }
-    for message, change in changes.items():
-        with pytest.raises(InputError, match=message):
-            tiny_run(
-                tmp_path / "a",
-                splits={**splits, "train": PairDataset.from_dict(data | change)},
-                ranking_loss="pairwise",
-            )
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("model", ["bag_of_words", "hybrid"])
-def test_models_with_a_solved_part_are_refused(tmp_path, model):
-    recipe = load_recipe(model, overrides=["training.ranking_loss=pairwise"])
-    with pytest.raises(InputError, match=f"the linear part of {model} is solved"):
-        train(recipe, tiny_splits("ranking"), tmp_path / "a")
-
-
-@pytest.mark.once
-def test_questions_are_read_from_a_column(tmp_path):
-    path = tmp_path / "pairs.csv"
-    splits = overlap_splits()
-    lines = ["sentence1,sentence2,label,question_id"]
-    for pairs in splits.values():
-        columns = zip(pairs.sentence1, pairs.sentence2, pairs.labels, pairs.groups)
-        lines += [f"{a},{b},{y},{pairs.split}{q}" for a, b, y, q in columns]
-    path.write_text("\n".join(lines))
-    result = tiny_run(
-        tmp_path / "a", splits=load_pairs(path), ranking_loss="pairwise", accumulate=2, epochs=1
-    )
-    assert result.metrics["task"] == "ranking" and result.history["loss"][0] > 0

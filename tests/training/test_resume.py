@@ -17,9 +17,9 @@ from keras_sentmatch.training.resume import (
     State,
     check_folder,
     latest,
+    run_identity,
     variables_of,
 )
-from keras_sentmatch.training.run import run_identity
 from tests.toys.training import build_tiny, struck_build, tiny_recipe, tiny_run, tiny_splits
 
 SETTINGS = {"epochs": 6, "plateau_factor": 0.5, "patience": 3}
@@ -92,10 +92,10 @@ def test_a_kill_after_the_last_epoch(runs, tmp_path, monkeypatch):
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr("keras_sentmatch.training.run.model_card", die)
+        patch.setattr("keras_sentmatch.training.results.model_card", die)
         run(out, resume=True)
     assert (out / "matcher.json").exists() and latest(out).epochs == runs.whole.metrics["epochs"]
-    with pytest.raises(InputError, match="not finished .*continue it with --resume"):
+    with pytest.raises(InputError, match="unfinished run .*Continue it with --resume"):
         run(out)
     assert_same(run(out, resume=True), runs.whole)
 
@@ -104,7 +104,7 @@ def test_resume_without_anything_to_resume(tmp_path, runs, capsys):
     with pytest.raises(Killed):
         run(tmp_path / "a", struck_build(Killed, 0))
     assert latest(tmp_path / "a") is None
-    with pytest.raises(InputError, match="finished; there is nothing to resume"):
+    with pytest.raises(InputError, match="finished run. There is nothing to resume"):
         run(runs.whole.folder, resume=True)
 
 
@@ -120,7 +120,6 @@ def test_another_run_is_not_gone_on_with(runs, tmp_path):
         (run_identity(tiny_recipe(**SETTINGS, seed=5), splits), "training.seed was 0, now 5"),
         (run_identity(recipe, fewer), r"train pairs was 100 \(\w+\), now 50 \(\w+\)"),
         (run_identity(recipe, splits) | {"backend": "theano"}, "backend was .*, now theano"),
-        (run_identity(recipe, splits, splits["test"]), "taught pairs was absent, now 30"),
     ]:
         with pytest.raises(InputError, match=message):
             check_folder(runs.killed, identity, resume=True)
@@ -133,7 +132,7 @@ def test_damaged_checkpoints_are_explained(runs, tmp_path):
         flipped = bytes(byte ^ 0xFF for byte in data[-3000:-1500])  # the end lists what is inside
         (tmp_path / name).write_bytes(data[:-3000] + flipped + data[-1500:])
     with pytest.raises(
-        InputError, match="are damaged .*resume-0.npz is damaged .*resume-1.npz is damaged"
+        InputError, match="All checkpoints .*resume-0.npz is damaged.*resume-1.npz is damaged"
     ):
         latest(tmp_path)
     other = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
@@ -211,7 +210,7 @@ def test_an_ensemble_goes_on_with_the_seed_that_was_killed(tmp_path):
     _, again = ensemble(tmp_path / "a", resume=True)
     assert again == whole == json.loads((tmp_path / "a" / "ensemble.json").read_text())
     assert (tmp_path / "a" / "seed-0" / "metrics.json").stat().st_mtime_ns == finished
-    with pytest.raises(InputError, match="holds an ensemble that is finished"):
+    with pytest.raises(InputError, match="holds a finished ensemble"):
         ensemble(tmp_path / "a", resume=True)
 
 

@@ -86,7 +86,7 @@ def test_searches_pipelines_and_calibration():
     grid = GridSearchCV(linear, {"settings": [{"encoder.max_length": 1}, None]}, cv=2)
     assert grid.fit(frame, Y).best_params_ == {"settings": None}  # a word is not enough
     assert list(grid.best_estimator_.feature_names_in_) == ["asked", "answered"]
-    with pytest.raises(InputError, match="answered, asked; .* fitted on asked, answered"):
+    with pytest.raises(InputError, match="answered, asked, but .* fitted on asked, answered"):
         grid.predict(frame[["answered", "asked"]])
     assert CalibratedClassifierCV(linear, cv=2).fit(X, Y).score(X, Y) > 0.9
     many = tiny_pairs(200, 1)
@@ -112,10 +112,10 @@ def test_a_network_is_tuned_and_travels_in_a_pickle():
 @pytest.mark.parametrize(
     "values, pairs, labels, message",
     [
-        ({}, [("a", "b"), ("c", None)], "xy", "None in row 1, column 1; sentences are strings"),
+        ({}, [("a", "b"), ("c", None)], "xy", "None in row 1, column 1; expected a string"),
         ({}, ["a", "b"], "xy", r"shape \(2,\); expected two columns of sentences"),
-        ({}, [("a", "b")] * 2, "xx", "one class, 'x'; a classifier needs at least two"),
-        ({}, [("a", "b")] * 3, "xy", "3 rows and y 2"),
+        ({}, [("a", "b")] * 2, "xx", "one class, 'x'. Give pairs of at least two classes"),
+        ({}, [("a", "b")] * 3, "xy", "3 rows, but y has 2"),
         ({"epochs": 0}, X, Y, "training.epochs is 0"),
         ({"settings": {"training.epoch": 3}}, X, Y, "Did you mean epochs"),
         ({"validation_fraction": 1.5}, X, Y, "a number between 0 and 1"),

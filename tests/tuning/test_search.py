@@ -13,7 +13,8 @@ import pytest
 from keras_sentmatch.applications import Choice
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
-from keras_sentmatch.training import EncoderConfig, load_recipe, prepare, train
+from keras_sentmatch.training import load_recipe, prepare, train
+from keras_sentmatch.training.config import EncoderConfig
 from keras_sentmatch.tuning import SearchSpace, search
 from tests.toys.fake_training import RECIPE, FakeTrain, fake_search, space_of_fakes, trained
 from tests.toys.training import build_tiny, struck_build, tiny_recipe, tiny_splits

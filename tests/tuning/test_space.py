@@ -13,9 +13,9 @@ from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import FeatureAttention
-from keras_sentmatch.training import EncoderConfig, Recipe, VectorsConfig, load_recipe
-from keras_sentmatch.training.config import CONFIGS
-from keras_sentmatch.training.prepare import make_model
+from keras_sentmatch.training import Recipe, load_recipe
+from keras_sentmatch.training._model import make_model
+from keras_sentmatch.training.config import CONFIGS, EncoderConfig, VectorsConfig
 from keras_sentmatch.tuning import SearchSpace
 from keras_sentmatch.tuning._space import arguments_of, word_features
 from tests.toys.bert import tiny_bert
@@ -115,7 +115,7 @@ def largest(space):
 
 def encoded(recipe, pairs):
     if "backbone" in recipe.model:
-        from keras_sentmatch.training.prepare import subword_encoder
+        from keras_sentmatch.training.encoding import subword_encoder
 
         recipe = replace(recipe, encoder=EncoderConfig(max_length=32))
         encoder = subword_encoder(recipe)

@@ -8,7 +8,7 @@ import pytest
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.training import load_recipe
-from keras_sentmatch.training.prepare import fit_encoder
+from keras_sentmatch.training.encoding import fit_encoder
 from keras_sentmatch.vectors import load_vectors
 from keras_sentmatch.vectors.built_in import COMPOSED, SCALE, WordTable, load_word_table
 from keras_sentmatch.vectors.extraction import WordEncoder

@@ -1,6 +1,5 @@
 """Training on one's own pairs: sizes that follow from the data, and a run that says how it went."""
 
-import json
 from types import SimpleNamespace
 
 import keras
@@ -9,17 +8,14 @@ import pytest
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import PairEncoder
-from keras_sentmatch.errors import InputError
-from keras_sentmatch.inference import Matcher
-from keras_sentmatch.training import load_recipe, train
+from keras_sentmatch.training import load_recipe
+from keras_sentmatch.training._model import make_batches
 from keras_sentmatch.training.adapt import adapted, rarest_class, sizes_for
-from keras_sentmatch.training.advice import advice, standard_error
-from keras_sentmatch.training.folds import all_pairs, fold_splits, joined
-from keras_sentmatch.training.prepare import EncodingCache, make_batches
+from keras_sentmatch.training.encoding import EncodingCache
+from keras_sentmatch.training.results import advice, standard_error
+from keras_sentmatch.training.training_data import prepare_data
 from tests.toys.training import (
     WORDS,
-    build_tiny,
-    struck_build,
     tiny_pairs,
     tiny_recipe,
     tiny_run,
@@ -49,8 +45,9 @@ def lengths_of_batches(**training):
     pairs = PairDataset([" ".join(["w"] * n) for n in range(1, 9)] * 4, ["w"] * 32, [0, 1] * 16)
     encoder = PairEncoder.fit(pairs, features=["word"])
     model = SimpleNamespace(input=["word_ids_1", "word_ids_2"])
-    splits, settings = {"train": pairs, "validation": pairs}, tiny_recipe(batch_size=4, **training)
-    made = make_batches(splits, {}, encoder, model, settings.training, EncodingCache())
+    recipe = tiny_recipe(batch_size=4, **training)
+    data = prepare_data(recipe, {"train": pairs, "validation": pairs})
+    made = make_batches(data, encoder, model, recipe.training, EncodingCache())
     return [sorted({n for _, n in made[part].shapes()}) for part in ("train", "validation")]
 
 
@@ -62,8 +59,6 @@ def test_batches_have_as_many_lengths_as_asked():
     assert lengths_of_batches(length_buckets=1) == [[8], validation]
     assert lengths_of_batches(length_buckets=2) == [[4, 8], validation]
     assert lengths_of_batches(length_buckets=4)[0] == [2, 4, 6, 8]
-    with pytest.raises(InputError, match="length_buckets is 0; expected an integer of at least 1"):
-        tiny_recipe(length_buckets=0)
 
 
 def test_own_data_get_sizes_and_known_data_keep_theirs():
@@ -89,7 +84,7 @@ def test_few_english_pairs_begin_with_the_package_s_matcher(tmp_path, monkeypatc
         pairs = pairs or repeated(1000)
         recipe = load_recipe(model, "mine", overrides=sets)
         recipe, notes = adapted(recipe, {"train": pairs, "validation": pairs}, **how)
-        assert ("begins as the package's matcher" in " ".join(notes)) == (
+        assert ("begins with the weights of the built-in matcher" in " ".join(notes)) == (
             recipe.training.init == "similarity"
         )
         assert recipe.vectors.source == "table" or recipe.training.init != "similarity"
@@ -120,18 +115,6 @@ def test_a_rare_class_is_noticed():
     assert adapted(asked, {"train": rare, "validation": rare})[0] == asked
 
 
-def test_each_class_is_shown_where_one_is_rare(tmp_path):
-    splits = {"train": rare_pairs(200, 0), "validation": rare_pairs(60, 1)}
-    metrics = tiny_run(tmp_path / "a", splits=splits, epochs=1).metrics
-    assert metrics["monitor"] == "val_macro_f1"
-    rows = {row["label"]: row for row in metrics["classes"]["validation"]}
-    assert rows["yes"]["n"] == sum(splits["validation"].labels)
-    mean = np.mean([row["f1"] for row in rows.values()])
-    assert mean == pytest.approx(metrics["validation"]["macro_f1"])
-    assert json.loads((tmp_path / "a/metrics.json").read_text())["classes"] == metrics["classes"]
-    assert not tiny_run(tmp_path / "b", epochs=1).metrics["rare"]
-
-
 def test_a_matcher_that_loses_says_so(tmp_path):
     """It hardly moves, and a bag of words learns these pairs."""
     result = tiny_run(tmp_path / "a", options={"baseline": True}, epochs=1, learning_rate=1e-9)
@@ -139,9 +122,7 @@ def test_a_matcher_that_loses_says_so(tmp_path):
     theirs = result.metrics["baseline"]["validation"]["accuracy"]
     assert ours < theirs
     assert f"{ours:.3f} ± " in notes[0] and "40 pairs" in notes[0]
-    assert (
-        f"lost: validation accuracy {ours:.3f} against {theirs:.3f} of a bag of words" in notes[1]
-    )
+    assert f"lost: validation accuracy {ours:.3f}, but {theirs:.3f} for a bag of words" in notes[1]
     assert "few training pairs (100), word vectors that start at random" in notes[2]
     assert "--vectors" in notes[3] and "train bag_of_words" in notes[3]
     won = tiny_run(tmp_path / "b", epochs=5).metrics
@@ -155,7 +136,7 @@ def test_a_majority_that_wins_is_named():
     metrics |= {"validation": figures, "majority": {"accuracy": 0.95}, "rising": False}
     metrics |= {"vectors": {"dim": 3}, "word_level": True, "standard_error": 0.05}
     lines = advice(metrics, 10, 0.3)
-    assert "against 0.950 of always answering the most frequent class" in lines[1]
+    assert "but 0.950 for always predicting the most frequent class" in lines[1]
     assert "many unknown words (30%)" in lines[2]
     lines = advice(metrics | {"standard_error": 0.5}, 10, 0.3)
     assert lines[1].startswith(
@@ -168,7 +149,8 @@ def test_a_run_that_still_rises_says_so_and_goes_on(tmp_path):
     first = tiny_run(tmp_path / "a", epochs=2, **settings)
     assert first.metrics["rising"]
     assert (
-        "It still improved in the last epoch, 2: go on with --resume" in first.metrics["notes"][-1]
+        "It still improved in the last epoch, 2. Continue with --resume"
+        in first.metrics["notes"][-1]
     )
     more = tiny_run(tmp_path / "a", options={"resume": True}, epochs=4, **settings)
     whole = tiny_run(tmp_path / "b", epochs=4, **settings)
@@ -220,111 +202,3 @@ def test_few_pairs_choose_the_epochs_by_folds():
     rare = rare_pairs(60, 0, 0.0).select([0, *range(2, 60)])  # of label 1 there is one pair, below
     one = {"train": rare, "validation": rare_pairs(9, 1, 0.0)}
     assert adapted(given, one)[0].training.folds == 0, "not possible, and not asked for"
-
-
-def test_folds_hold_each_pair_once_and_every_class():
-    pairs = joined(*few_splits().values())
-    assert pairs.sentence2[:60] == few_splits()["train"].sentence2 and len(pairs) == 80
-    held = []
-    for parts in fold_splits(pairs, 4, 0):
-        assert len(parts["train"]) == 60
-        assert abs(np.mean(parts["validation"].labels) - np.mean(pairs.labels)) < 0.06
-        rows = zip(parts["validation"].sentence1, parts["validation"].sentence2)
-        held += rows
-    assert sorted(held) == sorted(zip(pairs.sentence1, pairs.sentence2))
-    with pytest.raises(InputError, match="only 2 pairs of some class"):
-        next(fold_splits(rare_pairs(50, 0, 0.0).select([0, 1, 2, 1]), 3, 0))
-
-
-def test_folds_keep_the_candidates_of_a_question_together():
-    splits = {role: tiny_pairs(n, n, "ranking") for role, n in (("train", 60), ("validation", 20))}
-    pairs = all_pairs(splits)
-    assert len(set(pairs.groups)) == 16, "q0 of the one are not q0 of the other"
-    held = []
-    for parts in fold_splits(pairs, 3, 0):
-        train, validation = (parts[role] for role in ("train", "validation"))
-        assert set(train.groups).isdisjoint(validation.groups)
-        assert 1 in validation.labels and len(train) + len(validation) == 80
-        held += validation.groups
-    assert sorted(held) == sorted(pairs.groups)
-    wrong = PairDataset.from_dict({**pairs.to_dict(), "labels": [1, 1] + [0] * 78})
-    with pytest.raises(InputError, match="folds is 3, but only 1 questions have a right answer"):
-        next(fold_splits(wrong, 3, 0))
-
-
-@pytest.mark.parametrize("loss", ["pointwise", "pairwise"])
-def test_a_ranking_run_with_folds(loss, tmp_path):
-    splits = {role: tiny_pairs(n, n, "ranking") for role, n in (("train", 60), ("validation", 20))}
-    result = tiny_run(tmp_path / "a", splits=splits, epochs=3, folds=3, ranking_loss=loss)
-    folds = [json.loads((tmp_path / f"a/folds/{n}/metrics.json").read_text()) for n in (1, 2, 3)]
-    mean = np.mean([found["validation"]["map"] for found in folds])
-    assert result.metrics["validation"]["map"] == pytest.approx(mean)
-    assert result.metrics["rows"]["train"] == 80
-
-
-def test_a_run_with_folds_goes_on_after_a_kill(tmp_path):
-    """Killed in a fold, and again when it learns from all pairs."""
-    settings = {"splits": few_splits(), "epochs": 4, "folds": 3, "patience": 2}
-    whole = tiny_run(tmp_path / "whole", **settings)
-    metrics = whole.metrics
-    fold = json.loads((whole.folder / "folds/1/metrics.json").read_text())
-    folds = [json.loads((whole.folder / f"folds/{n}/metrics.json").read_text()) for n in (1, 2, 3)]
-    assert fold["rows"]["train"] + fold["rows"]["validation"] == metrics["rows"]["train"] == 80
-    mean = np.mean([found["validation"]["accuracy"] for found in folds])
-    assert metrics["validation"]["accuracy"] == pytest.approx(mean)
-    assert metrics["validation"]["rows"] == 80
-    assert metrics["best_epoch"] == metrics["epochs"] == len(whole.history["loss"]) <= 4
-    assert metrics["notes"][0].startswith("Validation accuracy")
-    assert not list(whole.folder.glob("folds/*/model.keras"))
-
-    built = []
-
-    def build(name, **config):
-        built.append(name)
-        kind = {2: 1, 5: 0}.get(len(built))  # the second fold; then, of three more, the last model
-        return (build_tiny if kind is None else struck_build(Killed, kind))(name, **config)
-
-    for _ in range(2):
-        with pytest.raises(Killed):
-            tiny_run(tmp_path / "a", build=build, options={"resume": bool(built)}, **settings)
-    with pytest.raises(InputError, match="not finished .*--resume"):
-        tiny_run(tmp_path / "a", build=build, **settings)
-    again = tiny_run(tmp_path / "a", build=build, options={"resume": True}, **settings)
-    assert len(built) == 6, "no fold that is done runs again"
-    assert again.history == whole.history
-    for now, then in zip(again.matcher.model.get_weights(), whole.matcher.model.get_weights()):
-        np.testing.assert_array_equal(now, then)
-
-
-HYBRID = ["model.units=4", "model.blocks=1", "vectors.source=none", "vectors.dim=8"]
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("folds", [0, 2])
-def test_the_share_of_a_hybrid_s_network_is_chosen_by_validation_pairs(folds, tmp_path):
-    sets = [*HYBRID, "training.epochs=2", f"training.folds={folds}"]
-    recipe = load_recipe("hybrid", "mine", overrides=sets)
-    result = train(recipe, few_splits(), tmp_path / "a", progress=False, baseline=False)
-    share, model = result.metrics["network_share"], result.matcher.model
-    assert float(model.joint.deep_share) == pytest.approx(share)
-    assert float(Matcher.load(tmp_path / "a").model.joint.deep_share) == pytest.approx(share)
-    if folds:
-        found = [json.loads((tmp_path / f"a/folds/{n}/metrics.json").read_text()) for n in (1, 2)]
-        assert share == pytest.approx(np.mean([one["network_share"] for one in found]))
-        strength = np.median([one["linear_strength"] for one in found])
-        assert result.metrics["linear_strength"] == pytest.approx(strength)
-        met = np.asarray(model.wide.matching.facts)[2:, 0] > 0
-        words = {
-            word for pairs in few_splits().values() for s in pairs.sentence1 for word in s.split()
-        }
-        assert met.sum() >= len(words), "the linear part learns from all pairs"
-    else:
-        losses = {}
-        for other in np.linspace(0, 1, 11):
-            model.joint.deep_share.assign(other)
-            losses[other] = result.matcher.evaluate(few_splits()["validation"])["nll"]
-        assert losses[share] == pytest.approx(min(losses.values()), abs=1e-6)
-
-
-class Killed(BaseException):
-    """Nothing catches it, as nothing catches a kill."""

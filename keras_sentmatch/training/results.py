@@ -1,7 +1,8 @@
-"""What a run's figures mean: how sure they are, whether the matcher lost, and what to try."""
+"""The results of a run: its metrics, what they are worth, its card and its pictures."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,19 +10,27 @@ from sklearn.metrics import average_precision_score, precision_recall_fscore_sup
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.data.dataset import rows_by_group
+from keras_sentmatch.display.figures import confusion_matrix, learning_curve, precision_recall
+from keras_sentmatch.display.rendering import render
+from keras_sentmatch.display.tables import markdown_table
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.inference.run_folder import write_json
 from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.metrics.report import PRIMARY
+from keras_sentmatch.training.adapt import rarest_class
+from keras_sentmatch.training.config import f1_label
+from keras_sentmatch.training.recipe import Recipe
+from keras_sentmatch.training.training_data import TrainingData
 
 FEW_PAIRS = 3000  # training pairs
-MANY_UNKNOWN = 0.1  # of the words
-DRAWS = 100  # of the bootstrap
+MANY_UNKNOWN = 0.1  # share of the words
+DRAWS = 100  # samples of the bootstrap
 
 
 def majority_figures(
     train: PairDataset, pairs: PairDataset, f1_of: str | None = None
 ) -> dict[str, Any] | None:
-    """The figures of always answering the most frequent class; None where there are no classes."""
+    """Return the metrics of always predicting the most frequent class; None without classes."""
     if train.task != "classification":
         return None
     shares = np.bincount(np.asarray(train.labels), minlength=train.num_classes) / len(train)
@@ -29,9 +38,9 @@ def majority_figures(
 
 
 def class_figures(pairs: PairDataset, outputs: np.ndarray) -> list[dict[str, Any]]:
-    """Figures of each class: precision, recall, F1, average precision, pairs, and their answers.
+    """Return for each class precision, recall, F1, average precision, pairs and predictions.
 
-    `average_precision` is the area under the curve of precision by recall; None without pairs.
+    `average_precision` is the area under the precision-recall curve, None for a class without pairs.
     """
     names, labels = pairs.label_names or (), np.asarray(pairs.labels)
     predicted = outputs.argmax(-1)
@@ -59,9 +68,9 @@ def class_figures(pairs: PairDataset, outputs: np.ndarray) -> list[dict[str, Any
 def standard_error(
     pairs: PairDataset, outputs: np.ndarray, name: str, f1_of: str | None = None
 ) -> float:
-    """The standard error of a figure: of accuracy by its formula, else by drawing pairs again.
+    """Return the standard error of a metric: by formula for accuracy, else by the bootstrap.
 
-    Of a ranking whole questions are drawn.
+    The bootstrap of a ranking draws whole questions.
     """
     if name == "accuracy":
         share = evaluate_predictions(pairs, outputs)[name]
@@ -84,13 +93,13 @@ def standard_error(
 
 
 def figure_of(monitor: str, task: str) -> str:
-    """The figure that a run is judged by: what is monitored, but not the loss."""
+    """Return the metric that a run is judged by: the monitored one, or the primary for a loss."""
     name = monitor.removeprefix("val_")
     return PRIMARY[task] if name == "loss" else name
 
 
 def advice(metrics: Mapping[str, Any], most_epochs: int, unknown: float) -> list[str]:
-    """What to know about a finished run, in lines; `unknown` is the share of unknown words."""
+    """Return lines on what the results of a run are worth; `unknown` is the share of unknown words."""
     name = figure_of(metrics["monitor"], metrics["task"])
     ours, train_rows = metrics["validation"][name], metrics["rows"]["train"]
     title = name.replace("_", " ")
@@ -102,23 +111,23 @@ def advice(metrics: Mapping[str, Any], most_epochs: int, unknown: float) -> list
             f"Validation {title} {ours:.3f} ± {error:.3f} (standard error, {rows:,} pairs)"
         )
     rivals = {"a bag of words": metrics.get("baseline", {}).get("validation")}
-    rivals["always answering the most frequent class"] = metrics.get("majority")
+    rivals["always predicting the most frequent class"] = metrics.get("majority")
     won = {rival: found[name] for rival, found in rivals.items() if found and name in found}
     won = {rival: value for rival, value in won.items() if value > ours}
     if won:
-        against = " and ".join(f"{value:.3f} of {rival}" for rival, value in won.items())
+        against = " and ".join(f"{value:.3f} for {rival}" for rival, value in won.items())
         if max(won.values()) - ours > (error or 0.0):
-            lines.append(f"This matcher lost: validation {title} {ours:.3f} against {against}.")
+            lines.append(f"This matcher lost: validation {title} {ours:.3f}, but {against}.")
         else:
             lines.append(
                 f"This matcher is not better, as far as {metrics['validation']['rows']:,} validation "
-                f"pairs can tell: {title} {ours:.3f} against {against}."
+                f"pairs can tell: {title} {ours:.3f}, but {against}."
             )
         lines += _reasons(metrics, train_rows, unknown, rising)
     if rising:
         more = 2 * most_epochs
-        way = "train again with" if metrics.get("folds") else "go on with --resume and"
-        lines.append(f"It still improved in the last epoch, {most_epochs}: {way} --epochs {more}.")
+        way = "Train again with" if metrics.get("folds") else "Continue with --resume and"
+        lines.append(f"It still improved in the last epoch, {most_epochs}. {way} --epochs {more}.")
     return lines
 
 
@@ -141,3 +150,67 @@ def _reasons(metrics: Mapping[str, Any], pairs: int, unknown: float, rising: boo
         attempts.append("the bag of words itself (train bag_of_words)")
     likely = f"Likely reasons: {', '.join(why)}." if why else ""
     return [line for line in (likely, f"Worth a try: {', '.join(attempts)}.") if line]
+
+
+def model_card(
+    metrics: Mapping[str, Any], recipe: Recipe, label_names: tuple[str, ...] | None
+) -> str:
+    """Return the README.md of a run: what was trained, and the results."""
+    columns = {role: metrics[role] for role in ("validation", "test") if role in metrics}
+    for role, results in metrics.get("baseline", {}).items():
+        columns[f"{role}, bag of words"] = results
+    names = dict.fromkeys(name for results in columns.values() for name in results)
+    rows = [
+        [name, *(results.get(name) for results in columns.values())]
+        for name in names
+        if name != "primary"
+    ]
+    return render(
+        "run_card.md",
+        m=metrics,
+        answers=", ".join(label_names) if label_names else "one score",
+        results="\n".join(markdown_table(["", *columns], rows)),
+        recipe=recipe.to_toml().rstrip(),
+    )
+
+
+def measured(data: TrainingData, outputs: Mapping[str, np.ndarray], monitor: str) -> dict[str, Any]:
+    """Return the metrics of each split, what the validation metric is worth, and those of classes."""
+    task, label = data.labeled.task, f1_label(monitor)
+    found: dict[str, Any] = {
+        role: evaluate_predictions(pairs, outputs[role], f1_of=label)
+        for role, pairs in data.measured.items()
+    }
+    if "validation" in outputs:
+        pairs, name = data.validation, figure_of(monitor, task)
+        found["standard_error"] = standard_error(pairs, outputs["validation"], name, label)
+        found["majority"] = majority_figures(data.labeled, pairs, label)
+    if task == "classification":
+        found["rare"] = bool(rarest_class(data.labeled))
+        found["classes"] = {
+            role: class_figures(pairs, outputs[role]) for role, pairs in data.measured.items()
+        }
+    return found
+
+
+def write_results(
+    folder: Path,
+    metrics: Mapping[str, Any],
+    recipe: Recipe,
+    pairs: Mapping[str, PairDataset],
+    outputs: Mapping[str, np.ndarray],
+) -> None:
+    """Write `metrics.json`, the recipe, the card and the pictures of a run."""
+    write_json(folder / "metrics.json", dict(metrics))
+    (folder / "recipe.toml").write_text(recipe.to_toml(), encoding="utf-8")
+    shown = next((role for role in ("test", "validation") if role in pairs), None)
+    names = None if shown is None else pairs[shown].label_names
+    (folder / "README.md").write_text(model_card(metrics, recipe, names), encoding="utf-8")
+    if metrics["epochs"]:
+        learning_curve(folder / "history.csv", folder / "learning_curve.png")
+    if shown is None or names is None:
+        return
+    labels, found = np.asarray(pairs[shown].labels), outputs[shown]
+    confusion_matrix(labels, found.argmax(-1), names, folder / "confusion_matrix.png")
+    if metrics.get("rare"):
+        precision_recall(labels, found, names, folder / "precision_recall.png")

@@ -1,4 +1,4 @@
-"""Class weights and the column of weights."""
+"""What a run learns from: class weights, the column of weights, pairs made by rule."""
 
 import json
 
@@ -10,13 +10,10 @@ from keras_sentmatch.applications import solve_linear
 from keras_sentmatch.data import PairDataset, load_pairs, read_pairs
 from keras_sentmatch.encoders import PairBatches, PairEncoder
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.training import (
-    load_recipe,
-    train,
-)
-from keras_sentmatch.training.distillation import compute_teacher_targets
-from keras_sentmatch.training.folds import joined
-from keras_sentmatch.training.weights import class_weights, pair_weights
+from keras_sentmatch.training import Recipe, load_recipe, train
+from keras_sentmatch.training.config import TrainingConfig
+from keras_sentmatch.training.distillation import with_labels
+from keras_sentmatch.training.training_data import class_weights, joined, made_pairs, pair_weights
 from tests.toys.training import build_tiny, tiny_pairs, tiny_recipe, tiny_run, tiny_splits
 
 RARE = 0.1
@@ -118,7 +115,7 @@ def test_a_bad_weight_is_refused_with_its_row(tmp_path, bad):
     path = tmp_path / "pairs.tsv"
     path.write_text(f"sentence1\tsentence2\tlabel\tweight\na\tb\t0\t1\nc\td\t1\t{bad}\n")
     with pytest.raises(
-        InputError, match=f"pairs.tsv:3: the weight '{bad}' is not a number of at least"
+        InputError, match=f"pairs.tsv:3: .*weight '{bad}' is not a number of at least"
     ):
         read_pairs(path)
     kept = read_pairs(path, on_error="skip")
@@ -131,64 +128,13 @@ def test_a_bad_weight_is_refused_with_its_row(tmp_path, bad):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(
-    "training, task, message",
-    [
-        (
-            {"class_weight": {"yes2": 2}},
-            "classification",
-            "'yes2', which is not a label .*Did you mean yes",
-        ),
-        ({"class_weight": {"yes": 0, "no": 0}}, "classification", "0 for every label"),
-        ({"class_weight": "balanced"}, "regression", "class_weight is 'balanced', but .*scores"),
-        ({"monitor": "val_f1:yes2"}, "classification", "val_f1:yes2.*their labels are no, yes"),
-        ({"monitor": "val_f1:yes"}, "ranking", "pairs are ranking"),
-        ({"class_weight": {"yes": -1}}, None, 'expected "none", "balanced", or a table'),
-        ({"class_weight": {"yes": float("nan")}}, None, 'expected "none", "balanced", or a table'),
-        ({"class_weight": "equal"}, None, 'expected "none", "balanced", or a table'),
-        ({"monitor": "val_f1:"}, None, "or val_f1:LABEL"),
-    ],
-)
-def test_what_does_not_fit_is_refused(tmp_path, training, task, message):
-    with pytest.raises(InputError, match=message):
-        tiny_run(tmp_path / "a", splits=tiny_splits(task or "classification"), **training)
-    assert not (tmp_path / "a").exists()
-
-
-def test_weights_that_are_all_zero_are_refused(tmp_path):
-    splits = {**tiny_splits(), "train": noisy(20, 0, (0.0, 0.0))}
-    with pytest.raises(InputError, match="All training pairs have the weight 0"):
-        tiny_run(tmp_path / "a", splits=splits)
-
-
-@pytest.mark.once
 def test_a_teacher_and_class_weights(tmp_path):
-    teacher = tiny_run(tmp_path / "teacher", epochs=2)
-    recipe = tiny_recipe(teacher=[str(teacher.folder)], class_weight={"yes": 3}, epochs=1)
-    splits = tiny_splits()
-    targets = compute_teacher_targets(recipe.training, splits, progress=False)
-    seen = []
-
-    def build(name, **config):
-        model = build_tiny(name, **config)
-        step = model.train_step
-
-        def watched(*args):
-            seen.append(args[-1])
-            return step(*args)
-
-        if keras.config.backend() != "jax":
-            model.train_step = watched
-        return model
-
-    options = {"teacher_targets": targets}
-    weighted = tiny_run(tmp_path / "a", recipe=recipe, build=build, options=options)
-    plain = tiny_run(
-        tmp_path / "b", recipe=recipe.with_training(class_weight="none"), options=options
-    )
-    assert weighted.history["loss"] != plain.history["loss"]
-    if seen:
-        assert all(len(data) == 3 for data in seen)
+    teacher = tiny_run(tmp_path / "teacher", epochs=2).folder
+    losses = []
+    for number, weights in enumerate(("none", {"yes": 3})):
+        recipe = tiny_recipe(teacher=[str(teacher)], class_weight=weights, epochs=1)
+        losses.append(tiny_run(tmp_path / str(number), recipe=recipe).history["loss"])
+    assert losses[0] != losses[1]
 
 
 @pytest.mark.once
@@ -201,12 +147,6 @@ def test_folds_weigh_too(tmp_path):
         assert result.metrics["folds"] == 2
         figures.append(result.metrics["validation"]["nll"])  # of the folds' own models
     assert figures[0] != pytest.approx(figures[1])
-
-
-def test_weights_that_are_all_zero_together_are_refused(tmp_path):
-    splits = {"train": noisy(60, 0, (1.0, 0.0)), "validation": noisy(20, 1)}
-    with pytest.raises(InputError, match="Every training pair has the weight 0"):
-        tiny_run(tmp_path / "a", splits=splits, class_weight={"yes": 0.0})
 
 
 @pytest.mark.once
@@ -230,6 +170,8 @@ def test_figures_of_each_class_and_the_f1_of_one(tmp_path):
     hits = (pairs.labels == 0)[order]
     by_hand = (np.cumsum(hits) / np.arange(1, len(hits) + 1))[hits].mean()
     assert row["average_precision"] == pytest.approx(by_hand, abs=0.02)
+    mean = np.mean([row["f1"] for row in metrics["classes"]["validation"]])
+    assert mean == pytest.approx(metrics["validation"]["macro_f1"]) and not metrics["rare"]
     assert not (tmp_path / "a/precision_recall.png").exists()
     assert json.loads((tmp_path / "a/metrics.json").read_text())["classes"] == metrics["classes"]
 
@@ -256,3 +198,94 @@ def test_the_linear_model_weighs(tmp_path):
         for metrics in (result.metrics, result.metrics["baseline"]):
             nll = -RARE * np.log(wanted) - (1 - RARE) * np.log(1 - wanted)
             assert metrics["validation"]["nll"] == pytest.approx(nll, abs=0.01)
+
+
+# --- pairs made by rule ---
+
+NAMES = ("not_paraphrase", "paraphrase")
+THINGS = [f"thing{letter}" for letter in "abcdefghijklmnopqrst"]
+
+
+@pytest.fixture
+def words(tmp_path):
+    file = tmp_path / "antonyms.txt"
+    file.write_text("\n".join(map(" ".join, zip(THINGS[::2], THINGS[1::2]))), "utf-8")
+    return f"antonyms={file}"
+
+
+def pairs(rows, split="train"):
+    texts = [
+        f"The {THINGS[i % 20]} saw {'two three four'.split()[i % 3]} dogs." for i in range(rows)
+    ]
+    seconds = [text if i % 4 else "Nothing here." for i, text in enumerate(texts)]
+    labels = [int(i % 4 > 0) for i in range(rows)]
+    return PairDataset(texts, seconds, labels, label_names=NAMES, name="own", split=split)
+
+
+@pytest.mark.once
+def test_each_rule_makes_its_share_with_its_label(words):
+    train = pairs(100)
+    settings = TrainingConfig(augment=["SwapAnt", "NumWord", "AppendIrr"], lexicon=[words])
+    made, counts = made_pairs(train, settings)
+    assert counts == {"SwapAnt": 10, "NumWord": 10, "AppendIrr": 10} and len(made) == 30
+    assert set(np.array(made.labels[:20])) == {0}  # they were paraphrases
+    assert len(set(zip(made.sentence1, made.sentence2))) == 30
+    assert not set(zip(made.sentence1, made.sentence2)) & set(zip(train.sentence1, train.sentence2))
+    again, _ = made_pairs(train, settings)
+    assert again.fingerprint() == made.fingerprint()
+
+
+@pytest.mark.once
+def test_a_rule_that_finds_less_makes_less(words):
+    few = pairs(4)
+    others = [f"Nothing {number}." for number in range(40)]
+    many = PairDataset(others, others, [1] * 40, label_names=NAMES, name="own")
+    made, counts = made_pairs(
+        joined(many, few), TrainingConfig(augment=["SwapAnt"], lexicon=[words])
+    )
+    assert 0 < counts["SwapAnt"] == len(made) <= 3
+
+
+@pytest.mark.once
+def test_a_lexicon_without_the_words_of_the_data(tmp_path):
+    (tmp_path / "antonyms.txt").write_text("hot cold", "utf-8")
+    settings = TrainingConfig(augment=["SwapAnt"], lexicon=[str(tmp_path / "antonyms.txt")])
+    with pytest.raises(InputError, match="none of the 20 .*antonyms.txt.*another lexicon"):
+        made_pairs(pairs(20), settings)
+
+
+@pytest.mark.once
+def test_the_convention_of_sick_is_neutral():
+    names = ("entailment", "neutral", "contradiction")
+    two = "Two dogs run.", "Two dogs run."
+    for name, label in (("sick", "neutral"), ("snli", "contradiction")):
+        data = PairDataset(*zip(two), ["entailment"], label_names=names, name=name)
+        made, _ = made_pairs(data, TrainingConfig(augment=["NumWord"]))
+        assert names[made.labels[0]] == label
+
+
+@pytest.mark.once
+def test_only_training_sees_made_pairs(tmp_path):
+    splits = {role: pairs(n, role) for role, n in (("train", 60), ("validation", 20), ("test", 20))}
+    recipe = Recipe.from_tables(
+        "tiny", vectors={"source": "none", "dim": 8}, training={"epochs": 1}
+    )
+    plain = tiny_run(tmp_path / "plain", splits=splits, recipe=recipe).metrics
+    recipe = recipe.with_training(augment=("NumWord",))
+    result = tiny_run(tmp_path / "more", splits=splits, recipe=recipe)
+    assert plain["made_pairs"] == {} and result.metrics["made_pairs"] == {"NumWord": 18}
+    assert plain["rows"] == result.metrics["rows"] == {"train": 60, "validation": 20, "test": 20}
+    assert plain["encoding"] != result.metrics["encoding"]  # they were read
+    numbers = "eight nine ten eleven twelve".split()
+    words = result.matcher.encoder.vocabulary.words
+    assert any(number in words for number in numbers)
+
+
+@pytest.mark.once
+def test_a_teacher_is_not_asked_about_made_pairs():
+    targets = np.array([[1, 0.3, 0.7]], "float32")
+    more = PairDataset(["a"], ["b"], [0], label_names=NAMES)
+    np.testing.assert_allclose(with_labels(targets, more), [[1, 0.3, 0.7], [0, 1, 0]], rtol=1e-6)
+    scores = PairDataset(["a"], ["b"], [2.5])
+    got = with_labels(np.array([[4, 3.5]]), scores)
+    np.testing.assert_allclose(got, [[4, 3.5], [2.5, 2.5]])

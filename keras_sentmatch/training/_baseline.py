@@ -10,9 +10,9 @@ from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.text import Tokenizer
-from keras_sentmatch.training.weights import class_weights, pair_weights
+from keras_sentmatch.training.training_data import class_weights, pair_weights
 
-MAX_TOKENS = 256  # read of each sentence
+MAX_TOKENS = 256  # per sentence
 SEES = ("all", "sentence2", "overlap")
 Tokens = list[list[str]]
 
@@ -27,31 +27,31 @@ def bag_of_words_baseline(
     class_weight: str | Mapping[str, float] = "none",
     f1_of: str | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Trains a linear model that sees which words occur, but neither their order nor their meaning.
+    """Train a linear model that sees which words occur, but neither their order nor their meaning.
 
-    Its features are the count of each word in sentence 1 and in sentence 2, whether it is in both,
-    and the share of each sentence's words that the other one has, scaled to a standard deviation of
-    1. What a matcher scores above this baseline, it owes to more than vocabulary. The model is
-    scikit-learn's logistic regression (ridge regression for scores); validation pairs choose the
-    strength of its regularization. The same pairs give the same figures on every backend.
+    Its features are the count of each word in sentence 1 and in sentence 2, whether the word is in
+    both, and the share of each sentence's words that the other sentence has, scaled to a standard
+    deviation of 1. The model is scikit-learn's logistic regression (ridge regression for scores);
+    validation pairs choose the strength of its regularization. It gives the same results on every
+    backend. What a matcher scores above this baseline is due to more than vocabulary.
 
     Args:
         train: Labeled pairs to learn from; their most frequent words make the vocabulary.
-        validation: Labeled pairs to choose by.
-        test: Pairs to evaluate on as well, if they are labeled.
-        max_words: Size of the vocabulary.
-        sees: What the model sees. `"sentence2"`: the words of sentence 2 only (in inference the
-            hypothesis; a score above chance reveals how the data was made). `"overlap"`: the two
-            shares only.
+        validation: Labeled pairs that choose the regularization.
+        test: Further pairs to measure on, if they are labeled.
+        max_words: Size of the vocabulary. Defaults to 20,000.
+        sees: Features of the model. `"sentence2"`: the words of sentence 2 only; in natural
+            language inference a score above chance shows how the data was made. `"overlap"`: the
+            two shares only. Defaults to `"all"`.
         class_weight: As `training.class_weight` of a recipe. A column of weights counts too.
         f1_of: As in `evaluate_predictions`.
 
     Returns:
-        `{"validation": figures, "test": figures}`, as `evaluate_predictions` gives them; the second
-        only for labeled `test` pairs.
+        `{"validation": metrics, "test": metrics}`, as `evaluate_predictions` returns them; the
+        second only for labeled `test` pairs.
 
     Raises:
-        InputError: Unlabeled or empty training or validation pairs.
+        InputError: Training or validation pairs are unlabeled or empty.
 
     Example:
 
@@ -66,10 +66,10 @@ def bag_of_words_baseline(
     for dataset, role in ((train, "training"), (validation, "validation")):
         if dataset.labels is None or not len(dataset):
             raise InputError(
-                f"The baseline's {role} pairs are empty or unlabeled; give labeled ones."
+                f"The baseline's {role} pairs are empty or unlabeled. Give labeled pairs."
             )
     if sees not in SEES:
-        raise InputError(f'sees={sees!r}: expected "all", "sentence2" or "overlap".')
+        raise InputError(f'sees={sees!r}; expected "all", "sentence2" or "overlap".')
     from scipy.special import softmax
     from sklearn.feature_extraction.text import CountVectorizer
 
@@ -122,7 +122,7 @@ def _tokens(dataset: PairDataset, sees: str) -> tuple[Tokens, Tokens]:
 
 
 def _shares(tokens: tuple[Tokens, Tokens]) -> np.ndarray:
-    """The share of the words of each sentence that the other one has, `[pairs, 2]`."""
+    """Return the share of each sentence's words that the other sentence has, `[pairs, 2]`."""
     shares = np.zeros((len(tokens[0]), 2))
     for row, (first, second) in enumerate(zip(*tokens)):
         one, two = set(first), set(second)
@@ -132,7 +132,7 @@ def _shares(tokens: tuple[Tokens, Tokens]) -> np.ndarray:
 
 
 def word_features(tokens: tuple[Tokens, Tokens], vectorizer: Any | None, scale: np.ndarray) -> Any:
-    """A sparse matrix: counts of sentence 1, of sentence 2, words in both, and the scaled shares."""
+    """Return a sparse matrix: counts of sentences 1 and 2, words in both, and the scaled shares."""
     from scipy import sparse
 
     shares = _shares(tokens) * scale

@@ -1,0 +1,275 @@
+"""The steps of `train`."""
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_sentmatch.applications import PairModel
+from keras_sentmatch.encoders import PairBatches, PairEncoder
+from keras_sentmatch.inference.matcher import Matcher
+from keras_sentmatch.training._baseline import bag_of_words_baseline
+from keras_sentmatch.training._model import (
+    Build,
+    count_without_word_embeddings,
+    examples,
+    fit_arguments,
+    make_batches,
+    make_model,
+    warn_of_narrow_features,
+)
+from keras_sentmatch.training.callbacks import (
+    EpochBar,
+    make_callbacks,
+    metric_callbacks,
+    monitor_of,
+    progress_callback,
+)
+from keras_sentmatch.training.config import f1_label
+from keras_sentmatch.training.encoding import EncodingCache, FittedEncoder
+from keras_sentmatch.training.folds import Folds
+from keras_sentmatch.training.recipe import Recipe
+from keras_sentmatch.training.results import advice, measured, write_results
+from keras_sentmatch.training.resume import (
+    Checkpoint,
+    Identity,
+    State,
+    best_epochs,
+    best_weights,
+    discard_later_files,
+    finish_folder,
+    load_weights,
+)
+from keras_sentmatch.training.training_data import TrainingData
+from keras_sentmatch.vectors.built_in import WordTable
+from keras_sentmatch.version import __version__
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Run:
+    """One run of `train`: its methods are the steps, in order."""
+
+    recipe: Recipe
+    data: TrainingData
+    folder: Path
+    identity: Identity
+    state: State | None  # to resume from
+    folds: Folds | None
+    build: Build | None
+    encodings: EncodingCache
+    fitted: FittedEncoder = field(init=False)
+    model: keras.Model = field(init=False)
+    batches: dict[str, PairBatches] = field(init=False)
+    sentences: str = field(init=False)  # how many were encoded and truncated
+    chosen: dict[str, float] = field(default_factory=dict)  # by the hooks of the model
+    history: dict[str, list[float]] = field(default_factory=dict)
+    best_epoch: int = 0
+    interrupted: bool = False
+    fit_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        training = self.recipe.training
+        self.monitor, self.mode = monitor_of(self.data.labeled.task, training.monitor)
+        self.epochs = training.epochs if self.folds is None else self.folds.epochs
+
+    def fit_encoder(self, progress: bool) -> None:
+        """Fit the encoder and load the word vectors."""
+        self.fitted = self.encodings.fit(self.recipe, self.data.splits, progress)
+        if self.fitted.vectors is not None:
+            config = replace(self.recipe.vectors, dim=self.fitted.vectors.dim)
+            self.recipe = replace(self.recipe, vectors=config)
+        # After the encoder: extracting vectors draws random numbers, unless they are cached.
+        keras.utils.set_random_seed(self.recipe.training.seed)
+
+    def build_model(self) -> None:
+        """Build the model and its batches, and find the weights that `fit` does not train."""
+        encoder, _, coverage = self.fitted
+        self.model = self._new_model()
+        training = self.recipe.training
+        self.batches = make_batches(self.data, encoder, self.model, training, self.encodings)
+        warn_of_narrow_features(self.model, self.batches["train"].bucket_lengths[-1])
+        self.sentences = str(encoder.report)
+        words = f"{self.data.labeled!r}, {encoder.vocabulary_size} words"
+        for note in (words, self.sentences, coverage):
+            log.info(note)
+        if isinstance(self.model, PairModel) and isinstance(encoder, PairEncoder):
+            known = encoder.vocabulary.words
+            self.chosen |= self.model.before_fit(known, self._examples, self._chosen_by_folds)
+
+    def _new_model(self) -> keras.Model:
+        encoder, vectors, _ = self.fitted
+        return make_model(self.recipe, self.data.train, encoder, vectors, self.build)
+
+    def _examples(self, role: str) -> Any:
+        return examples(self.data, role, self.fitted.encoder, self.model, self.encodings)
+
+    @property
+    def _chosen_by_folds(self) -> dict[str, float]:
+        return {} if self.folds is None else self.folds.chosen
+
+    @property
+    def _is_fitted(self) -> bool:
+        """Whether gradients train any weights."""
+        return not isinstance(self.model, PairModel) or self.model.fit_trains != "nothing"
+
+    def fit(self, more: Sequence[keras.callbacks.Callback], progress: bool) -> None:
+        """Train until the last epoch, early stopping or Ctrl-C, from the checkpoint if there is one."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if not self._is_fitted:
+            return
+        state, history = self.state, keras.callbacks.History()
+        self.history = history.history
+        discard_later_files(self.folder, state)
+        callbacks = make_callbacks(
+            self.folder,
+            self.monitor,
+            self.mode,
+            self.recipe.training,
+            metric_callbacks(self.data.validation, self.batches, self.recipe.training),
+            resumed=state is not None,
+            to_the_end=self.folds is not None,
+        )
+        bar = progress_callback(self.monitor, self.mode) if progress else None
+        callbacks += [*more, *([] if bar is None else [bar])]
+        done = 0
+        if state is not None:
+            state.restore(self.model)
+            history.history = state.history
+            done = self.epochs if state.stopped else state.epochs
+        start = time.perf_counter()
+        try:
+            if done < self.epochs:
+                self._say_shapes()
+                checkpoint = Checkpoint(self.folder, self.identity, history, callbacks, state)
+                self.model.fit(
+                    **fit_arguments(self.batches, done),
+                    initial_epoch=done,
+                    epochs=self.epochs,
+                    callbacks=[*callbacks, history, checkpoint],
+                    verbose=0,
+                )
+        except KeyboardInterrupt:
+            self.interrupted = True
+        finally:
+            if isinstance(bar, EpochBar):
+                bar.close()
+        self.history = history.history
+        self.fit_seconds = time.perf_counter() - start
+
+    def _say_shapes(self) -> None:
+        if keras.config.backend() == "jax":
+            shapes = [*self.batches["train"].shapes(), *self.batches["validation"].shapes()]
+            log.info(
+                f"compiling {len(shapes)} programs, one for each shape of a batch: the first epoch "
+                "takes longer …"
+            )
+
+    def keep_best_epoch(self) -> None:
+        """Load the weights of the best epoch."""
+        if not self._is_fitted:
+            return
+        if not self.history.get(self.monitor):
+            log.warning("Stopped before the end of the first epoch: there is nothing to keep.")
+            raise KeyboardInterrupt
+        finite = np.isfinite(self.history["loss"])
+        if not finite.all():
+            log.warning(
+                f"The loss became NaN in epoch {np.argmin(finite) + 1}: lower training.learning_rate."
+            )
+        done = len(self.history["loss"])
+        self.best_epoch = max(epoch for epoch in best_epochs(self.folder) if epoch <= done)
+        # On JAX a step that is interrupted takes the model's own arrays with it.
+        if self.interrupted and keras.config.backend() == "jax":
+            self.model = self._new_model()
+        load_weights(self.model, best_weights(self.folder, self.best_epoch))
+        if isinstance(self.model, PairModel):
+            self.chosen |= self.model.after_fit(self._examples, self._chosen_by_folds)
+
+    def save(self, info: Mapping[str, Any]) -> Matcher:
+        """Write the matcher."""
+        encoder, vectors, _ = self.fitted
+        labeled, source = self.data.labeled, None if vectors is None else vectors.extractor
+        matcher = Matcher(
+            self.model,
+            encoder,
+            labeled.label_names,
+            task=labeled.task,
+            info={**self._facts, **info},
+            word_table=source if isinstance(source, WordTable) else None,
+        )
+        matcher.save(self.folder)
+        if self.interrupted:
+            log.info(
+                f"Stopped by Ctrl-C: the best epoch so far, {self.best_epoch}, is kept in "
+                f"{self.folder}; --resume continues the training"
+            )
+        return matcher
+
+    @property
+    def _facts(self) -> dict[str, Any]:
+        recipe = self.recipe
+        return {"model": recipe.name, "data": self.data.labeled.name, "seed": recipe.training.seed}
+
+    def measure(self, matcher: Matcher, baseline: bool, start: float) -> dict[str, Any]:
+        """Measure the matcher, and write the rest of the run folder."""
+        recipe, data, folds = self.recipe, self.data, self.folds
+        encoder, vectors, coverage = self.fitted
+        training, epochs = recipe.training, len(self.history.get("loss", ()))
+        outputs = {name: matcher.predict_proba(pairs) for name, pairs in data.measured.items()}
+        first, label = training.first_run, f1_label(self.monitor)
+        metrics = {
+            **self._facts,
+            "backend": keras.config.backend(),
+            "task": data.labeled.task,
+            "rows": data.rows,
+            "parameters": self.model.count_params(),
+            "parameters_without_word_embeddings": count_without_word_embeddings(
+                self.model, encoder
+            ),
+            "encoding": self.sentences,
+            "vectors": None
+            if vectors is None
+            else {"source": vectors.source, "dim": vectors.dim, "coverage": coverage},
+            "init": None if first is None else Path(first).name,
+            "teacher": data.teacher,
+            "made_pairs": data.made,
+            "monitor": self.monitor,
+            "epochs": epochs,
+            "best_epoch": self.best_epoch,
+            "interrupted": self.interrupted,
+            "identity": self.identity,
+            "folds": training.folds,
+            "linear_strength": None,
+            "network_share": None,
+            **self.chosen,
+            "rising": 1 < self.best_epoch == epochs == training.epochs,
+            "word_level": isinstance(encoder, PairEncoder),
+            **measured(data, outputs, self.monitor),
+        }
+        if baseline and not self.interrupted:
+            metrics["baseline"] = bag_of_words_baseline(
+                data.given["train"],
+                data.given["validation"],
+                data.measured.get("test"),
+                class_weight=training.class_weight,
+                f1_of=label,
+            )
+        if folds is not None:
+            theirs = metrics.get("baseline", {}) | folds.figures.get("baseline", {})
+            metrics |= folds.figures | ({"baseline": theirs} if theirs else {})
+        unknown = encoder.report.unknown / max(encoder.report.tokens, 1)
+        metrics["notes"] = advice(metrics, training.epochs, unknown)
+        earlier = 0.0 if self.state is None else self.state.seconds
+        metrics["fit_seconds"] = round(earlier + self.fit_seconds, 1)
+        metrics["seconds"] = round(earlier + time.perf_counter() - start, 1)
+        metrics["versions"] = {"keras_sentmatch": __version__, "keras": keras.__version__}
+        write_results(self.folder, metrics, recipe, data.measured, outputs)
+        finish_folder(self.folder, metrics, training.schedule)
+        return metrics

@@ -1,0 +1,184 @@
+"""Refuse pairs and settings that cannot be trained with, before anything slow happens."""
+
+from collections.abc import Mapping
+
+from keras_sentmatch import applications
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.errors import InputError, wording
+from keras_sentmatch.metrics import ranking_counts
+from keras_sentmatch.training._ranking import by_question, comparable
+from keras_sentmatch.training.config import TrainingConfig, did_you_mean, f1_label
+from keras_sentmatch.training.recipe import Recipe
+from keras_sentmatch.training.training_data import Splits
+
+TYPES = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
+EXCLUDED = {"teacher": (), "class_weight": "none", "augment": ()}  # by a ranking loss: key, "off"
+
+
+def check_recipe(recipe: Recipe, splits: Splits, own_model: bool = False) -> None:
+    """Refuse splits, and a recipe that does not fit them.
+
+    Args:
+        recipe: The recipe.
+        splits: Pairs by split.
+        own_model: Whether the model is built by another function than `build_model`.
+
+    Raises:
+        InputError: Splits are missing, empty, unlabeled or differ in their labels, or the recipe
+            does not fit them.
+    """
+    check_splits(splits)
+    if not own_model:
+        check_model(recipe)
+    check_weights(recipe.training, splits["train"])
+    check_monitor(recipe.training, splits["train"])
+    check_ranking_loss(recipe, splits["train"])
+
+
+def check_splits(splits: Splits) -> None:
+    """Refuse splits that cannot be trained on."""
+    missing = [role for role in ("train", "validation") if role not in splits]
+    if missing:
+        raise InputError(
+            f"There are no {' and no '.join(missing)} pairs, only {', '.join(splits) or 'none'}. "
+            'Cut some off with `split_pairs`, or name a file for each: {"train": …, "validation": …}.'
+        )
+    train = splits["train"]
+    for role, dataset in splits.items():
+        if not len(dataset):
+            raise InputError(
+                f"The {role} split has no pairs. Give at least one, or leave the split out."
+            )
+        if dataset.labels is None:
+            if role != "test":
+                raise InputError(
+                    f"The {role} pairs have no labels. Give labeled pairs: only test pairs may "
+                    "have none."
+                )
+            continue
+        if (dataset.task, dataset.label_names) != (train.task, train.label_names):
+            raise InputError(
+                f"The train pairs are {_described(train)}, but the {role} pairs are "
+                f"{_described(dataset)}. Read both with "
+                f"{wording('the same label_names', '--labels, which names the labels of both')}."
+            )
+    if train.task == "ranking":
+        _check_questions(train, splits["validation"])
+    elif train.labels is not None and (train.labels == train.labels[0]).all():
+        name = train.label_names[int(train.labels[0])] if train.label_names else train.labels[0]
+        how = wording("label=… and label_names=…", "--columns FIRST,SECOND,LABEL and --labels")
+        raise InputError(
+            f"All {len(train):,} train pairs have the label {name}, so there is nothing to learn. "
+            f"Add pairs with another label. If the labels were read wrongly, name them with {how}."
+        )
+
+
+def _check_questions(train: PairDataset, validation: PairDataset) -> None:
+    if train.num_classes != 2:
+        raise InputError(f"Ranking needs two labels (wrong, right). Received: {_described(train)}.")
+    if validation.labels is None or validation.groups is None:
+        how = wording("PairDataset(groups=…)", "--columns FIRST,SECOND,LABEL,QUESTION")
+        raise InputError(f"Ranking needs the question of each pair. Give it with {how}.")
+    counts = ranking_counts(validation.labels, validation.groups)
+    if counts["without_positive"] == counts["questions"]:
+        raise InputError(
+            f"None of the {counts['questions']} validation questions has a right answer, so no "
+            "epoch can be chosen. Use other questions for validation."
+        )
+
+
+def _described(dataset: PairDataset) -> str:
+    names = f" with the labels {', '.join(dataset.label_names)}" if dataset.label_names else ""
+    return f"{dataset.task}{names}"
+
+
+def check_model(recipe: Recipe) -> None:
+    """Refuse arguments that the recipe's model does not have, and values of a wrong type."""
+    if recipe.name not in applications.list_models():
+        return
+    cls = applications.get_model_class(recipe.name)
+    cls.check_arguments(recipe.model)
+    parameters = cls.arguments()
+    for name, value in recipe.model.items():
+        wanted = parameters[name].annotation if name in parameters else None
+        if wanted in TYPES and type(value) not in (wanted, int if wanted is float else wanted):
+            raise InputError(f"model.{name} is {value!r}; expected {TYPES[wanted]}.")
+
+
+def check_monitor(training: TrainingConfig, train: PairDataset) -> None:
+    """Refuse to monitor the F1 of a label that the training pairs do not have."""
+    label, names = f1_label(training.monitor), train.label_names or ()
+    if label is not None and (train.task != "classification" or label not in names):
+        labels = f"their labels are {', '.join(names)}" if names else "they have scores, not labels"
+        raise InputError(
+            f"training.monitor is {training.monitor!r}, but the training pairs are {train.task} and "
+            f"{labels}. Expected val_f1: and one of the labels of a classification."
+        )
+
+
+def check_weights(training: TrainingConfig, train: PairDataset) -> None:
+    """Refuse class weights that do not fit the labels of the training pairs."""
+    classes = training.class_weight
+    if train.weights is not None and not train.weights.any():
+        raise InputError(
+            "All training pairs have the weight 0, so nothing would be learned. Give some pairs a "
+            "weight above 0."
+        )
+    if classes == "none":
+        return
+    if train.task == "regression":
+        raise InputError(
+            f"training.class_weight is {classes!r}, but the pairs have scores, not labels. Leave it "
+            "out, or use a column of weights."
+        )
+    names = train.label_names or ()
+    if isinstance(classes, Mapping):
+        for name in classes:
+            if name not in names:
+                raise InputError(
+                    f"training.class_weight names {name!r}, which is not a label of the training "
+                    f"pairs.{did_you_mean(name, names)} Their labels are {', '.join(names)}."
+                )
+        counts = train.label_counts()
+        if not any(counts[name] and classes.get(name, 1) for name in names):
+            raise InputError(
+                "training.class_weight is 0 for every label, so nothing would be learned. Give one "
+                "label a weight above 0."
+            )
+
+
+def check_ranking_loss(recipe: Recipe, train: PairDataset) -> None:
+    """Refuse a ranking loss that does not fit the pairs or the other settings."""
+    training = recipe.training
+    if not by_question(training):
+        return
+    start = f"training.ranking_loss is {training.ranking_loss!r}"
+    end = 'or set training.ranking_loss="pointwise".'
+    if train.task != "ranking":
+        how = wording("group=…", "--columns FIRST,SECOND,LABEL,QUESTION")
+        raise InputError(
+            f"{start}, but the pairs are {train.task}. Name the column of questions with {how}, {end}"
+        )
+    if train.groups is None or train.labels is None:
+        raise InputError(f"{start}, but the training pairs have no questions. Give them, {end}")
+    changed = [name for name, off in EXCLUDED.items() if getattr(training, name) != off]
+    if changed:
+        listed = ", ".join(f"training.{name}" for name in changed)
+        raise InputError(f"{start}, which cannot be combined with {listed}. Leave that out, {end}")
+    if train.weights is not None:
+        how = wording("weight=False", "another name in the file")
+        raise InputError(
+            f"{start}, but the pairs have a column of weights, which it cannot use. Leave the "
+            f"column out ({how}), {end}"
+        )
+    if recipe.name in applications.list_models():
+        if applications.get_model_class(recipe.name).fit_trains != "all":
+            raise InputError(
+                f"{start}, but the linear part of {recipe.name} is solved with cross-entropy. Use "
+                f"another model, such as re2, {end}"
+            )
+    if not comparable(train).any():
+        raise InputError(
+            f"{start}, but no question of the training pairs has both a right and a wrong "
+            f"candidate. Give some, {end}"
+        )

@@ -1,0 +1,160 @@
+"""The encoder of a run, its word vectors, and the encoded pairs."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+from keras_sentmatch import applications
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
+from keras_sentmatch.encoders.batches import encode_dataset
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.text import Tokenizer
+from keras_sentmatch.text.tags import installed_tagger, wordnet_antonyms
+from keras_sentmatch.training.recipe import Recipe
+from keras_sentmatch.training.training_data import Splits
+from keras_sentmatch.vectors import WordVectors, load_vectors
+from keras_sentmatch.vectors.built_in import WordTable
+
+Encoder = PairEncoder | SubwordPairEncoder
+
+
+class FittedEncoder(NamedTuple):
+    """An encoder, its word vectors (None for random ones), and a sentence on their coverage."""
+
+    encoder: Encoder
+    vectors: WordVectors | None
+    coverage: str
+
+
+def fit_encoder(recipe: Recipe, splits: Splits, progress: bool) -> FittedEncoder:
+    """Fit the encoder of a recipe on all splits, and load its word vectors."""
+    if "backbone" in recipe.model:
+        coverage = f"word pieces of {recipe.model['backbone']}"
+        return FittedEncoder(subword_encoder(recipe), None, coverage)
+    datasets = [splits["train"], *(data for role, data in splits.items() if role != "train")]
+    options = recipe.encoder.values()
+    counts = count_tokens(recipe, datasets)
+    notes = resolve_features(options, datasets, set(counts))
+    source = recipe.vectors.source
+    # A file has its own dimension; only extracted vectors can be made to measure.
+    dim = recipe.vectors.dim if source.startswith("encoder:") else None
+    vectors = load_vectors(source, counts, dim=dim, progress=progress)
+    if vectors is None:
+        encoder = PairEncoder.fit(datasets[0], **options)
+        return FittedEncoder(encoder, None, "; ".join(["no word vectors", *notes]))
+    known = {word for word in counts if word in vectors}
+    # Vectors that never change need no training pairs: the model knows all words of the table.
+    fixed = isinstance(vectors.extractor, WordTable) and not trains_vectors(recipe)
+    encoder = PairEncoder.fit(
+        datasets, keep_words=known, more_words=vectors.words if fixed else (), **options
+    )
+    if isinstance(vectors.extractor, WordTable):
+        notes.insert(0, vectors.report)
+    return FittedEncoder(encoder, vectors, "; ".join([vectors.coverage(counts), *notes]))
+
+
+def count_tokens(recipe: Recipe, datasets: Sequence[PairDataset]) -> Counter[str]:
+    """Count the tokens of all sentences, as the recipe's encoder splits them."""
+    options = recipe.encoder.values()
+    tokenize = Tokenizer(options.get("tokenizer", "words"), options.get("lowercase", True))
+    return Counter(
+        token
+        for dataset in datasets
+        for side in (dataset.sentence1, dataset.sentence2)
+        for sentence in side
+        for token in tokenize(sentence)
+    )
+
+
+def trains_vectors(recipe: Recipe) -> bool | None:
+    """Return whether the model trains its word vectors; None if it has no such argument."""
+    default = True
+    if recipe.name in applications.list_models():
+        arguments = applications.get_model_class(recipe.name).arguments()
+        if "trainable_embedding" not in arguments:
+            return None
+        default = arguments["trainable_embedding"].default
+    return bool(recipe.model.get("trainable_embedding", default))
+
+
+class EncodingCache:
+    """Encoders, word vectors and encoded pairs, shared by several runs on the same pairs."""
+
+    def __init__(self) -> None:
+        self._fitted: dict[str, FittedEncoder] = {}
+        # The pairs are kept too, so that their ids stay theirs.
+        self._encoded: dict[tuple[int, int], tuple[PairDataset, Any]] = {}
+        self._reports: dict[int, Any] = {}
+
+    def fit(self, recipe: Recipe, splits: Splits, progress: bool) -> FittedEncoder:
+        """Call `fit_encoder` once per configuration of encoder and vectors."""
+        key = f"{recipe.encoder} {recipe.vectors} {recipe.model.get('backbone')}"
+        if key not in self._fitted:
+            self._fitted[key] = fit_encoder(recipe, splits, progress)
+        encoder = self._fitted[key][0]
+        if id(encoder) in self._reports:  # as it was before any prediction
+            encoder.report = dataclasses.replace(self._reports[id(encoder)])
+        return self._fitted[key]
+
+    def encoded(self, dataset: PairDataset, encoder: Encoder) -> Any:
+        """Return the pairs as `PairBatches` accepts them, encoded once per encoder."""
+        key = id(encoder), id(dataset)
+        if key not in self._encoded:
+            self._encoded[key] = dataset, encode_dataset(dataset, encoder)
+            self._reports[id(encoder)] = dataclasses.replace(encoder.report)
+        return self._encoded[key][1]
+
+
+def subword_encoder(recipe: Recipe) -> SubwordPairEncoder:
+    """Return the encoder of a recipe whose model has a `backbone`."""
+    try:
+        return SubwordPairEncoder.from_preset(recipe.model["backbone"], **recipe.encoder.values())
+    except InputError as error:
+        raise InputError(
+            f"{error} Name another preset or a folder with --backbone (model.backbone)."
+        ) from error
+
+
+def resolve_features(
+    options: dict[str, Any], datasets: Sequence[PairDataset], words: Collection[str]
+) -> list[str]:
+    """Find the sources of the features `pos` and `antonym`, or remove these from `options`.
+
+    With `"auto"`, the default of `encoder.tagger` and `encoder.antonyms`, tags come from the data or
+    from spaCy, and antonyms from WordNet. Any other source must be available. Returns notes on what
+    was removed and why.
+    """
+    features, notes = list(options.get("features", ())), []
+
+    def leave_out(feature: str, why: object) -> None:
+        features.remove(feature)
+        notes.append(f"the feature {feature!r} is off: {why}")
+
+    tagger = options.pop("tagger", "auto")
+    if "pos" in features:
+        if tagger != "auto":
+            options["tagger"] = tagger
+        elif any(data.tags is None for data in datasets):
+            try:
+                options["tagger"] = installed_tagger()
+            except InputError as error:
+                leave_out("pos", f"the data has no tags, and {error}")
+    antonyms = options.pop("antonyms", "auto")
+    if "antonym" in features:
+        if antonyms not in ("auto", "wordnet"):
+            options["antonyms"] = antonyms
+        else:
+            try:
+                found = wordnet_antonyms(words)
+                if not found:
+                    raise InputError("WordNet knows no antonyms among the words of the data.")
+                options["antonyms"] = found
+            except InputError as error:
+                if antonyms == "wordnet":
+                    raise
+                leave_out("antonym", error)
+    if features:
+        options["features"] = features
+    return notes

@@ -1,0 +1,195 @@
+"""Folds: what they hold, what they choose for a run, cross-validation, and going on after a kill."""
+
+import json
+
+import numpy as np
+import pytest
+
+from keras_sentmatch.data import PairDataset
+from keras_sentmatch.data.splits import sentence_groups
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.inference import Matcher
+from keras_sentmatch.training import cross_validate, load_recipe, train
+from keras_sentmatch.training.folds import fold_parts, fold_splits
+from keras_sentmatch.training.training_data import joined, joined_splits
+from tests.toys.training import (
+    build_tiny,
+    struck_build,
+    tiny_pairs,
+    tiny_recipe,
+    tiny_run,
+)
+from tests.training.test_resume import Killed
+
+pytestmark = pytest.mark.backend("torch")  # nothing in it depends on the backend
+
+
+def few_splits():
+    return {"train": tiny_pairs(60, 1), "validation": tiny_pairs(20, 2)}
+
+
+def test_folds_hold_each_pair_once_and_every_class():
+    pairs = joined(*few_splits().values())
+    assert pairs.sentence2[:60] == few_splits()["train"].sentence2 and len(pairs) == 80
+    held = []
+    for parts in fold_splits(pairs, 4, 0):
+        assert len(parts["train"]) == 60
+        assert abs(np.mean(parts["validation"].labels) - np.mean(pairs.labels)) < 0.06
+        rows = zip(parts["validation"].sentence1, parts["validation"].sentence2)
+        held += rows
+    assert sorted(held) == sorted(zip(pairs.sentence1, pairs.sentence2))
+
+
+def test_folds_keep_the_candidates_of_a_question_together():
+    splits = {role: tiny_pairs(n, n, "ranking") for role, n in (("train", 60), ("validation", 20))}
+    pairs = joined_splits(splits)
+    assert len(set(pairs.groups)) == 16, "q0 of the one are not q0 of the other"
+    held = []
+    for parts in fold_splits(pairs, 3, 0):
+        train, validation = (parts[role] for role in ("train", "validation"))
+        assert set(train.groups).isdisjoint(validation.groups)
+        assert 1 in validation.labels and len(train) + len(validation) == 80
+        held += validation.groups
+    assert sorted(held) == sorted(pairs.groups)
+
+
+@pytest.mark.parametrize("loss", ["pointwise", "pairwise"])
+def test_a_ranking_run_with_folds(loss, tmp_path):
+    splits = {role: tiny_pairs(n, n, "ranking") for role, n in (("train", 60), ("validation", 20))}
+    result = tiny_run(tmp_path / "a", splits=splits, epochs=3, folds=3, ranking_loss=loss)
+    folds = [json.loads((tmp_path / f"a/folds/{n}/metrics.json").read_text()) for n in (1, 2, 3)]
+    mean = np.mean([found["validation"]["map"] for found in folds])
+    assert result.metrics["validation"]["map"] == pytest.approx(mean)
+    assert result.metrics["rows"]["train"] == 80
+
+
+def test_a_run_with_folds_goes_on_after_a_kill(tmp_path):
+    """Killed in a fold, and again when it learns from all pairs."""
+    settings = {"splits": few_splits(), "epochs": 4, "folds": 3, "patience": 2}
+    whole = tiny_run(tmp_path / "whole", **settings)
+    metrics = whole.metrics
+    fold = json.loads((whole.folder / "folds/1/metrics.json").read_text())
+    folds = [json.loads((whole.folder / f"folds/{n}/metrics.json").read_text()) for n in (1, 2, 3)]
+    assert fold["rows"]["train"] + fold["rows"]["validation"] == metrics["rows"]["train"] == 80
+    mean = np.mean([found["validation"]["accuracy"] for found in folds])
+    assert metrics["validation"]["accuracy"] == pytest.approx(mean)
+    assert metrics["validation"]["rows"] == 80
+    assert metrics["best_epoch"] == metrics["epochs"] == len(whole.history["loss"]) <= 4
+    assert metrics["notes"][0].startswith("Validation accuracy")
+    assert not list(whole.folder.glob("folds/*/model.keras"))
+
+    built = []
+
+    def build(name, **config):
+        built.append(name)
+        kind = {2: 1, 5: 0}.get(len(built))  # the second fold; then, of three more, the last model
+        return (build_tiny if kind is None else struck_build(Killed, kind))(name, **config)
+
+    for _ in range(2):
+        with pytest.raises(Killed):
+            tiny_run(tmp_path / "a", build=build, options={"resume": bool(built)}, **settings)
+    with pytest.raises(InputError, match="unfinished run .*--resume"):
+        tiny_run(tmp_path / "a", build=build, **settings)
+    again = tiny_run(tmp_path / "a", build=build, options={"resume": True}, **settings)
+    assert len(built) == 6, "no fold that is done runs again"
+    assert again.history == whole.history
+    for now, then in zip(again.matcher.model.get_weights(), whole.matcher.model.get_weights()):
+        np.testing.assert_array_equal(now, then)
+
+
+HYBRID = ["model.units=4", "model.blocks=1", "vectors.source=none", "vectors.dim=8"]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("folds", [0, 2])
+def test_the_share_of_a_hybrid_s_network_is_chosen_by_validation_pairs(folds, tmp_path):
+    sets = [*HYBRID, "training.epochs=2", f"training.folds={folds}"]
+    recipe = load_recipe("hybrid", "mine", overrides=sets)
+    result = train(recipe, few_splits(), tmp_path / "a", progress=False, baseline=False)
+    share, model = result.metrics["network_share"], result.matcher.model
+    assert float(model.joint.deep_share) == pytest.approx(share)
+    assert float(Matcher.load(tmp_path / "a").model.joint.deep_share) == pytest.approx(share)
+    if folds:
+        found = [json.loads((tmp_path / f"a/folds/{n}/metrics.json").read_text()) for n in (1, 2)]
+        assert share == pytest.approx(np.mean([one["network_share"] for one in found]))
+        strength = np.median([one["linear_strength"] for one in found])
+        assert result.metrics["linear_strength"] == pytest.approx(strength)
+        met = np.asarray(model.wide.matching.facts)[2:, 0] > 0
+        words = {
+            word for pairs in few_splits().values() for s in pairs.sentence1 for word in s.split()
+        }
+        assert met.sum() >= len(words), "the linear part learns from all pairs"
+    else:
+        losses = {}
+        for other in np.linspace(0, 1, 11):
+            model.joint.deep_share.assign(other)
+            losses[other] = result.matcher.evaluate(few_splits()["validation"])["nll"]
+        assert losses[share] == pytest.approx(min(losses.values()), abs=1e-6)
+
+
+# --- cross-validation ---
+
+
+def rows_of(pairs):
+    return set(zip(pairs.sentence1, pairs.sentence2))
+
+
+def chained_pairs():
+    """Pairs in chains of three: a-b, b-c, c-d share sentences, the second and third on other sides."""
+    first = [f"{word} {i}" for i in range(20) for word in ("a", "B", "d")]
+    second = [f"{word}  {i}" for i in range(20) for word in ("b", "c", "c")]
+    return PairDataset(first, second, [0, 1, 1] * 20, label_names=("no", "yes"))
+
+
+def test_each_pair_is_tested_once_and_labels_keep_their_shares():
+    pairs = tiny_pairs(100, 0)
+    tested = []
+    for parts in fold_parts(pairs, 4):
+        assert sum(map(len, parts.values())) == 100
+        assert not rows_of(parts["test"]) & (rows_of(parts["train"]) | rows_of(parts["validation"]))
+        assert abs(np.mean(parts["test"].labels) - np.mean(pairs.labels)) < 0.06
+        tested += zip(parts["test"].sentence1, parts["test"].sentence2)
+    assert sorted(tested) == sorted(zip(pairs.sentence1, pairs.sentence2))
+
+
+def test_pairs_that_share_a_sentence_stay_together():
+    pairs = chained_pairs()
+    groups = sentence_groups(pairs)
+    assert [list(groups[3 * i : 3 * i + 3]) for i in range(20)] == [
+        [groups[3 * i]] * 3 for i in range(20)
+    ]
+    assert len(set(groups)) == 20
+
+    def torn(parts):
+        chains = [{s.split()[1] for s in part.sentence1} for part in parts.values()]
+        return sum(map(len, chains)) > 20
+
+    assert not any(torn(parts) for parts in fold_parts(pairs, 5, group_by_sentence=True))
+    assert any(torn(parts) for parts in fold_parts(pairs, 5))
+
+
+def test_figures_are_those_of_the_folds_and_a_kill_loses_one_of_them(tmp_path):
+    pairs, built = tiny_pairs(60, 0), []
+
+    def build(name, **config):
+        built.append(name)
+        if len(built) == 2:
+            raise SystemError("killed")
+        return build_tiny(name, **config)
+
+    recipe, options = tiny_recipe(epochs=2), {"progress": False, "folds": 3}
+    whole = cross_validate(recipe, pairs, tmp_path / "whole", build=build_tiny, **options)
+    with pytest.raises(SystemError):
+        cross_validate(recipe, pairs, tmp_path / "a", build=build, **options)
+    options |= {"build": build, "resume": True}
+    again = cross_validate(recipe, pairs, tmp_path / "a", **options)
+    assert len(built) == 4, "the finished fold runs no more"
+    assert {**again, "seconds": 0} == {**whole, "seconds": 0}
+    assert {**json.loads((tmp_path / "a/crossval.json").read_text())} == again
+    values = [fold["accuracy"] for fold in again["test"]["members"]]
+    assert len(values) == 3 and again["test"]["mean"]["accuracy"] == pytest.approx(np.mean(values))
+    error = np.std(values, ddof=1) / np.sqrt(3)
+    assert again["test"]["standard_error"]["accuracy"] == pytest.approx(error)
+    assert again["baseline"]["mean"]["accuracy"] > 0.8
+    with pytest.raises(InputError, match="another run"):
+        cross_validate(tiny_recipe(epochs=1), pairs, tmp_path / "a", **options)
