@@ -248,19 +248,57 @@ class PairBatches:
             return [(part, self.bucket_lengths[i]) for part, i in zip(parts, longest)]
         if self.shuffle:
             rows = rng.permutation(rows)
-        plan: list[tuple[np.ndarray, int]] = []
-        rest = rows[:0]
-        for bucket, length in enumerate(self.bucket_lengths):
-            mine = np.concatenate([rest, rows[self._bucket[rows] == bucket]])
-            full = len(mine) // self.batch_size * self.batch_size
-            plan += [(part, length) for part in mine[:full].reshape(-1, self.batch_size)]
-            rest = mine[full:]
-        rest = rest[: len(rest) // self.multiple_of * self.multiple_of]
-        if len(rest) and not self.drop_remainder:
-            plan.append((rest, self.bucket_lengths[-1]))
+        plan = plan_batches(rows, self._row_lengths, self.bucket_lengths, self.batch_size)
+        if self.drop_remainder and len(plan[-1][0]) < self.batch_size:
+            plan.pop()
         if self.shuffle:
             plan = [plan[i] for i in rng.permutation(len(plan))]
         return plan
+
+
+def plan_batches(
+    rows: np.ndarray, lengths: np.ndarray, bucket_lengths: Sequence[int], batch_size: int
+) -> list[tuple[np.ndarray, int]]:
+    """Return the rows of each batch and the length to pad it to.
+
+    This is the rule for all batches, in training and in prediction. Rows go to the shortest bucket
+    that holds them; those that do not fill a batch move on to the next bucket. So only the last
+    batch can be short.
+
+    Args:
+        rows: Row numbers, in the order in which they fill batches.
+        lengths: Length of each row, by row number.
+        bucket_lengths: Lengths to pad to, in rising order; the last one holds every row.
+        batch_size: Rows per batch.
+    """
+    bucket = np.searchsorted(bucket_lengths, lengths)
+    plan: list[tuple[np.ndarray, int]] = []
+    rest = rows[:0]
+    for number, length in enumerate(bucket_lengths):
+        mine = np.concatenate([rest, rows[bucket[rows] == number]])
+        full = len(mine) // batch_size * batch_size
+        plan += [(part, length) for part in mine[:full].reshape(-1, batch_size)]
+        rest = mine[full:]
+    if len(rest):
+        plan.append((rest, bucket_lengths[-1]))
+    return plan
+
+
+def prediction_batches(
+    lengths: np.ndarray, batch_size: int, max_length: int
+) -> Iterator[tuple[np.ndarray, int, int]]:
+    """Yield the rows of each batch of a prediction, and the number of rows and the length to fill.
+
+    Rows of similar length are in one batch. Few shapes occur, so that few programs are compiled:
+    1, 8 or `batch_size` rows, and the lengths 8, 16, 32, … and `max_length`.
+    """
+    lengths = np.minimum(lengths, max_length)
+    buckets = [min(8, max_length)]
+    while buckets[-1] < lengths.max(initial=0):
+        buckets.append(min(2 * buckets[-1], max_length))
+    order = np.argsort(lengths, kind="stable")
+    for rows, length in plan_batches(order, lengths, buckets, batch_size):
+        yield rows, next(n for n in sorted({1, 8, batch_size}) if n >= len(rows)), length
 
 
 def encode_dataset(dataset: PairDataset, encoder: Encoder) -> EncodedPairs:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
-from keras_sentmatch.inference.pairs import batches
+from keras_sentmatch.encoders.batches import prediction_batches
 
 if TYPE_CHECKING:
     import keras
@@ -70,7 +70,9 @@ def encode_blocks(
 
     encoded = encoder.encode_pairs(sentences, None)
     blocks = []
-    for rows, size, length in batches(encoded.lengths[:, 0], batch_size, encoder.max_length):
+    for rows, size, length in prediction_batches(
+        encoded.lengths[:, 0], batch_size, encoder.max_length
+    ):
         filled = np.pad(rows, (0, size - len(rows)), mode="edge")
         arrays = encoded.arrays(filled, length)
         inputs = {name: arrays[f"{name}_1"] for name in model.input}

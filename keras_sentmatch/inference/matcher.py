@@ -20,11 +20,12 @@ import numpy as np
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.data.dataset import Task
 from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
+from keras_sentmatch.encoders.batches import prediction_batches
 from keras_sentmatch.encoders.subwords import Encoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference._encodings import Corpus, encode_blocks, score_blocks
 from keras_sentmatch.inference.base import Array, BaseMatcher
-from keras_sentmatch.inference.pairs import as_columns, batches, check_count
+from keras_sentmatch.inference.pairs import as_columns, check_count
 from keras_sentmatch.inference.run_folder import (
     FORMAT,
     SIMILARITY,
@@ -405,7 +406,7 @@ class Matcher(OneModelMatcher):
         }
 
     def batches(self, lengths: Array, batch_size: int) -> Iterator[tuple[Array, int, int]]:
-        return batches(lengths, batch_size, self.encoder.max_length)
+        return prediction_batches(lengths, batch_size, self.encoder.max_length)
 
     def score_arrays(self, arrays: Mapping[str, Array]) -> Array:
         if self._compiled is None:

@@ -11,11 +11,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
+from keras_sentmatch.encoders.batches import prediction_batches
 from keras_sentmatch.encoders.subwords import Encoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.base import Array
 from keras_sentmatch.inference.matcher import OneModelMatcher, run_folder
-from keras_sentmatch.inference.pairs import batches
 from keras_sentmatch.inference.run_folder import load_run_encoder, read_card
 from keras_sentmatch.inference.score import ENCODERS, Pieces
 from keras_sentmatch.inference.unseen_words import UnseenWords, new_rows
@@ -151,7 +151,7 @@ class OnnxMatcher(OneModelMatcher):
 
     def batches(self, lengths: Array, batch_size: int) -> Iterator[tuple[Array, int, int]]:
         """As for `Matcher`, without filling up: nothing is compiled for a shape."""
-        for rows, _, _ in batches(lengths, batch_size, self.encoder.max_length):
+        for rows, _, _ in prediction_batches(lengths, batch_size, self.encoder.max_length):
             yield rows, len(rows), max(int(lengths[rows].max()), self.encoder.shortest)
 
     def score_arrays(self, arrays: Mapping[str, Array]) -> Array:

@@ -1,6 +1,6 @@
 """What `Matcher.predict` takes, read one way or refused; and how its rows are batched."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -117,21 +117,3 @@ def _sides(pair: Mapping[str, Any], what: str) -> tuple[Any, Any]:
             "it needs 'sentence1' and 'sentence2'."
         )
     return pair["sentence1"], pair["sentence2"]
-
-
-def batches(
-    lengths: np.ndarray, batch_size: int, max_length: int
-) -> Iterator[tuple[np.ndarray, int, int]]:
-    """Row numbers of each batch with the number of rows and the length to pad it to.
-
-    Rows of like length go together; `lengths` are those of the longer sentences. Few shapes occur:
-    lengths of 8, 16, 32, …, `max_length`, and 1, 8 or `batch_size` rows.
-    """
-    order = np.argsort(lengths, kind="stable")
-    for start in range(0, len(order), batch_size):
-        rows = order[start : start + batch_size]
-        size = next(n for n in sorted({1, 8, batch_size}) if n >= len(rows))
-        length = 8
-        while length < lengths[rows[-1]]:
-            length *= 2
-        yield rows, size, min(length, max_length)

@@ -14,9 +14,9 @@ from keras_sentmatch import applications
 from keras_sentmatch.applications import PairModel
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import PairBatches, PairEncoder
+from keras_sentmatch.encoders.batches import prediction_batches
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference import Matcher
-from keras_sentmatch.inference.pairs import batches as length_batches
 from keras_sentmatch.inference.run_folder import members_of
 from keras_sentmatch.inference.unseen_words import BLOCK, word_tables
 from keras_sentmatch.layers import FeatureAttention, SelectiveFeatureAttention, WordRepresentation
@@ -166,7 +166,7 @@ def examples(
     pairs = data.train if role == "train" else data.validation
     encoded = encodings.encoded(pairs, encoder)
     batches, order = [], []
-    for rows, _, length in length_batches(encoded.lengths.max(axis=1), 256, encoder.max_length):
+    for rows, _, length in prediction_batches(encoded.lengths.max(axis=1), 256, encoder.max_length):
         arrays = encoded.arrays(rows, length)
         batches.append({name: arrays[name] for name in model.input})
         order.append(rows)
