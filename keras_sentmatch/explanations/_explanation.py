@@ -12,12 +12,13 @@ import numpy as np
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.display.rendering import render_page
 from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
+from keras_sentmatch.encoders.batches import prediction_batches
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.explanations._erasure import Erasure, Run, erase_words, summarize
 from keras_sentmatch.explanations._page import make_bar, make_groups, make_words, pack_links
 from keras_sentmatch.explanations._panels import Picture, make_pictures
 from keras_sentmatch.explanations._words import ShownWord, find_links, find_starts, shown_words
-from keras_sentmatch.inference.pairs import as_dataset, batches
+from keras_sentmatch.inference.pairs import as_dataset
 from keras_sentmatch.version import __version__
 
 if TYPE_CHECKING:
@@ -251,7 +252,7 @@ def _look_inside(explanation: Explanation, matcher: Any, pair: PairDataset) -> N
     if explainer is None:
         explanation.notes.append(f"{type(matcher.model).__name__} has no attention to draw.")
         return
-    ((_, _, length),) = batches(encoded.lengths.max(axis=1), 1, encoder.max_length)
+    ((_, _, length),) = prediction_batches(encoded.lengths.max(axis=1), 1, encoder.max_length)
     features = encoded.arrays(np.zeros(1, int), length)
     outputs = explainer.predict_on_batch({name: features[name] for name in explainer.input})
     arrays = {name: array[0] for name, array in outputs.items() if name != "probabilities"}
