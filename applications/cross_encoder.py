@@ -6,7 +6,7 @@ from typing import Any
 from keras_sentmatch.applications.backbone import BackboneModel, initializer
 from keras_sentmatch.applications.hyperparameters import BACKBONES, Choice
 from keras_sentmatch.applications.pair_model import Sentence
-from keras_sentmatch.applications.picture_specs import ENCODER_ATTENTION
+from keras_sentmatch.applications.picture_specs import BACKBONE_ATTENTION
 from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.layers.base import require_choice
 from keras_sentmatch.ops import masked_mean
@@ -84,4 +84,4 @@ class CrossEncoder(BackboneModel):
     )
     presets = {"cls": {}, "mean": {"pooling": "mean"}}
     search_space = [*BACKBONES, Choice("model.pooling", ("cls", "mean"))]
-    pictures = (ENCODER_ATTENTION,)
+    pictures = (BACKBONE_ATTENTION,)

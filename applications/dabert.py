@@ -10,7 +10,7 @@ from keras_sentmatch.applications._explainer import CallWith
 from keras_sentmatch.applications.backbone import BackboneModel, initializer, segments_of
 from keras_sentmatch.applications.hyperparameters import BACKBONES, FLAG, Choice
 from keras_sentmatch.applications.pair_model import Sentence
-from keras_sentmatch.applications.picture_specs import ENCODER_ATTENTION, HEADS, PictureSpec
+from keras_sentmatch.applications.picture_specs import BACKBONE_ATTENTION, HEADS, PictureSpec
 from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import DualAttentionBlock
@@ -220,7 +220,7 @@ class DABERT(BackboneModel):
             "0 the layer does nothing beyond BERT's own attention.",
             "added / affinity",
         ),
-        ENCODER_ATTENTION,
+        BACKBONE_ATTENTION,
     )
 
 

@@ -48,7 +48,7 @@ ATTENTION = PictureSpec(
     "Attention, sentence {side}",
     "How much each word (row) attends to each word of sentence {other}; rows sum to 1.",
 )
-ENCODER_ATTENTION = PictureSpec(
+BACKBONE_ATTENTION = PictureSpec(
     "attention_{layer}", "head joint joint", "Attention, layer {layer}", HEADS
 )
 POOL_RATES = PictureSpec(

@@ -10,7 +10,7 @@ from keras_sentmatch.layers.base import Layer
 from keras_sentmatch.ops import last_state, masked_max, recurrent_states, zero_padding
 
 
-class _CharEncoder(Layer):
+class _CharReader(Layer):
     """Embeds the characters of each word; a subclass makes one vector of them."""
 
     def __init__(
@@ -31,7 +31,7 @@ class _CharEncoder(Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class CharCNN(_CharEncoder):
+class CharCNN(_CharReader):
     """One vector per word: character embeddings, valid convolution, ReLU, maximum over positions.
 
     Args:
@@ -109,7 +109,7 @@ class CharCNN(_CharEncoder):
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class CharLSTM(_CharEncoder):
+class CharLSTM(_CharReader):
     """One vector per word: character embeddings, an LSTM, its state at the last character.
 
     Args:

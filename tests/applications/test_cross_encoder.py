@@ -9,8 +9,7 @@ import pytest
 from keras_sentmatch.applications import DABERT, CrossEncoder, LadRaNet
 from keras_sentmatch.errors import InputError
 from tests import oracles_encoders
-from tests.applications.common import model_case
-from tests.applications.encoders import (
+from tests.applications.backbones import (
     BERT,
     PAIRS,
     ROBERTA,
@@ -21,6 +20,7 @@ from tests.applications.encoders import (
     keras_hub,
     oracle_inputs,
 )
+from tests.applications.common import model_case
 from tests.case import randomize
 from tests.harness import (
     arguments_act,

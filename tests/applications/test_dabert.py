@@ -11,8 +11,7 @@ from keras_sentmatch.applications import DABERT, CrossEncoder
 from keras_sentmatch.layers import DualAttentionBlock
 from keras_sentmatch.text.backbones import load_backbone
 from tests import oracles_encoders
-from tests.applications.common import model_case
-from tests.applications.encoders import (
+from tests.applications.backbones import (
     BERT,
     PAIRS,
     ROBERTA,
@@ -21,6 +20,7 @@ from tests.applications.encoders import (
     UNUSED,
     oracle_inputs,
 )
+from tests.applications.common import model_case
 from tests.case import randomize
 from tests.harness import check_oracle, name_of, refuses, run_checks, value
 

@@ -7,8 +7,7 @@ import pytest
 
 from keras_sentmatch.applications import LadRaNet
 from tests import oracles_encoders
-from tests.applications.common import model_case
-from tests.applications.encoders import (
+from tests.applications.backbones import (
     BERT,
     PAIRS,
     ROBERTA,
@@ -17,6 +16,7 @@ from tests.applications.encoders import (
     oracle_inputs,
     weights_of,
 )
+from tests.applications.common import model_case
 from tests.harness import check_oracle, name_of, refuses, run_checks, value
 from tests.oracles_recurrent import self_attention_pooling, stack_gru
 

@@ -1,4 +1,4 @@
-"""What the tests of models on pretrained encoders share: tiny backbones, packed pairs, weights for the oracles."""
+"""Tiny backbones, packed pairs, and weights for the oracles."""
 
 from typing import Any
 

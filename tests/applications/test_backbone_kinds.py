@@ -1,4 +1,4 @@
-"""Every kind of encoder: trained, answered with, kept, explained, and asked for word vectors."""
+"""Every kind of backbone: trained, saved, explained, and asked for word vectors."""
 
 import keras
 import numpy as np
