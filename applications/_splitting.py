@@ -29,11 +29,12 @@ class Splittable:
         return not self.why_not_splittable
 
     def split(self) -> tuple[keras.Model, keras.Model, keras.Model]:
-        """Encoders of sentence 1 and of 2, and the interaction, on the same weights.
+        """Return `encode` of sentence 1, `encode` of sentence 2, and `interact` as models.
 
-        An encoder takes the inputs of one sentence by name without a number and returns a dict of
-        tensors. The interaction takes both dicts in one, with `_1` and `_2` added to each name, and
-        returns the model's output. So the encodings of a corpus can be cached.
+        They share the weights of this one. The first two take the inputs of one sentence, by name
+        without a number, and return a dict of tensors. `interact` takes both dicts in one, with `_1`
+        and `_2` added to each name, and returns the model's output. So the encodings of a corpus can
+        be cached.
 
         Raises:
             InputError: The model looks at both sentences from the start.
@@ -43,7 +44,7 @@ class Splittable:
                 f"This {type(self).__name__} can't encode a sentence alone: "
                 f"{self.why_not_splittable}."
             )
-        encoders, sides = [], []
+        halves, sides = [], []
         inputs: dict[str, keras.KerasTensor] = {}
         for side in "12":
             of_side = {
@@ -57,7 +58,7 @@ class Splittable:
                 side, {f"{n}_{side}": x for n, x in of_side.items()}, None
             )
             tensors = vars(self.encode(sentence))
-            encoders.append(keras.Model(of_side, tensors, name=f"{self.name}_encoder_{side}"))
+            halves.append(keras.Model(of_side, tensors, name=f"{self.name}_encoder_{side}"))
             cached = {
                 name: keras.Input(x.shape[1:], dtype=x.dtype, name=f"{name}_{side}")
                 for name, x in tensors.items()
@@ -65,4 +66,4 @@ class Splittable:
             inputs |= {f"{name}_{side}": x for name, x in cached.items()}
             sides.append(Sentence(**cached))
         interaction = keras.Model(inputs, self.interact(*sides), name=f"{self.name}_interaction")
-        return encoders[0], encoders[1], interaction
+        return halves[0], halves[1], interaction

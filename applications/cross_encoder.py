@@ -80,7 +80,7 @@ class CrossEncoder(BackboneModel):
 
     paper = "Devlin et al. 2019"
     summary_line = (
-        "a pretrained encoder (BERT, XLM-RoBERTa, …) over both sentences at once, and a classifier"
+        "a pretrained backbone (BERT, XLM-RoBERTa, …) over both sentences at once, and a classifier"
     )
     presets = {"cls": {}, "mean": {"pooling": "mean"}}
     search_space = [*BACKBONES, Choice("model.pooling", ("cls", "mean"))]

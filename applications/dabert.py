@@ -225,7 +225,7 @@ class DABERT(BackboneModel):
 
 
 def _check_kind(kind: BackboneKind) -> None:
-    """Refuses an encoder whose attention is not BERT's."""
+    """Refuse a backbone whose attention is not BERT's."""
     if not kind.plain_attention:
         others = ", ".join(other.name for other in KINDS if other.plain_attention)
         raise InputError(

@@ -278,7 +278,7 @@ class LadRaNet(BackboneModel):
             top=1,
         ),
         PictureSpec("unit_weights", "step reader", "Weights of the units", "At each step.", top=1),
-        PictureSpec("layer_weights", "block", "Weights of the encoder's blocks"),
+        PictureSpec("layer_weights", "block", "Weights of the backbone's blocks"),
     )
 
 

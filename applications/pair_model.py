@@ -72,7 +72,7 @@ class PairModel(Explained, Splittable, TrainingHooks, keras.Model):
     def encode(self, sentence: Sentence) -> Sentence:
         """Encode a sentence without the other one.
 
-        `sentence` has `side` (`"1"` or `"2"`; `None` if both share the encoder), `mask` (boolean
+        `sentence` has `side` (`"1"` or `"2"`; `None` if both are encoded at once), `mask` (boolean
         `[B, L]`), `other_word_ids`, and the encoder's features `word_ids`, `char_ids`, `pos` and
         `antonym`; those that the model has no input for are `None`.
         """
@@ -215,7 +215,7 @@ class PairModel(Explained, Splittable, TrainingHooks, keras.Model):
 
     @property
     def input_names(self) -> list[str]:
-        """Names of the inputs, in order: the features an encoder must make."""
+        """Names of the inputs, in order: the arrays that the encoder must make."""
         return list(self._inputs_struct)
 
     # === Parts that most models have ===

@@ -195,7 +195,7 @@ class WordRepresentation(Layer):
         antonym: whether to take the antonym flag. Defaults to `False`.
         dropout: rate on word and character embeddings; the flags are never dropped. Defaults to
             `0.5`.
-        kernel_regularizer: for the character encoder's kernels. Defaults to `None`.
+        kernel_regularizer: Applied to the kernels of the character CNN or LSTM. Defaults to `None`.
         char_encoder: `"cnn"` or `"lstm"`, see `CharCNN` and `CharLSTM`. Defaults to `"cnn"`.
 
     Call arguments:

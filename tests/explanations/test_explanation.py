@@ -152,7 +152,7 @@ def test_what_each_paper_shows():
     ladra = titles("ladra_net")
     assert ladra["Read again: phrases of 3"].reread and "Coverage: tokens" in ladra
     assert ladra["Weights of the units"].columns == ("tokens", "phrases of 2", "phrases of 3")
-    assert ladra["Weights of the encoder's blocks"].kind == "bars"
+    assert ladra["Weights of the backbone's blocks"].kind == "bars"
     affinity = titles("dabert")["Affinity attention, layer 1"]
     assert list(affinity.parts) == ["head 1", "head 2"]
     np.testing.assert_allclose(affinity.values, np.mean(list(affinity.parts.values()), 0))
