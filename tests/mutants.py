@@ -40,7 +40,7 @@ WORD_MODELS: dict[str, dict[str, Any]] = {
 # How often a kind of sample is damaged, of 100 cases
 SHARES = {
     "esim": 7, "cafe": 7, "diin": 6, "plain": 6, "pieces": 8, "ensemble": 5, "resume": 8,
-    "vector_extractor": 5, "recipe": 6, "lexicon": 2, "data": 28, "vectors": 12,
+    "recipe": 6, "lexicon": 2, "data": 31, "vectors": 14,
 }  # fmt: skip
 
 # Those that can be made with what is installed
@@ -98,7 +98,6 @@ def _words(folder: Path, name: str) -> None:
     matcher.save(folder)
     metrics = {"identity": {"seed": 0}, "interrupted": False, "test": {"accuracy": 0.5}}
     (folder / "metrics.json").write_text(json.dumps(metrics))
-    _vector_extractor(folder / "encoder")
 
 
 def _plain(folder: Path) -> None:
@@ -178,16 +177,6 @@ def _numpy(variables: list[Any]) -> list[np.ndarray]:
     return [ops.convert_to_numpy(v) for v in variables]
 
 
-def _vector_extractor(folder: Path) -> None:
-    from keras_sentmatch.vectors.extraction import VectorExtractor
-
-    rng = np.random.default_rng(0)
-    mean, axes, probes = (rng.normal(size=s).astype("float32") for s in ((4,), (4, 2), (2, 3)))
-    VectorExtractor("some/encoder", -1, "mean", 5.0, 3, mean, axes, ("cat", "dog"), probes).save(
-        folder
-    )
-
-
 def _recipe(folder: Path) -> None:
     from keras_sentmatch.training import load_recipe
 
@@ -206,8 +195,6 @@ def _vectors(folder: Path) -> None:
     (folder / "crawl.vec.gz").write_bytes(gzip.compress(text.encode()))
     binary = b"".join(w.encode() + b" " + v.tobytes() + b"\n" for w, v in rows)
     (folder / "google.bin").write_bytes(f"{len(rows)} 4\n".encode() + binary)
-    with zipfile.ZipFile(folder / "glove.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("glove.txt", text)
 
 
 def _data(folder: Path) -> None:
@@ -679,7 +666,6 @@ def read(kind: str, folder: Path, rng: random.Random, damaged: list[Path]) -> No
     from keras_sentmatch.text.tokens import read_word_pairs
     from keras_sentmatch.training import load_recipe
     from keras_sentmatch.vectors import read_vectors
-    from keras_sentmatch.vectors.extraction import VectorExtractor
 
     if kind in (*WORD_MODELS, "plain", "pieces"):
         matcher = Matcher.load(folder)
@@ -694,8 +680,6 @@ def read(kind: str, folder: Path, rng: random.Random, damaged: list[Path]) -> No
         assert answer.shape[0] == 7 and np.isfinite(answer).all()
     elif kind == "resume":
         _go_on(folder)
-    elif kind == "vector_extractor":
-        VectorExtractor.load(folder)
     elif kind == "recipe":
         load_recipe("esim", "snli", file=folder / "recipe.toml").to_toml()
     elif kind == "lexicon":

@@ -170,8 +170,8 @@ splits: seed ignored
 - rng = np.random.default_rng(seed)
 + rng = np.random.default_rng(0)
 splits: groups torn apart
-- keys = dataset.groups or dataset.sentence1
-+ keys = range(len(dataset))
+- numbered(dataset.groups or dataset.sentence1)
++ np.arange(len(dataset))
 @ keras_sentmatch/encoders/batches.py | tests/encoders/test_batches.py
 batches: the same order in every epoch
 - np.random.default_rng((self.seed, epoch))

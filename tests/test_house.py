@@ -195,8 +195,8 @@ class A:
     import torch
     def f(self):
         from keras_sentmatch.data import _hidden
-        from keras_sentmatch.encoders import words as encoder
-        return encoder._private, encoder.public, self._own
+        from keras_sentmatch.encoders import words
+        return words._private, words.public, self._own
 if TYPE_CHECKING:
     import numpy
 """)
@@ -207,7 +207,7 @@ if TYPE_CHECKING:
         ("keras_sentmatch.data", "_hidden", True),
         ("keras_sentmatch.encoders", "words", True),
     ]
-    assert private_names(tree) == ["keras_sentmatch.data._hidden", "encoder._private"]
+    assert private_names(tree) == ["keras_sentmatch.data._hidden", "words._private"]
     tree = ast.parse("from keras_sentmatch.text._pieces import cut, _secret")
     within, elsewhere = (private_names(tree, f"keras_sentmatch.{p}.x") for p in ("text", "data"))
     assert within == ["keras_sentmatch.text._pieces._secret"]

@@ -1,4 +1,4 @@
-"""One file into a `PairDataset`: columns found, labels turned into numbers, bad rows handled."""
+"""Columns and labels: the rows of a file become a `PairDataset`."""
 
 import logging
 import math
@@ -40,14 +40,14 @@ OnError = Literal["raise", "skip"]
 _ALIASES = {"entails": "entailment"}
 _ALIASES |= dict.fromkeys(("contradicts", "contradictory"), "contradiction")
 _NEGATIVE = frozenset("no n f false wrong negative neg none different irrelevant mismatch".split())
-_MANY_LABELS = 100  # more are no classes, unless the caller says so
+_MANY_LABELS = 100  # more values are not classes, unless the caller says so
 log = logging.getLogger(__name__)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Column names that the caller gave; `None`: found among the usual ones."""
+    """Columns that the caller named; `None` looks for the usual names."""
 
     sentence1: str | int | None = None
     sentence2: str | int | None = None
@@ -57,14 +57,14 @@ class Columns:
     task: Task | None = None
     delimiter: str | None = None
     encoding: str | None = None
-    weight: str | int | Literal[False] | None = None  # False: leave weights out
+    weight: str | int | Literal[False] | None = None  # False: no weights
 
     def numbered(self) -> bool:
         return isinstance(self.sentence1, int) or str(self.sentence1).isdigit()
 
 
 class KeptRow(NamedTuple):
-    """A row that can be used."""
+    """A usable row."""
 
     where: str
     sentence1: str
@@ -76,7 +76,7 @@ class KeptRow(NamedTuple):
 
 
 class Reading:
-    """One file being read: which columns to take, rows kept so far, what to do about bad ones."""
+    """A file that is being read: its columns, the kept rows, and how bad rows are handled."""
 
     def __init__(
         self,
@@ -88,33 +88,29 @@ class Reading:
         weighted: bool = False,
     ):
         if on_error not in get_args(OnError):
-            raise InputError(f'on_error={on_error!r} is neither "raise" nor "skip".')
+            raise InputError(f'on_error={on_error!r} does not exist. Use "raise" or "skip".')
         self.file, self.path, self.known, self.layout = file, file.path, known, layout
         self.columns, self.on_error, self.weighted = columns, on_error, weighted
         self.report = ReadReport(str(self.path))
         self.names: dict[str, str] = {}
         self.kept: list[KeptRow] = []
-        self.place = 0  # rows of the file so far
+        self.place = 0  # number of rows read
 
     def source(self) -> Rows:
-        """The rows as they are in the file."""
+        """Yield the rows as they are in the file."""
         if not self.columns.numbered() or self.known.name == "frame":
             return self.layout.rows(self.file)
         line = first_line(self.file)
         width = len(line.split(self.file.delimiter or recognized_separator(line)))
         return table([str(i) for i in range(width)], separator=None, quoted=None)(self.file)
 
-    def rows(self, first: int = 0, end: float = math.inf) -> Iterator[KeptRow | None]:
-        """Each row (from `first` to `end`) that can be used; `None` in place of a bad one."""
+    def rows(self) -> Iterator[KeptRow | None]:
+        """Yield each usable row, and `None` for a bad one."""
         for where, row in self.source():
             if where == HEADER and isinstance(row, dict):
                 self.find_columns(list(row))
                 continue
             self.place += 1
-            if not first < self.place <= end:
-                if self.place > end:
-                    return
-                continue
             self.report.rows += 1
             if isinstance(row, BadRow):
                 self.bad(where, row.reason, row.message)
@@ -125,24 +121,22 @@ class Reading:
             yield self.usable(where, row)
         if self.file.delimiter and not self.file.is_table:
             how = wording("delimiter", "--delimiter")
-            raise InputError(
-                f"{self.path}: {how} is for tables of separated values, which this is not."
-            )
+            raise InputError(f"{self.path} is not a table of separated values. Leave out {how}.")
         if not self.place:
-            raise InputError(f"{self.path}: the file has no rows; expected at least one pair.")
+            raise InputError(f"{self.path} has no rows. Expected at least one pair.")
 
     def has_groups(self, task: Task | None) -> bool:
-        """Whether there is a column of groups, and it counts."""
+        """Return whether there is a column of groups that the task uses."""
         return "group" in self.names and task in (None, "ranking")
 
     def bad(self, where: str, reason: str, message: str) -> None:
         if self.on_error == "raise" and reason not in self.layout.skips:
             skip = wording('pass on_error="skip"', "leave bad rows out with --on-error skip")
-            raise InputError(f"{self.path}{where}: {message}; or {skip}.")
+            raise InputError(f"{self.path}{where}: {message}, or {skip}.")
         self.report.skip(reason)
 
     def find_columns(self, found: Sequence[str]) -> None:
-        """Sets `names`: sentence1, sentence2 and, where there are any, label, group and id."""
+        """Set `names`: the columns of sentence1, sentence2, and if they exist, label, group and id."""
         lower = {name.lower(): name for name in reversed(found)}
         for role in ("sentence1", "sentence2", "label", "group", *["weight"] * self.weighted):
             given = getattr(self.columns, role)
@@ -153,7 +147,7 @@ class Reading:
                 self.names[role] = asked if asked in found else lower[asked.lower()]
             elif given is not None or role.startswith("sentence"):
                 raise InputError(
-                    f"{self.path}: no column {asked!r}; the columns are {', '.join(found)}."
+                    f"{self.path} has no column {asked!r}. Its columns are {', '.join(found)}."
                 )
         for one, two in SENTENCES:
             if one in lower and two in lower:
@@ -171,26 +165,26 @@ class Reading:
         if len({self.names.get("sentence1"), self.names.get("sentence2"), None}) < 3:
             separated = ""
             if len(found) == 1:
-                separated = f", and what separates the fields with {argument('delimiter')}"
+                separated = f" Or name the separator of fields with {argument('delimiter')}."
             how = wording("sentence1=… and sentence2=…", "--columns FIRST,SECOND,LABEL")
             raise InputError(
-                f"{self.path}: cannot tell the two sentence columns; the columns are "
-                f"{', '.join(found)}. Name them with {how} (numbers from 0 where the file has no "
-                f"header){separated}."
+                f"{self.path} has the columns {', '.join(found)}, of which no two are known as columns "
+                f"of sentences. Name them with {how} (numbers from 0 if the file has no header)."
+                f"{separated}"
             )
 
     def usable(self, where: str, row: dict[str, Any]) -> KeptRow | None:
-        """What is taken of a row; `None` if it is left out."""
+        """Return the kept row, or `None` if it is left out."""
         sentences = []
         for role in ("sentence1", "sentence2"):
             value = row.get(self.names[role])
             wrong = f"the column {self.names[role]!r} holds "
             if not isinstance(value, str):
                 reason = "no text" if self.names[role] in row else "missing column"
-                self.bad(where, reason, f"{wrong}{value!r}, where text was expected")
+                self.bad(where, reason, f"{wrong}{value!r}. Expected text. Correct the row")
                 return None
             if not value.isascii() and _SURROGATE.search(value):
-                wrong += "half a character (\\ud800 to \\udfff); fix the escapes"
+                wrong += "half a character (\\ud800 to \\udfff). Correct the escapes"
                 self.bad(where, "half a character", wrong)
                 return None
             sentences.append(value.strip())
@@ -208,8 +202,8 @@ class Reading:
         if "weight" in self.names:
             further["weight"] = weight_of(given := row.get(self.names["weight"]))
             if further["weight"] is None:
-                how = wording("pass weight=False", "rename the column if it is not one of weights")
-                wrong = f"the weight {given!r} is not a number of at least 0; correct it, {how}"
+                how = wording("pass weight=False", "rename the column if it has no weights")
+                wrong = f"the weight {given!r} is not a number of at least 0. Correct it, {how}"
                 self.bad(where, "bad weight", wrong)
                 return None
         return KeptRow(where, one, two, value, group, number, further)
@@ -224,14 +218,14 @@ def read_file(
     on_error: OnError,
     name: str = "",
 ) -> PairDataset:
-    """Reads `path`, a file of `known` laid out as `layout`."""
+    """Read `path`, a file of `known` with `layout`."""
     # Only training pairs have weights.
     weighted = columns.weight is not False and split in ("", "train")
     file = TextFile(path, columns.encoding, columns.delimiter)
     reading = Reading(file, known, layout, columns, on_error, weighted)
     reading.kept = [row for row in reading.rows() if row is not None]
     if not reading.kept:
-        raise InputError(f"{path}: no usable row ({reading.report}).")
+        raise InputError(f"{path} has no usable row ({reading.report}). Expected at least one.")
 
     task = columns.task or known.task
     given = columns.label_names or known.labels
@@ -266,11 +260,11 @@ def read_file(
 def _resolve_labels(
     reading: Reading, names: tuple[str, ...], task: Task | None, official: bool
 ) -> tuple[list[float] | None, tuple[str, ...], Task | None]:
-    """Numbers for the raw labels of the kept rows; rows without a usable one are dropped."""
+    """Turn the labels of the kept rows into numbers; drop rows without a usable label."""
     values = {row.label for row in reading.kept if row.label is not None}
     missing = {"-"} | ({""} if official else set())
     if official or "0" in values:
-        missing.add("-1")  # the usual mark for "unlabeled" beside classes that count from 0
+        missing.add("-1")  # the usual mark for "unlabeled" next to classes that count from 0
     if isinstance(reading.columns.label_names, Mapping):
         missing -= reading.columns.label_names.keys()
     if values <= missing | {""} or (task != "regression" and values == {"-1"}):
@@ -280,9 +274,8 @@ def _resolve_labels(
         if task is None and len(names) > _MANY_LABELS:
             option = wording("label=…, or pass task='classification'", "--columns")
             log.warning(
-                f"{reading.path}: the {len(names):,} different whole numbers of the label column are "
-                f"read as scores, not as classes; if it is the wrong column, name another with "
-                f"{option}"
+                f"{reading.path}: the label column has {len(names):,} different whole numbers, which "
+                f"are read as scores. If it is the wrong column, name another with {option}."
             )
             names = ()
         if not names:
@@ -301,15 +294,15 @@ def _resolve_labels(
             reading.report.skip("no gold label")
             continue
         if value is None or value == "":
-            reading.bad(where, "empty label", "the label is empty; fill it in or remove the row")
+            reading.bad(where, "empty label", "the label is empty. Fill it in, remove the row")
             continue
         if task == "regression":
-            label, wrong = _finite(value), f"the score {value!r} is not a number"
+            label, wrong = _finite(value), f"the score {value!r} is not a number. Correct it"
         else:
             lower = value.lower()
             label = index.get(_ALIASES.get(lower, lower), index.get(lower))
             how = wording("pass label_names=…", f"say what it means with --labels '{value}=NAME'")
-            wrong = f"the label {value!r} is none of {', '.join(names)}; correct it or {how}"
+            wrong = f"the label {value!r} is not one of {', '.join(names)}. Correct it, {how}"
         if label is None:
             reading.bad(where, "unknown label", wrong)
             continue
@@ -317,7 +310,10 @@ def _resolve_labels(
         kept.append(row)
     reading.kept = kept
     if not kept:
-        raise InputError(f"{reading.path}: no row has a usable label ({reading.report}).")
+        raise InputError(
+            f"{reading.path} has no usable label ({reading.report}). Correct the labels, or name "
+            "another column."
+        )
     return labels, names, task
 
 
@@ -330,7 +326,7 @@ def _finite(text: str) -> float | None:
 
 
 def _found_names(values: set[str]) -> tuple[str, ...]:
-    """Label names in index order from the values of the column; empty: they are scores."""
+    """Return label names in index order from the values of a column; none if they are scores."""
     lower = {_ALIASES.get(value.lower(), value.lower()) for value in values}
     for usual in (NLI, TWO_WAY):
         if lower <= set(usual):
@@ -344,8 +340,8 @@ def _found_names(values: set[str]) -> tuple[str, ...]:
                 "Name another with --columns FIRST,SECOND,LABEL, or all labels with --labels",
             )
             raise InputError(
-                f"the label column has {len(values)} different texts, such as {min(values)!r}: is "
-                f"it the right one? {other}."
+                f"The label column has {len(values)} different texts, such as {min(values)!r}, which "
+                f"is too many for classes. {other}."
             ) from None
         names = sorted(values)
         if len(names) == 2 and _denies(names[1], names[0]):
@@ -357,7 +353,7 @@ def _found_names(values: set[str]) -> tuple[str, ...]:
 
 
 def _denies(one: str, other: str) -> bool:
-    """Whether of two labels `one` is the negative: it comes first, so that the other is "positive"."""
+    """Return whether `one` denies `other`; such a label comes first, so that the other is positive."""
     one, other = (re.sub(r"[\W_]+", "", name.lower()) for name in (one, other))
     return one in _NEGATIVE or bool(
         re.fullmatch(f"(not?|non|un|in|ir|dis|mis)(an?)?{re.escape(other)}", one)
@@ -365,7 +361,7 @@ def _denies(one: str, other: str) -> bool:
 
 
 def _answerable(data: PairDataset) -> PairDataset:
-    """Only the questions that have a right and a wrong candidate."""
+    """Keep only the questions with a right and a wrong candidate."""
     assert data.groups is not None and data.labels is not None
     codes = numbered(data.groups)
     right = np.bincount(codes, weights=data.labels)

@@ -1,4 +1,4 @@
-"""Sentence pairs in memory: columns of strings, labels with their names, a reader's counts."""
+"""Sentence pairs in memory: columns of strings, labels with names, and the counts of a reader."""
 
 import copy
 import hashlib
@@ -10,13 +10,13 @@ import numpy as np
 
 from keras_sentmatch.errors import InputError, argument
 
-_MOST_CLASSES = 1000  # that are taken from the numbers of labels without names
+_MOST_CLASSES = 1000  # most classes of integer labels without names
 Task = Literal["classification", "ranking", "regression"]
 
 
 @dataclass
 class ReadReport:
-    """What a reader found in `source`: rows seen and kept, and those skipped, by reason.
+    """Rows that a reader saw and kept in `source`, and those it skipped, by reason.
 
     Example:
 
@@ -30,7 +30,7 @@ class ReadReport:
     skipped: dict[str, int] = field(default_factory=dict)
 
     def skip(self, reason: str) -> None:
-        """Counts one more row left out for `reason`."""
+        """Count one more row that was left out for `reason`."""
         self.skipped[reason] = self.skipped.get(reason, 0) + 1
 
     def __str__(self) -> str:
@@ -41,17 +41,16 @@ class ReadReport:
 
 
 def numbered(values: Sequence[str]) -> np.ndarray:
-    """The number of each value in the sorted order of the distinct ones, as `np.unique` gives it.
+    """Number each value in the sorted order of the distinct values, as `np.unique` does.
 
-    NumPy's arrays of strings give every row the room of the longest: one text of 100,000 characters
-    among 20,000 takes 8 GB. This does without them.
+    NumPy's arrays of strings give every row the room of the longest string, which can take gigabytes.
     """
     numbers = {value: number for number, value in enumerate(sorted(set(values)))}
     return np.fromiter((numbers[value] for value in values), int, len(values))
 
 
 def rows_by_group(groups: Iterable[Hashable]) -> list[np.ndarray]:
-    """The rows of each group, groups in the order of their first rows."""
+    """Return the rows of each group, groups in the order of their first rows."""
     rows: dict[Hashable, list[int]] = {}
     for row, group in enumerate(groups):
         rows.setdefault(group, []).append(row)
@@ -63,23 +62,23 @@ class PairDataset:
 
     Args:
         sentence1: First sentences. An empty string is an input like any other.
-        sentence2: Second sentences, as many.
-        labels: Class indices, class names (looked up in `label_names`, or in their own sorted order
-            where that is not given), floats (regression), or `None` for unlabeled pairs.
+        sentence2: Second sentences.
+        labels: Class indices, class names (in the order of `label_names`, or sorted), floats
+            (regression), or `None` for unlabeled pairs.
         label_names: Names in index order. Defaults to `"0"`, `"1"`, … for integer labels.
-        task: `"classification"`, `"ranking"` or `"regression"`. By default regression if the labels
-            are floats, ranking if there are groups, else classification.
-        groups: For each pair, the id of what it belongs to (for ranking: the question).
-        ids: For each pair, its id in the file.
+        task: `"classification"`, `"ranking"` or `"regression"`. Defaults to regression for floats,
+            ranking if there are groups, and otherwise classification.
+        groups: Group of each pair (for ranking: the question).
+        ids: Id of each pair in the file.
         name: Name of the data, such as `"sick"`.
         split: `"train"`, `"validation"`, `"test"` or empty.
-        report: What the reader counted.
-        columns: Further columns, one value a row. `tags_1` and `tags_2` hold part-of-speech tags,
-            `weight` how much each pair counts in training.
+        report: Counts of the reader.
+        columns: Further columns with one value per row. `tags_1` and `tags_2` hold part-of-speech tags,
+            `weight` the weight of each pair in training.
 
     Raises:
-        InputError: Columns of different lengths, a label that has no name, or a weight that is no
-            number of at least 0.
+        InputError: If columns differ in length, a label has no name, or a weight is not a number of at
+            least 0.
 
     Example:
 
@@ -109,17 +108,17 @@ class PairDataset:
     ):
         if isinstance(sentence1, str) or isinstance(sentence2, str):
             raise InputError(
-                "sentence1 and sentence2 are lists of sentences, but a single string came: write "
+                "sentence1 or sentence2 is a single string. Expected lists of sentences. Write "
                 "sentence1=['…'], sentence2=['…']."
             )
         if task is not None and task not in get_args(Task):
-            raise InputError(f"task={task!r} is not one of {', '.join(get_args(Task))}.")
+            raise InputError(f"task={task!r} does not exist. Use {', '.join(get_args(Task))}.")
         self.sentence1 = tuple(sentence1)
         self.sentence2 = tuple(sentence2)
         for side in ("sentence1", "sentence2"):
             for row, sentence in enumerate(getattr(self, side)):
                 if not isinstance(sentence, str):
-                    raise InputError(f"{side}[{row}] is {sentence!r}; sentences are strings.")
+                    raise InputError(f"{side}[{row}] is {sentence!r}. Expected a string.")
         self.groups = None if groups is None else tuple(str(group) for group in groups)
         self.ids = None if ids is None else tuple(str(i) for i in ids)
         self.columns = {key: tuple(value) for key, value in (columns or {}).items()}
@@ -129,7 +128,7 @@ class PairDataset:
         for row, weight in enumerate(self.columns.get("weight", ())):
             if weight_of(weight) is None:
                 raise InputError(
-                    f"columns['weight'][{row}] is {weight!r}; a weight is a number of at least 0."
+                    f"columns['weight'][{row}] is {weight!r}. Expected a number of at least 0."
                 )
         self.name, self.split = name, split
         self.report = report
@@ -140,7 +139,7 @@ class PairDataset:
         lengths |= {key: len(value) for key, value in self.columns.items()}
         if len(set(lengths.values())) > 1:
             raise InputError(
-                f"The columns of a PairDataset must be equally long, but came with {lengths}."
+                f"The columns have the lengths {lengths}. Give columns of equal length."
             )
 
     def __len__(self) -> int:
@@ -158,24 +157,24 @@ class PairDataset:
 
     @property
     def tags(self) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
-        """The columns `tags_1` and `tags_2`, if the data carries part-of-speech tags."""
+        """The columns `tags_1` and `tags_2`, or None if the data has no part-of-speech tags."""
         if not {"tags_1", "tags_2"} <= self.columns.keys():
             return None
         return self.columns["tags_1"], self.columns["tags_2"]
 
     @property
     def weights(self) -> np.ndarray | None:
-        """How much each pair counts in training, from the column `weight`; None without one."""
+        """Weight of each pair in training from the column `weight`, or None without that column."""
         if "weight" not in self.columns:
             return None
         return np.array([weight_of(weight) for weight in self.columns["weight"]], "float32")
 
     def select(self, indices: Any, *, split: str | None = None) -> "PairDataset":
-        """The rows at `indices`, in that order, as a new dataset.
+        """Return the rows at `indices` as a new dataset.
 
         Args:
-            indices: Row numbers (or a boolean mask).
-            split: Name of the new part; the old one by default.
+            indices: Row numbers in the new order, or a boolean mask.
+            split: Name of the new part. Defaults to the old name.
         """
         rows = np.arange(len(self))[np.asarray(indices, dtype=None if len(indices) else int)]
 
@@ -194,12 +193,12 @@ class PairDataset:
         return part
 
     def limit(self, n: int, seed: int = 0) -> "PairDataset":
-        """About `n` rows drawn with `seed`, in their old order; classes keep their shares.
+        """Draw about `n` rows with `seed`, in their old order. Classes keep their shares.
 
-        Groups stay whole: those drawn hold at most `n` rows together, but at least one is drawn.
+        Groups stay whole: together they have at most `n` rows, but at least one group is drawn.
         """
         if n < 1:
-            raise InputError(f"{argument('limit', n)}: at least one row is needed.")
+            raise InputError(f"{argument('limit', n)} is too small. Ask for at least one row.")
         if n >= len(self):
             return self
         rng = np.random.default_rng(seed)
@@ -212,7 +211,7 @@ class PairDataset:
         strata = np.zeros(len(self), int)
         if self.labels is not None and self.task != "regression":
             strata = self.labels
-        # Ranked at random within their class: taking the smallest relative ranks keeps the shares.
+        # Rows are ranked at random within their class; the smallest relative ranks keep the shares.
         order = rng.permutation(len(self))
         rank = np.empty(len(self))
         for value in np.unique(strata):
@@ -221,14 +220,14 @@ class PairDataset:
         return self.select(np.sort(order[np.argsort(rank[order], kind="stable")[:n]]))
 
     def label_counts(self) -> dict[str, int]:
-        """Rows of each label name, in index order; empty for regression and unlabeled pairs."""
+        """Count the rows per label name, in index order; empty for regression and unlabeled pairs."""
         if self.labels is None or self.label_names is None:
             return {}
         counts = np.bincount(self.labels, minlength=len(self.label_names))
         return {name: int(count) for name, count in zip(self.label_names, counts)}
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the report as lists that JSON can hold; `from_dict` reads it."""
+        """Return everything but the report as lists for JSON, which `from_dict` reads."""
         data: dict[str, Any] = {}
         for name in ("sentence1", "sentence2", "labels", "label_names", "groups", "ids"):
             value = getattr(self, name)
@@ -241,16 +240,16 @@ class PairDataset:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "PairDataset":
-        """Builds a dataset from a mapping of columns (the arguments of `PairDataset`)."""
+        """Build a dataset from a mapping with the arguments of `PairDataset`."""
         if not {"sentence1", "sentence2"} <= set(data):
             raise InputError(
-                "from_dict needs the keys sentence1 and sentence2; what came has "
-                f"{', '.join(sorted(data))}."
+                f"from_dict got the keys {', '.join(sorted(data))}. Expected sentence1 and sentence2 "
+                "among them."
             )
         return cls(**data)
 
     def fingerprint(self) -> str:
-        """SHA-256 of sentences, labels, label names, groups and columns."""
+        """Return the SHA-256 of sentences, labels, label names, groups and columns."""
         digest = hashlib.sha256(f"{self.task} {self.label_names}".encode("utf-8", "surrogatepass"))
         for column in (self.sentence1, self.sentence2, self.groups or ()):
             for value in column:
@@ -263,7 +262,7 @@ class PairDataset:
 
 
 def weight_of(value: Any) -> float | None:
-    """A weight as a number; None if it is none of at least 0."""
+    """Return a weight as a number, or None if it is not a number of at least 0."""
     try:
         weight = float(value)
     except (TypeError, ValueError):
@@ -274,30 +273,26 @@ def weight_of(value: Any) -> float | None:
 def _labels(
     labels: Any, names: Sequence[str] | None, task: Task | None, grouped: bool
 ) -> tuple[np.ndarray | None, tuple[str, ...] | None, Task]:
-    """Labels as int32 or float32 (read-only), their names in index order, and the task."""
+    """Return labels as int32 or float32 (read-only), their names in index order, and the task."""
     label_names = None if names is None else tuple(str(name) for name in names)
     if label_names and len(set(label_names)) < len(label_names):
-        raise InputError(
-            f"label_names must differ from each other, but came as {list(label_names)}."
-        )
+        raise InputError(f"label_names={list(label_names)} repeats a name. Give each name once.")
     if labels is None:
         task = task or ("ranking" if grouped else "classification")
         return None, None if task == "regression" else label_names, task
     values = np.asarray(labels)
     if values.ndim != 1:
-        raise InputError(
-            f"labels must be one value a pair, but came with the shape {values.shape}."
-        )
+        raise InputError(f"labels has the shape {values.shape}. Give one value per pair.")
     kind = values.dtype.kind if values.size else ("f" if task == "regression" else "i")
     if kind not in "biufUO":
-        raise InputError(f"labels must be integers, names or floats, but came as {values.dtype}.")
+        raise InputError(f"labels has the type {values.dtype}. Give integers, names or floats.")
     if kind in "UO":
         label_names = label_names or tuple(sorted({str(value) for value in values}))
         index = {name: i for i, name in enumerate(label_names)}
         for row, value in enumerate(values):
             if value not in index:
                 raise InputError(
-                    f"labels[{row}] is {value!r}; the label names are {', '.join(label_names)}."
+                    f"labels[{row}] is {value!r}. Expected one of {', '.join(label_names)}."
                 )
         values, kind = np.array([index[value] for value in values], dtype="int32"), "i"
     task = task or ("regression" if kind == "f" else "ranking" if grouped else "classification")
@@ -305,27 +300,25 @@ def _labels(
         array = values.astype("float32")
         if not np.isfinite(array).all():
             row = int(np.flatnonzero(~np.isfinite(array))[0])
-            raise InputError(
-                f"labels[{row}] is {values[row]}; a regression target is a finite number."
-            )
+            raise InputError(f"labels[{row}] is {values[row]}. Regression needs a finite number.")
         label_names = None
     else:
         array = values.astype("int32")
         if kind == "f" and not np.array_equal(array, values):
             raise InputError(
-                f"labels of a {task} task are whole numbers, but fractions came: pass "
-                "task='regression' or class indices."
+                f"labels contains fractions, but {task} needs class indices. Pass task='regression', "
+                "or indices."
             )
         count = len(label_names) if label_names else int(array.max(initial=-1)) + 1
         if not label_names and count > _MOST_CLASSES:
             raise InputError(
-                f"labels go up to {count - 1:,}, which would make {count:,} classes: for scores pass "
-                "task='regression', for so many classes label_names."
+                f"labels go up to {count - 1:,}, which means {count:,} classes. Pass task='regression' "
+                "for scores, or label_names for this number of classes."
             )
         wrong = np.flatnonzero((array < 0) | (array >= count))
         if wrong.size:
             raise InputError(
-                f"labels[{wrong[0]}] is {array[wrong[0]]}, but the labels are 0 to {count - 1}"
+                f"labels[{wrong[0]}] is {array[wrong[0]]}. Expected 0 to {count - 1}"
                 f"{' (' + ', '.join(label_names) + ')' if label_names else ''}."
             )
         label_names = label_names or tuple(str(i) for i in range(count))

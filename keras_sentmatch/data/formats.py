@@ -16,8 +16,6 @@ from keras_sentmatch.data.dataset import Task
 from keras_sentmatch.data.files import (
     RowSource,
     TextFile,
-    advglue,
-    counterfactual,
     first_line,
     json_records,
     masked,
@@ -25,7 +23,7 @@ from keras_sentmatch.data.files import (
     table,
     trecqa_xml,
 )
-from keras_sentmatch.data.tables import frame_file
+from keras_sentmatch.data.frames import frame_file
 from keras_sentmatch.errors import InputError, argument, wording
 
 NLI = ("entailment", "neutral", "contradiction")
@@ -40,17 +38,16 @@ class Layout:
     """How the files of a data set are named and read.
 
     Attributes:
-        files: Split -> file name patterns below the folder; case and `.gz` make no difference.
-        rows: Cuts a file into rows.
-        sentence1: Column name; by default the first usual name that the file has. The same for the
-            others.
-        needs: Column names (lower case) that the first line must have, for files with common names.
-        hint: One of these words must be in the folder's or its parent's name, for the same reason.
-        fields: How many the first line must have where only that hint tells the format: your own
-            table may be in such a folder too.
-        label_of: Turns a raw label into a label name or number.
-        skips: Reasons for which the official file itself has rows that cannot be used.
-        keep: Further columns to keep, as `PairDataset.columns`.
+        files: File name patterns below the folder, by split. Case and `.gz` are ignored.
+        rows: Reader of the rows.
+        sentence1, sentence2, label, group: Column names, if they are not the usual ones.
+        needs: Column names (lower case) that the first line must have, for common file names.
+        hint: Words, one of which the name of the folder or its parent must contain, likewise.
+        fields: Number of fields that the first line must have if only a hint tells the format, because
+            your own table may be in such a folder too.
+        label_of: Function from a raw label to a label name or number.
+        skips: Reasons for which the official file itself has unusable rows.
+        keep: Further columns to keep in `PairDataset.columns`.
     """
 
     files: dict[str, tuple[str, ...]]
@@ -67,7 +64,7 @@ class Layout:
     keep: tuple[str, ...] = ()
 
     def find(self, folder: Path, split: str, hints: bool = True) -> Path | None:
-        """The file of `split` in `folder`, if it is there and looks like this layout."""
+        """Return the file of `split` in `folder` if it is there and looks like this layout."""
         for pattern in self.files.get(split, ()):
             for path in sorted((folder / pattern).parent.glob("*")):
                 if _named(path, pattern) and path.is_file() and self._fits(path, folder, hints):
@@ -75,7 +72,7 @@ class Layout:
         return None
 
     def split_of(self, path: Path, hints: bool = True) -> str | None:
-        """Which split `path` holds if it is a file of this layout."""
+        """Return the split of `path` if it is a file of this layout."""
         for split, patterns in self.files.items():
             for pattern in patterns:
                 folder = path.parent.parent if "/" in pattern else path.parent
@@ -99,12 +96,14 @@ class Layout:
 
 @dataclass(frozen=True)
 class Format:
-    """A data set: its layouts (the first that has a split gives it), labels in index order, metric.
+    """A data set.
 
     Attributes:
-        labels: Label names in index order; empty for regression and where the file tells.
+        labels: Label names in index order; empty for regression and if the file has them.
+        metric: Name of the usual metric.
+        layouts: Layouts; for each split, the first layout that has it counts.
         clean: Splits that keep only questions with a right and a wrong answer.
-        own_split: There is no official test part; it is split off the one file, as for your data.
+        own_split: Whether the test part is split off the training file, as for your own data.
     """
 
     name: str
@@ -128,7 +127,7 @@ class FormatInfo(NamedTuple):
 
 
 def _named(path: Path, pattern: str) -> bool:
-    """Whether the end of a path is like a pattern, which may name the folder too."""
+    """Return whether the end of a path matches a pattern, which may include the folder."""
     end = "/".join(path.parts[-1 - pattern.count("/") :]).lower()
     return fnmatch(end.removesuffix(".gz"), pattern.lower())
 
@@ -136,7 +135,7 @@ def _named(path: Path, pattern: str) -> bool:
 def _files(
     pattern: str, train: str = "train", dev: str = "dev", test: str = "test"
 ) -> dict[str, tuple[str, ...]]:
-    """`{}` in `pattern` is the split's name; several patterns or names are separated by `|`."""
+    """Expand `{}` in patterns to the names of splits; `|` separates patterns and names."""
     splits = {"train": train, "validation": dev, "test": test}
     return {
         split: tuple(p.replace("{}", name) for p in pattern.split("|") for name in names.split("|"))
@@ -146,7 +145,7 @@ def _files(
 
 
 def _votes(raw: str) -> str:
-    """Twitter-URL: "(k, 6)" annotators of six say paraphrase; three are no answer."""
+    """Read the votes "(k, 6)" of Twitter-URL: three of six annotators give no label."""
     k = raw.strip("() ").split(",")[0]
     if not k.isdigit():
         return raw
@@ -154,10 +153,10 @@ def _votes(raw: str) -> str:
 
 
 def _trecqa(name: str, what: str, train: str, clean: bool) -> Format:
-    """TrecQA. The JSON files have `<num>` for numbers; beside them the XML files are read so too.
+    """Return a format of TrecQA. Next to JSON files, which have `<num>` for numbers, XML is masked too.
 
-    The clean test is the XML test part without the questions that have only right or only wrong
-    answers; that gives the rows of `test-filtered.jsonl`, numbers aside.
+    Clean parts leave out the questions with only right or only wrong answers, as
+    `test-filtered.jsonl` does.
     """
     rows = masked(trecqa_xml) if train == "train-all" else trecqa_xml
     layouts = [Layout(_files("{}.xml|xml/{}.xml", train), rows)]
@@ -167,14 +166,6 @@ def _trecqa(name: str, what: str, train: str, clean: bool) -> Format:
         layouts.append(Layout({"test": ("test-filtered.jsonl",)}, json_records))
     splits = ("validation", "test") if clean else ()
     return Format(name, what, ANSWER, "map", tuple(layouts), "ranking", clean=splits)
-
-
-def _advglue(task: str, labels: tuple[str, ...], one: str, two: str) -> Format:
-    files = _files("{}_ann.json|{}.json", train="", test="")
-    keep = ("category", "original_1", "original_2")
-    layout = Layout(files, advglue(task, (one, two)), hint=("advglue",), keep=keep)
-    what = f"AdvGLUE {task.upper()}: pairs under attack"
-    return Format(f"advglue-{task}", what, labels, "accuracy", (layout,))
 
 
 def _own(name: str, what: str, suffixes: str, rows: RowSource) -> Format:
@@ -266,33 +257,23 @@ _FORMATS = (
         Layout({"test": ("bnli.jsonl",)}, json_records, keep=("category",)),
         Layout({"test": ("dataset.jsonl",)}, json_records, hint=("breaking",), keep=("category",)),
     )),
-    Format("counterfactual-nli", "Counterfactually revised SNLI", NLI, "accuracy", (
-        Layout(_files("{}.tsv|all_combined/{}.tsv"), counterfactual(_HEADED), keep=("category",),
-               needs=("sentence1", "sentence2", "gold_label"), hint=("counterfactual",)),
-    )),
-    _advglue("mnli", NLI, "premise", "hypothesis"),
-    _advglue("mnli-mm", NLI, "premise", "hypothesis"),
-    _advglue("qqp", DUPLICATE, "question1", "question2"),
-    _advglue("qnli", TWO_WAY, "question", "sentence"),
-    _advglue("rte", TWO_WAY, "sentence1", "sentence2"),
     _own("tsv", "your own tab-separated files, quotes are text", "tsv txt", _OWN_TABLE),
     _own("tsv-quoted", "your own tab-separated files, quoted like CSV", "tsv", table(quoted=True)),
     _own("csv", "your own CSV files", "csv", _CSV),
     _own("jsonl", "your own JSON objects, one a line", "jsonl ndjson json", json_records),
-    _own("frame", "your own Parquet, Arrow, Feather or Excel files", "parquet arrow feather xlsx",
-         frame_file),
+    _own("frame", "your own Parquet or Excel files", "parquet xlsx", frame_file),
 )  # fmt: skip
 
 FORMATS = {known.name: known for known in _FORMATS}
 OWN = ("tsv", "tsv-quoted", "csv", "jsonl", "frame")
-# Names for several formats, distinguished by their columns.
+# Names for several formats, which their columns distinguish.
 FAMILIES = {
     "glue": ("multinli", "msrp", "stsb", "qnli", "qqp", "rte"),
     "mnli": ("multinli",),
     "mrpc": ("msrp",),
     "sts-b": ("stsb",),
 }
-# Usual names of columns, tried in this order, in lower case.
+# Usual names of columns in lower case, in the order in which they are tried.
 SENTENCES = (
     ("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"),
     ("sentence_a", "sentence_b"), ("text_a", "text_b"), ("text1", "text2"), ("s1", "s2"),
@@ -308,7 +289,7 @@ ID = ("id", "pairid", "pair_id", "index", "idx", "sentenceid", "#1 id")
 
 
 def list_formats() -> list[FormatInfo]:
-    """The formats that `read_pairs` and `load_pairs` know: name, what it is, files, labels, metric.
+    """List the formats of `read_pairs` and `load_pairs`: name, description, files, labels, metric.
 
     Example:
 
@@ -325,7 +306,7 @@ def list_formats() -> list[FormatInfo]:
 
 
 def file_names(known: Format) -> str:
-    """The files a format looks for, for messages: the first pattern of each layout and split."""
+    """Return the first file name pattern of each layout and split, for messages."""
     names = [patterns[0] for layout in known.layouts for patterns in layout.files.values()]
     return ", ".join(dict.fromkeys(names))
 
@@ -333,42 +314,45 @@ def file_names(known: Format) -> str:
 SPLITS = ("train", "validation", "test")
 _SUFFIXES = {"tsv": "tsv", "txt": "tsv", "csv": "csv", "json": "jsonl", "jsonl": "jsonl"}
 _SUFFIXES["ndjson"] = "jsonl"
-_SUFFIXES |= dict.fromkeys(("parquet", "arrow", "feather", "xlsx"), "frame")
+_SUFFIXES |= {"parquet": "frame", "xlsx": "frame"}
 _OFFICIAL = [known for known in FORMATS.values() if known.name not in OWN]
 
 
 def existing_path(path: str | Path) -> Path:
-    """The path of a file or folder that is there; `InputError` with a hint otherwise."""
+    """Return the path of an existing file or folder, or raise `InputError` with a hint."""
     path = Path(path).expanduser()
     if path.exists():
         if not path.is_file() and not path.is_dir():
-            raise InputError(f"{path} is a device or a pipe; expected a file or a folder of pairs.")
+            raise InputError(f"{path} is a device or a pipe. Give a file or a folder of pairs.")
         return path
     prefix, _, rest = str(path).partition(":")
     if rest and len(prefix) > 1 and not Path(prefix).exists() and "/" not in prefix:
         known = ", ".join(("tfds", *FAMILIES, *FORMATS))
-        raise InputError(f"{path}: no such file, and {prefix!r} is no format; there are {known}.")
+        raise InputError(
+            f"There is no file {path}, and no format {prefix!r}. The formats are {known}."
+        )
     names = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
     near = difflib.get_close_matches(path.name, names)
-    hint = f"did you mean {', '.join(near)}?" if near else "check the path."
-    raise InputError(f"{path}: no such file or folder; {hint}")
+    hint = f"Did you mean {', '.join(near)}?" if near else "Check the path."
+    raise InputError(f"There is no file or folder {path}. {hint}")
 
 
 def _formats(name: str | None) -> tuple[list[Format], bool]:
-    """The formats to try, and whether folder names count as hints."""
+    """Return the formats to try, and whether folder names count as hints."""
     if name is None:
         return _OFFICIAL, True
     if name not in (*FAMILIES, *FORMATS):
         near = difflib.get_close_matches(name, FORMATS, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
         raise InputError(
-            f"{argument('format', name)} is unknown"
-            f"{f'; did you mean {near[0]!r}?' if near else ''}; there are {', '.join((*FAMILIES, *FORMATS))}."
+            f"{argument('format', name)} does not exist.{hint} The formats are "
+            f"{', '.join((*FAMILIES, *FORMATS))}."
         )
     return [FORMATS[member] for member in FAMILIES.get(name, (name,))], False
 
 
 def recognize_file(path: Path, name: str | None) -> tuple[Format, Layout, str | None]:
-    """The format and layout of a file, of the format `name` if given, and its split if known."""
+    """Return the format (`name`, if given) and layout of a file, and its split if it is known."""
     formats, hints = _formats(name)
     for known in formats:
         for layout in known.layouts:
@@ -378,11 +362,11 @@ def recognize_file(path: Path, name: str | None) -> tuple[Format, Layout, str | 
         if len(formats) == 1 and (name in OWN or len(formats[0].layouts) == 1):
             return formats[0], formats[0].layouts[0], None
         files = "; ".join(file_names(known) for known in formats)
-        raise InputError(f"{path}: not a file of the format {name!r}, which has {files}.")
+        raise InputError(f"{path} is not a file of the format {name!r}. That format has {files}.")
     suffix = path.name.lower().removesuffix(".gz").rpartition(".")[2]
     if suffix not in _SUFFIXES and "\t" not in first_line(TextFile(path)):
         raise InputError(
-            f"{path}: not a known kind of file; expected TSV, CSV, JSONL, Parquet, Arrow, Feather or Excel, or "
+            f"{path} is not a known kind of file. Expected TSV, CSV, JSONL, Parquet or Excel, or "
             f"{wording('a format=…', '--format NAME')}."
         )
     own = FORMATS[_SUFFIXES.get(suffix, "tsv")]
@@ -392,7 +376,7 @@ def recognize_file(path: Path, name: str | None) -> tuple[Format, Layout, str | 
 def recognize_folder(
     folder: Path, name: str | None
 ) -> tuple[Format, dict[str, tuple[Path, Layout]]]:
-    """The format of a folder, and the file and layout of each split in it."""
+    """Return the format of a folder, and the file and layout of each split in it."""
     formats, hints = _formats(name)
     for known in formats if name else FORMATS.values():
         found = {}
@@ -405,11 +389,11 @@ def recognize_folder(
             return known, found
     if name is not None:
         files = "; ".join(file_names(known) for known in formats)
-        raise InputError(f"{folder}: no file of the format {name!r} is here; it has {files}.")
+        raise InputError(f"{folder} has no file of the format {name!r}. That format has {files}.")
     names = sorted(path.name for path in folder.iterdir())
     inside = ", ".join(names[:8]) + ", …" * (len(names) > 8) or "nothing"
     raise InputError(
-        f"{folder}: no known data set is in this folder, it holds {inside}. Expected train, dev and "
-        "test as .tsv, .csv or .jsonl, or the files of "
-        f"{', '.join(known.name for known in _OFFICIAL)}; or point at one file."
+        f"{folder} has no known data set. It contains {inside}. Expected train, dev and test as .tsv, "
+        f".csv or .jsonl, or the files of {', '.join(known.name for known in _OFFICIAL)}. Or give one "
+        "file."
     )

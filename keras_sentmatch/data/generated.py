@@ -101,13 +101,13 @@ _QUANTIFIERS: dict[str, Callable[[Any, Any, int], Any]] = {
 _PLAIN = ("all", "every", "some", "no", "not all", "most")
 _COUNTED = ("at least", "more than", "exactly", "fewer than", "at most")
 _NEGATED = ("some", "most", "at least", "exactly")  # quantifiers that take "are not"
-_LARGEST = 6  # worlds with up to so many individuals of each sort tell all that these sentences say
+_LARGEST = 6  # worlds with up to six individuals of each sort decide these sentences
 _SINGULAR = {"people": "person", "men": "man", "women": "woman", "children": "child"}
 _SINGULAR |= {"ponies": "pony", "kids": "kid"}
 
 
 class Phrase(NamedTuple):
-    """A phrase and the set of values it stands for, as bits."""
+    """A phrase, and its set of values as bits."""
 
     attribute: str
     words: str
@@ -115,7 +115,7 @@ class Phrase(NamedTuple):
 
 
 def _phrases() -> tuple[dict[str, tuple[Phrase, ...]], dict[str, int]]:
-    """All phrases by attribute, and the set of all values of each attribute."""
+    """Return all phrases by attribute, and the set of all values of each attribute."""
     phrases: dict[str, list[Phrase]] = {name: [] for name in TREES}
     universe = {}
     for name, tree in TREES.items():
@@ -123,7 +123,7 @@ def _phrases() -> tuple[dict[str, tuple[Phrase, ...]], dict[str, int]]:
 
         def fill(tree: dict[str, Any], name: str = name) -> int:
             nonlocal count
-            count += 1  # besides the parts that have a name there is always another
+            count += 1  # there is always a part without a name
             values = 1 << (count - 1)
             for words, parts in tree.items():
                 below = fill(parts)
@@ -203,7 +203,7 @@ class Quantified(NamedTuple):
         return (self.scope, self.place) if self.place else (self.scope,)
 
     def label(self, other: "Quantified") -> int | None:
-        """The label of (self, other), or None where one of them says nothing."""
+        """Return the label of (self, other), or None if one of them says nothing."""
         sorts = _sorts((self.restrictor(), self.predicate(), other.restrictor(), other.predicate()))
         flip = self.negated * 0b0100 | other.negated * 0b0001
         return _quantified_label(
@@ -272,7 +272,7 @@ class Relational(NamedTuple):
         return self._replace(place=place)
 
     def label(self, other: "Relational") -> int | None:
-        """The label of (self, other); sentences about different things are neutral."""
+        """Return the label of (self, other); sentences about different things are neutral."""
         if (self.verb is None) != (other.verb is None):
             return LABELS.index("neutral")
         if self.verb is None or other.verb is None:
@@ -309,7 +309,7 @@ def _adjective(rng: random.Random) -> Phrase:
 
 @cache
 def _related(phrase: Phrase) -> tuple[Phrase, ...]:
-    """Phrases of a set above, below or beside (with a common set above, or an antonym)."""
+    """Return phrases of sets above, below or beside (with a common set above, or antonyms)."""
     others = [other for other in _PHRASES[phrase.attribute] if other.words != phrase.words]
     above = [other for other in others if other.values & phrase.values == phrase.values]
     below = [other for other in others if other.values & phrase.values == other.values]
@@ -328,7 +328,7 @@ def _relative(phrase: Phrase, rng: random.Random) -> Phrase:
 
 @cache
 def _overlaps(universe: int, masks: tuple[int, ...]) -> frozenset[int]:
-    """Which memberships in the four sets a value can have: bit i from the left for set i."""
+    """Return the memberships in the four sets that a value can have: bit i from the left for set i."""
     found = set()
     for pattern in range(16):
         left = universe
@@ -340,9 +340,9 @@ def _overlaps(universe: int, masks: tuple[int, ...]) -> frozenset[int]:
 
 
 def _sorts(sets: Iterable[tuple[Phrase, ...]]) -> frozenset[int]:
-    """The sorts of individuals there can be, distinguished by their membership in four sets.
+    """Return the possible sorts of individuals, by their membership in four sets.
 
-    A set is the meeting of its phrases; an attribute that no phrase names leaves all open.
+    A set is the intersection of its phrases.
     """
     masks: dict[str, list[int]] = {}
     for i, phrases in enumerate(sets):
@@ -363,7 +363,7 @@ def _meet(one: frozenset[int], two: frozenset[int]) -> frozenset[int]:
 
 @cache
 def _worlds(sorts: frozenset[int]) -> np.ndarray:
-    """Boolean [x1, y1, x2, y2]: can |A1 B1|, |A1 - B1|, |A2 B2|, |A2 - B2| be so together?"""
+    """Return whether |A1 B1|, |A1 - B1|, |A2 B2|, |A2 - B2| can be x1, y1, x2, y2 together."""
     worlds = np.zeros([_LARGEST + 1] * 4, bool)
     worlds[0, 0, 0, 0] = True
     for sort in sorts:
@@ -400,13 +400,13 @@ def _quantified_label(
 
 
 _SPLITS = {"train": range(8), "validation": range(8, 9), "test": range(9, 10)}
-_TRIES = 12  # hypotheses drawn for each premise
-_QUANTIFIED = 0.65  # share of premises that are quantified; the others are relational
+_TRIES = 12  # hypotheses drawn per premise
+_QUANTIFIED = 0.65  # share of quantified premises; the others are relational
 _Votes = defaultdict[str, list[int]]
 
 
 def _generate(n: int, seed: int, split: str) -> Iterator[tuple[str, str, int]]:
-    """Pairs in threes: a premise with a hypothesis of each label."""
+    """Yield pairs in threes: a premise with one hypothesis per label."""
     rng = random.Random(f"{seed} {split}")
     votes: _Votes = defaultdict(lambda: [0, 0, 0])
     seen: set[str] = set()
@@ -434,7 +434,7 @@ def _code(text: str) -> int:
 def _hypotheses(
     premise: Any, text: str, split: str, rng: random.Random, votes: _Votes
 ) -> dict[int, str]:
-    """For each label found, the hypothesis whose words have stood least for that label so far."""
+    """Return, per label, the hypothesis whose words have been least typical of that label."""
     best: dict[int, tuple[float, str, set[str]]] = {}
     words = set(text.split())
     for _ in range(_TRIES):
@@ -445,13 +445,13 @@ def _hypotheses(
         label = premise.label(form)
         if label is None or hypothesis == text:
             continue
-        # Of a pair and its reverse in different splits only one is kept.
+        # If a pair and its reverse fall in different splits, only one of them is kept.
         code = _code(hypothesis)
         if code % 10 not in _SPLITS[split] and code < _code(text):
             continue
         features = _features(words, set(hypothesis.split()))
         counted = ((votes[feature][label], sum(votes[feature])) for feature in features)
-        # Exact, because the order of the set differs between processes.
+        # The sum is exact, because the order of the set differs between processes.
         bias = math.fsum((3 * count - total) / (total + 10) for count, total in counted)
         if label not in best or bias < best[label][0]:
             best[label] = (bias, hypothesis, features)
@@ -463,7 +463,7 @@ def _hypotheses(
 
 
 def _features(premise: set[str], hypothesis: set[str]) -> set[str]:
-    """What a bag of words sees of the pair; not the premise alone, it has every label once."""
+    """Return what a bag of words sees of the pair, except for the premise alone."""
     return (
         {"+" + word for word in hypothesis - premise}
         | {"-" + word for word in premise - hypothesis}
@@ -475,22 +475,22 @@ def _features(premise: set[str], hypothesis: set[str]) -> set[str]:
 def natural_logic_pairs(
     n: int, *, seed: int, split: Literal["train", "validation", "test"] = "train"
 ) -> PairDataset:
-    """Generates `n` sentence pairs labeled entailment, neutral or contradiction.
+    """Generate sentence pairs labeled entailment, neutral or contradiction.
 
-    The labels are computed from the meaning of the two sentences and balanced to one row. No
+    The labels follow from the meaning of the sentences, and their numbers differ by at most one. No
     premise of one split is a premise of another. The same arguments always give the same pairs.
 
     Args:
         n: Number of pairs.
         seed: Seed of the generator.
-        split: Which part of all premises to draw from: `"train"` (8 in 10), `"validation"`,
-            `"test"`.
+        split: Part of all premises to draw from: `"train"` (80%), `"validation"` or `"test"`. Defaults
+            to `"train"`.
 
     Returns:
         A `PairDataset` with `label_names=("entailment", "neutral", "contradiction")`.
 
     Raises:
-        InputError: An unknown split, or `n` below 1.
+        InputError: If the split is unknown, or `n` is below 1.
 
     Example:
 
@@ -502,8 +502,8 @@ def natural_logic_pairs(
     ```
     """
     if split not in _SPLITS:
-        raise InputError(f"split={split!r} is not one of {', '.join(_SPLITS)}.")
+        raise InputError(f"split={split!r} does not exist. Use {', '.join(_SPLITS)}.")
     if n < 1:
-        raise InputError(f"n={n}: at least one pair must be asked for.")
+        raise InputError(f"n={n} is too small. Ask for at least one pair.")
     first, second, labels = zip(*_generate(n, seed, split))
     return PairDataset(first, second, labels, label_names=LABELS, name="embedded", split=split)

@@ -1,8 +1,6 @@
 """Load sentence pairs: one file, all parts of a data set, or a stream of a file's pairs."""
 
-import copy
 import hashlib
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from keras_sentmatch.data._columns import Columns, KeptRow, OnError, Reading, read_file
 from keras_sentmatch.data.dataset import PairDataset, ReadReport, Task
-from keras_sentmatch.data.files import HEADER, StandardInput, TextFile, first_line
+from keras_sentmatch.data.files import StandardInput, TextFile, first_line
 from keras_sentmatch.data.formats import (
     FAMILIES,
     FORMATS,
@@ -25,10 +23,10 @@ from keras_sentmatch.data.formats import (
     recognize_file,
     recognize_folder,
 )
+from keras_sentmatch.data.frames import class_names, is_frame, rows_of
 from keras_sentmatch.data.generated import natural_logic_pairs
 from keras_sentmatch.data.splits import log_repeats, split_pairs
-from keras_sentmatch.data.tables import class_names, is_frame, rows_of
-from keras_sentmatch.errors import InputError, argument, wording
+from keras_sentmatch.errors import InputError, wording
 
 _Split = Literal["train", "validation", "test"]
 _EMBEDDED: dict[_Split, int] = {"train": 8000, "validation": 1000, "test": 1000}
@@ -50,40 +48,39 @@ def read_pairs(
     weight: str | int | Literal[False] | None = None,
     on_error: OnError = "raise",
 ) -> PairDataset:
-    """Reads one file of sentence pairs.
+    """Read one file of sentence pairs.
 
-    The file may be one of a known data set (`list_formats()`), recognized by its name and header,
-    or your own TSV, CSV, JSONL (`.gz` is unpacked), Parquet, Arrow, Feather or Excel. Or a table in
-    memory: of pandas, polars, Arrow or Hugging Face's `datasets`. Columns are found by their usual names
-    (`sentence1`/`sentence2`, `premise`/`hypothesis`, `question1`/`question2`, `label`, `score`, …).
-    An empty sentence is an input, not an error. Rows without a gold label (`-`) are left out and
+    The file belongs to a known data set (`list_formats()`), which is recognized by its name and
+    header, or is your own TSV, CSV, JSONL (also `.gz`), Parquet or Excel file. It may also be a table
+    in memory: of pandas, polars, Arrow or Hugging Face's `datasets`. Columns are found by their usual
+    names (`sentence1`/`sentence2`, `premise`/`hypothesis`, `question1`/`question2`, `label`, `score`,
+    …). An empty sentence is an input, not an error. Rows without a gold label (`-`) are left out and
     counted.
 
     Args:
-        path: The file, or a table. Of parallel files the first, such as `s1.dev` or `a.toks`.
-        format: A name of `list_formats()`, or `"glue"`; found by itself by default.
-        split: Name of the part; by default what the file name of a known data set says.
-        sentence1, sentence2: The columns of the sentences. A number counts from 0 in a file
-            without header.
-        label: Column of the label. Without one the pairs are unlabeled.
+        path: The file or table. For parallel files, the first one, such as `s1.dev` or `a.toks`.
+        format: A name of `list_formats()`, or `"glue"`. By default it is recognized.
+        split: Name of the part. Defaults to the part that the file name of a known data set says.
+        sentence1, sentence2: Columns of the sentences. Numbers count from 0 in a file without header.
+        label: Column of the label. Without it the pairs are unlabeled.
         group: Column of the question id, for ranking.
-        label_names: Names in index order; labels may be these or their numbers. Or a mapping from
-            the labels of the file to their names. By default the names of the data set; else those
-            found, inference labels in their usual order, others sorted.
-        task: `"classification"`, `"ranking"` or `"regression"`, where it is not to be found.
-        delimiter: What separates the fields of a table, if neither tab, comma nor semicolon.
-        encoding: Encoding of the file, such as `"latin-1"`; by default UTF-8, or what its byte
-            order mark says.
-        weight: Column that says how much each pair counts in training; by default `weight`, if there
-            is one. False reads none. Validation and test pairs have no weights.
-        on_error: `"raise"`: the first bad row is an error. `"skip"`: it is left out and counted.
+        label_names: Label names in index order, or a mapping from the labels in the file to their
+            names. The file may contain names or indices. Defaults to the names of the data set, or
+            the labels found: inference labels in their usual order, others sorted.
+        task: `"classification"`, `"ranking"` or `"regression"`, if it cannot be inferred.
+        delimiter: Separator of fields, if it is neither tab, comma nor semicolon.
+        encoding: Encoding of the file, such as `"latin-1"`. Defaults to the byte order mark's, or UTF-8.
+        weight: Column with the weight of each pair in training. Defaults to `weight`, if it exists.
+            `False` ignores weights. Validation and test pairs have no weights.
+        on_error: `"raise"` makes the first bad row an error; `"skip"` leaves bad rows out and counts
+            them. Defaults to `"raise"`.
 
     Returns:
-        A `PairDataset`; its `report` counts rows read, kept and skipped.
+        A `PairDataset`. Its `report` counts the rows read, kept and skipped.
 
     Raises:
-        InputError: A missing file or column, a bad row, an empty file. The message names file and
-            line.
+        InputError: If the file or a column is missing, a row is bad, or the file is empty. The message
+            names file and line.
 
     Example:
 
@@ -103,15 +100,15 @@ def read_pairs(
     )
     if is_frame(path):
         if format is not None:
-            raise InputError(f"format={format!r} is for files; a {_kind(path)} needs none.")
+            raise InputError(
+                f"format={format!r} is for files, but a {_kind(path)} was given. Leave it out."
+            )
         data = _read_frame(path, split, columns, on_error)
         log_repeats({data.split: data})
         return data
     path = existing_path(path)
     if path.is_dir():
-        raise InputError(
-            f"{path} is a folder; read_pairs takes one file, load_pairs takes folders."
-        )
+        raise InputError(f"{path} is a folder. Give one file, or use load_pairs.")
     known, layout, part = recognize_file(path, format)
     data = read_file(path, known, layout, split or part or "", columns, on_error)
     log_repeats({data.split: data})
@@ -127,7 +124,7 @@ def _read_frame(frame: Any, split: str, columns: Columns, on_error: OnError) -> 
         columns = replace(columns, label_names=names)
     if columns.encoding is not None:
         raise InputError(
-            f"encoding={columns.encoding!r} is for files; a {_kind(frame)} needs none."
+            f"encoding={columns.encoding!r} is for files, but a {_kind(frame)} was given. Leave it out."
         )
     layout = Layout({}, lambda file: rows_of(frame))
     return read_file(
@@ -136,7 +133,7 @@ def _read_frame(frame: Any, split: str, columns: Columns, on_error: OnError) -> 
 
 
 def format_and_path(source: str | Path) -> tuple[str | None, str | Path]:
-    """`"FORMAT:path"` in two; the format is None where `source` names none."""
+    """Split `"FORMAT:path"`; the format is None if `source` does not name one."""
     prefix, _, rest = str(source).partition(":")
     return (prefix, rest) if rest and (prefix in FORMATS or prefix in FAMILIES) else (None, source)
 
@@ -157,31 +154,30 @@ def load_pairs(
     encoding: str | None = None,
     weight: str | int | Literal[False] | None = None,
 ) -> dict[str, PairDataset]:
-    """Loads the parts of a data set: `"train"`, `"validation"`, `"test"`, as far as there are any.
+    """Load the parts of a data set: `"train"`, `"validation"` and `"test"`, if they exist.
 
-    A missing validation part is split off the training pairs (seeded, classes keep their shares,
-    pairs with the same question or first sentence stay together). A missing test part stays
-    missing, but for your own single file (or a folder with nothing but `train.*`), which is split
-    three ways.
+    A missing validation part is split off the training pairs: seeded, with equal shares of classes,
+    and pairs with the same question or first sentence stay together. A missing test part stays
+    missing, except for your own single file (or a folder with only `train.*`), which is split three
+    ways.
 
     Args:
-        source: `"embedded"` (generated pairs, no file), `"tfds:NAME"` (TensorFlow Datasets), a
-            folder or file, or `"FORMAT:path"` with a name of `list_formats()`, such as
-            `"trecqa-clean:data/trecqa"`. Or a table, as `read_pairs` takes it, or a mapping of such
-            tables by part, such as a `DatasetDict`.
-        seed: Seed of the generator and of the splits.
-        on_error: As in `read_pairs`.
-        fractions: Shares of the training, validation and perhaps test pairs that one part is split
-            into. By default 5% of the training pairs go to a missing validation part, and of one
-            file that is split three ways 10% to the test part.
+        source: `"embedded"` (generated pairs), `"tfds:NAME"` (TensorFlow Datasets), a folder or file, or
+            `"FORMAT:path"` with a name of `list_formats()`, such as `"trecqa-clean:data/trecqa"`. Or a
+            table as for `read_pairs`, or a mapping of tables by part, such as a `DatasetDict`.
+        seed: Seed of the generator and of the splits. Defaults to `0`.
+        on_error: See `read_pairs`.
+        fractions: Shares of the training, validation and perhaps test pairs into which one part is
+            split. By default a missing validation part gets 5% of the training pairs, and the test
+            part of a single file 10%.
         sentence1, sentence2, label, group, label_names, task, delimiter, encoding, weight:
-            As in `read_pairs`.
+            See `read_pairs`.
 
     Returns:
-        A dict of `PairDataset`s by part.
+        The `PairDataset`s by part.
 
     Raises:
-        InputError: As `read_pairs`; or a folder with no known files in it.
+        InputError: As for `read_pairs`, or if a folder has no known files.
 
     Example:
 
@@ -195,87 +191,118 @@ def load_pairs(
     columns = Columns(
         sentence1, sentence2, label, group, label_names, task, delimiter, encoding, weight
     )
-    tables = {"train": source} if is_frame(source) else source
-    if isinstance(tables, Mapping):
+    if isinstance(source, Mapping) or is_frame(source):
+        tables = source if isinstance(source, Mapping) else {"train": source}
         source = _kind(source)
-    elif columns != Columns() and str(source).partition(":")[0] in ("embedded", "tfds"):
-        names = ", ".join(name for name, value in vars(columns).items() if value is not None)
-        options = "--columns, --delimiter, --encoding, --labels and --weight"
-        raise InputError(
-            f"{source} is not read from a file of yours: leave out {wording(names, options)}."
-        )
-    three_way = False
-    parts: dict[str, PairDataset]
-    format, rest = format_and_path(source)
-    if isinstance(tables, Mapping):
-        if unknown := [str(name) for name in tables if name not in SPLITS]:
+        parts = _read_tables(tables, source, columns, on_error)
+        whole = set(parts) == {"train"}
+    elif source == "embedded" or str(source).startswith("tfds:"):
+        if columns != Columns():
+            names = ", ".join(name for name, value in vars(columns).items() if value is not None)
+            options = "--columns, --delimiter, --encoding, --labels and --weight"
             raise InputError(
-                f"The {source} has the part {unknown[0]!r}; expected {', '.join(SPLITS)}: leave out "
-                "the others, or rename them in a dict."
+                f"{source} is not a file of yours. Leave out {wording(names, options)}."
             )
-        parts = {}
-        for name in (name for name in SPLITS if name in tables):
-            if not is_frame(tables[name]):
-                raise InputError(f"The {name} part is a {_kind(tables[name])}; expected a table.")
-            parts[name] = _read_frame(tables[name], name, columns, on_error)
-            if parts[name].label_names and not isinstance(columns.label_names, Mapping):
-                columns = replace(columns, label_names=parts[name].label_names)
-        three_way = set(parts) == {"train"}
-    elif source == "embedded":
-        parts = {
-            name: natural_logic_pairs(n, seed=seed, split=name) for name, n in _EMBEDDED.items()
-        }
-    elif str(source).startswith("tfds:") and source != "tfds:":
-        parts = load_tfds(str(source).removeprefix("tfds:"))
-    elif (path := existing_path(rest)).is_file():
-        known, layout, part = recognize_file(path, format)
-        if known.name in OWN or part is None:
-            part = "train"
-        parts = {part: read_file(path, known, layout, part, columns, on_error)}
-        three_way = part == "train"
+        parts, whole = _without_files(str(source), seed), False
     else:
-        known, found = recognize_folder(path, format)
-        parts = {}
-        own_name = path.resolve().name if known.name in OWN else ""
-        for split, (file, layout) in found.items():
-            data = read_file(file, known, layout, split, columns, on_error, own_name)
-            parts[split] = data
-            # the parts of your own data share the names of the first
-            if data.label_names and not isinstance(columns.label_names, Mapping):
-                columns = replace(columns, label_names=data.label_names)
-        three_way = set(parts) == {"train"} and (known.name in OWN or known.own_split)
-        mixed = len({layout.rows for _, layout in found.values()}) > 1
-        if known.name == "quora" and mixed and "train" in parts:
-            parts["train"] = _without(parts)
+        parts, whole = _read_files(source, columns, on_error)
     if "train" in parts:
-        if parts["train"].labels is None:
-            how = wording("label=…", "--columns FIRST,SECOND,LABEL")
-            raise InputError(
-                f"{source}: the training pairs have no labels; name their column with {how}."
-            )
-        shares = {} if "validation" in parts else {"validation": 0.05}
-        if three_way:
-            shares["test"] = 0.1
-        if fractions is not None:
-            shares = dict(zip(("validation", "test"), fractions[1:]))
-        if taken := [name for name in shares if name in parts]:
-            how = wording("fractions", "--split")
-            raise InputError(
-                f"{source} has {' and '.join(taken)} pairs of its own: leave {how} out, or give "
-                "the file of the training pairs alone."
-            )
-        if shares:
-            fractions = fractions or [1 - sum(shares.values()), *shares.values()]
-            cut = split_pairs(parts["train"], fractions, seed=seed)
-            for split, data in zip(("train", *shares), cut):
-                parts[split] = data.select(range(len(data)), split=split)
+        parts |= _split_off(parts, source, whole, fractions, seed)
     parts = {split: parts[split] for split in SPLITS if split in parts}
     log_repeats(parts)
     return parts
 
 
+def _read_tables(
+    tables: Mapping[str, Any], kind: str, columns: Columns, on_error: OnError
+) -> dict[str, PairDataset]:
+    """Read tables in memory by part; the first part gives the label names of the others."""
+    if unknown := [str(name) for name in tables if name not in SPLITS]:
+        raise InputError(
+            f"The {kind} has the part {unknown[0]!r}. Expected {', '.join(SPLITS)}. Leave out other "
+            "parts, or rename them in a dict."
+        )
+    parts = {}
+    for name in (name for name in SPLITS if name in tables):
+        if not is_frame(tables[name]):
+            raise InputError(f"The {name} part is a {_kind(tables[name])}. Expected a table.")
+        parts[name] = _read_frame(tables[name], name, columns, on_error)
+        columns = _with_names_of(parts[name], columns)
+    return parts
+
+
+def _without_files(source: str, seed: int) -> dict[str, PairDataset]:
+    if source == "embedded":
+        return {
+            name: natural_logic_pairs(n, seed=seed, split=name) for name, n in _EMBEDDED.items()
+        }
+    return load_tfds(source.removeprefix("tfds:"))
+
+
+def _read_files(
+    source: str | Path, columns: Columns, on_error: OnError
+) -> tuple[dict[str, PairDataset], bool]:
+    """Read a file or folder by part, and whether the training part is to be split three ways."""
+    format, rest = format_and_path(source)
+    path = existing_path(rest)
+    if path.is_file():
+        known, layout, part = recognize_file(path, format)
+        if known.name in OWN or part is None:
+            part = "train"
+        return {part: read_file(path, known, layout, part, columns, on_error)}, part == "train"
+    known, found = recognize_folder(path, format)
+    parts = {}
+    own_name = path.resolve().name if known.name in OWN else ""
+    for split, (file, layout) in found.items():
+        parts[split] = read_file(file, known, layout, split, columns, on_error, own_name)
+        columns = _with_names_of(parts[split], columns)
+    mixed = len({layout.rows for _, layout in found.values()}) > 1
+    if known.name == "quora" and mixed and "train" in parts:
+        parts["train"] = _without(parts)
+    return parts, set(parts) == {"train"} and (known.name in OWN or known.own_split)
+
+
+def _with_names_of(data: PairDataset, columns: Columns) -> Columns:
+    if not data.label_names or isinstance(columns.label_names, Mapping):
+        return columns
+    return replace(columns, label_names=data.label_names)
+
+
+def _split_off(
+    parts: Mapping[str, PairDataset],
+    source: Any,
+    whole: bool,
+    fractions: Sequence[float] | None,
+    seed: int,
+) -> dict[str, PairDataset]:
+    """Split the missing parts off the training pairs."""
+    if parts["train"].labels is None:
+        how = wording("label=…", "--columns FIRST,SECOND,LABEL")
+        raise InputError(
+            f"The training pairs of {source} have no labels. Name their column with {how}."
+        )
+    shares = {} if "validation" in parts else {"validation": 0.05}
+    if whole:
+        shares["test"] = 0.1
+    if fractions is not None:
+        shares = dict(zip(("validation", "test"), fractions[1:]))
+    if taken := [name for name in shares if name in parts]:
+        how = wording("fractions", "--split")
+        raise InputError(
+            f"{source} has its own {' and '.join(taken)} pairs. Leave out {how}, or give only the file "
+            "of the training pairs."
+        )
+    if not shares:
+        return {}
+    cut = split_pairs(
+        parts["train"], fractions or [1 - sum(shares.values()), *shares.values()], seed=seed
+    )
+    names = ("train", *shares)
+    return {name: data.select(range(len(data)), split=name) for name, data in zip(names, cut)}
+
+
 def _without(parts: dict[str, PairDataset]) -> PairDataset:
-    """The training pairs that occur in no other part, spelling and spacing aside."""
+    """Return the training pairs that occur in no other part, ignoring spelling and spacing."""
 
     def keys(data: PairDataset) -> list[frozenset[str]]:
         def plain(text: str) -> str:
@@ -292,7 +319,7 @@ def _without(parts: dict[str, PairDataset]) -> PairDataset:
     return kept
 
 
-# The first of these that a data set has becomes the part.
+# The first of these names that a data set has becomes the part.
 _SPLITS = {
     "train": ("train",),
     "validation": ("validation", "validation_matched", "dev"),
@@ -301,38 +328,44 @@ _SPLITS = {
 
 
 def load_tfds(name: str) -> dict[str, PairDataset]:
-    """Loads a TensorFlow dataset of sentence pairs, such as `"glue/mrpc"`; it is downloaded once.
+    """Load a TensorFlow dataset of sentence pairs, such as `"glue/mrpc"`; it is downloaded once.
 
-    Label names come from the dataset's info. Rows labeled -1 (no gold label) are left out and
-    counted; a part in which every row is so is unlabeled.
+    Label names come from the dataset's info. Rows with the label -1 are left out and counted, except
+    in a part where all rows have it, which is unlabeled.
     """
     try:
         import tensorflow_datasets as tfds
     except ImportError:
         raise InputError(
-            f"tfds:{name} needs tensorflow_datasets: pip install keras-sentmatch[datasets]."
+            f"tfds:{name} needs TensorFlow Datasets. Install it with pip install "
+            '"keras-sentmatch[datasets]".'
         ) from None
     try:
         builder = tfds.builder(name)
     except (tfds.core.DatasetNotFoundError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise InputError(f"tfds:{name}: no such TensorFlow dataset ({reason}).") from None
+        raise InputError(
+            f"There is no TensorFlow dataset tfds:{name} ({reason}). Check the name."
+        ) from None
     features = builder.info.features
     columns = [key for key in features if hasattr(features[key], "np_dtype")]
     sentences = next((pair for pair in SENTENCES if set(pair) <= set(columns)), None)
     if sentences is None:
         raise InputError(
-            f"tfds:{name} is no data set of sentence pairs: its columns are {', '.join(columns)}."
+            f"tfds:{name} has the columns {', '.join(columns)}, of which no two are known as columns "
+            "of sentences. Write the data set to a file, and name its columns."
         )
     label = next((column for column in LABEL + SCORE if column in columns), None)
     try:
         builder.download_and_prepare()
     except ImportError as error:
-        raise InputError(f"tfds:{name} needs another package: pip install {error.name}.") from error
+        raise InputError(
+            f"tfds:{name} needs {error.name}. Install it with pip install {error.name}."
+        ) from error
     except OSError as error:
         raise InputError(
-            f"tfds:{name} could not be downloaded or written ({error}); check the network and "
-            "TFDS_DATA_DIR, or point at local files."
+            f"tfds:{name} cannot be downloaded or written ({error}). Check the network and "
+            "TFDS_DATA_DIR, or give local files."
         ) from error
     parts = {}
     for split, candidates in _SPLITS.items():
@@ -371,11 +404,11 @@ def _pairs(
 
 
 STANDARD_INPUT = "-"
-_LONGEST = 16_000_000  # characters, about, of the pairs that are in memory at a time
+_LONGEST = 16_000_000  # approximate number of characters that are in memory at a time
 
 
 class Window(NamedTuple):
-    """Some pairs of a stream, with the number of rows read so far and the digest of these rows."""
+    """Some pairs of a stream, the number of rows read so far, and the digest of these rows."""
 
     pairs: PairDataset
     rows: int
@@ -383,20 +416,19 @@ class Window(NamedTuple):
 
 
 class PairStream:
-    """Reads the pairs of a file as they are needed; labels are kept as the file has them.
+    """Read the pairs of a file piece by piece, with labels as they are in the file.
 
     Args:
-        source: A file, as `read_pairs` takes it, or `"-"` for standard input.
-        format: As in `read_pairs`.
-        on_error: As in `read_pairs`.
-        shard: Only the part `(number, of)` of the rows: the first of them is number 1.
-        **columns: The other arguments of `read_pairs`: `sentence1`, `label_names`, ….
+        source: A file as for `read_pairs`, or `"-"` for standard input.
+        format: See `read_pairs`.
+        on_error: See `read_pairs`.
+        **columns: Other arguments of `read_pairs`: `sentence1`, `label_names`, ….
 
     Attributes:
-        report: The counts of the rows read so far.
+        report: Counts of the rows read so far.
 
     Raises:
-        InputError: As `read_pairs`; or a shard of standard input, or without rows.
+        InputError: As for `read_pairs`.
 
     Example:
 
@@ -414,7 +446,6 @@ class PairStream:
         *,
         format: str | None = None,
         on_error: OnError = "raise",
-        shard: tuple[int, int] | None = None,
         **columns: Any,
     ) -> None:
         how = Columns(**columns)
@@ -425,54 +456,34 @@ class PairStream:
             known, layout, _ = recognize_file(file.path, kind)
             if known.name == "frame":
                 raise InputError(
-                    "standard input is read as text: give a Parquet, Arrow or Excel file by name."
+                    "Standard input is read as text. Give a Parquet or Excel file by its name."
                 )
-            if shard is not None:
-                raise InputError("standard input has no shards: its rows cannot be counted first.")
         else:
             path = existing_path(source)
             if path.is_dir():
-                raise InputError(f"{path} is a folder; expected a file of pairs.")
+                raise InputError(f"{path} is a folder. Give a file of pairs.")
             known, layout, _ = recognize_file(path, format)
             file = TextFile(path, how.encoding, how.delimiter)
-        self._how = known, layout, how, on_error
-        self._reading = Reading(file, *self._how)
+        self._reading = Reading(file, known, layout, how, on_error)
         self.report, self.file = self._reading.report, file
         given = how.label_names or known.labels
         names = given if isinstance(given, Mapping) else dict(enumerate(given))
         self._names = {str(label).lower(): name for label, name in names.items()}
-        self._first: int
-        self._end: float
-        self._first, self._end = (0, math.inf) if shard is None else self._bounds(*shard)
-
-    def _bounds(self, number: int, of: int) -> tuple[int, int]:
-        """How many rows come before a shard, and how many up to its end."""
-        if not 1 <= number <= of:
-            raise InputError(
-                f"{argument('shard', f'{number}/{of}')}: expected a number from 1 to {of}, such as "
-                f"1/{of}."
-            )
-        file = copy.copy(self.file)
-        counted = Reading(file, *self._how).source()
-        rows = sum(where != HEADER for where, _ in counted)
-        if rows < of:
-            raise InputError(f"{file.path} has {rows} rows, which are too few for {of} shards.")
-        return (number - 1) * rows // of, number * rows // of
 
     def windows(self, size: int, *, after: int = 0, digest: str = "") -> Iterator[Window]:
-        """The pairs, `size` at a time, or fewer very long ones, after the row `after`.
+        """Yield the pairs after the row `after`, `size` at a time, or fewer if they are very long.
 
         Args:
-            size: Pairs of a window.
+            size: Number of pairs per window.
             after: The `rows` of a window, to continue after it.
-            digest: The `digest` of that window: other rows are refused.
+            digest: The `digest` of that window. Other rows are refused.
 
         Raises:
-            InputError: A bad row, a file without any usable one, or one that has changed.
+            InputError: If a row is bad, no row is usable, or the file has changed.
         """
         found, block, length = hashlib.sha256(), list[KeptRow](), 0
         reading = self._reading
-        for row in reading.rows(self._first, self._end):
+        for row in reading.rows():
             found.update(repr(row).encode("utf-8", "surrogatepass"))
             if row is not None:
                 self.report.kept += 1
@@ -490,11 +501,11 @@ class PairStream:
             reading.place < after or (reading.place == after and found.hexdigest() != digest)
         ):
             raise InputError(
-                f"{self.file.path} has changed: its first {after:,} rows are not those that were "
-                "answered before. Delete the partial answers to start again."
+                f"{self.file.path} has changed: its first {after:,} rows differ from those with "
+                "predictions. Delete the partial predictions to start again."
             )
         if not self.report.kept:
-            raise InputError(f"{self.file.path}: no usable row ({self.report}).")
+            raise InputError(f"{self.file.path} has no usable row ({self.report}).")
         if block:
             yield Window(self._pairs(block), reading.place, found.hexdigest())
 
@@ -513,6 +524,6 @@ class PairStream:
         )
 
     def _label(self, value: str | None) -> str:
-        """The name of a label if it is known, otherwise the text in the file."""
+        """Return the name of a label if it is known, otherwise the text in the file."""
         value = value or ""
         return self._names.get(value.lower(), value)

@@ -1,4 +1,4 @@
-"""Splits pairs into parts that share no question, and reports what parts share."""
+"""Split pairs into parts that share no question, and report what parts share."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -18,21 +18,21 @@ def split_pairs(
     *,
     seed: int,
 ) -> tuple[PairDataset, ...]:
-    """Splits a dataset into parts at random, but with equal shares of each label.
+    """Split a dataset into parts at random, with equal shares of each label.
 
-    Of scores, five equal-sized ranges keep their shares. Pairs of one group stay together; without
+    For scores, five equal-sized ranges keep their shares. Pairs of a group stay together, or without
     groups, pairs with the same first sentence.
 
     Args:
-        dataset: What to split.
-        fractions: The parts' shares, such as `[0.85, 0.05, 0.1]`; they sum to 1.
+        dataset: The pairs.
+        fractions: Shares of the parts, such as `[0.85, 0.05, 0.1]`. They sum to 1.
         seed: Seed of the split.
 
     Returns:
-        One `PairDataset` a fraction, rows in their old order.
+        One `PairDataset` per fraction, with rows in their old order.
 
     Raises:
-        InputError: Fractions that are not positive or do not sum to 1, or a part left empty.
+        InputError: If fractions are not positive or do not sum to 1, or a part would be empty.
 
     Example:
 
@@ -54,10 +54,12 @@ def part_numbers(
     seed: int,
     groups: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The part of each row, as `split_pairs` cuts; `groups`: numbers of what stays together."""
+    """Return the part of each row as `split_pairs` does; `groups` numbers what stays together."""
     shares = np.asarray(fractions, float)
     if not shares.size or (shares <= 0).any() or abs(shares.sum() - 1) > 1e-6:
-        raise InputError(f"fractions must be positive and sum to 1, but came as {list(fractions)}.")
+        raise InputError(
+            f"fractions={list(fractions)} is not accepted. Give positive numbers that sum to 1."
+        )
     rng = np.random.default_rng(seed)
     if groups is None:
         groups = numbered(dataset.groups or dataset.sentence1)
@@ -65,8 +67,8 @@ def part_numbers(
     counts = np.bincount(part, minlength=len(shares))
     if not counts.all():
         raise InputError(
-            f"{len(dataset)} pairs in {groups.max(initial=-1) + 1} groups are too few to split into "
-            f"parts of {list(fractions)}; give the parts as files of their own, or more pairs."
+            f"{len(dataset)} pairs in {groups.max(initial=-1) + 1} groups are too few for parts of "
+            f"{list(fractions)}. Give more pairs, or one file per part."
         )
     return part
 
@@ -83,7 +85,7 @@ def _strata(dataset: PairDataset) -> np.ndarray:
 def _assign(
     groups: np.ndarray, strata: np.ndarray, shares: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """The part of each row: groups go to the part that lacks them most, single rows fill up."""
+    """Return the part of each row: groups go where they are needed most, single rows fill up."""
     part = np.full(len(groups), -1)
     wanted = np.outer(shares, np.bincount(strata, minlength=1)).astype(float)
     total, lacking = wanted.copy(), wanted
@@ -98,7 +100,7 @@ def _assign(
         best = np.where(room, need, -np.inf).argmax() if room.any() else lacking.sum(1).argmax()
         part[rows] = best
         lacking[best] -= counts
-    owed = np.zeros(len(shares))  # what rounding has kept back so far
+    owed = np.zeros(len(shares))  # rows that rounding has kept back so far
     for stratum in range(wanted.shape[1]):
         rows = rng.permutation(np.flatnonzero((part < 0) & (strata == stratum)))
         space = np.maximum(lacking[:, stratum], 0)
@@ -112,11 +114,11 @@ def _assign(
 
 
 def leak_report(a: PairDataset, b: PairDataset) -> dict[str, int]:
-    """Counts what of `b` also occurs in `a`, case and spacing aside.
+    """Count what `b` shares with `a`, ignoring case and spacing.
 
     Returns:
-        `shared_pairs`: rows of `b` whose pair, in either order, is in `a`; `shared_groups`: group
-        ids in both; `shared_sentences`: different sentences of `b` that are in `a` on any side.
+        `shared_pairs`: rows of `b` whose pair, in either order, is in `a`. `shared_groups`: group ids
+        in both. `shared_sentences`: distinct sentences of `b` that are in `a` on any side.
 
     Example:
 
@@ -127,7 +129,6 @@ def leak_report(a: PairDataset, b: PairDataset) -> dict[str, int]:
     leak_report(train, natural_logic_pairs(30, seed=0, split="test"))["shared_pairs"]  # 0
     ```
     """
-
     (a1, a2), (b1, b2) = plain_sides(a), plain_sides(b)
     pairs = {frozenset(pair) for pair in zip(a1, a2)}
     return {
@@ -138,7 +139,7 @@ def leak_report(a: PairDataset, b: PairDataset) -> dict[str, int]:
 
 
 def plain_sides(data: PairDataset) -> list[list[str]]:
-    """The sentences of both sides without case and spacing."""
+    """Return the sentences of both sides without case and spacing."""
     sides = (data.sentence1, data.sentence2)
     return [[" ".join(text.casefold().split()) for text in side] for side in sides]
 
@@ -157,9 +158,9 @@ def sentence_groups(pairs: PairDataset) -> np.ndarray:
 
 
 def log_repeats(parts: Mapping[str, PairDataset]) -> None:
-    """Logs how many pairs stand under two labels, and how many training pairs other parts hold.
+    """Log how many pairs have two labels, and how many pairs of other parts are training pairs.
 
-    Above 1% of the pairs of a part it is a warning.
+    It is a warning above 1% of the pairs of a part.
     """
     keys = {name: list(zip(*plain_sides(data))) for name, data in parts.items()}
     for name, data in parts.items():
@@ -171,8 +172,8 @@ def log_repeats(parts: Mapping[str, PairDataset]) -> None:
         torn = [key for key, found in labels.items() if len(found) > 1]
         if torn:
             _log_share(
-                f"{name or 'data'}: %s pairs stand under more than one label, such as "
-                f"{torn[0][0]!r:.60} / {torn[0][1]!r:.60}; correct the labels",
+                f"{name or 'data'}: %s pairs have more than one label, such as {torn[0][0]!r:.60} / "
+                f"{torn[0][1]!r:.60}. Correct the labels.",
                 len(torn),
                 len(labels),
             )
@@ -181,8 +182,8 @@ def log_repeats(parts: Mapping[str, PairDataset]) -> None:
         shared = sum(frozenset(key) in trained for key in keys[name])
         if shared:
             _log_share(
-                f"{name}: %s pairs are training pairs too, so its figures are too good; remove "
-                "them from one of the two",
+                f"{name}: %s pairs are also training pairs, so its metrics are too good. Remove them "
+                "from one of the two parts.",
                 shared,
                 len(keys[name]),
             )

@@ -16,7 +16,7 @@ _SHIFT = 21  # bits of a code point
 
 @cache
 def _tables() -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-    """Sorted keys with their values: decompositions, combining classes, pairs -> composites."""
+    """Return sorted keys and values: decompositions, combining classes, pairs -> composites."""
     parts, classes, pairs = {}, {}, {}
     for code, char in enumerate(map(chr, range(_LAST))):
         if combining := unicodedata.combining(char):
@@ -32,13 +32,13 @@ def _tables() -> tuple[tuple[np.ndarray, np.ndarray], ...]:
 
 
 def tf_compose(codes: Any) -> Any:
-    """NFC of ragged code points `[B, None]`, as `unicodedata.normalize`."""
+    """Normalize ragged code points `[B, None]` to NFC, as `unicodedata.normalize` does."""
     import tensorflow as tf
 
     decompositions, classes, composites = _tables()
 
     def find(table: tuple[np.ndarray, np.ndarray], keys: Any) -> tuple[Any, Any]:
-        """Whether each key is in a table, and its value there."""
+        """Return whether each key is in a table, and its value."""
         place = tf.minimum(tf.searchsorted(table[0], tf.cast(keys, tf.int64)), len(table[0]) - 1)
         known = tf.gather(table[0], place) == tf.cast(keys, tf.int64)
         return known, tf.gather(table[1], place)
@@ -48,11 +48,11 @@ def tf_compose(codes: Any) -> Any:
         return tf.where(known, found, 0)
 
     def begins(rows: Any) -> Any:
-        """Which values are the first of their row."""
+        """Return which values are the first of their row."""
         return tf.concat([[True], rows[1:] != rows[:-1]], 0)[: tf.size(rows)]
 
     def step(values: Any, rows: Any, _: Any) -> tuple[Any, Any, Any]:
-        """Joins each starter with the first of what follows that it can be joined with."""
+        """Join each starter with the first character after it that it can be joined with."""
         marks, first, index = marks_of(values), begins(rows), tf.range(tf.size(values))
         starts = (marks == 0) | first
         before = tf.maximum(index - 1, 0)
@@ -97,7 +97,7 @@ def tf_compose(codes: Any) -> Any:
 
 
 def tf_tokenize(tokenizer: Tokenizer, sentences: Any) -> Any:
-    """The tokens of UTF-8 strings `[B]` by one of the built-in rules, ragged `[B, None]`."""
+    """Split UTF-8 strings `[B]` into tokens by a built-in rule, ragged `[B, None]`."""
     import tensorflow as tf
 
     table = np.array(clean_codes(tokenizer.lowercase), "int32")
@@ -118,10 +118,10 @@ def tf_tokenize(tokenizer: Tokenizer, sentences: Any) -> Any:
 def lookup_tables(
     words: Mapping[str, int], characters: Mapping[str, int], antonyms: Mapping[str, set[str]]
 ) -> Any:
-    """The tables of an encoder as one `tf.Module`, so that an exported module can hold them.
+    """Return the tables of an encoder as one `tf.Module`, which an exported module can hold.
 
-    It has `words`, `characters` (an array from code point to id) and, where there are antonyms,
-    `lexicon` (word -> its number, 0 for none) and `opposites` (a pair -> 1).
+    It has `words`, `characters` (an array from code points to ids) and, with antonyms, `lexicon`
+    (word -> its number, or 0) and `opposites` (pair -> 1).
     """
     import tensorflow as tf
 
@@ -137,7 +137,7 @@ def lookup_tables(
         module.words = table(["", *words], [1, *words.values()], 1, tf.string)
         char_ids = np.ones(max(map(ord, characters), default=0) + 2, "int32")
         char_ids[[ord(char) for char in characters]] = list(characters.values())
-        char_ids[0] = 0  # code point 0 never occurs in a token: it is the padding
+        char_ids[0] = 0  # code point 0 is the padding, as it never occurs in a token
         module.characters = char_ids
         if antonyms:
             numbers = {word: i for i, word in enumerate(antonyms, 1)}
@@ -161,10 +161,7 @@ def tf_encode_pairs(
     max_word_length: int,
     length: Any = None,
 ) -> dict[str, Any]:
-    """`PairEncoder.encode` on string tensors `[B]`; `tables` come from `lookup_tables`.
-
-    Without `sentence2` the first sentences are encoded alone.
-    """
+    """Encode string tensors `[B]` as `PairEncoder.encode` does; `tables` are `lookup_tables`."""
     import tensorflow as tf
 
     given = [tf.convert_to_tensor(x) for x in (sentence1, sentence2) if x is not None]

@@ -15,7 +15,7 @@ from keras_sentmatch.text.word_pieces import (
     separators,
 )
 
-MAX_BYTES = 100  # of a word; a longer one is unknown
+_MAX_BYTES = 100  # a longer word is unknown
 
 
 def pieces_graph(pieces: Pieces) -> "WordPieceGraph | BytePairGraph":
@@ -71,14 +71,14 @@ class WordPieceGraph:
         import tensorflow as tf
 
         length = tf.strings.length(words, unit="UTF8_CHAR")
-        too_long = tf.strings.length(words) > MAX_BYTES
+        too_long = tf.strings.length(words) > _MAX_BYTES
         sizes = tf.range(self.longest, 0, -1)[None]
 
         def unfinished(left: Any, *others: Any) -> Any:
             return tf.size(left) > 0
 
         def step(left: Any, start: Any, rows: Any, ids: Any) -> tuple[Any, ...]:
-            """The next piece of the words `left`, from the character `start` on; -1 if none fits."""
+            """Find the next piece of the words `left` from the character `start` on; -1 if none fits."""
             shape = [tf.size(left), self.longest]
             candidates = tf.strings.substr(
                 tf.broadcast_to(tf.gather(words, left)[:, None], shape),
@@ -89,9 +89,9 @@ class WordPieceGraph:
             prefix = tf.where(start > 0, self.suffix, "")[:, None]
             known = self.table.lookup(prefix + candidates)
             known = tf.where(tf.gather(too_long, left)[:, None], -1, known)
-            best = tf.argmax(known >= 0, 1, tf.int32)  # of the largest first, so the longest
+            best = tf.argmax(known >= 0, 1, tf.int32)  # the longest, as large sizes come first
             piece = tf.gather(known, best, batch_dims=1)
-            end = start + tf.gather(sizes[0], best)  # of a candidate past the end: beyond it
+            end = start + tf.gather(sizes[0], best)  # beyond the end if the candidate is
             more = (piece >= 0) & (end < tf.gather(length, left))
             return left[more], end[more], tf.concat([rows, left], 0), tf.concat([ids, piece], 0)
 
@@ -104,7 +104,7 @@ class WordPieceGraph:
             shape_invariants=(tf.TensorShape([None]),) * 4,
         )
         bad = tf.gather(tf.math.unsorted_segment_min(ids, rows, count) < 0, rows)
-        kept = ~bad | (ids < 0)  # of a word with a part that fits nothing: one unknown piece
+        kept = ~bad | (ids < 0)  # a word with a part that fits no piece is one unknown piece
         rows, ids = rows[kept], ids[kept]
         order = tf.argsort(rows, stable=True)
         ids = tf.gather(tf.where(ids < 0, self.unknown, ids), order)
@@ -169,7 +169,7 @@ class BytePairGraph:
         starts = _word_starts(flat, rows)
         count = tf.size(flat, tf.int64)
         splits = tf.concat([tf.where(starts)[:, 0], [count]], 0)
-        splits = tf.concat([splits[:1] * 0, splits[1:]], 0)  # of no characters at all
+        splits = tf.concat([splits[:1] * 0, splits[1:]], 0)  # if there are no characters at all
         words = tf.strings.unicode_encode(tf.RaggedTensor.from_row_splits(flat, splits), "UTF-8")
         distinct, index = tf.unique(words)
         pieces = tf.gather(self._of_words(distinct), index)
@@ -192,7 +192,7 @@ class BytePairGraph:
             return tf.size(left) > 0
 
         def step(left: Any, here: Any, counts: Any, rows: Any, ids: Any) -> tuple[Any, ...]:
-            """Merges one pair in each of the words `left`; those without one are finished."""
+            """Merge one pair in each of the words `left`; words without a pair are finished."""
             after = tf.concat([here[:, 1:], here[:, :1]], 1)
             pairs = tf.cast(here, tf.int64) * self.size + tf.cast(after, tf.int64)
             ranks = tf.where(column + 1 < counts[:, None], self.table.lookup(pairs), _NONE)
@@ -222,17 +222,16 @@ class BytePairGraph:
 
 
 def _word_starts(codes: Any, rows: Any) -> Any:
-    """Which characters begin a word, by GPT-2's rule; `rows` are the sentences they are in.
+    """Return which characters begin a word by GPT-2's rule; `rows` are their sentences.
 
-    The rule as a regular expression: `'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|
-    \\s+(?!\\S)|\\s+`.
+    The rule is `'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+`.
     """
     import tensorflow as tf
 
     kinds = tf.gather(_kinds(), tf.minimum(codes, LAST + 1))
 
     def shifted(x: Any, by: int, edge: int) -> Any:
-        """The value `by` characters later in the same sentence; `edge` where there is none."""
+        """Return the value `by` characters later in the same sentence, or `edge`."""
         size = tf.size(x)
         where = tf.range(size) + by
         inside = tf.clip_by_value(where, 0, tf.maximum(size - 1, 0))
@@ -246,7 +245,7 @@ def _word_starts(codes: Any, rows: Any) -> Any:
         (before != _SPACE) | ((after >= 0) & (after != _SPACE)),
         ~last & (kinds != before),
     )
-    free = ~last & (before != _OTHER)  # an apostrophe that no other sign or space comes before
+    free = ~last & (before != _OTHER)  # an apostrophe not after another sign or a space
     for clitic in _CLITICS:
         match = free & (codes == 0x27)
         for by, char in enumerate(clitic, 1):
@@ -259,7 +258,7 @@ def _word_starts(codes: Any, rows: Any) -> Any:
 
 @cache
 def _kinds() -> np.ndarray:
-    """Whether each code point is a letter, a number, a space or something else."""
+    """Return whether each code point is a letter, a number, a space or something else."""
     import regex  # which KerasHub uses
 
     kinds = np.full(LAST + 2, _OTHER, "int32")

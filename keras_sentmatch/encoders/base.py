@@ -1,4 +1,4 @@
-"""What every encoder of sentence pairs shares: counts, padding, and the description in its folder."""
+"""What all encoders of sentence pairs share: counts, padding, and the description in a folder."""
 
 import json
 import warnings
@@ -16,17 +16,22 @@ from keras_sentmatch.safety import check_types, inside, read_object
 
 FORMAT = 1
 FILE = "encoder.json"
-MAX_TOKENS = 1_000_000  # the greatest max_length of an encoder that is read from a file
-_NAMED, _KEPT = 5, 1000  # of the most frequent unknown words
+MAX_TOKENS = 1_000_000  # greatest max_length of an encoder in a file
+_NAMED, _KEPT = 5, 1000  # most frequent unknown words that are named, and kept
 Tags = tuple[Sequence[str | Sequence[str]], Sequence[str | Sequence[str]]]
 
 
 @dataclass
 class EncodingReport:
-    """What encoding met, since the encoder was made or `reset_report` was called.
+    """Counts since an encoder was made or `reset_report` was called.
 
-    Sentences (two a pair) and those truncated, tokens kept and `dropped` beyond the limit, kept
-    tokens that have no id, and the most frequent of these.
+    Attributes:
+        sentences: Number of sentences, two per pair.
+        truncated: Number of truncated sentences.
+        tokens: Number of tokens kept.
+        dropped: Number of tokens beyond the limit.
+        unknown: Number of kept tokens without an id.
+        unknown_words: The most frequent unknown words, with their counts.
     """
 
     sentences: int = 0
@@ -56,7 +61,7 @@ class EncodingReport:
 
 @dataclass
 class EncodedPairs(ABC):
-    """Encoded pairs of any number, kept flat and without padding."""
+    """Any number of encoded pairs, kept flat and without padding."""
 
     lengths: np.ndarray  # tokens of each sentence [N, 2], or of each pair or single sentence [N, 1]
 
@@ -65,14 +70,14 @@ class EncodedPairs(ABC):
 
     @abstractmethod
     def arrays(self, rows: np.ndarray, length: int) -> dict[str, np.ndarray]:
-        """The pairs `rows`, right-padded to `length`, as the encoder's `encode` returns them."""
+        """Return the pairs `rows`, right-padded to `length`, as `encode` returns them."""
 
 
 class BaseEncoder(ABC):
-    """Turns pairs of sentences into int32 arrays; see `PairEncoder` and `SubwordPairEncoder`."""
+    """Turn pairs of sentences into int32 arrays; see `PairEncoder` and `SubwordPairEncoder`."""
 
     kind: ClassVar[str]
-    shortest = 1  # what no batch is padded to less than
+    shortest = 1  # least length of a batch
 
     @abstractmethod
     def encode_pairs(
@@ -83,9 +88,10 @@ class BaseEncoder(ABC):
         tags: Tags | None = None,
         limit: int | None = None,
     ) -> EncodedPairs:
-        """Encodes pairs compactly, to be padded in batches; `sentence2` may be None (one alone).
+        """Encode pairs compactly, to be padded in batches.
 
-        `limit` is a limit of tokens below `max_length`; the rest is as in `encode`.
+        `sentence2` may be None, to encode single sentences. `limit` lowers `max_length`. The other
+        arguments are those of `encode`.
         """
 
     def encode(
@@ -96,14 +102,14 @@ class BaseEncoder(ABC):
         length: int | None = None,
         tags: Tags | None = None,
     ) -> dict[str, np.ndarray]:
-        """Encodes pairs.
+        """Encode pairs.
 
         Args:
-            sentence1: The first sentences, a list of B strings.
-            sentence2: The second sentences, as many.
-            length: The length to pad to; what is longer is truncated. By default the length of the
-                longest sentence (word pieces: the longest pair).
-            tags: For the feature `"pos"`: two lists (one a side) of B lists of tags, one a token;
+            sentence1: First sentences, a list of B strings.
+            sentence2: Second sentences, a list of B strings.
+            length: Length to pad or truncate to. Defaults to the longest sentence (word pieces: the
+                longest pair).
+            tags: Tags for the feature `"pos"`: for each side a list of B lists with one tag per token,
                 or of B strings `"word TAG word TAG …"`, which are aligned with the tokens.
 
         Returns:
@@ -111,22 +117,22 @@ class BaseEncoder(ABC):
             `[B, length, max_word_length]` for characters.
 
         Raises:
-            InputError: A single string, columns of different lengths, something that is not a
-                string, a `length` without room, or tags that do not fit.
+            InputError: If a column is not a list of strings, the columns differ in length, `length`
+                leaves no room, or the tags do not fit.
         """
         pairs = self.encode_pairs(sentence1, sentence2, tags=tags, limit=length)
         longest = int(pairs.lengths.max(initial=self.shortest))
         return pairs.arrays(np.arange(len(pairs)), length or longest)
 
     def reset_report(self) -> None:
-        """Sets the counts of `report` to zero; the next truncated sentence is warned about again."""
+        """Set the counts of `report` to zero, and warn of the next truncated sentence again."""
         self.report = EncodingReport()
         self._warned = False
 
     def _count(
         self, full: np.ndarray, kept: np.ndarray, unknown: int | Counter[str], limit: int
     ) -> None:
-        """Adds to the report: tokens of each sentence before and after truncation."""
+        """Add the tokens of each sentence, before and after truncation, to the report."""
         if isinstance(unknown, Counter):
             words = self.report.unknown_words + unknown
             self.report.unknown_words = Counter(dict(words.most_common(_KEPT)))
@@ -148,7 +154,7 @@ class BaseEncoder(ABC):
             )
 
     def _write(self, folder: str | Path, config: Mapping[str, Any]) -> Path:
-        """Writes `encoder.json` into a folder that need not exist, and returns the folder."""
+        """Write `encoder.json` into a folder, which is made if it is missing, and return the folder."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         config = {"format": FORMAT, "kind": self.kind, **config}
@@ -158,38 +164,38 @@ class BaseEncoder(ABC):
 
     @classmethod
     def _read(cls, folder: str | Path) -> tuple[Path, dict[str, Any]]:
-        """The path of `encoder.json`, and what it holds of an encoder of this class."""
+        """Read the path of `encoder.json` and the settings of an encoder of this class."""
         path, kind, config = read_description(folder)
         if kind != cls.kind:
             raise InputError(
-                f"{path} is of the kind {kind!r}, expected {cls.kind!r}: use load_encoder."
+                f"{path} describes an encoder of kind {kind!r}, not {cls.kind!r}. Use load_encoder."
             )
         return path, config
 
 
 def read_description(folder: str | Path) -> tuple[Path, str, dict[str, Any]]:
-    """The path of `encoder.json` in a folder, the kind of encoder, and its settings."""
+    """Read the path of `encoder.json` in a folder, the kind of encoder, and its settings."""
     path = inside(Path(folder), FILE)
     config = read_object(path)
     if "format" not in config:
-        raise InputError(f"{path} is not the description of an encoder: it has no 'format'.")
+        raise InputError(f"{path} does not describe an encoder: it has no 'format'. Copy it again.")
     check_types(config, {"format": int}, path)
     if (number := config.pop("format")) != FORMAT:
         raise InputError(
-            f"{path} is of format {number}, this version reads format {FORMAT}: "
-            "upgrade keras-sentmatch, or save the encoder with the version you have."
+            f"{path} has format {number}, but this version reads format {FORMAT}. Upgrade "
+            "keras-sentmatch, or save the encoder with this version."
         )
     return path, config.pop("kind", "word"), config
 
 
 def sentence_columns(sentence1: Sequence[str], sentence2: Sequence[str] | None) -> list[list[str]]:
-    """The columns of sentences (the second may be None) as lists, checked."""
+    """Check columns of sentences and return them as lists; the second may be None."""
     columns = []
     for name, column in (("sentence1", sentence1), ("sentence2", sentence2)):
         if isinstance(column, (str, bytes)):
             raise InputError(
-                f"{name} is a single string ({column[:40]!r}), but a list of sentences was "
-                f"expected: write {name}=[…]."
+                f"{name} is a single string ({column[:40]!r}). Expected a list of sentences. Write "
+                f"{name}=[…]."
             )
         if column is None:
             continue
@@ -198,12 +204,12 @@ def sentence_columns(sentence1: Sequence[str], sentence2: Sequence[str] | None) 
             if not isinstance(sentence, str):
                 hint = " Decode bytes as UTF-8 first." if isinstance(sentence, bytes) else ""
                 raise InputError(
-                    f"{name}[{row}] is {sentence!r} ({type(sentence).__name__}), but a string was "
-                    f"expected.{hint}"
+                    f"{name}[{row}] is {sentence!r} ({type(sentence).__name__}). Expected a string."
+                    f"{hint}"
                 )
     if len(columns[0]) != len(columns[-1]):
         raise InputError(
-            f"sentence1 has {len(columns[0])} sentences and sentence2 {len(columns[1])}: "
-            "expected two columns of one length."
+            f"sentence1 has {len(columns[0])} sentences, but sentence2 has {len(columns[1])}. Give "
+            "columns of equal length."
         )
     return columns

@@ -1,4 +1,4 @@
-"""Encoded pairs in batches of few shapes, for NumPy, `tf.data` and Keras's `PyDataset` alike."""
+"""Batches of encoded pairs in a few shapes, for NumPy, `tf.data` and Keras's `PyDataset`."""
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
@@ -15,41 +15,37 @@ Batch = tuple[Any, ...] | dict[str, np.ndarray]  # (inputs, labels[, weights]), 
 
 
 class PairBatches:
-    """The batches of a data set: encoded once, of few shapes, in an order fixed by the epoch.
+    """Batches of a data set: encoded once, in a few shapes, in an order that the epoch determines.
 
-    Rows go to the shortest bucket that holds both sentences; a batch comes from one bucket and is
-    padded to its length on both sides. Rows that do not fill a batch move to the next longer bucket,
-    so at most one short batch remains, at the longest length. Every epoch has the same shapes. The
-    order of an epoch depends on `(seed, epoch)` alone.
+    A row goes to the shortest length bucket that holds both sentences. A batch comes from one bucket
+    and is padded to its length on both sides. Rows that do not fill a batch move to the next longer
+    bucket, so at most one short batch remains, at the longest length. Every epoch has the same shapes,
+    and its order depends on `(seed, epoch)` alone.
 
     Args:
         dataset: The pairs.
-        encoder: The encoder. Sentences that it truncates are counted in `encoder.report`.
-        batch_size: Pairs a batch.
-        shuffle: Whether rows and batches come in a new order each epoch. Default `False`: rows in
-            the order of the data set inside each bucket, short buckets first (`order` says which).
-        seed: Seed of the order. Default 0.
-        bucket_lengths: Lengths to pad to, or how many: then those that pad least are chosen. The
-            more, the less padding; but a backend that compiles does so once a length. Default 5.
-        features: Names of the arrays to yield (a model's input names). By default all of the
-            encoder's.
-        drop_remainder: Whether the short batch is left out. Default `False`.
-        targets: What to yield in the place of the labels: an array with a row a pair.
-        weights: How much each pair counts in the loss, which follows the labels in a batch.
-        multiple_of: Devices among which every batch is divided: the short batch leaves out the
-            remainder, `multiple_of - 1` pairs at most. Default 1.
-        encoded: What `encode_dataset` made of these pairs with this encoder, if known already.
-        questions: For each pair, what it belongs to: all pairs of a question stand in one batch, in
-            the order of the data set. Targets are then `[B, 2]`, the label and the number of the
-            question. Batches are filled up to `batch_size` with copies of their first row, whose
-            targets are -1. A question of more pairs has a batch of a multiple of `batch_size`. An
-            epoch exchanges questions of the same size; its batches may have other lengths than
-            those of the last one.
+        encoder: The encoder. It counts truncated sentences in its `report`.
+        batch_size: Number of pairs per batch.
+        shuffle: Whether each epoch has a new order of rows and batches. Otherwise rows keep the order
+            of the data set inside each bucket, short buckets first. Defaults to `False`.
+        seed: Seed of the order. Defaults to `0`.
+        bucket_lengths: Lengths to pad to, or the number of lengths, which are then chosen for the
+            least padding. A backend that compiles does so once per length. Defaults to `5`.
+        features: Names of the arrays to yield (a model's input names). Defaults to all arrays of the
+            encoder.
+        drop_remainder: Whether the short batch is left out. Defaults to `False`.
+        targets: Array with one row per pair, used instead of the labels.
+        weights: Weight of each pair in the loss, which follows the labels in a batch.
+        encoded: Result of `encode_dataset` for these pairs and this encoder, if known.
+        questions: Question of each pair. All pairs of a question stand in one batch, in the order of
+            the data set. Targets are `[B, 2]`: the label and the number of the question. Batches are
+            filled up to `batch_size`, or a multiple of it for larger questions, with copies of their
+            first row, whose targets are -1. An epoch exchanges questions of equal size.
 
     Raises:
-        InputError: No pairs, a batch size below 1 (or above the data, with `drop_remainder`) or no
-            multiple of `multiple_of`, buckets shorter than a sentence, an array that the encoder
-            does not make, or questions with what would break them.
+        InputError: If there are no pairs, the batch size is below 1 (or above the data, with
+            `drop_remainder`), a bucket is shorter than a sentence, the encoder does not make an array,
+            or an argument does not go with `questions`.
 
     Example:
 
@@ -77,40 +73,31 @@ class PairBatches:
         drop_remainder: bool = False,
         targets: np.ndarray | None = None,
         weights: np.ndarray | None = None,
-        multiple_of: int = 1,
         encoded: EncodedPairs | None = None,
         questions: Sequence[str] | None = None,
     ):
         if batch_size < 1:
-            raise InputError(f"{argument('batch_size', batch_size)}: it must be at least 1.")
-        if batch_size % multiple_of:
-            raise InputError(
-                f"{argument('batch_size', batch_size)} does not divide among {multiple_of} devices: "
-                f"make it a multiple of {multiple_of}."
-            )
+            raise InputError(f"{argument('batch_size', batch_size)} must be at least 1.")
         if len(dataset) == 0:
-            raise InputError(f"The data set {dataset.name!r} {dataset.split} holds no pairs.")
-        if len(dataset) < multiple_of:
-            raise InputError(f"{len(dataset)} pairs can't be divided among {multiple_of} devices.")
+            raise InputError(
+                f"The data set {dataset.name!r} {dataset.split} has no pairs. Expected at least one."
+            )
         if drop_remainder and len(dataset) < batch_size:
             raise InputError(
-                f"{len(dataset)} pairs do not fill one batch of {batch_size}, and with "
-                "drop_remainder=True none is left: use a smaller batch_size or drop_remainder=False."
+                f"{len(dataset)} pairs do not fill one batch of {batch_size}, and drop_remainder=True "
+                "leaves none. Use a smaller batch_size, or drop_remainder=False."
             )
         self._questions: Questions | None = None
         if questions is not None:
             labels = dataset.labels
-            if labels is None or targets is not None or weights is not None:
+            if labels is None or targets is not None or weights is not None or drop_remainder:
                 raise InputError(
-                    "Batches by question take labeled pairs, without targets and weights."
-                )
-            if drop_remainder or multiple_of > 1:
-                raise InputError(
-                    "Batches by question leave no pair out: drop_remainder=False, one device."
+                    "Batches by question need labeled pairs, and accept neither targets nor weights "
+                    "nor drop_remainder. Leave these arguments out."
                 )
             if len(questions) != len(dataset):
                 raise InputError(
-                    f"{len(questions)} questions for {len(dataset)} pairs: give one for each."
+                    f"There are {len(questions)} questions for {len(dataset)} pairs. Give one per pair."
                 )
             self._questions = Questions(questions, batch_size)
             targets = np.column_stack([labels, self._questions.numbers])
@@ -118,8 +105,8 @@ class PairBatches:
         unknown = sorted(set(features or ()) - set(names))
         if unknown:
             raise InputError(
-                f"The encoder does not make {', '.join(unknown)}; it makes {', '.join(names)}. "
-                f"Make it with other features (now {encoder.features})."
+                f"The encoder does not make {', '.join(unknown)}. It makes {', '.join(names)}. Make an "
+                f"encoder with other features (now {encoder.features})."
             )
         self.features = tuple(n for n in names if features is None or n in features)
         self._pairs = encode_dataset(dataset, encoder) if encoded is None else encoded
@@ -129,30 +116,29 @@ class PairBatches:
             given = np.asarray(given)
             if len(given) != len(dataset):
                 raise InputError(
-                    f"{len(given)} targets for {len(dataset)} pairs: give one for each."
+                    f"There are {len(given)} targets for {len(dataset)} pairs. Give one per pair."
                 )
             self.targets = given.astype("f4" if given.dtype.kind == "f" else "i4")
         self.weights = None if weights is None else np.asarray(weights, "float32")
         if self.weights is not None and (given is None or self.weights.shape != (len(dataset),)):
             raise InputError(
-                f"weights of shape {self.weights.shape} for {len(dataset)} pairs: give one for each, "
-                "of labeled pairs."
+                f"The weights have the shape {self.weights.shape}, but there are {len(dataset)} "
+                "pairs. Give one weight per labeled pair."
             )
         self.num_rows = len(dataset)
         self.batch_size = batch_size
         self.shuffle = shuffle
         self.seed = seed
         self.drop_remainder = drop_remainder
-        self.multiple_of = multiple_of
         lengths = np.maximum(self._pairs.lengths.max(1), 1)
         if isinstance(bucket_lengths, int):
             bucket_lengths = least_padding(lengths, max(bucket_lengths, 1))
         self.bucket_lengths = tuple(sorted({int(length) for length in bucket_lengths}))
         if not self.bucket_lengths or self.bucket_lengths[-1] < lengths.max():
             raise InputError(
-                f"bucket_lengths={list(self.bucket_lengths)}, but the longest sentence has "
-                f"{lengths.max()} tokens: add a bucket for it, or make the encoder with a smaller "
-                "max_length."
+                f"The longest sentence has {lengths.max()} tokens, more than any of "
+                f"bucket_lengths={list(self.bucket_lengths)}. Add a longer bucket, or make the encoder "
+                "with a smaller max_length."
             )
         self._bucket = np.searchsorted(self.bucket_lengths, lengths)
         self._row_lengths = lengths
@@ -160,34 +146,33 @@ class PairBatches:
     def __len__(self) -> int:
         if self._questions is not None:
             return len(self._questions.batches)
-        unit = self.batch_size if self.drop_remainder else self.multiple_of
-        return -(-(self.num_rows // unit * unit) // self.batch_size)
+        full, rest = divmod(self.num_rows, self.batch_size)
+        return full + (rest > 0 and not self.drop_remainder)
 
     def order(self, epoch: int = 0) -> list[np.ndarray]:
-        """Returns the row numbers of each batch of an epoch."""
+        """Return the row numbers of each batch of an epoch."""
         return [rows for rows, _ in self._plan(epoch)]
 
     def shapes(self) -> list[tuple[int, int]]:
-        """Returns the shapes (pairs, length) that occur; without questions the same in every epoch."""
+        """Return the shapes (pairs, length) of batches; without questions, every epoch has the same."""
         return sorted({(len(self._filled(rows)), length) for rows, length in self._plan(0)})
 
     def numpy(self, epoch: int = 0) -> Iterator[Batch]:
-        """Yields the batches of an epoch: `(inputs, labels)`, or inputs alone without labels.
+        """Yield the batches of an epoch.
 
-        With weights they are `(inputs, labels, weights)`.
-
-        `inputs` is a dict of int32 arrays; `labels` are int32, or float32 for regression. With
+        They are `(inputs, labels)`, `(inputs, labels, weights)` with weights, or `inputs` without
+        labels. `inputs` is a dict of int32 arrays; `labels` are int32, or float32 for regression. With
         questions, rows that only fill a batch come last.
         """
         for rows, length in self._plan(epoch):
             yield self._batch(rows, length)
 
     def tf_data(self, epoch: int = 0) -> Any:
-        """Returns a `tf.data.Dataset` of the batches, of known length, from `epoch` on.
+        """Return a `tf.data.Dataset` of the batches, with known length, from `epoch` on.
 
         Each full iteration is one epoch: with `model.fit(…, shuffle=False)` Keras's epoch e gets
-        `order(epoch + e)`. An iteration that stops before its last batch does not count (on JAX and
-        PyTorch Keras looks at one batch before it trains).
+        `order(epoch + e)`. An iteration that stops early does not count (on JAX and PyTorch, Keras
+        looks at one batch before it trains).
         """
         import tensorflow as tf
 
@@ -215,15 +200,15 @@ class PairBatches:
         return dataset.prefetch(4) if len(self) > 8 else dataset
 
     def pydataset(self, epoch: int = 0) -> Any:
-        """Returns the batches as a `keras.utils.PyDataset`, which needs no TensorFlow.
+        """Return the batches as a `keras.utils.PyDataset`, which does not need TensorFlow.
 
-        Keras's epoch e gets `order(epoch + e)`, with `fit(shuffle=True)` too. `epoch` of the
-        `PyDataset` is the epoch that comes next.
+        Keras's epoch e gets `order(epoch + e)`, with `fit(shuffle=True)` too. The attribute `epoch` is
+        the epoch that comes next.
         """
         return _pydataset_class()(self, epoch)
 
     def _filled(self, rows: np.ndarray) -> np.ndarray:
-        """The rows, with questions as many as a multiple of the batch size."""
+        """Fill the rows of a batch by question up to a multiple of the batch size."""
         more = 0 if self._questions is None else -len(rows) % self.batch_size
         return np.concatenate([rows, rows[:1].repeat(more)])
 
@@ -239,7 +224,7 @@ class PairBatches:
         return inputs, targets, *weights
 
     def _plan(self, epoch: int) -> list[tuple[np.ndarray, int]]:
-        """The rows of each batch and its length."""
+        """Return the rows and the length of each batch."""
         rows = np.arange(self.num_rows)
         rng = np.random.default_rng((self.seed, epoch))
         if self._questions is not None:
@@ -302,7 +287,7 @@ def prediction_batches(
 
 
 def encode_dataset(dataset: PairDataset, encoder: Encoder) -> EncodedPairs:
-    """The encoded pairs of a data set, with its tags where the encoder makes use of them."""
+    """Encode a data set, with its tags if the encoder uses them."""
     tags = dataset.tags if "pos" in encoder.features else None
     return encoder.encode_pairs(dataset.sentence1, dataset.sentence2, tags=tags)
 
@@ -329,18 +314,18 @@ def _pydataset_class() -> Any:
                 raise IndexError(index)
             place = self._place.setdefault(index, len(self._place))
             if place == 1 and not self._begun and keras.backend.backend() == "tensorflow":
-                # Keras learns from the first two batches which dimensions vary: give two lengths.
+                # From the first two batches Keras infers which dimensions vary: give two lengths.
                 lengths = [length for _, length in self._plan]
                 place = next((i for i, n in enumerate(lengths) if n != lengths[0]), place)
             return self.batches._batch(*self._plan[place])
 
         def on_epoch_begin(self) -> None:
-            # What was asked for since the last epoch was a look ahead, as Keras's for the shapes.
+            # Requests since the last epoch were looks ahead, such as Keras's for the shapes.
             self._begun = True
             self._place.clear()
 
         def on_epoch_end(self) -> None:
-            # Keras also calls this after a look at one batch before training: that is no epoch.
+            # Keras also calls this after looking at one batch before training, which is no epoch.
             if len(self._place) == len(self):
                 self.epoch += 1
                 self._plan = self.batches._plan(self.epoch)
@@ -351,7 +336,7 @@ def _pydataset_class() -> Any:
 
 
 def least_padding(lengths: np.ndarray, count: int) -> list[int]:
-    """The at most `count` lengths to pad to that waste least, for rows of `lengths` tokens."""
+    """Choose at most `count` lengths to pad to with the least padding, for rows of `lengths`."""
     tops, rows = np.unique(lengths, return_counts=True)
     before = np.concatenate([[0], np.cumsum(rows)])
     # best[i]: (padded tokens, lengths) of the rows of the i shortest kinds, in the buckets so far
@@ -371,11 +356,11 @@ def least_padding(lengths: np.ndarray, count: int) -> list[int]:
 
 
 class Questions:
-    """Which questions stand in one batch: as few batches as can easily be found.
+    """Batches that keep the candidates of a question together, in few batches.
 
     Args:
-        groups: The question of each pair; pairs of one question need not be adjacent.
-        batch_size: Pairs a batch at most; where a question has more, the next multiple of it.
+        groups: Question of each pair. The pairs of a question need not be adjacent.
+        batch_size: Maximum number of pairs per batch, or the next multiple for larger questions.
     """
 
     def __init__(self, groups: Sequence[str], batch_size: int) -> None:
@@ -387,9 +372,9 @@ class Questions:
         self.batches = packed(self.sizes, batch_size)
 
     def rows(self, rng: np.random.Generator | None = None) -> list[np.ndarray]:
-        """The row numbers of each batch. With `rng`, questions of the same size change places.
+        """Return the row numbers of each batch. With `rng`, questions of equal size change places.
 
-        So there are as many batches, of as many rows, each time.
+        The number and sizes of batches stay the same.
         """
         now = np.arange(len(self.sizes))
         if rng is not None:
@@ -400,10 +385,7 @@ class Questions:
 
 
 def packed(sizes: np.ndarray, batch_size: int) -> list[list[int]]:
-    """The numbers of the questions in each batch, given how many pairs each has.
-
-    Large ones first, each where it leaves least room (best-fit decreasing).
-    """
+    """Return the questions of each batch, given their sizes (best-fit decreasing)."""
     batches: list[list[int]] = []
     with_room: list[list[int]] = [[] for _ in range(batch_size)]  # batches by their free rows
     for number in np.argsort(-sizes, kind="stable"):

@@ -62,25 +62,23 @@ class _PackedPairs(EncodedPairs):
 
 
 class SubwordPairEncoder(BaseEncoder):
-    """Turns pairs of sentences into the packed word pieces that a pretrained encoder reads.
+    """Turn pairs of sentences into the packed word pieces that a pretrained backbone reads.
 
-    A pair is one sequence: `[CLS] a [SEP] b [SEP]` for BERT, `<s> a </s></s> b </s>` for RoBERTa (see
-    `keras_sentmatch.text.backbones`).
-    A pair that is too long loses pieces from the end of the longer sentence, one at a time: that is
-    counted in `report`, and a warning says so once.
+    A pair is one sequence: `[CLS] a [SEP] b [SEP]` for BERT, `<s> a </s></s> b </s>` for RoBERTa. A
+    pair that is too long loses pieces from the end of its longer sentence, one at a time. That is
+    counted in `report`, with one warning.
 
-    Pieces are those that the encoder was pretrained with, where KerasHub's own differ too (see
-    `keras_sentmatch.text.word_pieces`). Two differences remain: a word of more than 100 bytes is unknown
-    to BERT (there: 100 characters), and special tokens written in a sentence, such as `"[SEP]"`, are
-    plain text.
+    The pieces are those of pretraining, even if KerasHub's differ (see
+    `keras_sentmatch.text.word_pieces`), with two exceptions: a word of more than 100 bytes is unknown
+    to BERT (originally 100 characters), and special tokens in a sentence, such as `"[SEP]"`, are plain
+    text.
 
     Args:
         tokenizer: A KerasHub tokenizer of a supported kind.
-        max_length: The greatest number of word pieces of a pair, special ones included. Default
-            128.
+        max_length: Maximum number of word pieces per pair, including special tokens. Defaults to `128`.
 
     Raises:
-        InputError: Not such a tokenizer, or a limit that leaves no room for two sentences.
+        InputError: If the tokenizer is not supported, or `max_length` leaves no room for two sentences.
 
     Example:
 
@@ -111,39 +109,38 @@ class SubwordPairEncoder(BaseEncoder):
     def from_preset(
         cls, preset_or_folder: str | Path, max_length: int = 128
     ) -> "SubwordPairEncoder":
-        """Makes an encoder of the tokenizer of a pretrained encoder.
+        """Make an encoder from the tokenizer of a pretrained backbone.
 
         Args:
-            preset_or_folder: A KerasHub preset name, or a folder with a KerasHub or Hugging Face
-                model.
+            preset_or_folder: KerasHub preset, or folder with a KerasHub or Hugging Face model.
             max_length: See `SubwordPairEncoder`.
 
         Raises:
-            InputError: KerasHub is not installed, or the tokenizer cannot be loaded.
+            InputError: If KerasHub is not installed, or the tokenizer cannot be loaded.
         """
         return cls(load_tokenizer(preset_or_folder), max_length=max_length)
 
     @property
     def input_names(self) -> list[str]:
-        """The names of the arrays that `encode` returns."""
+        """Names of the arrays that `encode` returns."""
         return ["token_ids", "segment_ids", "padding_mask"]
 
     @property
     def vocabulary_size(self) -> int:
-        """The number of word pieces that the tokenizer knows, special ones included."""
+        """Number of word pieces of the tokenizer, including special tokens."""
         return int(self.tokenizer.vocabulary_size())
 
     def tokens(self, sentence: str) -> list[str]:
-        """Returns the word pieces of one sentence, before it is packed with another."""
+        """Return the word pieces of one sentence, before it is packed with another."""
         (ids,) = self.pieces.ids([sentence])
         return [self.tokenizer.id_to_token(int(i)) for i in ids]
 
     def places(self, sentence: str) -> list[int] | None:
-        """Where each of `tokens` begins in the sentence; None if the tokenizer does not tell."""
+        """Return where each token begins in the sentence, or None if the tokenizer does not tell."""
         return self.pieces.places(sentence)
 
     def pair_tokens(self, sentence1: str, sentence2: str) -> dict[str, list[str]]:
-        """Returns the word pieces kept of `"1"` and of `"2"`, and the packed pair (`"joint"`)."""
+        """Return the kept word pieces of `"1"` and of `"2"`, and the packed pair (`"joint"`)."""
         first, second = self.tokens(sentence1), self.tokens(sentence2)
         ((m, n),) = trim(np.array([[len(first), len(second)]]), self.max_length - self._special)
         ends = self.tokenizer.start_token_id, self.tokenizer.end_token_id
@@ -161,9 +158,11 @@ class SubwordPairEncoder(BaseEncoder):
         limit: int | None = None,
     ) -> EncodedPairs:
         if sentence2 is None:
-            raise InputError("Both sentences are packed as one sequence: none is encoded alone.")
+            raise InputError("Word pieces are packed in pairs. Give sentence2 as well.")
         if tags is not None:
-            raise InputError("Tags go with words, but this encoder makes word pieces: omit them.")
+            raise InputError(
+                "Tags go with words, but this encoder makes word pieces. Omit the tags."
+            )
         if limit is not None:
             self.check_length("length", limit)
         limit = min(limit or self.max_length, self.max_length)
@@ -184,7 +183,7 @@ class SubwordPairEncoder(BaseEncoder):
         return _PackedPairs(lengths, kept, starts, flat, self.encoder_kind)
 
     def tf_encode(self, sentence1: Any, sentence2: Any, length: Any = None) -> dict[str, Any]:
-        """As `PairEncoder.tf_encode`; `InputError` for SentencePiece, which only Python makes."""
+        """Encode string tensors as `PairEncoder.tf_encode` does; not for SentencePiece."""
         import tensorflow as tf
 
         columns = [tf.convert_to_tensor(column) for column in (sentence1, sentence2)]
@@ -215,13 +214,13 @@ class SubwordPairEncoder(BaseEncoder):
         }
 
     def tf_tables(self) -> Any:
-        """The lookup table of `tf_encode`; `InputError` where only Python makes the pieces."""
+        """Return the lookup table of `tf_encode`, or raise `InputError` for SentencePiece."""
         if self._graph is None:
             self._graph = pieces_graph(self.pieces)
         return self._graph.table
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the arguments that make this encoder again."""
+        """Return the arguments that make this encoder again."""
         return {"tokenizer": self.tokenizer, "max_length": self.max_length}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -240,10 +239,10 @@ class SubwordPairEncoder(BaseEncoder):
 
     @classmethod
     def load(cls, folder: str | Path) -> "SubwordPairEncoder":
-        """Reads what `save` wrote; needs nothing else.
+        """Load an encoder from the folder that `save` wrote.
 
         Raises:
-            InputError: A file that is missing, damaged or of a newer format, or the folder of a
+            InputError: If a file is missing, damaged or of another format, or the folder holds a
                 `PairEncoder`.
         """
         description, config = cls._read(folder)
@@ -265,33 +264,31 @@ class SubwordPairEncoder(BaseEncoder):
             tokenizer.load_assets(str(assets))
         except Exception as error:  # KerasHub raises whatever its files led to
             raise InputError(
-                f"{path} does not load ({error}): copy the whole folder again."
+                f"{path} cannot be loaded ({error}). Copy the whole folder again."
             ) from error
         try:
             return cls(tokenizer, **config)
         except (InputError, TypeError) as error:
-            raise InputError(
-                f"{description} is not the description of an encoder: {error}"
-            ) from None
+            raise InputError(f"{description} does not describe an encoder: {error}") from None
 
     def check_length(self, name: str, length: int) -> None:
         if length < self._special + 2:
             raise InputError(
-                f"{name}={length}: a pair needs at least {self._special + 2}, for {self._special} "
-                "special tokens and a piece of each sentence."
+                f"{name}={length} is too short. A pair needs at least {self._special + 2}: "
+                f"{self._special} special tokens and one piece per sentence."
             )
 
     def _flat(self, sentences: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The pieces of all sentences one after the other, and how many each has."""
+        """Return the pieces of all sentences in one array, and the number of pieces per sentence."""
         pieces = self.pieces.ids(sentences)
         counts = np.fromiter(map(len, pieces), "int64", len(pieces))
         return np.fromiter(chain.from_iterable(pieces), "int32", int(counts.sum())), counts
 
 
 def trim(counts: np.ndarray, room: int) -> np.ndarray:
-    """How many pieces of two sentences `[N, 2]` are kept where `room` is not enough.
+    """Return the numbers of pieces kept of two sentences, `[N, 2]`, if there is not enough room.
 
-    The longer sentence gives way until both are of one length, then each in turn, the second first.
+    The longer sentence is cut to the length of the other, then each in turn, the second first.
     """
     first, second = counts[:, 0], counts[:, 1]
     first = np.minimum(first, np.maximum(room - room // 2, room - second))
@@ -311,15 +308,14 @@ Encoder = PairEncoder | SubwordPairEncoder
 
 
 def load_encoder(folder: str | Path) -> Encoder:
-    """Reads what `PairEncoder.save` or `SubwordPairEncoder.save` wrote.
+    """Load an encoder of either kind from the folder that `save` wrote.
 
     Raises:
-        InputError: A file that is missing, damaged or of a newer format, or an encoder with a
-            tokenizer of your own: load that by `PairEncoder.load(folder, tokenizer=…)`.
+        InputError: If a file is missing, damaged or of another format.
     """
     path, kind, _ = read_description(folder)
     if kind == "subword":
         return SubwordPairEncoder.load(folder)
     if kind != "word":
-        raise InputError(f"{path} is of the kind {kind!r}, expected 'word' or 'subword'.")
+        raise InputError(f"{path} has the unknown kind {kind!r}. Expected 'word' or 'subword'.")
     return PairEncoder.load(folder)

@@ -1,9 +1,9 @@
-"""Sentence pairs into arrays of words: the one encoder of training, prediction and export."""
+"""Sentence pairs as arrays of words: one encoder for training, prediction and export."""
 
 import re
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,10 +27,10 @@ from keras_sentmatch.text.tags import align_tags, spacy_tagger
 from keras_sentmatch.text.tokens import read_word_pairs
 
 FEATURES = {"word": "word_ids", "char": "char_ids", "pos": "pos", "antonym": "antonym"}
-_MAX_ROWS = 1_000_000  # of the table of tokens
-_LONGEST_WORD = 10_000  # the greatest max_word_length of an encoder that is read from a file
-NORMALIZATION = "NFC"  # of text before it is cut into tokens
-_KINDS: dict[str, Any] = {  # of what encoder.json holds
+_MAX_ROWS = 1_000_000  # most rows of the table of tokens
+_LONGEST_WORD = 10_000  # greatest max_word_length of an encoder in a file
+NORMALIZATION = "NFC"  # of text before tokenization
+_KINDS: dict[str, Any] = {  # types of the values in encoder.json
     "tokenizer": str,
     "lowercase": bool,
     "features": [str],
@@ -41,7 +41,7 @@ _KINDS: dict[str, Any] = {  # of what encoder.json holds
 
 
 class _TokenTable(dict[str, int]):
-    """Every token met so far -> its row in the tables of ids. Row 0 is padding."""
+    """Map every token met so far to its row in the tables of ids. Row 0 is padding."""
 
     def __init__(self, vocabulary: Vocabulary, characters: Mapping[str, int], width: int):
         super().__init__()
@@ -83,7 +83,7 @@ class _WordPairs(EncodedPairs):
     features: tuple[str, ...]
     table: _TokenTable
     offsets: tuple[np.ndarray, ...]
-    flat: dict[str, list[np.ndarray]]  # "token", "pos", "antonym" -> one flat array a side
+    flat: dict[str, list[np.ndarray]]  # "token", "pos", "antonym" -> one flat array per side
 
     def arrays(self, rows: np.ndarray, length: int) -> dict[str, np.ndarray]:
         out, column = {}, np.arange(length)
@@ -99,31 +99,32 @@ class _WordPairs(EncodedPairs):
 
 
 class PairEncoder(BaseEncoder):
-    """Turns pairs of sentences into int32 arrays.
+    """Turn pairs of sentences into int32 arrays of words and characters.
 
-    It is a tokenizer, a vocabulary of words, one of characters, and limits of length.
+    `encode` (NumPy), `PairBatches` (whole data sets) and `tf_encode` (TensorFlow graphs) give equal
+    numbers. Arrays are right-padded with 0. An empty sentence is a row of padding. A sentence with
+    more than `max_length` tokens keeps the first ones. That is counted in `report`, with one warning.
 
-    Three functions give equal numbers: `encode` (NumPy), `PairBatches` (whole data sets) and
-    `tf_encode` (TensorFlow graphs: `tf.data`, exported models). Arrays are right-padded with 0. An
-    empty sentence is a row of padding. A sentence of more than `max_length` tokens keeps the first
-    ones: that is counted in `report`, and a warning says so once.
+    The vocabulary is fixed. A word outside it is unknown, unless a matcher lends it an id behind the
+    vocabulary (`lend_ids`), whose row in the word tables holds the vector that the built-in table
+    makes of the word's spelling or pieces (`WordTable.extract`).
 
     Args:
         vocabulary: A `Vocabulary`, or the words in the order of their ids.
-        characters: A `Vocabulary` of characters. By default those that occur in the words.
-        tokenizer: See `Tokenizer`. Default `"words"`.
-        lowercase: Whether letters become lower case. Default `True`.
-        max_length: The greatest number of tokens of a sentence. Default 64.
-        max_word_length: The number of characters kept of each word. Default 16.
-        features: What to encode: `"word"`, `"char"`, `"pos"` (tags that the data set carries in its
-            columns `tags_1` and `tags_2`, or those of `tagger`), `"antonym"` (1 where an antonym of
-            the word is in the other sentence). Default `("word", "char")`.
-        tags: The part-of-speech tags known, for the feature `"pos"`.
-        antonyms: Pairs of words, for the feature `"antonym"`, or the path of a file of them.
-        tagger: `"spacy:PIPELINE"` tags sentences that come without tags. Default none.
+        characters: A `Vocabulary` of characters. Defaults to the characters of the words.
+        tokenizer: Name of a rule, see `Tokenizer`. Defaults to `"words"`.
+        lowercase: Whether letters become lower case. Defaults to `True`.
+        max_length: Maximum number of tokens per sentence. Defaults to `64`.
+        max_word_length: Number of characters kept per word. Defaults to `16`.
+        features: Arrays to make: `"word"`, `"char"`, `"pos"` (part-of-speech tags from the columns
+            `tags_1` and `tags_2` or from `tagger`) and `"antonym"` (1 if an antonym of the word is in
+            the other sentence). Defaults to `("word", "char")`.
+        tags: Known part-of-speech tags, for the feature `"pos"`.
+        antonyms: Pairs of words for the feature `"antonym"`, or the path of a file of pairs.
+        tagger: `"spacy:PIPELINE"`, which tags sentences without tags. Defaults to none.
 
     Raises:
-        InputError: A limit below 1, an unknown feature, or a feature without what it needs.
+        InputError: If a limit is below 1, a feature is unknown, or a feature lacks what it needs.
 
     Example:
 
@@ -143,7 +144,7 @@ class PairEncoder(BaseEncoder):
         vocabulary: Vocabulary | Iterable[str],
         characters: Vocabulary | Iterable[str] | None = None,
         *,
-        tokenizer: str | Callable[[str], Iterable[str]] = "words",
+        tokenizer: str = "words",
         lowercase: bool = True,
         max_length: int = 64,
         max_word_length: int = 16,
@@ -154,7 +155,8 @@ class PairEncoder(BaseEncoder):
     ):
         if isinstance(features, str) or not features or not set(features) <= FEATURES.keys():
             raise InputError(
-                f"features={features!r}: expected a tuple of some of {', '.join(FEATURES)}."
+                f"features={features!r} is not accepted. Give a tuple of some of "
+                f"{', '.join(FEATURES)}."
             )
         self.check_length("max_length", max_length)
         self.check_length("max_word_length", max_word_length)
@@ -169,17 +171,17 @@ class PairEncoder(BaseEncoder):
         self.features = tuple(name for name in FEATURES if name in features)
         self.tags = Vocabulary(tags)
         if tagger and not re.fullmatch(r"spacy:.+", tagger):
-            raise InputError(f'tagger={tagger!r}: expected "spacy:PIPELINE", or nothing.')
+            raise InputError(f'tagger={tagger!r} is not a tagger. Expected "spacy:PIPELINE".')
         self.tagger = tagger
         if isinstance(antonyms, (str, Path)):
             antonyms = read_word_pairs(antonyms)
         self.antonyms = sorted({tuple(pair) for pair in antonyms})
         if bad := [pair for pair in self.antonyms if len(pair) != 2]:
-            raise InputError(f"antonyms has {bad[0]!r:.60}: expected pairs of words.")
+            raise InputError(f"antonyms contains {bad[0]!r:.60}. Expected pairs of words.")
         needs = {"pos": ("tags", tags), "antonym": ("antonyms", self.antonyms)}
         for feature, (name, needed) in needs.items():
             if feature in features and not needed:
-                raise InputError(f"The feature {feature!r} needs {name}=…, but none were given.")
+                raise InputError(f"The feature {feature!r} needs {name}. Give {name}=….")
         self._opposites: dict[str, set[str]] = {}
         for a, b in self.antonyms:
             self._opposites.setdefault(a, set()).add(b)
@@ -200,22 +202,20 @@ class PairEncoder(BaseEncoder):
         max_size: int | None = None,
         **init: Any,
     ) -> "PairEncoder":
-        """Makes an encoder whose vocabulary comes from data.
+        """Make an encoder whose vocabulary comes from data.
 
         Args:
             datasets: The training data, or a sequence that begins with it.
-            keep_words: Words that have a pretrained vector (a `WordVectors`, a set): those that
-                only the other data sets hold are added, after the words of the training data.
-                Nothing else is taken from these.
-            more_words: Further words, which no data need hold; they come last.
-            min_count: The least number of occurrences in the training data.
-            max_size: The greatest number of words from the training data, the two special entries
-                included.
-            **init: Further arguments of `PairEncoder`. `tags` default to those of the training
-                data.
+            keep_words: Words with a pretrained vector (a `WordVectors` or a set). If such words occur
+                only in the other data sets, they follow the words of the training data. Nothing else
+                is used of the other data sets.
+            more_words: Further words, which come last.
+            min_count: Least number of occurrences in the training data. Defaults to `1`.
+            max_size: Maximum number of words from the training data, including the two special entries.
+            **init: Further arguments of `PairEncoder`. `tags` defaults to the tags of the training data.
 
         Returns:
-            The encoder; its characters are those of the training data.
+            The encoder, with the characters of the training data.
 
         Example:
 
@@ -251,20 +251,20 @@ class PairEncoder(BaseEncoder):
 
     @property
     def vocabulary_size(self) -> int:
-        """The number of words, padding and the unknown word included."""
+        """Number of words, including padding and the unknown word."""
         return len(self.vocabulary)
 
     @property
     def input_names(self) -> list[str]:
-        """The names of the arrays that `encode` returns."""
+        """Names of the arrays that `encode` returns."""
         return [f"{FEATURES[name]}_{side}" for side in (1, 2) for name in self.features]
 
     def tokens(self, sentence: str) -> list[str]:
-        """Returns the tokens of one sentence that the encoder keeps."""
+        """Return the tokens that the encoder keeps of a sentence."""
         return self.tokenizer(sentence)[: self.max_length]
 
     def pair_tokens(self, sentence1: str, sentence2: str) -> dict[str, list[str]]:
-        """Returns the tokens that the encoder keeps, of sentence `"1"` and of sentence `"2"`."""
+        """Return the tokens that the encoder keeps of sentence `"1"` and of sentence `"2"`."""
         return {"1": self.tokens(sentence1), "2": self.tokens(sentence2)}
 
     def lend_ids(self, words: Sequence[str]) -> None:
@@ -290,8 +290,8 @@ class PairEncoder(BaseEncoder):
         columns = sentence_columns(sentence1, sentence2)
         if "pos" in self.features and tags is None and not self.tagger:
             raise InputError(
-                "The feature 'pos' needs the tags of every token: "
-                + wording("pass tags=(tags_1, tags_2), use ", "use ")
+                "The feature 'pos' needs a tag for every token, but there are none. "
+                + wording("Pass tags=(tags_1, tags_2), give ", "Give ")
                 + "data with the columns tags_1 and tags_2, or make the encoder with a tagger or "
                 "without 'pos'."
             )
@@ -335,18 +335,18 @@ class PairEncoder(BaseEncoder):
         return _WordPairs(kept, self.features, table, tuple(offsets), dict(flat))
 
     def tf_encode(self, sentence1: Any, sentence2: Any, length: Any = None) -> dict[str, Any]:
-        """Encodes string tensors by TensorFlow graph operations alone, equal to `encode`.
+        """Encode string tensors with TensorFlow operations, equal to `encode`.
 
-        Use it in `tf.data.Dataset.map` and in exported functions, which must hold `tf_tables()`.
-        Nothing is counted in `report` here.
+        It works in `tf.data.Dataset.map` and in exported functions, which must hold `tf_tables()`.
+        Nothing is counted in `report`.
 
         Args:
             sentence1: UTF-8 strings `[B]`.
-            sentence2: As many; `None` to encode the first ones alone.
-            length: The length to pad to, as in `encode`; a number or a scalar tensor.
+            sentence2: UTF-8 strings `[B]`, or `None` to encode single sentences.
+            length: Length to pad or truncate to, a number or a scalar tensor.
 
         Raises:
-            InputError: A tokenizer of your own or the feature `"pos"`, which no graph can have.
+            InputError: If the encoder has the feature `"pos"`.
         """
         self._check_pairs(sentence2)
         return tf_encode_pairs(
@@ -361,7 +361,7 @@ class PairEncoder(BaseEncoder):
         )
 
     def tf_tables(self) -> Any:
-        """The `tf.Module` with the lookup tables of `tf_encode`, made once."""
+        """Return the `tf.Module` with the lookup tables of `tf_encode`, which is made once."""
         self.check_graph()
         if self._graph is None:
             opposites = self._opposites if "antonym" in self.features else {}
@@ -369,20 +369,19 @@ class PairEncoder(BaseEncoder):
         return self._graph
 
     def check_graph(self) -> None:
-        """Raises `InputError` for a tokenizer of your own, or the feature `"pos"`."""
-        if self.tokenizer.name == "own" or "pos" in self.features:
-            what = "the feature 'pos'" if "pos" in self.features else "a tokenizer of your own"
+        """Raise `InputError` if the encoder has the feature `"pos"`, which only Python makes."""
+        if "pos" in self.features:
             raise InputError(
-                f"This encoder cannot run in a TensorFlow graph because it has {what}: encode in "
-                "Python (encode, PairBatches), or make the encoder without it."
+                "This encoder cannot run in a TensorFlow graph because it has the feature 'pos'. Encode "
+                "in Python (encode, PairBatches), or make the encoder without it."
             )
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the arguments that make this encoder again."""
+        """Return the arguments that make this encoder again."""
         return {
             "vocabulary": self.vocabulary.words[2:],
             "characters": self.characters.words[2:],
-            "tokenizer": self.tokenizer.rule,
+            "tokenizer": self.tokenizer.name,
             "lowercase": self.tokenizer.lowercase,
             "max_length": self.max_length,
             "max_word_length": self.max_word_length,
@@ -396,59 +395,49 @@ class PairEncoder(BaseEncoder):
         return partial(PairEncoder, **self.get_config()), ()
 
     def save(self, folder: str | Path) -> None:
-        """Writes `encoder.json`, `vocabulary.txt` and `characters.txt` into a (new) folder."""
+        """Write `encoder.json`, `vocabulary.txt` and `characters.txt` into a folder."""
         config = self.get_config()
         del config["vocabulary"], config["characters"]
-        config |= {"tokenizer": self.tokenizer.name, "normalization": NORMALIZATION}
-        folder = self._write(folder, config)
+        folder = self._write(folder, config | {"normalization": NORMALIZATION})
         self.vocabulary.save(folder / "vocabulary.txt")
         self.characters.save(folder / "characters.txt")
 
     @classmethod
-    def load(
-        cls, folder: str | Path, *, tokenizer: Callable[[str], Iterable[str]] | None = None
-    ) -> "PairEncoder":
-        """Reads what `save` wrote; `tokenizer` only if that was a function of your own.
+    def load(cls, folder: str | Path) -> "PairEncoder":
+        """Load an encoder from the folder that `save` wrote.
 
         Raises:
-            InputError: A file that is missing, damaged or of a newer format; the folder of a
-                `SubwordPairEncoder`; a tokenizer that is missing.
+            InputError: If a file is missing, damaged or of another format, or the folder holds a
+                `SubwordPairEncoder`.
         """
         path, config = cls._read(folder)
-        if (config.get("tokenizer") == "own") != (tokenizer is not None):
-            raise InputError(
-                f"{path} names the tokenizer {config.get('tokenizer')!r}: PairEncoder.load takes "
-                "tokenizer=… exactly when the encoder was saved with a function of your own."
-            )
         check_types(config, _KINDS, path)
         check_integers(config, path, max_length=MAX_TOKENS, max_word_length=_LONGEST_WORD)
         tagger = config.get("tagger", "")
         if not re.fullmatch(r"(spacy:\w+)?", tagger):
             raise InputError(
-                f"{path} names the tagger {tagger!r:.60}, expected spacy: and the name of an "
-                "installed pipeline, not a path: install the pipeline as a package, and write its "
-                "name there."
+                f"{path} names the tagger {tagger!r:.60}. Expected spacy: and the name of an installed "
+                "pipeline, not a path. Install the pipeline as a package, and write its name there."
             )
-        config["tokenizer"] = tokenizer or config.get("tokenizer")
         vocabulary = Vocabulary.load(inside(path.parent, "vocabulary.txt"))
         characters = Vocabulary.load(inside(path.parent, "characters.txt"))
         if (found := config.pop("normalization", None)) != NORMALIZATION:
             raise InputError(
-                f"{path} says that text was normalized to {found!r:.60}, expected "
-                f"{NORMALIZATION!r}: train again with this version."
+                f"{path} says that text was normalized to {found!r:.60}. Expected {NORMALIZATION!r}. "
+                "Train again with this version."
             )
         try:
             return cls(vocabulary, characters, **config)
         except (InputError, TypeError) as error:
-            raise InputError(f"{path} is not the description of an encoder: {error}") from None
+            raise InputError(f"{path} does not describe an encoder: {error}") from None
 
     def check_length(self, name: str, length: int) -> None:
         if length < 1:
-            raise InputError(f"{name}={length}: it must be at least 1.")
+            raise InputError(f"{name}={length} must be at least 1.")
 
     def _check_pairs(self, sentence2: Any) -> None:
         if sentence2 is None and "antonym" in self.features:
-            raise InputError("The feature 'antonym' needs both sentences: encode pairs.")
+            raise InputError("The feature 'antonym' needs both sentences. Encode pairs.")
 
     def _new_table(self) -> _TokenTable:
         return _TokenTable(self.vocabulary, self.characters.ids, self.max_word_length)
@@ -456,7 +445,8 @@ class PairEncoder(BaseEncoder):
     def _tag_ids(self, side: int, tags: Any, sentences: list[list[str]], limit: int) -> np.ndarray:
         if len(tags) != len(sentences):
             raise InputError(
-                f"tags_{side + 1} has {len(tags)} rows for {len(sentences)} sentences."
+                f"tags_{side + 1} has {len(tags)} rows, but there are {len(sentences)} sentences. Give "
+                "one row per sentence."
             )
         tags = [
             align_tags(tokens, names) if isinstance(names, str) else names
@@ -465,9 +455,9 @@ class PairEncoder(BaseEncoder):
         for row, (names, tokens) in enumerate(zip(tags, sentences)):
             if len(names) != len(tokens):
                 raise InputError(
-                    f"tags_{side + 1}[{row}] has {len(names)} tags for {len(tokens)} tokens: a list "
-                    "of tags goes with tokens one by one, so the tokenizer must be the one they "
-                    "were made with; or give 'word TAG word TAG …' as one string."
+                    f"tags_{side + 1}[{row}] has {len(names)} tags, but the sentence has "
+                    f"{len(tokens)} tokens. Use the tokenizer that the tags were made with, or give one "
+                    "string 'word TAG word TAG …'."
                 )
         return np.array([*(self.tags[tag] for names in tags for tag in names[:limit]), 0], "int32")
 
@@ -485,7 +475,7 @@ def _tag(tagger: str, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 def _tag_set(data: PairDataset, tokenizer: Tokenizer, tagger: str) -> list[str]:
-    """The tags of the training data, by their columns or by the tagger."""
+    """Return the tags of the training data, from its columns or from the tagger."""
     rows = [row for side in (1, 2) for row in data.columns.get(f"tags_{side}", ())]
     if not rows and tagger:
         rows = _tag(tagger, [tokenizer(text) for text in data.sentence1 + data.sentence2])

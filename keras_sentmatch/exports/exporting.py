@@ -167,11 +167,6 @@ def _write_elsewhere(
     format: str, ensemble: EnsembleMatcher, folder: Path, work: Path
 ) -> dict[str, Any]:
     """Saves the members; a TensorFlow process loads and exports them."""
-    if any(getattr(m.encoder.tokenizer, "name", "") == "own" for m in ensemble.members):
-        raise InputError(
-            "A tokenizer of your own cannot be passed to the TensorFlow process that exports: use "
-            "TensorFlow on the CPU as the backend (KERAS_BACKEND=tensorflow)."
-        )
     runs = [str(work / f"run-{number}") for number in range(len(ensemble.members))]
     for member, run in zip(ensemble.members, runs):
         member.save(run)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_sentmatch.data.tables import column_names, columns_of, is_frame, with_columns
+from keras_sentmatch.data.frames import column_names, columns_of, is_frame, with_columns
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.base import Array
 from keras_sentmatch.inference.ensemble import load_run

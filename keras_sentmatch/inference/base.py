@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keras_sentmatch.data import PairDataset
-from keras_sentmatch.data.tables import is_frame, with_columns
+from keras_sentmatch.data.frames import is_frame, with_columns
 from keras_sentmatch.errors import InputError, argument, wording
 from keras_sentmatch.inference._encodings import Corpus
 from keras_sentmatch.inference.pairs import as_columns, as_dataset, check_count

@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.data.formats import SENTENCES
-from keras_sentmatch.data.tables import column_names, columns_of, is_frame
+from keras_sentmatch.data.frames import column_names, columns_of, is_frame
 from keras_sentmatch.errors import InputError, argument
 
 BOTH_SPELLINGS = (

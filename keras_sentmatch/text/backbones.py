@@ -11,18 +11,17 @@ from keras_sentmatch.text.tokens import without_accents
 
 @dataclass(frozen=True)
 class BackboneKind:
-    """A kind of encoder.
+    """A kind of pretrained backbone: a KerasHub model of `token_ids` and `padding_mask`.
 
     Attributes:
-        name: Its usual name.
-        prefix: Of its classes in `keras_hub.models`: `Bert` has a `BertBackbone` and a
-            `BertTokenizer`.
-        separators: Tokens between two sentences: `[CLS] a [SEP] b [SEP]` has one,
-            `<s> a </s></s> b </s>` two.
-        segments: Whether the second sentence is of segment 1. Otherwise all is of segment 0, for
-            encoders that have segments: XLM-RoBERTa's tokenizer may feed a BERT.
+        name: Usual name of the kind.
+        prefix: Prefix of its classes in `keras_hub.models`, such as `Bert`.
+        separators: Number of tokens between two sentences: one in `[CLS] a [SEP] b [SEP]`, two in
+            `<s> a </s></s> b </s>`.
+        segments: Whether the second sentence has segment 1. Otherwise all tokens have segment 0,
+            because XLM-RoBERTa's tokenizer may feed a BERT.
         converted: Whether KerasHub converts Hugging Face folders of this kind.
-        plain_attention: Whether its blocks attend as BERT's do.
+        plain_attention: Whether the blocks attend as BERT's do.
     """
 
     name: str
@@ -53,7 +52,7 @@ CONVERTED = ", ".join(kind.name for kind in KINDS if kind.converted)
 
 
 def embed(backbone: Any, inputs: Mapping[str, Any]) -> Any:
-    """What the first block of a backbone takes, `[B, L, D]`, from the backbone's inputs by name."""
+    """Compute the input of a backbone's first block, `[B, L, D]`, from the backbone's inputs."""
     if hasattr(backbone, "embeddings"):  # tokens and positions in one layer
         x = backbone.embeddings(inputs["token_ids"])
     else:
@@ -62,12 +61,12 @@ def embed(backbone: Any, inputs: Mapping[str, Any]) -> Any:
             segments = backbone.segment_embedding(inputs["segment_ids"])
             x = backbone.embeddings_add((x, backbone.position_embedding(x), segments))
     x = backbone.embeddings_dropout(backbone.embeddings_layer_norm(x))
-    project = getattr(backbone, "embeddings_projection", None)  # where the table is narrower
+    project = getattr(backbone, "embeddings_projection", None)  # if the table is narrower
     return x if project is None else project(x)
 
 
 def blocks_of(backbone: Any) -> list[Any]:
-    """The transformer blocks in the order of their calls; ALBERT calls the same ones again."""
+    """Return the transformer blocks in the order of their calls; ALBERT repeats its blocks."""
     layers = list(backbone.transformer_layers)
     if not layers or not isinstance(layers[0], list):
         return layers
@@ -76,7 +75,7 @@ def blocks_of(backbone: Any) -> list[Any]:
 
 
 def block_options(backbone: Any, x: Any) -> dict[str, Any]:
-    """What blocks are called with beside their input `x`, `[B, L, D]`, and `padding_mask`."""
+    """Return the arguments of blocks in addition to their input `x`, `[B, L, D]`, and `padding_mask`."""
     relative = getattr(backbone, "relative_embeddings", None)
     return {} if relative is None else {"rel_embeddings": relative(x)}
 
@@ -90,10 +89,10 @@ INSTALL = 'pip install "keras-sentmatch[bert]"'
 
 
 def load_tokenizer(preset_or_folder: str | Path) -> Any:
-    """Loads the KerasHub tokenizer of a preset, or of a folder (KerasHub's or Hugging Face's).
+    """Load the KerasHub tokenizer of a preset, or of a folder (KerasHub's or Hugging Face's).
 
-    One that lowers the case also strips accents, as the encoders of lower-case text were trained,
-    unless its vocabulary holds pieces with accents. KerasHub keeps them by default.
+    A tokenizer that lowers the case also strips accents, as in pretraining, unless its vocabulary
+    has pieces with accents. KerasHub keeps accents by default.
     """
     name = backbone_name(preset_or_folder)
     tokenizer = _from_preset("tokenizers", "Tokenizer", name)
@@ -105,7 +104,7 @@ def load_tokenizer(preset_or_folder: str | Path) -> Any:
 
 
 def load_backbone(preset_or_folder: str | Path, dtype: Any = None) -> Any:
-    """Loads the KerasHub backbone of an encoder with its weights, named as its tokenizer."""
+    """Load the KerasHub backbone of a preset or folder, with its weights."""
     name = backbone_name(preset_or_folder)
     options = {} if dtype is None else {"dtype": dtype}
     backbone = _from_preset("models", "Backbone", name, **options)
@@ -114,7 +113,7 @@ def load_backbone(preset_or_folder: str | Path, dtype: Any = None) -> Any:
 
 
 def check_backbone(backbone: Any, name: str) -> BackboneKind:
-    """The kind of a KerasHub backbone; refuses encoders that are not supported."""
+    """Return the kind of a KerasHub backbone, or raise `InputError` if it is not supported."""
     hub = keras_hub()
     for kind in KINDS:
         if kind.is_backbone(backbone, hub):
@@ -123,52 +122,53 @@ def check_backbone(backbone: Any, name: str) -> BackboneKind:
 
 
 def unsupported_backbone(backbone: Any, name: str) -> InputError:
-    """The error for an encoder that is not supported."""
+    """Return the error for a backbone that is not supported."""
     return InputError(
-        f"{name}: a {type(backbone).__name__} is not a supported encoder. Expected "
-        f"{SUPPORTED}: a KerasHub preset such as bert_base_en_uncased, a folder with one, a "
-        "backbone of keras_hub.models, or the serialized config of one."
+        f"{name} is a {type(backbone).__name__}, which is not a supported backbone. Expected "
+        f"{SUPPORTED}. Give a KerasHub preset such as bert_base_en_uncased, its folder, a backbone "
+        "of keras_hub.models or its serialized config."
     )
 
 
 def backbone_name(preset_or_folder: str | Path) -> str:
-    """The absolute path of a folder, or the name of a preset; refuses a folder that is missing."""
+    """Return the absolute path of a folder, or the name of a preset."""
     name = str(preset_or_folder)
     folder = Path(name).expanduser()
     if folder.is_dir():
         return str(folder.resolve())
     if folder.is_absolute() or name.startswith("."):
         raise InputError(
-            f"{name}: no such folder; give the folder of an encoder or a KerasHub preset"
+            f"There is no folder {name}. Give a backbone's folder or a KerasHub preset."
         )
     return name
 
 
 def keras_hub() -> Any:
-    """The module `keras_hub`, or an error that says how to install it."""
+    """Import `keras_hub`, or raise an error that says how to install it."""
     try:
         import keras_hub
     except ImportError as error:
         raise InputError(
-            f"pretrained encoders need KerasHub ({error}); install it with {INSTALL}"
+            f"Pretrained backbones need KerasHub, which cannot be imported ({error}). Install it "
+            f"with {INSTALL}."
         ) from error
     return keras_hub
 
 
 def check_tokenizer(tokenizer: Any, name: str) -> BackboneKind:
-    """The kind of a tokenizer; refuses others, and one that gives no lists of ids."""
+    """Return the kind of a tokenizer that gives lists of ids, or raise `InputError`."""
     hub = keras_hub()
     kind = next((kind for kind in KINDS if kind.is_tokenizer(tokenizer, hub)), None)
     if kind is None:
         raise InputError(
-            f"{name}: a {type(tokenizer).__name__}, expected a KerasHub tokenizer of {SUPPORTED}"
+            f"{name} is a {type(tokenizer).__name__}. Expected a KerasHub tokenizer of {SUPPORTED}."
         )
     for key, wanted in {"sequence_length": None, "split": True, "compute_dtype": "int32"}.items():
         if (found := getattr(tokenizer, key, wanted)) != wanted:
             option = key.removeprefix("compute_")
             raise InputError(
-                f"{name}: a {type(tokenizer).__name__} with {option}={found!r}, expected "
-                f"{option}={wanted!r}"
+                f"{name} is a {type(tokenizer).__name__} with {option}={found!r}. Make it with "
+                f"{option}={wanted!r}."
             )
     return kind
 
@@ -178,10 +178,10 @@ def _from_preset(module: str, kind: str, name: str, **options: Any) -> Any:
     try:
         return loader.from_preset(name, **options)
     except Exception as error:  # KerasHub raises whatever its download or conversion met
-        hint = f"; install it with {INSTALL}" if isinstance(error, ImportError) else ""
+        hint = f" Install it with {INSTALL}." if isinstance(error, ImportError) else ""
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(
-            f"cannot load the encoder {name!r}: {first}{hint}. Expected {SUPPORTED} as a KerasHub "
-            "preset such as bert_tiny_en_uncased or a folder of one, or a Hugging Face folder "
-            f"({CONVERTED}) with config.json, model.safetensors and the tokenizer's files"
+            f"The backbone {name!r} cannot be loaded: {first.rstrip('.')}.{hint} Expected {SUPPORTED}: "
+            "a KerasHub preset such as bert_tiny_en_uncased or its folder, or a Hugging Face folder "
+            f"({CONVERTED}) with config.json, model.safetensors and the tokenizer's files."
         ) from error

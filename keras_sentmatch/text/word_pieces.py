@@ -1,8 +1,8 @@
-"""Tokenization into pieces as in the pretraining of each backbone, without TensorFlow.
+"""Word pieces as in the pretraining of each backbone, without TensorFlow.
 
-KerasHub's tokenizers hold the vocabularies. Two things differ from what they do: text for word
-pieces is cleaned as BERT's was (see `BertText`), and byte pairs are split as in GPT-2 and RoBERTa.
-In Python, KerasHub 0.32 splits them as in Llama, so numbers become other pieces than in TensorFlow.
+KerasHub's tokenizers hold the vocabularies. Two things are done differently here: text for word
+pieces is cleaned as BERT's was (see `BertText`), and byte pairs are split as in GPT-2 and RoBERTa. In
+Python, KerasHub 0.32 splits them as in Llama, which gives other pieces for numbers.
 """
 
 import unicodedata
@@ -15,11 +15,11 @@ from keras_sentmatch.text.tokens import LAST, code_ranges, without_accents
 
 
 class BertText(dict[int, str]):
-    """A table for `str.translate` that cleans text as BERT's training data (Devlin et al. 2019).
+    """A table for `str.translate` that cleans text as in BERT's training data (Devlin et al. 2019).
 
-    White space of any kind becomes a space; control, format and private characters are dropped;
-    so are accents and case where the encoder does without them. KerasHub's tokenizers fold more:
-    `"…"` into three dots, `"ß"` into `"ss"`, and a no-break space joins two words.
+    White space of any kind becomes a space. Control, format and private characters are dropped, and so
+    are accents and case if the backbone ignores them. KerasHub's tokenizers fold more: `"…"` into
+    three dots, `"ß"` into `"ss"`, and a no-break space joins two words.
 
     Example:
 
@@ -49,7 +49,7 @@ class BertText(dict[int, str]):
         return text.lower() if self.lowercase else text
 
 
-# What KerasHub takes for punctuation beside Unicode's own, and for ideographs (as Google's BERT).
+# What KerasHub treats as punctuation in addition to Unicode's own, and as ideographs.
 _ASCII = ((0x21, 0x2F), (0x3A, 0x40), (0x5B, 0x60), (0x7B, 0x7E))
 _IDEOGRAPHS = (
     (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF),
@@ -63,7 +63,7 @@ class Pieces:
 
     Attributes:
         tokenizer: The tokenizer.
-        unknown: The id of pieces that are not in the vocabulary; -1 if there are none.
+        unknown: Id of pieces outside the vocabulary; -1 if there are no such pieces.
     """
 
     def __init__(self, tokenizer: Any):
@@ -71,7 +71,7 @@ class Pieces:
         self.unknown = int(tokenizer.token_to_id("<unk>"))
 
     def ids(self, sentences: list[str]) -> list[list[int]]:
-        """The ids of the pieces of each sentence."""
+        """Return the piece ids of each sentence."""
         found: list[list[int]] = []
         for i in range(0, len(sentences), _CHUNK):
             found += self._ids(sentences[i : i + _CHUNK])
@@ -81,15 +81,15 @@ class Pieces:
         return self.tokenizer.tokenize(sentences)
 
     def word_ids(self, words: list[str]) -> list[list[int]]:
-        """As `ids`, of words as they are inside a sentence."""
+        """Return the piece ids of words as they stand inside a sentence."""
         return self.ids(words)
 
     def places(self, sentence: str) -> list[int] | None:
-        """Where each piece begins in the sentence; None if the tokenizer does not tell."""
+        """Return where each piece begins in the sentence, or None if the tokenizer does not tell."""
         return None
 
     def readable(self, token: str) -> str:
-        """A token as people write it."""
+        """Return a token as people write it."""
         return token
 
     @property
@@ -171,15 +171,14 @@ class BytePairs(Pieces):
             return token
         try:
             return "Ġ" * space + bytes(codes).decode("utf-8")  # type: ignore[arg-type]
-        except UnicodeDecodeError:  # a part of a character
+        except UnicodeDecodeError:  # the token is part of a character
             return token
 
 
 class SentencePieces(Pieces):
     """SentencePiece: XLM-RoBERTa's, DeBERTa-v3's and ALBERT's.
 
-    ALBERT's text was cleaned beforehand: in lower case and without accents, unless its vocabulary
-    has them.
+    ALBERT's text is lowered and loses its accents, unless its vocabulary has capitals or accents.
     """
 
     def __init__(self, tokenizer: Any):
@@ -197,7 +196,7 @@ class SentencePieces(Pieces):
 
     def _ids(self, sentences: list[str]) -> Any:
         found = self.tokenizer.tokenize([self._clean(text) for text in sentences])
-        # A vocabulary may take "[SEP]" in a sentence for the token that ends it.
+        # Some vocabularies read "[SEP]" in a sentence as the token that ends it.
         return [[self.unknown if i in self._ends else i for i in ids] for ids in found]
 
     def _clean(self, text: str) -> str:
@@ -208,7 +207,7 @@ class SentencePieces(Pieces):
 
 
 def pieces_of(tokenizer: Any) -> Pieces:
-    """What makes the pieces of a tokenizer that `check_tokenizer` accepts."""
+    """Return the `Pieces` of a tokenizer that `check_tokenizer` accepts."""
     hub = keras_hub().tokenizers
     try:
         if isinstance(tokenizer, hub.WordPieceTokenizer):
@@ -217,17 +216,19 @@ def pieces_of(tokenizer: Any) -> Pieces:
             return BytePairs(tokenizer)
         return SentencePieces(tokenizer)
     except ImportError as error:
-        raise InputError(f"this tokenizer needs {error.name}; install it with {INSTALL}") from error
+        raise InputError(
+            f"This tokenizer needs {error.name}. Install it with {INSTALL}."
+        ) from error
 
 
 def _encodable(text: str) -> str:
-    """The text with a question mark for each lone surrogate, which UTF-8 cannot express."""
+    """Replace each lone surrogate, which UTF-8 cannot express, with a question mark."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 @cache
 def byte_of() -> dict[str, int]:
-    """The byte that each character of a byte-level vocabulary stands for."""
+    """Return the byte that each character of a byte-level vocabulary stands for."""
     plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in plain]
     return {chr(byte): byte for byte in plain} | {chr(256 + i): b for i, b in enumerate(others)}
@@ -235,7 +236,7 @@ def byte_of() -> dict[str, int]:
 
 @cache
 def separators(ideographs: bool) -> tuple[tuple[int, int], ...]:
-    """The ranges of code points that are words by themselves, perhaps with the ideographs."""
+    """Return the ranges of code points that are words by themselves."""
     import regex  # which KerasHub uses; Unicode's newest characters differ between engines
 
     everything = "".join(map(chr, range(LAST + 1)))

@@ -29,7 +29,7 @@ from keras_sentmatch.training.optimizers import make_optimizer
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.training_data import TrainingData
 from keras_sentmatch.vectors import WordVectors
-from keras_sentmatch.vectors.built_in import WordTable, load_similarity
+from keras_sentmatch.vectors.built_in import load_similarity
 
 log = logging.getLogger(__name__)
 Build = Callable[..., keras.Model]
@@ -49,7 +49,7 @@ def make_model(
     config: dict[str, Any] = {"num_classes": 1 if train.task == "regression" else train.num_classes}
     if isinstance(encoder, PairEncoder):
         config["vocabulary_size"] = encoder.vocabulary_size
-        if vectors is not None and isinstance(vectors.extractor, WordTable):
+        if vectors is not None and vectors.built_in:
             config["vocabulary_size"] += BLOCK  # of words that are met later
         config["embedding_dim"] = vectors.dim if vectors is not None else recipe.vectors.dim
         if "char" in encoder.features:
@@ -83,7 +83,7 @@ def make_model(
     if vectors is not None and isinstance(encoder, PairEncoder):
         matrix = vectors.matrix_for(encoder.vocabulary, settings.seed)
         spare = config["vocabulary_size"] - len(matrix)
-        similarity = load_similarity() if isinstance(vectors.extractor, WordTable) else None
+        similarity = load_similarity() if vectors.built_in else None
         model.set_word_vectors(np.pad(matrix, [(0, spare), (0, 0)]), similarity)
     if settings.first_run is not None:
         init_from(model, encoder, vectors, train, settings.first_run)

@@ -46,7 +46,7 @@ from keras_sentmatch.training.resume import (
     load_weights,
 )
 from keras_sentmatch.training.training_data import TrainingData
-from keras_sentmatch.vectors.built_in import WordTable
+from keras_sentmatch.vectors.built_in import load_word_table
 from keras_sentmatch.version import __version__
 
 log = logging.getLogger(__name__)
@@ -195,14 +195,14 @@ class Run:
     def save(self, info: Mapping[str, Any]) -> Matcher:
         """Write the matcher."""
         encoder, vectors, _ = self.fitted
-        labeled, source = self.data.labeled, None if vectors is None else vectors.extractor
+        labeled = self.data.labeled
         matcher = Matcher(
             self.model,
             encoder,
             labeled.label_names,
             task=labeled.task,
             info={**self._facts, **info},
-            word_table=source if isinstance(source, WordTable) else None,
+            word_table=load_word_table() if vectors is not None and vectors.built_in else None,
         )
         matcher.save(self.folder)
         if self.interrupted:

@@ -15,7 +15,6 @@ from keras_sentmatch.text.tags import installed_tagger, wordnet_antonyms
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.training_data import Splits
 from keras_sentmatch.vectors import WordVectors, load_vectors
-from keras_sentmatch.vectors.built_in import WordTable
 
 Encoder = PairEncoder | SubwordPairEncoder
 
@@ -46,11 +45,11 @@ def fit_encoder(recipe: Recipe, splits: Splits, progress: bool) -> FittedEncoder
         return FittedEncoder(encoder, None, "; ".join(["no word vectors", *notes]))
     known = {word for word in counts if word in vectors}
     # Vectors that never change need no training pairs: the model knows all words of the table.
-    fixed = isinstance(vectors.extractor, WordTable) and not trains_vectors(recipe)
+    fixed = vectors.built_in and not trains_vectors(recipe)
     encoder = PairEncoder.fit(
         datasets, keep_words=known, more_words=vectors.words if fixed else (), **options
     )
-    if isinstance(vectors.extractor, WordTable):
+    if vectors.built_in:
         notes.insert(0, vectors.report)
     return FittedEncoder(encoder, vectors, "; ".join([vectors.coverage(counts), *notes]))
 

@@ -6,7 +6,7 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 from unicodedata import category
 
-# Within a kind, any name may replace any other.
+# Unambiguous names of people and places. Within a kind, any name may replace any other.
 NAMES = {
     "woman": (
         "Alice Amanda Anna Barbara Betty Catherine Claire Diana Elizabeth Emily Emma Helen Jane Jennifer Jessica "
@@ -54,7 +54,7 @@ BOUNDS = frozenset(
     "least most more less fewer than over under above below up about around nearly almost approximately some "
     "between or maybe minimum maximum minus plus every any per top".split()
 )
-# Words beside which the opposite of a word may not change the meaning.
+# Words next to which the opposite of a word may not change the meaning.
 NO_OPPOSITE = frozenset("or if whether unless versus vs between than either difference".split())
 # Words whose antonyms in a lexicon mostly belong to another sense.
 NEVER_OPPOSED = frozenset(
@@ -94,7 +94,7 @@ QUESTION_WORDS = frozenset(
 SUBJECT_QUESTIONS = frozenset("what who which where".split())
 SUBJECTS = frozenset("i you we they he she it there someone anyone people".split())
 DETERMINERS = frozenset("the a an your my their his her its our some this that these those".split())
-# Words that no adverb is put before.
+# Words before which no adverb is put.
 NO_ADVERB_BEFORE = frozenset(
     "not n't no to and or but of in on at by for from with as than that so very too there be been nothing".split()
 ) | {"n't"}
@@ -193,13 +193,13 @@ def _pattern() -> re.Pattern[str]:
 
 @lru_cache(maxsize=4096)
 def words(text: str) -> tuple[Word, ...]:
-    """The words of a text: runs of letters, marks and digits, with apostrophes inside."""
+    """Return the words of a text: runs of letters, marks and digits, with apostrophes inside."""
     found = (_ASCII if text.isascii() else _pattern()).finditer(text)
     return tuple(Word(match.group(), match.start(), match.end()) for match in found)
 
 
 def stands_alone(text: str, word: Word) -> bool:
-    """Whether a word is not part of a hyphenated word, a URL, `@name`, `3.5` or the like."""
+    """Return whether a word is not part of a hyphenated word, a URL, `@name`, `3.5` or the like."""
     before, after = text[max(0, word.start - 1) : word.start], text[word.end : word.end + 2]
     return bool(_BEFORE.fullmatch(before) and _AFTER.match(after))
 
@@ -209,20 +209,20 @@ def lower_words(text: str) -> set[str]:
 
 
 def is_negated(text: str) -> bool:
-    """Whether a sentence contains a negation such as `not` or `n't`."""
+    """Return whether a sentence contains a negation such as `not` or `n't`."""
     found = lower_words(text)
     return bool(NEGATIONS & found) or any(word.endswith(("n't", "'t")) for word in found)
 
 
 def apply(text: str, edits: Iterable[Edit]) -> str:
-    """Applies edits to a text, from the last to the first."""
+    """Apply edits to a text, from the last to the first."""
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
     return text
 
 
 def replace(text: str, word: Word, new: str) -> list[Edit]:
-    """The edits that replace a word with `new` in the same case and correct `a` or `an` before it."""
+    """Return the edits that replace a word in the same case and correct `a` or `an` before it."""
     edits = [Edit(word.start, word.end, match_case(word.text, new))]
     before = re.search(r"(?:^|\s)(an?)\s+$", text[: word.start], re.IGNORECASE)
     if before:
@@ -234,14 +234,14 @@ def replace(text: str, word: Word, new: str) -> list[Edit]:
 
 
 def match_case(old: str, new: str) -> str:
-    """`new` in upper case, capitalized or unchanged, like `old`."""
+    """Return `new` in upper case, capitalized or unchanged, like `old`."""
     if len(old) > 1 and old.isupper():
         return new.upper()
     return new[:1].upper() + new[1:] if old[:1].isupper() else new
 
 
 def in_style_of(text: str, addition: str) -> str:
-    """`addition` in lower case if `text` has no capital letter."""
+    """Return `addition`, in lower case if `text` has no capital letter."""
     return addition if any(char.isupper() for char in text) else addition.lower()
 
 
@@ -256,7 +256,7 @@ PASTS = frozenset(
 
 
 def form(word: str) -> str:
-    """The ending that tells a word's form, so that `running` is not replaced by `walk`."""
+    """Return the ending that tells a word's form, so that `walk` does not replace `running`."""
     if word in PLURALS:
         return "s"
     if word in PASTS:

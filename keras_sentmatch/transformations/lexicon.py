@@ -11,9 +11,8 @@ from keras_sentmatch.text.tokens import read_word_pairs
 
 KINDS = ("antonyms", "synonyms")
 HOW = (
-    "give files of word pairs, two words per line (antonyms=FILE, synonyms=FILE, or a folder with such "
-    "files), or install WordNet: pip install nltk, and either python -m nltk.downloader wordnet or the "
-    "package wordnet-base of Debian and Ubuntu"
+    "Give files with two words per line (antonyms=FILE, synonyms=FILE, or a folder with such files), or "
+    "install WordNet with pip install nltk and python -m nltk.downloader wordnet."
 )
 WordPairs = Iterable[tuple[str, str]]
 Lookup = Callable[[str], Sequence[str]]
@@ -24,11 +23,11 @@ class Lexicon:
 
     Args:
         antonyms: Pairs of words with opposite meanings, or a function from a word to its antonyms.
-            `None` if there are none.
+            Defaults to none.
         synonyms: The same for words with similar meanings.
 
     Attributes:
-        kinds: Those of `"antonyms"` and `"synonyms"` that the lexicon has.
+        kinds: Which of `"antonyms"` and `"synonyms"` the lexicon has.
 
     Example:
 
@@ -48,31 +47,31 @@ class Lexicon:
         self.kinds: tuple[str, ...] = tuple(self._lookups)
 
     def antonyms(self, word: str) -> tuple[str, ...]:
-        """The antonyms of a word in lower case."""
+        """Return the antonyms of a word in lower case."""
         return self._find("antonyms", word)
 
     def synonyms(self, word: str) -> tuple[str, ...]:
-        """The synonyms of a word in lower case."""
+        """Return the synonyms of a word in lower case."""
         return self._find("synonyms", word)
 
     def _find(self, kind: str, word: str) -> tuple[str, ...]:
         if kind not in self._lookups:
-            raise InputError(f"This needs {kind}, but the lexicon has none: {HOW}.")
+            raise InputError(f"The lexicon has no {kind}. {HOW}")
         return tuple(self._lookups[kind](word))
 
     @classmethod
     def read(cls, *sources: str | Path) -> "Lexicon":
-        """Reads files of word pairs, two words per line.
+        """Read files with two words per line.
 
         Args:
-            *sources: `antonyms=FILE` and `synonyms=FILE`; a file with one of these words in its name;
-                or a folder with such files. `"wordnet"` is WordNet, read by NLTK.
+            *sources: `antonyms=FILE` and `synonyms=FILE`, a file with one of these words in its name, a
+                folder with such files, or `"wordnet"`.
 
         Raises:
             InputError: If a file is missing or damaged, or its kind is unclear.
         """
         if not sources:
-            raise InputError(f"No lexicon was given: {HOW}.")
+            raise InputError(f"No lexicon was given. {HOW}")
         if [str(source) for source in sources] == ["wordnet"]:
             return cls.wordnet()
         pairs: dict[str, list[tuple[str, str]]] = {}
@@ -83,12 +82,12 @@ class Lexicon:
 
     @classmethod
     def wordnet(cls) -> "Lexicon":
-        """WordNet, read by NLTK: single words in their base form.
+        """Return the single words of WordNet in their base form, read by NLTK.
 
-        Antonyms come from any sense of a word, synonyms from its most frequent one.
+        Antonyms come from any sense of a word, synonyms from its most frequent sense.
 
         Raises:
-            InputError: If NLTK or its WordNet is not installed.
+            InputError: If NLTK or WordNet is not installed.
         """
         wordnet = load_wordnet()
 
@@ -111,7 +110,7 @@ def _name(lemma: Any) -> str:
 
 
 def _single(word: str, lemmas: Iterable[Any]) -> list[str]:
-    """The names of the lemmas that are single words other than `word`, each once."""
+    """Return the distinct names of lemmas that are single words other than `word`."""
     names = dict.fromkeys(_name(lemma) for lemma in lemmas)
     return [name for name in names if name.isalpha() and name != word]
 
@@ -127,7 +126,7 @@ def _by_word(pairs: WordPairs) -> Lookup:
 
 
 def _files(source: str) -> list[tuple[str, Path]]:
-    """The kinds and files in a source of `Lexicon.read`."""
+    """Return the kinds and files of a source of `Lexicon.read`."""
     kind, _, rest = source.partition("=")
     if rest and kind in KINDS:
         return [(kind, Path(rest))]
@@ -135,13 +134,15 @@ def _files(source: str) -> list[tuple[str, Path]]:
     if path.is_dir():
         found = [(kind, file) for file in sorted(path.glob("*.txt")) if (kind := _kind(file))]
         if not found:
-            raise InputError(f"{path}: no file has antonyms or synonyms in its name; {HOW}.")
+            raise InputError(f"{path} has no file with antonyms or synonyms in its name. {HOW}")
         return found
     if not path.is_file():
-        raise InputError(f"{path}: no such file or folder of word pairs; {HOW}.")
+        raise InputError(f"There is no file or folder {path}. {HOW}")
     if kind := _kind(path):
         return [(kind, path)]
-    raise InputError(f"{path}: antonyms or synonyms? Write antonyms={path} or synonyms={path}.")
+    raise InputError(
+        f"The name of {path} does not say what it has. Write antonyms={path} or synonyms={path}."
+    )
 
 
 def _kind(path: Path) -> str:

@@ -1,6 +1,6 @@
-"""The ten transformations of the DABERT paper (its Table 3) as rules that change one pair.
+"""The ten transformations of the DABERT paper (Table 3) as rules that change one pair.
 
-They are named after those of TextFlint, which the paper used; the rules are this library's own.
+The names are those of TextFlint, which the paper used. The rules are this library's own.
 """
 
 import hashlib
@@ -29,16 +29,16 @@ from keras_sentmatch.transformations.lexicon import Lexicon
 
 Pair = tuple[str, str]
 
-ENTRIES = ("all", "train", "held_out")  # which words, numbers and sentences rules may write
-HELD_OUT = 0.3  # their share that training never uses
+ENTRIES = ("all", "train", "held_out")  # the words, numbers and sentences that rules may write
+HELD_OUT = 0.3  # share of them that training never uses
 
 
 def _any_of(phrases: Iterable[str]) -> str:
-    """A pattern of phrases, the longest first."""
+    """Return a pattern of phrases, the longest first."""
     return f"(?:{'|'.join(map(re.escape, sorted(phrases, key=len, reverse=True)))})"
 
 
-_SHORTENED = re.compile(  # whole words, not beside an apostrophe or a hyphen
+_SHORTENED = re.compile(  # whole words, not next to an apostrophe or a hyphen
     rf"(?<![\w'’@#/.-]){_any_of(english.TWITTER)}(?![\w'’@/-])".replace(r"\ ", r"\s+"), re.I
 )
 _NAME = re.compile(rf"(?<!\w){_any_of(KIND_OF)}(?!\w)")
@@ -46,7 +46,7 @@ _NAME = re.compile(rf"(?<!\w){_any_of(KIND_OF)}(?!\w)")
 
 @dataclass(frozen=True)
 class Context:
-    """What a rule may use besides the pair."""
+    """Data that a rule may use in addition to the pair."""
 
     task: str
     lexicon: Lexicon | None
@@ -54,7 +54,7 @@ class Context:
     entries: str = "all"
 
     def may(self, *entry: str) -> bool:
-        """Whether an entry (a pair of antonyms, a number, a sentence) is among those to use."""
+        """Return whether an entry (a pair of antonyms, a number, a sentence) may be used."""
         if self.entries == "all":
             return True
         text = "\0".join(sorted(entry)).encode("utf-8", "surrogatepass")
@@ -70,12 +70,12 @@ class Transformation:
     """One of `TRANSFORMATIONS`.
 
     Attributes:
-        name: As in the paper.
-        what: What it does to a pair.
-        keeps_label: Whether the changed pair keeps its label. If not, the transformation applies only
-            to pairs of the positive label (entailment, paraphrase, duplicate) and makes them negative.
-        needs: What must be given: `"antonyms"` or `"synonyms"` (a lexicon), `"translate"`, or "".
-        rule: Returns the changed pair, or `None` if it does not apply.
+        name: Name in the paper.
+        what: Description of the change.
+        keeps_label: Whether the changed pair keeps its label. Otherwise the transformation applies only
+            to pairs with the positive label (entailment, paraphrase, duplicate) and makes them negative.
+        needs: `"antonyms"` or `"synonyms"` (a lexicon), `"translate"`, or "".
+        rule: Function that returns the changed pair, or `None` if it does not apply.
     """
 
     name: str
@@ -105,9 +105,9 @@ def _transformation(
     "SwapAnt", "a word of both sentences becomes its antonym in the second", False, "antonyms"
 )
 def _swap_ant(one: str, two: str, rng: random.Random, context: Context) -> Pair | None:
-    """Not under a negation, in a choice (`or`), in a condition, or beside an antonym.
+    """Swap an antonym, but not in a negation, a choice (`or`), a condition or next to an antonym.
 
-    There the opposite word need not give the opposite meaning.
+    In these places the opposite word need not give the opposite meaning.
     """
     assert context.lexicon is not None
     shared, every = lower_words(one) & lower_words(two), lower_words(one) | lower_words(two)
@@ -128,7 +128,10 @@ def _swap_ant(one: str, two: str, rng: random.Random, context: Context) -> Pair 
 
 @_transformation("NumWord", "a number of both sentences becomes a greater one in the second", False)
 def _num_word(one: str, two: str, rng: random.Random, context: Context) -> Pair | None:
-    """Not a smaller one: `three dogs run` may entail `two dogs run`. Not after `at least` or a negation."""
+    """Write a greater number, but not after `at least` or a negation.
+
+    A smaller number would not do: `three dogs run` may entail `two dogs run`.
+    """
     if _cannot_contradict(one, two):
         return None
     shared, every = lower_words(one) & lower_words(two), lower_words(one) | lower_words(two)
@@ -145,7 +148,7 @@ def _num_word(one: str, two: str, rng: random.Random, context: Context) -> Pair 
 
 
 def _cannot_contradict(one: str, two: str) -> bool:
-    """Whether a sentence is negated, or only one of them is a question."""
+    """Return whether a sentence is negated, or only one of them is a question."""
     asks = one.rstrip().endswith("?") != two.rstrip().endswith("?")
     return is_negated(one) or is_negated(two) or asks
 
@@ -160,7 +163,7 @@ def _replace_one(
 
 
 def _greater(number: str, most: int | None = None) -> list[str]:
-    """Greater numbers, written the same way: in words or in digits."""
+    """Return greater numbers, written in the same way (words or digits)."""
     if number in english.NUMBERS:
         place = english.NUMBERS.index(number)
         return list(english.NUMBERS[place + 1 : place + 9])
@@ -186,7 +189,7 @@ def _add_sent(one: str, two: str, rng: random.Random, context: Context) -> Pair 
     return one, f"{start}{body} {in_style_of(two, addition)}{end}"
 
 
-@_transformation("InsertAdv", "an adverb beside the verb of the first sentence")
+@_transformation("InsertAdv", "an adverb next to the verb of the first sentence")
 def _insert_adv(one: str, two: str, rng: random.Random, context: Context) -> Pair | None:
     place = _adverb_place(one)
     if place is None:
@@ -202,7 +205,7 @@ def _asks(text: str) -> bool:
 
 
 def _adverb_place(text: str) -> int | None:
-    """Where an adverb may stand: after `is` or `can`, in a question after its pronoun."""
+    """Return where an adverb may stand: after `is` or `can`, or in a question after its pronoun."""
     found = words(text)
     asks = _asks(text)
     for place, word in enumerate(found[:-1]):
@@ -232,7 +235,7 @@ def _adverb_place(text: str) -> int | None:
 
 @_transformation("AppendIrr", "an irrelevant sentence before or after the first")
 def _append_irr(one: str, two: str, rng: random.Random, context: Context) -> Pair | None:
-    """In ranking the second sentence, the candidate, gets it."""
+    """Add a sentence to the first sentence, or in ranking to the candidate."""
     start, body, end = _strip(two if context.task == "ranking" else one)
     present = lower_words(one) | lower_words(two)
     choices = [
@@ -268,7 +271,7 @@ def _back_trans(one: str, two: str, rng: random.Random, context: Context) -> Pai
 
 @_transformation("TwitterType", "the second sentence as in a tweet")
 def _twitter_type(one: str, two: str, rng: random.Random, context: Context) -> Pair | None:
-    """Short forms, and a name, a tag or a link."""
+    """Write short forms, and a name, a tag or a link."""
 
     def shorten(match: re.Match[str]) -> str:
         new = english.TWITTER[" ".join(match.group().lower().split())]
@@ -286,10 +289,10 @@ def _twitter_type(one: str, two: str, rng: random.Random, context: Context) -> P
 
 @_transformation("SwapNamedEnt", "a name of both sentences becomes another one in both")
 def _swap_named_ent(one: str, two: str, rng: random.Random, context: Context) -> Pair | None:
-    """The new name is of the same kind as the old one, such as a city."""
+    """Write another name of the same kind, such as a city."""
     first, second = _names(one), _names(two)
     kinds = {KIND_OF[name] for name in (*first, *second)}
-    if {"city", "country"} <= kinds:  # the one may lie in the other
+    if {"city", "country"} <= kinds:  # the city may lie in the country
         return None
     near = {word.text[:3] for word in words(one) + words(two) if word.text not in KIND_OF}
     near |= {"Fra"} if "Fre" in near else set()
@@ -307,7 +310,7 @@ def _swap_named_ent(one: str, two: str, rng: random.Random, context: Context) ->
 
 
 def _names(text: str) -> dict[str, list[Word]]:
-    """Places of the names in `NAMES`, but not within longer names (`Bank of India`)."""
+    """Return the places of the names in `NAMES`, but not within longer names (`Bank of India`)."""
     found: dict[str, list[Word]] = {}
     part = set()
     for match in _NAME.finditer(text):
@@ -327,7 +330,7 @@ def _names(text: str) -> dict[str, list[Word]]:
 
 @_transformation("SwapSyn", "words of the second sentence become synonyms", needs="synonyms")
 def _swap_syn(one: str, two: str, rng: random.Random, context: Context) -> Pair | None:
-    """At least one word, and at most a fifth of them."""
+    """Replace at least one word, and at most a fifth of the words."""
     assert context.lexicon is not None
     lexicon, present, choices = context.lexicon, lower_words(one) | lower_words(two), []
     for word in _replaceable(two):
@@ -339,7 +342,7 @@ def _swap_syn(one: str, two: str, rng: random.Random, context: Context) -> Pair 
             for other in lexicon.synonyms(word.lower)
             if _fits(word.lower, other) and other not in present and other not in opposed
             and context.may(word.lower, other)
-            # nor another with an ending: `north`, `northern`
+            # no word with an ending of the other: `north`, `northern`
             and not (other.startswith(word.lower) or word.lower.startswith(other))
         ]  # fmt: skip
         if others:
@@ -353,7 +356,7 @@ def _swap_syn(one: str, two: str, rng: random.Random, context: Context) -> Pair 
 
 
 def _replaceable(text: str) -> list[Word]:
-    """Words that carry meaning alone: no function words, numbers, names, nor `give` in `give up`."""
+    """Return the content words: no function words, numbers, names, or `give` in `give up`."""
     found = words(text)
     sentence_starts = {
         place
@@ -374,13 +377,13 @@ def _replaceable(text: str) -> list[Word]:
 
 
 def _fits(word: str, other: str) -> bool:
-    """Whether `other` can stand where `word` stands."""
+    """Return whether `other` can stand where `word` stands."""
     unfit = other in FUNCTION_WORDS or other in english.NUMBERS or other in english.UNWANTED
     return other.isalpha() and not unfit and other != word and form(other) == form(word)
 
 
 def _strip(text: str) -> tuple[str, str, str]:
-    """The spaces before a text, the text without them, and the spaces after it."""
+    """Split off the spaces before and after a text."""
     body = text.strip()
     start = len(text) - len(text.lstrip())
     return text[:start], body, text[start + len(body) :]

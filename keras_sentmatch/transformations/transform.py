@@ -1,4 +1,4 @@
-"""Transformations of a whole data set: seeded, with the labels that the changed pairs have."""
+"""Transformations of a whole data set: seeded, with the labels of the changed pairs."""
 
 import difflib
 import hashlib
@@ -21,7 +21,7 @@ from keras_sentmatch.transformations.rules import (
 
 Translate = Callable[[list[str]], Sequence[str]]
 
-# Label names -> the label that a changed pair had, and the one that it gets.
+# Label names -> the label of a pair before and after a change.
 OPPOSITES = {
     frozenset(("entailment", "neutral", "contradiction")): ("entailment", "contradiction"),
     **{
@@ -32,7 +32,7 @@ OPPOSITES = {
 }
 
 
-# Data sets whose annotators gave such pairs another label: data set -> the two labels.
+# Data sets whose annotators gave such pairs other labels -> these labels.
 CONVENTIONS = {"sick": ("entailment", "neutral")}
 
 
@@ -42,9 +42,9 @@ class Transformed:
 
     Attributes:
         name: Name of the transformation.
-        before: The pairs that it could change.
-        after: These pairs changed, with their new labels.
-        rows: Their row numbers in the data set.
+        before: Pairs that it changed.
+        after: The changed pairs, with their new labels.
+        rows: Row numbers of these pairs in the data set.
         total: Number of pairs in the data set.
     """
 
@@ -56,7 +56,7 @@ class Transformed:
 
     @property
     def count(self) -> int:
-        """How many pairs could be changed."""
+        """Number of changed pairs."""
         return len(self.rows)
 
 
@@ -70,7 +70,7 @@ def transform(
     opposite: tuple[str, str] | None = None,
     entries: str = "all",
 ) -> Transformed:
-    """Changes every pair of a data set that a transformation can change.
+    """Change every pair of a data set that a transformation applies to.
 
     The result for a pair depends only on the seed and the pair. The rest of a changed sentence keeps
     its characters and spacing.
@@ -78,12 +78,12 @@ def transform(
     Args:
         dataset: Pairs. `SwapAnt` and `NumWord` need labels.
         name: A name of `TRANSFORMATIONS`, in any case.
-        seed: Random seed.
-        lexicon: For `SwapAnt` (antonyms) and `SwapSyn` (synonyms).
-        translate: For `BackTrans`: a function that translates a list of sentences there and back.
-        opposite: `(positive, negative)` label names for `SwapAnt` and `NumWord`, if uncommon.
-        entries: Which antonyms, synonyms, numbers and sentences may be written: `"all"`, `"train"`,
-            those that training uses (`training.augment`), or `"held_out"`, the others.
+        seed: Random seed. Defaults to `0`.
+        lexicon: Lexicon for `SwapAnt` (antonyms) and `SwapSyn` (synonyms).
+        translate: For `BackTrans`, a function that translates a list of sentences there and back.
+        opposite: `(positive, negative)` label names for `SwapAnt` and `NumWord`, if they are unusual.
+        entries: Antonyms, synonyms, numbers and sentences that may be written: `"all"`, `"train"` (used
+            by `training.augment`) or `"held_out"` (the others). Defaults to `"all"`.
 
     Raises:
         InputError: If the name is unknown, something needed is missing, or the labels do not fit.
@@ -100,7 +100,7 @@ def transform(
     """
     known = get_transformation(name)
     if entries not in ENTRIES:
-        raise InputError(f"entries is {entries!r}; expected one of {', '.join(ENTRIES)}.")
+        raise InputError(f"entries={entries!r} does not exist. Use {', '.join(ENTRIES)}.")
     _check_needs(known, lexicon, translate)
     negative = -1
     candidates = np.arange(len(dataset))
@@ -129,13 +129,13 @@ def transform(
 
 
 def get_transformation(name: str) -> Transformation:
-    """Finds a transformation by its name in any case."""
+    """Find a transformation by its name in any case."""
     by_lower = {known.lower(): known for known in TRANSFORMATIONS}
     if name.lower() not in by_lower:
         near = difflib.get_close_matches(name.lower(), by_lower, n=1)
         hint = f" Did you mean {by_lower[near[0]]}?" if near else ""
         raise InputError(
-            f"There is no transformation {name!r}; the names are {', '.join(TRANSFORMATIONS)}.{hint}"
+            f"There is no transformation {name!r}.{hint} The names are {', '.join(TRANSFORMATIONS)}."
         )
     return TRANSFORMATIONS[by_lower[name.lower()]]
 
@@ -145,7 +145,7 @@ def _check_needs(
 ) -> None:
     if known.needs == "translate" and translate is None:
         raise InputError(
-            "BackTrans needs a function that translates sentences there and back: give "
+            "BackTrans needs a function that translates sentences there and back. Give "
             f"{wording('translate=', '--translate MODULE:FUNCTION,')} a function from a list of "
             "strings to a list of strings."
         )
@@ -157,20 +157,20 @@ def _check_needs(
         how = wording(f"pass Lexicon.read({file!r})", f"give --lexicon {file}")
         other = wording("Lexicon.wordnet()", "--lexicon wordnet")
         raise InputError(
-            f"{known.name} needs {known.needs}, but {problem}: {how} with two words a line, or "
-            f"{other} where NLTK is installed."
+            f"{known.name} needs {known.needs}, but {problem}. For a file with two words per line "
+            f"{how}. If NLTK is installed, {other} works too."
         )
 
 
 def _opposite_labels(
     dataset: PairDataset, name: str, given: tuple[str, str] | None
 ) -> tuple[int, int]:
-    """The indices of the label that a pair must have and of the label that it gets."""
+    """Return the indices of the label of a pair before and after a change."""
     names = dataset.label_names or ()
     if dataset.labels is None or dataset.task != "classification":
         what = "no labels" if dataset.labels is None else f"{dataset.task} pairs"
         raise InputError(
-            f"{name} turns one class into another, but was given {what}: it needs pairs labeled with "
+            f"{name} turns one class into another, but the data has {what}. Give pairs labeled with "
             "classes, such as entailment or paraphrase."
         )
     convention = CONVENTIONS.get((dataset.name or "").lower())
@@ -178,23 +178,24 @@ def _opposite_labels(
     if found is None:
         how = wording("opposite=(POSITIVE, NEGATIVE)", "--opposite POSITIVE,NEGATIVE")
         raise InputError(
-            f"{name} makes a positive pair negative, but which of the labels {', '.join(names)} is "
-            f"which? Say so with {how}."
+            f"{name} makes a positive pair negative, but it is unknown which of the labels "
+            f"{', '.join(names)} is which. Name them with {how}."
         )
     if unknown := [label for label in found if label not in names]:
         raise InputError(
-            f"opposite={found!r}: there is no label {unknown[0]!r}; the labels are {', '.join(names)}."
+            f"opposite={found!r} names {unknown[0]!r}, which is not a label. The labels are "
+            f"{', '.join(names)}."
         )
     return names.index(found[0]), names.index(found[1])
 
 
 def _translations(sentences: Sequence[str], translate: Translate) -> dict[str, str]:
-    """Sentence -> its translation there and back; each sentence is translated once."""
+    """Map each distinct sentence to its translation there and back."""
     asked = list(dict.fromkeys(sentence for sentence in sentences if sentence.strip()))
     answers = list(translate(asked)) if asked else []
     if len(answers) != len(asked) or not all(isinstance(text, str) for text in answers):
         raise InputError(
-            f"translate was given {len(asked)} sentences and gave {len(answers)} answers; expected "
-            "one string for each."
+            f"translate returned {len(answers)} values for {len(asked)} sentences. It must return one "
+            "string per sentence."
         )
     return dict(zip(asked, answers))

@@ -1,4 +1,4 @@
-"""The table of English word vectors in the package, and word vectors by name."""
+"""The built-in table of English word vectors, and word vectors by name."""
 
 import hashlib
 import importlib.resources
@@ -7,7 +7,6 @@ import json
 import logging
 import re
 import string
-import unicodedata
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.safety import inside, read_object
+from keras_sentmatch.text.tokens import without_accents
 from keras_sentmatch.vectors.extraction import extract_vectors
 from keras_sentmatch.vectors.files import read_vectors
 from keras_sentmatch.vectors.word_vectors import WordVectors
@@ -24,8 +24,8 @@ from keras_sentmatch.vectors.word_vectors import WordVectors
 log = logging.getLogger(__name__)
 
 NAME = "table"
-SCALE = 5.0  # length of the vector of a word in the table
-COMPOSED = 0.7  # length of a vector put together from word pieces, as a share of that
+SCALE = 5.0  # length of a word's vector
+COMPOSED = 0.7  # length of a vector composed of word pieces, as a share of SCALE
 _FIXED = 4  # letters of the shortest word whose spelling is corrected
 _LONGEST = 64  # characters of a word that are looked at
 _FILE = "word_table.json"
@@ -33,25 +33,24 @@ _PARTS = re.compile(r"\w+|[^\w\s]")
 
 
 class WordTable:
-    """Vectors of whole words and of word pieces, for any English word.
+    """Vectors for any English word, from whole words and word pieces.
 
-    The words and pieces are those of all-MiniLM-L6-v2. Each whole word was run alone through that
-    encoder; its last layer was averaged over the word, centered, reduced by PCA and scaled to unit
-    length, as `extract_vectors` does. The vectors of the pieces inside a word (`##ing`) were fitted
-    by ridge regression, so that the mean over the pieces of 89,000 frequent words comes close to
-    what the encoder says of the word. `benchmarks/word_table.py` makes the table.
+    The words and pieces are those of all-MiniLM-L6-v2. Whole words have vectors as `extract_vectors`
+    makes them. The vectors of the pieces inside a word (`##ing`) were fitted by ridge regression, so
+    that the mean over the pieces of a word comes close to the word's own vector.
+    `benchmarks/word_table.py` makes the table.
 
-    A word is looked up in lower case and without accents. One that is not in the table is taken for
-    a misspelling of the most frequent word at one edit's distance, if there is one (Norvig's
-    spelling corrector); otherwise it is the mean of its word pieces.
+    A word is looked up in lower case and without accents. A word outside the table gets the vector of
+    the most frequent word at one edit's distance (Norvig's spelling corrector), or else the mean of
+    its word pieces: three points of accuracy on pairs with many unseen words.
 
     Args:
-        words: The whole words, most frequent first.
+        words: Whole words, most frequent first.
         vectors: int8 `[words, dim]`.
-        pieces: The pieces inside words, without `##`.
+        pieces: Pieces inside words, without `##`.
         piece_vectors: int8 `[pieces, dim]`.
-        scales: What the numbers of `vectors` and of `piece_vectors` are multiplied by.
-        digest: Of the file that holds all this.
+        scales: Factors of `vectors` and of `piece_vectors`.
+        digest: Digest of the file that holds the table.
 
     Example:
 
@@ -83,15 +82,15 @@ class WordTable:
         return plain(word) in self.words
 
     def matrix(self) -> np.ndarray:
-        """The vectors of all words, float32 `[words, dim]`."""
+        """Return the vectors of all words, float32 `[words, dim]`."""
         return self.vectors.astype(np.float32) * np.float32(SCALE * self.scales[0])
 
     def lookup(self, word: str, correct: bool = True) -> tuple[np.ndarray | None, str]:
-        """The vector of a word and where it comes from.
+        """Look up the vector of a word, and where it comes from.
 
         Args:
             word: A word.
-            correct: Whether a word that is not in the table may be a misspelling of one that is.
+            correct: Whether the spelling of a word outside the table is corrected.
 
         Returns:
             The vector, float32 `[dim]`, and `"word"`, `"spelling"` or `"pieces"`; or None and
@@ -112,7 +111,7 @@ class WordTable:
         return (COMPOSED * SCALE / norm * vector).astype(np.float32), "pieces"
 
     def correction(self, word: str) -> str | None:
-        """The most frequent word of the table that is one edit away from `word`."""
+        """Return the most frequent word of the table that is one edit away from `word`."""
         if len(word) < _FIXED or not (word.isascii() and word.isalpha()):
             return None
         near = [w for w in _edits(word) if w in self.words and len(w) >= _FIXED - 1]
@@ -123,7 +122,7 @@ class WordTable:
         return row * np.float32(SCALE * self.scales[0])
 
     def _pieces(self, word: str) -> list[np.ndarray]:
-        """The vectors of the longest pieces from the left, none if some part fits no piece."""
+        """Return the vectors of the longest pieces from the left, or none if a part fits no piece."""
         found: list[np.ndarray] = []
         start = 0
         while start < len(word):
@@ -138,14 +137,13 @@ class WordTable:
         return found
 
     def word_vectors(self, counts: Mapping[str, int] | Iterable[str] = ()) -> WordVectors:
-        """Vectors of the words of some data and of all words of the table.
+        """Return the vectors of the words of some data and of all words of the table.
 
         Args:
-            counts: Words, perhaps with their counts. A word that occurs more than once is no
-                misspelling.
+            counts: Words, perhaps with counts. A word that occurs more than once is not corrected.
 
         Returns:
-            The vectors; `report` says how many words of the data came from where.
+            The vectors. Their `report` counts the words of the data by source.
         """
         counts = counts if isinstance(counts, Mapping) else dict.fromkeys(counts, 1)
         found = {word: self.lookup(word, correct=counts[word] < 2) for word in sorted(counts)}
@@ -165,22 +163,22 @@ class WordTable:
         others = self.matrix()[[self.words[word] for word in more]]
         matrix = np.concatenate([np.reshape([*rows.values()], (-1, self.dim)), others])
         places = {word: row for row, word in enumerate([*rows, *more])}
-        return WordVectors(places, matrix, NAME, report, self)
+        return WordVectors(places, matrix, NAME, report, built_in=True)
 
     def extract(self, words: Collection[str]) -> tuple[list[str], np.ndarray]:
-        """The words that it has vectors for, and these, float32 `[words, dim]`."""
+        """Return the words that have a vector, and their vectors, float32 `[words, dim]`."""
         found = {word: self.lookup(word)[0] for word in words}
         known = [word for word, vector in found.items() if vector is not None]
         return known, np.reshape([found[word] for word in known], (-1, self.dim))
 
     def save(self, folder: str | Path) -> None:
-        """Writes `word_table.json`, which names the table; it comes with the package."""
+        """Write `word_table.json`, which names the table by its digest."""
         text = json.dumps({"format": 1, "table": self.digest})
         (Path(folder) / _FILE).write_text(text + "\n", encoding="utf-8", newline="\n")
 
     @classmethod
     def load(cls, folder: str | Path) -> "WordTable | None":
-        """The package's table, if a folder names it; None if it does not, or names another one."""
+        """Return the built-in table if a folder names it, otherwise None."""
         file = Path(folder) / _FILE
         if not file.is_file():
             return None
@@ -189,23 +187,20 @@ class WordTable:
         if named == table.digest:
             return table
         log.warning(
-            f"{file.parent.parent}: trained with the word vectors of another version of "
-            "keras_sentmatch; words that it does not know stay unknown. Train it again to change that."
+            f"{file.parent.parent} was trained with the word vectors of another version of "
+            "keras_sentmatch. Words outside its vocabulary stay unknown. Train it again to change that."
         )
         return None
 
 
 def plain(word: str) -> str:
-    """A word in lower case and without accents, as the table spells it."""
+    """Return a word as the table spells it: in lower case and without accents."""
     word = word[:_LONGEST].lower()
-    if word.isascii():
-        return word
-    decomposed = unicodedata.normalize("NFD", word)
-    return "".join(char for char in decomposed if unicodedata.category(char) != "Mn")
+    return word if word.isascii() else without_accents(word)
 
 
 def _edits(word: str) -> set[str]:
-    """All strings that one deletion, swap, replacement or insertion makes of a word."""
+    """Return all strings that one deletion, swap, replacement or insertion makes of a word."""
     splits = [(word[:i], word[i:]) for i in range(len(word) + 1)]
     letters = string.ascii_lowercase
     return {
@@ -218,7 +213,7 @@ def _edits(word: str) -> set[str]:
 
 @cache
 def load_word_table() -> WordTable:
-    """The table that comes with the package, read once."""
+    """Return the built-in table, which is read once."""
     file = importlib.resources.files("keras_sentmatch.vectors") / "tables" / "minilm.npz"
     content = file.read_bytes()
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
@@ -235,11 +230,11 @@ def load_word_table() -> WordTable:
 
 @cache
 def load_similarity() -> dict[str, np.ndarray]:
-    """How much a word of the table matters in a sentence, and a map under which sentences compare.
+    """Return the weights of words, and a map under which means of word vectors are compared.
 
     The importance of a word with vector v is `context . tanh(v @ kernel + bias)`, as in
-    `SelfAttentionPooling`; the mean of a sentence, weighted by it, is mapped by `map` and `map_bias`.
-    The cosines of the mapped means were taught those of all-MiniLM-L6-v2 on sentences of SNLI,
+    `SelfAttentionPooling`. The weighted mean of a sentence is mapped by `map` and `map_bias`. The
+    cosines of the mapped means were fitted to those of all-MiniLM-L6-v2 on sentences of SNLI,
     MultiNLI, PAWS, QNLI and BoolQ, without labels. `benchmarks/word_table.py` makes the file.
     """
     file = importlib.resources.files("keras_sentmatch.vectors") / "tables" / "similarity.npz"
@@ -249,7 +244,7 @@ def load_similarity() -> dict[str, np.ndarray]:
 
 log = logging.getLogger(__name__)
 
-ENGLISH = 0.75  # share of the running words that the table must have for `auto` to use it
+ENGLISH = 0.75  # least share of the running words that the table must have for `auto`
 
 
 def load_vectors(
@@ -257,29 +252,25 @@ def load_vectors(
     words: Collection[str],
     *,
     dim: int | None = None,
-    counts: Mapping[str, int] | None = None,
     cache_dir: str | Path | None = None,
     progress: bool = True,
-    **options: Any,
 ) -> WordVectors | None:
-    """Load word vectors by a short text, as the command line and the recipes name them.
+    """Load word vectors by their name in recipes and on the command line.
 
     Args:
-        spec: `"table"`, the English words in the package (see `WordTable`); `"auto"`, the same
-            where the text is mostly English, else none; `"none"`; the path of a file (see
-            `read_vectors`); or `"encoder:PRESET_OR_FOLDER"` (see `extract_vectors`).
+        spec: `"table"`: the built-in table (see `WordTable`). `"auto"`: the same if the text is mostly
+            English, otherwise none. `"none"`. The path of a file (see `read_vectors`). Or
+            `"encoder:PRESET_OR_FOLDER"` (see `extract_vectors`).
         words: The words to keep, perhaps with their counts.
-        dim: Dimension: of the extracted vectors (300 by default), or what a file must have.
-        counts: Token counts, for the options of extracted vectors that weight words.
+        dim: Dimension of extracted vectors (300 if it is `None`), or the dimension that a file must
+            have.
         cache_dir, progress: See `read_vectors`.
-        **options: Further arguments of `extract_vectors`, for extracted vectors only.
 
     Returns:
-        The vectors, or None for `"none"`, and for `"auto"` where the text is not English.
+        The vectors. `None` for `"none"`, and for `"auto"` if the text is not English.
 
     Raises:
-        InputError: for a file that is missing, damaged or of another dimension, or options that
-            do not apply.
+        InputError: If a file is missing, damaged or of another dimension.
 
     Example:
 
@@ -290,18 +281,14 @@ def load_vectors(
     common: dict[str, Any] = {"cache_dir": cache_dir, "progress": progress}
     if spec.startswith("encoder:"):
         name = spec.removeprefix("encoder:")
-        return extract_vectors(name, words, dim=dim or 300, counts=counts, **common, **options)
-    if options:
-        raise InputError(
-            f"{', '.join(options)}: an option of extracted vectors (encoder:NAME), not of {spec!r}"
-        )
+        return extract_vectors(name, words, dim=dim or 300, **common)
     if spec == "none":
         return None
     if spec == "auto" and (share := english_share(words)) < ENGLISH:
         log.warning(
-            f"The package's English word vectors know {share:.0%} of the running words: too few, so "
-            "random ones are trained instead. For better ones give a file (--vectors FILE) or an "
-            "encoder (--vectors encoder:NAME)."
+            f"The built-in English word vectors know {share:.0%} of the running words. That is too "
+            "few, so random vectors are trained. Give a file (--vectors FILE) or a backbone "
+            "(--vectors encoder:NAME) for better ones."
         )
         return None
     if spec in ("auto", "table"):
@@ -309,14 +296,14 @@ def load_vectors(
     vectors = read_vectors(spec, words, **common)
     if dim is not None and vectors.dim != dim:
         raise InputError(
-            f"{spec}: vectors of dimension {vectors.dim}, expected {dim}; "
-            f"ask for dim={vectors.dim} or give another file"
+            f"The vectors of {spec} have the dimension {vectors.dim}, but {dim} is wanted. Set "
+            f"dim={vectors.dim} or give another file."
         )
     return vectors
 
 
 def english_share(words: Collection[str]) -> float:
-    """The share of the running words that the package's table has, from 0 to 1."""
+    """Return the share of the running words that the built-in table has, from 0 to 1."""
     counts = words if isinstance(words, Mapping) else dict.fromkeys(words, 1)
     counts = {word: n for word, n in counts.items() if any(map(str.isalpha, word))}
     table = load_word_table()

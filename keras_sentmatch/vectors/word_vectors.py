@@ -1,4 +1,4 @@
-"""Word vectors: words, a matrix, and the cache on disk that keeps them between runs."""
+"""Word vectors: words, a matrix, and a cache on disk."""
 
 import hashlib
 import json
@@ -8,25 +8,19 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.safety import cache_folder, read_arrays
 
-_CACHE_FORMAT = 3
+_CACHE_FORMAT = 4
 
 
 def case_forms(word: str) -> list[str]:
-    """The spellings under which a word's vector is looked for, best first."""
+    """Return the spellings under which a word is looked up, best first."""
     return list(dict.fromkeys((word, word.lower(), word.capitalize(), word.upper())))
-
-
-class WordSource(Protocol):
-    """What makes the vectors of further words, and is saved with a run."""
-
-    def save(self, folder: str | Path) -> None: ...
 
 
 class WordVectors:
@@ -36,14 +30,14 @@ class WordVectors:
     lower-case vocabulary finds `Paris` and `USA` in a cased file.
 
     Args:
-        words: Word to row of `matrix`.
+        words: Mapping from words to rows of `matrix`.
         matrix: Float array `[n, d]`.
         source: Where the vectors come from.
-        report: What was counted when they were made, on one line.
-        extractor: Makes the vectors of further words: what extracted these, or the table.
+        report: One line of counts.
+        built_in: Whether they are the built-in table's.
 
     Raises:
-        InputError: if `matrix` has not one row for each word.
+        InputError: If `matrix` does not have one row per word.
 
     Example:
 
@@ -58,18 +52,19 @@ class WordVectors:
         matrix: np.ndarray,
         source: str = "",
         report: str = "",
-        extractor: "WordSource | None" = None,
+        built_in: bool = False,
     ) -> None:
         matrix = np.asarray(matrix, np.float32)
         if matrix.ndim != 2 or len(matrix) != len(words):
             raise InputError(
-                f"matrix of shape {matrix.shape} for {len(words)} words, expected one row a word"
+                f"The matrix has the shape {matrix.shape}, but there are {len(words)} words. Give one "
+                "row per word."
             )
         self.words = words
         self.matrix = matrix
         self.source = source
         self.report = report
-        self.extractor = extractor
+        self.built_in = built_in
 
     @property
     def dim(self) -> int:
@@ -94,14 +89,14 @@ class WordVectors:
         return f"WordVectors({len(self)} words × {self.dim}, source={self.source!r})"
 
     def matrix_for(self, vocabulary: Any, seed: int) -> np.ndarray:
-        """The embedding matrix of a vocabulary.
+        """Make the embedding matrix of a vocabulary.
 
         Args:
-            vocabulary: An object with a list `words`: padding at index 0, the unknown word at 1.
-            seed: Seed of the vectors of the words without one, drawn from U(-0.05, 0.05).
+            vocabulary: Object with a list `words`: padding at index 0, the unknown word at 1.
+            seed: Seed of U(-0.05, 0.05), from which words without a vector get one.
 
         Returns:
-            float32 `[len(vocabulary.words), dim]`; row 0 is zero.
+            float32 `[len(vocabulary.words), dim]`. Row 0 is zero.
         """
         words = vocabulary.words
         rng = np.random.default_rng(seed)
@@ -116,10 +111,10 @@ class WordVectors:
         return matrix
 
     def coverage(self, tokens: Iterable[str] | Mapping[str, int]) -> str:
-        """One line: how many of the words, and of the running words, have a vector.
+        """Say in one line how many of the words, and of their occurrences, have a vector.
 
         Args:
-            tokens: Running words, or a mapping of word to count.
+            tokens: Occurrences of words, or a mapping from words to counts.
         """
         counts = tokens if isinstance(tokens, Mapping) else Counter(tokens)
         total = sum(counts.values())
@@ -134,10 +129,7 @@ class WordVectors:
 
 
 def cached(
-    key: Sequence[Any],
-    cache_dir: str | Path | None,
-    make: Callable[[], WordVectors],
-    extractor: Callable[..., Any] | None = None,
+    key: Sequence[Any], cache_dir: str | Path | None, make: Callable[[], WordVectors]
 ) -> WordVectors:
     """Return `make()`, or its earlier result for the same key: one `.npz` file per key, no pickle."""
     folder = cache_folder() if cache_dir is None else Path(cache_dir).expanduser()
@@ -148,31 +140,28 @@ def cached(
             data: dict[str, Any] = read_arrays(file)
             info = json.loads(data.pop("info").tobytes())
             words = {word: row for row, word in enumerate(info["words"])}
-            matrix, plain = data.pop("matrix"), info["extractor"]
-            made = extractor(**plain, **data) if extractor else None
-            return WordVectors(words, matrix, info["source"], info["report"], made)
+            return WordVectors(words, data["matrix"], info["source"], info["report"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            warnings.warn(f"{file}: damaged cache entry, made again ({error})", stacklevel=2)
+            warnings.warn(
+                f"The cache entry {file} is damaged and will be made again ({error}).", stacklevel=2
+            )
     vectors = make()
-    maker: Any = vectors.extractor
-    settings, arrays = maker.parts() if extractor else ({}, {})
     info = {
         "words": sorted(vectors.words, key=vectors.words.__getitem__),
         "source": vectors.source,
         "report": vectors.report,
-        "extractor": settings,
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder, suffix=".part", delete=False) as part:
             try:
                 text = np.frombuffer(json.dumps(info).encode(), np.uint8)
-                np.savez(part, matrix=vectors.matrix, info=text, **arrays)
+                np.savez(part, matrix=vectors.matrix, info=text)
                 part.close()
                 os.replace(part.name, file)
             except BaseException:
                 os.unlink(part.name)
                 raise
     except OSError as error:
-        warnings.warn(f"{file}: the vectors could not be cached ({error})", stacklevel=2)
+        warnings.warn(f"The vectors could not be cached in {file} ({error}).", stacklevel=2)
     return vectors

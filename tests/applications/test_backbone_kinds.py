@@ -11,7 +11,7 @@ from keras_sentmatch.encoders import SubwordPairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.vectors import extract_vectors
-from keras_sentmatch.vectors.extraction import WordEncoder
+from keras_sentmatch.vectors.extraction import TextBackbone
 from tests.toys.encoders import FIRST, LENGTH, PREFIXES, SECOND, backbone, folder_of, tokenizer
 
 # The others' layers are called in the same way.
@@ -158,16 +158,8 @@ def test_the_sentences_are_told_apart(prefix):
 @each_kind
 def test_word_vectors(prefix, folders):
     words = ["dog", "runs", "park", "动物", "狗", "แมว", "animal", "cat"]
-    encoder = WordEncoder(folders(prefix))
-    found = {}
-    for layer in (-1, 0, 1, "mean"):
-        rows, found[layer] = encoder.states(words, layer=layer, progress=False)
-        assert min(rows) >= 0 and np.isfinite(found[layer]).all()
-        assert np.ptp(found[layer], axis=0).min() > 0
-    whole = (found[0] + found[1] + found[-1]) / 3  # of two blocks
-    np.testing.assert_allclose(found["mean"], whole, atol=1e-5)
-    with pytest.raises(InputError, match=r"no layer 3: expected -1 \(the last\), 0 .* to 2"):
-        encoder.states(words, layer=3, progress=False)
+    rows, means = TextBackbone(folders(prefix)).means(words, progress=False)
+    assert min(rows) >= 0 and np.isfinite(means).all() and np.ptp(means, axis=0).min() > 0
     if prefix == "XLMRoberta":
         made = extract_vectors(folders(prefix), words, dim=4, progress=False)
         assert made["动物"].shape == (4,) and "8 words extracted" in made.report

@@ -165,5 +165,5 @@ def test_what_it_cannot_do(cls):
     ids=["number", "None", "empty", "layer", "config of a layer", "config of nothing"],
 )
 def test_what_is_no_backbone(wrong):
-    with pytest.raises(InputError, match="is not a supported encoder. Expected BERT, "):
+    with pytest.raises(InputError, match="is not a supported backbone. Expected BERT, "):
         CrossEncoder(wrong)

@@ -89,7 +89,7 @@ def error_of(capsys, *arguments):
     [
         (
             "--delimiter | --columns eins,zwei,urteil",
-            "if the file is in another encoding, name it (--encoding latin-1",
+            "If the file has another encoding, name it (--encoding latin-1",
         ),
         ("--encoding latin-1", "Name them with --columns FIRST,SECOND,LABEL"),
         ("--encoding latin-1", "what separates the fields with --delimiter"),

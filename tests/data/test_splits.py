@@ -67,9 +67,6 @@ def test_numbers_are_those_of_numpy():
     values = ["b", "ä", "", "b", "Z", "a", "日"]
     assert numbered(values).tolist() == np.unique(values, return_inverse=True)[1].tolist()
     assert numbered([]).tolist() == []
-
-
-def test_rows_by_group_in_order_of_first_rows():
     rows = [some.tolist() for some in rows_by_group(["b", "a", "b", "c", "a"])]
     assert rows == [[0, 2], [1, 4], [3]]
 
@@ -105,9 +102,6 @@ def test_scores_are_spread():
 def test_bad_fractions(fractions):
     with pytest.raises(InputError, match="sum to 1"):
         split_pairs(make(10), fractions, seed=0)
-
-
-def test_a_part_left_empty_is_an_error():
     with pytest.raises(InputError, match="1 groups are too few"):
         split_pairs(make(10, groups=["q"] * 10, labels=[0] * 10), [0.8, 0.2], seed=0)
 
@@ -128,16 +122,16 @@ def test_repeats_are_counted_and_said(caplog, tmp_path):
         (tmp_path / f"{part}.tsv").write_text(text if part != "dev" else text.replace("dog", "gnu"))
     load_pairs(tmp_path)
     said = {(record.levelname, record.getMessage()) for record in caplog.records}
-    torn = "1 of 200 (0.5%) pairs stand under more than one label, such as 'a dog 1' / 'a cat 1'"
-    assert ("INFO", f"train: {torn}; correct the labels") in said
-    assert ("INFO", f"validation: {torn.replace('dog', 'gnu')}; correct the labels") in said
+    torn = "1 of 200 (0.5%) pairs have more than one label, such as 'a dog 1' / 'a cat 1'"
+    assert ("INFO", f"train: {torn}. Correct the labels.") in said
+    assert ("INFO", f"validation: {torn.replace('dog', 'gnu')}. Correct the labels.") in said
     (leak,) = [message for level, message in said if level == "WARNING"]
-    assert leak.startswith("test: 201 of 201 (100.0%) pairs are training pairs too")
+    assert leak.startswith("test: 201 of 201 (100.0%) pairs are also training pairs")
     caplog.clear()
     few = tmp_path / "few.tsv"
     few.write_text("s1\ts2\tlabel\na\tb\tyes\na\tb\tno\nc\td\tno\n")
     read_pairs(few)
-    assert "WARNING" in caplog.text and "1 of 2 (50.0%) pairs stand under more" in caplog.text
+    assert "WARNING" in caplog.text and "1 of 2 (50.0%) pairs have more" in caplog.text
     caplog.clear()
     load_pairs("embedded")
     assert caplog.text == ""

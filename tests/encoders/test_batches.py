@@ -89,13 +89,10 @@ def test_unshuffled_rows_stay_in_order_inside_a_bucket():
     assert made.shapes() == [(5, 16), (8, 16)]
 
 
-def test_labels():
+def test_labels_and_features():
     assert next(batches().numpy())[1].dtype == np.int32
     assert next(batches(labels="float").numpy())[1].dtype == np.float32
     assert isinstance(next(batches(labels=None).numpy()), dict)
-
-
-def test_features():
     names = ["word_ids_2", "word_ids_1"]
     assert list(next(batches(features=names).numpy())[0]) == ["word_ids_1", "word_ids_2"]
 
@@ -114,11 +111,17 @@ def test_tags_come_from_the_columns():
     ("options", "message"),
     [
         ({"batch_size": 0}, "batch_size=0"),
-        ({"rows": 0}, "holds no pairs"),
+        ({"rows": 0}, "has no pairs"),
         ({"batch_size": 64, "drop_remainder": True}, "53 pairs do not fill one batch of 64"),
-        ({"bucket_lengths": [8, 4]}, r"bucket_lengths=\[4, 8\].*has 14 tokens"),
-        ({"features": ["pos_1"]}, "does not make pos_1; it makes word_ids_1"),
-        ({"labels": None, "targets": np.zeros((2, 3))}, "2 targets for 53 pairs"),
+        ({"bucket_lengths": [8, 4]}, r"14 tokens, more than any of bucket_lengths=\[4, 8\]"),
+        ({"features": ["pos_1"]}, "does not make pos_1. It makes word_ids_1"),
+        (
+            {"questions": ["q"] * 53, "drop_remainder": True},
+            "accept neither targets nor weights nor",
+        ),
+        ({"questions": ["q"]}, "are 1 questions for 53 pairs"),
+        ({"weights": np.ones(2)}, r"shape \(2,\), but there are 53"),
+        ({"labels": None, "targets": np.zeros((2, 3))}, "are 2 targets for 53 pairs"),
     ],
 )
 def test_bad_arguments(options, message):

@@ -75,7 +75,6 @@ def test_the_pieces_of_every_kind(tmp_path, prefix):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: PairEncoder(WORDS, tokenizer=str.split), "tokenizer of your own"),
         (lambda: PairEncoder(WORDS, features=("word", "pos"), tags=["N"]), "'pos'"),
     ],
 )

@@ -14,7 +14,7 @@ import pytest
 
 from keras_sentmatch import explain
 from keras_sentmatch.data import PairDataset
-from keras_sentmatch.data.tables import columns_of
+from keras_sentmatch.data.frames import columns_of
 from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference import BatchScorer, EnsembleMatcher

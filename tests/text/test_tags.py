@@ -96,10 +96,8 @@ def test_a_tagger_serves_sentences_without_tags(spacy, tmp_path):
     encoder.save(tmp_path / "encoder")
     again = PairEncoder.load(tmp_path / "encoder")
     np.testing.assert_array_equal(again.encode(["x Y Z"], ["w"])["pos_1"], [[2, 3, 3]])
-    with pytest.raises(InputError, match="spacy:other can't be loaded .*download other"):
+    with pytest.raises(InputError, match="spacy:other cannot be loaded .*download other"):
         spacy_tagger("other")
-    with pytest.raises(InputError, match='expected "spacy:PIPELINE"'):
-        PairEncoder(["a"], tagger="stanza")
 
 
 @pytest.fixture
@@ -170,6 +168,6 @@ def test_features_that_are_there_stay(snli, wordnet):
 
 
 def test_tags_that_are_not_pairs_and_tokens_without_letters():
-    with pytest.raises(InputError, match="expected 'word TAG word TAG …', got 5 fields"):
+    with pytest.raises(InputError, match="have 5 fields. Expected 'word TAG word TAG …'"):
         align_tags(["cannot", "swim"], "can MD not RB swim")
     assert align_tags(["dog", "", "runs"], "dog NN runs VBZ") == ["NN", "", "VBZ"]

@@ -36,11 +36,6 @@ def test_other_rules():
     assert Tokenizer("characters")("我 ist\u2003是") == ["我", "i", "s", "t", "是"]
     assert Tokenizer(lowercase=False)("It DOESN'T") == ["It", "DOES", "N'T"]
 
-    tokenizer = Tokenizer(lambda text: text.split("-"))
-    assert tokenizer.name == "own" and tokenizer("A-B") == ["a", "b"]
-    with pytest.raises(InputError, match="no tokenizer 'word'.*'words'"):
-        Tokenizer("word")
-
 
 def test_fast_patterns_agree():
     # The same text alone (ASCII pattern) and beside a character that asks for the larger patterns.
@@ -72,36 +67,35 @@ def test_from_counts():
     assert len(Vocabulary.from_counts(counts, max_size=2)) == 2
 
 
-@pytest.mark.parametrize("words", [["a", "a"], [""], ["[PAD]"], ["a\nb"]])
-def test_bad_words(words):
-    with pytest.raises(InputError, match="Entry|line feed"):
-        Vocabulary(words)
+# Bad input of this package: a call on a file with some bytes, and words that the message must have.
+BAD = [
+    (b"", lambda path: Tokenizer("word"), "no tokenizer 'word'.*'words'"),
+    (b"", lambda path: Vocabulary(["a", "a"]), "Entry 2 .* 'a'"),
+    (b"", lambda path: Vocabulary([""]), "Entry 2 .* ''"),
+    (b"", lambda path: Vocabulary(["[PAD]"]), "Entry 2 .* '\\[PAD\\]'"),
+    (b"", lambda path: Vocabulary(["a\nb"]), "line feed"),
+    (b"dog\ncat\n", Vocabulary.load, "file.txt is not a vocabulary"),
+    (b"[PAD]\r\n[UNK]\r\ndog\r\n", Vocabulary.load, "file.txt is not a vocabulary"),
+    (b"[PAD]\n[UNK]\ndog", Vocabulary.load, "file.txt is not a vocabulary"),
+    (b"[PAD]\n[UNK]\n\xff\n", Vocabulary.load, "is not UTF-8 text"),
+    (b"[PAD]\n[UNK]\na\na\n", Vocabulary.load, "file.txt is damaged: Entry 2"),
+    (None, Vocabulary.load, "cannot be read"),
+    (b"hot cold\nup\n", read_word_pairs, "file.txt:2: the line 'up' has 1 words. Expected two"),
+]
 
 
-@pytest.mark.parametrize(
-    "text", [b"dog\ncat\n", b"[PAD]\r\n[UNK]\r\ndog\r\n", b"[PAD]\n[UNK]\ndog"]
-)
-def test_broken_file(tmp_path, text):
-    (tmp_path / "v.txt").write_bytes(text)
-    with pytest.raises(InputError, match="v.txt is not a vocabulary"):
-        Vocabulary.load(tmp_path / "v.txt")
-
-
-def test_missing_or_not_utf8(tmp_path):
-    with pytest.raises(InputError, match="cannot be read"):
-        Vocabulary.load(tmp_path / "none.txt")
-    (tmp_path / "v.txt").write_bytes(b"[PAD]\n[UNK]\n\xff\n")
-    with pytest.raises(InputError, match="UTF-8"):
-        Vocabulary.load(tmp_path / "v.txt")
+@pytest.mark.parametrize("content, call, message", BAD)
+def test_bad_input(tmp_path, content, call, message):
+    if content is not None:
+        (tmp_path / "file.txt").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        call(tmp_path / "file.txt")
 
 
 def test_word_pairs(tmp_path):
     path = tmp_path / "pairs.txt"
     path.write_text("Hot cold\n\nhot cold \nup\tdown", encoding="utf-8")
     assert read_word_pairs(path) == [("hot", "cold"), ("up", "down")]
-    path.write_text("hot cold\nup\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"pairs.txt:2: expected two words, got 1"):
-        read_word_pairs(path)
 
 
 def test_word_pairs_of_the_lexicon(data_dir):

@@ -1,15 +1,11 @@
-"""What a recipe says of word vectors reaches them, and a run keeps how they were made."""
+"""What a recipe says of word vectors reaches them."""
 
-import numpy as np
 import pytest
 
 from keras_sentmatch.applications import get_model_class, list_models
 from keras_sentmatch.training import Recipe
-from keras_sentmatch.training import prepare as module
 from keras_sentmatch.training._model import make_model
 from keras_sentmatch.training.encoding import fit_encoder
-from keras_sentmatch.vectors import WordVectors
-from keras_sentmatch.vectors.extraction import VectorExtractor
 from tests.toys.training import build_tiny, tiny_splits
 
 pytestmark = pytest.mark.once
@@ -19,30 +15,6 @@ def trains_vectors(name):
     """The default of the model's argument; `None` without the argument."""
     argument = get_model_class(name).arguments().get("trainable_embedding")
     return argument and argument.default
-
-
-@pytest.fixture
-def asked(monkeypatch):
-    """The arguments of `load_vectors`, which gives vectors from nowhere."""
-    seen: dict = {}
-
-    def load(source, words, **arguments):
-        seen.update(arguments, source=source)
-        if source == "none":
-            return None
-        axes = np.eye(8, dtype="float32")
-        vector_extractor = VectorExtractor(
-            "bert", -1, "mean", 5.0, 8, axes[0], axes, ["w1"], axes[:1]
-        )
-        return WordVectors({"w1": 0}, axes[:1], source, "", vector_extractor)
-
-    monkeypatch.setattr(module, "load_vectors", load)
-    return seen
-
-
-def recipe(source, **options):
-    vectors = {"source": source, "dim": 8, **options}
-    return Recipe.from_tables("tiny", encoder={"features": ["word"]}, vectors=vectors)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from keras_sentmatch.training import load_recipe
 from keras_sentmatch.training.encoding import fit_encoder
 from keras_sentmatch.vectors import load_vectors
 from keras_sentmatch.vectors.built_in import COMPOSED, SCALE, WordTable, load_word_table
-from keras_sentmatch.vectors.extraction import WordEncoder
+from keras_sentmatch.vectors.extraction import TextBackbone
 
 TABLE = load_word_table()
 
@@ -46,13 +46,10 @@ def test_lookup(word, kind, like):
         assert cosine(word, like) > cosine(word, "the") + 0.1
 
 
-def test_what_has_no_vector():
+def test_what_has_no_vector_and_what_is_close():
     assert TABLE.lookup("😀") == (None, "unknown") and TABLE.lookup("") == (None, "unknown")
     assert TABLE.lookup("peopel", correct=False)[1] == "pieces"
     assert TABLE.lookup("x" * 10_000)[1] in ("pieces", "unknown")  # and at once
-
-
-def test_like_words_are_close():
     assert cosine("dog", "puppy") > cosine("dog", "finance") + 0.4
     assert len(TABLE) > 23_000 and TABLE.dim == 128
 
@@ -89,7 +86,7 @@ def test_fixed_vectors_bring_all_words(trained):
     encoder, vectors, _ = fit_encoder(recipe, {"train": pairs}, progress=False)
     assert encoder.vocabulary.words[2:8] == [".", "dog", "a", "runs", "sleeps", "the"]
     assert ("zebra" in encoder.vocabulary) != trained
-    assert vectors.extractor is TABLE
+    assert vectors.built_in
 
 
 def test_a_run_names_its_table(tmp_path, caplog):
@@ -107,7 +104,7 @@ def test_the_table_is_what_the_encoder_says(minilm):
     file = Path(__file__).parents[2] / "keras_sentmatch/vectors/tables/minilm.npz"
     with np.load(file) as arrays:
         mean, axes = arrays["mean"].astype(float), arrays["axes"].astype(float)
-    rows, states = WordEncoder(minilm).states(words, progress=False)
+    rows, states = TextBackbone(minilm).means(words, progress=False)
     want = (states[rows] - mean) @ axes
     want *= SCALE / np.linalg.norm(want, axis=1, keepdims=True)
     got = np.stack([TABLE.lookup(word)[0] for word in words])

@@ -4,7 +4,6 @@ import struct
 import subprocess
 import sys
 import types
-import zipfile
 
 import numpy as np
 import pytest
@@ -26,12 +25,6 @@ def binary(lines=LINES, newline=b"\n", declared=None):
     head = f"{len(lines) if declared is None else declared} 3\n".encode()
     rows = (w.encode() + b" " + struct.pack("<3f", *v) + newline for w, v in lines.items())
     return head + b"".join(rows)
-
-
-def zipped(path, **members):
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in members.items():
-            archive.writestr(name.replace("_", "."), data)
 
 
 @pytest.fixture
@@ -67,18 +60,6 @@ def check(vectors):
 )
 def test_every_layout_gives_the_same_vectors(read, name, data):
     check(read(data, name=name))
-
-
-def test_zip(tmp_path):
-    zipped(tmp_path / "one.zip", a_txt=text())
-    check(read_vectors(tmp_path / "one.zip", ["the", "paris", "nato"], cache_dir=tmp_path))
-    zipped(tmp_path / "two.zip", a_txt=b"the 1\n", b_bin=binary())
-    check(read_vectors(f"{tmp_path}/two.zip:b.bin", ["the", "paris", "nato"], cache_dir=tmp_path))
-    message = r"2 members, expected one of a.txt, b.bin; write .*:a.txt"
-    with pytest.raises(InputError, match=message):
-        read_vectors(tmp_path / "two.zip", ["the"], cache_dir=tmp_path)
-    with pytest.raises(InputError, match="no member 'c.txt'"):
-        read_vectors(f"{tmp_path}/two.zip:c.txt", ["the"], cache_dir=tmp_path)
 
 
 def test_whole_file_grows_past_its_first_guess(tmp_path):
@@ -133,37 +114,38 @@ def test_words_that_are_not_utf8_are_skipped_and_said(read):
 
 
 def test_no_word_found_is_said(read):
-    with pytest.warns(UserWarning, match="none of the 2 words asked for"):
+    with pytest.warns(UserWarning, match="none of the 2 words"):
         vectors = read(text(), ["x", "y"])
     assert vectors.matrix.shape == (0, 3)
 
 
-@pytest.mark.parametrize(
-    "name, data, message",
-    [
-        ("v.txt", b"", "empty"),
-        ("v.txt", b"word\n", "v.txt:1: no numbers after the word"),
-        ("v.txt", text() + b"bad 1 2\nok 1 2 3\n", r"v.txt:4: 2 numbers, expected 3; fix"),
-        ("v.txt", text() + b"bad 1 2 3 4\n", r"v.txt:4: 4 numbers, expected 3"),
-        ("v.vec", b"3 5\n" + text(), r"v.vec:2: 3 numbers, expected 5"),
-        ("v.txt", text() + b"torn 1 0.", r"v.txt:4: 2 numbers, expected 3; the file is cut off"),
-        ("v.txt", text() + b"nato 1 x 3\n", r"v.txt:4: could not convert .*'x'"),
-        ("v.txt", text() + b"nato 1 nan 3\n", r"v.txt:4: nan among the values"),
-        ("v.txt", text() + b"nato 1 1e60 3\n", r"v.txt:4: inf among the values"),
-        ("v.txt", binary(), r"named \*.bin"),
-        ("v.txt.gz", gzip.compress(text(), mtime=0)[:-9], "cut off or damaged"),
-        ("v.txt.gz", text(), "cut off or damaged"),
-        ("v.zip", text(), "cut off or damaged"),
-        ("v.bin", b"", "empty file"),
-        ("v.bin", text(), "no header 'N D'"),
-        ("v.bin", binary()[:-5], "cut off at word 3"),
-        ("v.bin", binary(declared=4), "cut off at word 4, expected 4 words"),
-        ("v.bin", binary(declared=2), "more than the 2 words that the header says"),
-        ("v.bin", b"9 3\n" + b"x" * 20_000, "word 1: no space"),
-        ("v.bin", binary({"nato": [1, 2, np.inf]}), "word 1: inf among"),
-        ("v.bin", (793712314).to_bytes(4, "little") + b"\0" * 50, "fastText model"),
-    ],
-)
+# A bad file: its name, what it holds, and words that the message must have.
+BAD = [
+    ("v.txt", b"", "v.txt is empty"),
+    ("v.txt", b"word\n", "v.txt:1: .* no numbers after the word"),
+    ("v.txt", text() + b"bad 1 2\nok 1 2 3\n", "v.txt:4: 2 numbers, but 3"),
+    ("v.txt", text() + b"bad 1 2 3 4\n", "v.txt:4: 4 numbers, but 3"),
+    ("v.vec", b"3 5\n" + text(), "v.vec:2: 3 numbers, but 5"),
+    ("v.txt", text() + b"torn 1 0.", "v.txt:4: 2 numbers, but 3 .* cut off"),
+    ("v.txt", text() + b"nato 1 x 3\n", "v.txt:4: could not convert .*'x'"),
+    ("v.txt", text() + b"nato 1 nan 3\n", "v.txt:4: nan is not"),
+    ("v.txt", text() + b"nato 1 1e60 3\n", "v.txt:4: inf is not"),
+    ("v.txt", binary(), r"file \*\.bin"),
+    ("v.zip", b"PK\x03\x04\x14\0\0\0", "Unpack an archive"),
+    ("v.txt.gz", gzip.compress(text(), mtime=0)[:-9], "cut off or damaged"),
+    ("v.txt.gz", text(), "cut off or damaged"),
+    ("v.bin", b"", "v.bin is empty"),
+    ("v.bin", text(), "no header 'N D'"),
+    ("v.bin", binary()[:-5], "cut off at word 3"),
+    ("v.bin", binary(declared=4), "cut off at word 4. .* 4 words"),
+    ("v.bin", binary(declared=2), "more words than the 2"),
+    ("v.bin", b"9 3\n" + b"x" * 20_000, "word 1 has no space"),
+    ("v.bin", binary({"nato": [1, 2, np.inf]}), "word 1: inf is not"),
+    ("v.bin", (793712314).to_bytes(4, "little") + b"\0" * 50, "fastText model"),
+]
+
+
+@pytest.mark.parametrize("name, data, message", BAD)
 def test_bad_files(read, name, data, message):
     with pytest.raises(InputError, match=message):
         read(data, name=name)
@@ -171,7 +153,7 @@ def test_bad_files(read, name, data, message):
 
 def test_missing_file_names_its_neighbor(tmp_path):
     (tmp_path / "glove.6B.50d.txt").write_bytes(text())
-    with pytest.raises(InputError, match=r"no such file, is it glove.6B.50d.txt\?"):
+    with pytest.raises(InputError, match=r"mean glove.6B.50d.txt\?"):
         read_vectors(tmp_path / "glove.6B.50.txt", ["a"])
     with pytest.raises(InputError, match="a folder.*encoder:"):
         load_vectors(tmp_path, ["a"])
@@ -196,7 +178,7 @@ def test_cache_is_used_rebuilt_and_keyed(tmp_path, monkeypatch):
     whole = entry.read_bytes()
     for damage in (whole[: len(whole) // 2], b"", b"junk", whole.replace(b"paris", b"parix")):
         entry.write_bytes(damage)
-        with pytest.warns(UserWarning, match="damaged cache entry, made again"):
+        with pytest.warns(UserWarning, match="is damaged and will be made again"):
             check(read())
         assert entry.read_bytes() == whole
     assert len(passes) == 5
@@ -220,7 +202,7 @@ def test_cache_folder(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(np, "savez", full)
-    with pytest.warns(UserWarning, match=r"could not be cached \(.*No space left"):
+    with pytest.warns(UserWarning, match=r"could not be cached in .*No space left"):
         assert "the" in read_vectors(tmp_path / "v.txt", ["the"], cache_dir=tmp_path / "full")
     assert list((tmp_path / "full").iterdir()) == [], "nor is half of it kept"
 
@@ -238,23 +220,17 @@ def test_matrix_for():
     assert (other[1] != matrix[1]).all()
 
 
-def test_coverage():
+def test_coverage_and_single_words():
     vectors = WordVectors({"cat": 0}, [[1, 2]])
     expected = "vectors for 50.0% of 2 words, 75.0% of 4 tokens"
     assert vectors.coverage(["cat", "cat", "cat", "dog"]) == expected
     assert vectors.coverage({"cat": 3, "dog": 1}) == expected
     assert "none" in vectors.coverage([])
-
-
-def test_one_word():
     vectors = WordVectors({"cat": 0}, [[1, 2]], source="mine")
     assert vectors["Cat"].tolist() == [1, 2] and "1 words × 2, source='mine'" in repr(vectors)
     with pytest.raises(KeyError, match="dog"):
         vectors["dog"]
-
-
-def test_wrong_matrix():
-    with pytest.raises(InputError, match=r"\(1, 2\) for 2 words"):
+    with pytest.raises(InputError, match=r"shape \(1, 2\), but there are 2 words"):
         WordVectors({"a": 0, "b": 1}, [[1, 2]])
 
 
@@ -262,7 +238,7 @@ def test_load_vectors(tmp_path):
     assert load_vectors("none", ["a"]) is None
     (tmp_path / "v.txt").write_bytes(text())
     assert load_vectors(str(tmp_path / "v.txt"), ["the"], dim=3, cache_dir=tmp_path).dim == 3
-    with pytest.raises(InputError, match="dimension 3, expected 300; ask for dim=3"):
+    with pytest.raises(InputError, match="dimension 3, but 300 is wanted. Set dim=3"):
         load_vectors(str(tmp_path / "v.txt"), ["the"], dim=300, cache_dir=tmp_path)
 
 
@@ -299,13 +275,3 @@ def test_published_vectors(data_dir, tmp_path, name, dim):
     assert set(vectors.words) == set(words)
     for word in words:
         np.testing.assert_array_equal(vectors[word], naive[word])
-
-
-def test_an_encrypted_zip_is_one_clear_error(tmp_path):
-    zipped(tmp_path / "locked.zip", a_txt=text())
-    data = bytearray((tmp_path / "locked.zip").read_bytes())
-    for signature, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-        data[data.index(signature) + flags] |= 1  # says that the member is encrypted
-    (tmp_path / "locked.zip").write_bytes(data)
-    with pytest.raises(InputError, match=r"cannot be read \(.*encrypted.*unpack it"):
-        read_vectors(tmp_path / "locked.zip", ["the"], cache_dir=tmp_path)

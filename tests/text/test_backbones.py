@@ -95,5 +95,5 @@ def test_kinds_that_are_not_supported(kind, tmp_path):
     for load in (load_tokenizer, load_backbone):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with pytest.raises(InputError, match=r"xpected .*BERT, RoBERTa, XLM-RoBERTa, ALBERT"):
+            with pytest.raises(InputError, match=r"Expected .*BERT, RoBERTa, XLM-RoBERTa, ALBERT"):
                 load(tmp_path)

@@ -1,4 +1,4 @@
-"""Tables in memory (pandas, polars, Arrow, Hugging Face datasets) and their files, as rows."""
+"""Tables in memory (pandas, polars, Arrow, Hugging Face datasets), Parquet and Excel files."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
@@ -9,11 +9,11 @@ from keras_sentmatch.safety import first_line
 
 INSTALL = 'pip install "keras-sentmatch[frames]"'
 _MODULES = ("pandas", "polars", "pyarrow", "datasets")
-_ROWS = 8192  # of a file that are in memory at a time
+_ROWS = 8192  # rows of a file that are in memory at a time
 
 
 def is_frame(value: Any) -> bool:
-    """Whether this is a table of one of the libraries; none of them is imported."""
+    """Return whether this is a table of one of the libraries, without importing any."""
     kind = type(value)
     named = hasattr(value, "columns") or hasattr(value, "column_names")
     ours = kind.__module__.partition(".")[0] in _MODULES
@@ -21,16 +21,18 @@ def is_frame(value: Any) -> bool:
 
 
 def column_names(frame: Any) -> list[str]:
-    """The names of the columns."""
+    """Return the names of the columns."""
     names = getattr(frame, "column_names", None)  # of Arrow and of Hugging Face
     return [str(name) for name in (frame.columns if names is None else names)]
 
 
 def columns_of(frame: Any, only: Collection[str] | None = None) -> dict[str, list[Any]]:
-    """The columns (`only` these) by name; `None` stands for every missing value."""
+    """Return the columns (`only` these) by name, with `None` for every missing value."""
     names = column_names(frame)
     if len(set(names)) < len(names):
-        raise InputError(f"The frame has two columns of one name: {', '.join(names)}.")
+        raise InputError(
+            f"The table has two columns of the same name ({', '.join(names)}). Rename one of them."
+        )
     places = [place for place, name in enumerate(names) if only is None or name in only]
     if hasattr(frame, "iloc"):  # pandas: Arrow refuses a column with values of two types
         frame = frame.iloc[:, places]
@@ -45,14 +47,14 @@ def columns_of(frame: Any, only: Collection[str] | None = None) -> dict[str, lis
 
 
 def class_names(frame: Any) -> list[str] | None:
-    """The names of the labels, where a Hugging Face dataset says them."""
+    """Return the names of the labels if a Hugging Face dataset has them."""
     features = getattr(frame, "features", None)
     found = [f.names for f in features.values() if hasattr(f, "names")] if features else []
     return list(found[0]) if len(found) == 1 else None
 
 
 def with_columns(frame: Any, columns: Mapping[str, Any]) -> Any:
-    """A copy with more columns, which take the place of those of the same names."""
+    """Return a copy with more columns, which replace columns of the same names."""
     names = column_names(frame)
     if hasattr(frame, "assign"):  # pandas
         return frame.assign(**columns)
@@ -78,15 +80,15 @@ def with_columns(frame: Any, columns: Mapping[str, Any]) -> Any:
 
 
 def rows_of(frame: Any) -> Rows:
-    """The rows, which count from 0."""
+    """Yield the rows, which count from 0."""
     return _rows([frame])
 
 
 def frame_file(file: TextFile) -> Rows:
-    """The rows of a Parquet, Arrow or Feather file, a few thousand at a time; or of an Excel file."""
+    """Yield the rows of a Parquet file, a few thousand at a time, or of an Excel file."""
     if file.encoding:
         how = wording("encoding", "--encoding")
-        raise InputError(f"{file.path}: {how} is for text files, which this is not.")
+        raise InputError(f"{file.path} is not a text file. Leave out {how}.")
     return _rows(_parts(file), file)
 
 
@@ -104,7 +106,7 @@ def _rows(frames: Iterable[Any], file: TextFile | None = None) -> Rows:
 
 
 def _parts(file: TextFile) -> Iterator[Any]:
-    """Tables that make up the file, the first of which may be empty."""
+    """Yield the tables that make up a file; the first may be empty."""
     suffix = file.path.suffix.lower()
     try:
         if suffix == ".xlsx":
@@ -112,38 +114,17 @@ def _parts(file: TextFile) -> Iterator[Any]:
 
             yield pandas.read_excel(file.path, dtype=object, keep_default_na=False, na_values=[""])
             return
-        import pyarrow as pa
+        from pyarrow import parquet
 
-        with pa.OSFile(str(file.path)) as source:
-            if suffix == ".parquet":
-                from pyarrow import parquet
-
-                whole = parquet.ParquetFile(source)
-                file.size = whole.metadata.num_rows
-                yield whole.schema_arrow.empty_table()
-                yield from whole.iter_batches(_ROWS)
-                return
-            if _starts_with(file, b"ARROW1"):
-                whole = pa.ipc.open_file(source)
-                batches = (whole.get_batch(i) for i in range(whole.num_record_batches))
-            elif _starts_with(file, b"FEA1"):
-                from pyarrow import feather
-
-                yield feather.read_table(source)
-                return
-            else:
-                batches = whole = pa.ipc.open_stream(source)
-            yield whole.schema.empty_table()
-            for batch in batches:
-                yield from (batch.slice(i, _ROWS) for i in range(0, len(batch), _ROWS))
+        with parquet.ParquetFile(file.path) as whole:
+            file.size = whole.metadata.num_rows
+            yield whole.schema_arrow.empty_table()
+            yield from whole.iter_batches(_ROWS)
     except ImportError as error:
-        raise InputError(f"{file.path}: reading it needs {error.name}: {INSTALL}.") from error
-    except Exception as error:  # the libraries raise whatever the bytes led to
         raise InputError(
-            f"{file.path}: not a whole {suffix[1:]} file ({first_line(error)}); write it again."
+            f"{file.path} cannot be read without {error.name}. Install it with {INSTALL}."
         ) from error
-
-
-def _starts_with(file: TextFile, magic: bytes) -> bool:
-    with file.open() as opened:
-        return bool(opened.read(len(magic)) == magic)
+    except Exception as error:  # the libraries raise all kinds of errors
+        raise InputError(
+            f"{file.path} is not a whole {suffix[1:]} file ({first_line(error)}). Write it again."
+        ) from error
