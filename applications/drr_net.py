@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import keras
+from keras import ops
 
 from keras_sentmatch.applications._explainer import CallWith
 from keras_sentmatch.applications.hyperparameters import BETAS, FLAG, WORD_MODELS, Choice
@@ -12,7 +13,6 @@ from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import (
     Highway,
-    MatchingVector,
     RerereadAttention,
     SelfAttentionPooling,
     StackRNN,
@@ -83,7 +83,8 @@ class DRrNet(PairModel):
     def compare(self, name: str, a, b):
         """The classes predicted from a vector of each sentence (eq 7), gated: `[B, C]`."""
         head = self.heads[name]
-        p = head.classify(_apply(head.mlp, self.matching(a, b)))  # [B, C]
+        matched = ops.concatenate([a, b, a * b, a - b], axis=-1)  # [B, 4D]
+        p = head.classify(_apply(head.mlp, matched))  # [B, C]
         gate = head.gate(p)  # [B, 1]
         self.intermediate[name] = p
         self.show(**{f"p_{name}": p, f"gate_{name}": gate})
@@ -205,9 +206,6 @@ class DRrNet(PairModel):
         self.pooling = self.make(SelfAttentionPooling, "pooling", units)
         if use_dynamic:
             self.rereading = self.make_rereading()
-        self.matching = self.make(
-            MatchingVector, "matching", ("first", "second", "product", "difference")
-        )
         # MLP_1 predicts from the global vectors (h), MLP_2 from the re-read ones (v).
         self.heads = {}
         if use_global:

@@ -89,10 +89,10 @@ re-reading: beta ignored
 character CNN: windows of padding count
 - masked_max(windows, real[:, : width - self.kernel_size + 1])
 + ops.max(windows, axis=1)
-@ keras_sentmatch/layers/matching_vector.py | tests/layers/test_matching_vector.py
+@ applications/drcn.py | tests/applications/test_drcn.py
 matching vector: difference without its absolute value
-- "absolute_difference": lambda p, q: ops.abs(p - q)
-+ "absolute_difference": lambda p, q: p - q
+- ops.abs(p - q)], axis=-1)
++ p - q], axis=-1)
 @ keras_sentmatch/layers/cafe.py | tests/layers/test_factorization_machine.py
 factorization machine: each pair counted twice
 - y = y + 0.5 * (pairs - squares)

@@ -14,7 +14,6 @@ from keras_sentmatch.layers.highway import Highway
 from keras_sentmatch.layers.hybrid import JointAnswer, MatchingFeatures, WideLogits
 from keras_sentmatch.layers.hyper_lstm import HyperLSTMCell
 from keras_sentmatch.layers.ladra_net import DynamicSequentialAttention, LayerWeightedSum, PhraseCNN
-from keras_sentmatch.layers.matching_vector import MatchingVector
 from keras_sentmatch.layers.re2 import AlignmentFusion, ConvolutionalBlock, WeightNormalizedDense
 from keras_sentmatch.layers.rlstm import RereadingLSTM
 from keras_sentmatch.layers.self_attention_pooling import SelfAttentionPooling
@@ -41,7 +40,6 @@ __all__ = [
     "JointAnswer",
     "LayerWeightedSum",
     "MatchingFeatures",
-    "MatchingVector",
     "MatrixDynamicGRU",
     "MultiPerspectiveMatching",
     "PhraseCNN",
