@@ -163,8 +163,3 @@ def test_the_additive_scores_are_made_unit_by_unit():
         layer(a, d, mask).sum().backward()
     assert sum(units) == 4 * 16 and max(units) == 1  # two alignments, forward and again backward
     assert max(t.numel() for t in saved) == 400
-
-
-def test_unequal_widths():
-    with pytest.raises(ValueError, match="affinity and difference must have the same width"):
-        AdaptiveFusion()(**{**INPUTS, "difference": noise(3, 5, 2)})

@@ -15,7 +15,6 @@ NO_POOLING = {"mean_pooling": False, "max_pooling": False}
 
 ARGUMENTS = [
     (layers.AdaptiveFusion, {"attention_units": 0}, "at least 1", "attention_units=0"),
-    (layers.AdaptiveFusion, {"hidden_units": 0}, "at least 1", "hidden_units=0"),
     (layers.AdaptiveFusion, {"alignment": None}, "one of", "alignment=None"),
     (layers.AdaptiveFusion, {"output_mode": "sum"}, "one of", "output_mode='sum'"),
     (layers.AlignmentFusion, {"units": 3, "mode": "half"}, "one of", "mode='half'"),
@@ -93,6 +92,12 @@ def test_arguments_of_the_constructor(cls, arguments, words):
     assert [word for word in words if word not in str(error.value)] == []
 
 
+def _summed():
+    layer = layers.LayerWeightedSum()
+    layer([noise(2, 5, 3)] * 4)
+    return layer
+
+
 M2, M3 = lengths_mask([2], 2), lengths_mask([3], 3)
 CALLS = {
     "another width than the state": (
@@ -128,6 +133,59 @@ CALLS = {
     "attention to nobody": (
         lambda: layers.DenseCoAttentiveRNN()(noise(1, 2, 4), mask_1=M2),
         ("reads two sentences", "attention=False"),
+    ),
+    "unequal widths": (
+        lambda: layers.AdaptiveFusion()(noise(1, 2, 4), noise(1, 2, 5), M2),
+        ("affinity and difference must have the same width",),
+    ),
+    "cross without segments": (
+        lambda: layers.DualAttention(2, 2, cross=True)(noise(1, 2, 4), M2),
+        ("cross=True needs the call argument `segment_ids`",),
+    ),
+    "phrases of three axes": (
+        lambda: layers.DynamicSequentialAttention()(noise(1, 2, 4), M2, noise(1, 4)),
+        ("[B, R+1, L, D]", "(1, 2, 4)"),
+    ),
+    "a guide of another width": (
+        lambda: layers.DynamicSequentialAttention()(noise(1, 2, 2, 4), M2, noise(1, 3)),
+        ("guide must be [B, 4]", "(1, 3)"),
+    ),
+    "no phrases": (
+        lambda: layers.DynamicSequentialAttention(fuse_word=False)(
+            noise(1, 1, 2, 4), M2, noise(1, 4)
+        ),
+        ("fuse_word=False needs phrases in addition to the words",),
+    ),
+    "no guide": (
+        lambda: layers.RerereadAttention()(noise(1, 2, 4), M2, None, noise(1, 4)),
+        ("guide=True needs the call argument `guide`",),
+    ),
+    "no initial state": (
+        lambda: layers.RerereadAttention(guide=False)(noise(1, 2, 4), M2),
+        ("needs the call argument `initial_state`",),
+    ),
+    "an initial state of another width": (
+        lambda: layers.RerereadAttention(units=3, guide=False, initial_state="given")(
+            noise(1, 2, 4), M2, None, noise(1, 4)
+        ),
+        ("a vector of units=3", "(1, 4)"),
+    ),
+    "no layers": (lambda: layers.LayerWeightedSum()([]), ("layers must be a list", "None")),
+    "a layer instead of a list": (
+        lambda: layers.LayerWeightedSum()(noise(2, 5, 3)),
+        ("layers must be a list", "(2, 5, 3)"),
+    ),
+    "unequal layers": (
+        lambda: layers.LayerWeightedSum()([noise(2, 5, 3), noise(2, 2, 3)]),
+        ("layers must be a list", "(2, 2, 3)"),
+    ),
+    "another number of layers": (
+        lambda: _summed()([noise(2, 5, 3)] * 3),
+        ("built for 4 layers", "Received: 3"),
+    ),
+    "no other sentence": (
+        lambda: layers.WordRepresentation(**WORDS)(np.ones((1, 2), "int32")),
+        ("must be called with other_word_ids",),
     ),
     "short words": (
         lambda: layers.CharCNN(9)(np.ones((1, 2, 4), "int32")),

@@ -80,36 +80,10 @@ def test_affinity_is_keras_attention_before_its_output_projection():
     np.testing.assert_allclose(got, want, atol=1e-6)
 
 
-def test_the_farther_a_key_the_more_it_weighs():
-    """One feature, query and key projected alike: the weights are in the order of the distances."""
-    layer = DualAttention(num_heads=1, key_dim=1)
-    x = np.array([[[0.0], [0.5], [2.0], [-1.0]]], "float32")
-    layer.build(x.shape)
-    for projection in (layer.query, layer.key):
-        projection.set_weights([np.ones((1, 1, 1)), np.zeros((1, 1))])
-    weights = value(layer(x, np.ones((1, 4), bool), return_attention=True)[3])[0, 0]
-    for i, row in enumerate(weights):
-        distances = abs(x[0, :, 0] - x[0, i, 0])
-        assert list(np.argsort(row)) == list(np.argsort(distances))
-
-
 def test_the_literal_sum_gives_every_token_the_same_difference():
     for distance, same in (("sum", True), ("l1", False)):
         difference = seen(CASES[0], distance=distance)[1][0]
         assert bool(np.ptp(difference, axis=0).max() < 1e-5) is same
-
-
-def test_cross_hides_the_own_sentence_from_the_difference_alone():
-    affinity, difference, w_affinity, w_difference = seen(VARIANTS[-1], PAIRS)
-    alone = seen(CASES[0])
-    np.testing.assert_allclose(affinity, alone[0], atol=1e-6)
-    np.testing.assert_allclose(w_affinity, alone[2], atol=1e-6)
-    segments, real = PAIRS["segment_ids"], PAIRS["mask"]
-    own = (segments[:, :, None] == segments[:, None, :])[:, None].repeat(2, 1)
-    assert not w_difference[own].any()
-    np.testing.assert_allclose(w_difference.sum(-1).transpose(0, 2, 1)[real], 1, atol=1e-6)
-    nobody = {**PAIRS, "segment_ids": np.zeros_like(segments)}
-    assert not seen(VARIANTS[-1], nobody)[1].any()
 
 
 @pytest.mark.backend("torch")
@@ -153,11 +127,3 @@ def test_finite_gradient_where_a_query_is_its_key(distance):
     for inputs in (case.inputs, INPUTS):
         for group in gradients(case, layer, inputs):
             assert all(np.isfinite(g).all() and abs(g).max() < 1e3 for g in group)
-
-
-def test_cross_needs_segments():
-    layer = SMALL(cross=True)
-    with pytest.raises(ValueError, match="cross=True needs the call argument `segment_ids`"):
-        layer(**INPUTS)
-    with pytest.raises(ValueError, match="cross=True needs the call argument `segment_ids`"):
-        layer(keras.Input((5, 6)), keras.Input((5,), dtype="bool"))

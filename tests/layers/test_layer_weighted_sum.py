@@ -55,14 +55,6 @@ def test_a_list_is_what_one_tensor_is(tmp_path):
     np.testing.assert_allclose(value(again(LIST)), want, atol=1e-6)
 
 
-def test_softmax_weights_stay_a_mean():
-    """All layers equal: any softmax gives them back, free weights don't."""
-    same = np.repeat(LIST[0][:, None], 4, axis=1)
-    for normalize, equal in ((True, True), (False, False)):
-        y = value(built(CASES[0], normalize=normalize)(same))
-        assert np.allclose(y, LIST[0], atol=1e-6) is equal
-
-
 @pytest.mark.each_backend
 def test_half_precision_sums_in_float32():
     """12 layers in bfloat16: only their products and the result are rounded."""
@@ -71,24 +63,3 @@ def test_half_precision_sums_in_float32():
     assert keras.backend.standardize_dtype(y.dtype) == "bfloat16"
     error = value(keras.ops.cast(y, "float32")) - x.mean(1)
     assert np.sqrt((error**2).mean()) < 2e-3 * np.abs(x.mean(1)).max()
-
-
-@pytest.mark.parametrize(
-    "layers, shape",
-    [
-        ([], "None"),
-        (LIST[0], r"\(2, 5, 3\)"),
-        ([LIST[0], LIST[1][:, :2]], r"\[\(2, 5, 3\), \(2, 2, 3\)\]"),
-        ([LIST[0][0]], r"\[\(5, 3\)\]"),
-    ],
-    ids=["none", "one", "unequal", "without a batch"],
-)
-def test_bad_layers(layers, shape):
-    with pytest.raises(ValueError, match=f"layers must be a list .*Received: shape={shape}"):
-        LayerWeightedSum()(layers)
-
-
-def test_another_number_of_layers():
-    layer = built(CASES[0])
-    with pytest.raises(ValueError, match="built for 4 layers. Received: 3"):
-        layer(LIST[:3])

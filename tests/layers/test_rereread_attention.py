@@ -119,26 +119,6 @@ def test_a_big_beta_is_the_hard_selection():
     assert abs(seen(CASES[0], beta=1.0)[2] - hard[2]).max() > 0.1
 
 
-@pytest.mark.parametrize("selection", ["soft", "straight_through", "hard"])
-def test_padding_is_never_selected_and_hard_picks_one_token_a_step(selection):
-    mask = INPUTS["mask"]
-    weights = seen(CASES[0], selection=selection)[2]
-    assert weights.shape == (3, 3, 5)
-    assert not weights[np.broadcast_to(~mask[:, None], weights.shape)].any()
-    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
-    one_hot = set(np.unique(weights)) == {0.0, 1.0}
-    assert one_hot is (selection != "soft")
-
-
-@pytest.mark.parametrize("selection", ["soft", "straight_through", "hard"])
-def test_coverage_reads_every_token_before_one_twice(selection):
-    """With as many steps as the longest sentence has tokens; a shorter one is begun again."""
-    read = seen(CASES[0], coverage=True, selection=selection, steps=5, beta=50.0)[2].argmax(-1)
-    assert [len(set(row)) for row in read] == [5, 2, 1]
-    again = seen(CASES[0], selection=selection, steps=5, beta=50.0)[2].argmax(-1)
-    assert len(set(again[0])) < 5
-
-
 def by_name(selection, beta):
     case = Case(partial(SMALL, selection=selection, beta=beta), INPUTS, (0, 0))
     layer = built(case)
@@ -188,12 +168,3 @@ def test_straight_through_has_the_gradient_of_its_soft_weights():
         found[selection] = gradients(case, case.make(), inputs)[1][0]
     np.testing.assert_allclose(found["soft"], found["straight_through"], atol=1e-7)
     assert found["soft"].any()
-
-
-def test_missing_inputs():
-    with pytest.raises(ValueError, match="guide=True needs the call argument `guide`"):
-        SMALL()(**STARTED)
-    with pytest.raises(ValueError, match="needs the call argument `initial_state`"):
-        SMALL(guide=False)(**BARE)
-    with pytest.raises(ValueError, match="a vector of units=3. Received: shape=.3, 4."):
-        SMALL(guide=False, initial_state="given")(**STARTED)

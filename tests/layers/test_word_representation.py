@@ -124,8 +124,3 @@ def test_padding_row_is_never_trained():
 
 
 test_arguments = arguments_act(CASES[1:2], char_kernel_size=3, char_encoder="lstm")
-
-
-def test_a_missing_input():
-    with pytest.raises(ValueError, match="must be called with other_word_ids"):
-        SMALL()(IDS)
