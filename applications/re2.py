@@ -167,9 +167,7 @@ class RE2(FeatureHost):
         self.projections, self.projection_dropouts = [], []
         for n in range(1, blocks + 1):
             self.convolutions.append(
-                self.make(
-                    ConvolutionalBlock, f"encoder_{n}", units, encoder_layers, dropout=dropout
-                )
+                self.make(ConvolutionalBlock, f"encoder_{n}", units, encoder_layers, dropout)
             )
             if alignment == "linear":
                 self.projection_dropouts.append(self.make_dropout(f"projection_dropout_{n}"))

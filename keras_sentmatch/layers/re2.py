@@ -145,7 +145,7 @@ class WeightNormalizedConv1D(_WeightNormalized):
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class ConvolutionalBlock(Layer):
-    """Stacked convolutions over words, with GELU and weight normalization.
+    """Stacked convolutions over windows of three words, with GELU and weight normalization.
 
     Padding is set to zero before each convolution and after the last one, so it looks like the end
     of the sentence.
@@ -153,7 +153,6 @@ class ConvolutionalBlock(Layer):
     Args:
         units: Number of filters of each convolution.
         num_layers: Number of convolutions. Defaults to `2`.
-        kernel_size: Number of words in a window. Defaults to `3`.
         dropout: Dropout rate between the convolutions and after the last one. Defaults to `0.2`.
 
     Call arguments:
@@ -177,20 +176,13 @@ class ConvolutionalBlock(Layer):
         Yang et al., RE2, section 2.1 (encoder).
     """
 
-    def __init__(
-        self,
-        units: int,
-        num_layers: int = 2,
-        kernel_size: int = 3,
-        dropout: float = 0.2,
-        **kwargs,
-    ):
+    def __init__(self, units: int, num_layers: int = 2, dropout: float = 0.2, **kwargs):
         super().__init__(**kwargs)
         require_positive(num_layers=num_layers)
         self.convolutions = [
             WeightNormalizedConv1D(
                 units,
-                kernel_size,
+                3,
                 gelu,
                 he_normal(),
                 dtype=self.dtype_policy,
