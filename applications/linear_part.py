@@ -139,7 +139,7 @@ class WithLinearPart(TrainingHooks):
     wide: LinearPart
 
     def set_word_vectors(self, matrix, similarity=None) -> None:
-        super().set_word_vectors(matrix)
+        super().set_word_vectors(matrix)  # type: ignore[misc]
         if similarity is not None:
             self.wide.set_similarity(similarity)
 

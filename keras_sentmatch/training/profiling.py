@@ -20,7 +20,7 @@ STEPS = 10
 def profile_model(
     model: str, *, overrides: list[str], batch_size: int, length: int, words: int, classes: int
 ) -> dict[str, Any]:
-    """Counts the parameters of the model that a recipe makes, and times it on random words."""
+    """Count the parameters of the model that a recipe makes, and time it on random words."""
     recipe = load_recipe(model, overrides=[*overrides, "training.teacher=[]"])
     pairs, encoder, inputs = _random_pairs(recipe, STEPS * batch_size, length, words, classes)
     network = make_model(recipe, pairs, encoder, None, None)
@@ -38,7 +38,7 @@ def profile_model(
 
 
 def _random_pairs(recipe: Recipe, rows: int, length: int, words: int, classes: int) -> Any:
-    """Labeled pairs of random words, an encoder that knows these, and the pairs encoded."""
+    """Return labeled pairs of random words, an encoder that knows these, and the encoded pairs."""
     rng = np.random.default_rng(0)
     known = [f"w{number}" for number in range(words)]
     draw = rng.choice(known, (2, rows, length))
@@ -48,10 +48,10 @@ def _random_pairs(recipe: Recipe, rows: int, length: int, words: int, classes: i
     pairs = PairDataset(first, second, labels, label_names=names)
     if "backbone" in recipe.model:
         reader = subword_encoder(replace(recipe, encoder=EncoderConfig(max_length=length)))
-        with warnings.catch_warnings():  # they are meant to be truncated
+        with warnings.catch_warnings():  # truncation is intended
             warnings.simplefilter("ignore")
             return pairs, reader, reader.encode(first, second, length=length)
-    of_words = ("min_count", "max_size", "tagger", "antonyms")
+    of_words = ("tagger", "antonyms")
     options = {k: v for k, v in recipe.encoder.values().items() if k not in of_words}
     features = options.get("features", ())
     needs = {"tags": ["T"]} if "pos" in features else {}
@@ -65,7 +65,7 @@ def _random_pairs(recipe: Recipe, rows: int, length: int, words: int, classes: i
 
 
 def _time(network: Any, inputs: dict[str, Any], labels: Any, batch_size: int) -> dict[str, float]:
-    """Seconds of the first batch (with compilation), then milliseconds per batch over `STEPS`."""
+    """Return seconds of the first batch (with compilation), and milliseconds per batch after it."""
     one = {name: array[:batch_size] for name, array in inputs.items()}
     runs = {
         "forward": lambda x, y: network.predict(x, batch_size=batch_size, verbose=0),
