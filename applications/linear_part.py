@@ -148,7 +148,7 @@ class WithLinearPart(TrainingHooks):
         logits = self.wide.logits
         weights = logits.words_1, logits.words_2, logits.words_both
         tables = [("facts", self.wide.matching.facts), *(("weights", table) for table in weights)]
-        return super().row_tables() + tables
+        return super().row_tables() + tables  # type: ignore[misc,no-any-return]
 
     def before_fit(self, words, examples, chosen) -> dict[str, float]:
         """Solve the linear part; validation pairs choose the strength of its regularization."""
