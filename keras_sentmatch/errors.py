@@ -1,4 +1,4 @@
-"""The one error the library raises for bad input, and how its messages name arguments."""
+"""The error for bad input, and how its messages name arguments."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,16 +8,15 @@ _on_command_line = ContextVar("on_command_line", default=False)
 
 
 class InputError(ValueError):
-    """Bad input: the message says what came, what was expected and how to fix it.
+    """Bad input. The message says what came, what was expected and how to fix it.
 
-    The command line prints it on one line and exits with code 2; Python callers can catch it as a
-    `ValueError`.
+    The command line prints it on one line and exits with code 2.
     """
 
 
 @contextmanager
 def naming_options() -> Iterator[None]:
-    """Inside, messages name the options of the command line, not the arguments of functions."""
+    """Let messages name the options of the command line instead of arguments of functions."""
     token = _on_command_line.set(True)
     try:
         yield
@@ -26,7 +25,7 @@ def naming_options() -> Iterator[None]:
 
 
 def wording(python: str, command_line: str) -> str:
-    """The words of a message about an argument: for a caller in Python, or for the command line.
+    """Return the words for a caller in Python, or those for the command line.
 
     Example:
 
@@ -37,12 +36,12 @@ def wording(python: str, command_line: str) -> str:
 
 
 def argument(name: str, value: object = None) -> str:
-    """An argument in a message, with or without its value; an option on the command line.
+    """Name an argument, or on the command line an option, with or without its value.
 
     Example:
 
-    >>> f"{argument('batch_size', 0)}: at least 1 is needed."
-    'batch_size=0: at least 1 is needed.'
+    >>> f"{argument('batch_size', 0)} is too small."
+    'batch_size=0 is too small.'
     """
     option = f"--{name.replace('_', '-')}"
     if value is None:

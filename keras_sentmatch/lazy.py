@@ -1,4 +1,4 @@
-"""Packages whose names are loaded when touched, so that importing one chooses no backend."""
+"""Packages whose names are loaded on first use, so that importing them chooses no backend."""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ Lazy = tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]
 
 
 def lazy(package: str, modules: Mapping[str, str]) -> Lazy:
-    """`__all__`, `__getattr__` and `__dir__` of a package, from its names and their modules."""
+    """Return `__all__`, `__getattr__` and `__dir__` of a package, from its names and modules."""
 
     def getattribute(name: str) -> Any:
         if name not in modules:

@@ -1,7 +1,7 @@
-"""Guards for untrusted files: limits of size and depth, links, array headers, classes.
+"""Checks of untrusted files: limits of size and depth, links, array headers, classes.
 
-Every guard raises an `InputError` that names the file, what was found and what was expected. The
-environment variable `SENTMATCH_MAX_` plus a name in `LIMITS` raises that limit.
+Every check raises an `InputError` that names the file, what was found and what was expected. The
+environment variable `SENTMATCH_MAX_` plus a name in `LIMITS` changes that limit.
 """
 
 import contextlib
@@ -21,23 +21,25 @@ import numpy as np
 from keras_sentmatch.errors import InputError
 
 LIMITS = {
-    "JSON_BYTES": 64 << 20,  # of a JSON or TOML file
-    "JSON_DEPTH": 100,  # lists and objects inside each other
-    "TEXT_BYTES": 1 << 30,  # of a vocabulary or a lexicon: some 100 million words
-    "LINE_BYTES": 1 << 30,  # of a line of pairs or of vectors
-    "VECTOR_DIM": 100_000,  # numbers of a word vector
-    "EXPANSION": 200,  # times the size of a compressed file, above 256 MiB
+    "JSON_BYTES": 64 << 20,  # size of a JSON or TOML file
+    "JSON_DEPTH": 100,  # depth of lists and objects
+    "TEXT_BYTES": 1 << 30,  # size of a vocabulary or a lexicon: some 100 million words
+    "LINE_BYTES": 1 << 30,  # size of a line of pairs or of vectors
+    "VECTOR_DIM": 100_000,  # dimension of a word vector
+    "EXPANSION": 200,  # ratio of the sizes of a file without and with compression, above 256 MiB
 }
-_FREE = 256 << 20  # bytes that any compressed file may come to
-_HEADER = 1 << 16  # bytes of the header of an array: a dtype and a shape
+_FREE = 256 << 20  # size that every compressed file may expand to
+_HEADER = 1 << 16  # size of the header of an array: a dtype and a shape
 _WEIGHTS_EXPANSION = 100
-_MOST_STEPS = 1000  # of reading again, for each answer
-_MOST_LAYERS = 100  # of a model with fewer arrays of weights
+_MOST_STEPS = 1000  # steps of re-reading per prediction
+_MOST_LAYERS = 100  # layers of a model with fewer arrays of weights
 _LAYERS = re.compile(r"depth|blocks|branches|\w*layers\w*")  # arguments that count layers
-_MOST_WITHOUT_WEIGHTS = 10_000  # of what may exceed the number of weights of a tiny model: lengths
-COPY = "copy the whole folder again"
+_MOST_WITHOUT_WEIGHTS = (
+    10_000  # lengths and the like may exceed the number of weights of a tiny model
+)
+COPY = "Copy the whole folder again"
 
-# What a saved model may name: Keras's own parts, and classes that are registered in this process.
+# A saved model may name Keras's own parts, and classes that are registered in this process.
 _MODULES = re.compile(
     r"keras|keras\.(layers|models|initializers|regularizers|constraints|activations|ops|random|dtype_policies)"
     r"|keras\.src\.(layers|models|ops|dtype_policies|initializers)(\.\w+)+"
@@ -51,61 +53,61 @@ _building = threading.Lock()
 
 
 def limit(name: str) -> int:
-    """A limit by its key in `LIMITS`, or what the environment sets it to."""
+    """Return a limit by its name in `LIMITS`, or its value in the environment."""
     variable = f"SENTMATCH_MAX_{name}"
     value = os.environ.get(variable, str(LIMITS[name]))
     if not re.fullmatch(r"[0-9]{1,18}", value) or not int(value):
-        raise InputError(f"{variable}={value!r}: expected a positive integer.")
+        raise InputError(f"{variable}={value!r} is not a limit. Expected a positive integer.")
     return int(value)
 
 
 def raise_limit_hint(name: str) -> str:
-    """How to raise a limit, for the end of a message."""
+    """Say how to raise a limit, for the end of a message."""
     return f"If you trust the file, set the environment variable SENTMATCH_MAX_{name}."
 
 
 def compressed_room(path: Path) -> int:
-    """The most bytes that a compressed file may come to."""
+    """Return the maximum size to which a compressed file may expand."""
     return max(_FREE, limit("EXPANSION") * path.stat().st_size)
 
 
 def expansion_error(path: Path) -> InputError:
-    """The error for a file that comes to more."""
+    """Return the error for a file that expands to more."""
     return InputError(
-        f"{path}: {path.stat().st_size:,} compressed bytes come to more than {compressed_room(path):,}, which no real text "
-        f"does. {raise_limit_hint('EXPANSION')}"
+        f"{path} expands from {path.stat().st_size:,} bytes to more than {compressed_room(path):,}, "
+        f"which no real text does. {raise_limit_hint('EXPANSION')}"
     )
 
 
 def inside(folder: Path, name: str) -> Path:
-    """The path of a file in a folder; `InputError` where it, or what it links to, is elsewhere."""
+    """Return the path of a file in a folder; refuse a link that leads out of the folder."""
     path = folder / name
     if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
         return path
     raise InputError(
-        f"{path} leads out of its folder (to {os.path.realpath(path)}), and only files inside are "
-        "read: put the file itself there."
+        f"{path} leads out of its folder (to {os.path.realpath(path)}). Only files inside are read. "
+        "Put the file itself there."
     )
 
 
 def check_tree(folder: Path) -> None:
-    """Refuses a folder in which a link leads out of it."""
+    """Refuse a folder with a link that leads out of it."""
     for path in folder.rglob("*"):
         inside(folder, str(path.relative_to(folder)))
 
 
 def read_bytes(path: Path, name: str) -> bytes:
-    """The bytes of a file that must not be larger than the limit `name`."""
+    """Read the bytes of a file that must not exceed the limit `name`."""
     most = limit(name)
     try:
         if path.exists() and not path.is_file():
-            raise InputError(f"{path} is no file: expected one.")
+            raise InputError(f"{path} is not a file. Give the path of a file.")
         with open(path, "rb") as file:
             found = file.read(most + 1)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise InputError(
-            f"{path} cannot be read ({why}): check the path, or copy it again."
+            f"{path} cannot be read ({why}). Check the path, or copy the file again."
         ) from error
     if len(found) > most:
         raise InputError(f"{path} is larger than {most:,} bytes. {raise_limit_hint(name)}")
@@ -113,11 +115,11 @@ def read_bytes(path: Path, name: str) -> bytes:
 
 
 def parse_json(text: str | bytes, place: Any, fix: str = COPY) -> Any:
-    """The value of a JSON text; `place` and `fix` are for the error of a damaged or too deep one."""
+    """Return the value of a JSON text; `place` and `fix` are parts of the error message."""
     try:
         value = json.loads(text if isinstance(text, str) else text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{place} is damaged ({error}); expected JSON: {fix}.") from error
+        raise InputError(f"{place} is damaged ({error}). Expected JSON. {fix}.") from error
     opened = ("[", "{") if isinstance(text, str) else (b"[", b"{")
     if sum(map(text.count, opened)) > limit("JSON_DEPTH"):  # type: ignore[arg-type]
         check_depth(value, place)
@@ -125,7 +127,7 @@ def parse_json(text: str | bytes, place: Any, fix: str = COPY) -> Any:
 
 
 def check_depth(value: Any, place: Any) -> None:
-    """Refuses lists and dicts that are nested too deeply."""
+    """Refuse lists and dicts that are nested too deeply."""
     level, depth, most = [value], 0, limit("JSON_DEPTH")
     while level:
         if depth > most:
@@ -139,23 +141,24 @@ def check_depth(value: Any, place: Any) -> None:
 
 
 def read_object(path: Path, fix: str = COPY) -> dict[str, Any]:
-    """The object that a JSON file holds; `fix` says what to do about a damaged file."""
+    """Read the object of a JSON file; `fix` says what to do if the file is damaged."""
     found = parse_json(read_bytes(path, "JSON_BYTES"), path, fix)
     if not isinstance(found, dict):
-        raise InputError(f"{path} holds {found!r:.40}, expected a JSON object: {fix}.")
+        raise InputError(f"{path} holds {found!r:.40}. Expected a JSON object. {fix}.")
     return found
 
 
 def check_types(values: Mapping[str, Any], kinds: Mapping[str, Any], place: Any) -> None:
-    """Refuses values of other types than expected; names that `values` lacks are skipped.
+    """Refuse values of unexpected types; missing names are skipped.
 
-    A kind is a type, `None`, `[kind]` for a list, or a tuple of kinds to choose from. A `bool` is no
+    A kind is a type, `None`, `[kind]` for a list, or a tuple of possible kinds. A `bool` is not an
     `int`; an `int` is a `float`.
     """
     for name, kind in kinds.items():
         if name in values and not _is(values[name], kind):
             raise InputError(
-                f"{place} is damaged: {name} is {values[name]!r:.60}, expected {_describe(kind)}: {COPY}."
+                f"{place} is damaged: {name} is {values[name]!r:.60}. Expected {_describe(kind)}. "
+                f"{COPY}."
             )
 
 
@@ -178,41 +181,42 @@ def _describe(kind: Any) -> str:
 
 
 def check_integers(values: Mapping[str, Any], place: Any, **most: int) -> None:
-    """Refuses a value that is no integer from 1 to `most`; a missing one is skipped."""
+    """Refuse a value that is not an integer from 1 to `most`; a missing value is skipped."""
     for name, high in most.items():
         value = values.get(name, 1)
         if type(value) is not int or not 1 <= value <= high:
             raise InputError(
-                f"{place} is damaged: {name} is {value!r:.60}, expected an integer from 1 to {high:,}: {COPY}."
+                f"{place} is damaged: {name} is {value!r:.60}. Expected an integer from 1 to {high:,}. "
+                f"{COPY}."
             )
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an uncompressed `.npz` file; nothing is unpickled.
+    """Read the arrays of an uncompressed `.npz` file without unpickling.
 
-    Each member's header is checked against its size before memory is allocated. A damaged file, or
-    one with compressed members or objects, raises `InputError`.
+    The header of each member is checked against its size before memory is allocated. Compressed
+    members and objects are refused.
     """
     try:
         size = path.stat().st_size
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist():
                 if info.compress_type != zipfile.ZIP_STORED or info.file_size > size:
-                    raise InputError(f"{path} is damaged: {info.filename} is compressed: {COPY}.")
+                    raise InputError(f"{path} is damaged: {info.filename} is compressed. {COPY}.")
                 with archive.open(info) as file:
                     shape, dtype = _header(file)
                     values = info.file_size - file.tell()
                 if dtype.hasobject or int(np.prod(shape, dtype=object)) * dtype.itemsize != values:
                     raise InputError(
                         f"{path} is damaged: {info.filename} says it is {dtype} {shape}, but has "
-                        f"{values:,} bytes of values: {COPY}."
+                        f"{values:,} bytes of values. {COPY}."
                     )
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except (InputError, FileNotFoundError):
         raise
     except Exception as error:  # zipfile and NumPy raise whatever the bytes led to
-        raise InputError(f"{path} is damaged ({first_line(error)}): {COPY}.") from error
+        raise InputError(f"{path} is damaged ({first_line(error)}). {COPY}.") from error
 
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
@@ -228,10 +232,9 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
 
 
 def weight_sizes(content: bytes | Path, place: Any) -> tuple[int, int]:
-    """How many arrays the HDF5 file of a model's weights holds, and how many values together.
+    """Return the numbers of arrays and of values in the HDF5 file of a model's weights.
 
-    A damaged file, links, values in other files, or arrays that claim to be far larger than what is
-    stored raise `InputError`.
+    Links, values in other files, and arrays that claim far more values than are stored are refused.
     """
     import h5py
 
@@ -258,12 +261,12 @@ def weight_sizes(content: bytes | Path, place: Any) -> tuple[int, int]:
                         seen.add(item.id.__hash__())
                         groups.append(item)
     except Exception as error:  # h5py raises whatever the bytes led to
-        raise InputError(f"{place} is damaged ({first_line(error)}): {COPY}.") from error
+        raise InputError(f"{place} is damaged ({first_line(error)}). {COPY}.") from error
     return arrays, values
 
 
 def _dicts_in(config: Any) -> Iterator[dict[Any, Any]]:
-    """All dicts inside lists and dicts, without recursion: a file may nest them deeply."""
+    """Yield all dicts inside lists and dicts, without recursion: a file may nest them deeply."""
     waiting = [config]
     while waiting:
         item = waiting.pop()
@@ -275,11 +278,11 @@ def _dicts_in(config: Any) -> Iterator[dict[Any, Any]]:
 
 
 def check_config(config: Any, place: Any) -> None:
-    """Refuses the config of a saved Keras object that names what loading must not touch.
+    """Refuse the config of a saved Keras object that names files or code from elsewhere.
 
-    It may name Keras's own layers, operations, initializers and the like, and classes registered in
-    this process: the library's, KerasHub's, the user's. Not lambdas, not layers that wrap foreign
-    code or read files, not classes or functions of any other module, and no files.
+    Allowed are Keras's own layers, operations, initializers and the like, and classes that are
+    registered in this process. Lambdas, layers that wrap foreign code or read files, and all other
+    classes and functions are refused.
     """
     import keras
 
@@ -287,8 +290,8 @@ def check_config(config: Any, place: Any) -> None:
         for key in _FROM_FILES:
             if isinstance(item.get(key), str):
                 raise InputError(
-                    f"{place}: {key} names {item[key]!r:.60}, but what a saved model needs must be in "
-                    "its own files: do not load it, or save it again."
+                    f"{place} names a file under {key} ({item[key]!r:.60}), but a saved model must "
+                    "hold all it needs. Do not load it, or save it again."
                 )
         if "class_name" not in item:
             continue
@@ -305,18 +308,19 @@ def check_config(config: Any, place: Any) -> None:
             allowed = (known or plain) and name not in _RUN_CODE + _READ_FILES
         if not allowed:
             raise InputError(
-                f"{place} names {f'{module}.{name}'!r:.80}, which is none of Keras's layers or operations and no class "
-                "registered here. It is not loaded, as it may run foreign code. If it is your own, "
-                "import its module first, which registers it (keras.saving.register_keras_serializable)."
+                f"{place} names {f'{module}.{name}'!r:.80}, which is neither a layer or an operation of "
+                "Keras nor a class registered here. It is not loaded, because it may run foreign code. If "
+                "it is yours, import its module first, which registers it "
+                "(keras.saving.register_keras_serializable)."
             )
 
 
 def check_sizes(config: Any, arrays: int, values: int, place: Any) -> None:
-    """Refuses integers in the config of a saved model that its weights have no room for.
+    """Refuse integers in the config of a saved model that do not fit its weights.
 
-    A width or a vocabulary is at most as large as the number of weights, a depth as the number of
-    arrays of weights. What counts steps of training is free; what is repeated for each answer has a
-    limit of its own.
+    Widths and vocabularies are at most as large as the number of weights, depths as the number of
+    arrays. Steps of training are free; steps that are repeated per prediction have a limit of their
+    own.
     """
     for item in _dicts_in(config):
         for name, value in item.items():
@@ -330,19 +334,19 @@ def check_sizes(config: Any, arrays: int, values: int, place: Any) -> None:
             for number in value if isinstance(value, list) else [value]:
                 if type(number) is int and abs(number) > most:
                     raise InputError(
-                        f"{place} is damaged: {name} is {number:,}, expected at most {most:,} in a "
-                        f"model of {values:,} weights: {COPY}."
+                        f"{place} is damaged: {name} is {number:,}. Expected at most {most:,} in a "
+                        f"model of {values:,} weights. {COPY}."
                     )
 
 
 @contextlib.contextmanager
 def no_larger_than(arrays: int, values: int, described: int = 0) -> Iterator[None]:
-    """Stops what makes far more weights or layers than its file holds, before memory is allocated.
+    """Stop a model that makes far more weights or layers than its file holds.
 
     Args:
-        arrays: how many arrays of weights the file holds.
-        values: how many values together.
-        described: how many objects its config describes one by one.
+        arrays: Number of arrays of weights in the file.
+        values: Number of their values.
+        described: Number of objects that the config describes one by one.
     """
     import keras
 
@@ -360,7 +364,7 @@ def no_larger_than(arrays: int, values: int, described: int = 0) -> Iterator[Non
             left[name] -= size
             if left[name] < 0:
                 raise ValueError(
-                    f"its config asks for more {name} than its {values:,} weights make"
+                    f"its config asks for more {name} than its {values:,} weights allow"
                 )
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -381,10 +385,10 @@ def no_larger_than(arrays: int, values: int, described: int = 0) -> Iterator[Non
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message, or the name of its class."""
+    """Return the first line of an error's message, or the name of its class."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
 def cache_folder() -> Path:
-    """Where things are kept that can be made again: `keras_sentmatch` in `$XDG_CACHE_HOME` or `~/.cache`."""
+    """Return the folder for files that can be made again, in `$XDG_CACHE_HOME` or `~/.cache`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "keras_sentmatch")

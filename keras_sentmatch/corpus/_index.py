@@ -113,7 +113,7 @@ class Index:
         except (OSError, ValueError, KeyError, EOFError) as error:
             raise InputError(f"{folder} is damaged: {first_line(error)}. {AGAIN}") from error
         state = self.folder / "state.json"
-        learned = read_object(state, "build the index again") if state.exists() else ()
+        learned = read_object(state, "Build the index again") if state.exists() else ()
         self.embed = make_vectors(vector_kind(member, facts["vectors"]), member, learned)
         self._check_run()
 
@@ -291,7 +291,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
             f"{folder} is no index: it has no index.json. Pass the folder that `build_index` or "
             "`keras-sentmatch rank --save-index` wrote."
         )
-    facts = read_object(path, "build the index again")
+    facts = read_object(path, "Build the index again")
     if facts.get("format") != FORMAT:
         raise InputError(
             f"{path} has format {facts.get('format')!r:.20} (of keras_sentmatch "

@@ -1,4 +1,4 @@
-"""BatchScorer: tables of pairs in, the same tables with answers out; for Ray, Spark and the like."""
+"""BatchScorer: adds predictions to tables of pairs, for Ray, Spark and the like."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,20 +18,19 @@ _loaded: dict[tuple[str, str], Any] = {}  # the runs of this process
 
 
 class BatchScorer:
-    """Adds a run's answers to tables of pairs; can be pickled, and loads the run when first called.
+    """Adds the predictions of a run to tables of pairs. It can be pickled.
 
-    A table is a pandas DataFrame, an Arrow table or record batch, or a dict of NumPy arrays. It
-    needs the columns `sentence1` and `sentence2`. The columns of the answers are added to it:
-    `label` and a `probability_NAME` for each label, or `score`. The run is loaded once in each
-    process, whatever the number of scorers.
+    A table is a pandas DataFrame, an Arrow table or record batch, or a dict of NumPy arrays with the
+    columns `sentence1` and `sentence2`. The columns `label` and one `probability_NAME` per label, or
+    `score`, are added. Each process loads the run once, when it first scores.
 
     Args:
-        run: A run folder. Every worker must be able to read it.
+        run: A run folder that every worker can read.
         engine: Engine that runs the model: `"keras"`, or `"onnx"` (see `OnnxMatcher`).
-        batch_size: Most pairs scored at once.
+        batch_size: Maximum number of pairs per batch. Defaults to `64`.
 
     Raises:
-        InputError: What was given is no table, a column is missing, or a sentence is not a string.
+        InputError: The table has another type or lacks a column, or a sentence is not a string.
 
     Example:
 
@@ -50,26 +49,26 @@ class BatchScorer:
         self.batch_size = batch_size
 
     def __call__(self, table: Any) -> Any:
-        """Returns the table with the columns of the answers."""
+        """Return the table with the added columns."""
         if isinstance(table, Mapping):
             return {**table, **self._answers(table, list(table))}
         if is_frame(table):
             sides = columns_of(table, SIDES)
             return with_columns(table, self._answers(sides, column_names(table)))
         raise InputError(
-            f"BatchScorer got a {type(table).__name__}; expected a pandas DataFrame, an Arrow "
-            "table or a dict of NumPy arrays."
+            f"BatchScorer got a {type(table).__name__}. Expected a pandas DataFrame, an Arrow table "
+            "or a dict of NumPy arrays."
         )
 
     def tables(self, tables: Iterable[Any]) -> Iterator[Any]:
-        """Answers one table after the other, as Spark's `mapInPandas` and `mapInArrow` ask."""
+        """Score one table after the other, as Spark's `mapInPandas` and `mapInArrow` need it."""
         return map(self, tables)
 
     def _answers(self, table: Any, names: list[str]) -> dict[str, Array]:
         if missing := [name for name in SIDES if name not in names]:
             raise InputError(
-                f"The table has the columns {', '.join(map(str, names)) or '(none)'}; it needs "
-                f"{' and '.join(map(repr, missing))}: rename its columns."
+                f"The table has the columns {', '.join(map(str, names)) or '(none)'}. Expected also "
+                f"{' and '.join(map(repr, missing))}. Rename its columns."
             )
         key = self.run, self.engine
         if key not in _loaded:

@@ -1,4 +1,4 @@
-"""What `Matcher` and `EnsembleMatcher` share: answers, ranking, evaluation and calibration."""
+"""What all matchers share: predictions, ranking, evaluation and calibration."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,9 +30,9 @@ Array = NDArray[Any]
 
 
 class Prediction(dict[str, Any]):
-    """One answer: `{"label": name, "probabilities": {name: p, …}}`, or `{"score": x}`.
+    """One prediction: `{"label": name, "probabilities": {name: p, …}}`, or `{"score": x}`.
 
-    A plain dict (so JSON takes it) whose keys can also be read as attributes.
+    A plain dict, as JSON needs it, whose keys can also be read as attributes.
 
     Example:
 
@@ -49,15 +49,15 @@ class Prediction(dict[str, Any]):
             return self[name]
         except KeyError:
             raise AttributeError(
-                f"This prediction has {', '.join(self)}; it has no {name!r}."
+                f"This prediction has no {name!r}. It has {', '.join(self)}."
             ) from None
 
 
 class BaseMatcher(ABC):
-    """Answers pairs of sentences by the scores that a subclass computes.
+    """Predicts labels or scores from the scores that a subclass computes.
 
     Raises:
-        InputError: A temperature or a threshold that does not fit.
+        InputError: The temperature or the threshold is out of range, or does not fit the labels.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class BaseMatcher(ABC):
 
     @abstractmethod
     def raw_scores(self, pairs: PairDataset, batch_size: int) -> Array:
-        """The scores before the temperature: `[pairs, classes]`, or `[pairs]` without classes."""
+        """Return scores before the temperature: `[pairs, classes]`, or `[pairs]` without classes."""
 
     def predict(
         self,
@@ -88,27 +88,25 @@ class BaseMatcher(ABC):
         sentence1: str | Sequence[str] | None = None,
         batch_size: int = 64,
     ) -> Any:
-        """Answers one pair, or many in the order given.
+        """Predict labels or scores for one pair or many pairs, in the order given.
 
         Args:
-            pairs: One pair as `{"sentence1": …, "sentence2": …}`; several as a list of such dicts
+            pairs: One pair as `{"sentence1": …, "sentence2": …}`; many pairs as a list of such dicts
                 or of tuples `(sentence1, sentence2)`, as a `PairDataset`, or as a table of pandas,
-                polars, Arrow or Hugging Face's `datasets`. Or the first sentence (or sentences),
-                before the second.
-            sentence2: The second sentence (or as many as there are first ones). Of a table, the
-                name of its column, if that is unusual.
-            sentence1: The first sentence (or sentences), in place of `pairs`. Of a table, the name
+                polars, Arrow or Hugging Face's `datasets`. Or the first sentence (or sentences).
+            sentence2: The second sentence (or sentences). For a table, the name of its column.
+            sentence1: The first sentence (or sentences), instead of `pairs`. For a table, the name
                 of its column.
-            batch_size: Most pairs scored at once.
+            batch_size: Maximum number of pairs per batch. Defaults to `64`.
 
         Returns:
-            A `Prediction` for one pair, a list of them for many. For a table, a table with the columns
-            it had and those of the answers beside them: `label`, `abstained` (of a matcher that
-            can abstain) and a `probability_NAME` for each label, or `score`.
+            A `Prediction` for one pair, a list of them for many pairs. For a table, the table with
+            additional columns: `label`, `abstained` (if the matcher can abstain) and one
+            `probability_NAME` per label, or `score`.
 
         Raises:
-            InputError: The pairs can be read two ways (two bare lists or tuples of strings), or are
-                not strings.
+            InputError: A sentence is not a string, or the pairs can be read in two ways (two bare
+                lists or tuples of strings).
 
         Example:
 
@@ -126,7 +124,7 @@ class BaseMatcher(ABC):
         return answers[0] if single else answers
 
     def answer_columns(self, scores: Array) -> dict[str, Array]:
-        """The columns that a table of pairs gets: the array of `predict_proba`, and its labels."""
+        """Return the columns that `predict` adds to a table, from the array of `predict_proba`."""
         if self.label_names is None:
             return {"score": scores}
         answers = self.answers(scores)
@@ -139,22 +137,22 @@ class BaseMatcher(ABC):
     def predict_stream(
         self, pairs: Iterable[Any], *, batch_size: int = 64, window: int = 4096
     ) -> Iterator[Prediction]:
-        """Answers any number of pairs in the order given, reading only `window` of them at a time.
+        """Predict any number of pairs in the order given, reading only `window` pairs at a time.
 
-        Within a window, pairs of like length are scored together. Only one window of pairs and
-        answers is in memory, whatever the number of pairs.
+        Only one window of pairs and predictions is in memory. Within a window, pairs of similar
+        length are scored together.
 
         Args:
             pairs: An iterable of dicts `{"sentence1": …, "sentence2": …}` or of tuples
                 `(sentence1, sentence2)`.
-            batch_size: Most pairs scored at once.
-            window: How many pairs are read before any of them is answered.
+            batch_size: Maximum number of pairs per batch. Defaults to `64`.
+            window: Number of pairs that are read before they are scored. Defaults to `4096`.
 
         Returns:
-            An iterator of one `Prediction` a pair.
+            An iterator with one `Prediction` per pair.
 
         Raises:
-            InputError: `pairs` are no iterable of pairs, or a pair is none when its turn comes.
+            InputError: `pairs` is not an iterable, or one of its items is not a pair.
 
         Example:
 
@@ -168,7 +166,7 @@ class BaseMatcher(ABC):
         check_count("window", window)
         if isinstance(pairs, str | Mapping) or not isinstance(pairs, Iterable):
             raise InputError(
-                f"predict_stream got {pairs!r:.60}; expected an iterable of pairs, such as a list "
+                f"predict_stream got {pairs!r:.60}. Expected an iterable of pairs, such as a list "
                 "or a generator of dicts with sentence1 and sentence2. For one pair, use predict."
             )
         return self._stream(iter(pairs), batch_size, window)
@@ -188,19 +186,19 @@ class BaseMatcher(ABC):
         sentence1: str | Sequence[str] | None = None,
         batch_size: int = 64,
     ) -> Array:
-        """The probabilities, float32 `[pairs, classes]`, or the scores `[pairs]` of a scoring model.
+        """Return probabilities, float32 `[pairs, classes]`, or the scores `[pairs]` of a scoring model.
 
-        Takes what `predict` takes. Columns are in the order of `label_names`.
+        The arguments are those of `predict`; the columns are in the order of `label_names`.
         """
         dataset, _ = as_dataset(pairs, sentence1, sentence2)
         return self._tempered(self.raw_scores(dataset, batch_size))
 
     def answers(self, scores: Array, *, abstain: bool = True) -> list[Prediction]:
-        """Turns the array of `predict_proba` into named answers.
+        """Turn the array of `predict_proba` into predictions.
 
         Args:
             scores: The array.
-            abstain: Whether a matcher that can abstain does so; otherwise it answers every pair.
+            abstain: Whether the matcher may abstain, if it can. Defaults to `True`.
         """
         names = self.label_names
         if names is None:
@@ -224,23 +222,23 @@ class BaseMatcher(ABC):
         label: str | None = None,
         batch_size: int = 64,
     ) -> list[Prediction]:
-        """Orders candidates by how well they match one query, the best first.
+        """Order candidates by how well they match one query, the best first.
 
         Args:
             query: The first sentence of every pair.
-            candidates: The second sentences, or what `encode` made of them: then only the
-                interaction runs.
-            top_k: How many to return. All by default.
-            label: The label whose probability is the score. By default the second of two; needed
-                with more.
-            batch_size: Most pairs scored at once, where `candidates` are sentences.
+            candidates: The second sentences, or their cached encodings made by `encode`, which is
+                faster.
+            top_k: Number of candidates to return. Defaults to all.
+            label: Label whose probability is the score. Defaults to the second one of two; required
+                for more than two labels.
+            batch_size: Maximum number of pairs per batch. Defaults to `64`.
 
         Returns:
-            A `Prediction` each: `index` (in `candidates`), `sentence` and `score`. Equal scores keep
-            the order of the candidates.
+            One `Prediction` per candidate: `index` (in `candidates`), `sentence` and `score`. Equal
+            scores keep the order of the candidates.
 
         Raises:
-            InputError: No label to score by, an unknown one, or a corpus of another matcher.
+            InputError: The label is missing or unknown, or another matcher encoded the candidates.
 
         Example:
 
@@ -263,38 +261,39 @@ class BaseMatcher(ABC):
         label: str | None = None,
         batch_size: int = 64,
     ) -> Array:
-        """The scores that `rank` orders by, `[candidates]`, in the order of the candidates."""
+        """Return the scores by which `rank` orders, `[candidates]`, in the order given."""
         if isinstance(candidates, Corpus):
-            raise InputError("An ensemble keeps no encodings: give the candidates as strings.")
+            raise InputError(f"{self!r} has no cached encodings. Pass the candidates as strings.")
         column = self.score_column(label)
         first, second = as_columns(query, candidates)
         scores = self.predict_proba(sentence1=first, sentence2=second, batch_size=batch_size)
         return scores if column is None else scores[:, column]
 
     def score_column(self, label: str | None) -> int | None:
-        """The column of `predict_proba` to rank by; None for scores, which have no columns."""
+        """Return the column of `predict_proba` to rank by, or `None` for a scoring model."""
         names = self.label_names
         if names is None:
             if label is None:
                 return None
             raise InputError(
-                f"{argument('label', label)}: this matcher gives one score and has no labels."
+                f"{argument('label', label)} is not possible: this matcher returns a score and has no "
+                "labels. Leave the label out."
             )
         if label is None and len(names) != 2:
             raise InputError(
-                f"Which label should candidates be ranked by? Name one of "
-                f"{', '.join(names)} with {argument('label')}."
+                f"A label to rank by is missing. Name one of {', '.join(names)} with "
+                f"{argument('label')}."
             )
         if label is not None and label not in names:
-            raise InputError(f"There is no label {label!r}; there are {', '.join(names)}.")
+            raise InputError(f"{label!r} is not a label. Expected one of {', '.join(names)}.")
         return 1 if label is None else names.index(label)
 
     def evaluate(self, dataset: PairDataset, *, batch_size: int = 64) -> dict[str, Any]:
-        """The metrics of `keras_sentmatch.metrics.evaluate_predictions` on labeled pairs.
+        """Return the metrics of `keras_sentmatch.metrics.evaluate_predictions` on labeled pairs.
 
-        The labels of the data are matched to the matcher's by name, whatever their order. If the
-        matcher can abstain, the metrics are those of answers to all pairs; `coverage`, the share
-        that it answers, and `answered_accuracy` join them.
+        Labels are matched by name, whatever their order. If the matcher can abstain, the metrics
+        cover all pairs, and `coverage` (the share of answered pairs) and `answered_accuracy` are
+        added.
 
         Raises:
             InputError: The pairs have no labels, or labels that the matcher does not know.
@@ -322,39 +321,39 @@ class BaseMatcher(ABC):
         confidence: float = 0.95,
         batch_size: int = 64,
     ) -> dict[str, Any]:
-        """Finds the temperature, and optionally the threshold, that fit labeled pairs best.
+        """Find the temperature, and optionally the threshold, that fit labeled pairs best.
 
-        Both replace what was set before: without `temperature` it becomes 1, without one of
-        `threshold`, `precision`, `recall` and `costs` the most probable class is answered. A
-        temperature changes no answer, only how sure it is. `save` keeps all of it.
+        Earlier values are replaced: without `temperature` it becomes 1; without `threshold`,
+        `precision`, `recall` and `costs` the most probable class is the answer. A temperature changes
+        the probabilities only, not the answers. `save` keeps all values.
 
         Args:
-            dataset: Labeled pairs that the model was not trained on: validation pairs. Figures on
-                them flatter; measure on others.
-            temperature: Whether to find a temperature.
-            threshold: For two classes, `"accuracy"` or `"f1"`: what the threshold maximizes.
-            precision: The precision that every label must have: where no label is sure enough, the
-                matcher abstains, and the label of its answer is `None`. With `label` (of two) only
-                that label must have it; the other one is answered otherwise, and nothing is
-                abstained from.
-            recall: The share of the pairs with `label` that must be found, of two labels.
-            costs: Of two labels, what it costs to answer each of them wrongly, by name; and under
-                `"abstain"`, if that is allowed, what it costs to give no answer.
-            label: The label of `precision` or `recall`; of a recall, by default the second.
-            confidence: How sure precision or recall must be: the Clopper-Pearson lower bound on
-                these pairs reaches the wanted value.
-            batch_size: Most pairs scored at once.
+            dataset: Labeled validation pairs, which the model was not trained on. Metrics on these
+                pairs are optimistic; evaluate on others.
+            temperature: Whether to find a temperature. Defaults to `True`.
+            threshold: For two classes, the metric that the threshold maximizes: `"accuracy"` or
+                `"f1"`.
+            precision: Precision that every label must reach. If no label is probable enough, the
+                matcher abstains, and the label is `None`. With `label` (of two), only this label must
+                reach it; the other one is the answer otherwise.
+            recall: For two classes, the share of the pairs with `label` that must be found.
+            costs: For two classes, the cost of each wrong answer by label, and the cost of
+                abstaining under `"abstain"`, if that is allowed.
+            label: Label of `precision` or `recall`. For a recall it defaults to the second one.
+            confidence: Confidence of the Clopper-Pearson lower bound that must reach the precision
+                or recall. Defaults to `0.95`.
+            batch_size: Maximum number of pairs per batch. Defaults to `64`.
 
         Returns:
-            What `keras_sentmatch.metrics.calibrate_predictions` gives, of the bare model (`before`)
-            and now (`after`); `abstain_below`, a probability for each label or `None`; `labels`,
-            for each label that was decided on its threshold, answers, precision and bound;
-            `coverage`, the share of pairs that are answered, `answered_accuracy`, and `curve`, the
-            accuracy of the surest answers by their share.
+            The report of `keras_sentmatch.metrics.calibrate_predictions` for the bare model
+            (`before`) and now (`after`); `abstain_below`, one probability per label or `None`;
+            `labels`, with threshold, number of answers, precision and bound; `coverage`, the share of
+            answered pairs; `answered_accuracy`; and `curve`, the accuracy of the most confident
+            predictions by their share.
 
         Raises:
-            InputError: A scoring model, a threshold for other than two classes, a precision that no
-                threshold reaches (the message says the best one), or what `evaluate` refuses.
+            InputError: A scoring model, a threshold for other than two classes, or a precision that
+                no threshold reaches (the message says the best one).
 
         Example:
 
@@ -364,7 +363,9 @@ class BaseMatcher(ABC):
         ```
         """
         if self.label_names is None:
-            raise InputError("This matcher gives a score; only probabilities can be calibrated.")
+            raise InputError(
+                "This matcher returns a score. Only matchers that return probabilities can be calibrated."
+            )
         goal = Goal(threshold, precision, recall, costs, label, confidence)
         goal.check(self.label_names)
         labeled = self.relabel(dataset)
@@ -387,24 +388,24 @@ class BaseMatcher(ABC):
         }
 
     def relabel(self, dataset: PairDataset) -> PairDataset:
-        """The same pairs with the label indices of this matcher; refuses names it does not know."""
+        """Return the pairs with the label indices of this matcher; refuse unknown names."""
         where = " ".join(part for part in (dataset.name, dataset.split) if part) or "this data"
         theirs = dataset.label_names or ()
         if not len(dataset):
-            raise InputError(f"{where} holds no pairs: there is nothing to measure.")
+            raise InputError(f"{where} has no pairs. Use data with at least one pair.")
         if dataset.labels is None:
             raise InputError(
-                f"{where} has no labels, so nothing can be measured: use predict, or labeled data."
+                f"{where} has no labels, so nothing can be measured. Use predict, or labeled data."
             )
         if dataset.task == "regression" and self.label_names is not None:
             raise InputError(
-                f"The labels of {where} are numbers, but this matcher answers "
-                f"{', '.join(self.label_names)}: evaluate it on data with those labels."
+                f"The labels of {where} are numbers, but those of this matcher are "
+                f"{', '.join(self.label_names)}. Use data with these labels."
             )
         if self.label_names is None and dataset.task == "classification":
             raise InputError(
-                f"{where} has classes ({', '.join(theirs)}), but this matcher gives one score: "
-                "evaluate it on data with scores or with groups of candidates."
+                f"{where} has classes ({', '.join(theirs)}), but this matcher returns a score. Use "
+                "data with scores or with groups of candidates."
             )
         if self.label_names is None or theirs == self.label_names:
             return dataset
@@ -415,16 +416,16 @@ class BaseMatcher(ABC):
                 f"--labels {','.join(f'{a}={b}' for a, b in pairs):.60}",
             )
             raise InputError(
-                f"{where} has the labels {', '.join(theirs)}, but this matcher answers "
-                f"{', '.join(self.label_names)}: rename the labels of the data (unknown: "
-                f"{', '.join(unknown)}), or say what each means when it is read, as in {how}."
+                f"{where} has the labels {', '.join(theirs)}, but those of this matcher are "
+                f"{', '.join(self.label_names)} (unknown: {', '.join(unknown)}). Rename the labels of "
+                f"the data, or map them when the data is read, as in {how}."
             )
         names = [theirs[label] for label in dataset.labels]
         changed = dataset.to_dict() | {"labels": names, "label_names": self.label_names}
         return PairDataset.from_dict(changed)
 
     def _tempered(self, scores: Array) -> Array:
-        """Scores at the temperature, as every answer shows them."""
+        """Apply the temperature to scores."""
         return scores if self.label_names is None else apply_temperature(scores, self.temperature)
 
 

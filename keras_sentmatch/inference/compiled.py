@@ -1,4 +1,4 @@
-"""A Keras model as a compiled function of each shape, without what Keras does around a call."""
+"""A Keras model as one compiled function per shape, without the overhead of `predict`."""
 
 import contextlib
 import threading
@@ -13,15 +13,15 @@ import numpy as np
 from keras_sentmatch.ops.sequence import equal_lengths
 
 Array = np.ndarray
-MOST = 64  # shapes kept
-_EAGER = 3  # calls of a shape on PyTorch, at least, before it is compiled
+MOST = 64  # compiled shapes
+_EAGER = 3  # fewest calls of a shape on PyTorch before it is compiled
 
 
 class CompiledModel:
-    """`model(arrays, training=False)` on NumPy arrays; always of the model's present weights.
+    """`model(arrays, training=False)` on NumPy arrays, always with the present weights.
 
     Attributes:
-        traces: How often Python code of the model was traced into a program.
+        traces: Number of times that the model was traced into a program.
     """
 
     def __init__(self, model: keras.Model) -> None:
@@ -30,9 +30,9 @@ class CompiledModel:
         self.variables = list(model.variables)
         self.traces = 0
         self._functions: dict[Any, Callable[..., Any]] = {}
-        self._eager: dict[Any, tuple[int, float]] = {}  # calls of a shape, and their seconds
-        self._compiling = 0.0  # seconds that compiling a shape took, at most
-        self._lock = threading.Lock()  # servers answer in several threads
+        self._eager: dict[Any, tuple[int, float]] = {}  # number of calls and seconds per shape
+        self._compiling = 0.0  # longest time in seconds to compile a shape
+        self._lock = threading.Lock()  # servers predict in several threads
         self._run = {"jax": self._jax, "torch": self._torch, "tensorflow": self._tensorflow}[
             keras.config.backend()
         ]
@@ -47,7 +47,7 @@ class CompiledModel:
             return self.model(dict(zip(self.names, arrays)), training=False)
 
     def _function(self, key: Any, make: Callable[[], Callable[..., Any]]) -> Any:
-        """The compiled function of a key, such as a shape; the oldest one gives way."""
+        """Return the compiled function of a key, such as a shape; the oldest function is dropped."""
         with self._lock:
             if key not in self._functions:
                 while len(self._functions) >= MOST:
@@ -85,8 +85,8 @@ class CompiledModel:
         tensors = [torch.from_numpy(array).to(get_device()) for array in arrays]
         calls, seconds = self._eager.get(shape, (0, 0.0))
         begin = time.perf_counter()
-        # A shape is compiled once its calls have taken as long as compiling one took, so a stream
-        # of answers takes at most twice the time that it could.
+        # A shape is compiled when its calls have taken as long as compiling takes. So a stream of
+        # predictions takes at most twice the optimal time.
         if shape not in self._functions and (calls < _EAGER or seconds < self._compiling):
             with torch.no_grad():
                 outputs = self.model(dict(zip(self.names, tensors)), training=False)
@@ -95,13 +95,13 @@ class CompiledModel:
             return answer
         weights = [variable.value.detach() for variable in self.variables]
         function = self._function(shape, lambda: self._torch_program(tensors, weights))
-        # Not optimized, which takes longer than it ever saves: the gain is from tracing.
+        # Optimization takes longer than it saves: the gain comes from tracing.
         jit: Any = torch.jit
         with torch.inference_mode(), jit.optimized_execution(False):
             return np.asarray(function(*tensors, *weights).cpu())
 
     def _torch_program(self, tensors: list[Any], weights: list[Any]) -> Callable[..., Any]:
-        """The operations as a TorchScript program; the model itself if they depend on values."""
+        """Return the operations as a TorchScript program, or the model if they depend on values."""
         import torch
         from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -112,8 +112,8 @@ class CompiledModel:
 
         try:
             with torch.no_grad(), warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # make_fx has made sure of what they warn of
-                # Not fake: constants that were computed when the model was built.
+                warnings.simplefilter("ignore")  # make_fx has checked what they warn of
+                # Constants that were computed when the model was built are not fake.
                 record = make_fx(answer, tracing_mode="fake", _allow_non_fake_inputs=True)
                 graph = record(*tensors, *weights)
                 graph.graph.eliminate_dead_code()
@@ -121,7 +121,7 @@ class CompiledModel:
                 trace: Any = torch.jit.trace
                 program: Callable[..., Any] = trace(graph, (*tensors, *weights), check_trace=False)
                 return program
-        except Exception:  # whatever an operation that depends on values leads to
+        except Exception:  # operations that depend on values raise anything
             return lambda *xs: self.model(dict(zip(self.names, xs[:count])), training=False)
         finally:
             self._compiling = max(self._compiling, time.perf_counter() - begin)

@@ -1,4 +1,4 @@
-"""Reading the files of a run folder, with a clear error for each way in which one can be broken."""
+"""Reading the files of a run folder, with one clear error for each way in which they can be broken."""
 
 import json
 import os
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     import keras
 
 FORMAT = 2  # of matcher.json
-SIMILARITY = "similarity"  # names the package's own matcher where no folder has this name
+SIMILARITY = "similarity"  # names the built-in matcher if no folder has this name
+AGAIN = "Copy the run folder again, or train again"
 CALIBRATION = ("temperature", "threshold", "abstain_below")
 _MEMBERS = ("metadata.json", "config.json", "model.weights.h5")  # of model.keras
 _KINDS: dict[str, Any] = {  # of what matcher.json holds
@@ -43,41 +44,39 @@ _KINDS: dict[str, Any] = {  # of what matcher.json holds
 
 
 def is_packaged(folder: Path) -> bool:
-    """Whether this names the matcher in the package, not a folder."""
+    """Whether this names the built-in matcher, not a folder."""
     return folder == Path(SIMILARITY) and not folder.exists()
 
 
 def read_card(folder: Path) -> dict[str, Any]:
-    """matcher.json, checked."""
+    """Read and check matcher.json."""
     path = folder / "matcher.json"
     if not path.is_file():
         found = "no such folder" if not folder.is_dir() else "it holds no matcher.json"
-        fix = "give the folder that training wrote, such as runs/NAME."
+        fix = "Give the folder that training wrote, such as runs/NAME."
         if folder.is_file():
             found = "it is a file"
             if (folder.parent / path.name).is_file():
-                fix = f"give its folder, {folder.parent}"
-        raise InputError(f"{folder} is not a run folder ({found}): {fix}")
-    card = read_object(inside(folder, path.name), "copy the run folder again, or train again")
+                fix = f"Give its folder, {folder.parent}."
+        raise InputError(f"{folder} is not a run folder ({found}). {fix}")
+    card = read_object(inside(folder, path.name), AGAIN)
     if type(card.get("format")) is not int or card["format"] != FORMAT:
         came, versions = card.get("format"), card.get("versions")
         writer = versions.get("keras_sentmatch") if isinstance(versions, dict) else None
         raise InputError(
             f"{path} has format "
             f"{came!r}{f' (written by keras_sentmatch {writer})' if writer else ''}, but "
-            f"keras_sentmatch {__version__} reads format {FORMAT}: install the version that "
-            "wrote it, or train again."
+            f"keras_sentmatch {__version__} reads format {FORMAT}. Install the version that wrote "
+            "it, or train again."
         )
     if missing := [key for key in _KINDS if key not in card]:
-        raise InputError(
-            f"{path} lacks {', '.join(missing)}: copy the run folder again, or train again."
-        )
+        raise InputError(f"{path} lacks {', '.join(missing)}. {AGAIN}.")
     check_types(card, {**_KINDS, "abstain_below": [float]}, path)
     return card
 
 
 def members_of(folder: Path) -> list[Path]:
-    """The run folders to load for `folder`: those that its ensemble.json names, if it has one, else itself."""
+    """Return the run folders that the ensemble.json of `folder` names, or `folder` without one."""
     path = folder / "ensemble.json"
     if not path.is_file():
         return [folder]
@@ -87,14 +86,15 @@ def members_of(folder: Path) -> list[Path]:
     folders = [inside(folder, name) for name in names]
     missing = [member.name for member in folders if not (member / "matcher.json").is_file()]
     if missing or not folders:
-        raise InputError(f"{path} is there, but not {', '.join(missing) or 'its seeds'}: {COPY}.")
+        found = f"missing runs ({', '.join(missing)})" if missing else "no runs"
+        raise InputError(f"{path} names {found}. {COPY}.")
     return folders
 
 
 def keep_calibration(folder: Path, report: Mapping[str, Any]) -> None:
-    """Writes what `calibrate` found: what `load` needs to where it reads it, all into metrics.json.
+    """Write a report of `calibrate` into metrics.json, and what `load` needs into matcher.json.
 
-    Of an ensemble everything goes into its ensemble.json.
+    The ensemble.json of an ensemble holds both.
     """
     found = calibration_of(report)
     ensemble, metrics = folder / "ensemble.json", folder / "metrics.json"
@@ -106,7 +106,7 @@ def keep_calibration(folder: Path, report: Mapping[str, Any]) -> None:
 
 
 def keep_in_card(folder: Path, section: str) -> None:
-    """Puts a section, which begins with its heading, at the end of README.md, or in its place there."""
+    """Put a section, which begins with its heading, at the end of README.md; replace an older one."""
     path, (heading, _, _) = folder / "README.md", section.partition("\n")
     if path.is_file():
         before, _, _ = path.read_text(encoding="utf-8").partition(f"\n{heading}\n")
@@ -114,7 +114,7 @@ def keep_in_card(folder: Path, section: str) -> None:
 
 
 def calibration_of(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What is kept of a calibration; `abstain_below` only of a matcher that abstains."""
+    """Return the calibration to save; `abstain_below` only for a matcher that abstains."""
     found = {name: values[name] for name in CALIBRATION}
     return found if found["abstain_below"] is not None else _without(found, "abstain_below")
 
@@ -124,17 +124,17 @@ def _without(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object of a JSON file; an empty one if there is no such file."""
+    """Read the object of a JSON file; empty if the file is missing."""
     return read_object(inside(path.parent, path.name)) if path.exists() else {}
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Writes a JSON file, which is never half written."""
+    """Replace a JSON file at once."""
     replace_file(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Writes a file beside the old one first, so that it is never half written."""
+    """Replace a file at once, so that it is never half written."""
     temporary = path.with_name(f".{path.name}")
     temporary.write_text(text, encoding="utf-8", newline="")
     os.replace(temporary, path)
@@ -143,7 +143,7 @@ def replace_file(path: Path, text: str) -> None:
 def load_run_encoder(folder: Path) -> Encoder:
     if not folder.is_dir():
         raise InputError(
-            f"{folder} is missing: copy the whole run folder (model.keras, encoder/, matcher.json)."
+            f"{folder} is missing. Copy the whole run folder (model.keras, encoder/, matcher.json)."
         )
     inside(folder.parent, folder.name)
     check_tree(folder)
@@ -151,14 +151,14 @@ def load_run_encoder(folder: Path) -> Encoder:
 
 
 def load_model(path: Path, card: Mapping[str, Any]) -> "keras.Model":
-    """The model of a run folder, in Keras's safe mode; what is in the file is looked through first."""
+    """Load the model of a run folder in Keras's safe mode, after checking what the file holds."""
     import keras
 
     import keras_sentmatch.applications  # noqa: F401  (registers the models for safe loading)
 
     if not path.is_file():
         raise InputError(
-            f"{path} is missing: copy the whole run folder (model.keras, encoder/, matcher.json)."
+            f"{path} is missing. Copy the whole run folder (model.keras, encoder/, matcher.json)."
         )
     sizes = _inspect_archive(inside(path.parent, path.name))
     try:
@@ -166,9 +166,8 @@ def load_model(path: Path, card: Mapping[str, Any]) -> "keras.Model":
             model = keras.saving.load_model(path, compile=False, safe_mode=True)
     except Exception as error:  # Keras raises whatever the config led to
         raise InputError(
-            f"{path} was written by {card.get('versions')} and does not load with keras_sentmatch "
-            f"{__version__}, keras {keras.__version__} ({first_line(error)}): use the versions "
-            "that wrote it."
+            f"{path} does not load with keras_sentmatch {__version__} and keras {keras.__version__} "
+            f"({first_line(error)}). It was written by {card.get('versions')}. Use these versions."
         ) from error
     outputs = getattr(model, "output_shape", None)
     if not (
@@ -179,14 +178,14 @@ def load_model(path: Path, card: Mapping[str, Any]) -> "keras.Model":
         and isinstance(outputs[1], int)
     ):
         raise InputError(
-            f"{path} holds a {type(model).__name__} that gives {outputs!r:.60}, expected a model that takes arrays by name "
-            "and gives [batch, outputs]."
+            f"{path} holds a {type(model).__name__} with outputs {outputs!r:.60}. Expected a model "
+            "with inputs by name and outputs [batch, outputs]."
         )
     return model
 
 
 def check_fit(model: Any, encoder: Encoder, folder: Path) -> None:
-    """Refuses an encoder that makes arrays or ids that the model has no place for."""
+    """Refuse an encoder that makes arrays or ids for which the model has no room."""
     made: dict[str, int] = {"vocabulary_size": encoder.vocabulary_size}
     widths = {}
     if isinstance(encoder, PairEncoder):
@@ -204,20 +203,20 @@ def check_fit(model: Any, encoder: Encoder, folder: Path) -> None:
             and not (unused or name == "pos_tags" and not there)
         ):
             raise InputError(
-                f"{folder}: the encoder has {name} {needed:,}, the model {there:,}: files of two runs are mixed; copy the "
-                "whole folder again."
+                f"{folder} mixes files of two runs: the encoder has {name} {needed:,}, the model "
+                f"{there:,}. {COPY}."
             )
     for name, tensor in model.input.items():
         wanted = (None, None, widths[name]) if name in widths else (None, None)
         if tuple(tensor.shape) != wanted:
             raise InputError(
-                f"{folder}: the encoder makes {name} of the shape {wanted}, the model takes {tuple(tensor.shape)}: files of "
-                "two runs are mixed; copy the whole folder again."
+                f"{folder} mixes files of two runs: the encoder makes {name} of shape {wanted}, the "
+                f"model takes {tuple(tensor.shape)}. {COPY}."
             )
 
 
 def _inspect_archive(path: Path) -> tuple[int, int, int]:
-    """Checks what model.keras holds; how many arrays of weights, values, and objects described."""
+    """Check what model.keras holds; return its numbers of arrays, of values and of objects."""
     try:
         with zipfile.ZipFile(path) as archive:
             found = [info.filename for info in archive.infolist()]
@@ -228,8 +227,8 @@ def _inspect_archive(path: Path) -> tuple[int, int, int]:
             files = {name: archive.read(name) for name in _MEMBERS}  # checks their sums
     except Exception as error:  # zipfile raises whatever the bytes led to
         raise InputError(
-            f"{path} is damaged ({first_line(error)}), expected a model that Keras saved "
-            f"({', '.join(_MEMBERS)}): copy the run folder again, or train again."
+            f"{path} is damaged ({first_line(error)}). Expected a model that Keras saved "
+            f"({', '.join(_MEMBERS)}). {AGAIN}."
         ) from error
     config = parse_json(files["config.json"], f"config.json in {path}")
     check_config(config, path)

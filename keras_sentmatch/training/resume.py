@@ -72,11 +72,11 @@ class State:
         plain = parse_json(arrays.pop("state", np.empty(0, np.uint8)).tobytes(), path)
         names = [field.name for field in fields(cls) if field.name != "arrays"]
         if not isinstance(plain, dict) or sorted(plain) != sorted(names):
-            raise InputError(f"{path} is damaged: it is no checkpoint of a run: {COPY}.")
+            raise InputError(f"{path} is damaged: it is no checkpoint of a run. {COPY}.")
         check_types(plain, _KINDS, path)
         state = cls(**plain, arrays=arrays)
         if problem := state.problem():
-            raise InputError(f"{path} is damaged: {problem}: {COPY}.")
+            raise InputError(f"{path} is damaged: {problem}. {COPY}.")
         return state
 
     def problem(self) -> str:
@@ -287,7 +287,7 @@ def check_folder(folder: Path, identity: Identity, resume: bool) -> State | None
     best = inside(folder, best_weights(folder, state.best).name)
     if not best.is_file():
         raise InputError(
-            f"{best}, with the best weights so far, is missing: {COPY}, or train again."
+            f"{best}, with the best weights so far, is missing. {COPY}, or train again."
         )
     read_arrays(best)
     return state
@@ -328,7 +328,7 @@ def finished_metrics(folder: Path) -> dict[str, Any] | None:
     metrics = read_json(path)
     kinds = {"identity": dict, "interrupted": bool}
     if missing := [name for name in kinds if name not in metrics]:
-        raise InputError(f"{path} has no {' and no '.join(missing)}: {COPY}, or train again.")
+        raise InputError(f"{path} has no {' and no '.join(missing)}. {COPY}, or train again.")
     check_types(metrics, {**kinds, "validation": dict, "test": dict}, path)
     return metrics
 
@@ -342,7 +342,7 @@ def latest(folder: Path) -> State | None:
         except FileNotFoundError:
             continue
         except InputError as error:
-            broken.append(str(error).removesuffix(f": {COPY}."))
+            broken.append(str(error).removesuffix(f". {COPY}."))
     if broken and not found:
         raise InputError(
             f"All checkpoints in {folder} are damaged ({'; '.join(broken)}). Delete the folder and "

@@ -421,7 +421,7 @@ def test_evaluate_says_why_it_cannot(trained, capsys, tmp_path):
     line = error_of(capsys, "evaluate", trained.folder, "--data", other)
     assert "maybe" in line and "no, yes" in line
     line = error_of(capsys, "evaluate", trained.folder, "--batch-size", 0)
-    assert "--batch-size 0; expected an integer of at least 1" in line
+    assert "--batch-size 0 is too small. Expected an integer of at least 1" in line
 
 
 @pytest.mark.parametrize("command", ["evaluate", "calibrate", "compare", "report"])

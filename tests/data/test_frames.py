@@ -53,7 +53,7 @@ def test_missing_values_are_said_with_their_row(kind):
         read_pairs(KINDS[kind](holes), **NAMED)
     left = read_pairs(KINDS[kind](holes), on_error="skip", **NAMED)
     assert len(left) == 39 and left.report.skipped == {"no text": 1}
-    with pytest.raises(InputError, match="'answer' holds None in row 7; sentences are strings"):
+    with pytest.raises(InputError, match="'answer' has None in row 7. Expected a string"):
         as_dataset(KINDS[kind](holes), "claim", "answer")
 
 

@@ -239,8 +239,8 @@ def test_save_and_load(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "encoder.json is damaged .*expected JSON"),
-        ("[]", "expected a JSON object"),
+        ("{", "encoder.json is damaged .*Expected JSON"),
+        ("[]", "Expected a JSON object"),
         ("{}", "does not describe an encoder"),
         ('{"format": 99}', "format 99"),
         ('{"format": 1, "tokenizer": "words", "normalization": "NFC", "color": 3}', "color"),

@@ -260,7 +260,7 @@ def test_errors_of_the_other_process_come_back(tmp_path, monkeypatch, works, mes
         ({"int8": PairDataset(["a"], ["b"], [1])}, "needs format='onnx'; it is 'saved_model'"),
         ({"format": "onnx", "max_drop": 101}, "expected points, from 0 to 100"),
         ({"pairs": [{"sentence1": "\ud800", "sentence2": ""}]}, "cannot be compared"),
-        ({"pairs": ["a", "b"]}, "read two ways"),
+        ({"pairs": ["a", "b"]}, "read in two ways"),
     ],
 )
 def test_bad_arguments(tmp_path, arguments, message):

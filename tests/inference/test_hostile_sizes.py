@@ -77,7 +77,7 @@ def try_to_load(saved, name, place, number):
 )
 def test_a_huge_number_is_refused(saved, name, argument, number):
     seconds, error = try_to_load(saved, name, ("config", argument), number)
-    assert f"{argument} is {number:,}, expected at most" in error
+    assert f"{argument} is {number:,}. Expected at most" in error
     assert seconds < SECONDS and "\n" not in error
 
 

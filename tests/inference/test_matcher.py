@@ -119,20 +119,20 @@ def test_few_shapes_reach_the_model(matcher, monkeypatch):
     "arguments, message",
     [
         ({"pairs": ("a dog", "a cat")}, "two ways.*sentence1=a, sentence2=b.*sentence1=.a, …."),
-        ({"pairs": ["a dog", "a cat"]}, "read two ways"),
-        ({"pairs": [["a dog", "a cat"], ["two", "cats"]]}, "read two ways"),
-        ({"pairs": [("a dog", "a cat", "yes")]}, "read two ways"),
+        ({"pairs": ["a dog", "a cat"]}, "read in two ways"),
+        ({"pairs": [["a dog", "a cat"], ["two", "cats"]]}, "read in two ways"),
+        ({"pairs": [("a dog", "a cat", "yes")]}, "read in two ways"),
         ({"pairs": "a dog"}, "not a pair"),
-        ({"pairs": [1]}, "not a dict"),
-        ({"pairs": {"sentence1": "a"}}, "it needs 'sentence1' and 'sentence2'"),
-        ({"sentence1": "a"}, "Both sentence1 and sentence2"),
-        ({}, "Both sentence1 and sentence2"),
-        ({"sentence1": "a", "sentence2": ["b"]}, "two strings or two lists"),
-        ({"sentence1": "a", "sentence2": None}, "Both sentence1 and sentence2"),
-        ({"sentence1": "a", "sentence2": 3}, "two strings or two lists"),
+        ({"pairs": [1]}, "Expected a dict"),
+        ({"pairs": {"sentence1": "a"}}, "Expected 'sentence1' and 'sentence2'"),
+        ({"sentence1": "a"}, "sentence1 or sentence2 is missing"),
+        ({}, "sentence1 or sentence2 is missing"),
+        ({"sentence1": "a", "sentence2": ["b"]}, "two strings, or two lists"),
+        ({"sentence1": "a", "sentence2": None}, "sentence1 or sentence2 is missing"),
+        ({"sentence1": "a", "sentence2": 3}, "two strings, or two lists"),
         ({"sentence1": ["a"], "sentence2": ["b", "c"]}, "equally long"),
         ({"sentence1": ["a", None], "sentence2": ["b", "c"]}, r"sentence1\[1\] is None"),
-        ({"pairs": [{"sentence1": "a", "sentence2": "b"}], "sentence1": "a"}, "not both"),
+        ({"pairs": [{"sentence1": "a", "sentence2": "b"}], "sentence1": "a"}, "Pass one of them"),
         *(
             ({"sentence1": "a", "sentence2": "b", "batch_size": size}, f"batch_size={size!r}")
             for size in (0, 1.5, True, "8")
@@ -150,9 +150,11 @@ def test_a_score_has_no_label():
     assert set(scorer.predict(sentence1="a dog", sentence2="two cats")) == {"score"}
     scores = scorer.predict_proba(sentence1=FIRST, sentence2=SECOND)
     assert scores.shape == (13,)
-    with pytest.raises(AttributeError, match="This prediction has score; it has no 'label'"):
+    with pytest.raises(AttributeError, match="This prediction has no 'label'. It has score"):
         _ = scorer.predict(sentence1="a dog", sentence2="two cats").label
-    with pytest.raises(InputError, match="label='yes': this matcher gives one score and has no la"):
+    with pytest.raises(
+        InputError, match="label='yes' is not possible: this matcher returns a score and has no la"
+    ):
         scorer.rank("a dog", SENTENCES, label="yes")
     table = KINDS["arrow"]({"sentence1": FIRST, "sentence2": SECOND})
     answered = columns_of(scorer.predict(table))
@@ -160,7 +162,7 @@ def test_a_score_has_no_label():
     np.testing.assert_allclose(answered["score"], scores, atol=1e-6)
     data = PairDataset(FIRST, SECOND, np.linspace(0, 5, 13))
     assert scorer.evaluate(data)["primary"] == "pearson"
-    with pytest.raises(InputError, match="gives one score"):
+    with pytest.raises(InputError, match="returns a score"):
         scorer.evaluate(PairDataset(FIRST, SECOND, [0, 1] * 6 + [0]))
 
 
@@ -206,7 +208,7 @@ def test_a_table_comes_back_with_its_answers(kind):
     swapped = matcher.predict(given, sentence1="question2", sentence2="question1")
     want = matcher.predict_proba(sentence1=SECOND, sentence2=FIRST)[:, 1]
     np.testing.assert_allclose(columns_of(swapped)["probability_yes"], want, atol=1e-6)
-    with pytest.raises(InputError, match="has the columns n, .*; name the two of the sentences"):
+    with pytest.raises(InputError, match="has the columns n, .*Name the two columns of sentences"):
         matcher.predict(given, sentence1="n", sentence2="nosuch")
 
 
@@ -283,7 +285,9 @@ def test_calibration_is_in_every_answer_and_on_disk(tmp_path):
     assert matcher.temperature == 1
     np.testing.assert_array_equal(matcher.predict_proba(data), raw)
     scorer = Matcher(make_model(encoder, 1), encoder, None, task="regression")
-    with pytest.raises(InputError, match="only probabilities can be calibrated"):
+    with pytest.raises(
+        InputError, match="Only matchers that return probabilities can be calibrated"
+    ):
         scorer.calibrate(PairDataset(FIRST, SECOND, np.ones(13)))
     with pytest.raises(InputError, match="this model gives a score"):
         Matcher(scorer.model, encoder, None, task="regression", temperature=2.0)
@@ -311,9 +315,11 @@ def test_names_and_encoder_must_fit_the_model(matcher):
         Matcher(matcher.model, matcher.encoder, ("no", "yes"), task="classification")
     with pytest.raises(InputError, match="threshold=0.5"):
         Matcher(matcher.model, matcher.encoder, NAMES, task="classification", threshold=0.5)
-    with pytest.raises(InputError, match="give each class its own"):
+    with pytest.raises(InputError, match="Give each class a different name"):
         Matcher(matcher.model, matcher.encoder, ("no", "no", "yes"), task="classification")
-    with pytest.raises(InputError, match="task='classify': expected one of 'classification'"):
+    with pytest.raises(
+        InputError, match="task='classify' is not a task. Expected one of 'classification'"
+    ):
         Matcher(matcher.model, matcher.encoder, NAMES, task="classify")
 
 
@@ -352,9 +358,9 @@ def test_a_failed_save_leaves_the_old_run_whole(matcher, folder, monkeypatch):
 
 
 def test_a_file_of_a_run_is_no_run(folder):
-    with pytest.raises(InputError, match=f"is a file.*give its folder, {folder}$"):
+    with pytest.raises(InputError, match=f"is a file.*Give its folder, {folder}.$"):
         Matcher.load(folder / "model.keras")
-    with pytest.raises(InputError, match="is a file.*give the folder that training wrote"):
+    with pytest.raises(InputError, match="is a file.*Give the folder that training wrote"):
         Matcher.load(folder / "encoder" / "vocabulary.txt")
 
 
@@ -416,7 +422,7 @@ def rename_class(path):
         (lambda f: (f / "model.keras").unlink(), "model.keras is missing"),
         (lambda f: [p.unlink() for p in (f / "encoder").iterdir()], "encoder"),
         (lambda f: (f / "matcher.json").write_text('{"format": 1,'), "matcher.json is damaged"),
-        (lambda f: (f / "matcher.json").write_text("[1]"), "holds .*expected a JSON object"),
+        (lambda f: (f / "matcher.json").write_text("[1]"), "holds .*Expected a JSON object"),
         (lambda f: break_card(f, format=99), "format 99 .*reads format 2"),
         (lambda f: break_card(f, temperature=0), "temperature=0"),
         (lambda f: break_card(f, vocabulary_size=1), "mixes files of two runs"),
