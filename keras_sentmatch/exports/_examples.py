@@ -1,4 +1,4 @@
-"""Pairs that an artifact must answer as the matcher does, and the comparison."""
+"""The comparison of an artifact with its matcher on difficult pairs."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.pairs import as_dataset
 from keras_sentmatch.inference.run_folder import calibration_of
 
-TOLERANCE = 1e-5  # of a probability; of a score above 1, relative
+TOLERANCE = 1e-5  # absolute for probabilities; relative for scores above 1
 DIFFICULT = (
     ("A dog runs in the park.", "An animal is moving outside."),
     ("", ""),
@@ -35,11 +35,11 @@ DIFFICULT = (
 
 @dataclass
 class Examples:
-    """Pairs and the matcher's answers."""
+    """Pairs and the predictions of the matcher."""
 
     sentence1: list[str]
     sentence2: list[str]
-    arrays: dict[str, np.ndarray]  # the model's inputs; none if members have different encoders
+    arrays: dict[str, np.ndarray]  # inputs of the model; empty if members have different encoders
     scores: np.ndarray  # probabilities [N, C] or scores [N]
     labels: list[str] | None
     threshold: float | None
@@ -47,7 +47,7 @@ class Examples:
 
     @classmethod
     def of(cls, ensemble: EnsembleMatcher, pairs: Any = None) -> "Examples":
-        """The difficult pairs, sentences of the words of each vocabulary, and `pairs`."""
+        """Score the difficult pairs, sentences from the words of each vocabulary, and `pairs`."""
         members = ensemble.members
         rows = [*DIFFICULT, *(pair for member in members for pair in own_words(member.encoder))]
         if pairs is not None:
@@ -58,7 +58,9 @@ class Examples:
             try:
                 sentence.encode("utf-8")
             except UnicodeEncodeError as error:
-                raise InputError(f"{sentence!r:.60} cannot be compared: {error}.") from None
+                raise InputError(
+                    f"{sentence!r:.60} is not valid Unicode ({error}), so it cannot be compared. Leave it out."
+                ) from None
         data = _dataset(members, first, second)
         arrays: dict[str, np.ndarray] = {}
         with warnings.catch_warnings():  # the long sentences are truncated
@@ -78,16 +80,16 @@ class Examples:
     def compare(
         self, found: Mapping[str, Mapping[str, Any]], tolerance: float = TOLERANCE
     ) -> float:
-        """The largest difference between the matcher's answers and those of each signature.
+        """Return the largest difference between the predictions of the matcher and each signature.
 
-        The first one above `tolerance`, or a label that is another one, raises `InputError`.
+        A difference above `tolerance`, or a different label, raises `InputError`.
         """
         largest = 0.0
         for signature, outputs in found.items():
             got = np.asarray(outputs["score" if self.labels is None else "probabilities"])
             if got.shape != self.scores.shape:
                 raise InputError(
-                    f"{signature} gives arrays {got.shape}, expected {self.scores.shape}."
+                    f"{signature} returns arrays of shape {got.shape}. Expected {self.scores.shape}."
                 )
             differences = np.abs(got - self.scores) / np.maximum(1.0, np.abs(self.scores))
             differences = (
@@ -97,9 +99,9 @@ class Examples:
             difference = float(differences[worst])
             if difference > tolerance:
                 raise InputError(
-                    f"Nothing was exported: for the pair {self._pair(worst)}, {signature} gives "
-                    f"{got[worst]} and the matcher {self.scores[worst]}, a difference of "
-                    f"{difference:.2g}; expected at most {tolerance:g}. If that is rounding, export "
+                    f"Nothing was exported. For the pair {self._pair(worst)}, {signature} returns "
+                    f"{got[worst]} and the matcher {self.scores[worst]}: a difference of "
+                    f"{difference:.2g}, expected at most {tolerance:g}. If this is rounding, export "
                     "with a larger tolerance."
                 )
             largest = max(largest, difference)
@@ -107,7 +109,7 @@ class Examples:
                 chosen = str(outputs["label"][row]) if "label" in outputs else label
                 if chosen != label and self._is_clear(row, tolerance):
                     raise InputError(
-                        f"Nothing was exported: for the pair {self._pair(row)}, {signature} chooses "
+                        f"Nothing was exported. For the pair {self._pair(row)}, {signature} chooses "
                         f"{chosen!r} and the matcher {label!r}."
                     )
         return largest
@@ -128,12 +130,12 @@ class Examples:
 
 
 def inputs_of(members: Sequence[Matcher]) -> dict[str, Any]:
-    """The inputs of all members' models by name; one may read what another does not."""
+    """Return the inputs of all members' models by name."""
     return {name: x for member in members for name, x in member.model.input.items()}
 
 
 def as_ensemble(matcher: Matcher | EnsembleMatcher) -> EnsembleMatcher:
-    """A copy that gives the same answers, with encoders of its own that learn no new words."""
+    """Return a copy with encoders of its own, which know the words of the vocabulary only."""
     if isinstance(matcher, Matcher):
         limits: Any = {"threshold": matcher.threshold, "abstain_below": matcher.abstain_below}
         matcher = EnsembleMatcher([matcher], **limits)
@@ -153,7 +155,7 @@ def as_ensemble(matcher: Matcher | EnsembleMatcher) -> EnsembleMatcher:
 
 
 def group_by_encoder(members: Sequence[Matcher]) -> list[list[Matcher]]:
-    """The members, grouped by equal encoders."""
+    """Group the members by equal encoders."""
     groups: list[list[Matcher]] = []
     for member in members:
         for group in groups:
@@ -166,7 +168,7 @@ def group_by_encoder(members: Sequence[Matcher]) -> list[list[Matcher]]:
 
 
 def own_words(encoder: Any, rows: int = 6, length: int = 10) -> list[tuple[str, str]]:
-    """Pairs of sentences of words from all over the encoder's vocabulary."""
+    """Make pairs of sentences from words spread over the encoder's vocabulary."""
     if isinstance(encoder, PairEncoder):
         words = encoder.vocabulary.words[2:]
     else:
@@ -178,7 +180,7 @@ def own_words(encoder: Any, rows: int = 6, length: int = 10) -> list[tuple[str, 
 
 
 def _facts(encoder: Any) -> tuple[Any, ...]:
-    """What equal encoders have in common."""
+    """Return the facts that equal encoders share."""
     if isinstance(encoder, PairEncoder):
         return type(encoder), encoder.get_config()
     tokenizer = encoder.tokenizer
@@ -187,7 +189,7 @@ def _facts(encoder: Any) -> tuple[Any, ...]:
 
 
 def _dataset(members: Sequence[Matcher], first: list[str], second: list[str]) -> PairDataset:
-    """The pairs; with part-of-speech tags, in turn, if an encoder needs them."""
+    """Return the pairs, with part-of-speech tags if an encoder needs them."""
     tagged: list[Any] = [m.encoder for m in members if "pos" in m.encoder.features]
     encoder = next((e for e in tagged if not e.tagger), None)
     if encoder is None:

@@ -1,9 +1,9 @@
-"""Answers pairs with an artifact as a program would that does not have this library.
+"""Scores pairs with an artifact in a process without this library.
 
     python -P _fresh_process.py ARTIFACT WORK
 
-Reads `sentences.json` and `arrays.npz` in the folder WORK and writes `answers.npz` there: an array
-for each signature and output, called SIGNATURE/OUTPUT.
+Reads `sentences.json` and `arrays.npz` in the folder WORK and writes `answers.npz` there, with one
+array per signature and output, called SIGNATURE/OUTPUT.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 Arrays = dict[str, Any]
-ALONE, BLOCK = 4, 64  # this many pairs one by one, the rest in blocks
+ALONE, BLOCK = 4, 64  # the first pairs are scored alone, the rest in blocks
 
 
 def main(folder: Path, work: Path) -> None:
@@ -38,7 +38,7 @@ def main(folder: Path, work: Path) -> None:
 def answer_saved_model(
     folder: Path, sentences: Arrays, arrays: Arrays
 ) -> Iterator[tuple[str, Arrays]]:
-    """The outputs of each signature."""
+    """Yield the outputs of each signature."""
     import tensorflow as tf
 
     signatures = tf.saved_model.load(str(folder)).signatures
@@ -62,7 +62,7 @@ def answer_saved_model(
 def answer_portable(
     folder: Path, sentences: Arrays, arrays: Arrays
 ) -> Iterator[tuple[str, Arrays]]:
-    """The outputs of the model for ids, and those of the folder's `score.py`, if it has one."""
+    """Yield the outputs of the model for ids, and those of the `score.py` in the folder."""
     facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
     copied = (folder / "score.py").exists()
     here = Path(__file__).parents[1] / "inference"
@@ -87,7 +87,7 @@ def answer_portable(
 
 
 def in_blocks(answer: Callable[[Arrays], Arrays], inputs: Arrays) -> Arrays:
-    """The outputs for all rows, which are given in blocks."""
+    """Return the outputs for all rows, computed in blocks."""
     rows = len(next(iter(inputs.values())))
     starts = [*range(min(ALONE, rows)), *range(ALONE, rows, BLOCK), rows]
     blocks = [

@@ -1,4 +1,4 @@
-"""An ONNX model with weights of 8 bits, and what that costs on labeled pairs."""
+"""An ONNX model with weights of 8 bits, compared with float32 on labeled pairs."""
 
 import contextlib
 import json
@@ -18,15 +18,17 @@ from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.safety import first_line
 
 BLOCK = 64
-RANGES = 128  # pairs that show how large activations get
+RANGES = 128  # pairs from which the ranges of activations are measured
 
 
 def quantize(
     folder: Path, ensemble: EnsembleMatcher, dataset: PairDataset, max_drop: float
 ) -> dict[str, Any]:
-    """Puts int8 weights into an artifact; what both forms reach on labeled pairs."""
+    """Put int8 weights into an artifact; return the metrics of both forms on labeled pairs."""
     if not len(dataset):
-        raise InputError("int8 needs labeled pairs to compare with float32; there are none.")
+        raise InputError(
+            "int8 needs labeled pairs for the comparison with float32, but the data is empty. Pass labeled pairs."
+        )
     pairs = ensemble.relabel(dataset)
     before = ensemble.evaluate(pairs, batch_size=BLOCK)
     facts = json.loads((folder / "facts.json").read_text("utf-8"))
@@ -41,9 +43,9 @@ def quantize(
     drop = 100 * (before[name] - after[name])
     if not drop <= max_drop:
         raise InputError(
-            f"Nothing was exported: with int8 weights {name} on {len(pairs):,} pairs falls from "
-            f"{before[name]:.4f} to {after[name]:.4f}, by {drop:.2f} points; at most {max_drop:g} "
-            f"are allowed. Export without {wording('int8', '--int8')}, or with a larger "
+            f"Nothing was exported. With int8 weights {name} on {len(pairs):,} pairs falls from "
+            f"{before[name]:.4f} to {after[name]:.4f}, by {drop:.2f} points; expected at most "
+            f"{max_drop:g}. Export without {wording('int8', '--int8')}, or with a larger "
             f"{argument('max_drop')}."
         )
     note = {"method": method, "figure": name, "pairs": len(pairs)}
@@ -55,7 +57,7 @@ def quantize(
 def _blocks(
     ensemble: EnsembleMatcher, pairs: PairDataset, inputs: list[str]
 ) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
-    """Row numbers and arrays of pairs of like length."""
+    """Yield row numbers and arrays of pairs of similar length."""
     lengths = [max(len(a), len(b)) for a, b in zip(pairs.sentence1, pairs.sentence2)]
     order = np.argsort(lengths, kind="stable")
     encoder: Any = ensemble.members[0].encoder
@@ -67,7 +69,7 @@ def _blocks(
 
 
 def _write(folder: Path, examples: list[dict[str, np.ndarray]]) -> str:
-    """Replaces model.onnx; the way that was faster in measurements (docs/export.md)."""
+    """Quantize model.onnx by the method that is faster for its operations."""
     import onnx
     from onnxruntime import quantization as q
 
@@ -100,7 +102,7 @@ def _write(folder: Path, examples: list[dict[str, np.ndarray]]) -> str:
                 q.quantize_dynamic(full, path, op_types_to_quantize=sorted(kinds))
     except Exception as error:  # onnxruntime raises anything
         raise InputError(
-            f"Nothing was exported: onnxruntime cannot quantize this model ({first_line(error)}). "
+            f"Nothing was exported. onnxruntime cannot quantize this model ({first_line(error)}). "
             f"Export without {wording('int8', '--int8')}."
         ) from error
     full.unlink()
@@ -109,7 +111,7 @@ def _write(folder: Path, examples: list[dict[str, np.ndarray]]) -> str:
 
 @contextlib.contextmanager
 def _unheard() -> Iterator[None]:
-    """Hides advice in the root logger, which would get a handler for good by it."""
+    """Hide advice from the root logger without giving it a handler for good."""
     root, none = logging.getLogger(), logging.NullHandler()
     root.addHandler(none)
     try:

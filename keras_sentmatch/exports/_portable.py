@@ -59,8 +59,8 @@ def _write(
     served = ServingFunctions(ensemble)
     if len(served.groups) > 1:
         raise InputError(
-            "The members of this ensemble have different encoders, so no ids fit all of them: "
-            "export it as a SavedModel, which takes sentences, or its members one by one."
+            "The members of this ensemble have different encoders, so no ids fit all of them. Export "
+            "it as a SavedModel, which takes sentences, or export its members one by one."
         )
     folder.mkdir()
     inputs, outputs = convert(served, folder)
@@ -72,14 +72,16 @@ def _write(
 
 
 def _convert_to_onnx(served: ServingFunctions, folder: Path, tables: Tables) -> tuple[Any, Any]:
-    """The specs of inputs and outputs. `tables` become inputs that have a default value."""
+    """Write model.onnx; return specs of inputs and outputs. `tables` become inputs with defaults."""
     try:
         import onnx
         import onnxruntime  # noqa: F401  (checked before anything is written)
         import tensorflow as tf
         import tf2onnx
     except ImportError as error:
-        raise InputError(f'ONNX: {error}; pip install "keras-sentmatch[onnx]".') from error
+        raise InputError(
+            f'ONNX needs more packages ({error}). Run pip install "keras-sentmatch[onnx]".'
+        ) from error
     specs = served.input_specs
     variables = [variable for _, variable in tables.values()]
     named = list(specs.values()) + [
@@ -122,9 +124,9 @@ def _convert_to_onnx(served: ServingFunctions, folder: Path, tables: Tables) -> 
 
 @contextmanager
 def _tensordot_as_matmul() -> Iterator[None]:
-    """Within it a product of `[B, L, D]` and `[D, K]` is traced as one `tf.matmul`.
+    """Trace products of `[B, L, D]` and `[D, K]` as one `tf.matmul`.
 
-    Keras calls `tf.tensordot`, which becomes seven nodes of ONNX.
+    Keras calls `tf.tensordot`, which becomes seven ONNX nodes.
     """
     import tensorflow
 
@@ -143,7 +145,7 @@ def _tensordot_as_matmul() -> Iterator[None]:
 
 
 def _erfc(graph: Any, node: Any, name: str, arguments: Any) -> None:
-    """The GELU of RoBERTa and others has this function, which ONNX lacks: it is 1 - erf."""
+    """Express erfc, which the GELU of RoBERTa and others needs and ONNX lacks, as 1 - erf."""
     x, output = node.input[0], node.output[0]
     shapes, dtypes = node.output_shapes, node.output_dtypes
     graph.remove_node(node.name)
@@ -153,7 +155,7 @@ def _erfc(graph: Any, node: Any, name: str, arguments: Any) -> None:
 
 
 def _convert_to_litert(served: ServingFunctions, folder: Path) -> tuple[Any, Any]:
-    """Tries any shape, then one pair of any length, then one pair of the full length."""
+    """Try any shape, then one pair of any length, then one pair of the full length."""
     reasons = []
     for shape in ((None, None), (1, None), (1, served.first.encoder.max_length)):
         try:
@@ -192,7 +194,7 @@ def _refused(format: str, served: ServingFunctions, reasons: list[str]) -> Input
 
 
 def _reason(error: Exception) -> str:
-    """The operation that an error of the converter names, or its first line."""
+    """Return the operation that an error of the converter names, or the first line."""
     found = re.search(r"'tf\.\w+' op [^\n]*", str(error))
     return found[0] if found else first_line(error)
 

@@ -1,4 +1,4 @@
-"""A matcher as a TensorFlow SavedModel, whose signatures take sentences, ids and encodings."""
+"""A matcher as a TensorFlow SavedModel with signatures for sentences, ids and encodings."""
 
 import contextlib
 import logging
@@ -18,10 +18,10 @@ Tensors = dict[str, Any]
 
 
 def write_saved_model(ensemble: EnsembleMatcher, folder: Path) -> dict[str, Any]:
-    """Writes a SavedModel that answers with the mean of the members' outputs; TensorFlow only.
+    """Write a SavedModel that returns the mean of the members' outputs. Needs TensorFlow as backend.
 
-    Returns `signatures`, the inputs and outputs of each by name with dtype and shape, and
-    `left_out`: signatures that are missing, and why.
+    Returns `signatures`, with inputs and outputs by name, dtype and shape, and `left_out`: the reason
+    for each missing signature.
     """
     import tensorflow as tf
 
@@ -45,7 +45,7 @@ def write_saved_model(ensemble: EnsembleMatcher, folder: Path) -> dict[str, Any]
 
 @contextlib.contextmanager
 def quiet(name: str, level: int = logging.ERROR) -> Iterator[None]:
-    """Hides the messages of a logger below a level."""
+    """Hide messages of a logger below a level."""
     log = logging.getLogger(name)
     before = log.level
     log.setLevel(level)
@@ -56,7 +56,7 @@ def quiet(name: str, level: int = logging.ERROR) -> Iterator[None]:
 
 
 class ServingFunctions:
-    """The functions of an artifact, as TensorFlow traces them."""
+    """The functions of an artifact that TensorFlow traces."""
 
     def __init__(self, ensemble: EnsembleMatcher) -> None:
         self.ensemble = ensemble
@@ -65,17 +65,17 @@ class ServingFunctions:
         self.input_specs = _specs(inputs_of(ensemble.members))
 
     def variables(self) -> list[Any]:
-        """The models' variables; the saved object must hold them."""
+        """Return the variables of the models, which the saved object must hold."""
         return [v.value for member in self.ensemble.members for v in member.model.variables]
 
     def tables(self) -> list[Any]:
-        """The lookup tables of the encoders; none if one cannot run in a graph."""
+        """Return the lookup tables of the encoders; none if an encoder cannot run in a graph."""
         if self._needs_python():
             return []
         return [group[0].encoder.tf_tables() for group in self.groups]
 
     def signatures(self) -> tuple[dict[str, Any], dict[str, str]]:
-        """The traced functions by name, and the reason for each one that is missing."""
+        """Return the traced functions by name, and the reason for each missing one."""
         import tensorflow as tf
 
         first, second = (
@@ -108,15 +108,12 @@ class ServingFunctions:
         return traced, left_out
 
     def scores_of_ids(self, **arrays: Any) -> Tensors:
-        """The outputs of formats without strings: `probabilities` `[B, C]`, or `score` `[B]`.
-
-        Both sentences of all pairs are padded to one length.
-        """
+        """Return `probabilities` `[B, C]` or `score` `[B]` for ids, all padded to one length."""
         with equal_lengths():
             return self._scores(_mean([_outputs(m, arrays) for m in self.ensemble.members]))
 
     def _needs_python(self) -> str:
-        """Why an encoder cannot run as a graph of TensorFlow's own operations; "" if all can."""
+        """Return why an encoder cannot run as a TensorFlow graph; empty if all encoders can."""
         try:
             for group in self.groups:
                 group[0].encoder.tf_tables()
@@ -149,7 +146,7 @@ class ServingFunctions:
         return {"probabilities": _with_temperature(self.ensemble, outputs)}
 
     def _answers(self, outputs: Any) -> Tensors:
-        """The scores, and the labels that follow from them."""
+        """Return the scores, and the labels that follow from them."""
         import tensorflow as tf
 
         answers = self._scores(outputs)
@@ -173,7 +170,7 @@ class ServingFunctions:
 def describe_specs(
     inputs: Mapping[str, Any], outputs: Mapping[str, Any]
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """The dtypes and shapes of tensors (or their specs) by name, for JSON."""
+    """Return dtypes and shapes of tensors (or their specs) by name, for JSON."""
     return {
         side: {name: {"dtype": x.dtype.name, "shape": x.shape.as_list()} for name, x in xs.items()}
         for side, xs in (("inputs", inputs), ("outputs", outputs))
@@ -181,7 +178,7 @@ def describe_specs(
 
 
 def _specs(inputs: Mapping[str, Any]) -> Tensors:
-    """The specs of tensors by name."""
+    """Return the specs of tensors by name."""
     import tensorflow as tf
 
     return {name: tf.TensorSpec(x.shape, x.dtype, name) for name, x in inputs.items()}
@@ -193,7 +190,7 @@ def _outputs(member: Matcher, arrays: Mapping[str, Any]) -> Any:
 
 
 def _with_temperature(matcher: Matcher | EnsembleMatcher, outputs: Any) -> Any:
-    """As `keras_sentmatch.metrics.apply_temperature`."""
+    """Apply the temperature as `keras_sentmatch.metrics.apply_temperature` does."""
     import tensorflow as tf
 
     if matcher.label_names is None or matcher.temperature == 1:
@@ -209,7 +206,7 @@ def _mean(outputs: list[Any]) -> Any:
 
 
 def _with_equal_rows(encoded: Mapping[str, Any]) -> Tensors:
-    """If one side has one row, it is repeated for all rows of the other."""
+    """Repeat a side with one row for all rows of the other side."""
     import tensorflow as tf
 
     rows = {name[-1]: tf.shape(x)[0] for name, x in encoded.items()}

@@ -1,4 +1,4 @@
-"""Writing an artifact, and verifying it before it appears."""
+"""Writing an artifact, which is verified before it appears."""
 
 import glob
 import json
@@ -50,54 +50,59 @@ def export(
     int8: PairDataset | None = None,
     max_drop: float = 0.5,
 ) -> dict[str, Any]:
-    """Writes a matcher, or an ensemble, as an artifact that does not need this library.
+    """Write a matcher, or an ensemble, as an artifact that does not need this library.
 
-    A fresh process loads the artifact and compares its answers with those of `Matcher.predict`, on
+    A fresh process loads the artifact and compares its predictions with those of the matcher, on
     difficult pairs (empty, 10,000 words, emoji, control characters, words of the vocabulary, …) and
     on `pairs`. Only then does `folder` appear; a failed export leaves nothing behind. Any backend
-    can export: a process with TensorFlow on the CPU builds the same model where needed.
+    can export; a process with TensorFlow on the CPU builds the model if needed.
 
     Args:
-        matcher: A `Matcher`, or an `inference.EnsembleMatcher`.
-        folder: The folder to make; it must not exist, or be empty.
-        format: `"saved_model"`, a TensorFlow SavedModel that takes sentences; `"onnx"` or
-            `"litert"`, a model that takes ids, with a `score.py` that turns sentences into ids.
-        pairs: More pairs to compare, in any form that `Matcher.predict` takes.
-        tolerance: The largest difference allowed: of a probability, or of a score (relative to the
-            score if that is above 1).
-        int8: Labeled pairs. The ONNX model, once it is verified, gets weights of 8 bits, and both
-            forms are compared on these pairs. Validation pairs are best.
-        max_drop: The most points by which the primary metric on them may fall.
+        matcher: A `Matcher` or an `inference.EnsembleMatcher`.
+        folder: The folder to make. It must be empty or missing.
+        format: `"saved_model"` for a TensorFlow SavedModel that takes sentences; `"onnx"` or
+            `"litert"` for a model that takes ids, with a `score.py` that turns sentences into ids.
+            Defaults to `"saved_model"`.
+        pairs: Additional pairs to compare, in any form that `Matcher.predict` accepts.
+        tolerance: Largest difference of a probability, or of a score (relative above 1). Defaults
+            to `1e-5`.
+        int8: Labeled pairs, best validation pairs. After the verification, the ONNX model gets
+            weights of 8 bits, and both forms are compared on these pairs.
+        max_drop: Largest drop of the primary metric on them, in points. Defaults to `0.5`.
 
     Returns:
-        `format`, `folder`, `signatures` (inputs and outputs of each by name), `left_out`
-        (signatures that are missing, and why), `pairs` (how many were compared) and
-        `largest_difference`; `int8`, if given: the `method`, the `figure`, how many `pairs`, and
-        the figures of `float32` and `int8`.
+        `format`, `folder`, `signatures` (inputs and outputs by name), `left_out` (the reason for
+        each missing signature), `pairs` (number of compared pairs) and `largest_difference`. With
+        `int8` also the `method`, the `figure`, the number of `pairs`, and the metrics of `float32`
+        and `int8`.
 
     Example:
 
     ```python
-    from keras_sentmatch import Matcher
-    from keras_sentmatch.exports import export
+    from keras_sentmatch import Matcher, export
 
     export(Matcher.load("runs/mine"), "exported/mine")["largest_difference"]  # 1.2e-07
     ```
     """
     if format not in FORMATS:
         raise InputError(
-            f"{argument('format', format)}: expected one of {', '.join(map(repr, FORMATS))}."
+            f"{argument('format', format)} is not a format. Expected one of "
+            f"{', '.join(map(repr, FORMATS))}."
         )
     if not 0 < tolerance <= 0.1:
         raise InputError(
-            f"{argument('tolerance', tolerance)}: expected a number above 0, at most 0.1."
+            f"{argument('tolerance', tolerance)} is out of range. Expected a number above 0, at most "
+            "0.1."
         )
     if int8 is not None and format != "onnx":
         raise InputError(
-            f"{argument('int8')} needs {argument('format', 'onnx')}; it is {format!r}."
+            f"{argument('int8')} needs {argument('format', 'onnx')}, but the format is {format!r}. "
+            "Change one of them."
         )
     if not 0 <= max_drop <= 100:
-        raise InputError(f"{argument('max_drop', max_drop)}: expected points, from 0 to 100.")
+        raise InputError(
+            f"{argument('max_drop', max_drop)} is out of range. Expected points from 0 to 100."
+        )
     return write_artifact(matcher, Path(folder), format, pairs, tolerance, int8, max_drop)
 
 
@@ -110,7 +115,7 @@ def write_artifact(
     int8: PairDataset | None = None,
     max_drop: float = 0.5,
 ) -> dict[str, Any]:
-    """As `export`; `"engine"` is a format too."""
+    """Write as `export` does; `"engine"` is a format too."""
     for member in getattr(matcher, "members", [matcher]):
         if not isinstance(member, Matcher):
             raise InputError(
@@ -118,10 +123,10 @@ def write_artifact(
                 "Matcher."
             )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder} exists already: give the name of a new folder.")
+        raise InputError(f"{folder} exists already. Give the name of a new folder.")
     if find_spec("tensorflow") is None:
         raise InputError(
-            "Exporting needs TensorFlow, whatever the backend: pip install "
+            "Exporting needs TensorFlow with every backend. Run pip install "
             '"keras-sentmatch[tensorflow]".'
         )
     ensemble = as_ensemble(matcher)
@@ -155,7 +160,7 @@ def write_artifact(
 
 
 def _tensorflow_on_cpu() -> bool:
-    """Whether this process can export: with a GPU, graphs contain operations of cuDNN."""
+    """Whether this process can export. With a GPU, graphs would contain operations of cuDNN."""
     if keras.config.backend() != "tensorflow":
         return False
     import tensorflow as tf
@@ -166,7 +171,7 @@ def _tensorflow_on_cpu() -> bool:
 def _write_elsewhere(
     format: str, ensemble: EnsembleMatcher, folder: Path, work: Path
 ) -> dict[str, Any]:
-    """Saves the members; a TensorFlow process loads and exports them."""
+    """Save the members, and let a TensorFlow process export them."""
     runs = [str(work / f"run-{number}") for number in range(len(ensemble.members))]
     for member, run in zip(ensemble.members, runs):
         member.save(run)
@@ -178,7 +183,7 @@ def _write_elsewhere(
         "-m", "keras_sentmatch.exports.exporting", str(job), KERAS_BACKEND="tensorflow"
     )
     if not report.is_file():
-        raise InputError(f"The TensorFlow process that exports failed: {last_lines(done)}.")
+        raise InputError(f"The TensorFlow process that exports failed ({last_lines(done)}).")
     found: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
     if "error" in found:
         raise InputError(found["error"])
@@ -186,7 +191,7 @@ def _write_elsewhere(
 
 
 def run_python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs `python ARGUMENTS…` on the CPU with these environment variables; captures its output."""
+    """Run `python ARGUMENTS…` on the CPU with these environment variables; capture its output."""
     return subprocess.run(
         [sys.executable, *arguments],
         env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"} | environment,
@@ -197,22 +202,24 @@ def run_python(*arguments: str, **environment: str) -> subprocess.CompletedProce
 
 
 def last_lines(done: subprocess.CompletedProcess[str], count: int = 2) -> str:
-    """The last lines that a failed process printed."""
+    """Return the last lines that a failed process printed."""
     lines = (done.stderr or done.stdout).strip().splitlines()[-count:]
     return " / ".join(lines) or f"it ended with status {done.returncode} and no message"
 
 
 def ask_artifact(folder: Path, examples: Examples, work: Path) -> dict[str, dict[str, np.ndarray]]:
-    """The answers of an artifact in a process that has only its runtime and NumPy.
+    """Return the outputs of an artifact by signature and name.
 
-    Outputs by name, for each signature; `work` is a folder for the questions and the answers.
+    A process with only the runtime and NumPy computes them; `work` is a folder for its files.
     """
     sentences = {"sentence1": examples.sentence1, "sentence2": examples.sentence2}
     (work / "sentences.json").write_text(json.dumps(sentences), encoding="utf-8")
     np.savez(work / "arrays.npz", **examples.arrays)  # type: ignore[arg-type] # its allow_pickle
     done = run_python("-P", str(FRESH_PROCESS), str(folder), str(work))
     if done.returncode:
-        raise InputError(f"Nothing was exported: the artifact does not run: {last_lines(done)}.")
+        raise InputError(
+            f"Nothing was exported, because the artifact does not run ({last_lines(done)})."
+        )
     found: dict[str, dict[str, np.ndarray]] = {}
     with np.load(work / "answers.npz") as answers:
         for name, array in answers.items():
@@ -222,7 +229,7 @@ def ask_artifact(folder: Path, examples: Examples, work: Path) -> dict[str, dict
 
 
 def write_card(folder: Path, report: dict[str, Any], ensemble: EnsembleMatcher) -> None:
-    """Writes README.md: what the artifact takes and gives, how to load it, what was verified."""
+    """Write README.md: inputs and outputs of the artifact, how to load it, what was verified."""
     versions = [f"keras-sentmatch {__version__}", f"keras {keras.__version__}"]
     for name in ("tensorflow", "numpy", "onnx", "tf2onnx", "onnxruntime"):
         try:

@@ -1,9 +1,9 @@
-"""Scores pairs of raw sentences with the model beside this file. Needs NumPy and onnxruntime.
+"""Scores pairs of raw sentences with the model next to this file. Needs NumPy and onnxruntime.
 
     python score.py "A dog runs." "An animal moves."
 
-For a model.tflite it needs ai-edge-litert or TensorFlow instead of onnxruntime, for byte pairs
-(RoBERTa) tokenizers too, for SentencePiece (XLM-RoBERTa and others) sentencepiece.
+A model.tflite needs ai-edge-litert or TensorFlow instead of onnxruntime. Byte pairs (RoBERTa) also
+need tokenizers, and SentencePiece (XLM-RoBERTa and others) sentencepiece.
 """
 
 import json
@@ -32,7 +32,7 @@ class Words:
         self.antonyms = {pair for a, b in facts["antonyms"] for pair in ((a, b), (b, a))}
 
     def arrays(self, pairs: Pairs, inputs: Sequence[str]) -> Arrays:
-        """Those of the `inputs`, by name."""
+        """Return the arrays of the `inputs` by name."""
         facts, arrays = self.facts, {}
         sides = [
             [split(text, facts)[: facts["max_length"]] for text in side] for side in zip(*pairs)
@@ -58,17 +58,17 @@ class Words:
 
 
 class Pieces:
-    """Turns pairs of sentences into the ids of pieces, both as one sequence: [CLS] a [SEP] b [SEP]."""
+    """Turns pairs of sentences into ids of pieces, as one sequence: [CLS] a [SEP] b [SEP]."""
 
     def __init__(self, facts: dict[str, Any], folder: Path) -> None:
         self.facts = facts
 
     def sentence(self, text: str) -> list[int]:
-        """The ids of a sentence."""
+        """Return the ids of a sentence."""
         raise NotImplementedError
 
     def arrays(self, pairs: Pairs, inputs: Sequence[str]) -> Arrays:
-        """Those of the `inputs`, by name."""
+        """Return the arrays of the `inputs` by name."""
         facts, rows = self.facts, []
         between = [facts["end"]] * facts["separators"]
         room = facts["max_length"] - 2 - len(between)
@@ -95,7 +95,7 @@ class WordPieces(Pieces):
         super().__init__(facts, folder)
         self.ids = {piece: i for i, piece in enumerate(read_lines(folder / "vocabulary.txt"))}
         self.unknown = [facts["unknown"]]
-        self.known: dict[str, list[int]] = {}  # the pieces of words met before
+        self.known: dict[str, list[int]] = {}  # pieces of earlier words
 
     def sentence(self, text: str) -> list[int]:
         ids = []
@@ -125,7 +125,7 @@ class WordPieces(Pieces):
 
 
 class BytePairs(Pieces):
-    """RoBERTa's pairs of bytes; needs the package tokenizers."""
+    """RoBERTa's byte pairs; needs the package tokenizers."""
 
     def __init__(self, facts: dict[str, Any], folder: Path) -> None:
         from tokenizers import Tokenizer
@@ -139,7 +139,7 @@ class BytePairs(Pieces):
 
 
 class SentencePieces(Pieces):
-    """SentencePiece, as XLM-RoBERTa has it; needs the package sentencepiece."""
+    """SentencePiece, as in XLM-RoBERTa; needs the package sentencepiece."""
 
     def __init__(self, facts: dict[str, Any], folder: Path) -> None:
         from sentencepiece import SentencePieceProcessor
@@ -172,12 +172,12 @@ ENCODERS: dict[str, Any] = {
 
 
 def encodable(text: str) -> str:
-    """The text with a question mark for each lone surrogate."""
+    """Replace each lone surrogate by a question mark."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def split(text: str, facts: dict[str, Any]) -> list[str]:
-    """The words of a sentence, by the rules that the model was trained with."""
+    """Split a sentence into words by the rules that the model was trained with."""
     if facts["normalization"]:
         text = unicodedata.normalize(facts["normalization"], text)
     text = text.translate(facts["clean"])
@@ -202,11 +202,11 @@ class Scorer:
         self.run = load_model(folder, self.facts["shape"])
 
     def scores(self, pairs: Pairs) -> np.ndarray:
-        """Probabilities [pairs, classes], or scores [pairs]."""
+        """Return probabilities [pairs, classes], or scores [pairs]."""
         return self.run(self.encoder.arrays(pairs, self.facts["inputs"]))
 
     def __call__(self, pairs: Pairs) -> list[dict[str, Any]]:
-        """An answer for each pair."""
+        """Return one prediction per pair."""
         names, threshold = self.facts["label_names"], self.facts["threshold"]
         least = self.facts["abstain_below"]
         answers: list[dict[str, Any]] = []
@@ -225,9 +225,9 @@ class Scorer:
 def load_model(
     folder: Path, shape: tuple[int | None, int | None]
 ) -> Callable[[Arrays], np.ndarray]:
-    """A function from arrays by name to the outputs of the model in a folder.
+    """Return a function from arrays by name to the outputs of the model in a folder.
 
-    If the model takes only one pair at a time, pairs go in one by one, padded to its length.
+    A model that takes only one pair at a time gets the pairs one by one, padded to its length.
     """
     run, (pairs, length) = runtime(folder), shape
     if pairs is None:
@@ -249,12 +249,12 @@ def load_model(
 
 
 def runtime(folder: Path) -> Callable[[Arrays], np.ndarray]:
-    """Runs the model on arrays as they are."""
+    """Return a function that runs the model on arrays as they are."""
     if (folder / "model.onnx").exists():
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1  # a pair takes less time than starting another one
+        options.intra_op_num_threads = 1  # starting a thread takes longer than a pair
         options.log_severity_level = 3
         session = onnxruntime.InferenceSession(
             folder / "model.onnx", options, providers=["CPUExecutionProvider"]

@@ -1,4 +1,4 @@
-"""The routes of the service: pairs, ranking, explanations, health, metrics, and the page."""
+"""The routes of the service: predictions, ranking, explanations, health, metrics, and the page."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ RUN = Field(None, description="The name of the run. Default: the first one that 
 
 
 class Strict(BaseModel):
-    """A part of a request; unknown fields are refused."""
+    """A part of a request. Unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -48,31 +48,33 @@ class Asked(Strict):
 
 
 class Ranked(Strict):
-    """One sentence, and those to order by how well they match it."""
+    """One sentence, and the sentences to order by how well they match it."""
 
     query: str
     candidates: Annotated[list[str], FailFast()]
-    top_k: int | None = Field(None, ge=1, description="How many to return. Default: all.")
+    top_k: int | None = Field(
+        None, ge=1, description="Number of candidates to return. Default: all."
+    )
     label: str | None = Field(
-        None, description="The label whose probability is the score; needed with more than two."
+        None, description="The label whose probability is the score; required for more than two."
     )
     run: str | None = RUN
 
 
 class Explained(Pair):
-    """A pair whose answer is to be explained."""
+    """A pair whose prediction is explained."""
 
-    erasure: bool = Field(True, description="Also answer without each of the words.")
+    erasure: bool = Field(True, description="Also score the pair without each of its words.")
     html: bool = Field(False, description="Add the explanation as HTML.")
     run: str | None = RUN
 
 
 class Answer(BaseModel):
-    """A label with the probabilities of all, or a score."""
+    """A label with the probabilities of all labels, or a score."""
 
     label: str | None = None
     probabilities: dict[str, float] | None = None
-    abstained: bool | None = Field(None, description="Only of runs that can abstain.")
+    abstained: bool | None = Field(None, description="Only for runs that can abstain.")
     score: float | None = None
 
 
@@ -99,9 +101,9 @@ class Ranking(BaseModel):
 class Word(BaseModel):
     text: str
     change: float | None = Field(
-        description="How much it adds to the probability or score of the answer."
+        description="How much the word adds to the probability or score of the answer."
     )
-    without: str | None = Field(description="The answer without the word, if it differs.")
+    without: str | None = Field(description="The answer without the word, if it is different.")
     unknown: bool
 
 
@@ -125,15 +127,15 @@ class Failure(BaseModel):
 
 
 FAILURES: dict[int | str, dict[str, Any]] = {
-    401: {"model": Failure, "description": "No key, or a wrong one."},
+    401: {"model": Failure, "description": "The key is missing or wrong."},
     408: {"model": Failure, "description": "The request arrived too slowly."},
     413: {"model": Failure, "description": "The body is too large."},
-    415: {"model": Failure, "description": "Not JSON."},
-    422: {"model": Failure, "description": "What was sent cannot be answered."},
+    415: {"model": Failure, "description": "The body is not JSON."},
+    422: {"model": Failure, "description": "The request cannot be answered."},
     500: {"model": Failure, "description": "An error of the service itself."},
     503: {
         "model": Failure,
-        "description": "Too many pairs are waiting, or the answer took too long.",
+        "description": "Too many pairs are waiting, or the answer takes too long.",
     },
 }
 
@@ -147,15 +149,15 @@ def make_app(
     examples: Sequence[tuple[str, str]] = (),
     started: Callable[[], None] = lambda: None,
 ) -> FastAPI:
-    """The ASGI app that serves runs.
+    """Make the ASGI app that serves runs.
 
     Args:
         runs: The runs, the default first. They are closed when the app ends.
-        limits: What a request may ask for.
-        keys: Keys, one of which every request except `/health` must have; empty if none is needed.
-        metrics: Where the batches of the runs are counted.
+        limits: Limits of a request.
+        keys: Keys; every request except `/health` needs one of them unless there are none.
+        metrics: Counters of batches and requests.
         examples: Pairs that the page offers.
-        started: Called when the app starts.
+        started: Function that is called when the app starts.
     """
     limits, metrics = limits or Limits(), metrics or Metrics()
     by_name = {run.name: run for run in runs}
@@ -184,24 +186,27 @@ def make_app(
             return runs[0]
         if name not in by_name:
             raise Refused(
-                422, f"run: no run is named {name!r:.60}; there are {', '.join(by_name)}."
+                422, f"run: no run is named {name!r:.60}. Expected one of {', '.join(by_name)}."
             )
         return by_name[name]
 
     def checked(place: str, sentences: Sequence[str]) -> None:
         for number, sentence in enumerate(sentences):
             if not _is_text(sentence):
-                raise Refused(422, f"{place.format(number)} has half a character (a surrogate).")
+                raise Refused(
+                    422,
+                    f"{place.format(number)} has half a character (a surrogate). Send valid Unicode.",
+                )
             if len(sentence) > limits.characters:
                 raise Refused(
                     422,
-                    f"{place.format(number)} has {len(sentence):,} characters; expected at most "
+                    f"{place.format(number)} has {len(sentence):,} characters. Expected at most "
                     f"{limits.characters:,}.",
                 )
 
     def counted(name: str, count: int) -> None:
         if not 0 < count <= limits.pairs:
-            raise Refused(422, f"{name} has {count:,} entries; expected 1 to {limits.pairs:,}.")
+            raise Refused(422, f"{name} has {count:,} entries. Expected 1 to {limits.pairs:,}.")
 
     async def result(run: ServedRun, job: Job) -> Any:
         try:
@@ -210,12 +215,12 @@ def make_app(
             )
         except Overloaded:
             raise Refused(
-                503, "too many pairs are waiting: try again later.", retry_after="1"
+                503, "too many pairs are waiting. Try again later.", retry_after="1"
             ) from None
         except TimeoutError:
             raise Refused(
                 503,
-                f"there was no answer within {limits.answer_seconds:g} seconds: send fewer pairs, or "
+                f"there was no answer within {limits.answer_seconds:g} seconds. Send fewer pairs, or "
                 "try again later.",
                 retry_after="1",
             ) from None
@@ -224,7 +229,7 @@ def make_app(
 
     @app.post("/predict", responses={200: {"model": OneAnswer | ManyAnswers}, **FAILURES})
     async def predict(asked: Annotated[Asked, Body()]) -> Response:
-        """Answers one pair, or many."""
+        """Predict labels or scores for one pair or many pairs."""
         run = chosen(asked.run)
         many = "pairs" in asked.model_fields_set
         if many and asked.sentence1 is None and asked.sentence2 is None:
@@ -244,7 +249,7 @@ def make_app(
 
     @app.post("/rank", responses={200: {"model": Ranking}, **FAILURES})
     async def rank(asked: Annotated[Ranked, Body()]) -> Response:
-        """Orders candidates by how well they match one sentence, the best first."""
+        """Order candidates by how well they match one sentence, the best first."""
         run, candidates = chosen(asked.run), asked.candidates
         counted("candidates", len(candidates))
         checked("query", [asked.query])
@@ -260,12 +265,14 @@ def make_app(
 
     @app.post("/explain", responses={200: {"model": Explaining}, **FAILURES})
     async def explain(asked: Annotated[Explained, Body()]) -> Response:
-        """Shows what the answer to a pair is based on."""
+        """Show what the prediction for a pair is based on."""
         run = chosen(asked.run)
         checked("sentence1", [asked.sentence1])
         checked("sentence2", [asked.sentence2])
         if run.engine != "keras":
-            raise Refused(422, f"{run.name} runs in {run.engine}, which cannot explain answers.")
+            raise Refused(
+                422, f"{run.name} runs in {run.engine}, which cannot explain. Serve it with Keras."
+            )
 
         def explaining(matcher: BaseMatcher, scores: Array) -> dict[str, Any]:
             return _explanation(matcher, asked)
@@ -274,19 +281,19 @@ def make_app(
 
     @app.get("/runs", responses=FAILURES)
     async def served() -> Response:
-        """The runs that are served, the default first."""
+        """List the served runs, the default first."""
         return _json({"runs": [run.facts() for run in runs]})
 
     @app.get("/health", responses={503: FAILURES[503]})
     async def health() -> Response:
-        """Whether the service answers; this needs no key."""
+        """Check whether the service answers; this needs no key."""
         if not all(run.batcher.alive for run in runs):
-            raise Refused(503, "the thread that answers has ended: start the service again.")
+            raise Refused(503, "the thread that answers has ended. Start the service again.")
         return _json({"status": "ok"})
 
     @app.get("/metrics", responses=FAILURES)
     async def measured() -> Response:
-        """Counts and times, as Prometheus reads them."""
+        """Return counts and times in Prometheus's format."""
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get("/", include_in_schema=False)
@@ -308,8 +315,8 @@ def make_app(
             return _failure(422, "the body is not JSON in UTF-8, or is nested too deeply.")
         known = ", ".join(sorted(paths))
         said = {
-            404: f"no such path; there are {known}.",
-            405: f"the method {request.method} is not allowed here: see /openapi.json.",
+            404: f"no such path. Expected one of {known}.",
+            405: f"the method {request.method} is not allowed here. See /openapi.json.",
         }
         return _failure(
             error.status_code, said.get(error.status_code, str(error.detail)), error.headers
@@ -384,7 +391,7 @@ def _failure(status: int, message: str, headers: Mapping[str, str] | None = None
 
 
 def _first_fault(fault: Mapping[str, Any]) -> str:
-    """What is wrong with a request: `pairs[3].sentence1: input should be a valid string.`"""
+    """Describe the fault of a request: `pairs[3].sentence1: input should be a valid string.`"""
     if fault["type"] == "json_invalid":
         return (
             f"the body is not valid JSON: {fault['ctx']['error']} at character {fault['loc'][-1]}."

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-OPEN = ("/health",)  # what needs no key
+OPEN = ("/health",)  # paths that need no key
 HEADERS = [
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
@@ -150,7 +150,7 @@ class Gate:
             await _refuse(refused, counted)
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
-            await _refuse(Refused(500, "the service failed; its log has the error."), counted)
+            await _refuse(Refused(500, "the service failed. Its log has the error."), counted)
         finally:
             path = scope["path"] if scope["path"] in self.paths else "other"
             self.metrics.request(path, status, time.perf_counter() - start)
@@ -167,7 +167,7 @@ class Gate:
                 www_authenticate='Basic realm="keras-sentmatch"',
             )
         elif scope["method"] == "POST" and not _is_json(headers.get(b"content-type", b"")):
-            refused = Refused(415, "expected JSON: send Content-Type: application/json.")
+            refused = Refused(415, "expected JSON. Send Content-Type: application/json.")
         try:
             async with asyncio.timeout(self.limits.read_seconds):
                 return await self._read(headers, receive, refused)
@@ -187,7 +187,7 @@ class Gate:
         size, more, most = 0, True, self.limits.body_bytes
         said = headers.get(b"content-length", b"")
         large = Refused(
-            413, f"expected a body of at most {most:,} bytes: send fewer pairs at once."
+            413, f"expected a body of at most {most:,} bytes. Send fewer pairs at once."
         )
         if refused is None and said.isdigit() and int(said[:18]) > most:
             refused = large

@@ -1,4 +1,4 @@
-"""uvicorn for the service: its socket, its signals, clients that send no request."""
+"""uvicorn for the service: its socket, its signals, and clients that send no request."""
 
 import asyncio
 import contextlib
@@ -17,23 +17,25 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.service.gate import as_json, error_body
 
 log = logging.getLogger(__name__)
-LINGER = 1.0  # seconds in which a client that was refused can read why
+LINGER = 1.0  # seconds in which a refused client can read the reason
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket bound to an address; connections wait until a server takes it.
+    """Bind a socket to an address; connections wait until a server takes it.
 
     Raises:
-        InputError: The port is in use or forbidden, or the host is not this machine's.
+        InputError: The port is in use or forbidden, or the host does not belong to this machine.
     """
     if not 0 <= port < 1 << 16:
-        raise InputError(f"--port {port}: expected a number from 0 (any free port) to 65535.")
+        raise InputError(
+            f"--port {port} is out of range. Expected a number from 0 (any free port) to 65535."
+        )
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
         raise InputError(
-            f"--host {host}: no such host ({error.strerror}); 127.0.0.1 is this machine alone, "
-            "0.0.0.0 all its addresses."
+            f"--host {host} does not exist ({error.strerror}). Use 127.0.0.1 for this machine alone, or "
+            "0.0.0.0 for all its addresses."
         ) from error
     made = socket.socket(family, kind)
     try:
@@ -43,7 +45,7 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         made.close()
         raise InputError(
-            f"cannot listen on {host}, port {port} ({error.strerror}): name another one with --port."
+            f"Cannot listen on {host}, port {port} ({error.strerror}). Name another one with --port."
         ) from error
     return made
 
@@ -53,7 +55,7 @@ class Protocol(H11Protocol):
 
     read_seconds = 10.0
     _timer: TimerHandle | None = None
-    _ended = False  # refused: what still arrives is dropped
+    _ended = False  # refused: further bytes are dropped
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -63,7 +65,7 @@ class Protocol(H11Protocol):
         if self._ended:
             return
         if self._timer is None and (self.cycle is None or self.cycle.response_complete):
-            self._wait()  # the next request on a connection that was kept
+            self._wait()  # the next request on a kept connection
         before = self.cycle
         super().data_received(data)
         if self.cycle is not before:
@@ -97,7 +99,7 @@ class Protocol(H11Protocol):
             "connection: close\r\n\r\n"
         )
         self.transport.write(head.encode() + body)
-        # Closed at once, while bytes of the client still come, the answer would be lost.
+        # If it were closed while the client still sends, the answer would be lost.
         self._stop()
         self._ended = True
         self.transport.write_eof()
