@@ -126,12 +126,14 @@ def test_int8_that_costs_too_much(tmp_path, monkeypatch):
         return lambda arrays: 1 - run(arrays)
 
     monkeypatch.setattr(_int8, "load_model", turned_around)
-    match = "falls from 1.0000 to 0.0000, by 100.00 points; at most 0.5 are .* larger max_drop="
+    match = (
+        "falls from 1.0000 to 0.0000, by 100.00 points; expected at most 0.5. .* larger max_drop="
+    )
     with pytest.raises(InputError, match=match):
         export(matcher, tmp_path / "out", "onnx", int8=pairs)
     with pytest.raises(InputError, match="no labels"):
         export(matcher, tmp_path / "out", "onnx", int8=PairDataset(FIRST, SECOND))
-    with pytest.raises(InputError, match="int8=… needs format='onnx'; it is 'litert'"):
+    with pytest.raises(InputError, match="int8=… needs format='onnx', but the format is 'litert'"):
         export(matcher, tmp_path / "out", "litert", int8=pairs)
     assert list(tmp_path.iterdir()) == []
 

@@ -174,7 +174,7 @@ def test_nothing_is_left_of_an_export_that_answers_otherwise(tmp_path, monkeypat
         return {"ids": {"probabilities": examples.scores + 1e-3}}
 
     monkeypatch.setattr(exporting, "ask_artifact", read)
-    with pytest.raises(InputError, match=r"the pair '.*ids gives .*a difference of 0\.001"):
+    with pytest.raises(InputError, match=r"the pair '.*ids returns .*a difference of 0\.001"):
         export(tiny(), tmp_path / "out")
     assert "saved_model.pb" in written and list(tmp_path.iterdir()) == []
 
@@ -255,10 +255,13 @@ def test_errors_of_the_other_process_come_back(tmp_path, monkeypatch, works, mes
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"format": "pickle"}, "expected one of 'saved_model'"),
+        ({"format": "pickle"}, "Expected one of 'saved_model'"),
         ({"tolerance": float("nan")}, "above 0, at most 0.1"),
-        ({"int8": PairDataset(["a"], ["b"], [1])}, "needs format='onnx'; it is 'saved_model'"),
-        ({"format": "onnx", "max_drop": 101}, "expected points, from 0 to 100"),
+        (
+            {"int8": PairDataset(["a"], ["b"], [1])},
+            "needs format='onnx', but the format is 'saved_model'",
+        ),
+        ({"format": "onnx", "max_drop": 101}, "Expected points from 0 to 100"),
         ({"pairs": [{"sentence1": "\ud800", "sentence2": ""}]}, "cannot be compared"),
         ({"pairs": ["a", "b"]}, "read in two ways"),
     ],
@@ -289,7 +292,7 @@ def test_differences_and_labels_are_seen():
         ({**right, "label": np.array(["no", "no"])}, "'a', 'c'.*chooses 'no'"),
         ({**right, "probabilities": scores + np.array([[0, 0], [0, 2e-5]])}, "'b', 'd'.*2e-05"),
         ({**right, "probabilities": scores * np.array([[1], [np.nan]])}, "'b', 'd'.*nan"),
-        ({**right, "probabilities": scores[:1]}, r"arrays \(1, 2\)"),
+        ({**right, "probabilities": scores[:1]}, r"shape \(1, 2\)"),
     ):
         with pytest.raises(InputError, match=message):
             examples.compare({"x": outputs})

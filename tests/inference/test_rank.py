@@ -1,13 +1,9 @@
 """Ranking: kept encodings give what the pairs give, best first, and the command prints it."""
 
-import json
-
-import keras
 import numpy as np
 import pytest
 
 from keras_sentmatch.applications import DRCN, ESIM
-from keras_sentmatch.cli import main
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
@@ -91,44 +87,11 @@ def test_ensemble_ranks_by_the_mean(matcher):
     assert best[0]["score"] == pytest.approx(scores.max())
 
 
-def test_what_can_be_wrong(matcher):
-    three = make_matcher(names=("a", "b", "c"))
+def test_a_corpus_belongs_to_its_matcher(matcher):
     corpus = matcher.encode(CANDIDATES)
-    for call, message in (
-        (lambda: matcher.rank(["q"], CANDIDATES), "query must be one string"),
-        (lambda: matcher.rank(QUERY, "one"), "one string; give a list"),
-        (lambda: matcher.rank(QUERY, CANDIDATES, top_k=0), "top_k=0; expected an integer"),
-        (lambda: matcher.rank(QUERY, CANDIDATES, top_k=1.5), "top_k=1.5; expected an integer"),
-        (lambda: matcher.rank(QUERY, CANDIDATES, label="x"), "no label 'x'; there are no, yes"),
-        (lambda: three.rank(QUERY, CANDIDATES), "Name one of a, b, c with label="),
-        (lambda: make_matcher().rank(QUERY, corpus), "Another matcher encoded this corpus"),
-        (lambda: EnsembleMatcher([matcher]).rank(QUERY, corpus), "ensemble keeps no encodings"),
-        (lambda: matcher.encode(CANDIDATES, batch_size=0), "batch_size=0"),
-        (lambda: matcher.encode(CANDIDATES, batch_size=1.5), "batch_size=1.5"),
+    for other, words in (
+        (make_matcher(), "Another matcher encoded this corpus"),
+        (EnsembleMatcher([matcher]), "no cached encodings"),
     ):
-        with pytest.raises(InputError, match=message):
-            call()
-
-
-def test_command(matcher, tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("KERAS_BACKEND", keras.config.backend())
-    matcher.save(tmp_path / "run")
-    file = tmp_path / "candidates.txt"
-    file.write_text("a dog runs\n\ntwo cats\n", encoding="utf-8")
-
-    def run(*arguments):
-        try:
-            main(["rank", str(tmp_path / "run"), QUERY, *map(str, arguments)])
-        except SystemExit as end:
-            return end.code, *capsys.readouterr()
-        return 0, *capsys.readouterr()
-
-    code, out, err = run(file, "--json", "--top-k", 5)
-    best = json.loads(out)
-    assert code == 0 and {row["line"] for row in best} == {1, 3}
-    assert best[0]["score"] >= best[1]["score"] and "1 blank line" in err
-    code, out, _ = run(file)
-    assert code == 0 and "two cats" in out and "score" in out
-    file.write_text("\n")
-    assert run(file)[0] == 2
-    assert "no such file" in run(tmp_path / "none.txt")[2].lower()
+        with pytest.raises(InputError, match=words):
+            other.rank(QUERY, corpus)

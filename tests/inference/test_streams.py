@@ -48,15 +48,6 @@ def test_an_endless_stream_is_read_one_window_at_a_time(matcher):
     assert list(matcher.predict_stream([])) == []
 
 
-@pytest.mark.parametrize(
-    "pairs, message",
-    [("a b", "for one pair"), ({"sentence1": "a"}, "For one pair"), (3, "an iterable of pairs")],
-)
-def test_what_is_no_stream_is_refused_at_once(matcher, pairs, message):
-    with pytest.raises(InputError, match=f"(?i){message}"):
-        matcher.predict_stream(pairs)
-
-
 def test_a_bad_pair_is_named_by_its_place_in_the_stream(matcher):
     stream = matcher.predict_stream([*PAIRS, {"sentence1": "a"}], window=4)
     assert len(list(islice(stream, 12))) == 12
@@ -98,11 +89,3 @@ def test_a_scorer_takes_frames_and_arrow(run):
         assert rows["label"] == list(expected["label"])
         empty = scorer(given[:0])
         assert len(empty) == 0 and type(empty) is type(given)
-
-
-def test_a_table_that_cannot_be_scored_is_refused(run):
-    scorer = BatchScorer(run)
-    with pytest.raises(InputError, match="has the columns sentence1; it needs 'sentence2'"):
-        scorer({"sentence1": ["a"]})
-    with pytest.raises(InputError, match="got a list; expected a pandas DataFrame"):
-        scorer([("a", "b")])

@@ -60,7 +60,7 @@ def test_candidates_in_order(client):
     assert found[0]["sentence"] == "abcdef" and found[0]["score"] == pytest.approx(7 / 11)
     found = client.post("/rank", json={**asked, "label": "no", "top_k": 1}).json()["ranking"]
     assert [match["index"] for match in found] == [1]
-    assert "no label 'x'" in failure(client.post("/rank", json={**asked, "label": "x"}), 422)
+    assert "'x' is not a label" in failure(client.post("/rank", json={**asked, "label": "x"}), 422)
 
 
 def test_scores_and_several_runs():
@@ -73,7 +73,7 @@ def test_scores_and_several_runs():
         found = client.post("/rank", json=asked).json()["ranking"]
         assert [match["index"] for match in found] == [1, 0]
         message = failure(client.post("/predict", json={**PAIR, "run": "third"}), 422)
-        assert "no run is named 'third'; there are first, second" in message
+        assert "no run is named 'third'. Expected one of first, second" in message
         facts = client.get("/runs").json()["runs"]
     assert [(run["name"], run["task"], run["labels"]) for run in facts] == [
         ("first", "classification", ["no", "yes"]),

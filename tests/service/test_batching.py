@@ -93,14 +93,3 @@ def test_too_much_is_refused_and_what_waits_is_answered_at_the_end():
     assert matcher.batches == [1, 1] and batcher.waiting == 0
     with pytest.raises(Overloaded):
         batcher.submit(pairs_job(("a", "b")))
-
-
-def test_another_matcher_takes_over_between_batches():
-    old, new = Stub(), Stub(("other", "labels"))
-    batcher = Batcher(old, wait=0)
-    ask = Job(lambda matcher, scores: matcher.label_names, ["a"], ["b"])
-    assert batcher.submit(ask).result(10) == ("no", "yes")
-    batcher.matcher = new
-    ask = Job(lambda matcher, scores: matcher.label_names, ["a"], ["b"])
-    assert batcher.submit(ask).result(10) == ("other", "labels")
-    batcher.close()

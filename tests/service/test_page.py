@@ -150,7 +150,7 @@ def test_what_strangers_write_is_text(browser, address):
     assert browser.js(SAID).startswith(EVIL)
     assert browser.js("document.querySelector('#shares span').textContent") == EVIL
     assert EVIL in browser.js("document.querySelector('#history').textContent")
-    assert "cannot explain answers" in browser.js(
+    assert "which cannot explain" in browser.js(
         "document.getElementById('explanation').textContent"
     )
     browser.js("document.getElementById('run').selectedIndex = 0")

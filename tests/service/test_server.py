@@ -136,7 +136,7 @@ def test_addresses_that_cannot_be_had():
             listen("127.0.0.1", port)
     with pytest.raises(InputError, match="0 .* to 65535"):
         listen("127.0.0.1", 70_000)
-    with pytest.raises(InputError, match="cannot listen on 192.0.2.1"):
+    with pytest.raises(InputError, match="Cannot listen on 192.0.2.1"):
         listen("192.0.2.1", 0)
 
 
