@@ -45,7 +45,7 @@ def metrics_of(
 
 
 def once(fit: tuple, measure: tuple, threshold: str | None) -> tuple[float, list, list]:
-    """The temperature, and the metrics of other pairs before and after."""
+    """Return the temperature, and the metrics of other pairs before and after."""
     report = calibrate_predictions(*fit, threshold=threshold)
     labels, p = measure
     scaled = apply_temperature(p, report["temperature"])

@@ -26,7 +26,7 @@ FIRST = 10
 
 
 def build(args: Any) -> dict[str, Any]:
-    """Builds the index; seconds, peak memory, size on disk."""
+    """Build the index. Returns seconds, peak memory and size on disk."""
     from keras_sentmatch import Matcher
     from keras_sentmatch.corpus import build_index
 
@@ -44,7 +44,7 @@ def build(args: Any) -> dict[str, Any]:
 
 
 def ask(args: Any) -> dict[str, Any]:
-    """Ranks every query; milliseconds, and how many duplicates were found."""
+    """Rank every query. Returns milliseconds and the share of duplicates found."""
     from keras_sentmatch import load
     from keras_sentmatch.corpus import Index
 

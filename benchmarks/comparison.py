@@ -69,7 +69,7 @@ def command(*words: Any) -> None:
 
 
 def train(model: str, args: argparse.Namespace) -> None:
-    """Trains a model of the library, unless it has a finished run."""
+    """Train a model of the library unless it has a finished run."""
     folder = folder_of(model, args)
     if (folder / "metrics.json").exists():
         return
@@ -89,7 +89,7 @@ def train(model: str, args: argparse.Namespace) -> None:
 
 
 def train_other(args: argparse.Namespace) -> None:
-    """Fine-tunes `sentence_transformers.CrossEncoder` with the same settings."""
+    """Fine-tune `sentence_transformers.CrossEncoder` with the same settings."""
     folder = folder_of(OTHER, args)
     if folder.exists():
         return
@@ -122,7 +122,7 @@ def train_other(args: argparse.Namespace) -> None:
 
 
 def prepare(contender: str, args: argparse.Namespace) -> None:
-    """Trains and exports what a contender needs."""
+    """Train and export what a contender needs."""
     model, engine = contender.split(":")
     if engine == OTHER:
         train_other(args)
@@ -142,7 +142,7 @@ def prepare(contender: str, args: argparse.Namespace) -> None:
 
 
 def load(contender: str, args: argparse.Namespace) -> tuple[Ask, Path]:
-    """A function from sentences to probabilities, and the folder that it needs."""
+    """Return a function from sentences to probabilities, and the folder that it needs."""
     model, engine = contender.split(":")
     if engine == OTHER:
         from sentence_transformers import CrossEncoder
@@ -173,7 +173,7 @@ def load(contender: str, args: argparse.Namespace) -> tuple[Ask, Path]:
 
 
 def work(args: argparse.Namespace) -> None:
-    """Runs in a child process."""
+    """Run in a child process."""
     if hasattr(os, "sched_setaffinity"):
         allowed = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, allowed[: args.threads])

@@ -29,7 +29,7 @@ OPPOSITE = {"sick": "entailment,neutral", "quora": "duplicate,not_duplicate"}
 
 
 def data_of(name: str, args: argparse.Namespace, folder: Path) -> Path:
-    """What `--data` gets: SICK as it is, of Quora train.tsv, dev.tsv and test.tsv."""
+    """Return the folder for `--data`: SICK as it is, or Quora in train.tsv, dev.tsv and test.tsv."""
     if name == "sick":
         return Path(args.data, name)
     folder.mkdir(exist_ok=True)

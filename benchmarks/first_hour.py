@@ -32,7 +32,7 @@ SETS = ("sick", "msrp", "quora", "stsb", "wikiqa", "quora_1500")
 
 
 def whole(name: str, root: Path) -> tuple[PairDataset, PairDataset]:
-    """The pairs to learn from and the pairs to measure on."""
+    """Return the pairs to train on and the pairs to measure."""
     if name == "msrp":
         pairs = read_pairs(root / "msrp" / "msr_paraphrase_train.txt")
         pool, test = split_pairs(pairs, [0.8, 0.2], seed=0)
@@ -55,7 +55,7 @@ def whole(name: str, root: Path) -> tuple[PairDataset, PairDataset]:
 
 
 def prepare(name: str, size: str, choose: bool, root: Path, folder: Path) -> None:
-    """Writes train.tsv and test.tsv; the command splits off its own validation pairs."""
+    """Write train.tsv and test.tsv. The command splits off its own validation pairs."""
     pool, test = whole(name, root)
     if choose:
         pool, test = split_pairs(pool, [0.8, 0.2], seed=1)

@@ -43,7 +43,7 @@ SPEED_KEY = ("model", "backend", "precision", "batch_size", "length")
 
 
 def synthetic(batch: int, length: int, seed: int = 0) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Features and labels of pairs whose sentences have `length` words."""
+    """Make features and labels of pairs whose sentences have `length` words."""
     rng = np.random.default_rng(seed)
     arrays = {}
     for side in "12":
@@ -57,7 +57,7 @@ def synthetic(batch: int, length: int, seed: int = 0) -> tuple[dict[str, np.ndar
 
 
 def set_precision(backend: str, precision: str) -> None:
-    """Whether float32 products may be rounded to TF32."""
+    """Choose whether float32 products may be rounded to TF32."""
     if backend == "jax":
         import jax
 
@@ -71,7 +71,7 @@ def set_precision(backend: str, precision: str) -> None:
 
 
 class Backend:
-    """Answers questions in the process of a backend."""
+    """Measures in the process of a backend."""
 
     def __init__(self, backend: str, toy: bool) -> None:
         self.backend, self.toy = backend, toy
@@ -80,7 +80,7 @@ class Backend:
         sys.modules.setdefault("tensorflow", None)  # type: ignore[arg-type]  # not imported
 
     def get(self, model: str, precision: str, length: int) -> Any:
-        """The model; the last one is kept."""
+        """Return the model. The last one is kept."""
         if self.key != (model, precision, length):
             self.subject = None
             set_precision(self.backend, precision)
@@ -131,7 +131,7 @@ class Backend:
         return measuring.device_peak_mib(self.backend)
 
     def probabilities(self, model: str, batch_size: int, length: int) -> dict[str, Any]:
-        """Those of fixed weights, which no backend's random numbers decide."""
+        """Return the probabilities of fixed weights, which no backend's random numbers decide."""
         subject = self.get(model, "float32", length)
         self.key = None  # other weights from here on
         rng = np.random.default_rng(0)
@@ -149,14 +149,14 @@ class Backend:
 
 
 class Machine:
-    """The processes, one a backend, started when they are first asked, and again after they ended."""
+    """One process per backend, started when it is first asked, and again after it has ended."""
 
     def __init__(self, args: argparse.Namespace, end: float) -> None:
         self.toy, self.end = args.toy, end
         self.workers: dict[str, Worker] = {}
 
     def ask(self, backend: str, do: str, **question: Any) -> dict[str, Any]:
-        """The answer; `error` says why there is none."""
+        """Return the answer. If there is none, `error` says why."""
         if backend not in self.workers:
             options = ["--worker", backend.removesuffix("-cpu"), *["--toy"] * self.toy]
             name = "torch" if backend == "plain" else backend.removesuffix("-cpu")

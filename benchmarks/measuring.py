@@ -82,7 +82,7 @@ Batches = list[tuple[dict[str, np.ndarray], np.ndarray]]
 def make_batches(
     kind: str, plain: bool, batch: int, longest: int, steps: int, seed: int, lengths: Any = None
 ) -> Batches:
-    """Batches of synthetic pairs: features and labels.
+    """Make batches of synthetic pairs: features and labels.
 
     With `full` lengths all sentences are as long. `natural` ones come in the library's buckets,
     taken evenly from the shortest to the longest; plain networks get random pairs, padded to the
@@ -110,7 +110,7 @@ def make_batches(
 
 
 def training_settings(model: str) -> dict[str, Any]:
-    """The `[training]` table of the recipe of a model."""
+    """Return the `[training]` table of a model's recipe."""
     recipes = importlib.resources.files("keras_sentmatch") / "training" / "recipes"
     return tomllib.loads((recipes / f"{model}.toml").read_text(encoding="utf-8"))["training"]
 
@@ -125,7 +125,7 @@ def cpus() -> int:
 
 
 def environment(backend: str) -> dict[str, str]:
-    """Environment variables of a process that uses `backend`."""
+    """Return the environment variables of a process that uses `backend`."""
     return {
         **os.environ,
         "KERAS_BACKEND": backend,
@@ -138,7 +138,7 @@ def environment(backend: str) -> dict[str, str]:
 
 
 def run_child(backend: str, *options: Any, **variables: str) -> Any:
-    """Runs this script with other options in a process of `backend`; what it prints last, as JSON."""
+    """Run this script with other options in a process of `backend`. Returns its last line of JSON."""
     done = subprocess.run(
         [sys.executable, sys.argv[0], *map(str, options)],
         env=environment(backend) | variables,
@@ -149,13 +149,13 @@ def run_child(backend: str, *options: Any, **variables: str) -> Any:
 
 
 class Worker:
-    """A child process that answers each line of JSON with a line of JSON, until there are none.
+    """A child process that answers each line of JSON with a line of JSON.
 
     Args:
-        backend: Of the process.
-        options: Of this script.
-        python: The interpreter.
-        **variables: Of its environment.
+        backend: Keras backend of the process.
+        options: Options of this script.
+        python: Python interpreter.
+        **variables: Variables of its environment.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class Worker:
         )
 
     def ask(self, question: Any, timeout: float | None = None) -> Any:
-        """The answer; None if the process has ended, or does now after so many seconds."""
+        """Return the answer. Returns None if the process has ended, or if `timeout` seconds pass."""
         self.send(question)
         return self.receive(timeout)
 
@@ -196,7 +196,7 @@ class Worker:
 
 
 def answer_lines(answer: Callable[[Any], Any]) -> None:
-    """The other side of a `Worker`: what libraries print goes to stderr."""
+    """Be the child of a `Worker`. The output of libraries goes to stderr."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     for line in sys.stdin:
@@ -204,7 +204,7 @@ def answer_lines(answer: Callable[[Any], Any]) -> None:
 
 
 def device_name(backend: str) -> str:
-    """The GPU that `backend` computes on, or the number of CPUs."""
+    """Return the GPU that `backend` computes on, or the number of CPUs."""
     if backend == "jax":
         import jax
 
@@ -224,14 +224,14 @@ def peak_mib() -> int:
 
 
 def forget_peak() -> None:
-    """Makes `peak_mib` count from now on, on Linux, after giving free memory back."""
+    """Give free memory back and make `peak_mib` count from now on (Linux only)."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
         Path("/proc/self/clear_refs").write_text("5")
 
 
 def current_mib() -> int:
-    """Memory of this process now; its peak if that is not known."""
+    """Return the memory of this process now, or its peak if that is unknown."""
     return _status("VmRSS") or peak_mib()
 
 
@@ -242,7 +242,7 @@ def _status(name: str) -> int:
 
 
 def device_peak_mib(backend: str) -> int | str:
-    """Peak memory of arrays on the GPU; an empty string if there is none."""
+    """Return the peak memory of arrays on the GPU, or an empty string without a GPU."""
     if device_name(backend) == f"{cpus()} CPUs":
         return ""
     if backend == "jax":
@@ -257,7 +257,7 @@ def device_peak_mib(backend: str) -> int | str:
 
 
 def others_cpu() -> float:
-    """CPU seconds that the rest of the machine has spent so far; NaN if that is not known."""
+    """Return the CPU seconds that the rest of the machine has spent so far, or NaN if unknown."""
     status = Path("/proc/stat")
     if not status.exists():
         return float("nan")
@@ -267,7 +267,7 @@ def others_cpu() -> float:
 
 
 def timed(steps: Sequence[Callable[[], Any]]) -> list[float]:
-    """Seconds of each step."""
+    """Return the seconds of each step."""
     seconds = []
     for step in steps:
         start = time.perf_counter()
@@ -277,7 +277,7 @@ def timed(steps: Sequence[Callable[[], Any]]) -> list[float]:
 
 
 def busy_while(function: Callable[[], Any]) -> tuple[Any, float]:
-    """The result of a function, and the processors that other programs used meanwhile."""
+    """Return the result of a function, and the processors that other programs used meanwhile."""
     others, begin = others_cpu(), time.perf_counter()
     result = function()
     return result, (others_cpu() - others) / (time.perf_counter() - begin)
@@ -302,7 +302,7 @@ def now() -> str:
 
 
 def stamped(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row with the command and the versions, if it has none, and the date."""
+    """Return a row with the date, and with the command and the versions if they are missing."""
     script = f"python benchmarks/{Path(sys.argv[0]).name}"
     command = row.get("command") or f"{script} {public(sys.argv[1:])}".rstrip()
     found = row.get("versions") or versions()
@@ -310,7 +310,7 @@ def stamped(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def public(command: Sequence[str]) -> str:
-    """A command as one types it; files and folders of this machine by their last name."""
+    """Return a command as users type it, with files and folders by their last name."""
 
     def shown(part: str) -> str:
         before, equals, value = part.rpartition("=")
@@ -320,7 +320,7 @@ def public(command: Sequence[str]) -> str:
 
 
 class Results:
-    """The rows of a CSV file, to which processes side by side may append.
+    """The rows of a CSV file, to which several processes may append at once.
 
     Args:
         name: Name of the file in `results/` without its suffix, or a path.
@@ -353,7 +353,7 @@ class Results:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keeps other processes of the same script from writing meanwhile."""
+        """Keep other processes from writing meanwhile."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         folder = os.open(self.path.parent, os.O_RDONLY)
         try:

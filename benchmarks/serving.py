@@ -74,7 +74,7 @@ def same(got: dict[str, Any], want: dict[str, Any]) -> bool:
 
 
 def client(seed: int, port: int, seconds: float, pairs: list[Any], wanted: list[Any]) -> Any:
-    """Sends one pair after the other: the seconds of each, and what was wrong."""
+    """Send one pair after the other. Returns the seconds of each, and wrong responses."""
     rng, connection = random.Random(seed), http.client.HTTPConnection("127.0.0.1", port)
     times, wrong, end = [], [], time.monotonic() + seconds
     while (start := time.perf_counter()) and time.monotonic() < end:
@@ -96,7 +96,7 @@ def client(seed: int, port: int, seconds: float, pairs: list[Any], wanted: list[
 def load(
     port: int, process: int, clients: int, seconds: float, pairs: list[Any], wanted: list[Any]
 ) -> dict[str, Any]:
-    """A row for so many clients at once."""
+    """Return a row for this number of clients at once."""
     memory: list[int] = []
     ended = threading.Event()
 
@@ -137,7 +137,7 @@ def load(
 
 
 def direct(matcher: Any, data: Any, seconds: float) -> tuple[float, float]:
-    """Pairs per second of `predict`: one pair a call, and 64."""
+    """Return pairs per second of `predict` with one pair per call, and with 64."""
     rates = []
     for count in (1, 64):
         rng = random.Random(0)

@@ -78,7 +78,7 @@ class NearWords:
 
 
 def changed(texts: list[str], rng: np.random.Generator) -> list[str]:
-    """Each sentence without some words, or with near ones in their place."""
+    """Return each sentence without some words, or with near words instead."""
     near = NearWords(texts, rng)
 
     def shorter(text: str) -> str:
@@ -99,7 +99,7 @@ def changed(texts: list[str], rng: np.random.Generator) -> list[str]:
 
 
 def make_pairs(encodings: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Pairs of rows `[N, 2]`; row `count + i` is the changed form of sentence i."""
+    """Make pairs of rows `[N, 2]`. Row `count + i` is the changed form of sentence i."""
     vectors = torch.from_numpy(encodings[:count]).to(torch.bfloat16)
     rows = []
     for start in range(0, count, 512):
@@ -127,7 +127,7 @@ def cosines_of(encodings: np.ndarray, pairs: np.ndarray) -> np.ndarray:
 
 
 class Batches:
-    """Padded arrays of pairs, about as long within a batch."""
+    """Padded arrays of pairs, of similar length within a batch."""
 
     def __init__(self, ids: list[np.ndarray]) -> None:
         self.ids = ids
@@ -140,7 +140,7 @@ class Batches:
         return made
 
     def of(self, pairs: np.ndarray, rng: np.random.Generator | None = None) -> Any:
-        """Places in `pairs` and arrays; in random order if there is an `rng`."""
+        """Yield places in `pairs` and arrays, in random order if there is an `rng`."""
         order = np.arange(len(pairs)) if rng is None else rng.permutation(len(pairs))
         for start in range(0, len(order), BATCH * 40):
             part = order[start : start + BATCH * 40]
@@ -208,7 +208,7 @@ def train(root: Path, cache: Path, encoder: str) -> keras.Model:
 
 
 def measure(root: Path, encoder: str) -> None:
-    """STS-B's test part, by the matcher and by the encoder; pairs a second on one thread."""
+    """Measure the matcher and the encoder on STS-B's test part, with pairs per second on one thread."""
     from sentence_transformers import SentenceTransformer
 
     torch.set_num_threads(1)

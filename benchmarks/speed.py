@@ -45,7 +45,7 @@ Steps = list[Callable[[], Any]]
 
 
 class Contender:
-    """What a process measures.
+    """The steps that a process measures.
 
     Args:
         args: Parsed command line.
@@ -110,7 +110,7 @@ def turn(steps: Steps) -> list[float]:
 
 
 def work(args: argparse.Namespace) -> None:
-    """Runs in a child process."""
+    """Run in a child process."""
     made: list[Contender] = []
 
     def answer(question: str) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def work(args: argparse.Namespace) -> None:
 
 
 def contenders(model: str, args: argparse.Namespace) -> list[tuple[str, str, str]]:
-    """Label, backend and interpreter of each process."""
+    """Return label, backend and interpreter of each process."""
     found = [(args.label, backend, sys.executable) for backend in args.backends]
     if model not in subjects.PLAIN:
         found = [each for each in found if each[1] != "plain"]
@@ -136,7 +136,7 @@ def contenders(model: str, args: argparse.Namespace) -> list[tuple[str, str, str
 
 
 def measure(model: str, args: argparse.Namespace, lengths: Path | None) -> Iterator[dict[str, Any]]:
-    """The rows of a model."""
+    """Yield the rows of a model."""
     options = ["--models", model, "--batch-size", args.batch_size, "--length", args.length]
     options += ["--steps", args.steps, "--full-steps", args.full_steps]
     options += ["--toy"] * args.toy + (["--lengths", lengths] if lengths else [])
@@ -200,7 +200,7 @@ def run_all(args: argparse.Namespace, results: measuring.Results) -> None:
 
 
 def measured_by(args: argparse.Namespace) -> list[str]:
-    """The command without folders of this machine."""
+    """Return the command without folders."""
     words = measuring.public(sys.argv[1:]).replace(args.before or "\0", "OTHER/python")
     return ["benchmarks/speed.py", *shlex.split(words)]
 

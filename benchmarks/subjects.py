@@ -19,7 +19,7 @@ WARM_UP = 4  # steps and answers of a shape
 
 
 def build(name: str, length: int, seed: int, toy: bool = False, **changes: Any) -> Any:
-    """A model in its paper's size, with all inputs that need no lexicon; an encoder of MiniLM's size."""
+    """Build a model in its paper's size with all inputs that need no lexicon, or on a small BERT."""
     from keras_sentmatch.applications import build_model, get_model_class
 
     random.seed(seed)  # of Keras's seeds; its set_random_seed imports TensorFlow where it can
@@ -36,7 +36,7 @@ def build(name: str, length: int, seed: int, toy: bool = False, **changes: Any) 
 
 
 def encoder(toy: bool) -> Any:
-    """A BERT with random weights, of the size of MiniLM-L6."""
+    """Return a BERT of MiniLM-L6's size with random weights."""
     import keras_hub
 
     layers, heads, width = (2, 2, 16) if toy else (6, 12, 384)
@@ -46,7 +46,7 @@ def encoder(toy: bool) -> Any:
 
 
 def packed(arrays: Arrays) -> dict[str, np.ndarray]:
-    """Both sentences as one sequence, for an encoder: [CLS] 1 [SEP] 2 [SEP]; 3 and 4 are those two."""
+    """Join both sentences for a backbone: [CLS] 1 [SEP] 2 [SEP], where [CLS] is 3 and [SEP] is 4."""
     sides = [arrays[f"word_ids_{side}"] for side in "12"]
     one, two = ((ids != 0).sum(1)[:, None] for ids in sides)
     width = sides[0].shape[1] + sides[1].shape[1] + 3
@@ -92,12 +92,12 @@ class KerasSubject:
         return {name: arrays[name] for name in self.model.input_names}
 
     def step(self, inputs: Any, labels: np.ndarray) -> Any:
-        """Trains on a batch."""
+        """Train on a batch."""
         return self.model.train_on_batch(inputs, labels)
 
 
 def probabilities_of(model: Any) -> Callable[[Any], np.ndarray]:
-    """The probabilities of inputs, as the checkout's `Matcher` computes them."""
+    """Return a function to probabilities, as the checkout's `Matcher` computes them."""
     try:
         from keras_sentmatch.inference.compiled import CompiledModel
     except ImportError:  # `speed.py --before` may name a checkout from before it
@@ -106,7 +106,7 @@ def probabilities_of(model: Any) -> Callable[[Any], np.ndarray]:
 
 
 def warm_up(subject: Any, inputs: Any, labels: np.ndarray) -> None:
-    """Trains on a batch, and answers it until its shape is compiled."""
+    """Train on a batch, and predict it until its shape is compiled."""
     traces = getattr(subject.predict, "traces", 0)
     for _ in range(WARM_UP):
         subject.step(inputs, labels)
@@ -118,7 +118,7 @@ def warm_up(subject: Any, inputs: Any, labels: np.ndarray) -> None:
 
 
 class PlainSubject:
-    """A plain PyTorch network with the optimizer of its recipe; clips all gradients together."""
+    """A plain PyTorch network with the optimizer of its recipe. Clips all gradients together."""
 
     answers_to_compile = 0
 
@@ -161,7 +161,7 @@ class PlainSubject:
         return loss.item()
 
     def predict(self, inputs: list[np.ndarray]) -> np.ndarray:
-        """The probabilities."""
+        """Return the probabilities."""
         self.model.eval()
         with self.torch.inference_mode():
             return self.logits(inputs).softmax(-1).cpu().numpy()

@@ -50,7 +50,7 @@ def installed() -> str:
 
 
 def build(folder: str, dim: int, fitted_on: int) -> WordTable:
-    """The table, with `mean` and `axes` of its PCA as further attributes."""
+    """Return the table, with `mean` and `axes` of its PCA as further attributes."""
     words, split, states = encoder_states(folder, fitted_on)
     mean, axes, share = principal_axes(states[: len(words)], dim)
     projected = unit((states - mean) @ axes)
@@ -69,7 +69,7 @@ def build(folder: str, dim: int, fitted_on: int) -> WordTable:
 def encoder_states(
     folder: str, fitted_on: int
 ) -> tuple[list[str], dict[str, list[str]], np.ndarray]:
-    """The words of the table, frequent other words with their pieces, and the states of all."""
+    """Return the words of the table, frequent other words with their pieces, and all states."""
     import wordfreq
 
     vocabulary = load_tokenizer(folder).get_vocabulary()
@@ -107,7 +107,7 @@ def unit(rows: np.ndarray) -> np.ndarray:
 
 
 def word_pieces(word: str, known: dict[str, int], inner: set[str]) -> list[str]:
-    """The longest pieces from the left: the first is a whole word, the others begin with ##."""
+    """Return the longest pieces from the left. The first is a whole word, the others begin with ##."""
     pieces: list[str] = []
     start = 0
     while start < len(word):
@@ -128,7 +128,7 @@ def word_pieces(word: str, known: dict[str, int], inner: set[str]) -> list[str]:
 def fit_pieces(
     split: list[list[str]], target: np.ndarray, known: dict[str, int], vectors: np.ndarray
 ) -> tuple[list[str], np.ndarray]:
-    """Vectors of the pieces inside words: the mean over a word's pieces comes close to `target`."""
+    """Fit vectors of the pieces inside words, so that the mean of a word's pieces is near `target`."""
     names = {p: i for i, p in enumerate(sorted({p for word in split for p in word[1:]}))}
     lengths = np.array([len(word) for word in split])
     rows = np.repeat(np.arange(len(split)), lengths - 1)
@@ -144,7 +144,7 @@ def fit_pieces(
 
 
 def save(out: Path, **arrays: np.ndarray) -> None:
-    """A compressed .npz without the time of day: the same arrays make the same bytes."""
+    """Write a compressed .npz without the time of day, so the same arrays make the same bytes."""
     out.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, array in arrays.items():
@@ -159,7 +159,7 @@ def save(out: Path, **arrays: np.ndarray) -> None:
 
 
 def sentences(root: Path) -> list[str]:
-    """Distinct sentences in random order."""
+    """Return distinct sentences in random order."""
 
     def rows(name: str) -> Iterator[dict[str, str]]:
         lines = (root / name).read_text("utf-8").splitlines()
@@ -182,7 +182,7 @@ def sentences(root: Path) -> list[str]:
 
 
 def encode(texts: list[str], folder: str) -> np.ndarray:
-    """MiniLM's sentence vectors, `[N, 384]`, of unit length."""
+    """Return MiniLM's sentence vectors, `[N, 384]`, of unit length."""
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(folder, device="cpu")
@@ -206,7 +206,7 @@ class Similarity(torch.nn.Module):
 
 
 class Words:
-    """Word vectors of sentences; the first `special` rows are zeros, the last of them of unknown words."""
+    """Word vectors of sentences. The first `special` rows are zeros; the last of them is unknown words."""
 
     def __init__(self, special: int = 1) -> None:
         self.unknown = special - 1
