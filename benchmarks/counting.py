@@ -64,16 +64,8 @@ def run(args: argparse.Namespace, name: str, model: str, augment: bool, seed: st
             train += [word for rule in RULES for word in ("--augment", rule)]
             train += ["--set", f"training.augment_labels={json.dumps(OPPOSITE[name].split(','))}"]
         subprocess.run(train, check=True)
-        measure = [
-            "keras-sentmatch",
-            "report",
-            str(out),
-            "--no-baselines",
-            "--data",
-            str(data),
-            "--split",
-            split,
-        ]
+        measure = ["keras-sentmatch", "report", str(out), "--no-baselines", "--data", str(data)]
+        measure += ["--split", split]
         measure += ["--held-out", "--opposite", OPPOSITE[name], "--lexicon", "wordnet", "--json"]
         measure += [word for rule in RULES for word in ("--transform", rule)]
         measure += ["--backend", args.backend]
