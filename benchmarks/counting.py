@@ -4,7 +4,7 @@
     python benchmarks/counting.py --data path/to/data --models cross_encoder --encoder path/to/minilm
 
 Each model is trained on SICK and on 7,600 pairs of Quora (as in `first_hour.py`), without and with
-`--augment`. Then it is measured on the test pairs as they are, and changed by SwapAnt, NumWord and
+`training.augment`. Then it is measured on the test pairs as they are, and changed by SwapAnt, NumWord and
 AppendIrr with antonyms, numbers and sentences that training never used. On SICK an entailed pair
 with an antonym or another number counts as neutral, as its annotators have it. `by word` is the mean
 over the pairs of words that were swapped, each counted once. `--validation` measures on validation
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace, name: str, model: str, augment: bool, seed: st
         if model == "cross_encoder":
             train += ["--backbone", args.encoder]
         if augment:
-            train += [word for rule in RULES for word in ("--augment", rule)]
+            train += ["--set", f"training.augment={json.dumps(RULES)}"]
             train += ["--set", f"training.augment_labels={json.dumps(OPPOSITE[name].split(','))}"]
         subprocess.run(train, check=True)
         measure = ["keras-sentmatch", "report", str(out), "--no-baselines", "--data", str(data)]

@@ -9,17 +9,17 @@ from typing import Annotated
 
 import typer
 
+from keras_sentmatch import __version__
 from keras_sentmatch.cli.audit import audit
 from keras_sentmatch.cli.backend import use_huge_pages
-from keras_sentmatch.cli.catalog import datasets, models, profile
+from keras_sentmatch.cli.catalog import models
 from keras_sentmatch.cli.compare import compare
 from keras_sentmatch.cli.console import set_up
-from keras_sentmatch.cli.corpus import groups, index, mine, rank
-from keras_sentmatch.cli.crossval import crossval
+from keras_sentmatch.cli.corpus import mine, rank
 from keras_sentmatch.cli.evaluate import calibrate, evaluate
 from keras_sentmatch.cli.explain import explain
 from keras_sentmatch.cli.export import export
-from keras_sentmatch.cli.options import name_code, with_groups
+from keras_sentmatch.cli.options import Command, name_code, with_groups
 from keras_sentmatch.cli.predict import predict
 from keras_sentmatch.cli.report import report
 from keras_sentmatch.cli.serve import serve
@@ -27,33 +27,21 @@ from keras_sentmatch.cli.train import train
 from keras_sentmatch.cli.tune import tune
 from keras_sentmatch.display.tables import printable
 from keras_sentmatch.errors import InputError, naming_options
-from keras_sentmatch.version import __version__
 
 app = typer.Typer(
-    help="Trains and uses sentence-pair matchers on TensorFlow, JAX or PyTorch.",
+    help="Train and use sentence-pair matchers on TensorFlow, JAX or PyTorch.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
     rich_markup_mode=None,
 )
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(
-        train,
-        tune,
-        crossval,
-        evaluate,
-        calibrate,
-        predict,
-        rank,
-        mine,
-        groups,
-        index,
-    ),
-    *(audit, explain, serve, report, compare, export, models, datasets, profile),
+    *(train, tune, evaluate, calibrate, report, compare, predict, rank, mine, audit),
+    *(explain, serve, export, models),
 )
-TRAINING = {"train", "tune", "crossval"}
+TRAINING = {"train", "tune"}
 for command in COMMANDS:
-    app.command()(with_groups(command))
+    app.command(cls=Command)(with_groups(command))
 
 
 def _version(wanted: bool) -> None:
@@ -69,17 +57,17 @@ def _options(
     ] = False,
     code: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE", help="A Python file with models of your own; repeatable."),
+        typer.Option(metavar="FILE", help="A Python file with your own models. Repeatable."),
     ] = None,
 ) -> None:
     name_code(code)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Runs the command line and exits: 0, or 2 after one line that begins with `error:`.
+    """Run the command line and exit: with 0, or with 2 after one line that begins with `error:`.
 
     Args:
-        arguments: What was typed after the command's name; `sys.argv` by default.
+        arguments: The arguments after `keras-sentmatch`. Defaults to those of the process.
     """
     if arguments is None and TRAINING & set(sys.argv[1:]):
         use_huge_pages()
@@ -89,7 +77,7 @@ def main(arguments: list[str] | None = None) -> None:
             app(arguments, prog_name="keras-sentmatch")
     except InputError as error:
         message = str(error)
-    except OSError as error:  # what is not writable, a full disk
+    except OSError as error:  # not writable, disk full
         message = f"{error.filename or 'a file'}: {error.strerror or error}."
     print("error:", printable(" ".join(message.split())), file=sys.stderr)
     sys.exit(2)

@@ -1,4 +1,4 @@
-"""`audit`: finds errors in labeled pairs before training."""
+"""`audit`: errors in labeled pairs, found before training."""
 
 import logging
 from pathlib import Path
@@ -23,8 +23,8 @@ def audit(
         str,
         typer.Argument(
             metavar="PAIRS",
-            help="A file of labeled pairs; or a folder or a name from `keras-sentmatch datasets`, "
-            "whose training pairs are audited beside the other parts.",
+            help="A file of labeled pairs; or a folder or a name from `keras-sentmatch models --datasets`, "
+            "whose training pairs are audited.",
         ),
     ],
     reading: Reading,
@@ -32,26 +32,26 @@ def audit(
     model: Annotated[
         str,
         typer.Option(
-            help="The model whose answers show wrong labels. The default is linear and takes "
-            "seconds; others are better and slower."
+            help="Model whose predictions reveal wrong labels. The default is linear and takes seconds; "
+            "others are better and slower."
         ),
     ] = LINEAR,
     test: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="FILE", help="Pairs that should share nothing with these; can be repeated."
+            metavar="FILE", help="Pairs that should share nothing with these. Repeatable."
         ),
     ] = None,
-    folds: Annotated[int, typer.Option(help="How many folds.")] = 5,
-    top: Annotated[int, typer.Option(help="How many suspect rows to print.")] = 20,
+    folds: Annotated[int, typer.Option(help="Number of folds.")] = 5,
+    top: Annotated[int, typer.Option(help="Number of suspect rows to print.")] = 20,
     limit: options.ClassLimit = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the page audit.html, and audit.json, .csv, .md.")
+        Path | None, typer.Option(help="Folder for audit.html, .json, .csv and .md.")
     ] = None,
     as_json: options.Json = False,
     backend: options.Backend = None,
 ) -> None:
-    """Finds errors in pairs: labels that are probably wrong, duplicates, leaks, shortcuts."""
+    """Find errors in pairs: labels that are probably wrong, duplicates, leaks, shortcuts."""
     options.check_at_least(0, top=top)
     options.check_at_least(1, limit=limit)
     use_backend(backend)

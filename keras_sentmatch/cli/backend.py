@@ -1,4 +1,4 @@
-"""Choosing Keras's backend before Keras is imported."""
+"""The choice of Keras's backend, before Keras is imported."""
 
 import json
 import logging
@@ -19,15 +19,17 @@ BACKENDS = ("tensorflow", "jax", "torch")
 
 
 def use_backend(asked: str | None) -> str:
-    """Sets KERAS_BACKEND to what `--backend` names, or to the default, and returns it."""
+    """Set KERAS_BACKEND to `--backend` or the default, and return it."""
     name, source = choose_backend(asked)
     if name not in BACKENDS:
-        raise InputError(f"backend {name!r} (from {source}) is not one of {', '.join(BACKENDS)}.")
+        raise InputError(
+            f"The backend is {name!r} (from {source}). Expected one of {', '.join(BACKENDS)}."
+        )
     if not is_installed(name):
         others = [other for other in BACKENDS if is_installed(other)]
         raise InputError(
-            f"backend {name} (from {source}) is not installed: "
-            f'pip install "keras-sentmatch[{name}]"'
+            f"The backend {name} (from {source}) is not installed. "
+            f'Run pip install "keras-sentmatch[{name}]"'
             + (f", or use --backend {others[0]}." if others else ".")
         )
     if "keras" in sys.modules and sys.modules["keras"].config.backend() != name:
@@ -49,7 +51,7 @@ def use_backend(asked: str | None) -> str:
 
 
 def choose_backend(asked: str | None) -> tuple[str, str]:
-    """The backend's name, and what decided it."""
+    """Return the backend's name and what decided it."""
     if asked:
         return asked, "--backend"
     if os.environ.get("KERAS_BACKEND"):
@@ -65,22 +67,22 @@ def choose_backend(asked: str | None) -> tuple[str, str]:
         if is_installed(name):
             return name, "what is installed"
     raise InputError(
-        "no backend is installed: "
+        "No backend is installed. Run one of "
         + ", ".join(f'pip install "keras-sentmatch[{name}]"' for name in BACKENDS)
-        + " (one is enough)."
+        + "."
     )
 
 
 def is_installed(name: str) -> bool:
-    """Whether the package can be found; nothing is imported."""
+    """Whether the package is installed. Nothing is imported."""
     return find_spec(name) is not None
 
 
 def keep_compiled_programs() -> None:
-    """Lets JAX keep what it compiles for the next run, in a folder that can be deleted any time.
+    """Let JAX keep compiled programs for the next run, in a folder that can be deleted at any time.
 
-    It is `keras_sentmatch/jax` in `$XDG_CACHE_HOME`, or in `~/.cache`; `SENTMATCH_JAX_CACHE=0` leaves
-    it out. JAX's own variables come first.
+    The folder is `keras_sentmatch/jax` in `$XDG_CACHE_HOME` or `~/.cache`. `SENTMATCH_JAX_CACHE=0`
+    turns this off. JAX's own variables take precedence.
     """
     if os.environ.get("SENTMATCH_JAX_CACHE") == "0":
         return
@@ -91,7 +93,7 @@ def keep_compiled_programs() -> None:
 
 
 def use_huge_pages() -> None:
-    """Restarts this process so that glibc allocates memory in huge pages; only on Linux.
+    """Restart this process so that glibc allocates memory in huge pages (Linux only).
 
     Each step of training allocates hundreds of megabytes and frees them. With pages of 2 MiB
     instead of 4 KiB that is faster. glibc reads `GLIBC_TUNABLES` only when a process starts. If the
@@ -103,7 +105,7 @@ def use_huge_pages() -> None:
 
 
 def _glibc() -> tuple[int, ...]:
-    """The version of the C library; (0,) where it is not glibc."""
+    """Return the version of glibc, or (0,) for another C library."""
     if not sys.platform.startswith("linux"):
         return (0,)
     name, version = platform.libc_ver()
@@ -111,7 +113,7 @@ def _glibc() -> tuple[int, ...]:
 
 
 class QuietTensorFlow(MetaPathFinder):
-    """Imports TensorFlow without what it prints then; its errors come as exceptions.
+    """Imports TensorFlow without its messages; its errors come as exceptions.
 
     The variable TF_CPP_MIN_LOG_LEVEL does not reach what is logged before TensorFlow has read it.
     """
@@ -139,9 +141,9 @@ class QuietTensorFlow(MetaPathFinder):
 
 
 def _leave_tensorflow_out() -> None:
-    """Tells Keras that there is no TensorFlow, which it asks in order to know TensorFlow's types.
+    """Tell Keras that there is no TensorFlow, which it would import to know TensorFlow's types.
 
-    Where it is used, by `tf.data` or a tokenizer of KerasHub, it is imported all the same.
+    `tf.data` and KerasHub's tokenizers still import it when they need it.
     """
     from keras.src.utils import module_utils
 

@@ -1,4 +1,4 @@
-"""`models`, `datasets` and `profile`: what there is, how large, and how fast."""
+"""`models`: the models and data formats, how large the models are, and how fast."""
 
 import csv
 import inspect
@@ -13,6 +13,7 @@ import typer
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.backend import use_backend
 from keras_sentmatch.cli.console import next_step, print_json, print_table, say
+from keras_sentmatch.errors import InputError
 
 if TYPE_CHECKING:
     from keras_sentmatch.applications import BackboneModel, PairModel
@@ -59,11 +60,36 @@ def models(
     name: Annotated[
         str | None, typer.Argument(metavar="[MODEL]", help="Show the arguments of this model.")
     ] = None,
+    datasets: Annotated[
+        bool, typer.Option("--datasets", help="List the names and formats that --data accepts.")
+    ] = False,
+    profile: Annotated[
+        bool,
+        typer.Option("--profile", help="Count MODEL's parameters and time it on random words."),
+    ] = False,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="With --profile: change the recipe. Repeatable."
+        ),
+    ] = None,
+    batch_size: Annotated[int, typer.Option(help="With --profile: pairs per batch.")] = 64,
+    length: Annotated[int, typer.Option(help="With --profile: tokens per sentence.")] = 24,
     backend: options.Backend = None,
     as_json: options.Json = False,
 ) -> None:
-    """Lists the models: what each is good for, its size, measured figures, arguments."""
-    use_backend(backend)
+    """List the models with size, accuracy and speed; show one; or list the data formats."""
+    options.check_at_least(1, batch_size=batch_size, length=length)
+    if profile and name is None:
+        raise InputError("--profile needs the name of a model.")
+    if datasets:
+        _list_datasets(as_json)
+        return
+    chosen = use_backend(backend)
+    if profile:
+        sizes = {"batch_size": batch_size, "length": length, "words": 20_000, "classes": 3}
+        _profile(str(name), chosen, setting or [], sizes, as_json)
+        return
     from keras_sentmatch.applications import get_model_class, list_models
 
     rows = [describe(get_model_class(n), n) for n in ([name] if name else list_models())]
@@ -85,7 +111,7 @@ def models(
 
 
 def _overview(row: dict[str, Any], figures: dict[str, list[str]]) -> tuple[Any, ...]:
-    """The line of a model that stands beside the others, at most 80 columns wide."""
+    """Return the line of a model in the table of all models, at most 80 columns wide."""
     name = row["name"]
     good_for = GOOD_FOR.get(name) or textwrap.shorten(row["description"], 30, placeholder=" …")
     accuracy, speed = figures.get(name, ("", ""))
@@ -93,7 +119,7 @@ def _overview(row: dict[str, Any], figures: dict[str, list[str]]) -> tuple[Any, 
 
 
 def _show_model(row: dict[str, Any]) -> None:
-    """What one model is, and its arguments and presets."""
+    """Print one model with its arguments and presets."""
     facts = {key: row[key] for key in ("description", "paper", "parameters")}
     print_table([row["name"], ""], [*facts.items(), ("inputs", ", ".join(row["inputs"]))])
     print_table(
@@ -109,7 +135,7 @@ def _show_model(row: dict[str, Any]) -> None:
 
 
 def describe(cls: "type[PairModel]", name: str) -> dict[str, Any]:
-    """What a model is, its size, and the arguments that are left to choose."""
+    """Return the description of a model, its size, and its arguments without those of the data."""
     from keras_sentmatch.applications import DATA_ARGUMENTS, BackboneModel
 
     signature = inspect.signature(cls.__init__).parameters
@@ -143,7 +169,7 @@ def describe(cls: "type[PairModel]", name: str) -> dict[str, Any]:
 
 
 def _with_bert(cls: "type[BackboneModel]") -> tuple[list[str], int | None]:
-    """Inputs and parameters with a BERT-base; no parameters where KerasHub is not installed."""
+    """Return inputs and parameters with BERT-base. Parameters need KerasHub, else None."""
     try:
         import keras_hub
     except ImportError:
@@ -162,7 +188,7 @@ def _with_bert(cls: "type[BackboneModel]") -> tuple[list[str], int | None]:
 
 
 def argument_docs(cls: type) -> dict[str, str]:
-    """The `Args:` of a class and its bases by name, without the sentence on the default."""
+    """Return the `Args:` of a class and its bases by name, without the sentence on the default."""
     found = {}
     for base in reversed(cls.__mro__):
         if base.__module__.partition(".")[0] in ("builtins", "keras", "torch"):
@@ -175,8 +201,7 @@ def argument_docs(cls: type) -> dict[str, str]:
     return found
 
 
-def datasets(as_json: options.Json = False) -> None:
-    """Lists what --data accepts."""
+def _list_datasets(as_json: bool) -> None:
     from keras_sentmatch.data import list_formats
 
     rows = [dict(zip(FIELDS, row)) for row in (*BUILT_IN, *list_formats())]
@@ -188,35 +213,15 @@ def datasets(as_json: options.Json = False) -> None:
     next_step("train", "--data", "FILE", why="train a matcher on your pairs")
 
 
-def profile(
-    model: options.Model,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe: model.units=50, …"),
-    ] = None,
-    batch_size: Annotated[int, typer.Option(help="Pairs per batch.")] = 64,
-    length: Annotated[
-        int,
-        typer.Option(help="Tokens per sentence; per pair, for a model that reads a pair as one."),
-    ] = 24,
-    words: Annotated[int, typer.Option(help="Words in the vocabulary.")] = 20_000,
-    classes: Annotated[int, typer.Option(help="Classes; 1 for a score.")] = 3,
-    backend: options.Backend = None,
-    as_json: options.Json = False,
+def _profile(
+    model: str, backend: str, settings: list[str], sizes: dict[str, int], as_json: bool
 ) -> None:
-    """Shows a model's parameters, and times its forward pass and its training step.
-
-    The model is the one that `train` makes from the same recipe; the sentences are random words.
-    A pretrained encoder is named as in `train --set model.backbone=FOLDER`.
-    """
-    sizes = {"batch_size": batch_size, "length": length, "words": words, "classes": classes}
-    options.check_at_least(1, **sizes)
-    chosen = use_backend(backend)
+    """Show a model's parameters, and time its forward pass and its training step."""
     from keras_sentmatch.training.profiling import profile_model
 
-    found = profile_model(model, overrides=setting or [], **sizes)
+    found = profile_model(model, overrides=settings, **sizes)
     if as_json:
-        print_json({"model": model, "backend": chosen, **found})
+        print_json({"model": model, "backend": backend, **found})
         return
     rows = [row for row in found["layers"].items() if row[1]]
     rows.append(("all", found["parameters"]))
@@ -228,6 +233,7 @@ def profile(
             (what, *(found[f"{key}_{unit}"] for unit in ("first_s", "ms", "pairs_per_s")))
             for what, key in (("forward", "forward"), ("training step", "train"))
         ],
-        f"{chosen}, batches of {batch_size} pairs, {length} tokens per {found['unit']}",
+        f"{backend}, batches of {sizes['batch_size']} pairs, {sizes['length']} tokens per "
+        f"{found['unit']}",
     )
     next_step("train", model, "--data", "FILE", why="train it on your pairs")

@@ -1,4 +1,4 @@
-"""`compare`: runs side by side on the same pairs."""
+"""`compare`: runs next to each other on the same pairs."""
 
 import logging
 from pathlib import Path
@@ -18,7 +18,7 @@ def compare(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RUN RUN…", help="Run folders; runs of one recipe count as its seeds."
+            metavar="RUN RUN…", help="Run folders. Runs of one recipe count as its seeds."
         ),
     ],
     labeled: LabeledPairs,
@@ -30,7 +30,7 @@ def compare(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Tests whether runs differ on the same pairs by more than chance."""
+    """Test whether runs differ on the same pairs by more than chance."""
     options.check_at_least(1, samples=samples)
     scoring.use_backend()
     import numpy as np
@@ -40,8 +40,8 @@ def compare(
     entries = comparing.group_runs(runs)
     if len(entries) < 2:
         raise InputError(
-            f"{len(entries)} matcher in {', '.join(map(str, runs))}: give runs of at least two "
-            "recipes (runs that differ only in their seed count as one)."
+            f"{', '.join(map(str, runs))} are runs of {len(entries)} recipe. Give runs of at least two "
+            "recipes; runs that differ only in their seed count as one."
         )
     facts: Report = {}
     values: dict[str, list[np.ndarray]] = {entry.name: [] for entry in entries}

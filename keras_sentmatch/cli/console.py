@@ -1,4 +1,4 @@
-"""What the commands print: results on stdout, everything else on stderr."""
+"""The output of the commands: results on stdout, everything else on stderr."""
 
 import json
 import logging
@@ -19,14 +19,14 @@ Report = Mapping[str, Any]
 
 
 class StderrHandler(logging.Handler):
-    """Prints messages on the present `sys.stderr`, which a progress bar may have replaced."""
+    """Prints messages on the current `sys.stderr`, which a progress bar may have replaced."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print(printable(self.format(record), "\n"), file=sys.stderr, flush=True)
 
 
 def set_up() -> None:
-    """Shows the library's messages, from INFO on, and warnings in one line each."""
+    """Show the library's messages from INFO on, and each warning in one line."""
     library = logging.getLogger("keras_sentmatch")
     library.setLevel(logging.INFO)
     if not any(isinstance(handler, StderrHandler) for handler in library.handlers):
@@ -35,7 +35,7 @@ def set_up() -> None:
 
 
 def say(text: str) -> None:
-    """A line of the result."""
+    """Print a line of the result."""
     print(printable(text))
 
 
@@ -44,7 +44,7 @@ def print_json(result: Any) -> None:
 
 
 def next_step(command: str, *arguments: object, why: str) -> None:
-    """Says on stderr what one would do next, as a command that can be copied."""
+    """Suggest the next step on stderr, as a command that can be copied."""
     files = [file for file in os.environ.get("SENTMATCH_CODE", "").split(os.pathsep) if file]
     code = [part for file in files for part in ("--code", file)]
     line = shlex.join(["keras-sentmatch", *code, command, *map(str, arguments)])
@@ -52,7 +52,7 @@ def next_step(command: str, *arguments: object, why: str) -> None:
 
 
 def working(what: str) -> AbstractContextManager[Any]:
-    """Says on stderr what goes on meanwhile: beside a spinner, or in a line where it is a file."""
+    """Show progress on stderr: next to a spinner, or as a line if stderr is a file."""
     if not sys.stderr.isatty():
         log.info("%s …", what)
         return nullcontext()
@@ -64,7 +64,7 @@ def working(what: str) -> AbstractContextManager[Any]:
 
 @contextmanager
 def ended_by_sigterm() -> Iterator[None]:
-    """Inside, a kill ends the process as an exception does: temporary files are deleted."""
+    """Let SIGTERM end the process as an exception does, so that temporary files are deleted."""
     before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         yield
@@ -79,7 +79,7 @@ def print_report(
     as_json: bool,
     show: Callable[[Report], None],
 ) -> None:
-    """Saves a report in the folder `out`, if there is one, and prints it as JSON or with `show`."""
+    """Save a report in the folder `out`, if given, and print it as JSON or with `show`."""
     if out is not None:
         save(report, out)
         log.info("written: %s", out)
@@ -87,13 +87,13 @@ def print_report(
 
 
 def title(report: Report) -> str:
-    """Which run and which data a table is about."""
+    """Return the run and the data that a table is about."""
     data = " ".join(str(report[key]) for key in ("data", "split") if report.get(key))
     return " on ".join(str(part) for part in (report.get("run"), data) if part)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
-    """A table on stdout, with numbers aligned right."""
+    """Print a table on stdout, with numbers aligned right."""
     from rich import box
     from rich.console import Console
     from rich.table import Table

@@ -1,4 +1,4 @@
-"""`mine`, `groups`, `index`, `rank`: matching pairs of many sentences, groups, the best for one."""
+"""`mine` and `rank`: the matching pairs or groups of many sentences, and the best matches of one."""
 
 import logging
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import typer
 
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.console import next_step, print_json, print_table, working
-from keras_sentmatch.cli.runs import Scoring, suggest_explain
+from keras_sentmatch.cli.runs import Run, Scoring, suggest_explain
 from keras_sentmatch.errors import InputError
 
 log = logging.getLogger(__name__)
@@ -21,38 +21,32 @@ Corpus = Annotated[Path, typer.Argument(metavar="CORPUS.txt", help="The sentence
 Vectors = Annotated[
     str | None,
     typer.Option(
-        help="The word vectors that find candidates. table: the built-in ones (English); words: those "
-        "of the run. Default: table, if the run's word vectors come from there, otherwise words."
+        help="Word vectors that find candidates: table (built-in, English) or words (the run's). "
+        "Default: table if the run's vectors come from it, else words."
     ),
 ]
 
 
 @dataclass
 class Mining:
-    """The options that say how pairs are found, and which of them match."""
+    """The options on how pairs are found, and which of them match."""
 
     threshold: Annotated[
         float | None,
-        typer.Option(
-            help="The score from which on a pair matches. Default: the run's threshold, or 0.5."
-        ),
+        typer.Option(help="Score from which a pair matches. Default: the run's threshold, or 0.5."),
     ] = None
     label: Annotated[
         str | None,
-        typer.Option(help="The label whose probability is the score; required for more than two."),
+        typer.Option(
+            help="Label whose probability is the score; required for more than two labels."
+        ),
     ] = None
     vectors: Vectors = None
     candidates: Annotated[int, typer.Option(help="Number of candidates per sentence.")] = 10
 
-    def arguments(self, scoring: Scoring) -> dict[str, Any]:
-        """The arguments that `mine` and `group` share."""
-        return {
-            "threshold": self.threshold,
-            "label": self.label,
-            "vectors": self.vectors,
-            "candidates": self.candidates,
-            "batch_size": scoring.batch_size,
-        }
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments that `mine` and `group` share."""
+        return dict(vars(self))
 
 
 def mine(
@@ -64,27 +58,40 @@ def mine(
         Path | None,
         typer.Option(help="Pair each sentence with those of this file, one per line."),
     ] = None,
+    groups: Annotated[
+        bool, typer.Option("--groups", help="Find groups of sentences that match each other.")
+    ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(help="File for the pairs (.tsv, .csv, .jsonl). Default: the first are shown."),
+        typer.Option(help="File for the pairs or groups (.tsv, .csv, .jsonl). Default: show some."),
+    ] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="With --groups: a page (.html) to look through them.")
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Finds the pairs of sentences in a file that match, the best first."""
-    _check_out(out, as_json)
-    loaded = scoring.load(run)
-    from keras_sentmatch import corpus as package
-
+    """Find the matching pairs of sentences in a file, the best first, or groups of them."""
+    if out is not None and (as_json or out.suffix not in SUFFIXES):
+        raise InputError(
+            f"--out is {out}. Expected a name that ends in {', '.join(SUFFIXES)}, and no --json."
+        )
+    if page is not None and (not groups or page.suffix not in (".html", ".htm")):
+        raise InputError(f"--page is {page}. Expected a name that ends in .html, with --groups.")
+    if groups and against is not None:
+        raise InputError("--groups cannot be combined with --against.")
     texts = [read_lines(file) for file in (corpus, against) if file is not None]
+    loaded = scoring.load(run)
+    given = {**mining.arguments(), "batch_size": scoring.batch_size}
+    if groups:
+        _mine_groups(run, loaded, corpus, texts[0], given, out, page, as_json)
+        return
+    from keras_sentmatch.corpus import mine as mine_pairs
+
     numbers = [list(lines) for lines in texts]
-    sentences = [list(lines.values()) for lines in texts]
     found: list[dict[str, Any]] = []
-    for pair in package.mine(loaded.matcher, *sentences, **mining.arguments(scoring)):
-        lines = {
-            "line1": numbers[0][pair.pop("index1")],
-            "line2": numbers[-1][pair.pop("index2")],
-        }
-        found.append({**lines, **pair})
+    for pair in mine_pairs(loaded.matcher, *(list(lines.values()) for lines in texts), **given):
+        first, second = pair.pop("index1"), pair.pop("index2")
+        found.append({"line1": numbers[0][first], "line2": numbers[-1][second], **pair})
     loaded.log_encoding()
     if as_json:
         print_json(found)
@@ -101,59 +108,20 @@ def mine(
         log.info("no pairs match")
 
 
-def _as_text(rows: list[dict[str, Any]], suffix: str) -> str:
-    from keras_sentmatch.inference.answer_file import as_text
-
-    columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
-    return as_text(columns, suffix.removeprefix("."))
-
-
-def _write(path: Path, text: str) -> None:
-    """Writes a file that is never half written."""
-    from keras_sentmatch.inference.run_folder import replace_file
-
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, text)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}.") from error
-
-
-def _check_out(out: Path | None, as_json: bool) -> None:
-    if out is not None and (as_json or out.suffix not in SUFFIXES):
-        raise InputError(
-            f"--out {out}: expected a name that ends in {', '.join(SUFFIXES)}, and no --json."
-        )
-
-
-def groups(
-    run: options.Run,
-    corpus: Corpus,
-    mining: Mining,
-    scoring: Scoring,
-    largest: Annotated[int, typer.Option(help="Most different sentences of a group.")] = 200,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="File for the groups: a row for each sentence (.tsv, .csv), or an object for each "
-            "group (.jsonl). Default: the largest are shown."
-        ),
-    ] = None,
-    page: Annotated[
-        Path | None, typer.Option(help="A page (.html) to look through the groups.")
-    ] = None,
-    as_json: options.Json = False,
+def _mine_groups(
+    run: Path,
+    loaded: Run,
+    corpus: Path,
+    lines: dict[int, str],
+    given: dict[str, Any],
+    out: Path | None,
+    page: Path | None,
+    as_json: bool,
 ) -> None:
-    """Finds the groups of sentences in a file that match each other."""
-    _check_out(out, as_json)
-    if page is not None and page.suffix not in (".html", ".htm"):
-        raise InputError(f"--page {page}: expected a name that ends in .html.")
-    loaded = scoring.load(run)
     from keras_sentmatch.corpus import group, save_groups
 
-    lines = read_lines(corpus)
-    numbers, sentences = list(lines), list(lines.values())
-    found = group(loaded.matcher, sentences, largest=largest, **mining.arguments(scoring))
+    numbers = list(lines)
+    found = group(loaded.matcher, list(lines.values()), **given)
     for one in found:
         one["members"] = [{"line": numbers[m.pop("index")], **m} for m in one["members"]]
         if held := one["held_by"]:
@@ -175,47 +143,36 @@ def groups(
         save_groups(page, found, f"Groups of {corpus.name}", len(numbers))
         log.info("next: open %s in a browser", page)
     elif found:
-        next_step("groups", run, corpus, "--page", "groups.html", why="look through them")
+        next_step("mine", run, corpus, "--groups", "--page", "groups.html", why="look through them")
     else:
         log.info("no sentences match")
 
 
+def _as_text(rows: list[dict[str, Any]], suffix: str) -> str:
+    from keras_sentmatch.inference.answer_file import as_text
+
+    columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
+    return as_text(columns, suffix.removeprefix("."))
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file that is never half written."""
+    from keras_sentmatch.inference.run_folder import replace_file
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, text)
+    except OSError as error:
+        raise InputError(f"Cannot write {path}: {error.strerror}.") from error
+
+
 def _member_rows(one: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """A row for each sentence of a group."""
+    """Yield one row per sentence of a group."""
     facts = {name: one[name] for name in ("group", "size", "representative")}
     held = one["held_by"]["score"] if one["held_by"] else ""
     for member in one["members"]:
         score = "" if member["score"] is None else member["score"]
         yield {**facts, "held_by": held, **member, "score": score}
-
-
-def index(
-    run: options.Run,
-    corpus: Annotated[
-        Path,
-        typer.Argument(
-            metavar="CORPUS",
-            help="The sentences: one per line (.txt), or a table with a header (.tsv, .csv) or .jsonl, "
-            "whose other columns are kept.",
-        ),
-    ],
-    out: Annotated[Path, typer.Option(help="The folder of the index.")],
-    column: Annotated[
-        str, typer.Option(help="The column of a table that holds the sentences.")
-    ] = "sentence",
-    vectors: Vectors = None,
-    backend: options.Backend = None,
-) -> None:
-    """Builds an index of sentences, for `rank --index`."""
-    sentences, columns = read_corpus(corpus, column)
-    loaded = Scoring(backend=backend).load(run)
-    from keras_sentmatch.corpus import build_index
-
-    given: Any = {"columns": columns, "vectors": vectors}
-    with working(f"indexing {len(sentences):,} sentences"):
-        build_index(loaded.matcher, sentences, out, source=corpus, **given)
-    log.info("%s sentences in %s", f"{len(sentences):,}", out)
-    next_step("rank", run, sentences[0], "--index", out, why="find what matches a sentence")
 
 
 def rank(
@@ -224,41 +181,59 @@ def rank(
     scoring: Scoring,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="CANDIDATES.txt", help="Second sentences, one per line."),
+        typer.Argument(
+            metavar="CANDIDATES",
+            help="Second sentences, one per line; with --save-index also a table (.tsv, .csv, "
+            ".jsonl), whose other columns are kept.",
+        ),
     ] = None,
     index: Annotated[
         Path | None,
-        typer.Option(
-            help="The folder of an index, in place of the file: all candidates are not scored."
-        ),
+        typer.Option(help="Folder of an index, instead of CANDIDATES: only the best are scored."),
     ] = None,
+    save_index: Annotated[
+        Path | None, typer.Option(help="Build an index of CANDIDATES in this folder, and use it.")
+    ] = None,
+    column: Annotated[
+        str, typer.Option(help="With --save-index: the column of a table with the sentences.")
+    ] = "sentence",
+    vectors: Vectors = None,
     candidates: Annotated[
-        int | None,
-        typer.Option(help="How many sentences of the index are scored. Default: 100."),
+        int | None, typer.Option(help="Number of sentences of the index to score. Default: 100.")
     ] = None,
-    top_k: Annotated[int, typer.Option(help="How many to show.")] = 10,
+    top_k: Annotated[int, typer.Option(help="Number of sentences to show.")] = 10,
     label: Annotated[
         str | None, typer.Option(help="The label to rank by; required for more than two labels.")
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Orders the lines of a file, or what an index holds, by how well they match one sentence."""
-    if (file is None) == (index is None):
-        raise InputError("Give the candidates as a file, or an index with --index; not both.")
-    if candidates is not None and index is None:
-        raise InputError(f"--candidates {candidates}: only --index chooses what is scored.")
+    """Order the lines of a file, or the sentences of an index, by how well they match a sentence."""
+    if (file is None) == (index is None) or (index is not None and save_index is not None):
+        raise InputError("Give the candidates either as a file, or as an index with --index.")
+    if candidates is not None and index is save_index:
+        raise InputError(f"--candidates is {candidates}, which needs --index or --save-index.")
     given: Any = {"top_k": top_k, "label": label, "batch_size": scoring.batch_size}
-    if index is not None:
-        loaded = scoring.load(run)
+    sentences, columns, lines = [], {}, {}  # type: ignore[var-annotated]
+    if save_index is not None:
+        assert file is not None
+        sentences, columns = read_corpus(file, column)
+    elif file is not None:
+        lines = read_lines(file)
+    loaded = scoring.load(run)
+    if save_index is not None:
+        from keras_sentmatch.corpus import build_index
+
+        more: Any = {"columns": columns, "vectors": vectors}
+        with working(f"indexing {len(sentences):,} sentences"):
+            build_index(loaded.matcher, sentences, save_index, source=file, **more)
+        log.info("%s sentences in %s", f"{len(sentences):,}", save_index)
+    if found := index or save_index:
         from keras_sentmatch.corpus import Index
 
-        found = Index(index, loaded.matcher)
+        opened = Index(found, loaded.matcher)
         with scoring.working(candidates or 100):
-            rows = [dict(one) for one in found.rank(query, candidates=candidates or 100, **given)]
+            rows = [dict(one) for one in opened.rank(query, candidates=candidates or 100, **given)]
     else:
-        assert file is not None
-        lines = read_lines(file)
-        loaded = scoring.load(run)
         with scoring.working(len(lines)):
             best = loaded.matcher.rank(query, list(lines.values()), **given)
         numbers = list(lines)
@@ -270,11 +245,11 @@ def rank(
         print_table(list(rows[0]), [list(row.values()) for row in rows])
         suggest_explain(run, query, rows[0]["sentence"])
     else:
-        log.info("nothing in the index has anything in common with the sentence")
+        log.info("no sentence of the index has anything in common with this one")
 
 
 def read_corpus(path: Path, column: str) -> tuple[list[str], dict[str, list[Any]]]:
-    """The sentences of a file, and its other columns: of a text file the line numbers."""
+    """Return the sentences of a file, and its other columns; of a text file the line numbers."""
     if path.suffix not in (".tsv", ".csv", ".jsonl"):
         lines = read_lines(path)
         return list(lines.values()), {"line": list(lines)}
@@ -289,7 +264,7 @@ def read_corpus(path: Path, column: str) -> tuple[list[str], dict[str, list[Any]
         if not isinstance(row.get(column), str):
             raise InputError(
                 f"{path}{where.removesuffix(HEADER)} has the columns {', '.join(row)}, and no text "
-                f"under {column!r}: name the column of the sentences with --column."
+                f"under {column!r}. Name the column of the sentences with --column."
             )
         if where == HEADER:
             continue
@@ -305,18 +280,18 @@ def read_corpus(path: Path, column: str) -> tuple[list[str], dict[str, list[Any]
 
 
 def read_lines(path: Path) -> dict[int, str]:
-    """The lines of a text file by number, without the blank ones."""
+    """Return the lines of a text file by number, without blank lines."""
     try:
         lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}.") from error
+        raise InputError(f"Cannot read {path}: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8."
+            f"{path}: byte {error.start} is not UTF-8. Save the file as UTF-8."
         ) from error
     kept = {number: line for number, line in enumerate(lines, start=1) if line.strip()}
     if not kept:
-        raise InputError(f"{path} contains no sentences; write one candidate per line.")
+        raise InputError(f"{path} contains no sentences. Write one sentence per line.")
     if blank := len(lines) - len(kept):
         log.info("%s: %d blank lines skipped", path, blank)
     return kept

@@ -1,4 +1,4 @@
-"""`evaluate` and `calibrate`: a run measured on labeled pairs, and its probabilities fitted to them."""
+"""`evaluate` and `calibrate`: measure a run on labeled pairs, and fit its probabilities to them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -21,40 +21,40 @@ class Threshold(StrEnum):
 
 @dataclass
 class Wanted:
-    """The options that say when to answer."""
+    """The options on when to predict a label, and when to abstain."""
 
     threshold: Annotated[
         Threshold | None,
-        typer.Option(help="For two classes, choose the best threshold for this metric."),
+        typer.Option(help="For two classes: choose the best threshold for this metric."),
     ] = None
     precision: Annotated[
         float | None,
         typer.Option(
-            help="Answer only where each label has this precision, such as 0.95; abstain elsewhere. "
-            "With --label (of two), only that one has it, and the other is answered elsewhere."
+            help="Predict a label only with this precision, such as 0.95, and abstain otherwise. With "
+            "--label (of two), only that label needs it; otherwise the other one is predicted."
         ),
     ] = None
     recall: Annotated[
         float | None,
-        typer.Option(help="For two classes, find this share of the pairs with --label."),
+        typer.Option(help="For two classes: find this share of the pairs with --label."),
     ] = None
     costs: Annotated[
         str | None,
         typer.Option(
             metavar="A=COST,B=COST[,abstain=COST]",
-            help="For two classes, what it costs to answer each wrongly, and to abstain.",
+            help="For two classes: the cost of predicting each label wrongly, and of abstaining.",
         ),
     ] = None
     label: Annotated[
         str | None,
         typer.Option(help="The label of --precision or --recall. Default of a recall: the second."),
     ] = None
-    confidence: Annotated[float, typer.Option(help="How sure --precision or --recall must be.")] = (
-        0.95
-    )
+    confidence: Annotated[
+        float, typer.Option(help="Confidence with which --precision or --recall must hold.")
+    ] = 0.95
 
     def arguments(self) -> dict[str, Any]:
-        """Those of `Matcher.calibrate`."""
+        """Return the arguments of `Matcher.calibrate`."""
         found = dict(vars(self))
         found["threshold"] = self.threshold and self.threshold.value
         if self.costs is not None:
@@ -63,7 +63,7 @@ class Wanted:
                 found["costs"] = {name.strip(): float(cost) for name, cost in parts}
             except ValueError:
                 raise InputError(
-                    f"--costs {self.costs!r}: expected LABEL=COST, separated by commas, such as "
+                    f"--costs is {self.costs!r}. Expected LABEL=COST, separated by commas, such as "
                     "no=1,yes=5,abstain=0.5."
                 ) from None
         return found
@@ -72,7 +72,7 @@ class Wanted:
 def evaluate(
     run: options.Run, labeled: LabeledPairs, scoring: Scoring, as_json: options.Json = False
 ) -> None:
-    """Measures a trained matcher on labeled pairs."""
+    """Measure a run on labeled pairs."""
     loaded = scoring.load(run)
     pairs, facts = labeled.read(loaded)
     with scoring.working(len(pairs)):
@@ -83,7 +83,7 @@ def evaluate(
         return
     rows = [(key, value) for key, value in figures.items() if key != "primary"]
     print_table(["metric", "value"], rows, title(facts))
-    labeled.suggest_errors(loaded)
+    labeled.suggest_report(loaded)
 
 
 def calibrate(
@@ -91,12 +91,10 @@ def calibrate(
     labeled: LabeledPairs,
     scoring: Scoring,
     wanted: Wanted,
-    temperature: Annotated[
-        bool, typer.Option(help="Fit a temperature, or set it to 1 again.")
-    ] = True,
+    temperature: Annotated[bool, typer.Option(help="Fit a temperature, or reset it to 1.")] = True,
     as_json: options.Json = False,
 ) -> None:
-    """Fits a temperature and thresholds to labeled pairs, and saves them in the run folder."""
+    """Fit a temperature and thresholds to labeled pairs, and save them in the run folder."""
     arguments = wanted.arguments()
     loaded = scoring.load(run)
     from keras_sentmatch.display.figures import coverage_diagram, reliability_diagram
@@ -137,4 +135,4 @@ def calibrate(
         share, right = report["coverage"], report["answered_accuracy"]
         say(f"{share:.1%} of the pairs are answered, with an accuracy of {right or 0:.4g}")
     data = [] if loaded.first.info.get("source") else labeled.arguments()
-    next_step("evaluate", run, *data, why="measure it with them")
+    next_step("evaluate", run, *data, why="measure the calibrated run")

@@ -1,4 +1,4 @@
-"""`explain`: what an answer is based on, as a page or text."""
+"""`explain`: what a prediction is based on, as a page or text."""
 
 import logging
 from collections.abc import Sequence
@@ -27,25 +27,25 @@ def explain(
     scoring: Scoring,
     out: Annotated[
         Path | None,
-        typer.Option(help="The page for one pair (.html), or a folder for those of a FILE."),
+        typer.Option(help="Page for one pair (.html), or folder for the pages of a FILE."),
     ] = None,
     text: Annotated[
-        bool, typer.Option("--text", help="Print the words that a re-reading model read.")
+        bool, typer.Option("--text", help="Print the words that a re-reading model read again.")
     ] = False,
     erasure: Annotated[
-        bool, typer.Option(help="Answer again with each of the words left out.")
+        bool, typer.Option(help="Measure how the prediction changes without each word.")
     ] = True,
     limit: Annotated[
-        int | None, typer.Option(help="Use only this many pairs of FILE, from its start.")
+        int | None, typer.Option(help="Maximum number of pairs of FILE, from its start.")
     ] = None,
 ) -> None:
-    """Shows what an answer is based on: attention, re-read words, words left out."""
+    """Show what a prediction is based on: attention, re-read words, occlusion."""
     file = asked.file
     if out is not None and (out.suffix in (".html", ".htm")) != (file is None):
         wanted = "a name that ends in .html" if file is None else "a folder, for the pages of FILE"
-        raise InputError(f"--out {out}: expected {wanted}.")
+        raise InputError(f"--out is {out}. Expected {wanted}.")
     if limit is not None and (limit < 1 or file is None):
-        raise InputError(f"--limit {limit}: expected at least 1, and a FILE of pairs.")
+        raise InputError(f"--limit is {limit}. Expected at least 1, and a FILE of pairs.")
     pairs = asked.read()
     matcher = scoring.load(run).matcher
     from keras_sentmatch.explanations import explain as explain_pairs
@@ -87,7 +87,7 @@ def explain(
 
 
 def _print_answer(found: "Explanation", asked_one: bool) -> None:
-    """The answer, then the words that decided it; before them the pair, if it was one of many."""
+    """Print the prediction and the words that decided it, after the pair if there are several."""
     if not asked_one:
         print(f"{shown(found.sentence1)} / {shown(found.sentence2)}")
     print("\n".join(map(shown, found.summary().splitlines())) + "\n" * (not asked_one))
@@ -96,11 +96,11 @@ def _print_answer(found: "Explanation", asked_one: bool) -> None:
 
 
 def _reread_rows(found: "Explanation", run: Path) -> list[Sequence[Any]]:
-    """A row for each sentence or unit, as in Table VIII of the LadRa-Net paper."""
+    """Return one row per sentence or unit, as in Table VIII of the LadRa-Net paper."""
     rereads = found.rereads()
     if not rereads:
         raise InputError(
-            f"{run} re-reads no words: --text is for drr_net and ladra_net; use --out."
+            f"{run} does not re-read words. --text is for drr_net and ladra_net. Use --out instead."
         )
     return [
         (

@@ -1,4 +1,4 @@
-"""`export`: a run in a format that needs this library no more."""
+"""`export`: a run in a format that does not need this library."""
 
 import logging
 from pathlib import Path
@@ -22,44 +22,44 @@ def export(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="The folder to create. Without it, --format onnx makes the model in the run folder "
-            "that --engine onnx answers with.",
+            help="Folder to create. Without it, --format onnx makes the model of --engine onnx in the "
+            "run folder.",
         ),
     ] = None,
     format: Annotated[str, typer.Option(help="saved_model, onnx or litert.")] = "saved_model",
     pairs: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Pairs to verify it with, besides the built-in ones."),
+        typer.Option(
+            metavar="FILE",
+            help="Pairs to verify the export with, in addition to the built-in ones.",
+        ),
     ] = None,
-    tolerance: Annotated[
-        float, typer.Option(help="The largest difference of a probability that is allowed.")
-    ] = 1e-5,
+    tolerance: Annotated[float, typer.Option(help="Maximum difference of a probability.")] = 1e-5,
     int8: Annotated[
         bool,
         typer.Option(
             "--int8",
-            help="With --format onnx: weights of 8 bits, compared with float32 on labeled pairs.",
+            help="With --format onnx: 8-bit weights, compared with float32 on labeled pairs.",
         ),
     ] = False,
     data: Annotated[
         str | None,
         typer.Option(
-            help="Of --int8: name or path of labeled pairs. Default: the validation pairs of what "
-            "the run was trained on."
+            help="With --int8: name or path of labeled pairs. Default: the run's validation pairs."
         ),
     ] = None,
     max_drop: Annotated[
         float,
-        typer.Option(help="Of --int8: the most points by which the primary metric may fall."),
+        typer.Option(help="With --int8: maximum drop of the primary metric, in points."),
     ] = 0.5,
     backend: options.Backend = None,
     as_json: options.Json = False,
 ) -> None:
-    """Exports a run, and verifies in a fresh process that it answers as the run does."""
+    """Export a run, and verify in a fresh process that it predicts as the run does."""
     if int8 and (format != "onnx" or out is None):
-        raise InputError("--int8 needs --format onnx and --out; --engine onnx keeps to float32.")
+        raise InputError("--int8 needs --format onnx and --out. --engine onnx always uses float32.")
     if data is not None and not int8:
-        raise InputError("--data goes with --int8; pairs to verify with are those of --pairs.")
+        raise InputError("--data needs --int8. Name pairs to verify the export with by --pairs.")
     use_backend(backend)
     if out is None:
         if format != "onnx" or pairs is not None:
@@ -80,8 +80,8 @@ def export(
     if int8:
         if data is None and not loaded.first.info.get("source"):
             raise InputError(
-                "--int8 needs labeled pairs to compare its answers with those of float32, and "
-                f"{run} does not say what it was trained on: name them with --data."
+                "--int8 needs labeled pairs to compare its predictions with float32, and "
+                f"{run} does not record what it was trained on. Name them with --data."
             )
         labeled["int8"], _ = LabeledPairs(data=data).read(loaded, default="validation")
         labeled["max_drop"] = max_drop
@@ -100,7 +100,7 @@ def export(
     for name, why in report["left_out"].items():
         log.info("no %s: %s", name, why)
     log.info(
-        "a fresh process answered %d pairs as the run does; largest difference %.1e",
+        "a fresh process predicted %d pairs as the run does; largest difference %.1e",
         report["pairs"],
         report["largest_difference"],
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from keras_sentmatch.errors import InputError
 
@@ -41,55 +42,75 @@ Run = Annotated[
         help="A run folder; or `similarity`, the matcher in the package, which needs no training.",
     ),
 ]
+PANEL = "Reading pairs"  # the options of every command that reads pairs, shown apart
 Format = Annotated[
     str | None,
     typer.Option(
-        help="Layout of the data: a name from `keras-sentmatch datasets`. Default: recognized."
+        rich_help_panel=PANEL,
+        help="Format of the data: a name from `keras-sentmatch models --datasets`. Default: "
+        "recognized.",
     ),
 ]
 Columns = Annotated[
     str | None,
     typer.Option(
+        rich_help_panel=PANEL,
         metavar="A,B[,LABEL[,GROUP]]",
-        help="Columns of the two sentences, the label and the question's id, if they have unusual "
-        "names; in a file without a header their numbers, from 0.",
-    ),
-]
-Weight = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COLUMN",
-        help="Column that says how much each training pair counts. Default: `weight`, if it is there.",
+        help="Columns of the two sentences, the label and the question's id; in a file without a "
+        "header their numbers, from 0.",
     ),
 ]
 Delimiter = Annotated[
     str | None,
     typer.Option(
+        rich_help_panel=PANEL,
         metavar="CHARACTER",
-        help="What separates the fields of a table. Default: recognized (tab, comma, semicolon).",
+        help="Separator of the fields. Default: recognized (tab, comma, semicolon).",
     ),
 ]
 Encoding = Annotated[
     str | None,
     typer.Option(
+        rich_help_panel=PANEL,
         metavar="NAME",
-        help="Encoding of the data, such as latin-1 or cp1252. Default: UTF-8, or what the byte "
-        "order mark says.",
+        help="Encoding of the file, such as latin-1 or cp1252. Default: by the byte order mark, else "
+        "UTF-8.",
     ),
 ]
 Labels = Annotated[
     str | None,
     typer.Option(
+        rich_help_panel=PANEL,
         metavar="A,B,… or 0=A,1=B,…",
-        help="Names of the labels in order, or what each label of the data is called.",
+        help="Names of the labels in order, or the name of each label of the data.",
     ),
 ]
 OnBadRow = Annotated[
-    OnError, typer.Option("--on-error", help="Stop at a bad row, or skip and count it.")
+    OnError,
+    typer.Option("--on-error", rich_help_panel=PANEL, help="Stop at a bad row, or skip it."),
+]
+Part = Annotated[
+    str | None,
+    typer.Option(
+        "--split",
+        rich_help_panel=PANEL,
+        help="train, validation or test. Default: test (calibrate: validation), and all rows of a "
+        "single file.",
+    ),
+]
+Shares = Annotated[
+    str | None,
+    typer.Option(
+        "--split",
+        rich_help_panel=PANEL,
+        metavar="TRAIN/VALIDATION[/TEST]",
+        help="Shares in percent into which a single file is split. Default: 85/5/10.",
+    ),
 ]
 ClassLimit = Annotated[
-    int | None, typer.Option(help="Use only this many pairs, with the same shares of the classes.")
+    int | None, typer.Option(help="Maximum number of pairs, with the same shares of the classes.")
 ]
+
 Lexicon = Annotated[
     list[str] | None,
     typer.Option(
@@ -100,8 +121,24 @@ Lexicon = Annotated[
 ]
 
 
+class Command(typer.core.TyperCommand):
+    """A command whose help shows the options of a panel apart."""
+
+    def format_options(self, ctx: typer.Context, formatter: Any) -> None:
+        panels: dict[str, list[Any]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            default = "Arguments" if parameter.param_type_name == "argument" else "Options"
+            if record is not None:
+                panel = getattr(parameter, "rich_help_panel", None) or default
+                panels.setdefault(panel, []).append(record)
+        for panel in sorted(panels, key=["Arguments", "Options", PANEL].index):
+            with formatter.section(panel):
+                formatter.write_dl(panels[panel])
+
+
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the fields of its dataclass parameters as options of their own."""
+    """Return the command with the fields of its dataclass parameters as options of their own."""
     groups: dict[str, tuple[type, list[str]]] = {}
     parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(command).parameters.values():
@@ -129,7 +166,7 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def name_code(files: list[str] | None) -> None:
-    """Lets this process, and those that it starts, load the models of Python files."""
+    """Let this process, and those that it starts, load the models of Python files."""
     known = [file for file in os.environ.get("SENTMATCH_CODE", "").split(os.pathsep) if file]
     more = [str(Path(file).expanduser().resolve()) for file in files or ()]
     if more:
@@ -137,8 +174,8 @@ def name_code(files: list[str] | None) -> None:
 
 
 def check_at_least(least: int, **values: int | None) -> None:
-    """Refuses the value of an option that is below the least one; a missing one is skipped."""
+    """Refuse an option whose value is below the least one. None is skipped."""
     for name, value in values.items():
         if value is not None and value < least:
             option = name.replace("_", "-")
-            raise InputError(f"--{option} {value}: must be at least {least}.")
+            raise InputError(f"--{option} is {value}. Expected at least {least}.")

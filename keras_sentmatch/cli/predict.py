@@ -1,4 +1,4 @@
-"""`predict`: pairs answered with named probabilities."""
+"""`predict`: named probabilities for pairs."""
 
 import json
 import logging
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 STANDARD_OUTPUT = Path("-")
-WINDOW = 4096  # pairs that are read, answered and written at a time
+WINDOW = 4096  # pairs that are read, predicted and written at a time
 
 
 def predict(
@@ -34,29 +34,30 @@ def predict(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="File for the answers to FILE (.tsv, .csv or .jsonl). Default: standard output, -."
+            help="File for the predictions (.tsv, .csv or .jsonl). Default: standard output, -."
         ),
     ] = None,
     out_format: Annotated[
         str | None,
         typer.Option(
-            help="Format of the answers: tsv, csv or jsonl. Default: the suffix of --out, or tsv for "
-            "standard output."
+            help="Format of the predictions: tsv, csv or jsonl. Default: the suffix of --out, or tsv."
         ),
     ] = None,
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Continue from the answers of an interrupted run."),
+        typer.Option("--resume", help="Continue an interrupted run."),
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Answers one pair, or every pair of a file, which may be larger than memory."""
+    """Predict one pair, or every pair of a file, which may be larger than memory."""
     if out == STANDARD_OUTPUT:
         out = None
     if asked.file is None:
         given = {"--out": out, "--out-format": out_format, "--resume": resume or None}
         if wrong := [name for name, value in given.items() if value is not None]:
-            raise InputError(f"{wrong[0]} is for the answers to a FILE; a single pair is printed.")
+            raise InputError(
+                f"{wrong[0]} is for a FILE of pairs. The prediction of a single pair is printed."
+            )
         pairs = asked.read()
         loaded = scoring.load(run)
         with scoring.working(1):
@@ -83,7 +84,7 @@ def predict(
         _write(stream, run, scoring, AnswerFile(out, format, facts, resume=resume))
     if not asked.standard_input:
         some = *asked.arguments(), "--limit", 5, "--out", "pages"
-        next_step("explain", run, *some, why="see what the first answers are based on")
+        next_step("explain", run, *some, why="see what the first predictions are based on")
 
 
 def _format(out: Path | None, given: str | None, as_json: bool) -> str:
@@ -91,32 +92,32 @@ def _format(out: Path | None, given: str | None, as_json: bool) -> str:
 
     if as_json:
         if out is not None or given is not None:
-            raise InputError("--json prints the answers: leave --out and --out-format out.")
+            raise InputError("--json prints the predictions. Leave --out and --out-format out.")
         return "json"
     found = given or ("tsv" if out is None else out.suffix.removeprefix("."))
     if found not in FORMATS:
         if given is not None:
-            raise InputError(f"--out-format {given}: expected {', '.join(FORMATS)}.")
+            raise InputError(f"--out-format is {given}. Expected {', '.join(FORMATS)}.")
         raise InputError(
-            f"--out {out}: expected a name that ends in .{', .'.join(FORMATS)}; or --out-format."
+            f"--out is {out}. Expected a name that ends in .{', .'.join(FORMATS)}, or --out-format."
         )
     return found
 
 
 class Answered(NamedTuple):
-    """The answers to a window."""
+    """The predictions of a window."""
 
     header: str
     body: str
     answers: int
-    rows: int  # of the input, up to their end
+    rows: int  # of the input, up to the end of the window
     digest: str
 
 
 def _answers(
     stream: "PairStream", run: Path, scoring: Scoring, format: str, **after: Any
 ) -> Iterator[Answered]:
-    """The answers to the windows of a stream, in order, with progress on standard error."""
+    """Yield the predictions of a stream's windows in order, with progress on standard error."""
     from keras_sentmatch.display.progress import stream_progress
     from keras_sentmatch.inference.answer_file import as_text
 
@@ -161,7 +162,7 @@ def _write(stream: "PairStream", run: Path, scoring: Scoring, file: "AnswerFile"
 
 
 def _print(stream: "PairStream", run: Path, scoring: Scoring, format: str) -> None:
-    """Writes answers to standard output as they come, until its reader closes it."""
+    """Write predictions to standard output as they come, until its reader closes it."""
     output, as_json = sys.stdout, format == "json"
     first = True
     try:
@@ -184,7 +185,7 @@ def _print(stream: "PairStream", run: Path, scoring: Scoring, format: str) -> No
 
 
 def show_one(answer: dict[str, Any], as_json: bool) -> None:
-    """Prints the answer to one pair."""
+    """Print the prediction of one pair."""
     if as_json:
         print_json(answer)
     elif "score" in answer:
@@ -195,14 +196,14 @@ def show_one(answer: dict[str, Any], as_json: bool) -> None:
 
 
 def input_columns(pairs: "PairDataset") -> dict[str, Sequence[Any]]:
-    """The columns of the file that the answers come with."""
+    """Return the columns of the input that stand next to the predictions."""
     columns: dict[str, Sequence[Any] | None] = {"id": pairs.ids, "group": pairs.groups}
     columns |= {"sentence1": pairs.sentence1, "sentence2": pairs.sentence2, **pairs.columns}
     return {name: column for name, column in columns.items() if column is not None}
 
 
 def as_json_items(columns: Mapping[str, Sequence[Any]]) -> str:
-    """Rows as items of an indented JSON list."""
+    """Return rows as items of an indented JSON list."""
     plain = [c.tolist() if hasattr(c, "tolist") else c for c in columns.values()]
     rows = (dict(zip(columns, values)) for values in zip(*plain))
     items = (indent(json.dumps(row, indent=2, ensure_ascii=False), "  ") for row in rows)

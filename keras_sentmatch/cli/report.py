@@ -27,7 +27,11 @@ def report(
     scoring: Scoring,
     transform: Annotated[
         list[str] | None,
-        typer.Option(help="Change the pairs by this transformation; repeat for more, or `all`."),
+        typer.Option(
+            metavar="NAME",
+            help="Measure on pairs changed by this transformation, such as SwapAnt, or by `all`. "
+            "Repeatable.",
+        ),
     ] = None,
     lexicon: options.Lexicon = None,
     translate: Annotated[
@@ -48,13 +52,13 @@ def report(
         bool,
         typer.Option(
             "--held-out",
-            help="Transformations write only words and sentences that --augment never uses.",
+            help="Transformations write only words and sentences that training.augment never uses.",
         ),
     ] = False,
     seed: Annotated[int, typer.Option(help="Seed of the transformations.")] = 0,
     annotations: Annotated[
         Path | None,
-        typer.Option(help="Categories given by people, by pair id, instead of the rules."),
+        typer.Option(help="Categories by pair id, given by people, instead of the rules."),
     ] = None,
     baselines: Annotated[
         bool, typer.Option(help="Train three baselines on the run's training pairs.")
@@ -65,14 +69,15 @@ def report(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Shows where a run errs: by linguistic category, beside baselines, and on changed pairs."""
+    """Show where a run errs: by linguistic category, next to baselines, and on changed pairs."""
+    options.check_at_least(1, limit=limit)
     from keras_sentmatch.transformations import get_transformation
 
     names: list[str] | str = [name for name in transform or () if name != "all"]
     names = [get_transformation(name).name for name in names]
     names = "all" if "all" in (transform or ()) else names
     pair = _labels(opposite) if opposite else None
-    words = lexicon_or_none(lexicon)
+    words = _lexicon(lexicon)
     function = _function(translate) if translate else None
     loaded = scoring.load(run)
     from keras_sentmatch.analysis import read_annotations, save_report
@@ -110,20 +115,20 @@ def report(
 def _splits(
     loaded: Run, labeled: LabeledPairs
 ) -> "tuple[dict[str, PairDataset] | None, dict[str, str]]":
-    """The pairs that baselines learn from: those of the run, or the training part of `--data`."""
+    """Return the pairs that baselines learn from: the run's, or the training pairs of `--data`."""
     source = labeled.given
     if source is None or Path(source.data).is_file():
         source = loaded.source()
     if source is None:
-        return None, {"baselines": "the run does not say what it was trained on"}
+        return None, {"baselines": "the run does not record what it was trained on"}
     splits = source.splits()
     if missing := {"train", "validation"} - splits.keys():
         return None, {"baselines": f"{source.data} has no {' and no '.join(sorted(missing))} part"}
     return splits, {}
 
 
-def lexicon_or_none(sources: Sequence[str] | None) -> "Lexicon | None":
-    """The lexicon that `--lexicon` names; else WordNet, or none if it is not installed."""
+def _lexicon(sources: Sequence[str] | None) -> "Lexicon | None":
+    """Return the lexicon of `--lexicon`; else WordNet, or None if it is not installed."""
     from keras_sentmatch.transformations import Lexicon
 
     if sources:
@@ -131,13 +136,13 @@ def lexicon_or_none(sources: Sequence[str] | None) -> "Lexicon | None":
     try:
         return Lexicon.wordnet()
     except InputError:
-        return None  # what needs a lexicon is left out, or reports that it is missing
+        return None
 
 
 def _labels(opposite: str) -> tuple[str, str]:
     positive, comma, negative = (part.strip() for part in opposite.partition(","))
     if not comma or "," in negative:
-        raise InputError(f"--opposite {opposite!r}: expected two label names, such as yes,no.")
+        raise InputError(f"--opposite is {opposite!r}. Expected two label names, such as yes,no.")
     return positive, negative
 
 
@@ -148,8 +153,8 @@ def _function(name: str) -> Translate:
         found: Translate = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise InputError(
-            f"--translate {name!r}: {error}. Expected MODULE:FUNCTION of a module that Python finds "
-            "(see PYTHONPATH)."
+            f"--translate is {name!r}, which cannot be loaded: {error}. Expected MODULE:FUNCTION of "
+            "a module that Python finds (see PYTHONPATH)."
         ) from error
     return found
 

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class Engine(StrEnum):
-    """What runs a model."""
+    """The engine that runs a model."""
 
     KERAS = "keras"
     ONNX = "onnx"
@@ -37,11 +37,11 @@ class Engine(StrEnum):
 
 @dataclass
 class Run:
-    """What a run folder holds.
+    """A loaded run folder.
 
     Attributes:
         folder: The folder.
-        matcher: What scores pairs.
+        matcher: The matcher that scores pairs.
         first: The matcher, or the first member of the ensemble: its label names, encoder and info.
     """
 
@@ -62,23 +62,25 @@ class Run:
         return cls(folder, matcher, members[0])
 
     def class_names(self, what: str) -> tuple[str, ...]:
-        """The label names; refuses a run that gives scores, for which there is no `what`."""
+        """Return the label names. `what` names the purpose in the error for a scoring run."""
         if self.first.label_names is None:
-            raise InputError(f"{self.folder} gives scores; {what} needs answers that are classes.")
+            raise InputError(
+                f"{self.folder} returns scores, but {what} needs labels. Use a run that predicts labels."
+            )
         return self.first.label_names
 
     def source(self) -> Source | None:
-        """What the run was trained on, if it was recorded."""
+        """Return the data that the run was trained on, if it was recorded."""
         facts = self.first.info.get("source")
         return recorded_source(facts, self.folder) if facts else None
 
     def log_encoding(self) -> None:
-        """Logs how many sentences were truncated and how many words were unknown."""
+        """Log how many sentences were truncated and how many words were unknown."""
         log.info("%s", self.first.encoder.report)
 
 
 def digest_of(folder: Path) -> str:
-    """What the answers of a run depend on; refuses what is no run folder."""
+    """Return a digest of everything that a run's predictions depend on."""
     from keras_sentmatch.inference.matcher import run_folder
     from keras_sentmatch.inference.onnx import digest
     from keras_sentmatch.inference.run_folder import members_of, read_card, read_json
@@ -91,7 +93,7 @@ def digest_of(folder: Path) -> str:
 
 
 def recorded_source(facts: Any, folder: Path) -> Source:
-    """The `Source.facts` of a run, checked: they may come from anybody, and download nothing."""
+    """Return the source that a run records. It is checked, because a run may come from anybody."""
     from keras_sentmatch.data.load import format_and_path
     from keras_sentmatch.safety import check_types
 
@@ -115,47 +117,47 @@ def recorded_source(facts: Any, folder: Path) -> Source:
 
 
 def suggest_explain(folder: Path, one: str, two: str) -> None:
-    """Names the page of a pair as the next step."""
+    """Suggest the page of a pair as the next step."""
     pair = "--sentence1", one, "--sentence2", two
-    next_step("explain", folder, *pair, "--out", "page.html", why="see what the answer is based on")
+    next_step(
+        "explain", folder, *pair, "--out", "page.html", why="see what the prediction is based on"
+    )
 
 
 @dataclass
 class Scoring:
-    """The options that say how a run scores pairs."""
+    """The options on how a run scores pairs."""
 
-    batch_size: Annotated[int, typer.Option(help="The largest number of pairs scored at once.")] = (
-        64
-    )
+    batch_size: Annotated[int, typer.Option(help="Maximum number of pairs per batch.")] = 64
     backend: options.Backend = None
     engine: Annotated[
         Engine,
         typer.Option(
-            help="What runs the model. onnx: onnxruntime, the fastest on a CPU; its model is made in "
-            "the run folder the first time, by TensorFlow."
+            help="Engine that runs the model. onnx: onnxruntime, the fastest on a CPU; TensorFlow "
+            "makes its model in the run folder the first time."
         ),
     ] = Engine.KERAS
     _chosen: str = field(default="", init=False)
 
     @property
     def runs_on(self) -> str:
-        """What answers, as a report names it: the backend, or the engine in its place."""
+        """The backend, or the engine if it is not Keras, as reports name it."""
         return self._chosen if self.engine is Engine.KERAS else self.engine.value
 
     def use_backend(self) -> str:
-        """Chooses the backend, once."""
+        """Choose the backend, once."""
         if not self._chosen:
             self._chosen = use_backend(self.backend)
         return self._chosen
 
     def load(self, folder: Path) -> Run:
-        """Loads a run on the backend that was chosen."""
+        """Load a run on the chosen backend."""
         self.use_backend()
         with working(f"loading {folder}"):
             return Run.load(folder, self.engine.value)
 
     def working(self, pairs: int) -> AbstractContextManager[Any]:
-        """Says that pairs are scored; JAX and TensorFlow compile the model for the first of them."""
+        """Show that pairs are scored; JAX and TensorFlow first compile the model."""
         compiles = "" if self.runs_on in ("torch", "onnx") else ", compiling the model first"
         return working(f"scoring {pairs:,} pairs{compiles}")
 
@@ -163,7 +165,7 @@ class Scoring:
         return run.matcher.predict_proba(pairs, batch_size=self.batch_size)
 
     def answers(self, run: Run, pairs: "PairDataset", abstain: bool = True) -> list[Any]:
-        """Named answers in the order of the pairs."""
+        """Return predictions in the order of the pairs."""
         return run.matcher.answers(self.scores(run, pairs), abstain=abstain)
 
 
@@ -173,36 +175,28 @@ class LabeledPairs(Reading):
 
     data: Annotated[
         str | None,
-        typer.Option(
-            help="Name or path of labeled pairs. Default: what the (first) run was trained on."
-        ),
+        typer.Option(help="Name or path of labeled pairs. Default: the data of the (first) run."),
     ] = None
-    split: Annotated[
-        str | None,
-        typer.Option(
-            help="train, validation or test. Default: test (of calibrate: validation); all rows of "
-            "a single file of --data."
-        ),
-    ] = None
+    split: options.Part = None
 
     def __post_init__(self) -> None:
         if self.data is None and (given := self.given_reading()):
-            raise InputError(f"{', '.join(given)}: how to read --data, which is missing.")
+            raise InputError(f"{', '.join(given)} need --data, which is missing.")
 
     @property
     def given(self) -> Source | None:
-        """What `--data` names."""
+        """The source that `--data` names."""
         if self.data is None:
             return None
         return Source(self.data, **self.reading())
 
     def arguments(self) -> list[str]:
-        """The options as they were given."""
+        """Return the options as they were given."""
         given = {"--data": self.data, "--split": self.split, **self.given_reading()}
         return [part for name, v in given.items() if v is not None for part in (name, v)]
 
-    def suggest_errors(self, run: Run) -> None:
-        """Names `report` on these pairs as the next step; `explain` if the run has no classes."""
+    def suggest_report(self, run: Run) -> None:
+        """Suggest `report` on these pairs as the next step, or `explain` if the run has no classes."""
         folder, data = run.folder, self.arguments()
         if run.first.label_names is None or not (data or run.first.info.get("source")):
             suggest_explain(folder, "A dog runs.", "An animal moves.")
@@ -210,15 +204,15 @@ class LabeledPairs(Reading):
             next_step("report", folder, *data, why="see where it errs")
 
     def read(self, run: Run, default: str = "test") -> "tuple[PairDataset, dict[str, Any]]":
-        """The pairs, and the run, the data and the part as a report names them.
+        """Return the pairs, and the names of run, data and split for a report.
 
-        Without `--data` they are the part `default` of what the run was trained on. All rows of a
-        single file are taken, unless `--split` names a part.
+        Without `--data`, the pairs are the split `default` of the run's data. Of a single file, all
+        rows are read unless `--split` names a part.
         """
         source = self.given or run.source()
         if source is None:
             raise InputError(
-                f"{run.folder} does not say what it was trained on: give the data with --data."
+                f"{run.folder} does not record what it was trained on. Name the data with --data."
             )
         if self.data is not None and self.split is not None:
             with contextlib.suppress(InputError):  # of a record that --data takes the place of

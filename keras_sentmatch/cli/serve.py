@@ -1,4 +1,4 @@
-"""`serve`: runs answered over HTTP, with a page."""
+"""`serve`: predictions over HTTP, with a page."""
 
 import logging
 from dataclasses import dataclass
@@ -20,23 +20,25 @@ LOCAL = ("127.0.0.1", "::1", "localhost")
 
 @dataclass
 class Limited:
-    """The options that limit what a request may ask for."""
+    """The limits of a request."""
 
-    max_body: Annotated[int, typer.Option(help="Largest request body, in bytes.")] = 1 << 20
-    max_pairs: Annotated[int, typer.Option(help="Most pairs, or candidates, in a request.")] = 1024
-    max_characters: Annotated[int, typer.Option(help="Most characters in a sentence.")] = 2000
+    max_body: Annotated[int, typer.Option(help="Maximum size of a request body, in bytes.")] = (
+        1 << 20
+    )
+    max_pairs: Annotated[
+        int, typer.Option(help="Maximum number of pairs or candidates per request.")
+    ] = 1024
+    max_characters: Annotated[
+        int, typer.Option(help="Maximum number of characters per sentence.")
+    ] = 2000
     max_waiting: Annotated[
-        int, typer.Option(help="Most pairs that may wait to be scored; more are refused.")
+        int, typer.Option(help="Maximum number of waiting pairs. More are refused.")
     ] = 16_384
-    read_timeout: Annotated[
-        float, typer.Option(help="Seconds within which a request must arrive.")
-    ] = 10.0
-    answer_timeout: Annotated[
-        float, typer.Option(help="Seconds within which it must be answered.")
-    ] = 30.0
+    read_timeout: Annotated[float, typer.Option(help="Seconds for a request to arrive.")] = 10.0
+    answer_timeout: Annotated[float, typer.Option(help="Seconds for its answer.")] = 30.0
 
     def check(self) -> None:
-        """Refuses values that are not limits."""
+        """Refuse values that are not limits."""
         options.check_at_least(
             1, max_body=self.max_body, max_pairs=self.max_pairs, max_characters=self.max_characters
         )
@@ -44,7 +46,7 @@ class Limited:
         for name in ("read_timeout", "answer_timeout"):
             if not 0 < getattr(self, name) < float("inf"):
                 option = name.replace("_", "-")
-                raise InputError(f"--{option} {getattr(self, name)}: expected seconds above 0.")
+                raise InputError(f"--{option} is {getattr(self, name)}. Expected seconds above 0.")
 
 
 def serve(
@@ -58,38 +60,38 @@ def serve(
     ],
     scoring: Scoring,
     limited: Limited,
-    port: Annotated[int, typer.Option(help="The port; 0 chooses a free one.")] = 8000,
+    port: Annotated[int, typer.Option(help="Port; 0 chooses a free one.")] = 8000,
     host: Annotated[
-        str, typer.Option(help="The address to listen on; 0.0.0.0 is all of this machine's.")
+        str, typer.Option(help="Address to listen on; 0.0.0.0 for all of this machine's.")
     ] = "127.0.0.1",
     api_key_file: Annotated[
         Path | None,
-        typer.Option(help="A file of keys, one per line; every request but /health needs one."),
+        typer.Option(help="File of keys, one per line. Every request but /health needs one."),
     ] = None,
     examples: Annotated[
         str | None,
         typer.Option(
-            help="Pairs that the page offers as examples: a name or path, as for `train --data`. "
-            "Default: the embedded pairs, if a run was trained on them."
+            help="Example pairs of the page: a name or path, as for `train --data`. Default: the "
+            "embedded pairs, if a run was trained on them."
         ),
     ] = None,
     batch_wait: Annotated[
         float,
-        typer.Option(help="Milliseconds that a request waits for others, to be scored together."),
+        typer.Option(help="Milliseconds that a request waits for others, to share a batch."),
     ] = 3.0,
 ) -> None:
-    """Serves runs over HTTP, with a page to try them."""
+    """Serve runs over HTTP, with a page to try them."""
     limited.check()
     options.check_at_least(1, batch_size=scoring.batch_size)
     if not 0 <= batch_wait <= 1000:
-        raise InputError(f"--batch-wait {batch_wait}: expected 0 to 1000 milliseconds.")
+        raise InputError(f"--batch-wait is {batch_wait}. Expected 0 to 1000 milliseconds.")
     folders = named_folders(runs)
     keys = read_keys(api_key_file) if api_key_file else []
     try:
         from keras_sentmatch.service.server import listen, make_server
     except ModuleNotFoundError as error:
         raise InputError(
-            f'serving needs {error.name}: pip install "keras-sentmatch[serve]".'
+            f'serve needs {error.name}. Run pip install "keras-sentmatch[serve]".'
         ) from error
     listening = listen(host, port)  # before what takes longer
     if host not in LOCAL and not keys:
@@ -156,7 +158,7 @@ def serve(
 
 
 def named_folders(runs: list[str]) -> dict[str, Path]:
-    """The folders by their names: those of the folders, or what `NAME=FOLDER` says."""
+    """Return the folders by name: the name of the folder, or NAME of `NAME=FOLDER`."""
     found: dict[str, Path] = {}
     for run in runs:
         name, equals, path = run.partition("=")
@@ -176,7 +178,7 @@ def named_folders(runs: list[str]) -> dict[str, Path]:
 
 
 def example_pairs(data: str) -> list[tuple[str, str]]:
-    """Some pairs, evenly spaced: of a file, or of the test pairs of what else `--data` accepts."""
+    """Return some pairs, evenly spaced: of a file, or of the test pairs of other data."""
     source = Source(data)
     pairs = source.rows() if Path(source.data).is_file() else source.split("test")
     step = max(1, len(pairs) // EXAMPLES)
@@ -184,7 +186,7 @@ def example_pairs(data: str) -> list[tuple[str, str]]:
 
 
 def read_keys(file: Path) -> list[str]:
-    """The keys of a file, one per line."""
+    """Return the keys of a file, one per line."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""`train`: from data and a recipe to a run folder, with metrics beside those of a baseline."""
+"""`train`: from data and a recipe to a run folder, with metrics next to those of a baseline."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,50 +17,72 @@ def train(
     recipe: RecipeOptions,
     source: TrainingData,
     model: options.Model = "hybrid",
+    vectors: Annotated[
+        str | None,
+        typer.Option(
+            help="Word vectors: a file, encoder:NAME, table, auto or none. Default: the recipe's."
+        ),
+    ] = None,
+    backbone: Annotated[
+        str | None,
+        typer.Option(
+            help="Pretrained backbone: a KerasHub preset, a folder of KerasHub or Hugging Face, or "
+            "hf://USER/NAME. Default: the recipe's."
+        ),
+    ] = None,
+    positives: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Pairs that all match, instead of --data. Pairs that do not match are made from "
+            "their sentences.",
+        ),
+    ] = None,
     teacher: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="RUN",
-            help="Learn from the answers of this run too; repeat to learn from the mean of several.",
-        ),
-    ] = None,
-    augment: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Make further training pairs by a transformation of `report`, with the label "
-            "that they have; repeat for more, such as SwapAnt, NumWord and AppendIrr.",
-        ),
-    ] = None,
-    lexicon: options.Lexicon = None,
-    batch_size: Annotated[
-        int | None, typer.Option(help="Pairs per batch. Default: the recipe's.")
+        typer.Option(metavar="RUN", help="Also learn from this run's predictions. Repeatable."),
     ] = None,
     seeds: Annotated[
-        int, typer.Option(help="Train this many models, and answer with their mean probability.")
+        int, typer.Option(help="Number of models to train; the ensemble predicts their mean.")
     ] = 1,
+    crossval: Annotated[
+        int | None,
+        typer.Option(
+            metavar="FOLDS",
+            help="Cross-validate instead: train without each fold, and measure on that fold.",
+        ),
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Run folder. Default: runs/MODEL-DATA-TIME.")
+        Path | None,
+        typer.Option(
+            help="Run folder. Default: runs/MODEL-DATA-TIME; of --crossval crossval/MODEL-DATA-TIME."
+        ),
     ] = None,
     resume: Annotated[
         bool,
         typer.Option(
-            "--resume", help="Continue the unfinished run in --out; give all else as at its start."
+            "--resume", help="Continue the unfinished run in --out, with the same options."
         ),
     ] = False,
     backend: options.Backend = None,
 ) -> None:
-    """Trains a matcher. Without arguments: a small one on generated pairs, in about two minutes."""
+    """Train a matcher. Without options: a small one on generated pairs, in about two minutes."""
     options.check_at_least(1, seeds=seeds)
+    options.check_at_least(2, crossval=crossval)
     if resume and out is None:
-        raise InputError("--resume needs --out: the folder of the run to continue.")
+        raise InputError("--resume needs --out, the folder of the run to continue.")
+    if crossval is not None and (positives is not None or seeds > 1):
+        raise InputError("--crossval cannot be combined with --positives or --seeds.")
     use_backend(backend)
     from keras_sentmatch import training
     from keras_sentmatch.inference.run_folder import read_json
 
-    draft = recipe.draft(model, batch_size, teacher, augment, lexicon)
+    draft = recipe.draft(model, vectors, backbone, teacher)
     model = draft.model
-    splits, name, facts = source.read()
+    if crossval is not None:
+        _cross_validate(draft, source, crossval, out, resume)
+        return
+    splits, name, facts = source.read(positives)
     further: dict[str, Any] = {"resume": resume, "info": facts}
     out = out or default_folder("runs", model, name)
     plan = draft.for_data(name)
@@ -86,14 +108,35 @@ def train(
     if interrupted:
         raise typer.Exit(130)
     sentences = "--sentence1", "A dog runs.", "--sentence2", "An animal moves."
-    next_step("predict", out, *sentences, why="answer a pair")
+    next_step("predict", out, *sentences, why="predict a pair")
+
+
+def _cross_validate(
+    draft: Any, source: TrainingData, folds: int, out: Path | None, resume: bool
+) -> None:
+    from keras_sentmatch.training import cross_validate
+
+    pairs = source.read_all()
+    name = pairs.name or "pairs"
+    out = out or default_folder("crossval", draft.model, name)
+    report = cross_validate(draft.for_data(name), pairs, out, folds=folds, resume=resume)
+    test, baseline = report["test"], report.get("baseline", {}).get("mean", {})
+    rows = [
+        [name, mean, test["sd"][name], test["standard_error"][name], baseline.get(name)]
+        for name, mean in test["mean"].items()
+    ]
+    columns = ["metric", "mean", "sd", "standard error", "bag of words"]
+    print_table(columns, rows, f"{draft.model} on {name}, {folds} folds ({report['backend']})")
+    say(f"written: {out / 'crossval.json'}")
+    given = (part for pair in source.given_reading().items() for part in pair)
+    next_step("train", draft.model, "--data", source.data, *given, why="train on all pairs")
 
 
 Table = tuple[list[str], list[list[Any]]]
 
 
 def _metrics(metrics: dict[str, Any]) -> Table:
-    """Each metric on validation and test pairs, beside that of the bag-of-words baseline."""
+    """Each metric on validation and test pairs, next to that of the bag-of-words baseline."""
     baseline = metrics.get("baseline", {})
     columns = {}
     for split in ("validation", "test"):

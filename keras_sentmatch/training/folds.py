@@ -12,7 +12,7 @@ import numpy as np
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.data.splits import part_numbers, sentence_groups
-from keras_sentmatch.errors import InputError, argument, wording
+from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.training.adapt import adapted, why_no_folds
 from keras_sentmatch.training.callbacks import monitor_of
 from keras_sentmatch.training.recipe import Recipe
@@ -179,7 +179,7 @@ def fold_numbers(
     """Return the fold of each pair, from 0, and with `group_by_sentence` the group of each pair."""
     if type(folds) is not int or not 2 <= folds <= len(pairs):
         raise InputError(
-            f"{argument('folds', folds)}; expected 2 to {len(pairs):,}, the number of pairs."
+            f"{wording(f'folds={folds}', f'--crossval {folds}')}; expected 2 to {len(pairs):,}, the number of pairs."
         )
     if pairs.labels is None:
         how = wording("label=…", "--columns FIRST,SECOND,LABEL")
@@ -187,9 +187,8 @@ def fold_numbers(
     groups = sentence_groups(pairs) if group_by_sentence else None
     if groups is not None and len(counts := np.bincount(groups)) < folds:
         raise InputError(
-            f"{argument('folds', folds)}, but the {len(pairs):,} pairs form only {len(counts)} groups "
-            "that share no sentence. Use fewer folds, or leave out "
-            f"{wording('group_by_sentence', '--group-by-sentence')}."
+            f"{wording(f'folds={folds}', f'--crossval {folds}')}, but the {len(pairs):,} pairs form "
+            f"only {len(counts)} groups that share no sentence. Use fewer folds, or leave out group_by_sentence."
         )
     if groups is not None and counts.max() > len(pairs) / folds:
         log.warning(

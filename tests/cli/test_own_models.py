@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from keras_sentmatch.applications import base, get_model_class, load_models
+from keras_sentmatch.applications import get_model_class, load_models, registry
 from keras_sentmatch.errors import InputError
 from tests.cli.test_cli import TINY, error_of, run, write_pairs
 
@@ -45,9 +45,9 @@ class MyMatcher(PairModel):
 
 @pytest.fixture(autouse=True)
 def as_before(monkeypatch):
-    monkeypatch.setenv(base.CODE, "")
+    monkeypatch.setenv("SENTMATCH_CODE", "")
     monkeypatch.setenv("KERAS_BACKEND", "torch")
-    monkeypatch.setattr(base, "_MODELS", dict(base._MODELS))
+    monkeypatch.setattr(registry, "_MODELS", dict(registry._MODELS))
 
 
 def test_it_is_trained_and_answers_elsewhere(tmp_path, capsys):
@@ -60,7 +60,7 @@ def test_it_is_trained_and_answers_elsewhere(tmp_path, capsys):
     ask = ["predict", str(tmp_path / "run"), "--sentence1", "a", "--sentence2", "b"]
     code = "from keras_sentmatch.cli import main; import sys; main(sys.argv[1:])"
     command = [sys.executable, "-c", code, "--code", str(file), *ask]
-    env = {**os.environ, base.CODE: ""}
+    env = {**os.environ, "SENTMATCH_CODE": ""}
     done = subprocess.run(command, capture_output=True, text=True, env=env)
     assert done.returncode == 0 and "probability" in done.stdout, done.stderr
 
@@ -78,7 +78,7 @@ def test_what_holds_no_model_is_refused(tmp_path, capsys):
     assert "cannot be imported (ZeroDivisionError" in line
     (tmp_path / "good.py").write_text(FILE)
     line = error_of(capsys, "train", f"{tmp_path / 'good.py'}:Other")
-    assert "has no model 'Other'; it has MyMatcher" in line
+    assert "has no model 'Other'; It has MyMatcher" in line
 
 
 def test_entry_points_are_known(tmp_path, monkeypatch, caplog):
@@ -89,6 +89,6 @@ def test_entry_points_are_known(tmp_path, monkeypatch, caplog):
     points = "[keras_sentmatch.models]\nof_mine = my_package:MyMatcher\nlost = nosuch_package:A\n"
     (info / "entry_points.txt").write_text(points)
     monkeypatch.syspath_prepend(tmp_path)
-    base.load_own_models()
+    registry.load_own_models()
     assert get_model_class("of_mine").__name__ == "MyMatcher"
     assert "nosuch_package:A cannot be loaded" in caplog.text

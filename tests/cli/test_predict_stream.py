@@ -267,9 +267,9 @@ def test_options_of_files(folder, tmp_path, capsys):
         ([empty, "--on-error", "skip"], "empty.tsv: no usable row ("),
         ([tmp_path / "folder"], "folder is a folder; expected a file of pairs"),
         (["-", "--format", "frame"], "standard input is read as text: give a Parquet"),
-        ([*pair, "--resume"], "--resume is for the answers to a FILE"),
-        ([data, "--out", "x.doc"], "--out x.doc: expected a name that ends in .tsv, .csv"),
-        ([data, "--out-format", "doc"], "--out-format doc: expected tsv, csv"),
-        ([data, "--json", "--out", "x.tsv"], "--json prints the answers: leave --out"),
+        ([*pair, "--resume"], "--resume is for a FILE of pairs"),
+        ([data, "--out", "x.doc"], "--out is x.doc. Expected a name that ends in .tsv, .csv"),
+        ([data, "--out-format", "doc"], "--out-format is doc. Expected tsv, csv"),
+        ([data, "--json", "--out", "x.tsv"], "--json prints the predictions. Leave --out"),
     ):
         assert message in error_of(capsys, "predict", folder, *wrong)

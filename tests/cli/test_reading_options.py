@@ -73,7 +73,7 @@ def test_labels_as_typed():
 
 @pytest.mark.parametrize("shares", ["70/15", "70-15-15", "100", "70/15/10/5", "110/-5/-5", "a/b"])
 def test_shares_that_are_none(odd, shares):
-    with pytest.raises(InputError, match=f"--split {shares}: expected the shares"):
+    with pytest.raises(InputError, match=f"--split is {shares}. Expected the shares"):
         Source(str(odd), shares, **HOW).splits()
 
 
@@ -108,7 +108,7 @@ def test_options_that_would_change_nothing(capsys, tmp_path):
     assert "embedded is not read from a file of yours: leave out --columns, --delimiter" in line
     line = error_of(capsys, "train", "--split", "70/15/15")
     assert "embedded has validation and test pairs of its own: leave --split out" in line
-    with pytest.raises(InputError, match="--encoding, --labels: how to read --data, which"):
+    with pytest.raises(InputError, match="--encoding, --labels need --data, which"):
         LabeledPairs(encoding="utf-8", labels="a,b")
 
 

@@ -99,7 +99,7 @@ cli.main()
     [
         (["train"], {}, "glibc.malloc.hugetlb=1"),
         (["--code", "my_models.py", "tune"], {}, "glibc.malloc.hugetlb=1"),
-        (["crossval"], {"GLIBC_TUNABLES": "glibc.malloc.check=1"}, "glibc.malloc.check=1"),
+        (["train"], {"GLIBC_TUNABLES": "glibc.malloc.check=1"}, "glibc.malloc.check=1"),
         (["predict"], {}, "None"),
     ],
 )
