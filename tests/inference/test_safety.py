@@ -149,7 +149,7 @@ def test_a_tokenizer_has_no_weights(samples, tmp_path):
     described = keras.saving.serialize_keras_object(backbone)
     described["config"]["vocabulary_size"] = 1_000_000
     (run / "encoder" / "tokenizer" / "tokenizer.json").write_text(json.dumps(described))
-    refuses_to_load(run, "tokenizer does not load .its config asks for more weights")
+    refuses_to_load(run, "tokenizer cannot be loaded .its config asks for more weights")
 
 
 @pytest.mark.parametrize(
@@ -281,9 +281,9 @@ def test_a_fifo_is_no_file(tmp_path):
         ({"max_length": True}, "max_length is True"),
         ({"max_length": 2.5}, "max_length is 2.5"),
         ({"antonyms": "/etc/passwd"}, "is '/etc/passwd'. Expected a list of a list of str"),
-        ({"antonyms": [["a"]]}, "expected pairs of words"),
+        ({"antonyms": [["a"]]}, "Expected pairs of words"),
         ({"features": "word"}, "features is 'word'. Expected a list of str"),
-        ({"features": ["wurd"]}, "encoder.json is not the description .*features"),
+        ({"features": ["wurd"]}, "encoder.json does not describe an encoder: features"),
         ({"lowercase": 1}, "lowercase is 1. Expected bool"),
         ({"tagger": "spacy:/tmp/evil"}, "names the tagger 'spacy:/tmp/evil'"),
     ],
@@ -457,10 +457,10 @@ def test_pairs_are_not_read_from_devices(tmp_path):
 def test_lines_are_limited(tmp_path, monkeypatch):
     monkeypatch.setenv("SENTMATCH_MAX_LINE_BYTES", "20")
     (tmp_path / "x.tsv").write_text(f"s1\ts2\na\tb\n{'x' * 50}\tb\n")
-    with pytest.raises(InputError, match="x.tsv:3: a line of more than 20 bytes"):
+    with pytest.raises(InputError, match="x.tsv:3: the line has more than 20 bytes"):
         read_pairs(tmp_path / "x.tsv")
     (tmp_path / "v.txt").write_text(f"a 1 2\nb 1 {'2' * 50}\n")
-    with pytest.raises(InputError, match="v.txt:2: a line of more than 20 bytes"):
+    with pytest.raises(InputError, match="v.txt:2: the line has more than 20 bytes"):
         read_vectors(tmp_path / "v.txt")
     (tmp_path / "x.tsv").write_text(f"s1\ts2\n{'a' * 18}\tb\n")
     with pytest.raises(InputError, match="x.tsv:2: a line"):
@@ -472,7 +472,7 @@ def test_the_first_line_of_vectors_asks_for_no_memory(tmp_path, head):
     (tmp_path / "v.txt").write_text(f"{head}\na 1 2\n")
     (tmp_path / "v.bin").write_text(f"{head}\na 1 2\n")
     for name in ("v.txt", "v.bin"):
-        with pytest.raises(InputError, match="expected"):
+        with pytest.raises(InputError, match="[Ee]xpected|numbers per word"):
             read_vectors(tmp_path / name, ["a"] * 10, cache_dir=tmp_path)
     (tmp_path / "v.bin").write_bytes(b"999999999999 50000\na 1")
     with pytest.raises(InputError, match="cut off"):
