@@ -146,7 +146,7 @@ def test_a_stranger_s_tokenizer_reads_no_file(tmp_path):
     described.write_text(
         json.dumps({**config, "config": {**config["config"], "proto": "/etc/hosts"}})
     )
-    with pytest.raises(InputError, match="proto names '/etc/hosts'"):
+    with pytest.raises(InputError, match="names a file under proto .'/etc/hosts'"):
         load_encoder(tmp_path)
     described.write_text(json.dumps(config))
     (tmp_path / "tokenizer" / "assets" / "tokenizer" / "vocabulary.spm").write_bytes(
