@@ -234,11 +234,11 @@ def main(*more: str) -> None:
         for what, array in zip(entry["values"], arrays, strict=True):
             entry["values"][what] = [end, end + len(array)]
             end += len(array)
-    about = json.dumps({"presets": presets(), "configs": entries}, separators=(",", ":"))
+    text = json.dumps({"presets": presets(), "configs": entries}, separators=(",", ":"))
     np.savez_compressed(
         FILE,
         values=np.concatenate([array for arrays in values for array in arrays]),
-        about=np.frombuffer(about.encode(), "uint8"),
+        about=np.frombuffer(text.encode(), "uint8"),
     )
     print(f"{len(entries)} configurations, {end} values on {keras.backend.backend()}")
 
