@@ -17,15 +17,14 @@ import measuring
 import numpy as np
 from quality import vectors_name
 
-from keras_sentmatch.metrics import (
-    accuracy,
+from keras_sentmatch.metrics.calibration import (
     apply_temperature,
     calibrate_predictions,
+    decide,
     expected_calibration_error,
-    f1,
     negative_log_likelihood,
 )
-from keras_sentmatch.metrics.calibration import decide
+from keras_sentmatch.metrics.scores import accuracy, f1
 
 RESULTS = measuring.Results("calibration")
 FIGURES = ("nll", "ece", "accuracy", "f1")

@@ -14,8 +14,9 @@ from keras_sentmatch.display.figures import accuracies
 from keras_sentmatch.display.rendering import render
 from keras_sentmatch.display.tables import data_name, write_report
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.metrics import accuracy, macro_f1, wilson_interval
+from keras_sentmatch.metrics import wilson_interval
 from keras_sentmatch.metrics.calibration import decide
+from keras_sentmatch.metrics.scores import accuracy, macro_f1
 from keras_sentmatch.training import bag_of_words_baseline
 from keras_sentmatch.transformations import TRANSFORMATIONS, Lexicon, Transformed, transform
 from keras_sentmatch.transformations.english import words

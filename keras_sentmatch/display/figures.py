@@ -124,7 +124,7 @@ def reliability_diagram(report: Mapping[str, Any], png: str | Path) -> Path:
     number of answers in each.
 
     Args:
-        report: What `keras_sentmatch.metrics.calibrate_predictions` or `Matcher.calibrate` gives.
+        report: The report of `Matcher.calibrate`.
         png: File to write.
     """
     figure = empty_figure(7.0, 4.4)

@@ -13,12 +13,13 @@ from keras_sentmatch.data.frames import is_frame, with_columns
 from keras_sentmatch.errors import InputError, argument, wording
 from keras_sentmatch.inference._encodings import Corpus
 from keras_sentmatch.inference.pairs import as_columns, as_dataset, check_count
-from keras_sentmatch.metrics import (
+from keras_sentmatch.metrics import evaluate_predictions
+from keras_sentmatch.metrics.calibration import (
     apply_temperature,
     calibrate_predictions,
-    evaluate_predictions,
+    check_calibration,
+    decide,
 )
-from keras_sentmatch.metrics.calibration import check_calibration, decide
 from keras_sentmatch.metrics.decisions import (
     Goal,
     check_abstention,
@@ -345,8 +346,7 @@ class BaseMatcher(ABC):
             batch_size: Maximum number of pairs per batch. Defaults to `64`.
 
         Returns:
-            The report of `keras_sentmatch.metrics.calibrate_predictions` for the bare model
-            (`before`) and now (`after`); `abstain_below`, one probability per label or `None`;
+            The fitted temperature and threshold, and the metrics of the bare model (`before`) and now (`after`); `abstain_below`, one probability per label or `None`;
             `labels`, with threshold, number of answers, precision and bound; `coverage`, the share of
             answered pairs; `answered_accuracy`; and `curve`, the accuracy of the most confident
             predictions by their share.

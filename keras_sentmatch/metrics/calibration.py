@@ -1,8 +1,8 @@
-"""How well probabilities match frequencies: measures, and a temperature and a threshold to fit.
+"""Calibration: metrics of it, and fitting a temperature and a threshold.
 
-If 80% of the answers given with a probability of 0.8 are right, a model is calibrated. Neural
-models are mostly overconfident: a temperature above 1 makes them less so without changing an answer
-(Guo et al. 2017).
+A model is calibrated if 80% of the predictions with a probability of 0.8 are right. Most neural
+networks are overconfident. A temperature above 1 lowers their probabilities without changing a
+prediction (Guo et al. 2017).
 """
 
 from typing import Any
@@ -11,27 +11,26 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from keras_sentmatch.errors import InputError, argument
-from keras_sentmatch.metrics.basic import accuracy, f1
-from keras_sentmatch.metrics.checks import columns, finite, integers
+from keras_sentmatch.metrics.scores import accuracy, columns, f1, finite, integers
 
 BINS = 15  # as in Guo et al. 2017
 LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 0.05, 20.0
-_TINY = float(np.finfo("float32").tiny)  # stands for a probability of 0: softmax rounds to 0
+_TINY = float(np.finfo("float32").tiny)  # used instead of 0, to which softmax rounds
 
 
 def reliability(
     labels: ArrayLike, probabilities: ArrayLike, bins: int = BINS
 ) -> dict[str, np.ndarray]:
-    """Share of right answers by confidence, the probability of the most probable class.
+    """Return the share of right predictions by confidence, the probability of the predicted class.
 
     Args:
-        labels: integer labels, [n].
-        probabilities: of each class, [n, C].
-        bins: number of intervals of [0, 1]; each includes its upper end.
+        labels: Integer labels, [n].
+        probabilities: Class probabilities, [n, C].
+        bins: Number of intervals of [0, 1]; each includes its upper end.
 
     Returns:
         Arrays [bins] by name: `count`, the rows in the interval; `confidence`, their mean
-        confidence; `accuracy`, the share of right answers. The last two are NaN in empty intervals.
+        confidence; `accuracy`, the share of right predictions. Empty intervals have NaN.
 
     Example:
 
@@ -41,7 +40,7 @@ def reliability(
     """
     y, p = _checked(labels, probabilities)
     if bins < 1:
-        raise InputError(f"bins={bins}: at least 1 is needed.")
+        raise InputError(f"bins={bins} is too small. Expected at least 1.")
     confidences = p.max(-1)
     place = np.clip(np.ceil(confidences * bins).astype(int) - 1, 0, bins - 1)
     count = np.bincount(place, minlength=bins)
@@ -54,12 +53,12 @@ def reliability(
 def expected_calibration_error(
     labels: ArrayLike, probabilities: ArrayLike, bins: int = BINS
 ) -> float:
-    """Mean gap between confidence and accuracy in the intervals of `reliability`, by their rows.
+    """Return the mean gap between confidence and accuracy, weighted by the rows of each interval.
 
     Args:
-        labels: integer labels, [n].
-        probabilities: of each class, [n, C].
-        bins: number of intervals of [0, 1].
+        labels: Integer labels, [n].
+        probabilities: Class probabilities, [n, C].
+        bins: Number of intervals of [0, 1].
 
     Example:
 
@@ -73,11 +72,11 @@ def expected_calibration_error(
 
 
 def negative_log_likelihood(labels: ArrayLike, probabilities: ArrayLike) -> float:
-    """Mean negative log-probability of the true class; a probability of 0 counts as 1e-38.
+    """Return the mean negative log-probability of the true class; 0 counts as 1e-38.
 
     Args:
-        labels: integer labels, [n].
-        probabilities: of each class, [n, C].
+        labels: Integer labels, [n].
+        probabilities: Class probabilities, [n, C].
 
     Example:
 
@@ -89,11 +88,11 @@ def negative_log_likelihood(labels: ArrayLike, probabilities: ArrayLike) -> floa
 
 
 def apply_temperature(probabilities: ArrayLike, temperature: float) -> np.ndarray:
-    """Probabilities as if the logits had been divided by a temperature; their order stays.
+    """Return the probabilities after dividing the logits by a temperature; their order stays.
 
     Args:
-        probabilities: of each class, [n, C].
-        temperature: a number from 0.001 to 1000; above 1 moves them towards each other, below 1 apart.
+        probabilities: Class probabilities, [n, C].
+        temperature: A number from 0.001 to 1000. Above 1, probabilities become more equal.
 
     Example:
 
@@ -111,11 +110,11 @@ def apply_temperature(probabilities: ArrayLike, temperature: float) -> np.ndarra
 
 
 def fit_temperature(labels: ArrayLike, probabilities: ArrayLike) -> float:
-    """The temperature, from 0.05 to 20, that minimizes `negative_log_likelihood`.
+    """Return the temperature, from 0.05 to 20, that minimizes `negative_log_likelihood`.
 
     Args:
-        labels: integer labels, [n]; of pairs that the model was not trained on.
-        probabilities: of each class, [n, C].
+        labels: Integer labels, [n], of pairs that the model was not trained on.
+        probabilities: Class probabilities, [n, C].
 
     Example:
 
@@ -131,7 +130,7 @@ def fit_temperature(labels: ArrayLike, probabilities: ArrayLike) -> float:
     logits -= logits[np.arange(len(y)), y][:, None]
 
     def slope(log_inverse: float) -> float:
-        """Of the negative log-likelihood, which is convex in 1/temperature."""
+        """Return the slope of the negative log-likelihood, which is convex in 1/temperature."""
         return float(np.mean((softmax(np.exp(log_inverse) * logits, axis=-1) * logits).sum(-1)))
 
     low, high = -np.log(HIGHEST_TEMPERATURE), -np.log(LOWEST_TEMPERATURE)
@@ -145,13 +144,13 @@ def fit_temperature(labels: ArrayLike, probabilities: ArrayLike) -> float:
 
 
 def best_threshold(labels: ArrayLike, p_second: ArrayLike, metric: str = "accuracy") -> float:
-    """The threshold on the probability of the second of two classes that scores best.
+    """Return the threshold on the probability of the second class with the best metric.
 
-    Of equally good thresholds it is the one nearest to 0.5.
+    Of equally good thresholds, the one nearest to 0.5 is returned.
 
     Args:
         labels: 0 or 1, [n].
-        p_second: probability of class 1, [n]; above the threshold, class 1 is the answer.
+        p_second: Probability of class 1, [n]. Above the threshold, class 1 is predicted.
         metric: `"accuracy"`, or `"f1"` of class 1.
 
     Example:
@@ -160,13 +159,13 @@ def best_threshold(labels: ArrayLike, p_second: ArrayLike, metric: str = "accura
     0.25
     """
     if metric not in ("accuracy", "f1"):
-        raise InputError(f"metric={metric!r}; expected one of accuracy, f1.")
+        raise InputError(f"metric={metric!r} is unknown. Expected accuracy or f1.")
     y, p = columns(labels=labels, p_second=p_second)
     y, p = integers("labels", y), finite("p_second", p)
     if y.min() < 0 or y.max() > 1 or p.min() < 0 or p.max() > 1:
         raise InputError(
-            f"labels from {y.min()} to {y.max()} and probabilities from {p.min():.3g} to "
-            f"{p.max():.3g}; expected labels 0 and 1, and probabilities from 0 to 1."
+            f"The labels range from {y.min()} to {y.max()} and the probabilities from {p.min():.3g} "
+            f"to {p.max():.3g}. Expected labels 0 and 1, and probabilities from 0 to 1."
         )
     values = np.unique(np.concatenate([[0.0], p, [1.0]]))
     tried = np.append((values[1:] + values[:-1]) / 2, 0.5)
@@ -182,7 +181,7 @@ def best_threshold(labels: ArrayLike, p_second: ArrayLike, metric: str = "accura
 
 
 def decide(probabilities: np.ndarray, threshold: float | None) -> np.ndarray:
-    """The answer of each row: the most probable class, or class 1 where it exceeds the threshold."""
+    """Return the predicted class of each row: the most probable, or class 1 above the threshold."""
     if threshold is None:
         return np.asarray(probabilities.argmax(-1))
     return (probabilities[:, 1].astype(float) > threshold).astype(int)
@@ -195,19 +194,19 @@ def calibrate_predictions(
     temperature: bool = True,
     threshold: str | None = None,
 ) -> dict[str, Any]:
-    """Fits a temperature and a threshold, and measures their effect.
+    """Fit a temperature and a threshold, and measure their effect.
 
     Args:
-        labels: integer labels, [n]; of pairs that the model was not trained on.
-        probabilities: what the model gives for each class, [n, C].
-        temperature: whether to fit one; otherwise it is 1.
-        threshold: `"accuracy"` or `"f1"`, to choose a threshold by, for two classes. `None` for
-            no threshold: the most probable class is the answer.
+        labels: Integer labels, [n], of pairs that the model was not trained on.
+        probabilities: Class probabilities of the model, [n, C].
+        temperature: Whether to fit a temperature; otherwise it is 1.
+        threshold: `"accuracy"` or `"f1"`, the metric that the threshold of two classes maximizes.
+            By default there is no threshold, and the most probable class is predicted.
 
     Returns:
         `temperature`, `threshold` (a number or `None`), `rows`, and `before` and `after`, each with
         `nll`, `ece`, `accuracy` (with a threshold for f1 also `f1`) and `reliability`, as lists for
-        JSON: `None` stands for NaN.
+        JSON, with `None` instead of NaN.
 
     Example:
 
@@ -218,8 +217,8 @@ def calibrate_predictions(
     y, p = _checked(labels, np.asarray(probabilities))
     if threshold is not None and p.shape[1] != 2:
         raise InputError(
-            f"{argument('threshold', threshold)} with {p.shape[1]} classes: a threshold "
-            "needs two classes; leave it out."
+            f"{argument('threshold', threshold)} needs two classes, but there are {p.shape[1]}. "
+            "Leave it out."
         )
     fitted = fit_temperature(y, p) if temperature else 1.0
     scaled = apply_temperature(np.asarray(probabilities), fitted)
@@ -234,25 +233,25 @@ def calibrate_predictions(
 
 
 def check_calibration(temperature: float, threshold: float | None, outputs: int) -> None:
-    """Refuses a temperature or a threshold that a model with this many outputs cannot have."""
+    """Refuse a temperature or a threshold that does not fit the number of a model's outputs."""
     _check_temperature(temperature)
     if outputs == 1 and temperature != 1:
         raise InputError(
-            f"temperature={temperature}, but this model gives a score; only probabilities can have "
-            "a temperature."
+            f"temperature={temperature} needs a model with probabilities, but this model returns a "
+            "score. Leave it out."
         )
     if threshold is not None and not (outputs == 2 and _is_number(threshold) and 0 < threshold < 1):
         raise InputError(
-            f"threshold={threshold!r} with {outputs} output(s); expected a number between 0 and 1: "
-            "the probability of the second of two classes."
+            f"threshold={threshold!r} does not fit a model with {outputs} output(s). Expected a number "
+            "between 0 and 1, the probability of the second of two classes."
         )
 
 
 def _check_temperature(temperature: float) -> None:
     if not _is_number(temperature) or not 0.001 <= temperature <= 1000:
         raise InputError(
-            f"temperature={temperature!r:.60}; expected a number from 0.001 to 1000 (1 changes "
-            "nothing). `calibrate` finds one."
+            f"temperature={temperature!r:.60} is out of range. Expected a number from 0.001 to 1000; 1 "
+            "changes nothing. `calibrate` finds the best."
         )
 
 
@@ -283,24 +282,25 @@ def _log(probabilities: np.ndarray) -> np.ndarray:
 
 
 def _checked(labels: ArrayLike, probabilities: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Labels as integers and probabilities as float64, checked."""
+    """Return checked labels as integers and probabilities as float64."""
     p: np.ndarray = np.asarray(probabilities)
     if p.ndim != 2 or p.shape[-1] < 2:
         raise InputError(
-            f"Probabilities of shape {p.shape}; expected [rows, classes] with at least two classes."
+            f"The probabilities have shape {p.shape}. Expected [rows, classes] with at least two "
+            "classes."
         )
     y, sums = columns(labels=labels, probabilities=p.sum(-1))
     y = integers("labels", y)
     values = finite("probabilities", p.ravel())
     if values.min() < 0 or np.abs(sums - 1).max() > 0.01:
         raise InputError(
-            f"Values from {values.min():.3g} to {values.max():.3g} whose rows sum to "
-            f"{sums.min():.3g} to {sums.max():.3g}; expected probabilities. Take the softmax of "
+            f"The values range from {values.min():.3g} to {values.max():.3g}, and rows sum to "
+            f"{sums.min():.3g} to {sums.max():.3g}. Expected probabilities. Take the softmax of "
             "logits first."
         )
     if y.min() < 0 or y.max() >= p.shape[-1]:
         raise InputError(
-            f"Labels run from {y.min()} to {y.max()}; expected 0 to {p.shape[-1] - 1}, the columns "
-            "of the probabilities."
+            f"The labels range from {y.min()} to {y.max()}. Expected 0 to {p.shape[-1] - 1}, the "
+            "columns of the probabilities."
         )
     return y, values.reshape(p.shape)

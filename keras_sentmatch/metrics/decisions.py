@@ -1,4 +1,4 @@
-"""When to answer: thresholds for a wanted precision, a wanted recall or costs, and abstention."""
+"""Thresholds for a required precision, a required recall or costs, and abstention."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from numpy.typing import ArrayLike
 
 from keras_sentmatch.errors import InputError, argument
 from keras_sentmatch.metrics.calibration import decide
-from keras_sentmatch.metrics.checks import columns, finite, integers
+from keras_sentmatch.metrics.scores import columns, finite, integers
 
-POINTS = 200  # of a coverage curve, at most
-ABSTAIN = "abstain"  # among costs
+POINTS = 200  # maximum number of points of a coverage curve
+ABSTAIN = "abstain"  # key of `costs`
 
 
 def lower_bound(right: int, answers: int, confidence: float = 0.95) -> float:
-    """The Clopper-Pearson lower bound of a share: the true one is above it with this confidence.
+    """Return the Clopper-Pearson lower bound of a share.
 
     Args:
-        right: how many are right.
-        answers: of how many.
-        confidence: one-sided.
+        right: Number of right predictions.
+        answers: Number of predictions.
+        confidence: One-sided confidence.
 
     Example:
 
@@ -34,11 +34,11 @@ def lower_bound(right: int, answers: int, confidence: float = 0.95) -> float:
 
 
 def coverage_curve(labels: ArrayLike, probabilities: ArrayLike) -> dict[str, list[float]]:
-    """The accuracy of the surest answers, by the share of pairs that they are.
+    """Return the accuracy of the most confident predictions by their share of the pairs.
 
     Args:
-        labels: integer labels, [n].
-        probabilities: of each class, [n, C].
+        labels: Integer labels, [n].
+        probabilities: Class probabilities, [n, C].
 
     Returns:
         `coverage` and `accuracy`, lists of at most 200 values.
@@ -59,7 +59,7 @@ def coverage_curve(labels: ArrayLike, probabilities: ArrayLike) -> dict[str, lis
 def sure_answers(
     probabilities: np.ndarray, threshold: float | None, abstain_below: Sequence[float] | None
 ) -> np.ndarray:
-    """Which answers of `decide` are sure enough to be given: boolean [n]."""
+    """Return whether the matcher predicts each row instead of abstaining: boolean [n]."""
     if abstain_below is None:
         return np.ones(len(probabilities), bool)
     chosen = decide(probabilities, threshold)
@@ -75,20 +75,20 @@ def for_precision(
     name: str = "the label",
     confidence: float = 0.95,
 ) -> dict[str, Any]:
-    """The lowest threshold from which on answers have a wanted precision, with confidence.
+    """Return the lowest threshold above which predictions have a required precision.
 
     Args:
-        labels: whether each answer would be right, [n].
-        scores: its probability, [n].
-        wanted: the precision that `lower_bound` must reach.
-        name: of the label, for the error.
-        confidence: of the bound.
+        labels: Whether each prediction is right, [n].
+        scores: The probability of each prediction, [n].
+        wanted: The precision that `lower_bound` must reach.
+        name: The label, for the error message.
+        confidence: Confidence of the bound.
 
     Returns:
-        `threshold`, and of the pairs from it on `answers`, `right`, `precision` and `lower_bound`.
+        `threshold`, and for the pairs above it `answers`, `right`, `precision` and `lower_bound`.
 
     Raises:
-        InputError: No threshold reaches the precision; the message says the best one.
+        InputError: If no threshold reaches the precision; the message names the best.
 
     Example:
 
@@ -100,17 +100,17 @@ def for_precision(
     reached = np.flatnonzero(bounds >= wanted)
     if not len(reached):
         best = int(bounds.argmax()) if len(bounds) else None
-        closest = "it is never answered"
+        closest = "The label is never predicted"
         if best is not None:
             right, answers = found["right"][best], found["answers"][best]
             closest = (
-                f"the best is {bounds[best]:.3f}, of {right:,} right among {answers:,} answers "
+                f"The best is {bounds[best]:.3f}, with {right:,} of {answers:,} predictions right "
                 f"({right / answers:.3f})"
             )
         raise InputError(
-            f"{argument('precision', wanted)}: no threshold makes sure of it for {name!r} with "
-            f"{confidence:.0%} confidence; {closest}. Ask for less, set a lower "
-            f"{argument('confidence')}, or give more pairs."
+            f"{argument('precision', wanted)} cannot be reached for {name!r} with {confidence:.0%} "
+            f"confidence. {closest}. Lower the precision or {argument('confidence')}, or pass more "
+            "pairs."
         )
     return _cut(found, int(reached[-1]), bounds)
 
@@ -123,20 +123,20 @@ def for_recall(
     name: str = "the label",
     confidence: float = 0.95,
 ) -> dict[str, Any]:
-    """The highest threshold that still finds a wanted share of a label, with confidence.
+    """Return the highest threshold that finds a required share of the pairs with a label.
 
     Args:
-        labels: whether each pair has the label, [n].
-        scores: the probability of the label, [n].
-        wanted: the recall that `lower_bound` must reach.
-        name: of the label, for the error.
-        confidence: of the bound.
+        labels: Whether each pair has the label, [n].
+        scores: The probability of the label, [n].
+        wanted: The recall that `lower_bound` must reach.
+        name: The label, for the error message.
+        confidence: Confidence of the bound.
 
     Returns:
-        As `for_precision`, but `lower_bound` is that of the `recall`.
+        As for `for_precision`, but `lower_bound` is the bound of `recall`.
 
     Raises:
-        InputError: Too few pairs to be sure; the message says the best that can be had.
+        InputError: If there are too few pairs; the message names the best recall.
 
     Example:
 
@@ -149,10 +149,10 @@ def for_recall(
     reached = np.flatnonzero(bounds >= wanted)
     if not len(reached):
         raise InputError(
-            f"{argument('recall', wanted)}: {whole:,} pairs with the label {name!r} are too few to "
-            f"be sure of it with {confidence:.0%} confidence; the best is "
-            f"{bounds.max(initial=0):.3f}. Ask for less, set a lower {argument('confidence')}, or "
-            "give more pairs."
+            f"{argument('recall', wanted)} cannot be reached with {confidence:.0%} confidence: "
+            f"{whole:,} pairs with the label {name!r} are too few. The best is "
+            f"{bounds.max(initial=0):.3f}. Lower the recall or {argument('confidence')}, or pass more "
+            "pairs."
         )
     cut = _cut(found, int(reached[0]), bounds)
     return {**cut, "recall": cut["right"] / whole}
@@ -161,12 +161,12 @@ def for_recall(
 def for_costs(
     costs: Mapping[str, float], names: Sequence[str]
 ) -> tuple[float, tuple[float, ...] | None]:
-    """The threshold and the probabilities to abstain below that make the expected cost least.
+    """Return the threshold, and the probabilities below which to abstain, of the lowest expected cost.
 
     Args:
-        costs: what it costs to answer each of two labels wrongly; and under `"abstain"`, if there
-            is such a key, what it costs to give no answer.
-        names: the two labels, in index order.
+        costs: The cost of predicting each of two labels wrongly, by name, and optionally the cost of
+            abstaining, under `"abstain"`.
+        names: The two labels, in index order.
 
     Example:
 
@@ -175,13 +175,15 @@ def for_costs(
     """
     if len(names) != 2 or set(costs) - {ABSTAIN} != set(names):
         raise InputError(
-            f"{argument('costs', dict(costs))} with the labels {', '.join(names)}: expected what "
-            "it costs to answer each of two labels wrongly, and perhaps what it costs to abstain."
+            f"{argument('costs', dict(costs))} does not fit the labels {', '.join(names)}. Expected the "
+            "cost of predicting each of two labels wrongly, and optionally the cost of `abstain`."
         )
     wrong = [costs[name] for name in names]
     least = costs.get(ABSTAIN)
     if min(wrong) <= 0 or (least is not None and least < 0) or not np.isfinite(wrong).all():
-        raise InputError(f"{argument('costs', dict(costs))}: costs are numbers above 0.")
+        raise InputError(
+            f"{argument('costs', dict(costs))} is out of range. Expected numbers above 0."
+        )
     threshold = wrong[1] / sum(wrong)
     if least is None:
         return threshold, None
@@ -190,7 +192,7 @@ def for_costs(
 
 @dataclass(frozen=True)
 class Goal:
-    """What `Matcher.calibrate` is asked for; at most one of the first four."""
+    """The goal of `Matcher.calibrate`; at most one of the first four is set."""
 
     threshold: str | None
     precision: float | None
@@ -200,27 +202,32 @@ class Goal:
     confidence: float
 
     def check(self, names: Sequence[str]) -> None:
-        """Refuses what excludes each other or does not fit the labels."""
+        """Refuse goals that exclude each other or do not fit the labels."""
         goals = ("threshold", "precision", "recall", "costs")
         given = [argument(name) for name in goals if getattr(self, name) is not None]
         if len(given) > 1:
-            raise InputError(f"{' and '.join(given)}: each of them sets thresholds; give one.")
+            raise InputError(
+                f"{' and '.join(given)} exclude each other, as each sets thresholds. Use one of them."
+            )
         for name in ("precision", "recall", "confidence"):
             share = getattr(self, name)
             if share is not None and not 0 < share < 1:
-                raise InputError(f"{argument(name, share)}: expected a number between 0 and 1.")
+                raise InputError(
+                    f"{argument(name, share)} is out of range. Expected a number between 0 and 1."
+                )
         if self.recall is not None and len(names) != 2:
-            raise InputError(f"{argument('recall', self.recall)}: a recall needs two labels.")
+            raise InputError(
+                f"{argument('recall', self.recall)} needs a matcher with two labels, not {len(names)}."
+            )
         shares = self.precision or self.recall
         if self.label is not None and not (shares and len(names) == 2 and self.label in names):
             raise InputError(
-                f"{argument('label', self.label)}: one of two labels can be named with "
-                f"{argument('precision')} or {argument('recall')}; the labels are "
-                f"{', '.join(names)}."
+                f"{argument('label', self.label)} needs two labels, and {argument('precision')} or "
+                f"{argument('recall')}. The labels are {', '.join(names)}."
             )
 
     def fit(self, y: np.ndarray, p: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
-        """`threshold`, `abstain_below`, `labels` (what was found for each) and `goal`, for JSON."""
+        """Return `threshold`, `abstain_below`, `labels` (metrics of each label) and `goal`."""
         found: dict[str, dict[str, Any]] = {}
         threshold, below, share = None, None, self.precision or self.recall
         if self.costs is not None:
@@ -247,19 +254,19 @@ class Goal:
 
 
 def check_abstention(abstain_below: Sequence[float] | None, names: Sequence[str] | None) -> None:
-    """Refuses probabilities to abstain below that do not fit the labels."""
+    """Refuse values of `abstain_below` that do not fit the labels."""
     if abstain_below is None:
         return
     ok = all(isinstance(value, int | float) and 0 <= value <= 1 for value in abstain_below)
     if names is None or len(abstain_below) != len(names) or not ok:
         raise InputError(
-            f"abstain_below={list(abstain_below)!r:.80}; expected a probability for each of the "
-            f"labels ({', '.join(names or ()) or 'this model has none'})."
+            f"abstain_below={list(abstain_below)!r:.80} does not fit. Expected one probability per "
+            f"label ({', '.join(names or ()) or 'this model has none'})."
         )
 
 
 def _cuts(labels: ArrayLike, scores: ArrayLike) -> dict[str, np.ndarray]:
-    """Each place to cut the sorted scores, the highest first: threshold, right ones, answers."""
+    """Return the threshold, right predictions and predictions at each cut of the sorted scores."""
     if not np.size(labels):
         return {name: np.zeros(0) for name in ("threshold", "right", "answers")}
     y, p = columns(labels=labels, scores=scores)

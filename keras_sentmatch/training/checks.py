@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from keras_sentmatch import applications
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError, wording
-from keras_sentmatch.metrics import ranking_counts
+from keras_sentmatch.metrics.ranking import ranking_counts
 from keras_sentmatch.training._ranking import by_question, comparable
 from keras_sentmatch.training.config import TrainingConfig, did_you_mean, f1_label
 from keras_sentmatch.training.recipe import Recipe

@@ -16,7 +16,7 @@ from keras_sentmatch.display.tables import markdown_table
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.run_folder import write_json
 from keras_sentmatch.metrics import evaluate_predictions
-from keras_sentmatch.metrics.report import PRIMARY
+from keras_sentmatch.metrics.evaluation import PRIMARY
 from keras_sentmatch.training.adapt import rarest_class
 from keras_sentmatch.training.config import f1_label
 from keras_sentmatch.training.recipe import Recipe

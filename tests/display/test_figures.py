@@ -3,7 +3,7 @@ import pytest
 from keras_sentmatch.display import figures as plots
 from keras_sentmatch.display.figures import confusion_matrix, learning_curve, reliability_diagram
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.metrics import calibrate_predictions
+from keras_sentmatch.metrics.calibration import calibrate_predictions
 
 pytestmark = pytest.mark.once
 

@@ -19,7 +19,7 @@ from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference import BatchScorer, EnsembleMatcher
 from keras_sentmatch.inference.matcher import Matcher
-from keras_sentmatch.metrics import apply_temperature, fit_temperature
+from keras_sentmatch.metrics.calibration import apply_temperature, fit_temperature
 from tests.toys.frames import KINDS
 from tests.toys.training import build_tiny
 

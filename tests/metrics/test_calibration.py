@@ -1,20 +1,30 @@
+"""Calibration and thresholds: against definitions, brute force and other pairs."""
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import softmax
+from scipy.stats import binom
 
-from keras_sentmatch.errors import InputError
-from keras_sentmatch.metrics import (
-    accuracy,
+from keras_sentmatch.metrics.calibration import (
     apply_temperature,
     best_threshold,
     calibrate_predictions,
     expected_calibration_error,
-    f1,
     fit_temperature,
     negative_log_likelihood,
     reliability,
 )
+from keras_sentmatch.metrics.decisions import (
+    Goal,
+    coverage_curve,
+    for_costs,
+    for_precision,
+    for_recall,
+    lower_bound,
+    sure_answers,
+)
+from keras_sentmatch.metrics.scores import accuracy, f1
 
 pytestmark = pytest.mark.once
 
@@ -118,27 +128,101 @@ def test_a_report_says_what_changed():
     assert {"f1"} < set(calibrate_predictions(labels, p, threshold="f1")["before"])
 
 
-@pytest.mark.parametrize(
-    "call, message",
-    [
-        (lambda: fit_temperature([0, 1], [[2.0, -1.0]] * 2), "softmax of logits first"),
-        (lambda: fit_temperature([0, 1], [[3.0, 5.0]] * 2), "sum to 8 to 8"),
-        (lambda: fit_temperature([0, 2], [[0.5, 0.5]] * 2), "run from 0 to 2; expected 0 to 1"),
-        (lambda: fit_temperature([0], [[0.5, 0.5]] * 2), "unequal length"),
-        (lambda: fit_temperature([0.5, 1], [[0.5, 0.5]] * 2), "integer label"),
-        (lambda: fit_temperature([0, 1], [[0.5, np.nan]] * 2), "NaN"),
-        (lambda: fit_temperature([0, 1], [0.5, 0.5]), "at least two classes"),
-        (lambda: reliability([0], [[0.5, 0.5]], bins=0), "bins=0"),
-        (lambda: apply_temperature([[0.5, 0.5]], 0), "temperature=0"),
-        (lambda: apply_temperature([[0.5, 0.5]], 1e-320), "temperature=1e-320"),
-        (lambda: apply_temperature([[0.5, 0.5]], 10**400), "temperature=1000.*0.001 to 1000"),
-        (lambda: apply_temperature([[0.5, 0.5]], float("nan")), "temperature=nan"),
-        (lambda: best_threshold([0, 2], [0.5, 0.5]), "labels 0 and 1"),
-        (lambda: best_threshold([0, 1], [0.5, 1.5]), "probabilities from 0.5 to 1.5"),
-        (lambda: best_threshold([0, 1], [0.5, 0.5], "auc"), "one of accuracy, f1"),
-        (lambda: calibrate_predictions([0], [[0.2, 0.3, 0.5]], threshold="f1"), "with 3 classes"),
-    ],
-)
-def test_bad_input(call, message):
-    with pytest.raises(InputError, match=message):
-        call()
+# --- thresholds for precision, recall and costs ---
+
+NAMES = ("no", "yes")
+
+
+def calibrated(rows, seed):
+    """Calibrated probabilities of two classes, and labels drawn by them."""
+    rng = np.random.default_rng(seed)
+    p = rng.beta(0.6, 0.6, rows)
+    return (rng.random(rows) < p).astype(int), np.stack([1 - p, p], 1)
+
+
+def goal(**given):
+    empty = dict.fromkeys(("threshold", "precision", "recall", "costs", "label"))
+    return Goal(**{**empty, "confidence": 0.95, **given})
+
+
+def test_the_bound_is_clopper_and_pearson():
+    assert lower_bound(0, 9) == 0
+    for right, answers in ((5, 10), (48, 50), (20, 20)):
+        bound = lower_bound(right, answers, 0.9)
+        assert binom.sf(right - 1, answers, bound) == pytest.approx(0.1)
+
+
+def test_precision_takes_the_lowest_threshold_that_is_sure():
+    y, p = calibrated(2000, 0)
+    found = for_precision(y, p[:, 1], 0.9)
+    above = p[:, 1] >= found["threshold"]
+    assert (above.sum(), y[above].sum()) == (found["answers"], found["right"])
+    assert found["lower_bound"] == lower_bound(found["right"], found["answers"]) >= 0.9
+    for lower in np.sort(p[:, 1][~above])[::-1]:
+        more = p[:, 1] >= lower
+        assert lower_bound(int(y[more].sum()), int(more.sum())) < 0.9
+    ties = for_precision([1] * 80 + [1, 0, 0, 0, 0], [0.9] * 80 + [0.4] * 5, 0.95)
+    assert ties["answers"] == 80 and 0.4 < ties["threshold"] < 0.9
+
+
+def test_precision_holds_on_other_pairs():
+    """The bound is that of one threshold, but the threshold was chosen among many."""
+    kept = []
+    for seed in range(60):
+        y, p = calibrated(600, seed)
+        cut = for_precision(y, p[:, 1], 0.9)["threshold"]
+        kept.append(
+            p[:, 1][p[:, 1] >= cut].mean() >= 0.9
+        )  # the true precision: they are calibrated
+    assert np.mean(kept) >= 0.9
+
+
+def test_recall_takes_the_highest_threshold_that_is_sure():
+    y, p = calibrated(2000, 1)
+    found = for_recall(y, p[:, 1], 0.9)
+    above = p[:, 1] >= found["threshold"]
+    assert found["recall"] == y[above].sum() / y.sum() > 0.9
+    assert lower_bound(found["right"] - 1, int(y.sum())) < 0.9 <= found["lower_bound"]
+
+
+def test_goals_become_thresholds():
+    y, p = calibrated(2000, 2)
+    both = goal(precision=0.9).fit(y, p, NAMES)
+    assert both["threshold"] is None and set(both["labels"]) == set(NAMES)
+    sure = sure_answers(p, None, both["abstain_below"])
+    assert 0 < sure.mean() < 1
+    for column, name in enumerate(NAMES):
+        mine = sure & (p.argmax(-1) == column)
+        assert mine.sum() == both["labels"][name]["answers"]
+        assert (y[mine] == column).mean() == both["labels"][name]["precision"] > 0.9
+    one = goal(precision=0.9, label="no").fit(y, p, NAMES)
+    assert one["abstain_below"] is None and list(one["labels"]) == ["no"]
+    answered = p[:, 1] <= one["threshold"]
+    assert (y[answered] == 0).mean() == pytest.approx(one["labels"]["no"]["precision"])
+    found = goal(recall=0.9).fit(y, p, NAMES)
+    assert (p[y == 1, 1] > found["threshold"]).mean() == found["labels"]["yes"]["recall"]
+
+
+def test_costs_are_least():
+    y, p = calibrated(20_000, 3)
+    costs = {"no": 1.0, "yes": 4.0, "abstain": 0.4}
+    threshold, below = for_costs(costs, NAMES)
+
+    def cost(threshold, below):
+        chosen = (p[:, 1] > threshold).astype(int)
+        sure = p[np.arange(len(p)), chosen] >= np.asarray(below)[chosen]
+        wrong = np.where(chosen == 1, 4.0, 1.0) * (p[np.arange(len(p)), 1 - chosen])
+        return np.where(sure, wrong, 0.4).mean()
+
+    best = cost(threshold, below)
+    for other in ((0.5, (0.0, 0.0)), (threshold, (0.5, 0.5)), (0.9, (0.7, 0.95))):
+        assert best < cost(*other)
+    assert for_costs({"no": 1, "yes": 1}, NAMES) == (0.5, None)
+
+
+def test_the_curve_ends_with_the_accuracy_of_all():
+    y, p = calibrated(1000, 4)
+    curve = coverage_curve(y, p)
+    assert len(curve["coverage"]) == 200 and curve["coverage"][-1] == 1
+    assert curve["accuracy"][-1] == pytest.approx((p.argmax(-1) == y).mean())
+    assert curve["accuracy"][20] > curve["accuracy"][-1]

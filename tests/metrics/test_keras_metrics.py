@@ -2,8 +2,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_sentmatch.errors import InputError
-from keras_sentmatch.metrics import PositiveF1, SparseMacroF1, f1, macro_f1
+from keras_sentmatch.metrics import PositiveF1, SparseMacroF1
+from keras_sentmatch.metrics.scores import f1, macro_f1
 
 rng = np.random.default_rng(0)
 LABELS = rng.integers(0, 3, 96)
@@ -57,10 +57,3 @@ def test_inside_compiled_fit_and_through_a_keras_file(tmp_path):
     assert again.evaluate(x, LABELS, verbose=0, return_dict=True)["macro_f1"] == pytest.approx(
         logs["val_macro_f1"][0], abs=1e-6
     )
-
-
-def test_bad_arguments():
-    with pytest.raises(InputError, match="num_classes=1"):
-        SparseMacroF1(1)
-    with pytest.raises(InputError, match="positive=-1"):
-        PositiveF1(-1)

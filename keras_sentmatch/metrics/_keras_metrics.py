@@ -9,7 +9,7 @@ from keras_sentmatch.errors import InputError
 
 
 class _F1(keras.metrics.Metric):
-    """Mean F1 of `classes`, without those that occur neither in the labels nor in the predictions.
+    """Mean F1 of those `classes` that occur in the labels or the predictions.
 
     Counts are float32: exact up to 16 million rows per class.
     """
@@ -44,20 +44,19 @@ class _F1(keras.metrics.Metric):
 class SparseMacroF1(_F1):
     """Macro F1 from integer labels and class probabilities.
 
-    `keras.metrics.F1Score` needs one-hot labels; this takes the integers that
-    `SparseCategoricalCrossentropy` takes. Classes that occur neither in the labels nor in the
-    predictions are left out of the mean. Over an epoch it equals `keras_sentmatch.metrics.macro_f1`
-    of all rows.
+    `keras.metrics.F1Score` needs one-hot labels; this metric accepts the integers of
+    `SparseCategoricalCrossentropy`. The mean is over the classes that occur in the labels or the
+    predictions, like scikit-learn's `f1_score(average="macro")` of all rows of an epoch.
 
     Args:
-        num_classes: number of classes, at least 2.
-        name: name of the metric.
-        dtype: dtype of the counts.
+        num_classes: Number of classes, at least 2.
+        name: Name of the metric.
+        dtype: Dtype of the counts.
 
     Call arguments:
-        y_true: integer labels, [B] or [B, 1].
-        y_pred: class probabilities or logits, [B, num_classes].
-        sample_weight: weight of each row, [B], or None.
+        y_true: Integer labels, [B] or [B, 1].
+        y_pred: Class probabilities or logits, [B, num_classes].
+        sample_weight: Weight of each row, [B], or None.
 
     Example:
 
@@ -69,7 +68,9 @@ class SparseMacroF1(_F1):
 
     def __init__(self, num_classes: int, name: str = "macro_f1", dtype: Any = None) -> None:
         if not isinstance(num_classes, int) or num_classes < 2:
-            raise InputError(f"num_classes={num_classes!r}; expected an integer of at least 2.")
+            raise InputError(
+                f"num_classes={num_classes!r} is out of range. Expected an integer of at least 2."
+            )
         super().__init__(list(range(num_classes)), name, dtype)
         self.num_classes = num_classes
 
@@ -81,13 +82,12 @@ class SparseMacroF1(_F1):
 class PositiveF1(_F1):
     """F1 of the positive class, from integer labels and class probabilities.
 
-    Over an epoch it equals `keras_sentmatch.metrics.f1` of all rows. It is called as
-    `SparseMacroF1`.
+    It is called like `SparseMacroF1`.
 
     Args:
-        positive: number of the positive class.
-        name: name of the metric.
-        dtype: dtype of the counts.
+        positive: Number of the positive class.
+        name: Name of the metric.
+        dtype: Dtype of the counts.
 
     Example:
 
@@ -99,7 +99,9 @@ class PositiveF1(_F1):
 
     def __init__(self, positive: int = 1, name: str = "f1", dtype: Any = None) -> None:
         if not isinstance(positive, int) or positive < 0:
-            raise InputError(f"positive={positive!r}; expected a class number, 0 or more.")
+            raise InputError(
+                f"positive={positive!r} is out of range. Expected a class number of at least 0."
+            )
         super().__init__([positive], name, dtype)
         self.positive = positive
 

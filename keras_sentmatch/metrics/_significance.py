@@ -7,16 +7,16 @@ from keras_sentmatch.errors import InputError
 
 
 def wilson_interval(hits: int, total: int) -> tuple[float, float]:
-    """The 95% confidence interval of a proportion, after Wilson (1927).
+    """Return the 95% confidence interval of a proportion (Wilson, 1927).
 
-    Unlike the normal approximation it is right for few rows, too.
+    Unlike the normal approximation, it is also right for few rows.
 
     Args:
-        hits: Rows that count.
-        total: All rows; without any the interval is (0, 1).
+        hits: Number of rows that count.
+        total: Number of rows. If it is 0, the interval is (0, 1).
 
     Raises:
-        InputError: Fewer than 0 hits, or more than there are rows.
+        InputError: If there are fewer than 0 hits or more hits than rows.
 
     Example:
 
@@ -26,7 +26,7 @@ def wilson_interval(hits: int, total: int) -> tuple[float, float]:
     from scipy.stats import binomtest
 
     if not 0 <= hits <= total:
-        raise InputError(f"{hits} hits in {total} rows; expected 0 to {total}.")
+        raise InputError(f"There are {hits} hits in {total} rows. Expected 0 to {total}.")
     if not total:
         return 0.0, 1.0
     interval = binomtest(hits, total).proportion_ci(method="wilson")
@@ -34,19 +34,19 @@ def wilson_interval(hits: int, total: int) -> tuple[float, float]:
 
 
 def mcnemar(right1: ArrayLike, right2: ArrayLike) -> dict[str, float]:
-    """McNemar's exact test: are two matchers equally often right on the same pairs?
+    """Test whether two matchers are right equally often on the same pairs (McNemar's exact test).
 
-    A two-sided binomial test of the pairs that one gets right and the other wrong.
+    This is a two-sided binomial test of the pairs on which only one matcher is right.
 
     Args:
-        right1: For each pair, whether the first is right, [n].
-        right2: The same for the second.
+        right1: Whether the first matcher is right on each pair, [n].
+        right2: The same for the second matcher.
 
     Returns:
-        `only1` and `only2`, the number of pairs that only one gets right, and `p`.
+        `only1` and `only2`, the number of pairs on which only one is right, and `p`.
 
     Raises:
-        InputError: Columns of different lengths.
+        InputError: If the lengths differ.
 
     Example:
 
@@ -67,24 +67,24 @@ def mcnemar(right1: ArrayLike, right2: ArrayLike) -> dict[str, float]:
 def paired_bootstrap(
     right1: ArrayLike, right2: ArrayLike, *, samples: int = 10_000, seed: int = 0
 ) -> dict[str, float]:
-    """The difference between two matchers' accuracies on the same pairs, with its 95% interval.
+    """Return the difference of two matchers' accuracies on the same pairs, with its 95% interval.
 
-    Each sample draws pairs with replacement, the same for both matchers. Of matchers trained with
-    several seeds, the seeds are drawn as well.
+    Each sample draws pairs with replacement, the same for both matchers. If matchers were trained
+    with several seeds, the seeds are drawn as well.
 
     Args:
-        right1: For each pair, whether the first is right (or any other score of the pair), [n] or
+        right1: Whether the first matcher is right on each pair (or another score), [n] or
             [seeds, n].
-        right2: The same for the second; the number of seeds may differ.
+        right2: The same for the second matcher; the number of seeds may differ.
         samples: Number of samples.
         seed: Random seed.
 
     Returns:
-        `difference` (first minus second), `low` and `high` (the 95% interval), and `p`: twice the
-        share of samples in which the better one is not better, at least 2/(samples + 1).
+        `difference` (first minus second), `low` and `high` (the 95% interval), and `p`, twice the
+        share of samples in which the better matcher is not better, at least 2/(samples + 1).
 
     Raises:
-        InputError: Columns of different lengths, no pairs, or no samples.
+        InputError: If the lengths differ, or there are no pairs or no samples.
 
     Example:
 
@@ -95,8 +95,8 @@ def paired_bootstrap(
     if first.ndim != 2 or second.ndim != 2 or first.shape[1] != second.shape[1] or not first.size:
         raise _not_the_same_pairs(first, second)
     if samples < 1:
-        raise InputError(f"samples={samples}: at least 1 is needed.")
-    # Pairs with the same scores are interchangeable: draw only how many there are of each kind.
+        raise InputError(f"samples={samples} is too small. Expected at least 1.")
+    # Pairs with the same scores are interchangeable, so only the counts of each kind are drawn.
     kinds, counts = np.unique(np.concatenate([first, second]), axis=1, return_counts=True)
     rng, total = np.random.default_rng(seed), first.shape[1]
     drawn = rng.multinomial(total, counts / total, size=samples)
@@ -116,6 +116,6 @@ def paired_bootstrap(
 
 def _not_the_same_pairs(first: np.ndarray, second: np.ndarray) -> InputError:
     return InputError(
-        f"Answers of shapes {first.shape} and {second.shape}; expected one for each of the same "
-        "pairs, at least one."
+        f"The values have shapes {first.shape} and {second.shape}. Expected one value per pair, on "
+        "the same pairs, and at least one pair."
     )

@@ -1,4 +1,4 @@
-"""All metrics of the task of a data set."""
+"""The metrics of a task."""
 
 from typing import Any, Protocol
 
@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from keras_sentmatch.errors import InputError, wording
-from keras_sentmatch.metrics.basic import accuracy, f1, macro_f1, pearson, spearman
 from keras_sentmatch.metrics.calibration import (
     decide,
     expected_calibration_error,
@@ -17,10 +16,11 @@ from keras_sentmatch.metrics.ranking import (
     mean_reciprocal_rank,
     ranking_counts,
 )
+from keras_sentmatch.metrics.scores import accuracy, f1, macro_f1, pearson, spearman
 
 
 class LabeledPairs(Protocol):
-    """What is read of a `keras_sentmatch.data.PairDataset`."""
+    """The attributes of a `keras_sentmatch.data.PairDataset` that are used."""
 
     labels: Any
     label_names: Any
@@ -40,7 +40,7 @@ def evaluate_predictions(
     threshold: float | None = None,
     f1_of: str | None = None,
 ) -> dict[str, Any]:
-    """The metrics of the task, for predictions in row order.
+    """Measure predictions by the metrics of the task.
 
     | task | metrics | primary |
     |---|---|---|
@@ -49,17 +49,17 @@ def evaluate_predictions(
     | regression | pearson, spearman, mse | pearson |
 
     Args:
-        dataset: labeled pairs, a `keras_sentmatch.data.PairDataset`.
-        predictions: class probabilities [n, C]; ranking takes [n, 2] (column 1 ranks) or scores
-            [n]; regression scores [n] or [n, 1].
-        threshold: with two classes, the probability of class 1 above which it is the answer.
-        f1_of: name of a label, whose F1 is added as `f1:NAME` in classification.
+        dataset: Labeled pairs, a `keras_sentmatch.data.PairDataset`.
+        predictions: Class probabilities [n, C] in row order. Ranking accepts [n, 2] (column 1
+            ranks) or scores [n]; regression accepts scores [n] or [n, 1].
+        threshold: Of two classes, the probability of class 1 above which it is predicted.
+        f1_of: Name of a label whose F1 is added as `f1:NAME` in classification.
 
     Returns:
-        Values by name, `rows`, and `primary`, the name of the metric to choose models by.
+        Metrics by name, `rows`, and `primary`, the name of the metric that chooses models.
 
     Raises:
-        InputError: Unlabeled data, or predictions of the wrong shape.
+        InputError: If the data has no labels or the predictions have the wrong shape.
 
     Example:
 
@@ -71,21 +71,21 @@ def evaluate_predictions(
     """
     if dataset.labels is None:
         raise InputError(
-            f"{_name(dataset)} has no labels, so predictions cannot be scored. "
-            "Evaluate a labeled split."
+            f"{_name(dataset)} has no labels, so predictions cannot be scored. Evaluate a labeled "
+            "split."
         )
     labels = np.asarray(dataset.labels)
     values = np.asarray(predictions)
     if len(values) != len(labels):
         raise InputError(
-            f"{len(values)} predictions for the {len(labels)} rows of {_name(dataset)}; "
-            "expected one for each row."
+            f"There are {len(values)} predictions for the {len(labels)} rows of {_name(dataset)}. "
+            "Expected one per row."
         )
     if not np.isfinite(values).all():
         rows = int((~np.isfinite(values.reshape(len(values), -1)).all(1)).sum())
         raise InputError(
-            f"{rows} of {len(values)} predictions for {_name(dataset)} are NaN or infinite; "
-            "the model has diverged. Train again with a lower learning rate."
+            f"{rows} of {len(values)} predictions for {_name(dataset)} are NaN or infinite: training "
+            "has diverged. Train again with a lower learning rate."
         )
     if dataset.task == "regression":
         figures = _regression(labels, values)
@@ -108,8 +108,8 @@ def _name(dataset: LabeledPairs) -> str:
 def _check_classes(values: np.ndarray, num_classes: int) -> None:
     if values.ndim != 2 or values.shape[1] != num_classes:
         raise InputError(
-            f"Predictions of shape {values.shape}; expected [rows, {num_classes}], "
-            "one probability for each label name."
+            f"The predictions have shape {values.shape}. Expected [rows, {num_classes}], one "
+            "probability per label."
         )
 
 
@@ -132,10 +132,10 @@ def _ranking(
     if dataset.groups is None:
         how = wording("PairDataset(groups=…)", "--columns FIRST,SECOND,LABEL,QUESTION")
         raise InputError(
-            f"{_name(dataset)} is a ranking task without groups, so no question can be ranked. "
-            f"Say what the question of each row is with {how}."
+            f"{_name(dataset)} is a ranking task without groups, so its questions are unknown. Set "
+            f"the question of each row with {how}."
         )
-    # Objects: in an array of strings every row has the room of the longest.
+    # An array of strings would give every row the size of the longest string.
     groups = np.asarray(dataset.groups, dtype=object)
     scores, extra = values.reshape(len(values), -1)[:, -1], {}
     if values.ndim == 2 and values.shape[1] > 1:
@@ -153,7 +153,8 @@ def _ranking(
 def _regression(labels: np.ndarray, values: np.ndarray) -> dict[str, float]:
     if values.size != len(labels):
         raise InputError(
-            f"Predictions of shape {values.shape}; expected one score a row, [rows] or [rows, 1]."
+            f"The predictions have shape {values.shape}. Expected one score per row: [rows] or "
+            "[rows, 1]."
         )
     scores = values.reshape(len(labels)).astype("float64")
     return {

@@ -1,0 +1,150 @@
+"""Accuracy, F1 and correlations, and the checks of the arrays that metrics get."""
+
+import warnings
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from keras_sentmatch.errors import InputError
+
+
+def accuracy(y: ArrayLike, pred: ArrayLike) -> float:
+    """Return the share of rows whose predicted label is the true label.
+
+    Args:
+        y: Integer labels, [n].
+        pred: Integer predictions, [n].
+
+    Example:
+
+    >>> accuracy([0, 1, 2, 1], [0, 1, 1, 1])
+    0.75
+    """
+    labels, predicted = _labels(y, pred)
+    return float(np.mean(labels == predicted))
+
+
+def f1(y: ArrayLike, pred: ArrayLike, positive: int = 1) -> float:
+    """Return the F1 of one class; 0 if it is neither in the labels nor predicted.
+
+    Args:
+        y: Integer labels, [n].
+        pred: Integer predictions, [n].
+        positive: Number of the class.
+
+    Example:
+
+    >>> round(f1([1, 1, 0, 0], [1, 0, 0, 0]), 4)
+    0.6667
+    """
+    from sklearn.metrics import f1_score
+
+    labels, predicted = _labels(y, pred)
+    return float(f1_score(labels == positive, predicted == positive, zero_division=0.0))
+
+
+def macro_f1(y: ArrayLike, pred: ArrayLike) -> float:
+    """Return the mean F1 of the classes that occur in the labels or the predictions.
+
+    Args:
+        y: Integer labels, [n].
+        pred: Integer predictions, [n].
+
+    Example:
+
+    >>> round(macro_f1([0, 0, 1, 1], [0, 0, 1, 0]), 4)
+    0.7333
+    """
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(*_labels(y, pred), average="macro", zero_division=0.0))
+
+
+def pearson(y: ArrayLike, scores: ArrayLike) -> float:
+    """Return Pearson's linear correlation; 0.0, not NaN, if one side is constant.
+
+    Args:
+        y: True scores, [n].
+        scores: Predicted scores, [n].
+
+    Example:
+
+    >>> round(pearson([0, 1, 2, 3], [0, 2, 4, 6]), 6), pearson([0, 1, 2, 3], [5, 5, 5, 5])
+    (1.0, 0.0)
+    """
+    from scipy.stats import pearsonr
+
+    true, predicted = columns(y=y, scores=scores)
+    true, predicted = finite("y", true), finite("scores", predicted)
+    if np.ptp(true) == 0 or np.ptp(predicted) == 0:
+        return 0.0
+    with warnings.catch_warnings():  # SciPy warns of values that are almost constant
+        warnings.simplefilter("ignore")
+        return float(pearsonr(true, predicted).statistic)
+
+
+def spearman(y: ArrayLike, scores: ArrayLike) -> float:
+    """Return Spearman's rank correlation; equal values share their average rank.
+
+    Args:
+        y: True scores, [n].
+        scores: Predicted scores, [n].
+
+    Example:
+
+    >>> round(spearman([0, 1, 2, 3], [0, 1, 10, 100]), 6)
+    1.0
+    """
+    from scipy.stats import rankdata
+
+    true, predicted = columns(y=y, scores=scores)
+    return pearson(rankdata(finite("y", true)), rankdata(finite("scores", predicted)))
+
+
+def _labels(y: ArrayLike, pred: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    labels, predicted = columns(y=y, pred=pred)
+    return integers("y", labels), integers("pred", predicted)
+
+
+# --- checks ---
+
+
+def columns(**named: ArrayLike) -> tuple[np.ndarray, ...]:
+    """Return each argument as a 1-D array ([n, 1] is flattened); all have the same length > 0."""
+    arrays = {}
+    for name, value in named.items():
+        array = np.asarray(value)
+        if array.ndim == 2 and array.shape[1] == 1:
+            array = array[:, 0]
+        if array.ndim != 1:
+            raise InputError(f"`{name}` has shape {array.shape}. Expected one value per row: [n].")
+        arrays[name] = array
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if len(set(lengths.values())) != 1:
+        counts = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise InputError(f"The columns have different lengths: {counts}. Pass one value per row.")
+    if not all(lengths.values()):
+        raise InputError("There are no rows to score. Pass at least one row.")
+    return tuple(arrays.values())
+
+
+def integers(name: str, values: np.ndarray) -> np.ndarray:
+    """Return label numbers as int64; refuse probabilities and one-hot rows."""
+    if values.dtype != bool and not np.issubdtype(values.dtype, np.integer):
+        raise InputError(
+            f"`{name}` has dtype {values.dtype}. Expected integer label numbers. Pass "
+            "`probabilities.argmax(-1)` instead of probabilities."
+        )
+    return values.astype("int64")
+
+
+def finite(name: str, values: np.ndarray) -> np.ndarray:
+    """Return values as float64; refuse NaN and infinities."""
+    values = values.astype("float64")
+    bad = int((~np.isfinite(values)).sum())
+    if bad:
+        raise InputError(
+            f"{bad} of {len(values)} values of `{name}` are NaN or infinite. Expected finite numbers. "
+            "If a model returned them, training has diverged: use a lower learning rate."
+        )
+    return values
