@@ -346,10 +346,11 @@ class BaseMatcher(ABC):
             batch_size: Maximum number of pairs per batch. Defaults to `64`.
 
         Returns:
-            The fitted temperature and threshold, and the metrics of the bare model (`before`) and now (`after`); `abstain_below`, one probability per label or `None`;
-            `labels`, with threshold, number of answers, precision and bound; `coverage`, the share of
-            answered pairs; `answered_accuracy`; and `curve`, the accuracy of the most confident
-            predictions by their share.
+            The fitted `temperature` and `threshold`; the metrics of the bare model (`before`) and now
+            (`after`); `abstain_below`, one probability per label or `None`; `labels`, with threshold,
+            number of answers, precision and bound; `coverage`, the share of answered pairs;
+            `answered_accuracy`; and `curve`, the accuracy of the most confident predictions by their
+            share.
 
         Raises:
             InputError: A scoring model, a threshold for other than two classes, or a precision that
