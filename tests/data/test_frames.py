@@ -62,7 +62,7 @@ def test_what_a_table_cannot_be(tmp_path, monkeypatch):
     frame, path = pandas.DataFrame(COLUMNS), tmp_path / "own.parquet"
     frame.to_parquet(path)
     numbers = pandas.DataFrame({"s1": ["a", "b"], "s2": ["d", "e"], "label": [1.0, np.nan]})
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     for refused, message in (
         (lambda: read_pairs(twice), r"same name \(claim, claim, verdict\)"),
         (lambda: read_pairs(frame, format="csv"), "format='csv' is for files, but a DataFrame"),
