@@ -38,10 +38,11 @@ class Means(applications.PairModel):
     """Means of word vectors, compared by a dense layer: it compiles fast, on every backend."""
 
     def __init__(self, vocabulary_size, num_classes, embedding_dim, **kwargs):
+        super().__init__(vocabulary_size, num_classes, embedding_dim, **kwargs)
         self.embed = keras.layers.Embedding(vocabulary_size, embedding_dim)
         activation = "softmax" if num_classes > 1 else None
         self.answer = keras.layers.Dense(num_classes, activation=activation, name="answer")
-        super().__init__(**kwargs)
+        self.make_graph()
 
     def encode(self, sentence):
         return Sentence(mean=masked_mean(self.embed(sentence.word_ids), sentence.mask))
@@ -304,7 +305,6 @@ AS_OWN = "--columns claim,answer,verdict"
             "transformations left_out baselines",
         ),
         ("compare RUN OTHER --samples 9", "data split matchers pairs"),
-        (f"audit DATA {AS_OWN} --folds 2 --limit 60", "rows balance notes answers suspects"),
         ("models drcn --profile --batch-size 2 --length 4", "backend layers forward_ms train_ms"),
         ("models --datasets", "name description files labels metric"),
     ],
@@ -450,13 +450,16 @@ def test_mistakes_are_one_line(capsys, monkeypatch, tmp_path, command, words):
     "command, words",
     [
         ("evaluate RUN --split nosuch", "It has train, validation, test"),
-        ("evaluate RUN --batch-size 0", "--batch-size 0; expected an integer of at least 1"),
+        (
+            "evaluate RUN --batch-size 0",
+            "--batch-size 0 is too small. Expected an integer of at least 1",
+        ),
         ("evaluate RUN --data BARE --columns claim,answer", "no labels"),
         ("evaluate RUN --data MAYBE", "maybe"),
         ("evaluate SCORES", "does not record what it was trained on"),
         (f"report SCORES --data DATA {AS_OWN}", "returns scores, but a report needs"),
         ("report RUN --transform NumWord --no-baselines", "which of the labels no, yes"),
-        ("report RUN --transform BackTrans --no-baselines", "give --translate MODULE:FUNCTION"),
+        ("report RUN --transform BackTrans --no-baselines", "Give --translate MODULE:FUNCTION"),
         ("report RUN --annotations TAGS --no-baselines", "None of the 1 annotated ids"),
         ("calibrate RUN --costs yes", "LABEL=COST"),
         ("compare RUN SEED", "at least two recipes"),

@@ -117,7 +117,9 @@ def test_labels_that_are_all_the_same(capsys, tmp_path):
     path.write_text("s1\ts2\tlabel\n" + "".join(f"a{i}\tb\tno\n" for i in range(50)))
     for labels in ([], ["--labels", "yes,no"]):
         line = error_of(capsys, "train", "--data", path, *labels)
-        assert "Nothing to learn: all 43 train pairs have the label no. Add pairs" in line
+        assert (
+            "All 43 train pairs have the label no, so there is nothing to learn. Add pairs" in line
+        )
         assert "with --columns FIRST,SECOND,LABEL and --labels" in line
 
 
