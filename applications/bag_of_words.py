@@ -17,13 +17,6 @@ class BagOfWords(WithLinearPart, PairModel):
     both, and the share of each sentence's words that the other one has; with `matching_features`
     all of `MatchingFeatures` in place of the two shares, and their products. `solve` finds the
     weights by scikit-learn in seconds; nothing is trained by gradients.
-
-    Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.applications import BagOfWords
-        >>> ids = np.array([[2, 3, 4, 0]])
-        >>> tuple(BagOfWords(20, 2)({"word_ids_1": ids, "word_ids_2": ids}).shape)
-        (1, 2)
     """
 
     def encode(self, sentence: Sentence) -> Sentence:
@@ -44,7 +37,7 @@ class BagOfWords(WithLinearPart, PairModel):
         matching_features: bool = False,
         **kwargs,
     ):
-        """Make the layers.
+        """Make the model with random weights.
 
         Args:
             matching_features: Whether the model compares word vectors too. Defaults to `False`.

@@ -18,18 +18,6 @@ POOLINGS = ("cls", "mean")
 class CrossEncoder(BackboneModel):
     """A backbone over both sentences as one sequence, and a classifier on one vector.
 
-    Example:
-        >>> import keras_hub, numpy as np
-        >>> from keras_sentmatch.applications import CrossEncoder
-        >>> backbone = keras_hub.models.BertBackbone(
-        ...     vocabulary_size=30, num_layers=1, num_heads=2, hidden_dim=8, intermediate_dim=16
-        ... )
-        >>> model = CrossEncoder(backbone)
-        >>> ids = np.array([[2, 5, 3, 6, 3]])
-        >>> inputs = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": 0 * ids + 1}
-        >>> tuple(model(inputs).shape)
-        (1, 3)
-
     References:
         Devlin, Chang, Lee, Toutanova: "BERT: Pre-training of Deep Bidirectional Transformers for
         Language Understanding", NAACL 2019.
@@ -57,7 +45,7 @@ class CrossEncoder(BackboneModel):
         backbone_dropout: float | None = None,
         **kwargs,
     ):
-        """Make the layers.
+        """Make the model: a backbone and new layers.
 
         Args:
             pooling: `"cls"`, the state of the first token through a tanh layer (the backbone's own

@@ -27,18 +27,6 @@ class DABERT(BackboneModel):
     attention sees relative positions. ALBERT's layers share their weights; a replaced one gets a
     copy of its own.
 
-    Example:
-        >>> import keras_hub, numpy as np
-        >>> from keras_sentmatch.applications import DABERT
-        >>> backbone = keras_hub.models.BertBackbone(
-        ...     vocabulary_size=30, num_layers=1, num_heads=2, hidden_dim=8, intermediate_dim=16
-        ... )
-        >>> model = DABERT(backbone, attention_units=4)
-        >>> ids = np.array([[2, 5, 3, 6, 3]])
-        >>> inputs = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": 0 * ids + 1}
-        >>> tuple(model(inputs).shape)
-        (1, 3)
-
     References:
         Wang et al.: "DABERT: Dual Attention Enhanced BERT for Semantic Matching", COLING 2022, eq
         1-7 and Table 5.
@@ -86,7 +74,7 @@ class DABERT(BackboneModel):
         backbone_dropout: float | None = None,
         **kwargs,
     ):
-        """Make the layers; those of the paper are in `DualAttentionBlock`.
+        """Make the model: a backbone with dual attention in some layers, and a classifier.
 
         Args:
             dual_layers: The layers to replace, counted from 0. Defaults to `(0,)`.

@@ -23,14 +23,6 @@ from keras_sentmatch.layers import (
 class DRrNet(PairModel):
     """Dynamic Re-read Network: a global view, and a GRU that reads the important words again.
 
-    Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.applications import DRrNet
-        >>> model = DRrNet(vocabulary_size=20, embedding_dim=8, units=4, steps=2)
-        >>> ids = np.array([[2, 3, 4, 0]])
-        >>> tuple(model({"word_ids_1": ids, "word_ids_2": ids[:, :3]}).shape)
-        (1, 3)
-
     References:
         Zhang et al.: "DRr-Net: Dynamic Re-read Network for Sentence Semantic Matching", AAAI 2019;
         Zhang, Lv, Wu, Chen, Liu, Wang: "LadRa-Net", IEEE TNNLS, Section IV, eq 1-8 and Table VI.
@@ -130,7 +122,7 @@ class DRrNet(PairModel):
         aux_loss_weight: float = 1.0,
         **kwargs,
     ):
-        """Make the layers.
+        """Make the model with random weights.
 
         Args:
             pos_dim: Width of the embedding of a part-of-speech tag; 0 makes tags one-hot. Defaults
@@ -168,12 +160,9 @@ class DRrNet(PairModel):
             raise InputError("Nothing is left to compare. Set use_global or use_dynamic to True.")
         if aux_loss_weight < 0:
             raise InputError(f"aux_loss_weight must be at least 0. Received: {aux_loss_weight!r}")
+        words = vocabulary_size, num_classes, embedding_dim, trainable_embedding, dropout
         super().__init__(
-            vocabulary_size=vocabulary_size,
-            num_classes=num_classes,
-            embedding_dim=embedding_dim,
-            trainable_embedding=trainable_embedding,
-            dropout=dropout,
+            *words,
             char_vocabulary_size=char_vocabulary_size,
             char_dim=char_dim,
             char_filters=char_filters,

@@ -32,14 +32,6 @@ class Hybrid(WithLinearPart, RE2):
     word vectors. scikit-learn finds its weights in seconds, and it is strong where there are few
     pairs. RE2 is trained as if it were alone; then validation pairs choose how much each part counts.
 
-    Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.applications import Hybrid
-        >>> ids = np.array([[2, 3, 4, 0]])
-        >>> model = Hybrid(vocabulary_size=20, num_classes=2, embedding_dim=8, units=4)
-        >>> tuple(model({"word_ids_1": ids, "word_ids_2": ids}).shape)
-        (1, 2)
-
     References:
         Cheng et al., "Wide & Deep Learning for Recommender Systems", 2016; Yang et al., "Simple and
         Effective Text Matching with Richer Alignment Features", ACL 2019.
@@ -68,7 +60,7 @@ class Hybrid(WithLinearPart, RE2):
         feature_attention_config: Mapping | None = None,
         **kwargs,
     ):
-        """Make the layers.
+        """Make the model with random weights.
 
         Args:
             units: Width of every hidden layer of RE2. Defaults to `75`, for thousands of pairs.

@@ -31,18 +31,6 @@ FUSIONS = ("mean", "max")
 class LadRaNet(BackboneModel):
     """Locally Aware Dynamic Re-read Attention Net: BERT, phrases, and a GRU that re-reads both.
 
-    Example:
-        >>> import keras_hub, numpy as np
-        >>> from keras_sentmatch.applications import LadRaNet
-        >>> backbone = keras_hub.models.BertBackbone(
-        ...     vocabulary_size=30, num_layers=2, num_heads=2, hidden_dim=8, intermediate_dim=16
-        ... )
-        >>> model = LadRaNet(backbone, hidden_filters=4, attention_units=4, steps=2)
-        >>> ids = np.array([[2, 5, 3, 6, 3]])
-        >>> inputs = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": 0 * ids + 1}
-        >>> tuple(model(inputs).shape)
-        (1, 3)
-
     References:
         Zhang, Lv, Wu, Chen, Liu, Wang: "LadRa-Net: Locally Aware Dynamic Reread Attention Net for
         Sentence Semantic Matching", IEEE TNNLS, Section V, eq 9-15 and Table VII.
@@ -121,7 +109,7 @@ class LadRaNet(BackboneModel):
         backbone_dropout: float | None = None,
         **kwargs,
     ):
-        """Make the layers.
+        """Make the model: a backbone and new layers.
 
         Args:
             contextual: `"transformer"`, the backbone's blocks; or `"stack_gru"`, DRr-Net's stack in

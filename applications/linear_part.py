@@ -57,12 +57,6 @@ class LinearPart:
         if all(self.used):
             self.matching.set_similarity(weights)
 
-    def set_word_facts(self, start: int, words: Sequence[str]) -> None:
-        """Notes which words, from the id `start` on, negate or are numbers."""
-        facts = keras.ops.convert_to_numpy(self.matching.facts).copy()
-        facts[start : start + len(words), 1:] = word_facts(words)
-        self.matching.facts.assign(facts)
-
     def solve(
         self,
         words: Sequence[str],
@@ -82,8 +76,7 @@ class LinearPart:
         Returns:
             The strength.
         """
-        self._set_commonness(train[0])
-        self.set_word_facts(0, words)
+        self._set_facts(words, train[0])
         parts = [train] if validation is None else [train, validation]
         features = [self._features(batches) for batches, *_ in parts]
         mean, spread = features[0].mean(0), features[0].std(0)
@@ -115,12 +108,14 @@ class LinearPart:
             variable.assign(value)
         return strength
 
-    def _set_commonness(self, batches: Sequence[Arrays]) -> None:
+    def _set_facts(self, words: Sequence[str], batches: Sequence[Arrays]) -> None:
+        """Note how common each word is, whether it negates, and whether it is a number."""
         sides = [batch[name] for batch in batches for name in ("word_ids_1", "word_ids_2")]
         rows = (np.unique(ids) for side in sides for ids in side)
         count = np.bincount(np.concatenate([*rows]), minlength=self.model.vocabulary_size)
         facts = keras.ops.convert_to_numpy(self.matching.facts).copy()
         facts[:, 0] = np.log1p(count) / np.log1p(sum(map(len, sides)))
+        facts[: len(words), 1:] = word_facts(words)
         self.matching.facts.assign(facts)
 
     def _features(self, batches: Sequence[Arrays]) -> np.ndarray:
