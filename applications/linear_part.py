@@ -19,12 +19,12 @@ MOST_PAIRS = 50_000  # to learn from the products of features; of more, a networ
 
 
 class LinearPart:
-    """The linear part of a model: its layers, and how its weights are found.
+    """The linear part of a model: its layers, and how its weights are solved.
 
     Args:
-        model: the model; it has `vocabulary_size`, `num_classes` and `policy`.
-        matching: whether all of `MatchingFeatures` are used; the shares of common words otherwise.
-        trainable: whether gradients change the weights too.
+        model: The model.
+        matching: Whether to use all of `MatchingFeatures`; otherwise the shares of common words.
+        trainable: Whether gradients change the weights too.
     """
 
     def __init__(self, model: PairModel, matching: bool, trainable: bool = False):
@@ -53,7 +53,7 @@ class LinearPart:
         return logits
 
     def set_similarity(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Sets the similarity that the matching features compare by, if these are used."""
+        """Set the similarity that the matching features compare by, if they are used."""
         if all(self.used):
             self.matching.set_similarity(weights)
 
@@ -64,14 +64,14 @@ class LinearPart:
         validation: Examples | None,
         strength: float | None = None,
     ) -> float:
-        """Finds the weights by logistic regression, or ridge regression for scores.
+        """Solve the weights by logistic regression, or by ridge regression for scores.
 
         Args:
-            words: the vocabulary, in the order of the ids.
-            train: the inputs of the model in batches, the labels of all of them, and perhaps how
-                much each counts.
-            validation: the same; they choose `strength`. Not needed where that is given.
-            strength: of the weights: the inverse of the regularization.
+            words: Vocabulary, in the order of the ids.
+            train: Training pairs: the model's inputs in batches, all labels, and pair weights or
+                None.
+            validation: Validation pairs, which choose `strength`; None if it is given.
+            strength: Inverse of the regularization.
 
         Returns:
             The strength.
@@ -159,8 +159,8 @@ class _Products:
     than those of the features.
 
     Args:
-        features: standardized features `[pairs, F]` of the training pairs.
-        used: whether there are any products; not for very many pairs.
+        features: Standardized features `[pairs, F]` of the training pairs.
+        used: Whether there are any products; not for very many pairs.
     """
 
     def __init__(self, features: np.ndarray, used: bool):
@@ -208,7 +208,7 @@ def _design(batches: Sequence[Arrays], features: np.ndarray, vocabulary_size: in
 def outputs_of(
     model: keras.Model, tensors: Mapping[str, Any], batches: Sequence[Arrays]
 ) -> list[np.ndarray]:
-    """Tensors of a model's graph for batches of inputs, without compiling a program a shape."""
+    """Compute tensors of a model's graph for batches, without compiling one program per shape."""
     reader = keras.Model(model.input, tensors)
     found = [reader(dict(batch), training=False) for batch in batches]
     return [
@@ -226,10 +226,10 @@ def solve_linear(
     """The weights `[F, classes]`, the bias `[classes]` and the strength of a linear model.
 
     Args:
-        train: features `[pairs, F]`, sparse or not, labels, and perhaps how much each counts.
-        validation: the same; they choose the strength, unless it is given.
-        classes: number of classes; 1 for scores.
-        strength: the inverse of the regularization.
+        train: Features `[pairs, F]`, sparse or not, labels, and perhaps how much each counts.
+        validation: The same; they choose the strength, unless it is given.
+        classes: Number of classes; 1 for scores.
+        strength: The inverse of the regularization.
     """
     if strength is not None:
         return *_fit(classes, strength, *train), strength

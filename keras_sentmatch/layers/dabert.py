@@ -25,21 +25,21 @@ class DualAttention(Layer):
     `dual.query.set_weights(attention.query_dense.get_weights())` and so on.
 
     Args:
-        num_heads: number of heads.
-        key_dim: width of a head, of queries, keys and values alike.
+        num_heads: Number of heads.
+        key_dim: Width of a head, of queries, keys and values alike.
         distance: Between a query and a key. `"l1"` is the sum of absolute differences. `"sum"` is
             the plain sum of the differences as eq 4 prints it: all queries of a sentence pair then
             get the same D. Defaults to `"l1"`.
-        cross: whether a token's difference channel sees the other sentence only. Defaults to
+        cross: Whether a token's difference channel sees the other sentence only. Defaults to
             `False`.
-        dropout: rate on the weights of both channels. Defaults to `0.1`.
+        dropout: Rate on the weights of both channels. Defaults to `0.1`.
 
     Call arguments:
         x: `[B, L, D]`, both sentences in one sequence.
-        mask: boolean `[B, L]`, True = real token.
-        segment_ids: integers `[B, L]`, which sentence a token belongs to; needed with `cross=True`,
+        mask: Boolean `[B, L]`, True = real token.
+        segment_ids: Integers `[B, L]`, which sentence a token belongs to; needed with `cross=True`,
             else not used.
-        return_attention: whether to return the weights as well. Defaults to `False`.
+        return_attention: Whether to return the weights as well. Defaults to `False`.
 
     Output shape:
         Affinity and difference, each `[B, L, num_heads * key_dim]`, the heads side by side; with
@@ -58,8 +58,8 @@ class DualAttention(Layer):
         side by side.
 
     Raises:
-        ValueError: for an unknown distance, a number that is not positive, or `cross` without
-            `segment_ids`.
+        InputError: The distance is unknown, or a number is not positive.
+        ValueError: `segment_ids` is missing with `cross`.
 
     Example:
         >>> import numpy as np
@@ -167,26 +167,26 @@ class AdaptiveFusion(Layer):
     it changes nothing yet. In the first step only these two learn, since nothing else acts.
 
     Args:
-        attention_units: width of the hidden layer that scores a token in the alignment. Defaults to
+        attention_units: Width of the hidden layer that scores a token in the alignment. Defaults to
             `128`.
-        alignment: the scores `u_ij` of token j for token i, of their vectors times a matrix each.
+        alignment: The scores `u_ij` of token j for token i, of their vectors times a matrix each.
             `"additive"` is `w . tanh(x_j + y_i)`. `"literal"` is eq 5 as printed,
             `w . tanh([x_j; y_i])`, where y_i adds the same to the score of every j: it guides
             nothing. `"none"` leaves alignment out: `d* = d`, `a* = a`. Defaults to `"additive"`.
-        gate: whether to compute `g_i`; otherwise it is 1/2. Defaults to `True`.
-        filter_gate: whether to compute `f_i`; otherwise it is 1. Defaults to `True`.
+        gate: Whether to compute `g_i`; otherwise it is 1/2. Defaults to `True`.
+        filter_gate: Whether to compute `f_i`; otherwise it is 1. Defaults to `True`.
         output_mode: `"residual"` returns `a_i + l_i`, `"replace"` `l_i` as eq 7 prints it, so zeros
             at first. Defaults to `"residual"`.
-        output_stddev: standard deviation of the small random numbers that `W_l` starts with instead
+        output_stddev: Standard deviation of the small random numbers that `W_l` starts with instead
             of zeros. Defaults to `0.0`, zeros.
-        regulation: with `False` all of the above is left out and the output is `(a_i + d_i) / 2`.
+        regulation: With `False` all of the above is left out and the output is `(a_i + d_i) / 2`.
             Defaults to `True`.
 
     Call arguments:
         affinity: `[B, L, D]`.
         difference: `[B, L, D]`.
-        mask: boolean `[B, L]`, True = real token.
-        return_gates: whether to return what the fusion did as well. Defaults to `False`.
+        mask: Boolean `[B, L]`, True = real token.
+        return_gates: Whether to return what the fusion did as well. Defaults to `False`.
 
     Output shape:
         `[B, L, D]`; with `return_gates` also `g`, `f` and the size of the change, `|l_i| / |a_i|`
@@ -202,8 +202,8 @@ class AdaptiveFusion(Layer):
         `[B, L, L, attention_units]`, but one unit's is held at a time, in the backward pass too.
 
     Raises:
-        ValueError: for an unknown option, a number that is not positive, or inputs of unequal
-            widths.
+        InputError: An option is unknown, or a number is not positive.
+        ValueError: The inputs differ in width.
 
     Example:
         >>> import numpy as np
@@ -385,32 +385,32 @@ class DualAttentionBlock(Layer):
     gives what the block gives: the fusion starts by returning the affinity.
 
     Args:
-        intermediate_dim: width of the feed-forward layer.
-        num_heads: number of heads; the width of `x` must be a multiple of it.
-        dropout: rate on the attention weights and after either half of the block. Defaults to
+        intermediate_dim: Width of the feed-forward layer.
+        num_heads: Number of heads; the width of `x` must be a multiple of it.
+        dropout: Rate on the attention weights and after either half of the block. Defaults to
             `0.1`.
-        activation: of the feed-forward layer. Defaults to `"gelu"`.
-        layer_norm_epsilon: of both layer normalizations. Defaults to `1e-12`.
-        channels: what is fused: `"both"`, or `"affinity"` or `"difference"` twice, which leaves the
+        activation: Of the feed-forward layer. Defaults to `"gelu"`.
+        layer_norm_epsilon: Of both layer normalizations. Defaults to `1e-12`.
+        channels: What is fused: `"both"`, or `"affinity"` or `"difference"` twice, which leaves the
             other out. Defaults to `"both"`.
         distance: `"l1"` or `"sum"`, see `DualAttention`. Defaults to `"l1"`.
-        cross: whether a token's difference channel sees the other sentence only. Defaults to
+        cross: Whether a token's difference channel sees the other sentence only. Defaults to
             `False`.
-        attention_units: width of the alignment's hidden layer, see `AdaptiveFusion`. Defaults to
+        attention_units: Width of the alignment's hidden layer, see `AdaptiveFusion`. Defaults to
             `128`.
         alignment: `"additive"`, `"literal"` or `"none"`. Defaults to `"additive"`.
-        gate: whether the fusion computes the gate between both channels. Defaults to `True`.
-        filter_gate: whether it computes the gate on what is added. Defaults to `True`.
+        gate: Whether the fusion computes the gate between both channels. Defaults to `True`.
+        filter_gate: Whether it computes the gate on what is added. Defaults to `True`.
         output_mode: `"residual"` or `"replace"`. Defaults to `"residual"`.
-        output_stddev: of what the fusion's last layer starts with. Defaults to `0.0`, zeros.
-        regulation: with `False` the fusion is the mean of both channels. Defaults to `True`.
+        output_stddev: Of what the fusion's last layer starts with. Defaults to `0.0`, zeros.
+        regulation: With `False` the fusion is the mean of both channels. Defaults to `True`.
 
     Call arguments:
         x: `[B, L, D]`, both sentences in one sequence.
-        mask: boolean `[B, L]`, True = real token.
-        segment_ids: integers `[B, L]`, which sentence a token belongs to; needed with `cross=True`,
+        mask: Boolean `[B, L]`, True = real token.
+        segment_ids: Integers `[B, L]`, which sentence a token belongs to; needed with `cross=True`,
             else not used.
-        return_attention: whether to return what the layer did as well. Defaults to `False`.
+        return_attention: Whether to return what the layer did as well. Defaults to `False`.
 
     Output shape:
         `[B, L, D]`; with `return_attention` also the weights of affinity and of difference,
@@ -424,8 +424,8 @@ class DualAttentionBlock(Layer):
         See `DualAttention` and `AdaptiveFusion`.
 
     Raises:
-        ValueError: for an unknown option, a number that is not positive, or a width that the heads
-            cannot share.
+        InputError: An option is unknown, or a number is not positive.
+        ValueError: The width of `x` is no multiple of `num_heads`.
 
     Example:
         >>> import numpy as np

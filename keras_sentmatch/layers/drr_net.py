@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers.base import Layer, require_choice, require_positive
 from keras_sentmatch.layers.stack_rnn import GlorotPerGate
 from keras_sentmatch.ops import masked_max, masked_softmax
@@ -17,34 +18,34 @@ INITIAL_STATES = ("projected", "given", "zero")
 class RerereadAttention(Layer):
     """Reads the token that matters most, `steps` times, and keeps what it read in a GRU.
 
-    At each step t every token gets a score `m_i = w . tanh(h_i W + s_{t-1} U + g M)` from itself,
-    from what was read so far and from a guide g (the other sentence). `p = softmax(beta m)`
+    At each step t every token gets a score `m_i = w . tanh(h_i W + s_{t-1} U + g M)` from its state,
+    from the state s of what was read so far and from a guide g (the other sentence). `p = softmax(beta m)`
     selects, `s_t = GRU(sum_i p_i h_i, s_{t-1})` reads, and the last state is the result. The paper
     wants beta "arbitrarily big", which makes the selection hard and its gradient 0.
 
     Args:
-        units: width of the GRU (`reset_after=True`). Defaults to `256`.
-        attention_units: width of the hidden layer that scores a token. Defaults to `200`.
-        steps: how many tokens are read, T. Defaults to `6`.
-        beta: sharpness of the selection. Defaults to `10.0`.
+        units: Width of the GRU (`reset_after=True`). Defaults to `256`.
+        attention_units: Width of the hidden layer that scores a token. Defaults to `200`.
+        steps: How many tokens are read, T. Defaults to `6`.
+        beta: Sharpness of the selection. Defaults to `10.0`.
         selection: `"soft"` reads the weighted sum. `"hard"` reads the token with the highest score
             (eq 5): no gradient reaches the scores, only the chosen tokens and the GRU, so it is for
             inference. `"straight_through"` reads as `"hard"` does and has the gradient of `"soft"`
             weights. Defaults to `"soft"`.
         initial_state: s_0: `"projected"`, a dense tanh layer of the call's `initial_state`;
             `"given"`, that vector itself, `units` wide; or `"zero"`. Defaults to `"projected"`.
-        guide: whether there is a guide vector. Defaults to `True`.
-        coverage: whether to keep track of what is left to read, c, so that a step reads other words
+        guide: Whether there is a guide vector. Defaults to `True`.
+        coverage: Whether to keep track of what is left to read, c, so that a step reads other words
             than the steps before it: `p = softmax(beta (m + log(c + 1e-6)))`, and then
             `c = c (1 - p)`, from 1. Not in the paper, whose successor LadRa-Net has a coverage with
             weights. Defaults to `False`.
 
     Call arguments:
         h: `[B, L, D]`.
-        mask: boolean `[B, L]`, True = real token.
+        mask: Boolean `[B, L]`, True = real token.
         guide: `[B, G]`; needed with `guide=True`.
         initial_state: `[B, S]`; needed unless `initial_state="zero"`.
-        return_selection: whether to return what was read as well. Defaults to `False`.
+        return_selection: Whether to return what was read as well. Defaults to `False`.
 
     Output shape:
         `[B, units]`; with `return_selection` also the states of all steps, `[B, steps, units]`, and
@@ -55,8 +56,8 @@ class RerereadAttention(Layer):
         float32 under every policy.
 
     Raises:
-        ValueError: for an unknown option, a number that is not positive, a missing input, or a
-            given initial state of another width.
+        InputError: An option is unknown, or a number is not positive.
+        ValueError: An input is missing, or the given initial state has another width.
 
     Example:
         >>> import numpy as np
@@ -87,7 +88,7 @@ class RerereadAttention(Layer):
         super().__init__(**kwargs)
         require_positive(units=units, attention_units=attention_units, steps=steps)
         if not beta > 0:
-            raise ValueError(f"beta must be positive. Received: beta={beta!r}")
+            raise InputError(f"beta must be positive. Received: beta={beta!r}")
         require_choice(SELECTIONS, selection=selection)
         require_choice(INITIAL_STATES, initial_state=initial_state)
         self.cell = keras.layers.GRUCell(

@@ -68,13 +68,13 @@ class MatchingFeatures(Layer):
     names all of them in order.
 
     Args:
-        vocabulary_size: number of word ids; 0 is padding, 1 the unknown word, which matches none.
+        vocabulary_size: Number of word ids; 0 is padding, 1 the unknown word, which matches none.
 
     Call arguments:
-        word_ids_1: int `[B, L1]`, right-padded with 0.
-        word_ids_2: int `[B, L2]`.
-        vectors_1: word vectors `[B, L1, D]`.
-        vectors_2: word vectors `[B, L2, D]`.
+        word_ids_1: Int `[B, L1]`, right-padded with 0.
+        word_ids_2: Int `[B, L2]`.
+        vectors_1: Word vectors `[B, L1, D]`.
+        vectors_2: Word vectors `[B, L2, D]`.
 
     Output shape:
         float32 `[B, 34]` under every dtype policy.
@@ -219,13 +219,13 @@ class WideLogits(Layer):
     product of two standardized features. All are zero at first.
 
     Args:
-        vocabulary_size: number of word ids; 0 is padding, 1 the unknown word, which has no weight.
-        num_classes: number of logits.
-        products: whether products of features count. Defaults to `False`.
+        vocabulary_size: Number of word ids; 0 is padding, 1 the unknown word, which has no weight.
+        num_classes: Number of logits.
+        products: Whether products of features count. Defaults to `False`.
 
     Call arguments:
-        word_ids_1: int `[B, L1]`, right-padded with 0.
-        word_ids_2: int `[B, L2]`.
+        word_ids_1: Int `[B, L1]`, right-padded with 0.
+        word_ids_2: Int `[B, L2]`.
         features: `[B, F]`.
 
     Output shape:
@@ -305,7 +305,7 @@ class JointAnswer(Layer):
     The deep part thus learns as if it were on its own, and validation measures both together.
 
     Args:
-        softmax: whether the inputs are logits of classes; scores otherwise. Defaults to `True`.
+        softmax: Whether the inputs are logits of classes; scores otherwise. Defaults to `True`.
 
     Call arguments:
         wide: `[B, C]`.

@@ -106,7 +106,7 @@ class PhraseCNN(Layer):
 
     Call arguments:
         x: `[B, L, D]`.
-        mask: boolean `[B, L]`, True = real token.
+        mask: Boolean `[B, L]`, True = real token.
 
     Output shape:
         `[B, R, L, D]`, R units in the order of `widths`.

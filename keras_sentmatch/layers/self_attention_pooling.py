@@ -19,7 +19,7 @@ class SelfAttentionPooling(Layer):
 
     Call arguments:
         x: `[B, L, D]`.
-        mask: boolean `[B, L]`, True = real token.
+        mask: Boolean `[B, L]`, True = real token.
         return_attention: Whether to return the weights as well. Defaults to `False`.
 
     Output shape:

@@ -34,7 +34,7 @@ class StackRNN(Layer):
 
     Call arguments:
         x: `[B, L, D]`.
-        mask: boolean `[B, L]`, True = real token, right-padded.
+        mask: Boolean `[B, L]`, True = real token, right-padded.
 
     Output shape:
         `[B, L, depth * units + D]`: the newest states first, the input last.

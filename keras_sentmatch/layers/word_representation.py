@@ -35,16 +35,16 @@ class CharCNN(_CharReader):
     """One vector per word: character embeddings, valid convolution, ReLU, maximum over positions.
 
     Args:
-        vocabulary_size: number of character ids; id 0 is padding.
-        embedding_dim: width of a character embedding. Defaults to `16`.
-        filters: width of the result. Defaults to `32`.
-        kernel_size: characters in a window. Defaults to `5`.
-        dropout: rate on the character embeddings. Defaults to `0.0`.
-        kernel_regularizer: applied to the convolution's kernel, not to the embeddings. Defaults to
+        vocabulary_size: Number of character ids; id 0 is padding.
+        embedding_dim: Width of a character embedding. Defaults to `16`.
+        filters: Width of the result. Defaults to `32`.
+        kernel_size: Characters in a window. Defaults to `5`.
+        dropout: Rate on the character embeddings. Defaults to `0.0`.
+        kernel_regularizer: Applied to the convolution's kernel, not to the embeddings. Defaults to
             `None`.
 
     Call arguments:
-        char_ids: int `[B, L, W]`, the characters of each word, right-padded with 0,
+        char_ids: Int `[B, L, W]`, the characters of each word, right-padded with 0,
             `W >= kernel_size`.
 
     Output shape:
@@ -113,15 +113,15 @@ class CharLSTM(_CharReader):
     """One vector per word: character embeddings, an LSTM, its state at the last character.
 
     Args:
-        vocabulary_size: number of character ids; id 0 is padding.
-        embedding_dim: width of a character embedding. Defaults to `20`.
-        units: width of the result. Defaults to `50`.
-        dropout: rate on the character embeddings. Defaults to `0.0`.
-        kernel_regularizer: applied to the input and the recurrent kernel, not to the embeddings.
+        vocabulary_size: Number of character ids; id 0 is padding.
+        embedding_dim: Width of a character embedding. Defaults to `20`.
+        units: Width of the result. Defaults to `50`.
+        dropout: Rate on the character embeddings. Defaults to `0.0`.
+        kernel_regularizer: Applied to the input and the recurrent kernel, not to the embeddings.
             Defaults to `None`.
 
     Call arguments:
-        char_ids: int `[B, L, W]`, the characters of each word, right-padded with 0.
+        char_ids: Int `[B, L, W]`, the characters of each word, right-padded with 0.
 
     Output shape:
         `[B, L, units]`.
@@ -181,29 +181,29 @@ class WordRepresentation(Layer):
     embeddings.
 
     Args:
-        vocabulary_size: number of word ids.
-        embedding_dim: width of a word vector. Defaults to `300`.
-        trainable_embedding: whether there is an embedding that learns. Defaults to `True`.
-        fixed_embedding: whether there is one that doesn't. Defaults to `True`.
-        char_vocabulary_size: number of character ids; 0 leaves the characters out. Defaults to `0`.
-        char_dim: width of a character embedding. Defaults to `16`.
-        char_filters: width of the character feature. Defaults to `32`.
-        char_kernel_size: characters in a window of the CNN. Defaults to `5`.
-        exact_match: whether to flag words that stand in the other sentence too. Defaults to `True`.
-        pos_tags: number of part-of-speech ids; 0 leaves them out. Defaults to `0`.
-        pos_dim: width of the embedding of a part of speech; 0 makes it one-hot. Defaults to `0`.
-        antonym: whether to take the antonym flag. Defaults to `False`.
-        dropout: rate on word and character embeddings; the flags are never dropped. Defaults to
+        vocabulary_size: Number of word ids.
+        embedding_dim: Width of a word vector. Defaults to `300`.
+        trainable_embedding: Whether there is an embedding that learns. Defaults to `True`.
+        fixed_embedding: Whether there is one that doesn't. Defaults to `True`.
+        char_vocabulary_size: Number of character ids; 0 leaves the characters out. Defaults to `0`.
+        char_dim: Width of a character embedding. Defaults to `16`.
+        char_filters: Width of the character feature. Defaults to `32`.
+        char_kernel_size: Characters in a window of the CNN. Defaults to `5`.
+        exact_match: Whether to flag words that stand in the other sentence too. Defaults to `True`.
+        pos_tags: Number of part-of-speech ids; 0 leaves them out. Defaults to `0`.
+        pos_dim: Width of the embedding of a part of speech; 0 makes it one-hot. Defaults to `0`.
+        antonym: Whether to take the antonym flag. Defaults to `False`.
+        dropout: Rate on word and character embeddings; the flags are never dropped. Defaults to
             `0.5`.
         kernel_regularizer: Applied to the kernels of the character CNN or LSTM. Defaults to `None`.
         char_encoder: `"cnn"` or `"lstm"`, see `CharCNN` and `CharLSTM`. Defaults to `"cnn"`.
 
     Call arguments:
-        word_ids: int `[B, L]`.
-        other_word_ids: int `[B, L']` of the other sentence; needed with `exact_match`.
-        char_ids: int `[B, L, W]`; needed with `char_vocabulary_size`.
-        pos: int `[B, L]`; needed with `pos_tags`.
-        antonym: int `[B, L]`, 0 or 1; needed with `antonym`.
+        word_ids: Int `[B, L]`.
+        other_word_ids: Int `[B, L']` of the other sentence; needed with `exact_match`.
+        char_ids: Int `[B, L, W]`; needed with `char_vocabulary_size`.
+        pos: Int `[B, L]`; needed with `pos_tags`.
+        antonym: Int `[B, L]`, 0 or 1; needed with `antonym`.
 
     Output shape:
         `[B, L, width]`, see `width`.
