@@ -17,6 +17,8 @@ MODELS = [
     ("drcn", {"depth": 3, "autoencoder_after": (4,)}, "from 1 to depth=3", "(4,)"),
     ("drcn", {**SFA, **BARE}, "after each autoencoder", "autoencoder_after=()"),
     ("drcn", {**SFA, "depth": 3, "autoencoder_after": (4,)}, "from 1 to depth=3"),
+    ("drr_net", {"use_global": False, "use_dynamic": False}, "Set use_global or use_dynamic"),
+    ("drr_net", {"aux_loss_weight": -1}, "at least 0", "Received: -1"),
     ("re2", {"alignment": "bilinear"}, "one of", "alignment='bilinear'"),
     ("re2", {"connection": "dense"}, "one of", "connection='dense'"),
     ("re2", {"prediction": "half"}, "one of", "prediction='half'"),

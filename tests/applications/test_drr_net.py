@@ -11,7 +11,7 @@ from keras_sentmatch.applications import DRrNet
 from keras_sentmatch.errors import InputError
 from tests import oracles_recurrent
 from tests.applications.common import WORDS, check_halves, features, model_case
-from tests.harness import arguments_act, built, check_oracle, refuses, run_checks, value
+from tests.harness import arguments_act, built, check_oracle, run_checks, value
 
 ALL = features()
 FLOAT32 = ("logits", "probabilities", "p_h", "p_v", "gate_h", "gate_v")
@@ -149,15 +149,6 @@ def test_what_is_off_is_gone():
     v = {"mlp_v_hidden_1", "mlp_v_hidden_2", "p_v", "gate_v", "rereading"}
     assert (h | v) & names(use_global=False) == v and (h | v) & names(use_dynamic=False) == h
     assert "pooling" not in names(use_global=False, use_guide=False, use_initial_vector=False)
-
-
-test_errors = refuses(
-    SMALL,
-    [
-        ({"use_global": False, "use_dynamic": False}, "Set use_global or use_dynamic to True"),
-        ({"aux_loss_weight": -1}, "aux_loss_weight must be at least 0. Received: -1"),
-    ],
-)
 
 
 @pytest.mark.once

@@ -11,6 +11,7 @@ from tests.harness import lengths_mask, noise
 WORDS = {"vocabulary_size": 9, "embedding_dim": 2}
 NO_WORDS = {**WORDS, "trainable_embedding": False, "fixed_embedding": False}
 HEADS = {"num_heads": 2, "key_dim": 2}
+BLOCK = {"intermediate_dim": 4, "num_heads": 3}
 NO_POOLING = {"mean_pooling": False, "max_pooling": False}
 
 ARGUMENTS = [
@@ -32,6 +33,9 @@ ARGUMENTS = [
     (layers.DualAttention, {"num_heads": 0, "key_dim": 2}, "at least 1", "num_heads=0"),
     (layers.DualAttention, {"num_heads": 2, "key_dim": 0}, "at least 1", "key_dim=0"),
     (layers.DualAttention, {**HEADS, "distance": "cosine"}, "one of", "='cosine'"),
+    (layers.DualAttentionBlock, {**BLOCK, "intermediate_dim": 0}, "at least 1", "_dim=0"),
+    (layers.DualAttentionBlock, {**BLOCK, "num_heads": 0}, "at least 1", "num_heads=0"),
+    (layers.DualAttentionBlock, {**BLOCK, "channels": "none"}, "one of", "channels='none'"),
     (layers.DynamicSequentialAttention, {"steps": 0}, "at least 1", "steps=0"),
     (layers.DynamicSequentialAttention, {"attention_units": 0}, "at least 1", "units=0"),
     (layers.DynamicSequentialAttention, {"beta": 0.0}, "positive", "beta=0.0"),

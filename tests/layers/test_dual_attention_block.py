@@ -3,7 +3,6 @@
 from functools import partial
 
 import numpy as np
-import pytest
 
 from keras_sentmatch.layers import DualAttentionBlock
 from tests import oracles_encoders
@@ -109,21 +108,3 @@ def test_what_the_fusion_starts_with():
     layer = SMALL(output_stddev=0.1)
     layer.build((None, None, 4))
     assert value(layer.fusion.fused.kernel).any()
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (
-            {"intermediate_dim": 0},
-            "intermediate_dim must be at least 1. Received: intermediate_dim=0",
-        ),
-        ({"num_heads": 0}, "num_heads must be at least 1. Received: num_heads=0"),
-        ({"channels": "none"}, "channels must be one of .*Received: channels='none'"),
-        ({"distance": "cosine"}, "distance must be one of .*Received: distance='cosine'"),
-        ({"num_heads": 3}, "must be a multiple of num_heads=3. Received: shape="),
-    ],
-)
-def test_bad_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        SMALL(**arguments).build((None, None, 4))
