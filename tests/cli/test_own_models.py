@@ -66,7 +66,7 @@ def test_it_is_trained_and_answers_elsewhere(tmp_path, capsys):
 
 
 def test_what_holds_no_model_is_refused(tmp_path, capsys):
-    with pytest.raises(InputError, match="no such Python file"):
+    with pytest.raises(InputError, match="is missing or no Python file"):
         load_models(tmp_path / "nosuch.py")
     (tmp_path / "empty.py").write_text("x = 1\n")
     with pytest.raises(
