@@ -16,7 +16,7 @@ from keras_sentmatch.applications.pair_model import PairModel
 from keras_sentmatch.errors import InputError
 
 _MODELS: dict[str, type[PairModel]] = {}
-_CODE = "SENTMATCH_CODE"  # the environment variable that names Python files with models
+CODE = "SENTMATCHCODE"  # the environment variable that names Python files with models
 log = logging.getLogger(__name__)
 
 
@@ -94,7 +94,7 @@ def _is_own(value: object, module: str) -> bool:
 
 
 def load_own_models() -> None:
-    """Load the models of entry points, and of the files that `$SENTMATCH_CODE` names."""
+    """Load the models of entry points, and of the files that `$SENTMATCHCODE` names."""
     for entry in importlib.metadata.entry_points(group="keras_sentmatch.models"):
         try:
             found = entry.load()
@@ -103,5 +103,5 @@ def load_own_models() -> None:
             continue
         if isinstance(found, type) and found not in _MODELS.values():
             register_model(entry.name)(found)
-    for file in filter(None, os.environ.get(_CODE, "").split(os.pathsep)):
+    for file in filter(None, os.environ.get(CODE, "").split(os.pathsep)):
         load_models(file)

@@ -20,12 +20,12 @@ class MyMatcher(PairModel):
     """Means of word vectors."""
 
     def __init__(self, vocabulary_size, num_classes=2, embedding_dim=4, units=3, **kwargs):
+        super().__init__(vocabulary_size, num_classes, embedding_dim, **kwargs)
+        self.units = units
         self.embed = keras.layers.Embedding(vocabulary_size, embedding_dim)
         self.hidden = keras.layers.Dense(units)
         self.answer = keras.layers.Dense(num_classes, activation="softmax", name="answer")
-        super().__init__(**kwargs)
-        self.vocabulary_size, self.num_classes = vocabulary_size, num_classes
-        self.embedding_dim, self.units = embedding_dim, units
+        self.make_graph()
 
     def encode(self, sentence):
         return Sentence(mean=masked_mean(self.embed(sentence.word_ids), sentence.mask))
@@ -36,10 +36,6 @@ class MyMatcher(PairModel):
 
     def count_params_without_word_embeddings(self):
         return 1
-
-    def get_config(self):
-        names = ("vocabulary_size", "num_classes", "embedding_dim", "units")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 '''
 
 
