@@ -178,6 +178,12 @@ def explain(
     explanation.save("page.html")
     ```
     """
+    for member in getattr(matcher, "members", [matcher]):
+        if not hasattr(member, "model"):
+            raise InputError(
+                f"{member!r} has no Keras model, so nothing inside it can be shown. Load the run as a "
+                "Matcher to explain it."
+            )
     dataset, single = as_dataset(pairs, sentence1, sentence2)
     scores = matcher.predict_proba(dataset, batch_size=batch_size)
     found = []

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -141,13 +141,6 @@ class OnnxMatcher(OneModelMatcher):
     def __repr__(self) -> str:
         answers = "score" if self.label_names is None else "/".join(self.label_names)
         return f"<OnnxMatcher {self.folder.name}: {self.task}, {answers}>"
-
-    def explainer(self) -> NoReturn:
-        """Refuse to look inside."""
-        raise InputError(
-            f"{self!r} runs in onnxruntime, which shows nothing of what is inside the model. Load "
-            "the run as a Matcher to explain it."
-        )
 
     def batches(self, lengths: Array, batch_size: int) -> Iterator[tuple[Array, int, int]]:
         """As for `Matcher`, without filling up: nothing is compiled for a shape."""

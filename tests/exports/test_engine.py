@@ -159,7 +159,7 @@ def test_no_other_file_is_opened(made, tmp_path):
 def test_what_it_cannot_do(run, monkeypatch):
     matcher = load(run, engine="onnx")
     for use, words in {
-        explain: "shows nothing of what is inside",
+        explain: "no Keras model, so nothing inside",
         export: "no Keras model",
     }.items():
         with pytest.raises(InputError, match=f"{words}.*Load the run as a Matcher"):
