@@ -186,9 +186,10 @@ def load_model(path: Path, card: Mapping[str, Any]) -> "keras.Model":
 
 def check_fit(model: Any, encoder: Encoder, folder: Path) -> None:
     """Refuse an encoder that makes arrays or ids for which the model has no room."""
-    made: dict[str, int] = {"vocabulary_size": encoder.vocabulary_size}
+    made: dict[str, int] = {}
     widths = {}
     if isinstance(encoder, PairEncoder):
+        made["vocabulary_size"] = encoder.vocabulary_size
         made["char_vocabulary_size"] = len(encoder.characters)
         made["pos_tags"] = len(encoder.tags)
         widths = {f"char_ids_{side}": encoder.max_word_length for side in "12"}

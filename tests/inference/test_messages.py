@@ -47,7 +47,7 @@ PAIRS = [
     ({"sentence1": "a", "sentence2": ["b"]}, "two strings, or two lists"),
     ({"sentence1": "a", "sentence2": None}, "sentence1 or sentence2 is missing"),
     ({"sentence1": "a", "sentence2": 3}, "two strings, or two lists"),
-    ({"sentence1": ["a"], "sentence2": ["b", "c"]}, "equally long"),
+    ({"sentence1": ["a"], "sentence2": ["b", "c"]}, "columns of equal length"),
     ({"sentence1": ["a", None], "sentence2": ["b", "c"]}, r"sentence1\[1\] is None"),
     ({"pairs": [{"sentence1": "a", "sentence2": "b"}], "sentence1": "a"}, "Pass one of them"),
     *(
