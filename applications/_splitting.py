@@ -1,5 +1,6 @@
 """A pair model in three parts."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -15,6 +16,9 @@ class Splittable:
     exact_match: bool
     antonym: bool
     _inputs_struct: dict[str, Any]
+    make_sentence: Callable[..., Sentence]
+    encode: Callable[[Sentence], Sentence]
+    interact: Callable[[Sentence, Sentence], Any]
 
     @property
     def why_not_splittable(self) -> str:

@@ -100,7 +100,7 @@ class FeatureHost(PairModel):
     @classmethod
     def block_defaults(cls, kind: str) -> dict[str, Any]:
         """The arguments of a block of this host: its own defaults, else those of the layer."""
-        parameters = inspect.signature(KINDS[kind].__init__).parameters.values()
+        parameters = inspect.signature(KINDS[kind]).parameters.values()
         of_layer = {p.name: p.default for p in parameters if p.default is not p.empty}
         return {**of_layer, **cls.feature_attention_defaults.get(kind, {})}
 

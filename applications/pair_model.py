@@ -9,7 +9,8 @@ import numpy as np
 from keras import ops
 
 from keras_sentmatch.applications._explainer import Explained, Shown
-from keras_sentmatch.applications._sentences import Sentence, both
+from keras_sentmatch.applications._sentences import Sentence as Sentence
+from keras_sentmatch.applications._sentences import both
 from keras_sentmatch.applications._splitting import Splittable
 from keras_sentmatch.applications._training import TrainingHooks
 from keras_sentmatch.applications.hyperparameters import Parameter

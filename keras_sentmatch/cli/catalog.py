@@ -143,7 +143,7 @@ def describe(cls: "type[PairModel]", name: str) -> dict[str, Any]:
     if issubclass(cls, BackboneModel):
         inputs, parameters = _with_bert(cls)
     else:
-        extra = {"char_vocabulary_size": 100, "pos_tags": 10, "antonym": True}
+        extra: dict[str, Any] = {"char_vocabulary_size": 100, "pos_tags": 10, "antonym": True}
         widest = {n: v for n, v in extra.items() if n in arguments}
         chars = {n: v for n, v in widest.items() if n == "char_vocabulary_size"}
         parameters = cls(vocabulary_size=100, **chars).count_params_without_word_embeddings()
@@ -182,7 +182,8 @@ def _with_bert(cls: "type[BackboneModel]") -> tuple[list[str], int | None]:
     saved = keras.saving.serialize_keras_object(base)
     # Twelve layers take long to make, and each counts the same: calculated from one and two.
     configs = [{**saved, "config": {**saved["config"], **sizes, "num_layers": n}} for n in (1, 2)]
-    models = [cls(backbone=config) for config in configs]
+    make: Any = cls  # its other arguments have defaults
+    models = [make(backbone=config) for config in configs]
     one, two = (model.count_params_without_word_embeddings() for model in models)
     return models[0].input_names, one + 11 * (two - one)
 

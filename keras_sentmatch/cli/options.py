@@ -124,7 +124,7 @@ Lexicon = Annotated[
 class Command(typer.core.TyperCommand):
     """A command whose help shows the options of a panel apart."""
 
-    def format_options(self, ctx: typer.Context, formatter: Any) -> None:
+    def format_options(self, ctx: Any, formatter: Any) -> None:
         panels: dict[str, list[Any]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
