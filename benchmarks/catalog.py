@@ -1,4 +1,4 @@
-"""One query against a catalog on disk: `Index.build`, and the time of each `Index.rank`.
+"""One query against a catalog on disk: `build_index`, and the time of each `Index.rank`.
 
     pip install "keras-sentmatch[corpus]"
     python benchmarks/catalog.py --data path/to/data --run runs/quora --sizes 20000,1000000

@@ -184,7 +184,7 @@ def test_bm25_brings_no_jax():
         (["a", None], {}, r"sentences\[1\] is None. Expected a string"),
         (["a", "b"], {"vectors": "x"}, "vectors='x' is unknown. Expected 'table' or 'words'"),
         (["a", "b"], {"candidates": 0}, "candidates"),
-        (["a", "b"], {"label": "maybe"}, "no label 'maybe'"),
+        (["a", "b"], {"label": "maybe"}, "'maybe' is not a label"),
     ],
 )
 def test_bad_input(matcher, sentences, options, message):

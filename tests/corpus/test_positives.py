@@ -81,7 +81,7 @@ def test_near_copies_are_passed_over():
             "connect all 1 matching pairs of one, so",
         ),
         (PairDataset(["a", "b"], ["b", "c"]), {}, "connect all 2 matching pairs, so"),
-        (PairDataset(["a", "c"], ["b", "d"]), {}, "too few to split"),
+        (PairDataset(["a", "c"], ["b", "d"]), {}, "too few for parts"),
         (matches(), {"negatives": 0}, "negatives=0 is out of range. Expected a number above 0"),
         (matches(), {"hard": 2}, "hard=2 is out of range. Expected a share from 0 to 1"),
     ],
