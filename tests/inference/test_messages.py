@@ -92,8 +92,14 @@ CALLS = [
     ),
     (lambda m: EnsembleMatcher([]), "needs members"),
     (lambda m: EnsembleMatcher([m.two, m.three]), "Member 1 .*same labels"),
-    (lambda m: EnsembleMatcher([m.two], abstain_below=(0.5,)), "each of the labels .no, yes"),
-    (lambda m: EnsembleMatcher([m.two], abstain_below=(0.5, 2.0)), "each of the labels .no, yes"),
+    (
+        lambda m: EnsembleMatcher([m.two], abstain_below=(0.5,)),
+        "one probability per label .no, yes",
+    ),
+    (
+        lambda m: EnsembleMatcher([m.two], abstain_below=(0.5, 2.0)),
+        "one probability per label .no, yes",
+    ),
     (lambda m: EnsembleMatcher.load(["x"], engine="openvino"), "'openvino'.*'keras', 'onnx'"),
     (lambda m: BatchScorer("x")({"sentence1": ["a"]}), "columns sentence1. .* 'sentence2'"),
     (lambda m: BatchScorer("x")([("a", "b")]), "got a list. Expected a pandas DataFrame"),
