@@ -20,6 +20,7 @@ import numpy as np
 from keras_tuner import oracles
 from keras_tuner.engine.base_tuner import BaseTuner
 from keras_tuner.engine.trial import Trial
+from keras_tuner.src import config
 
 from keras_sentmatch.applications import LogUniform
 from keras_sentmatch.inference.run_folder import read_json, write_json
@@ -216,6 +217,14 @@ class TrialTuner(BaseTuner):
         self.train, self.is_worker = train, is_worker
         self.statuses: list[str] = []
         super().__init__(oracle, directory=str(folder.parent), project_name=folder.name)
+
+    def search(self) -> None:
+        # KerasTuner would print a traceback for each failed trial; `error.txt` has it.
+        before, config.DEBUG = config.DEBUG, False
+        try:
+            super().search()
+        finally:
+            config.DEBUG = before
 
     def run_trial(self, trial: Trial) -> float:
         try:
