@@ -73,7 +73,7 @@ def test_a_run_whose_preset_is_gone(tmp_path):
     [
         ({"encoder": {"max_length": 33}}, "is 33, but .* reads at most 32 word pieces"),
         ({"training": {"teacher": ["nowhere"]}}, "nowhere is not a run folder"),
-        ({"model": {"backbone": "./nowhere"}}, "no such folder.*--backbone"),
+        ({"model": {"backbone": "./nowhere"}}, "no folder ./nowhere.*--backbone"),
     ],
 )
 def test_what_cannot_be_trained(preset, tables, message, tmp_path):

@@ -247,7 +247,10 @@ CALLS = [
                 {"augment": ["SwapNamedEnt"]},
                 "SwapNamedEnt can change none of the 20 training pairs",
             ),
-            ({"augment": ["NumWord"], "augment_labels": ["maybe", "no"]}, "no label 'maybe'"),
+            (
+                {"augment": ["NumWord"], "augment_labels": ["maybe", "no"]},
+                "'maybe', which is not a label",
+            ),
         )
     ],
 ]

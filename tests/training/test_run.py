@@ -183,10 +183,10 @@ def test_ctrl_c_ends_an_ensemble(tmp_path, caplog):
 
 
 def test_bad_ensembles(tmp_path):
-    with pytest.raises(InputError, match="no matchers"):
+    with pytest.raises(InputError, match="needs members"):
         EnsembleMatcher([])
     with pytest.raises(InputError, match="expected at least one seed, all different"):
         train_ensemble(tiny_recipe(), tiny_splits(), tmp_path, [1, 1])
     members = [SimpleNamespace(label_names=n, task="ranking") for n in (("a", "b"), ("b", "a"))]
-    with pytest.raises(InputError, match="Member 1 answers .* same labels in the same order"):
+    with pytest.raises(InputError, match="Member 1 is .* same labels in the same order"):
         EnsembleMatcher(members)
