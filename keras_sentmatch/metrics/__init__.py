@@ -8,7 +8,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from keras_sentmatch.metrics._significance import mcnemar, paired_bootstrap, wilson_interval
-from keras_sentmatch.metrics.calibration import expected_calibration_error
+from keras_sentmatch.metrics.calibration import (
+    apply_temperature,
+    expected_calibration_error,
+    fit_temperature,
+)
 from keras_sentmatch.metrics.evaluation import evaluate_predictions
 from keras_sentmatch.metrics.ranking import mean_average_precision, mean_reciprocal_rank
 
@@ -18,8 +22,10 @@ if TYPE_CHECKING:
 __all__ = [
     "PositiveF1",
     "SparseMacroF1",
+    "apply_temperature",
     "evaluate_predictions",
     "expected_calibration_error",
+    "fit_temperature",
     "mcnemar",
     "mean_average_precision",
     "mean_reciprocal_rank",
