@@ -206,7 +206,7 @@ class TrainingData(Reading):
 
 
 def _from_positives(source: Source) -> "dict[str, PairDataset]":
-    from keras_sentmatch.corpus._positives import from_positives, table
+    from keras_sentmatch.corpus import from_positives
 
     given: Any = {} if (shares := source.fractions()) is None else {"fractions": shares}
     pairs = source.rows()
@@ -218,7 +218,9 @@ def _from_positives(source: Source) -> "dict[str, PairDataset]":
             "--data instead, or remove the other pairs and the label column."
         )
     splits, counts = from_positives(pairs, **given)
-    print_table(*table(counts), "matching pairs, negatives, and rejected candidates")
+    columns = ["match", "hard", "easy", "known", "copies"]
+    rows = [[part, *(found[name] for name in columns)] for part, found in counts.items()]
+    print_table(["part", *columns], rows, "matching pairs, negatives, and rejected candidates")
     for part in splits.values():
         log_summary(part)
     return splits

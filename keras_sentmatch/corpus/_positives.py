@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -176,9 +175,3 @@ class _Draw:
 
 def _alike(one: frozenset[str], two: frozenset[str]) -> bool:
     return len(one & two) >= NEAR_COPY * len(one | two)
-
-
-def table(counts: Counts) -> tuple[list[str], list[list[Any]]]:
-    """Return the columns and rows of a table of the counts of `from_positives`."""
-    columns = ["part", "match", "hard", "easy", "known", "copies"]
-    return columns, [[name, *(c[key] for key in columns[1:])] for name, c in counts.items()]
