@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.applications import Sentence
-from keras_sentmatch.applications.backbone import Encoder
+from keras_sentmatch.applications.backbone import Backbone
 from keras_sentmatch.encoders import SubwordPairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.text.backbones import load_backbone, load_tokenizer
@@ -76,7 +76,7 @@ def test_the_states_of_transformers(prefix, tmp_path):
     with torch.no_grad():
         want = model(**{name: torch.tensor(x).long() for name, x in inputs.items()})
     want = want.last_hidden_state.numpy()
-    mine = Encoder(str(tmp_path), "float32")
+    mine = Backbone(str(tmp_path), "float32")
     tensors = {name: keras.ops.convert_to_tensor(x) for name, x in found.items()}
     pair = Sentence(**tensors, mask=tensors["padding_mask"] > 0)
     x = mine.embed(pair)

@@ -13,7 +13,7 @@ import pytest
 from keras_sentmatch.applications import Choice
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
-from keras_sentmatch.training import load_recipe, prepare, train
+from keras_sentmatch.training import encoding, load_recipe, train
 from keras_sentmatch.training.config import EncoderConfig
 from keras_sentmatch.tuning import SearchSpace, search
 from tests.toys.fake_training import RECIPE, FakeTrain, fake_search, space_of_fakes, trained
@@ -361,9 +361,9 @@ def test_a_trial_that_diverges_fails(tmp_path):
 @fakes
 def test_pairs_are_encoded_once_per_encoder(tmp_path, monkeypatch):
     fitted, encoded = [], []
-    fit, encode = prepare.fit_encoder, prepare.encode_dataset
-    monkeypatch.setattr(prepare, "fit_encoder", lambda *a: fitted.append(a) or fit(*a))
-    monkeypatch.setattr(prepare, "encode_dataset", lambda *a: encoded.append(a) or encode(*a))
+    fit, encode = encoding.fit_encoder, encoding.encode_dataset
+    monkeypatch.setattr(encoding, "fit_encoder", lambda *a: fitted.append(a) or fit(*a))
+    monkeypatch.setattr(encoding, "encode_dataset", lambda *a: encoded.append(a) or encode(*a))
     recipe = replace(tiny_recipe(epochs=1, seed=0), encoder=EncoderConfig(max_length=3))
     choices = [Choice("encoder.max_length", (3, 4)), Choice("training.batch_size", (25, 50))]
     result = run(tmp_path / "a", choices=choices, recipe=recipe, retrain=1)
