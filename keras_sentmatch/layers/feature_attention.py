@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.layers._transformer_block import TransformerBlock
 from keras_sentmatch.layers.base import Layer, require_choice, require_positive
 from keras_sentmatch.layers.bidirectional_rnn import BidirectionalRNN
 from keras_sentmatch.ops import masked_max, masked_mean, zero_padding
@@ -116,7 +117,8 @@ CNNS = {
     "dilated_cnn3": lambda n: (3, n),
     "dilated_cnn5": lambda n: (5, n),
 }
-RNNS = {"birnn": "rnn", "bigru": "gru", "bilstm": "lstm"}  # branches that are stacked
+RNNS = {"birnn": "rnn", "bigru": "gru", "bilstm": "lstm"}
+STACKED = (*RNNS, "transformer")
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
@@ -139,9 +141,10 @@ class SelectiveFeatureAttention(_Narrowing):
         units: `"compact"`, W = D / r1 (rounded down to an even number), which gives the paper's
             parameter counts; or `"literal"`, W = 2 D / r1, as its equations say. Defaults to
             `"compact"`.
-        branch_kind: `"bigru"`, `"birnn"` or `"bilstm"`, stacked; or, side by side, `"cnn"` (windows
-            of 3, 5, 7... tokens), `"dilated_cnn3"` or `"dilated_cnn5"` (windows of 3 or 5 tokens,
-            1, 2, 3... apart). Defaults to `"bigru"`.
+        branch_kind: `"bigru"`, `"birnn"`, `"bilstm"` or `"transformer"`, stacked; or, side by side,
+            `"cnn"` (windows of 3, 5, 7... tokens), `"dilated_cnn3"` or `"dilated_cnn5"` (windows of
+            3 or 5 tokens, 1, 2, 3... apart). Defaults to `"bigru"`.
+        heads: Attention heads of a transformer branch. Defaults to `1`.
         dropout: Dropout rate on the output of each branch. Defaults to `0.2`.
         autoencoder: Whether there are bottlenecks. Without them W = D (plus 1 for recurrent
             branches if D is odd, cut from the output again) and r1 counts as 1. Defaults to `True`.
@@ -192,6 +195,7 @@ class SelectiveFeatureAttention(_Narrowing):
         r2: float = 5,
         units: str = "compact",
         branch_kind: str = "bigru",
+        heads: int = 1,
         dropout: float = 0.2,
         autoencoder: bool = True,
         mean_pooling: bool = True,
@@ -206,8 +210,8 @@ class SelectiveFeatureAttention(_Narrowing):
         super().__init__(**kwargs)
         _require_above_zero(r1=r1, r2=r2)
         require_choice(("compact", "literal"), units=units)
-        require_choice((*CNNS, *RNNS), branch_kind=branch_kind)
-        require_positive(branches=branches)
+        require_choice((*CNNS, *STACKED), branch_kind=branch_kind)
+        require_positive(branches=branches, heads=heads)
         if not (mean_pooling or max_pooling):
             raise InputError("The gates need mean_pooling or max_pooling. Received: both False.")
         if pre_sigmoid and not (selection and gates):
@@ -240,6 +244,8 @@ class SelectiveFeatureAttention(_Narrowing):
         if self.branch_kind in RNNS:
             cell = RNNS[self.branch_kind]
             return self.sublayer(BidirectionalRNN, name, units=width // 2, cell=cell)
+        if self.branch_kind == "transformer":
+            return self.sublayer(TransformerBlock, name, heads=self.heads)
         window, step = CNNS[self.branch_kind](n)
         return keras.layers.Conv1D(
             width,
@@ -258,10 +264,14 @@ class SelectiveFeatureAttention(_Narrowing):
         if self.autoencoder:
             self.narrowing = self.dense(read, "narrowing", inputs=self.width)
             self.widening = self.dense(self.width, "widening", inputs=branch)
+        self.projects = self.branch_kind == "transformer" and read != branch
+        if self.projects:
+            self.projection = self.dense(branch, "projection", inputs=read)
+            read = branch
         self.branch_layers = [self._branch(n, branch) for n in range(1, self.branches + 1)]
         self.branch_dropout = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
         for n, layer in enumerate(self.branch_layers):
-            stacked = n and self.branch_kind in RNNS
+            stacked = n and self.branch_kind in STACKED
             layer.build((*x_shape[:-1], branch if stacked else read))
         if self.gates:
             hidden = _reduced(branch, self.r2)
@@ -292,11 +302,13 @@ class SelectiveFeatureAttention(_Narrowing):
     def _read(self, x, mask, training: bool | None) -> list[Any]:
         """The branches `x^(1)..x^(N)`, each `[B, L, W]` (eq 4)."""
         x, branches = zero_padding(x, mask), []
+        if self.projects:
+            x = self.projection(x)
         for layer in self.branch_layers:
-            y = layer(x, mask) if self.branch_kind in RNNS else layer(x)
+            y = layer(x, mask) if self.branch_kind in STACKED else layer(x)
             y = zero_padding(self.branch_dropout(y, training=training), mask)
             branches.append(y)
-            if self.branch_kind in RNNS:
+            if self.branch_kind in STACKED:
                 x = y
         return branches
 

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.layers import SelectiveFeatureAttention
+from keras_sentmatch.layers._transformer_block import TransformerBlock
 from keras_sentmatch.layers.feature_attention import CNNS, RNNS
 from tests import oracles_blocks
+from tests.case import randomize
 from tests.harness import (
     Case,
     arguments_act,
@@ -81,9 +83,33 @@ ENDS = 12 * 4 + 4 + 4 * 12 + 12
 GRU = 2 * 3 * 2 * (4 + 2 + 2)
 
 
+def transformer(width, heads):
+    inner = heads * -(-width // heads)
+    attention = 4 * width * inner + 2 * inner + width  # no bias on the keys
+    return attention + 2 * 4 * width * width + 5 * width + 2 * 2 * width
+
+
 PLAIN = {"gates": False, "residual": True}  # a residual BiGRU
 CASES = [
     Case(SMALL, INPUTS, (ENDS + 3 * GRU + GATES_COUNT, 0), oracle, options=GATES, name="BiGRU"),
+    Case(
+        partial(SMALL, branch_kind="transformer", heads=3, units="literal"),
+        INPUTS,
+        (
+            12 * 4
+            + 4
+            + 8 * 12
+            + 12
+            + 4 * 8
+            + 8
+            + 3 * transformer(8, 3)
+            + 8 * 4
+            + 4
+            + 3 * (4 * 8 + 8),
+            0,
+        ),
+        name="transformer",
+    ),
     Case(
         partial(SMALL, **PLAIN),
         INPUTS,
@@ -160,6 +186,31 @@ def test_weights_sum_to_one_and_differ_by_at_most_e():
         dense.kernel.assign(100 * value(dense.kernel))
     weights = value(free(**INPUTS, return_gates=True)[2])
     assert (weights.max(1) > 0.999).any()
+
+
+def test_transformer_block_is_the_textbook_one():
+    """Keras's own attention and normalization, with its weights, on the real tokens of each row."""
+    x, mask = noise(3, 7, 8), INPUTS["mask"]
+    block = TransformerBlock(3)
+    block.build(x.shape)
+    randomize(block)
+    theirs = keras.layers.MultiHeadAttention(3, 3)
+    theirs.build(x.shape, x.shape)
+    theirs.set_weights(
+        [
+            *weights_of(block.query),
+            *weights_of(block.key),
+            np.zeros((3, 3)),
+            *weights_of(block.value),
+            *weights_of(block.join),
+        ]
+    )
+    got = value(block(x, mask))
+    for row, length in enumerate(mask.sum(1)):
+        alone = keras.ops.convert_to_tensor(x[row : row + 1, :length])
+        y = block.norms[0](alone + theirs(alone, alone))
+        want = block.norms[1](y + block.narrow(block.wide(y)))
+        assert abs(got[row, :length] - value(want)[0]).max() < 1e-5
 
 
 test_arguments = arguments_act(CASES, units="literal", branch_kind="cnn", pre_sigmoid=True)
