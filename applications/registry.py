@@ -16,7 +16,7 @@ from keras_sentmatch.applications.pair_model import PairModel
 from keras_sentmatch.errors import InputError
 
 _MODELS: dict[str, type[PairModel]] = {}
-CODE = "SENTMATCHCODE"  # the environment variable that names Python files with models
+CODE = "SENTMATCH_CODE"  # the environment variable that names Python files with models
 log = logging.getLogger(__name__)
 
 
@@ -94,7 +94,7 @@ def _is_own(value: object, module: str) -> bool:
 
 
 def load_own_models() -> None:
-    """Load the models of entry points, and of the files that `$SENTMATCHCODE` names."""
+    """Load the models of entry points, and of the files that `$SENTMATCH_CODE` names."""
     for entry in importlib.metadata.entry_points(group="keras_sentmatch.models"):
         try:
             found = entry.load()

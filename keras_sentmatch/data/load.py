@@ -199,7 +199,7 @@ def load_pairs(
     elif source == "embedded" or str(source).startswith("tfds:"):
         if columns != Columns():
             names = ", ".join(name for name, value in vars(columns).items() if value is not None)
-            options = "--columns, --delimiter, --encoding, --labels and --weight"
+            options = "--columns, --delimiter, --encoding and --labels"
             raise InputError(
                 f"{source} is not a file of yours. Leave out {wording(names, options)}."
             )

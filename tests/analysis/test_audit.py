@@ -122,7 +122,7 @@ def test_scores_and_what_cannot_be_audited(tmp_path):
     save_audit(report, tmp_path / "scores")
     with pytest.raises(InputError, match="All 20 pairs have one label"):
         audit(PairDataset(["a"] * 20, ["b"] * 20, [1] * 20, label_names=NAMES), recipe())
-    with pytest.raises(InputError, match="folds=300: expected 2 to 80"):
+    with pytest.raises(InputError, match="folds=300; expected 2 to 80"):
         audit(base, recipe(), folds=300)
     with pytest.raises(InputError, match="have no labels"):
         audit(PairDataset(["a"] * 9, ["b"] * 9), recipe())

@@ -74,7 +74,7 @@ def test_what_holds_no_model_is_refused(tmp_path, capsys):
     assert "cannot be imported (ZeroDivisionError" in line
     (tmp_path / "good.py").write_text(FILE)
     line = error_of(capsys, "train", f"{tmp_path / 'good.py'}:Other")
-    assert "has no model 'Other'; It has MyMatcher" in line
+    assert "has no model 'Other'. It has MyMatcher" in line
 
 
 def test_entry_points_are_known(tmp_path, monkeypatch, caplog):

@@ -92,9 +92,9 @@ def error_of(capsys, *arguments):
             "If the file has another encoding, name it (--encoding latin-1",
         ),
         ("--encoding latin-1", "Name them with --columns FIRST,SECOND,LABEL"),
-        ("--encoding latin-1", "what separates the fields with --delimiter"),
-        ("--encoding latin-9000", "--encoding latin-9000: there is no such encoding"),
-        ("--encoding latin-1 --delimiter ab", "--delimiter ab: expected one character"),
+        ("--encoding latin-1", "Or name the separator of fields with --delimite"),
+        ("--encoding latin-9000", "--encoding latin-9000 does not exist. Common encodings are"),
+        ("--encoding latin-1 --delimiter ab", "--delimiter ab is not accepted. Give one character"),
         ("--encoding latin-1 --delimiter | --columns eins,drei,urteil", "no column 'drei'"),
         ("--encoding latin-1 --delimiter | --columns eins,zwei", "--columns FIRST,SECOND,LABEL"),
     ],
@@ -105,7 +105,7 @@ def test_one_error_that_names_the_option(capsys, odd, options, message):
 
 def test_options_that_would_change_nothing(capsys, tmp_path):
     line = error_of(capsys, "train", "--delimiter", ";")
-    assert "embedded is not read from a file of yours: leave out --columns, --delimiter" in line
+    assert "embedded is not a file of yours. Leave out --columns, --delimiter" in line
     line = error_of(capsys, "train", "--split", "70/15/15")
     assert "embedded has validation and test pairs of its own: leave --split out" in line
     with pytest.raises(InputError, match="--encoding, --labels need --data, which"):

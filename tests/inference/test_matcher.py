@@ -336,7 +336,10 @@ def rename_class(path):
     [
         (lambda f: shutil.rmtree(f), "no such folder"),
         (lambda f: break_card(f, format=True), "format True .*reads format 2"),
-        (lambda f: break_card(f, temperature=1e-320), "temperature=1e-320; expected a number from"),
+        (
+            lambda f: break_card(f, temperature=1e-320),
+            "temperature=1e-320 is out of range. Expected a number from",
+        ),
         (lambda f: break_card(f, temperature=10**400), "temperature=1000.*from 0.001 to 1000"),
         (lambda f: break_encoder(f, format=True), "encoder.json is damaged: format is True"),
         (lambda f: flip_bit(f / "model.keras"), "model.keras"),

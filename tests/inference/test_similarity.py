@@ -117,7 +117,7 @@ def test_training_begins_with_its_weights(matcher, caches, tmp_path, options):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"name": "esim"}, "a run of RE2, but ESIM is to be trained"),
+        ({"name": "esim"}, "a run of RE2, but the recipe trains ESIM"),
         ({"units": 50}, "It has units=75, this one units=50"),
         ({"vectors": "none"}, "It has embedding_dim=128"),
     ],

@@ -364,7 +364,8 @@ def test_pairs_are_encoded_once_per_encoder(tmp_path, monkeypatch):
     fit, encode = encoding.fit_encoder, encoding.encode_dataset
     monkeypatch.setattr(encoding, "fit_encoder", lambda *a: fitted.append(a) or fit(*a))
     monkeypatch.setattr(encoding, "encode_dataset", lambda *a: encoded.append(a) or encode(*a))
-    recipe = replace(tiny_recipe(epochs=1, seed=0), encoder=EncoderConfig(max_length=3))
+    recipe = tiny_recipe(epochs=1, batch_size=25, seed=0)
+    recipe = replace(recipe, encoder=EncoderConfig(max_length=3))
     choices = [Choice("encoder.max_length", (3, 4)), Choice("training.batch_size", (25, 50))]
     result = run(tmp_path / "a", choices=choices, recipe=recipe, retrain=1)
     assert len(result.trials) == 4
