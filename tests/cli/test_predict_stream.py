@@ -221,8 +221,8 @@ def test_what_cannot_be_read_leaves_nothing(folder, tmp_path, capsys):
     for name, message in (
         ("torn.parquet", "torn.parquet is not a whole parquet file"),
         ("empty.parquet", "empty.parquet is not a whole parquet file"),
-        ("empty.tsv", "the file has no rows"),
-        ("header.tsv", "the file has no rows"),
+        ("empty.tsv", "empty.tsv has no rows. Expected at least one pair"),
+        ("header.tsv", "header.tsv has no rows. Expected at least one pair"),
     ):
         line = error_of(capsys, "predict", folder, tmp_path / name, "--out", tmp_path / "out.tsv")
         assert message in line
@@ -249,7 +249,7 @@ def test_options_of_files(folder, tmp_path, capsys):
     (tmp_path / "folder").mkdir()
     for wrong, message in (
         ([empty, "--on-error", "skip"], "empty.tsv has no usable row ("),
-        ([tmp_path / "folder"], "folder is a folder; expected a file of pairs"),
+        ([tmp_path / "folder"], "folder is a folder. Give a file of pairs."),
         (["-", "--format", "frame"], "standard input is read as text: give a Parquet"),
         ([*pair, "--resume"], "--resume is for a FILE of pairs"),
         ([data, "--out", "x.doc"], "--out is x.doc. Expected a name that ends in .tsv, .csv"),

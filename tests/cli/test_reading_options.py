@@ -107,7 +107,7 @@ def test_options_that_would_change_nothing(capsys, tmp_path):
     line = error_of(capsys, "train", "--delimiter", ";")
     assert "embedded is not a file of yours. Leave out --columns, --delimiter" in line
     line = error_of(capsys, "train", "--split", "70/15/15")
-    assert "embedded has validation and test pairs of its own: leave --split out" in line
+    assert "embedded has its own validation and test pairs. Leave out --split" in line
     with pytest.raises(InputError, match="--encoding, --labels need --data, which"):
         LabeledPairs(encoding="utf-8", labels="a,b")
 
