@@ -250,7 +250,7 @@ def test_options_of_files(folder, tmp_path, capsys):
     for wrong, message in (
         ([empty, "--on-error", "skip"], "empty.tsv has no usable row ("),
         ([tmp_path / "folder"], "folder is a folder. Give a file of pairs."),
-        (["-", "--format", "frame"], "standard input is read as text: give a Parquet"),
+        (["-", "--format", "frame"], "Standard input is read as text. Give a Parquet"),
         ([*pair, "--resume"], "--resume is for a FILE of pairs"),
         ([data, "--out", "x.doc"], "--out is x.doc. Expected a name that ends in .tsv, .csv"),
         ([data, "--out-format", "doc"], "--out-format is doc. Expected tsv, csv"),
