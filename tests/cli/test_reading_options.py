@@ -92,7 +92,7 @@ def error_of(capsys, *arguments):
             "If the file has another encoding, name it (--encoding latin-1",
         ),
         ("--encoding latin-1", "Name them with --columns FIRST,SECOND,LABEL"),
-        ("--encoding latin-1", "Or name the separator of fields with --delimite"),
+        ("--encoding latin-1", "Or name the separator of fields with --delimiter"),
         ("--encoding latin-9000", "--encoding latin-9000 does not exist. Common encodings are"),
         ("--encoding latin-1 --delimiter ab", "--delimiter ab is not accepted. Give one character"),
         ("--encoding latin-1 --delimiter | --columns eins,drei,urteil", "no column 'drei'"),
