@@ -9,7 +9,8 @@ from keras import ops
 
 from keras_sentmatch.applications.pair_model import PairModel, Sentence
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.ops import last_state, zero_padding
+from keras_sentmatch.ops.masking import zero_padding
+from keras_sentmatch.ops.sequence import last_state
 from keras_sentmatch.text.backbones import block_options, blocks_of, embed, takes_segments
 
 FROM_MODEL = ("name", "dtype", "trainable")  # which the model has of its own

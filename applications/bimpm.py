@@ -13,7 +13,7 @@ from keras_sentmatch.applications.pair_model import Sentence
 from keras_sentmatch.applications.picture_specs import FEATURE_MAP, FEATURE_PICTURES, PictureSpec
 from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.layers import BidirectionalRNN, MultiPerspectiveMatching
-from keras_sentmatch.ops import last_state
+from keras_sentmatch.ops.sequence import last_state
 
 
 @register_model("bimpm")

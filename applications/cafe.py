@@ -24,7 +24,8 @@ from keras_sentmatch.applications.picture_specs import (
 from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import BidirectionalRNN, CoAttention, FactorizationMachine, Highway
-from keras_sentmatch.ops import masked_max, masked_mean, masked_softmax, pair_mask, zero_padding
+from keras_sentmatch.ops import masked_max, masked_mean, masked_softmax
+from keras_sentmatch.ops.masking import pair_mask, zero_padding
 from keras_sentmatch.ops.recurrence import LSTM
 from keras_sentmatch.ops.similarity import dot_matrix
 

@@ -18,8 +18,8 @@ from keras_sentmatch.applications.picture_specs import (
 )
 from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.layers import DenseInteractionCNN, Highway, SelfAttentionFusion
-from keras_sentmatch.layers.diin import DecayingDropout
+from keras_sentmatch.layers import Highway
+from keras_sentmatch.layers.diin import DecayingDropout, DenseInteractionCNN, SelfAttentionFusion
 from keras_sentmatch.ops.masking import at_least_float32
 
 

@@ -11,7 +11,8 @@ from keras_sentmatch.applications.pair_model import PairModel, Sentence
 from keras_sentmatch.applications.picture_specs import PictureSpec
 from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.layers import MatrixDynamicGRU
-from keras_sentmatch.ops import masked_max, masked_mean, pair_mask, zero_padding
+from keras_sentmatch.ops import masked_max, masked_mean
+from keras_sentmatch.ops.masking import pair_mask, zero_padding
 
 _TABLE2 = {
     "encode_hypothesis": True,

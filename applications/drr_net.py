@@ -11,12 +11,7 @@ from keras_sentmatch.applications.pair_model import PairModel, Sentence
 from keras_sentmatch.applications.picture_specs import READ, PictureSpec
 from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.layers import (
-    Highway,
-    RerereadAttention,
-    SelfAttentionPooling,
-    StackRNN,
-)
+from keras_sentmatch.layers import Highway, RerereadAttention, SelfAttentionPooling, StackRNN
 
 
 @register_model("drr_net")

@@ -7,7 +7,7 @@ from keras_sentmatch.applications.hyperparameters import FLAG, WORD_MODELS, Choi
 from keras_sentmatch.applications.pair_model import PairModel, Sentence
 from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.layers import HyperLSTMCell
-from keras_sentmatch.ops import last_state
+from keras_sentmatch.ops.sequence import last_state
 
 
 @register_model("hyper_lstm")

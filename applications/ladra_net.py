@@ -15,12 +15,12 @@ from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import (
     DynamicSequentialAttention,
-    LayerWeightedSum,
     PhraseCNN,
     SelfAttentionPooling,
     StackRNN,
 )
 from keras_sentmatch.layers.base import require_choice
+from keras_sentmatch.layers.ladra_net import LayerWeightedSum
 
 CONTEXTUAL = ("transformer", "stack_gru")
 LAYER_WEIGHTINGS = ("softmax", "free")

@@ -19,14 +19,14 @@ from keras_sentmatch.applications.picture_specs import (
     PictureSpec,
 )
 from keras_sentmatch.applications.registry import register_model
-from keras_sentmatch.layers import (
+from keras_sentmatch.layers import CoAttention
+from keras_sentmatch.layers.base import require_choice, require_positive
+from keras_sentmatch.layers.re2 import (
     AlignmentFusion,
-    CoAttention,
     ConvolutionalBlock,
     WeightNormalizedDense,
+    gelu,
 )
-from keras_sentmatch.layers.base import require_choice, require_positive
-from keras_sentmatch.layers.re2 import gelu
 from keras_sentmatch.ops import masked_max
 from keras_sentmatch.ops.masking import max_pool_rates
 

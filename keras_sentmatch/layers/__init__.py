@@ -5,31 +5,23 @@ from keras_sentmatch.layers.bimpm import MultiPerspectiveMatching
 from keras_sentmatch.layers.cafe import FactorizationMachine
 from keras_sentmatch.layers.co_attention import CoAttention
 from keras_sentmatch.layers.dabert import AdaptiveFusion, DualAttention, DualAttentionBlock
-from keras_sentmatch.layers.diin import DenseInteractionCNN, SelfAttentionFusion
 from keras_sentmatch.layers.din import MatrixDynamicGRU
 from keras_sentmatch.layers.drcn import DenseCoAttentiveRNN
 from keras_sentmatch.layers.drr_net import RerereadAttention
 from keras_sentmatch.layers.feature_attention import FeatureAttention, SelectiveFeatureAttention
 from keras_sentmatch.layers.highway import Highway
-from keras_sentmatch.layers.hybrid import JointAnswer, MatchingFeatures, WideLogits
 from keras_sentmatch.layers.hyper_lstm import HyperLSTMCell
-from keras_sentmatch.layers.ladra_net import DynamicSequentialAttention, LayerWeightedSum, PhraseCNN
-from keras_sentmatch.layers.re2 import AlignmentFusion, ConvolutionalBlock, WeightNormalizedDense
+from keras_sentmatch.layers.ladra_net import DynamicSequentialAttention, PhraseCNN
 from keras_sentmatch.layers.rlstm import RereadingLSTM
 from keras_sentmatch.layers.self_attention_pooling import SelfAttentionPooling
 from keras_sentmatch.layers.stack_rnn import StackRNN
-from keras_sentmatch.layers.word_representation import CharCNN, CharLSTM, WordRepresentation
+from keras_sentmatch.layers.word_representation import WordRepresentation
 
 __all__ = [
     "AdaptiveFusion",
-    "AlignmentFusion",
     "BidirectionalRNN",
-    "CharCNN",
-    "CharLSTM",
     "CoAttention",
-    "ConvolutionalBlock",
     "DenseCoAttentiveRNN",
-    "DenseInteractionCNN",
     "DualAttention",
     "DualAttentionBlock",
     "DynamicSequentialAttention",
@@ -37,19 +29,13 @@ __all__ = [
     "FeatureAttention",
     "Highway",
     "HyperLSTMCell",
-    "JointAnswer",
-    "LayerWeightedSum",
-    "MatchingFeatures",
     "MatrixDynamicGRU",
     "MultiPerspectiveMatching",
     "PhraseCNN",
     "RereadingLSTM",
     "RerereadAttention",
     "SelectiveFeatureAttention",
-    "SelfAttentionFusion",
     "SelfAttentionPooling",
     "StackRNN",
-    "WeightNormalizedDense",
-    "WideLogits",
     "WordRepresentation",
 ]

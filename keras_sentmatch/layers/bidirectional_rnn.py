@@ -4,7 +4,9 @@ import keras
 from keras import ops
 
 from keras_sentmatch.layers.base import Layer, require_choice
-from keras_sentmatch.ops import recurrent_states, reverse_within_length, zero_padding
+from keras_sentmatch.ops import recurrent_states
+from keras_sentmatch.ops.masking import zero_padding
+from keras_sentmatch.ops.sequence import reverse_within_length
 
 CELLS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU, "rnn": keras.layers.SimpleRNN}
 

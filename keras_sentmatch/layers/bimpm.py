@@ -8,8 +8,9 @@ from keras import ops
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers.base import Layer
-from keras_sentmatch.ops import last_state, masked_max, pair_mask, zero_padding
-from keras_sentmatch.ops.masking import at_least_float32, masked_argmax
+from keras_sentmatch.ops import masked_max
+from keras_sentmatch.ops.masking import at_least_float32, masked_argmax, pair_mask, zero_padding
+from keras_sentmatch.ops.sequence import last_state
 from keras_sentmatch.ops.similarity import cosine_matrix, unit_length
 
 STRATEGIES = ("full", "max", "attentive", "max_attentive")

@@ -4,7 +4,8 @@ import keras
 from keras import ops
 
 from keras_sentmatch.layers.base import Layer, require_choice
-from keras_sentmatch.ops import masked_softmax, pair_mask
+from keras_sentmatch.ops import masked_softmax
+from keras_sentmatch.ops.masking import pair_mask
 from keras_sentmatch.ops.similarity import cosine_matrix, dot_matrix
 
 SIMILARITIES = ("cosine", "dot")

@@ -7,8 +7,8 @@ from keras import ops
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers.base import Layer, require_choice, require_positive
-from keras_sentmatch.ops import masked_softmax, pair_mask, zero_padding
-from keras_sentmatch.ops.masking import at_least_float32
+from keras_sentmatch.ops import masked_softmax
+from keras_sentmatch.ops.masking import at_least_float32, pair_mask, zero_padding
 from keras_sentmatch.ops.similarity import pairwise_sum
 
 DISTANCES = ("l1", "sum")

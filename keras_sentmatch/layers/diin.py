@@ -5,8 +5,8 @@ from keras import ops
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers.base import Layer
-from keras_sentmatch.ops import masked_softmax, pair_mask, zero_padding
-from keras_sentmatch.ops.masking import at_least_float32
+from keras_sentmatch.ops import masked_softmax
+from keras_sentmatch.ops.masking import at_least_float32, pair_mask, zero_padding
 from keras_sentmatch.ops.similarity import dot_matrix
 
 
@@ -106,7 +106,7 @@ class SelfAttentionFusion(Layer):
 
     Example:
         >>> import numpy as np
-        >>> from keras_sentmatch.layers import SelfAttentionFusion
+        >>> from keras_sentmatch.layers.diin import SelfAttentionFusion
         >>> x, mask = np.ones((1, 3, 4), "float32"), np.array([[True, True, False]])
         >>> y, weights = SelfAttentionFusion()(x, mask, return_attention=True)
         >>> tuple(y.shape), [float(w) for w in weights[0, 0]]
@@ -207,7 +207,7 @@ class DenseInteractionCNN(Layer):
 
     Example:
         >>> import numpy as np
-        >>> from keras_sentmatch.layers import DenseInteractionCNN
+        >>> from keras_sentmatch.layers.diin import DenseInteractionCNN
         >>> layer = DenseInteractionCNN(blocks=2, layers_per_block=2, growth_rate=4)
         >>> tuple(layer(np.ones((1, 8, 12, 20), "float32")).shape)
         (1, 42)

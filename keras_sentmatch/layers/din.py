@@ -8,8 +8,9 @@ from keras import ops
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers.base import Layer, require_choice
-from keras_sentmatch.ops import pair_mask, recurrent_states, scan_sequence, zero_padding
-from keras_sentmatch.ops.masking import at_least_float32
+from keras_sentmatch.ops import recurrent_states
+from keras_sentmatch.ops.masking import at_least_float32, pair_mask, zero_padding
+from keras_sentmatch.ops.recurrence import scan_sequence
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")

@@ -11,8 +11,8 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers.base import Layer, require_choice
 from keras_sentmatch.layers.bidirectional_rnn import BidirectionalRNN
 from keras_sentmatch.layers.co_attention import CoAttention
-from keras_sentmatch.ops import masked_mean, zero_padding
-from keras_sentmatch.ops.masking import at_least_float32
+from keras_sentmatch.ops import masked_mean
+from keras_sentmatch.ops.masking import at_least_float32, zero_padding
 from keras_sentmatch.ops.sequence import split_pair, stack_pair
 
 

@@ -10,8 +10,8 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers._transformer_block import TransformerBlock
 from keras_sentmatch.layers.base import Layer, require_choice, require_positive
 from keras_sentmatch.layers.bidirectional_rnn import BidirectionalRNN
-from keras_sentmatch.ops import masked_max, masked_mean, zero_padding
-from keras_sentmatch.ops.masking import at_least_float32
+from keras_sentmatch.ops import masked_max, masked_mean
+from keras_sentmatch.ops.masking import at_least_float32, zero_padding
 
 
 class _Narrowing(Layer):

@@ -84,7 +84,7 @@ class MatchingFeatures(Layer):
 
     Example:
         >>> import numpy as np
-        >>> from keras_sentmatch.layers import MatchingFeatures
+        >>> from keras_sentmatch.layers.hybrid import MatchingFeatures
         >>> ids, vectors = np.array([[2, 3, 0]]), np.ones((1, 3, 4))
         >>> tuple(MatchingFeatures(10)(ids, ids, vectors, vectors).shape)
         (1, 34)
@@ -233,7 +233,7 @@ class WideLogits(Layer):
 
     Example:
         >>> import numpy as np
-        >>> from keras_sentmatch.layers import WideLogits
+        >>> from keras_sentmatch.layers.hybrid import WideLogits
         >>> ids = np.array([[2, 3, 0]])
         >>> tuple(WideLogits(10, 2)(ids, ids, np.zeros((1, 5))).shape)
         (1, 2)
@@ -317,7 +317,7 @@ class JointAnswer(Layer):
 
     Example:
         >>> import keras, numpy as np
-        >>> from keras_sentmatch.layers import JointAnswer
+        >>> from keras_sentmatch.layers.hybrid import JointAnswer
         >>> answer = JointAnswer()(np.array([[0.0, 2.0]]), np.array([[2.0, 0.0]]))
         >>> keras.ops.convert_to_numpy(answer).round(2).tolist()
         [[0.5, 0.5]]

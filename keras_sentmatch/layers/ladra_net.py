@@ -9,8 +9,8 @@ from keras import ops
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers.base import Layer, require_choice, require_positive
 from keras_sentmatch.layers.stack_rnn import GlorotPerGate
-from keras_sentmatch.ops import masked_max, masked_softmax, zero_padding
-from keras_sentmatch.ops.masking import at_least_float32
+from keras_sentmatch.ops import masked_max, masked_softmax
+from keras_sentmatch.ops.masking import at_least_float32, zero_padding
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
@@ -38,7 +38,7 @@ class LayerWeightedSum(Layer):
 
     Example:
         >>> import numpy as np
-        >>> from keras_sentmatch.layers import LayerWeightedSum
+        >>> from keras_sentmatch.layers.ladra_net import LayerWeightedSum
         >>> low, high = np.full((1, 2, 3), 2.0, "float32"), np.full((1, 2, 3), 4.0, "float32")
         >>> round(float(LayerWeightedSum()([low, high])[0, 0, 0]), 4)
         3.0

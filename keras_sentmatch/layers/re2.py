@@ -6,8 +6,7 @@ import keras
 from keras import ops
 
 from keras_sentmatch.layers.base import Layer, require_choice, require_positive
-from keras_sentmatch.ops import zero_padding
-from keras_sentmatch.ops.masking import at_least_float32
+from keras_sentmatch.ops.masking import at_least_float32, zero_padding
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
@@ -73,7 +72,7 @@ class WeightNormalizedDense(_WeightNormalized):
 
     Example:
         >>> import numpy as np
-        >>> from keras_sentmatch.layers import WeightNormalizedDense
+        >>> from keras_sentmatch.layers.re2 import WeightNormalizedDense
         >>> layer = WeightNormalizedDense(1, kernel_initializer="ones")
         >>> float(layer(np.array([[3.0, 4.0]]))[0, 0])
         7.0
@@ -167,7 +166,7 @@ class ConvolutionalBlock(Layer):
 
     Example:
         >>> import numpy as np
-        >>> from keras_sentmatch.layers import ConvolutionalBlock
+        >>> from keras_sentmatch.layers.re2 import ConvolutionalBlock
         >>> x, mask = np.ones((1, 3, 6), "float32"), np.array([[True, True, False]])
         >>> tuple(ConvolutionalBlock(4)(x, mask).shape)
         (1, 3, 4)
@@ -233,7 +232,7 @@ class AlignmentFusion(Layer):
 
     Example:
         >>> import numpy as np
-        >>> from keras_sentmatch.layers import AlignmentFusion
+        >>> from keras_sentmatch.layers.re2 import AlignmentFusion
         >>> x, mask = np.ones((1, 3, 6), "float32"), np.array([[True, True, False]])
         >>> tuple(AlignmentFusion(4)(x, x, mask).shape)
         (1, 3, 4)

@@ -7,7 +7,10 @@ from keras import ops
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers.base import Layer
-from keras_sentmatch.ops import masked_softmax, reverse_within_length, scan_sequence, zero_padding
+from keras_sentmatch.ops import masked_softmax
+from keras_sentmatch.ops.masking import zero_padding
+from keras_sentmatch.ops.recurrence import scan_sequence
+from keras_sentmatch.ops.sequence import reverse_within_length
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")

@@ -6,7 +6,8 @@ import keras
 from keras import ops
 
 from keras_sentmatch.layers.base import Layer, require_positive
-from keras_sentmatch.ops import recurrent_states, zero_padding
+from keras_sentmatch.ops import recurrent_states
+from keras_sentmatch.ops.masking import zero_padding
 
 
 class GlorotPerGate(keras.initializers.GlorotUniform):

@@ -7,7 +7,9 @@ import keras
 from keras import ops
 
 from keras_sentmatch.layers.base import Layer
-from keras_sentmatch.ops import last_state, masked_max, recurrent_states, zero_padding
+from keras_sentmatch.ops import masked_max, recurrent_states
+from keras_sentmatch.ops.masking import zero_padding
+from keras_sentmatch.ops.sequence import last_state
 
 
 class _CharReader(Layer):
@@ -59,7 +61,7 @@ class CharCNN(_CharReader):
 
     Example:
         >>> import numpy as np
-        >>> from keras_sentmatch.layers import CharCNN
+        >>> from keras_sentmatch.layers.word_representation import CharCNN
         >>> tuple(CharCNN(50)(np.array([[[4, 7, 2, 0, 0, 0], [0] * 6]])).shape)
         (1, 2, 32)
 
@@ -132,7 +134,7 @@ class CharLSTM(_CharReader):
 
     Example:
         >>> import numpy as np
-        >>> from keras_sentmatch.layers import CharLSTM
+        >>> from keras_sentmatch.layers.word_representation import CharLSTM
         >>> tuple(CharLSTM(50)(np.array([[[4, 7, 2, 0, 0, 0], [0] * 6]])).shape)
         (1, 2, 50)
 

@@ -143,7 +143,7 @@ def scan_sequence(
 
     Example:
         >>> import numpy as np
-        >>> from keras_sentmatch.ops import scan_sequence
+        >>> from keras_sentmatch.ops.recurrence import scan_sequence
         >>> def running_sum(x, states):
         ...     return x + states[0], [x + states[0]]
         >>> x = np.array([[[1.0], [2.0], [3.0]]], "float32")

@@ -22,7 +22,7 @@ def last_state(x: Any, mask: Any) -> Any:
         `[B, D]`.
 
     Example:
-        >>> from keras_sentmatch.ops import last_state
+        >>> from keras_sentmatch.ops.sequence import last_state
         >>> y = last_state([[[1.0], [2.0], [3.0]]], [[True, True, False]])
         >>> float(y[0, 0])
         2.0
@@ -46,7 +46,7 @@ def reverse_within_length(x: Any, mask: Any) -> Any:
         `[B, L, D]`.
 
     Example:
-        >>> from keras_sentmatch.ops import reverse_within_length
+        >>> from keras_sentmatch.ops.sequence import reverse_within_length
         >>> y = reverse_within_length([[[1.0], [2.0], [3.0], [0.0]]], [[True, True, True, False]])
         >>> [float(v[0]) for v in y[0]]
         [3.0, 2.0, 1.0, 0.0]

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from keras_sentmatch.layers import AlignmentFusion
+from keras_sentmatch.layers.re2 import AlignmentFusion
 from tests import oracles_hosts
 from tests.harness import Case, arguments_act, lengths_mask, noise, run_checks
 from tests.layers.test_convolutional_block import kernel_and_bias

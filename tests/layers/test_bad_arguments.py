@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 
 from keras_sentmatch import layers
-from keras_sentmatch.layers.diin import DecayingDropout
+from keras_sentmatch.layers.diin import DecayingDropout, DenseInteractionCNN
 from keras_sentmatch.layers.din import MatrixInteraction
+from keras_sentmatch.layers.ladra_net import LayerWeightedSum
+from keras_sentmatch.layers.re2 import AlignmentFusion, ConvolutionalBlock
+from keras_sentmatch.layers.word_representation import CharCNN
 from tests.harness import lengths_mask, noise
 
 WORDS = {"vocabulary_size": 9, "embedding_dim": 2}
@@ -18,10 +21,10 @@ ARGUMENTS = [
     (layers.AdaptiveFusion, {"attention_units": 0}, "at least 1", "attention_units=0"),
     (layers.AdaptiveFusion, {"alignment": None}, "one of", "alignment=None"),
     (layers.AdaptiveFusion, {"output_mode": "sum"}, "one of", "output_mode='sum'"),
-    (layers.AlignmentFusion, {"units": 3, "mode": "half"}, "one of", "mode='half'"),
+    (AlignmentFusion, {"units": 3, "mode": "half"}, "one of", "mode='half'"),
     (layers.BidirectionalRNN, {"units": 3, "cell": "lstmp"}, "one of", "cell='lstmp'"),
     (layers.CoAttention, {"similarity": "l2"}, "'cosine', 'dot'", "similarity='l2'"),
-    (layers.ConvolutionalBlock, {"units": 3, "num_layers": 0}, "at least 1", "num_layers=0"),
+    (ConvolutionalBlock, {"units": 3, "num_layers": 0}, "at least 1", "num_layers=0"),
     (DecayingDropout, {"rate": 1.0}, "[0, 1)", "rate=1.0"),
     (DecayingDropout, {"decay": 0.0}, "(0, 1]", "decay=0.0"),
     (DecayingDropout, {"decay": 1.1}, "(0, 1]", "decay=1.1"),
@@ -97,7 +100,7 @@ def test_arguments_of_the_constructor(cls, arguments, words):
 
 
 def _summed():
-    layer = layers.LayerWeightedSum()
+    layer = LayerWeightedSum()
     layer([noise(2, 5, 3)] * 4)
     return layer
 
@@ -127,11 +130,11 @@ CALLS = {
         ("forward and backward", "(3, 5, 5)"),
     ),
     "a small grid": (
-        lambda: layers.DenseInteractionCNN().build((2, 7, 9, 10)),
+        lambda: DenseInteractionCNN().build((2, 7, 9, 10)),
         ("2 ** blocks", "(2, 7, 9, 10)"),
     ),
     "an unknown grid": (
-        lambda: layers.DenseInteractionCNN().build((2, None, 9, 10)),
+        lambda: DenseInteractionCNN().build((2, None, 9, 10)),
         ("must be known", "(2, None, 9, 10)"),
     ),
     "attention to nobody": (
@@ -174,13 +177,13 @@ CALLS = {
         ),
         ("a vector of units=3", "(1, 4)"),
     ),
-    "no layers": (lambda: layers.LayerWeightedSum()([]), ("layers must be a list", "None")),
+    "no layers": (lambda: LayerWeightedSum()([]), ("layers must be a list", "None")),
     "a layer instead of a list": (
-        lambda: layers.LayerWeightedSum()(noise(2, 5, 3)),
+        lambda: LayerWeightedSum()(noise(2, 5, 3)),
         ("layers must be a list", "(2, 5, 3)"),
     ),
     "unequal layers": (
-        lambda: layers.LayerWeightedSum()([noise(2, 5, 3), noise(2, 2, 3)]),
+        lambda: LayerWeightedSum()([noise(2, 5, 3), noise(2, 2, 3)]),
         ("layers must be a list", "(2, 2, 3)"),
     ),
     "another number of layers": (
@@ -192,7 +195,7 @@ CALLS = {
         ("must be called with other_word_ids",),
     ),
     "short words": (
-        lambda: layers.CharCNN(9)(np.ones((1, 2, 4), "int32")),
+        lambda: CharCNN(9)(np.ones((1, 2, 4), "int32")),
         ("at least kernel_size=5",),
     ),
 }

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from keras_sentmatch.layers import CharCNN
+from keras_sentmatch.layers.word_representation import CharCNN
 from tests import oracles
 from tests.harness import Case, arguments_act, run_checks, value
 

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from keras_sentmatch.layers import CharLSTM
+from keras_sentmatch.layers.word_representation import CharLSTM
 from tests import oracles_recurrent
 from tests.harness import Case, arguments_act, run_checks, value
 

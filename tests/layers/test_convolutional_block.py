@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from keras_sentmatch.layers import ConvolutionalBlock
+from keras_sentmatch.layers.re2 import ConvolutionalBlock
 from tests import oracles_blocks, oracles_hosts
 from tests.harness import Case, arguments_act, lengths_mask, noise, run_checks, value
 

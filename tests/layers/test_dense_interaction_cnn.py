@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from keras_sentmatch.layers import DenseInteractionCNN
+from keras_sentmatch.layers.diin import DenseInteractionCNN
 from tests import oracles_hosts
 from tests.harness import Case, arguments_act, noise, run_checks, value
 

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from keras_sentmatch.layers import JointAnswer
+from keras_sentmatch.layers.hybrid import JointAnswer
 from tests.harness import Case, built, noise, run_checks, value
 
 

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_sentmatch.layers import LayerWeightedSum
+from keras_sentmatch.layers.ladra_net import LayerWeightedSum
 from tests import oracles_encoders
 from tests.harness import Case, arguments_act, built, noise, run_checks, value
 

@@ -4,8 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from keras_sentmatch.layers import MatchingFeatures
-from keras_sentmatch.layers.hybrid import FEATURES
+from keras_sentmatch.layers.hybrid import FEATURES, MatchingFeatures
 from keras_sentmatch.vectors.built_in import load_similarity, load_word_table
 from tests.applications.common import IDS_1, IDS_2
 from tests.harness import Case, noise, run_checks, value

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from keras_sentmatch.layers import SelfAttentionFusion
+from keras_sentmatch.layers.diin import SelfAttentionFusion
 from tests import oracles_hosts
 from tests.harness import Case, built, check_option, lengths_mask, noise, run_checks, value
 

@@ -5,7 +5,7 @@ from functools import partial
 import keras
 import numpy as np
 
-from keras_sentmatch.layers import WeightNormalizedDense
+from keras_sentmatch.layers.re2 import WeightNormalizedDense
 from tests import oracles_hosts
 from tests.harness import Case, arguments_act, noise, run_checks, value
 

@@ -4,8 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from keras_sentmatch.layers import WideLogits
-from keras_sentmatch.layers.hybrid import MOST
+from keras_sentmatch.layers.hybrid import MOST, WideLogits
 from tests.applications.common import WORDS
 from tests.harness import Case, noise, run_checks, value
 

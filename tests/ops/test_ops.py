@@ -35,9 +35,9 @@ def test_against_oracles(dtype):
         sm.masked_max(x - 5, MASK),
         np.where(MASK.any(1)[:, None], oracles.masked_max(X - 5, MASK)[0], 0),
     )
-    check(sm.zero_padding(x, MASK), X * MASK[..., None])
-    check(sm.reverse_within_length(x, MASK), oracles.reverse_within_length(X, MASK))
-    check(sm.last_state(x, MASK), np.stack([X[0, 4], X[1, 1], 0 * X[2, 0]]))
+    check(masking.zero_padding(x, MASK), X * MASK[..., None])
+    check(sequence.reverse_within_length(x, MASK), oracles.reverse_within_length(X, MASK))
+    check(sequence.last_state(x, MASK), np.stack([X[0, 4], X[1, 1], 0 * X[2, 0]]))
 
 
 def test_large_scores_in_float16_do_not_overflow():
@@ -62,7 +62,9 @@ def test_cosines():
 
 
 def test_masks_and_pairs():
-    np.testing.assert_array_equal(value(sm.pair_mask(MASK, OTHER)), oracles.pair_mask(MASK, OTHER))
+    np.testing.assert_array_equal(
+        value(masking.pair_mask(MASK, OTHER)), oracles.pair_mask(MASK, OTHER)
+    )
     for one, two in ((X, Y), (Y, X), (X, X), (MASK, OTHER)):
         stacked = sequence.stack_pair(ops.convert_to_tensor(one), ops.convert_to_tensor(two))
         assert tuple(stacked.shape)[:2] == (6, max(one.shape[1], two.shape[1]))
@@ -82,7 +84,7 @@ def test_gradients_are_finite_at_empty_rows_and_zero_vectors(name):
         supports_masking = True
 
         def call(self, x, mask):
-            x = sm.zero_padding(x, mask)
+            x = masking.zero_padding(x, mask)
             if name == "cosine_matrix":
                 return similarity.cosine_matrix(x, x)
             return getattr(sm, name)(

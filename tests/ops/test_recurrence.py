@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_sentmatch.ops import recurrent_states, scan_sequence
+from keras_sentmatch.ops import recurrent_states
+from keras_sentmatch.ops.recurrence import scan_sequence
 from tests.case import Case, gradients, value
 from tests.harness import noise
 
