@@ -36,9 +36,9 @@ import numpy as np
 import torch
 
 from keras_sentmatch.data import PairDataset, load_pairs, read_pairs, split_pairs
+from keras_sentmatch.data.splits import part_numbers
 from keras_sentmatch.training import Recipe, load_recipe, train
 from keras_sentmatch.training.encoding import EncodingCache
-from keras_sentmatch.training.folds import fold_splits
 
 RESULTS = measuring.Results("public_codes")
 LIBRARY, PUBLIC = "library", "public code"
@@ -131,7 +131,9 @@ def parts_of(root: Path, data: str, seed: int) -> Parts:
     if data == "sick":
         return dict(load_pairs(str(root / data)))
     pairs = read_pairs(root / "msrp" / "msr_paraphrase_train.txt")
-    parts = list(fold_splits(pairs, FOLDS, seed=0))[seed % FOLDS]
+    part = part_numbers(pairs, [1 / FOLDS] * FOLDS, seed=0)
+    rows = {"train": part != seed % FOLDS, "validation": part == seed % FOLDS}
+    parts = {role: pairs.select(some) for role, some in rows.items()}
     training, validation = split_pairs(parts["train"], [0.9, 0.1], seed=seed)
     return {"train": training, "validation": validation, "test": parts["validation"]}
 

@@ -111,6 +111,7 @@ def report(
             "scores with `evaluate`."
         )
     labeled = matcher.relabel(pairs)
+    matcher.warn_of_learned(labeled)
     labels = np.asarray(labeled.labels)
 
     def predict(asked: PairDataset) -> np.ndarray:

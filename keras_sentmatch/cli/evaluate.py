@@ -74,8 +74,8 @@ def evaluate(
 ) -> None:
     """Measure a run on labeled pairs."""
     loaded = scoring.load(run)
-    pairs, facts = labeled.read(loaded)
-    with scoring.working(len(pairs)):
+    pairs, facts = labeled.read_held_out(loaded, default="test")
+    with scoring.working(0 if pairs is None else len(pairs)):
         figures = loaded.matcher.evaluate(pairs, batch_size=scoring.batch_size)
     loaded.log_encoding()
     if as_json:
@@ -101,8 +101,8 @@ def calibrate(
     from keras_sentmatch.display.rendering import render
     from keras_sentmatch.inference.run_folder import keep_calibration, keep_in_card
 
-    pairs, facts = labeled.read(loaded, default="validation")
-    with scoring.working(len(pairs)):
+    pairs, facts = labeled.read_held_out(loaded, default="validation")
+    with scoring.working(0 if pairs is None else len(pairs)):
         report = loaded.matcher.calibrate(
             pairs,
             temperature=temperature,

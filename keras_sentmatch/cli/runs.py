@@ -203,7 +203,19 @@ class LabeledPairs(Reading):
         else:
             next_step("report", folder, *data, why="see where it errs")
 
-    def read(self, run: Run, default: str = "test") -> "tuple[PairDataset, dict[str, Any]]":
+    def read_held_out(self, run: Run, default: str) -> "tuple[PairDataset | None, dict[str, Any]]":
+        """Return what `read` does, or None for the out-of-fold predictions that the run has kept."""
+        learned = run.matcher.learned
+        scores = None if learned is None else learned.scores
+        if scores is None or self.data is not None or (self.split or default) != "validation":
+            return self.read(run, default, warn=False)
+        log.info(f"{len(scores):,} pairs: predictions of the folds that did not learn from them")
+        facts = {"data": run.first.info.get("data", ""), "split": "validation, out of fold"}
+        return None, {"run": str(run.folder), **facts}
+
+    def read(
+        self, run: Run, default: str = "test", warn: bool = True
+    ) -> "tuple[PairDataset, dict[str, Any]]":
         """Return the pairs, and the names of run, data and split for a report.
 
         Without `--data`, the pairs are the split `default` of the run's data. Of a single file, all
@@ -221,5 +233,7 @@ class LabeledPairs(Reading):
                     source.shares = trained_on.shares  # the same parts as in training
         whole = self.data is not None and self.split is None and Path(source.data).is_file()
         pairs = source.rows() if whole else source.split(self.split or default)
+        if warn:
+            run.matcher.warn_of_learned(pairs)
         facts = {"run": str(run.folder), "data": pairs.name or source.data, "split": pairs.split}
         return pairs, facts

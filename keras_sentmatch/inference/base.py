@@ -1,5 +1,6 @@
 """What all matchers share: predictions, ranking, evaluation and calibration."""
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -12,6 +13,7 @@ from keras_sentmatch.data import PairDataset
 from keras_sentmatch.data.frames import is_frame, with_columns
 from keras_sentmatch.errors import InputError, argument, wording
 from keras_sentmatch.inference._encodings import Corpus
+from keras_sentmatch.inference.learned import LearnedPairs
 from keras_sentmatch.inference.pairs import as_columns, as_dataset, check_count
 from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.metrics.calibration import (
@@ -28,6 +30,7 @@ from keras_sentmatch.metrics.decisions import (
 )
 
 Array = NDArray[Any]
+log = logging.getLogger(__name__)
 
 
 class Prediction(dict[str, Any]):
@@ -60,6 +63,8 @@ class BaseMatcher(ABC):
     Raises:
         InputError: The temperature or the threshold is out of range, or does not fit the labels.
     """
+
+    learned: LearnedPairs | None = None  # what the run learned from
 
     def __init__(
         self,
@@ -289,8 +294,13 @@ class BaseMatcher(ABC):
             raise InputError(f"{label!r} is not a label. Expected one of {', '.join(names)}.")
         return 1 if label is None else names.index(label)
 
-    def evaluate(self, dataset: PairDataset, *, batch_size: int = 64) -> dict[str, Any]:
+    def evaluate(
+        self, dataset: PairDataset | None = None, *, batch_size: int = 64
+    ) -> dict[str, Any]:
         """Return the metrics of `keras_sentmatch.metrics.evaluate_predictions` on labeled pairs.
+
+        A run trained with folds has learned from its training and validation pairs. Their
+        out-of-fold predictions are measured instead of its own; without `dataset`, all of them.
 
         Labels are matched by name, whatever their order. If the matcher can abstain, the metrics
         cover all pairs, and `coverage` (the share of answered pairs) and `answered_accuracy` are
@@ -299,8 +309,10 @@ class BaseMatcher(ABC):
         Raises:
             InputError: The pairs have no labels, or labels that the matcher does not know.
         """
-        labeled = self.relabel(dataset)
-        scores = self.predict_proba(labeled, batch_size=batch_size)
+        labeled, raw, learned = self._held_out(dataset, batch_size)
+        if learned.any():
+            log.warning(_of_learned(learned) + ", so these metrics are too good. Use other pairs.")
+        scores = self._tempered(raw)
         figures = evaluate_predictions(labeled, scores, threshold=self.threshold)
         if self.abstain_below is not None:
             sure = sure_answers(scores, self.threshold, self.abstain_below)
@@ -311,7 +323,7 @@ class BaseMatcher(ABC):
 
     def calibrate(
         self,
-        dataset: PairDataset,
+        dataset: PairDataset | None = None,
         *,
         temperature: bool = True,
         threshold: str | None = None,
@@ -329,8 +341,9 @@ class BaseMatcher(ABC):
         the probabilities only, not the answers. `save` keeps all values.
 
         Args:
-            dataset: Labeled validation pairs, which the model was not trained on. Metrics on these
-                pairs are optimistic; evaluate on others.
+            dataset: Labeled validation pairs. Pairs that the model learned from are left out; those
+                of a run trained with folds count by their out-of-fold predictions. Defaults to all
+                out-of-fold predictions. Metrics on these pairs are optimistic; evaluate on others.
             temperature: Whether to find a temperature. Defaults to `True`.
             threshold: For two classes, the metric that the threshold maximizes: `"accuracy"` or
                 `"f1"`.
@@ -353,8 +366,9 @@ class BaseMatcher(ABC):
             share.
 
         Raises:
-            InputError: A scoring model, a threshold for other than two classes, or a precision that
-                no threshold reaches (the message says the best one).
+            InputError: A scoring model, a threshold for other than two classes, a precision that no
+                threshold reaches (the message says the best one), or the model learned from all
+                pairs.
 
         Example:
 
@@ -369,8 +383,13 @@ class BaseMatcher(ABC):
             )
         goal = Goal(threshold, precision, recall, costs, label, confidence)
         goal.check(self.label_names)
-        labeled = self.relabel(dataset)
-        y, raw = np.asarray(labeled.labels), self.raw_scores(labeled, batch_size)
+        labeled, raw, learned = self._held_out(dataset, batch_size)
+        if learned.any():
+            text = f"{_of_learned(learned)}, so its probabilities for them are too high"
+            if learned.all():
+                raise InputError(f"{text}. Calibrate on pairs that it has not seen.")
+            log.warning(f"{text}. They are left out.")
+        y, raw = np.asarray(labeled.labels)[~learned], raw[~learned]
         report = calibrate_predictions(y, raw, temperature=temperature, threshold=threshold)
         p = apply_temperature(raw, report["temperature"])
         found = goal.fit(y, p, self.label_names)
@@ -387,6 +406,36 @@ class BaseMatcher(ABC):
             "answered_accuracy": float(answered[sure].mean()) if sure.any() else None,
             "curve": coverage_curve(y, p),
         }
+
+    def warn_of_learned(self, pairs: PairDataset) -> None:
+        """Warn if the model learned from pairs that it is going to be measured on."""
+        if self.learned is not None and (learned := self.learned.rows(pairs) >= 0).any():
+            log.warning(
+                _of_learned(learned) + ", so metrics on them are too good. Use other pairs."
+            )
+
+    def _held_out(
+        self, dataset: PairDataset | None, batch_size: int
+    ) -> tuple[Any, Array, NDArray[np.bool_]]:
+        """Return labeled pairs, raw scores, and which of these are of pairs the model learned from."""
+        learned = self.learned
+        if dataset is None:
+            if learned is None or learned.scores is None:
+                raise InputError(
+                    f"{self!r} has no out-of-fold predictions, because it was not trained with folds. "
+                    "Pass labeled pairs."
+                )
+            pairs = learned.out_of_fold(self.label_names, self.task)
+            return pairs, learned.scores, np.zeros(len(learned.scores), bool)
+        labeled = self.relabel(dataset)
+        raw = self.raw_scores(labeled, batch_size)
+        if learned is None:
+            return labeled, raw, np.zeros(len(raw), bool)
+        rows = learned.rows(labeled)
+        held_out = (rows >= 0) & (rows < len(() if learned.scores is None else learned.scores))
+        if learned.scores is not None:
+            raw[held_out] = learned.scores[rows[held_out]]
+        return labeled, raw, (rows >= 0) & ~held_out
 
     def relabel(self, dataset: PairDataset) -> PairDataset:
         """Return the pairs with the label indices of this matcher; refuse unknown names."""
@@ -439,3 +488,7 @@ def best_first(
     sentences = candidates.sentences if isinstance(candidates, Corpus) else list(candidates)
     order = np.argsort(-scores, kind="stable")[:top_k]
     return [{"index": int(i), "sentence": sentences[i], "score": float(scores[i])} for i in order]
+
+
+def _of_learned(learned: Array) -> str:
+    return f"The model learned from {learned.sum():,} of these {len(learned):,} pairs"

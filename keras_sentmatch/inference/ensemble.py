@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError, argument
 from keras_sentmatch.inference.base import Array, BaseMatcher
+from keras_sentmatch.inference.learned import LearnedPairs
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.onnx import OnnxMatcher
 from keras_sentmatch.inference.run_folder import (
@@ -68,6 +70,7 @@ class EnsembleMatcher(BaseMatcher):
         self.members = list(members)
         first = members[0]
         super().__init__(first.label_names, first.task, temperature, threshold, abstain_below)
+        self.learned = self._learned()
 
     @classmethod
     def load(
@@ -94,6 +97,18 @@ class EnsembleMatcher(BaseMatcher):
         scores = [m.predict_proba(pairs, batch_size=batch_size) for m in self.members]
         return np.asarray(np.mean(scores, axis=0))
 
+    def _learned(self) -> LearnedPairs | None:
+        """Return the pairs of all members, with out-of-fold scores if all members have them."""
+        found = [member.learned for member in self.members if member.learned is not None]
+        if not found:
+            return None
+        first: LearnedPairs = found[0]
+        every = len(found) == len(self.members)
+        if every and all(_same_rows(first, other) for other in found):
+            scores = [m._tempered(m.learned.scores) for m in self.members]
+            return replace(first, scores=np.mean(scores, axis=0))
+        return LearnedPairs(np.concatenate([learned.keys for learned in found]))
+
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write what `load` reads into a folder without a run; `ensemble.json` comes last.
 
@@ -117,6 +132,10 @@ def load_run(
         return EnsembleMatcher.load(folder, engine=engine)
     matcher: Matcher | OnnxMatcher = _member(engine).load(folder)
     return matcher
+
+
+def _same_rows(one: LearnedPairs, two: LearnedPairs) -> bool:
+    return one.scores is not None and two.scores is not None and np.array_equal(one.keys, two.keys)
 
 
 def _member(engine: str) -> Any:

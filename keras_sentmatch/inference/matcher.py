@@ -25,6 +25,7 @@ from keras_sentmatch.encoders.subwords import Encoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference._encodings import Corpus, encode_blocks, score_blocks
 from keras_sentmatch.inference.base import Array, BaseMatcher
+from keras_sentmatch.inference.learned import FILE, LearnedPairs
 from keras_sentmatch.inference.pairs import as_columns, check_count
 from keras_sentmatch.inference.run_folder import (
     FORMAT,
@@ -133,6 +134,7 @@ class Matcher(OneModelMatcher):
         info: Facts to save with the matcher (data, seed, …): anything that JSON can hold.
         word_table: The built-in table, if the word vectors come from it. Words outside the
             vocabulary then get the vectors that the table makes of their spelling or pieces.
+        learned: The pairs that the model learned from, if they are known.
 
     Raises:
         InputError: Label names, threshold, temperature or encoder do not fit the model.
@@ -162,6 +164,7 @@ class Matcher(OneModelMatcher):
         abstain_below: Sequence[float] | None = None,
         info: Mapping[str, Any] | None = None,
         word_table: WordTable | None = None,
+        learned: LearnedPairs | None = None,
     ):
         outputs = model.output_shape[-1]
         names = None if label_names is None else tuple(str(name) for name in label_names)
@@ -193,6 +196,7 @@ class Matcher(OneModelMatcher):
         self.encoder = encoder
         self.info = dict(info or {})
         self.word_table = word_table
+        self.learned = learned
         if word_table is not None and isinstance(encoder, PairEncoder):
             if rows := spare_rows(model, encoder):
                 write = partial(write_rows, model)
@@ -292,11 +296,16 @@ class Matcher(OneModelMatcher):
             self.encoder.save(temporary / "encoder")
             if self.word_table is not None:
                 self.word_table.save(temporary / "encoder")
+            if self.learned is not None:
+                self.learned.save(temporary)
             text = json.dumps(self._card(), indent=2, ensure_ascii=False)
             (temporary / "matcher.json").write_text(text + "\n", encoding="utf-8")
             folder.mkdir(exist_ok=True)
             (folder / "matcher.json").unlink(missing_ok=True)
             os.replace(temporary / "model.keras", folder / "model.keras")
+            (folder / FILE).unlink(missing_ok=True)
+            if self.learned is not None:
+                os.replace(temporary / FILE, folder / FILE)
             shutil.rmtree(folder / "encoder", ignore_errors=True)
             os.replace(temporary / "encoder", folder / "encoder")
             os.replace(temporary / "matcher.json", folder / "matcher.json")
@@ -385,6 +394,7 @@ class Matcher(OneModelMatcher):
             abstain_below=card.get("abstain_below"),
             info=card["info"],
             word_table=WordTable.load(folder / "encoder"),
+            learned=LearnedPairs.read(folder),
         )
 
     def _card(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from keras_sentmatch.encoders.batches import prediction_batches
 from keras_sentmatch.encoders.subwords import Encoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.base import Array
+from keras_sentmatch.inference.learned import LearnedPairs
 from keras_sentmatch.inference.matcher import OneModelMatcher, run_folder
 from keras_sentmatch.inference.run_folder import load_run_encoder, read_card
 from keras_sentmatch.inference.score import ENCODERS, Pieces
@@ -103,6 +104,7 @@ class OnnxMatcher(OneModelMatcher):
         facts = read_object(inside(made, "facts.json"))
         check_types(facts, {"spare_rows": int}, made / "facts.json")
         self.folder, self.info = folder, card["info"]
+        self.learned = LearnedPairs.read(folder)
         self.encoder = _encoder(folder / "encoder", made, facts)
         self._session = _session(inside(made, "model.onnx"))
         self._inputs = [node.name for node in self._session.get_inputs()]

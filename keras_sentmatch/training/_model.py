@@ -178,12 +178,13 @@ def count_without_word_embeddings(model: keras.Model, encoder: Encoder) -> int:
     return int(model.count_params() - sum(t.count_params() for t in tables if t.input_dim == words))
 
 
-def fit_arguments(batches: Mapping[str, PairBatches], first_epoch: int = 0) -> dict[str, Any]:
+def fit_arguments(
+    batches: Mapping[str, PairBatches], first_epoch: int = 0, validate: bool = True
+) -> dict[str, Any]:
     """Return the data arguments of `fit`, from an epoch on."""
     # A PyDataset needs no TensorFlow.
     kind = "tf_data" if keras.config.backend() == "tensorflow" else "pydataset"
-    return {
-        "x": getattr(batches["train"], kind)(first_epoch),
-        "validation_data": getattr(batches["validation"], kind)(),
-        "shuffle": False,
-    }
+    found = {"x": getattr(batches["train"], kind)(first_epoch), "shuffle": False}
+    if validate:
+        found["validation_data"] = getattr(batches["validation"], kind)()
+    return found

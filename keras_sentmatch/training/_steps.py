@@ -11,8 +11,11 @@ import keras
 import numpy as np
 
 from keras_sentmatch.applications import PairModel
+from keras_sentmatch.data.dataset import numbered
 from keras_sentmatch.encoders import PairBatches, PairEncoder
+from keras_sentmatch.inference.learned import LearnedPairs, also_learned, pair_keys
 from keras_sentmatch.inference.matcher import Matcher
+from keras_sentmatch.inference.run_folder import members_of
 from keras_sentmatch.training._baseline import bag_of_words_baseline
 from keras_sentmatch.training._model import (
     Build,
@@ -127,16 +130,18 @@ class Run:
         state, history = self.state, keras.callbacks.History()
         self.history = history.history
         discard_later_files(self.folder, state)
+        # With folds, there are no pairs that could choose an epoch: the model learns from all.
+        to_the_end = self.folds is not None
+        watched = ("loss", "min") if to_the_end else (self.monitor, self.mode)
         callbacks = make_callbacks(
             self.folder,
-            self.monitor,
-            self.mode,
+            *watched,
             self.recipe.training,
-            metric_callbacks(self.data.validation, self.batches, self.recipe.training),
+            metric_callbacks(self.data.validation, self.batches, self.recipe.training, to_the_end),
             resumed=state is not None,
-            to_the_end=self.folds is not None,
+            to_the_end=to_the_end,
         )
-        bar = progress_callback(self.monitor, self.mode) if progress else None
+        bar = progress_callback(*watched) if progress else None
         callbacks += [*more, *([] if bar is None else [bar])]
         done = 0
         if state is not None:
@@ -149,7 +154,7 @@ class Run:
                 self._say_shapes()
                 checkpoint = Checkpoint(self.folder, self.identity, history, callbacks, state)
                 self.model.fit(
-                    **fit_arguments(self.batches, done),
+                    **fit_arguments(self.batches, done, validate=not to_the_end),
                     initial_epoch=done,
                     epochs=self.epochs,
                     callbacks=[*callbacks, history, checkpoint],
@@ -165,7 +170,9 @@ class Run:
 
     def _say_shapes(self) -> None:
         if keras.config.backend() == "jax":
-            shapes = [*self.batches["train"].shapes(), *self.batches["validation"].shapes()]
+            shapes = self.batches["train"].shapes()
+            if self.folds is None:
+                shapes = [*shapes, *self.batches["validation"].shapes()]
             log.info(
                 f"compiling {len(shapes)} programs, one for each shape of a batch: the first epoch "
                 "takes longer …"
@@ -175,7 +182,7 @@ class Run:
         """Load the weights of the best epoch."""
         if not self._is_fitted:
             return
-        if not self.history.get(self.monitor):
+        if not self.history.get("loss"):
             log.warning("Stopped before the end of the first epoch: there is nothing to keep.")
             raise KeyboardInterrupt
         finite = np.isfinite(self.history["loss"])
@@ -203,6 +210,7 @@ class Run:
             task=labeled.task,
             info={**self._facts, **info},
             word_table=load_word_table() if vectors is not None and vectors.built_in else None,
+            learned=self._learned(),
         )
         matcher.save(self.folder)
         if self.interrupted:
@@ -211,6 +219,19 @@ class Run:
                 f"{self.folder}; --resume continues the training"
             )
         return matcher
+
+    def _learned(self) -> LearnedPairs:
+        learned = LearnedPairs(pair_keys(self.data.labeled))
+        if self.folds is not None:
+            pairs = self.folds.pairs
+            groups = None if pairs.task != "ranking" else numbered(pairs.groups or ())
+            learned = replace(
+                learned, scores=self.folds.scores, labels=np.asarray(pairs.labels), groups=groups
+            )
+        training = self.recipe.training
+        runs = [*training.teacher, *([training.first_run] if training.first_run else [])]
+        folders = [member for run in runs for member in members_of(Path(run))]
+        return also_learned(learned, map(LearnedPairs.read, folders))
 
     @property
     def _facts(self) -> dict[str, Any]:
@@ -222,7 +243,10 @@ class Run:
         recipe, data, folds = self.recipe, self.data, self.folds
         encoder, vectors, coverage = self.fitted
         training, epochs = recipe.training, len(self.history.get("loss", ()))
-        outputs = {name: matcher.predict_proba(pairs) for name, pairs in data.measured.items()}
+        live = {role for role in data.measured if role != "validation" or folds is None}
+        outputs = {role: matcher.predict_proba(data.measured[role]) for role in live}
+        if folds is not None:
+            outputs["validation"] = folds.scores
         first, label = training.first_run, f1_label(self.monitor)
         metrics = {
             **self._facts,
@@ -261,9 +285,8 @@ class Run:
                 class_weight=training.class_weight,
                 f1_of=label,
             )
-        if folds is not None:
-            theirs = metrics.get("baseline", {}) | folds.figures.get("baseline", {})
-            metrics |= folds.figures | ({"baseline": theirs} if theirs else {})
+        if folds is not None and folds.baseline is not None:
+            metrics["baseline"] = metrics.get("baseline", {}) | folds.baseline
         unknown = encoder.report.unknown / max(encoder.report.tokens, 1)
         metrics["notes"] = advice(metrics, training.epochs, unknown)
         earlier = 0.0 if self.state is None else self.state.seconds

@@ -10,6 +10,8 @@ import numpy as np
 
 from keras_sentmatch import applications
 from keras_sentmatch.data import PairDataset
+from keras_sentmatch.data.splits import part_numbers
+from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.run_folder import SIMILARITY, is_packaged
 from keras_sentmatch.training.encoding import count_tokens
 from keras_sentmatch.training.recipe import Recipe
@@ -81,7 +83,7 @@ def adapted(
     if training.folds == "auto":
         few = not solved and len(validation) < FEW and "epochs" in chosen
         wanted = few and not searching and not training.teacher
-        possible = wanted and why_no_folds(joined_splits(splits), FOLDS) is None
+        possible = wanted and not why_no_folds(joined_splits(splits), FOLDS, training.seed)
         chosen["folds"] = FOLDS if possible else 0
         if chosen["folds"]:
             notes.append(
@@ -102,12 +104,24 @@ def adapted(
     return recipe.with_training(**chosen) if chosen else recipe, notes
 
 
-def why_no_folds(pairs: PairDataset, folds: int) -> str | None:
-    """Explain why the pairs cannot be split into this many folds; None if they can."""
+def why_no_folds(pairs: PairDataset, folds: int, seed: int) -> str:
+    """Explain why the pairs cannot be split into this many folds; an empty string if they can."""
     labels = np.asarray(pairs.labels)
-    if pairs.task == "ranking":
-        groups = pairs.groups or ()
-        right = len({group for group, label in zip(groups, labels) if label == 1})
-        return f"only {right} questions have a right answer" if right < folds else None
-    least = np.bincount(labels).min() if pairs.task == "classification" else len(pairs)
-    return f"there are only {least} pairs of some class" if least < folds else None
+    if pairs.task == "classification":
+        least = np.bincount(labels).min()
+    elif pairs.task == "ranking":
+        least = len({group for group, label in zip(pairs.groups or (), labels) if label == 1})
+    else:
+        least = len(pairs)
+    what = {"classification": "pairs of some class", "ranking": "questions with a right answer"}
+    if least < folds:
+        return f"there are only {least} {what.get(pairs.task, 'pairs')}"
+    try:
+        part = part_numbers(pairs, [1 / folds] * folds, seed=seed)
+    except InputError:
+        return "too many pairs have the same first sentence"
+    if pairs.task == "classification":
+        for number in range(folds):
+            if set(labels[part != number]) != set(labels):
+                return "all pairs of some class have the same first sentence"
+    return ""

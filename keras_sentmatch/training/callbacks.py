@@ -174,13 +174,16 @@ class EpochBar(EpochLines):
 
 
 def metric_callbacks(
-    validation: "PairDataset", batches: Mapping[str, "PairBatches"], training: TrainingConfig
+    validation: "PairDataset",
+    batches: Mapping[str, "PairBatches"],
+    training: TrainingConfig,
+    to_the_end: bool = False,
 ) -> list[keras.callbacks.Callback]:
     """Return the callbacks that add to the logs what `fit` does not log itself."""
     monitor, _ = monitor_of(validation.task, training.monitor)
     by_keras = monitor in ("val_accuracy", "val_macro_f1", "val_loss")
     found: list[keras.callbacks.Callback] = []
-    if not by_keras or validation.task == "ranking":
+    if not to_the_end and (not by_keras or validation.task == "ranking"):
         found.append(TaskMetrics(validation, batches["validation"], f1_label(monitor)))
     if training.schedule != "constant":
         found.append(LearningRateLog())
@@ -201,9 +204,11 @@ def make_callbacks(
     They write the best weights, `history.csv`, and on TensorFlow `logs/` for TensorBoard. With
     `to_the_end`, training does not stop early and the weights of the last epoch are kept.
     """
-    best, stopping = BestWeights(folder, monitor, mode), stopping_callbacks(monitor, mode, training)
+    best = BestWeights(folder, monitor, mode)
+    best.always = to_the_end
+    stopping = stopping_callbacks(monitor, mode, training)
     if to_the_end:
-        best.always, stopping = True, stopping[:-1]
+        stopping = stopping[:-1]
     callbacks = [*metrics, best, *stopping]
     callbacks.append(keras.callbacks.CSVLogger(folder / "history.csv", append=resumed))
     if keras.config.backend() == "tensorflow" and importlib.util.find_spec("tensorboard"):

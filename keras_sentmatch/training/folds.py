@@ -13,14 +13,22 @@ import numpy as np
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.data.splits import part_numbers, sentence_groups
 from keras_sentmatch.errors import InputError, wording
+from keras_sentmatch.inference.matcher import Matcher
+from keras_sentmatch.safety import read_arrays
 from keras_sentmatch.training.adapt import adapted, why_no_folds
 from keras_sentmatch.training.callbacks import monitor_of
 from keras_sentmatch.training.recipe import Recipe
-from keras_sentmatch.training.resume import check_identity, finished_metrics, run_identity
+from keras_sentmatch.training.resume import (
+    check_identity,
+    finished_metrics,
+    run_identity,
+    write_arrays,
+)
 from keras_sentmatch.training.training_data import Splits, joined_splits
 
 FOLDER = "folds"  # in the run folder: a run per fold
-KEPT = ("metrics.json", "history.csv", "matcher.json")  # of a finished fold
+SCORES = "scores.npz"  # of the pairs that a fold did not learn from
+KEPT = ("metrics.json", "history.csv", "matcher.json", SCORES)  # of a finished fold
 VALIDATION = 0.1  # share of the pairs to train on that chooses the best epoch
 SEED = 0  # of the folds of a cross-validation, so that all models share them
 log = logging.getLogger(__name__)
@@ -32,7 +40,9 @@ class Folds:
     """The results of the folds of a run."""
 
     epochs: int  # the best number
-    figures: dict[str, Any]  # mean of `metrics.json` over the folds
+    pairs: PairDataset  # all of them
+    scores: np.ndarray  # of each pair, by the model of the fold that did not learn from it
+    baseline: dict[str, Any] | None  # its mean metrics
     chosen: dict[str, float]  # by the hooks of the model, see `PairModel.before_fit`
 
 
@@ -41,30 +51,34 @@ def train_folds(
     recipe: Recipe,
     folds: Iterable[Splits],
     folders: Sequence[Path],
+    scored: str | None = None,
     **options: Any,
 ) -> list[dict[str, Any]]:
     """Train a run per fold, and return the metrics of each.
 
-    Finished folds are kept, and an unfinished one continues if `resume` is among the options. A
-    fold's model is deleted as soon as it is measured: what needs its predictions belongs here,
-    between `train` and `clean_up`.
+    Finished folds are kept, and an unfinished one continues if `resume` is among the options. The
+    scores of the split `scored` are kept in the file `SCORES`; the model of a fold is deleted.
 
     Raises:
         KeyboardInterrupt: Ctrl-C in a fold. The finished folds are kept.
     """
     found = []
     for number, (splits, folder) in enumerate(zip(folds, folders), 1):
-        metrics = finished_metrics(folder) if options["resume"] else None
+        metrics, matcher = finished_metrics(folder) if options["resume"] else None, None
         if metrics is None:
             log.info(f"Fold {number} of {len(folders)}")
-            metrics = train(recipe, splits, folder, **options).metrics
+            result = train(recipe, splits, folder, **options)
+            metrics, matcher = result.metrics, result.matcher
             if metrics["interrupted"]:
                 log.warning(f"Stopped by Ctrl-C in fold {number}; --resume continues")
                 raise KeyboardInterrupt
-            clean_up(folder)
         else:
             now = run_identity(adapted(recipe, splits)[0], splits)
             check_identity(folder, metrics["identity"], now)
+        if scored and not (folder / SCORES).exists():
+            matcher = matcher or Matcher.load(folder)
+            write_arrays(folder / SCORES, {"scores": matcher.predict_proba(splits[scored])})
+        clean_up(folder)
         found.append(metrics)
     return found
 
@@ -78,7 +92,7 @@ def clean_up(folder: Path) -> None:
             path.unlink()
 
 
-# === Folds of a run: they choose its number of epochs ===
+# === Folds of a run: they choose its number of epochs, and measure the recipe ===
 
 
 def choose_epochs(
@@ -92,63 +106,53 @@ def choose_epochs(
             "(resume=True), name another folder, or delete this one."
         )
     pairs = joined_splits(splits)
+    if why := why_no_folds(pairs, count, seed):
+        raise InputError(f"training.folds is {count}, but {why}. Set it to 0, or give more pairs.")
+    part = part_numbers(pairs, [1 / count] * count, seed=seed)
+    parts = [
+        {
+            "train": pairs.select(part != number, split="train"),
+            "validation": pairs.select(part == number, split="validation"),
+        }
+        for number in range(count)
+    ]
     folders = [folder / FOLDER / str(number) for number in range(1, count + 1)]
-    parts = fold_splits(pairs, count, seed)
-    runs = train_folds(
-        train, recipe.with_training(folds=0), parts, folders, resume=resume, **options
-    )
-    folds = together(folders, runs, monitor_of(pairs.task, recipe.training.monitor)[1])
-    log.info(f"{count} folds: {folds.epochs} epochs are best; training on all {len(pairs):,} pairs")
-    return folds
-
-
-def fold_splits(pairs: PairDataset, folds: int, seed: int) -> Iterator[dict[str, PairDataset]]:
-    """Yield the training and validation pairs of each fold.
-
-    Each class has its share in every fold, and the candidates of a question stay together.
-    """
-    from sklearn.model_selection import KFold, StratifiedGroupKFold, StratifiedKFold
-
-    kinds = {"classification": StratifiedKFold, "ranking": StratifiedGroupKFold}
-    if why := why_no_folds(pairs, folds):
-        raise InputError(f"training.folds is {folds}, but {why}. Set it to 0, or give more pairs.")
-    fold = kinds.get(pairs.task, KFold)(folds, shuffle=True, random_state=seed)
-    labels = np.asarray(pairs.labels)
-    for train, validation in fold.split(labels, labels, pairs.groups):
-        yield {"train": pairs.select(train), "validation": pairs.select(validation)}
-
-
-def together(folders: Sequence[Path], runs: Sequence[Mapping[str, Any]], mode: str) -> Folds:
-    """Return the best number of epochs by the mean curve of the folds, and their mean figures.
-
-    After a fold stopped early, its last value counts.
-    """
-    curves, monitor = [], runs[0]["monitor"]
-    for folder in folders:
-        with open(folder / "history.csv", newline="", encoding="utf-8") as file:
-            curves.append([float(row[monitor]) for row in csv.DictReader(file)])
-    longest = max(map(len, curves))
-    mean = np.mean([curve + curve[-1:] * (longest - len(curve)) for curve in curves], axis=0)
-    epochs = 1 + int(np.nanargmax(mean) if mode == "max" else np.nanargmin(mean))
-    errors = [run["standard_error"] for run in runs]
-    figures: dict[str, Any] = {
-        "validation": _mean([run["validation"] for run in runs]),
-        "standard_error": float(np.sqrt(np.mean(np.square(errors)) / len(errors))),
-        "majority": runs[0]["majority"] and _mean([run["majority"] for run in runs]),
-    }
+    recipe = recipe.with_training(folds=0)
+    runs = train_folds(train, recipe, parts, folders, "validation", resume=resume, **options)
+    outputs = [read_arrays(one / SCORES)["scores"] for one in folders]
+    scores = np.empty((len(pairs), *outputs[0].shape[1:]), "float32")
+    for number, found in enumerate(outputs):
+        scores[part == number] = found
+    epochs = _best_epochs(folders, *monitor_of(pairs.task, recipe.training.monitor))
+    log.info(f"{count} folds: {epochs} epochs are best; training on all {len(pairs):,} pairs")
+    baseline = None
     if all("baseline" in run for run in runs):
-        figures["baseline"] = {"validation": _mean([run["baseline"]["validation"] for run in runs])}
+        baseline = {"validation": _mean([run["baseline"]["validation"] for run in runs])}
     means: dict[str, Any] = {"linear_strength": np.median, "network_share": np.mean}
     chosen = {
         name: float(mean_of(values))
         for name, mean_of in means.items()
         if (values := [run[name] for run in runs if run[name] is not None])
     }
-    return Folds(epochs, figures, chosen)
+    return Folds(epochs, pairs, scores, baseline, chosen)
+
+
+def _best_epochs(folders: Sequence[Path], monitor: str, mode: str) -> int:
+    """Return the best number of epochs by the mean curve of the folds.
+
+    After a fold stopped early, its last value counts.
+    """
+    curves = []
+    for folder in folders:
+        with open(folder / "history.csv", newline="", encoding="utf-8") as file:
+            curves.append([float(row[monitor]) for row in csv.DictReader(file)])
+    longest = max(map(len, curves))
+    mean = np.mean([curve + curve[-1:] * (longest - len(curve)) for curve in curves], axis=0)
+    return 1 + int(np.nanargmax(mean) if mode == "max" else np.nanargmin(mean))
 
 
 def _mean(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the means of figures, and the sum of their rows."""
+    """Return the means of metrics, and the sum of their rows."""
     first = parts[0]
     found = {n: float(np.mean([p[n] for p in parts])) for n in first if isinstance(first[n], float)}
     return {**found, "rows": sum(p["rows"] for p in parts), "primary": first["primary"]}

@@ -181,10 +181,9 @@ def measured(data: TrainingData, outputs: Mapping[str, np.ndarray], monitor: str
         role: evaluate_predictions(pairs, outputs[role], f1_of=label)
         for role, pairs in data.measured.items()
     }
-    if "validation" in outputs:
-        pairs, name = data.validation, figure_of(monitor, task)
-        found["standard_error"] = standard_error(pairs, outputs["validation"], name, label)
-        found["majority"] = majority_figures(data.labeled, pairs, label)
+    pairs, name = data.measured["validation"], figure_of(monitor, task)
+    found["standard_error"] = standard_error(pairs, outputs["validation"], name, label)
+    found["majority"] = majority_figures(data.labeled, pairs, label)
     if task == "classification":
         found["rare"] = bool(rarest_class(data.labeled))
         found["classes"] = {

@@ -116,7 +116,9 @@ def train(
         if recipe.training.folds:
             options = {"progress": progress, "baseline": baseline, "build": build}
             folds = choose_epochs(train, recipe, splits, folder, resume, **options)
-        data = prepare_data(recipe, splits, teacher_targets, all_pairs=folds is not None)
+        data = prepare_data(
+            recipe, splits, teacher_targets, all_pairs=folds.pairs if folds else None
+        )
         encodings = encodings or EncodingCache()
         run = Run(recipe, data, folder, identity, state, folds, build, encodings)
         run.fit_encoder(progress)

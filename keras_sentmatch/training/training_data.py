@@ -76,7 +76,10 @@ class TrainingData:
 
 
 def prepare_data(
-    recipe: Recipe, splits: Splits, teacher: TeacherTargets | None = None, all_pairs: bool = False
+    recipe: Recipe,
+    splits: Splits,
+    teacher: TeacherTargets | None = None,
+    all_pairs: PairDataset | None = None,
 ) -> TrainingData:
     """Return what a recipe learns from, with augmentation, a teacher's targets and weights.
 
@@ -84,15 +87,16 @@ def prepare_data(
         recipe: A checked recipe.
         splits: Training and validation pairs, and optionally test pairs.
         teacher: Targets of a teacher for these pairs.
-        all_pairs: Whether to learn from the validation pairs too, which then measure nothing.
+        all_pairs: Training and validation pairs joined, if the run learns from all of them. They
+            are then measured by their out-of-fold predictions.
 
     Raises:
         InputError: A transformation changes no pair, or every training pair has the weight 0.
     """
     training = recipe.training
-    labeled = joined_splits(splits) if all_pairs else splits["train"]
+    labeled = splits["train"] if all_pairs is None else all_pairs
     train, targets = labeled, {} if teacher is None else dict(teacher.targets)
-    if targets and all_pairs:
+    if targets and all_pairs is not None:
         targets["train"] = np.concatenate([targets["train"], targets["validation"]])
     more, made = made_pairs(labeled, training)
     if more is not None:
@@ -111,8 +115,8 @@ def prepare_data(
         for role in ("validation", "test")
         if role in splits and splits[role].labels is not None
     }
-    if all_pairs:
-        del measured["validation"]
+    if all_pairs is not None:
+        measured["validation"] = all_pairs
     facts = None if teacher is None else teacher.facts
     return TrainingData(splits, labeled, train, measured, made, targets, facts, by_class)
 

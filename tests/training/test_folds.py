@@ -6,18 +6,23 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.data import PairDataset
-from keras_sentmatch.data.splits import sentence_groups
+from keras_sentmatch.data.splits import part_numbers, sentence_groups
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.inference import Matcher
+from keras_sentmatch.inference import EnsembleMatcher, Matcher
+from keras_sentmatch.metrics import evaluate_predictions
+from keras_sentmatch.metrics.calibration import fit_temperature
+from keras_sentmatch.metrics.scores import accuracy
 from keras_sentmatch.training import cross_validate, load_recipe, train
-from keras_sentmatch.training.folds import fold_parts, fold_splits
-from keras_sentmatch.training.training_data import joined, joined_splits
+from keras_sentmatch.training.adapt import why_no_folds
+from keras_sentmatch.training.folds import fold_parts
+from keras_sentmatch.training.training_data import joined_splits
 from tests.toys.training import (
     build_tiny,
     struck_build,
     tiny_pairs,
     tiny_recipe,
     tiny_run,
+    tiny_splits,
 )
 from tests.training.test_resume import Killed
 
@@ -28,39 +33,73 @@ def few_splits():
     return {"train": tiny_pairs(60, 1), "validation": tiny_pairs(20, 2)}
 
 
-def test_folds_hold_each_pair_once_and_every_class():
-    pairs = joined(*few_splits().values())
-    assert pairs.sentence2[:60] == few_splits()["train"].sentence2 and len(pairs) == 80
-    held = []
-    for parts in fold_splits(pairs, 4, 0):
-        assert len(parts["train"]) == 60
-        assert abs(np.mean(parts["validation"].labels) - np.mean(pairs.labels)) < 0.06
-        rows = zip(parts["validation"].sentence1, parts["validation"].sentence2)
-        held += rows
-    assert sorted(held) == sorted(zip(pairs.sentence1, pairs.sentence2))
+def noise(rows, seed):
+    """Pairs whose labels nobody can predict, but a model can learn by heart."""
+    rng = np.random.default_rng(seed)
+    words = [f"{seed}-{i}" for i in range(rows)]
+    return PairDataset(words, words, rng.integers(0, 2, rows), label_names=("no", "yes"))
 
 
-def test_folds_keep_the_candidates_of_a_question_together():
-    splits = {role: tiny_pairs(n, n, "ranking") for role, n in (("train", 60), ("validation", 20))}
+@pytest.mark.parametrize("task", ["classification", "ranking", "regression"])
+def test_a_run_with_folds_is_measured_and_calibrated_by_out_of_fold_predictions(task, tmp_path):
+    splits = {role: tiny_pairs(n, n, task, role) for role, n in (("train", 60), ("validation", 20))}
+    result = tiny_run(tmp_path / "a", splits=splits, epochs=2, folds=3)
+    pairs, loaded = joined_splits(splits), Matcher.load(tmp_path / "a")
+    part = part_numbers(pairs, [1 / 3] * 3, seed=0)
+    scores = np.empty_like(result.matcher.predict_proba(pairs))
+    for fold in range(3):
+        with np.load(tmp_path / f"a/folds/{fold + 1}/scores.npz") as file:
+            scores[part == fold] = file["scores"]
+    expected = evaluate_predictions(pairs, scores)
+    assert result.metrics["validation"] == loaded.evaluate() == expected
+    assert expected["rows"] == 80 and "val_loss" not in result.history
+    own = evaluate_predictions(splits["validation"], scores[60:])
+    if task == "classification":
+        assert loaded.evaluate(splits["validation"]) == own
+        report = loaded.calibrate()
+        assert report["temperature"] == fit_temperature(pairs.labels, scores)
+        assert EnsembleMatcher([loaded, result.matcher]).calibrate()["rows"] == 80
+
+
+def test_labels_learned_by_heart_are_not_believed(tmp_path):
+    splits = {"train": noise(60, 1), "validation": noise(30, 2)}
+    settings = {"epochs": 4, "learning_rate": 0.2, "batch_size": 2}
+    matcher = tiny_run(tmp_path / "folds", splits=splits, folds=3, **settings).matcher
     pairs = joined_splits(splits)
-    assert len(set(pairs.groups)) == 16, "q0 of the one are not q0 of the other"
-    held = []
-    for parts in fold_splits(pairs, 3, 0):
-        train, validation = (parts[role] for role in ("train", "validation"))
-        assert set(train.groups).isdisjoint(validation.groups)
-        assert 1 in validation.labels and len(train) + len(validation) == 80
-        held += validation.groups
-    assert sorted(held) == sorted(pairs.groups)
+    live = matcher.predict_proba(pairs)
+    assert accuracy(pairs.labels, live.argmax(-1)) > 0.9
+    assert matcher.evaluate(splits["validation"])["accuracy"] < 0.75
+    fitted = matcher.calibrate(splits["train"])["temperature"]
+    assert fitted > 3 > 1 > fit_temperature(pairs.labels, live)
+    with pytest.raises(InputError, match="cannot be reached"):
+        matcher.calibrate(precision=0.8)
 
 
-@pytest.mark.parametrize("loss", ["pointwise", "pairwise"])
-def test_a_ranking_run_with_folds(loss, tmp_path):
-    splits = {role: tiny_pairs(n, n, "ranking") for role, n in (("train", 60), ("validation", 20))}
-    result = tiny_run(tmp_path / "a", splits=splits, epochs=3, folds=3, ranking_loss=loss)
-    folds = [json.loads((tmp_path / f"a/folds/{n}/metrics.json").read_text()) for n in (1, 2, 3)]
-    mean = np.mean([found["validation"]["map"] for found in folds])
-    assert result.metrics["validation"]["map"] == pytest.approx(mean)
-    assert result.metrics["rows"]["train"] == 80
+def test_pairs_that_a_run_has_learned_from_are_named_or_refused(tmp_path, caplog):
+    splits = tiny_splits()
+    matcher = tiny_run(tmp_path / "a", splits=splits, epochs=1).matcher
+    with pytest.raises(InputError, match="learned from 100 of these 100 pairs"):
+        matcher.calibrate(splits["train"])
+    with pytest.raises(InputError, match="not trained with folds"):
+        matcher.evaluate()
+    both = joined_splits(splits)
+    assert matcher.calibrate(both)["rows"] == 40
+    matcher.evaluate(both)
+    matcher.warn_of_learned(both)
+    assert caplog.text.count("learned from 100 of these 140 pairs") == 3
+    taught = tiny_run(
+        tmp_path / "b",
+        splits={**splits, "train": noise(60, 1)},
+        epochs=1,
+        teacher=[str(tmp_path / "a")],
+    )
+    with pytest.raises(InputError, match="learned from 100 of these 100 pairs"):
+        taught.matcher.calibrate(splits["train"])
+
+
+def test_folds_that_pairs_cannot_fill(tmp_path):
+    same = PairDataset(["a"] * 9, list("bcdefghij"), [0, 1, 0] * 3, label_names=("no", "yes"))
+    assert "first sentence" in why_no_folds(same, 3, 0)
 
 
 def test_a_run_with_folds_goes_on_after_a_kill(tmp_path):
@@ -69,10 +108,7 @@ def test_a_run_with_folds_goes_on_after_a_kill(tmp_path):
     whole = tiny_run(tmp_path / "whole", **settings)
     metrics = whole.metrics
     fold = json.loads((whole.folder / "folds/1/metrics.json").read_text())
-    folds = [json.loads((whole.folder / f"folds/{n}/metrics.json").read_text()) for n in (1, 2, 3)]
     assert fold["rows"]["train"] + fold["rows"]["validation"] == metrics["rows"]["train"] == 80
-    mean = np.mean([found["validation"]["accuracy"] for found in folds])
-    assert metrics["validation"]["accuracy"] == pytest.approx(mean)
     assert metrics["validation"]["rows"] == 80
     assert metrics["best_epoch"] == metrics["epochs"] == len(whole.history["loss"]) <= 4
     assert metrics["notes"][0].startswith("Validation accuracy")
