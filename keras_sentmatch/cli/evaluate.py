@@ -1,5 +1,6 @@
 """`evaluate` and `calibrate`: measure a run on labeled pairs, and fit its probabilities to them."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
@@ -75,9 +76,10 @@ def evaluate(
     """Measure a run on labeled pairs."""
     loaded = scoring.load(run)
     pairs, facts = labeled.read_held_out(loaded, default="test")
-    with scoring.working(0 if pairs is None else len(pairs)):
+    with nullcontext() if pairs is None else scoring.working(len(pairs)):
         figures = loaded.matcher.evaluate(pairs, batch_size=scoring.batch_size)
-    loaded.log_encoding()
+    if pairs is not None:
+        loaded.log_encoding()
     if as_json:
         print_json({"backend": scoring.runs_on, **facts, **figures})
         return
@@ -102,7 +104,7 @@ def calibrate(
     from keras_sentmatch.inference.run_folder import keep_calibration, keep_in_card
 
     pairs, facts = labeled.read_held_out(loaded, default="validation")
-    with scoring.working(0 if pairs is None else len(pairs)):
+    with nullcontext() if pairs is None else scoring.working(len(pairs)):
         report = loaded.matcher.calibrate(
             pairs,
             temperature=temperature,
@@ -117,7 +119,8 @@ def calibrate(
     names, where = loaded.first.label_names, title({**facts, "run": None})
     card = {"r": report, "where": where, "names": names, "first": columns, "cuts": cuts}
     keep_in_card(run, render("calibration_card.md", **card))
-    loaded.log_encoding()
+    if pairs is not None:
+        loaded.log_encoding()
     if as_json:
         print_json({**facts, **report})
         return

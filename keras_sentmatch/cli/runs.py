@@ -209,7 +209,6 @@ class LabeledPairs(Reading):
         scores = None if learned is None else learned.scores
         if scores is None or self.data is not None or (self.split or default) != "validation":
             return self.read(run, default, warn=False)
-        log.info(f"{len(scores):,} pairs: predictions of the folds that did not learn from them")
         facts = {"data": run.first.info.get("data", ""), "split": "validation, out of fold"}
         return None, {"run": str(run.folder), **facts}
 

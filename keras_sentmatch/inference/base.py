@@ -31,6 +31,7 @@ from keras_sentmatch.metrics.decisions import (
 
 Array = NDArray[Any]
 log = logging.getLogger(__name__)
+OUT_OF_FOLD = "%s pairs: out-of-fold predictions, because the model learned from these pairs"
 
 
 class Prediction(dict[str, Any]):
@@ -425,6 +426,7 @@ class BaseMatcher(ABC):
                     f"{self!r} has no out-of-fold predictions, because it was not trained with folds. "
                     "Pass labeled pairs."
                 )
+            log.info(OUT_OF_FOLD, f"{len(learned.scores):,}")
             pairs = learned.out_of_fold(self.label_names, self.task)
             return pairs, learned.scores, np.zeros(len(learned.scores), bool)
         labeled = self.relabel(dataset)
@@ -433,7 +435,8 @@ class BaseMatcher(ABC):
             return labeled, raw, np.zeros(len(raw), bool)
         rows = learned.rows(labeled)
         held_out = (rows >= 0) & (rows < len(() if learned.scores is None else learned.scores))
-        if learned.scores is not None:
+        if learned.scores is not None and held_out.any():
+            log.info(OUT_OF_FOLD, f"{held_out.sum():,} of {len(raw):,}")
             raw[held_out] = learned.scores[rows[held_out]]
         return labeled, raw, (rows >= 0) & ~held_out
 
