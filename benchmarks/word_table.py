@@ -34,7 +34,7 @@ from torch.nn import functional as F
 from keras_sentmatch.text import Tokenizer
 from keras_sentmatch.text.backbones import load_tokenizer
 from keras_sentmatch.vectors.built_in import WordTable, load_word_table
-from keras_sentmatch.vectors.extraction import TextBackbone, principal_axes
+from keras_sentmatch.vectors.extraction import backbone_means, principal_axes
 
 LENGTH = 40  # words of a sentence
 HELD_OUT = 2000  # sentences
@@ -83,7 +83,7 @@ def encoder_states(
         if word not in known and tokenize(word) == [word] and len(split) < fitted_on:
             if pieces := word_pieces(word, known, inner):
                 split[word] = pieces
-    rows, states = TextBackbone(folder).means([*words, *split], batch_size=512)
+    rows, states = backbone_means(folder, [*words, *split], batch_size=512)
     return words, split, states[rows]
 
 

@@ -193,8 +193,6 @@ def _vectors(folder: Path) -> None:
     (folder / "glove.txt").write_text(text)
     (folder / "crawl.vec").write_text(f"{len(rows)} 4\n{text}")
     (folder / "crawl.vec.gz").write_bytes(gzip.compress(text.encode()))
-    binary = b"".join(w.encode() + b" " + v.tobytes() + b"\n" for w, v in rows)
-    (folder / "google.bin").write_bytes(f"{len(rows)} 4\n".encode() + binary)
 
 
 def _data(folder: Path) -> None:
@@ -665,7 +663,7 @@ def read(kind: str, folder: Path, rng: random.Random, damaged: list[Path]) -> No
     from keras_sentmatch.inference.matcher import Matcher
     from keras_sentmatch.text.tokens import read_word_pairs
     from keras_sentmatch.training import load_recipe
-    from keras_sentmatch.vectors import read_vectors
+    from keras_sentmatch.vectors.files import read_vectors
 
     if kind in (*WORD_MODELS, "plain", "pieces"):
         matcher = Matcher.load(folder)
@@ -686,8 +684,7 @@ def read(kind: str, folder: Path, rng: random.Random, damaged: list[Path]) -> No
         read_word_pairs(folder / "pairs.txt")
     elif kind == "vectors":
         path = rng.choice(damaged)
-        words = rng.choice((WORDS, None))
-        vectors = read_vectors(path, words, cache_dir=folder.parent / "cache", progress=False)
+        vectors = read_vectors(path, WORDS, progress=False)
         assert np.isfinite(vectors.matrix).all()
     else:
         on_error = rng.choice(("raise", "skip"))

@@ -11,7 +11,7 @@ import typer.main
 
 from keras_sentmatch.cli import app
 from keras_sentmatch.cli.catalog import BUILT_IN
-from keras_sentmatch.data import list_formats
+from keras_sentmatch.data.formats import list_formats
 from keras_sentmatch.training.config import CONFIGS
 
 pytestmark = pytest.mark.once

@@ -203,7 +203,7 @@ def argument_docs(cls: type) -> dict[str, str]:
 
 
 def _list_datasets(as_json: bool) -> None:
-    from keras_sentmatch.data import list_formats
+    from keras_sentmatch.data.formats import list_formats
 
     rows = [dict(zip(FIELDS, row)) for row in (*BUILT_IN, *list_formats())]
     if as_json:

@@ -16,18 +16,13 @@ Task = Literal["classification", "ranking", "regression"]
 
 @dataclass
 class ReadReport:
-    """Rows that a reader saw and kept in `source`, and those it skipped, by reason.
-
-    Example:
-
-    >>> print(ReadReport("train.tsv", rows=10, kept=8, skipped={"no gold label": 2}))
-    train.tsv: 8 of 10 rows (skipped: 2 no gold label)
-    """
+    """Numbers of rows that a reader saw, kept and skipped."""
 
     source: str = ""
     rows: int = 0
     kept: int = 0
-    skipped: dict[str, int] = field(default_factory=dict)
+    skipped: dict[str, int] = field(default_factory=dict)  # by reason
+    guess: str = ""  # how to name the columns of data without a label column
 
     def skip(self, reason: str) -> None:
         """Count one more row that was left out for `reason`."""
@@ -227,25 +222,18 @@ class PairDataset:
         return {name: int(count) for name, count in zip(self.label_names, counts)}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything but the report as lists for JSON, which `from_dict` reads."""
+        """Return the arguments of `PairDataset`, but for the report, as lists for JSON."""
         data: dict[str, Any] = {}
         for name in ("sentence1", "sentence2", "labels", "label_names", "groups", "ids"):
             value = getattr(self, name)
             value = value.tolist() if isinstance(value, np.ndarray) else value
             data[name] = None if value is None else list(value)
-        columns = {key: list(value) for key, value in self.columns.items()}
-        return data | {
-            "task": self.task, "name": self.name, "split": self.split, "columns": columns
-        }  # fmt: skip
+        data["columns"] = {key: list(value) for key, value in self.columns.items()}
+        return data | {"task": self.task, "name": self.name, "split": self.split}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "PairDataset":
-        """Build a dataset from a mapping with the arguments of `PairDataset`."""
-        if not {"sentence1", "sentence2"} <= set(data):
-            raise InputError(
-                f"from_dict got the keys {', '.join(sorted(data))}. Expected sentence1 and sentence2 "
-                "among them."
-            )
+        """Build a dataset from the dict that `to_dict` returned."""
         return cls(**data)
 
     def fingerprint(self) -> str:

@@ -1,9 +1,9 @@
 """Rows of a file, as `(where, row)`: tables, JSON lines, parallel files, TrecQA's pseudo-XML.
 
 A row is a dict by column name, or a `BadRow` that says why it cannot be read. A table yields its
-column names first, at `HEADER`. Files are streamed, `.gz` files too. Only a line feed ends a line,
-so that no other separator inside a sentence breaks it. In a file without line feeds, a carriage
-return does.
+column names first, at `HEADER`. Files are streamed, compressed ones too. Only a line feed ends a
+line, so that no other separator inside a sentence breaks it. In a file without line feeds, a
+carriage return does.
 """
 
 import codecs
@@ -15,6 +15,7 @@ import os
 import re
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -33,6 +34,17 @@ from keras_sentmatch.safety import (
 Row = dict[str, Any]
 HEADER = ":header"
 _NUMBER = re.compile(r"\d[\d,.]*")
+_BAD_BYTE = re.compile("[\udc80-\udcff]")  # what "surrogateescape" makes of undecodable bytes
+_MARKS = {  # byte order marks; a longer mark before the shorter one that it begins with
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_HEAD = 1 << 16  # bytes from which encoding and line end are recognized
+_SAMPLE = 50  # lines from which the separator is recognized
+_MOST_BLANK = 100_000  # blank lines in a row
 
 
 @dataclass
@@ -44,34 +56,19 @@ class BadRow:
 
 
 Rows = Iterator[tuple[str, Row | BadRow]]
-_MARKS = {  # byte order marks; a longer mark before the shorter one that it begins with
-    codecs.BOM_UTF8: "utf-8",
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
-_HEAD = 1 << 16  # bytes from which the line end is recognized
 
 
 @dataclass
 class TextFile:
-    """A file of pairs, and how it is written.
-
-    Attributes:
-        encoding: Encoding. Defaults to the byte order mark's, or UTF-8.
-        delimiter: Separator of fields. Defaults to the format's own.
-        is_table: Whether it has been read as a table, so that the delimiter was used.
-        done: Bytes of text, or rows of a binary table, that have been read.
-        size: Total of `done`; 0 if it is unknown.
-    """
+    """A file of pairs, and how it is written."""
 
     path: Path
-    encoding: str | None = None
-    delimiter: str | None = None
-    is_table: bool = False
-    done: int = 0
-    size: int = 0
+    encoding: str | None = None  # the byte order mark's, or UTF-8
+    delimiter: str | None = None  # the format's own
+    numbered: bool = False  # a table without header, whose columns are numbered from 0
+    is_table: bool = False  # whether it has been read as a table, so that the delimiter was used
+    done: int = 0  # bytes of the file, or rows of a binary table, that have been read
+    size: int = 0  # total of `done`; 0 if it is unknown
 
     def __post_init__(self) -> None:
         if self.delimiter is not None:
@@ -88,34 +85,36 @@ class TextFile:
                 "utf-16, latin-1 and cp1252."
             ) from None
 
-    def beside(self, name: str) -> "TextFile":
-        """Return another file in the same folder, written in the same way."""
-        return replace(self, path=self.path.with_name(name))
+    def open(self) -> Any:
+        return open(self.path, "rb", _HEAD)
 
     def lines(self) -> Iterator[tuple[int, str | BadRow]]:
         """Yield line numbers from 1 and lines, without line ends and byte order mark."""
-        path, offset, most = self.path, 0, limit("LINE_BYTES")
-        zipped = path.suffix == ".gz"
+        path, most, blank = self.path, limit("LINE_BYTES"), 0
         try:
-            room = compressed_room(path) if zipped else None
-            with gzip.open(path, "rb") if zipped else self.open() as file:
-                self.size = 0 if zipped else os.fstat(file.fileno()).st_size
-                encoding, raw_lines = self._cut(file, most)
-                for number, raw in enumerate(raw_lines, 1):
-                    if len(raw) >= most and not raw.endswith((b"\n", b"\r")):
+            with self.open() as raw:
+                self.size = os.fstat(raw.fileno()).st_size
+                packed = raw.peek(2)[:2] == b"\x1f\x8b"
+                text = self._decoded(gzip.GzipFile(fileobj=raw) if packed else raw)
+                room = compressed_room(path) if packed and path.is_file() else None
+                for number, line in enumerate(iter(lambda: text.readline(most), ""), 1):
+                    if len(line) >= most and line[-1] not in "\r\n":
                         raise InputError(
-                            f"{path}:{number}: the line has more than {most:,} bytes. Expected one "
+                            f"{path}:{number}: the line has more than {most:,} characters. Expected one "
                             f"pair per line. {raise_limit_hint('LINE_BYTES')}"
                         )
-                    try:
-                        line = raw.decode(encoding).removesuffix("\n").removesuffix("\r")
-                        yield number, line.removeprefix("\ufeff") if number == 1 else line
-                    except UnicodeDecodeError as error:
-                        yield number, BadRow(*_undecoded(raw, offset, error))
-                    offset += len(raw)
-                    self.done = offset
-                    if room is not None and offset > room:
+                    if room is not None and (room := room - len(line)) < 0:
                         raise expansion_error(path)
+                    line = line.removesuffix("\n").removesuffix("\r")
+                    blank = 0 if line and not line.isspace() else blank + 1
+                    if blank > _MOST_BLANK:
+                        raise InputError(
+                            f"{path}:{number}: there are more than {_MOST_BLANK:,} blank lines in a row. "
+                            "Expected pairs. Remove the blank lines."
+                        )
+                    if self.size and not number % 1024:
+                        self.done = raw.tell()
+                    yield number, line if line.isascii() else self._checked(line, number)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise InputError(
                 f"{path} is not a whole gzip file ({error}). Copy or download it again."
@@ -127,49 +126,49 @@ class TextFile:
                 f"{path} cannot be read ({error.strerror or error}). Check the file."
             ) from None
 
-    def open(self) -> Any:
-        return open(self.path, "rb", _HEAD)
+    def sample(self) -> list[str]:
+        """Return the first lines that can be read."""
+        return [line for _, line in islice(self.lines(), _SAMPLE) if isinstance(line, str)]
 
-    def _cut(self, file: Any, most: int) -> tuple[str, Iterator[bytes]]:
-        """Return the encoding, and the lines as bytes with their ends."""
+    def first_line(self) -> str:
+        """Return the first line if it can be read, or else an empty string."""
+        first = next(self.lines(), (1, ""))[1]
+        return first if isinstance(first, str) else ""
+
+    def _decoded(self, file: Any) -> io.TextIOWrapper:
         head = file.peek(_HEAD)
         mark = next((mark for mark in _MARKS if head.startswith(mark)), b"")
         encoding = self.encoding or _MARKS.get(mark, "utf-8")
-        plain = b"a\n" in "a\n".encode(encoding)  # lines can be cut before decoding
-        text = head.decode("latin-1" if plain else encoding, "ignore")
+        text = head.decode(encoding, "ignore")
         end = "\r" if "\r" in text and "\n" not in text else "\n"
-        if plain and end == "\n":
-            return encoding, iter(lambda: file.readline(most), b"")
-        # Latin-1 keeps all bytes as they are.
-        wrapped = io.TextIOWrapper(file, "latin-1" if plain else encoding, newline=end)
-        code = "latin-1" if plain else "utf-8"
-        lines = iter(lambda: wrapped.readline(most).encode(code, "surrogatepass"), b"")
-        return (encoding if plain else "utf-8"), lines
+        return io.TextIOWrapper(file, encoding, "surrogateescape", newline=end)
+
+    def _checked(self, line: str, number: int) -> str | BadRow:
+        bad = _BAD_BYTE.search(line)
+        if not bad:
+            return line.removeprefix("\ufeff") if number == 1 else line
+        name = (self.encoding or "UTF-8").upper()
+        wrong = f"character {bad.start() + 1} is the byte 0x{ord(bad[0]) - 0xDC00:x}, which is not"
+        return BadRow(f"not {name}", f"{wrong} {name}. {_other_encoding()}")
 
 
 class StandardInput(TextFile):
-    """Standard input, whose lines can be read once, and the first line again."""
+    """Standard input, whose lines can be read once, and the sample again."""
 
-    _first: list[tuple[int, str | BadRow]] | None = None
+    _sample: list[tuple[int, str | BadRow]] | None = None
 
     def open(self) -> Any:
         return open(sys.stdin.fileno(), "rb", _HEAD, closefd=False)
 
     def lines(self) -> Iterator[tuple[int, str | BadRow]]:
-        if self._first is None:
+        if self._sample is None:
             self._rest = super().lines()
-            self._first = list(islice(self._rest, 1))
-        yield from self._first
+            self._sample = list(islice(self._rest, _SAMPLE))
+        yield from self._sample
         yield from self._rest
 
 
 RowSource = Callable[[TextFile], Rows]
-
-
-def _undecoded(raw: bytes, offset: int, error: UnicodeDecodeError) -> tuple[str, str]:
-    name = "UTF-8" if error.encoding == "utf-8" else error.encoding
-    wrong = f"byte {offset + error.start} (0x{raw[error.start]:02x}) is not {name}"
-    return f"not {name}", f"{wrong}. {_other_encoding()}"
 
 
 def _other_encoding() -> str:
@@ -177,11 +176,14 @@ def _other_encoding() -> str:
     return f"If the file has another encoding, name it ({how}, …)"
 
 
-def first_line(file: TextFile) -> str:
-    """Return the first line if it can be read, or else an empty string."""
-    for _, line in file.lines():
-        return line if isinstance(line, str) else ""
-    return ""
+def check_names(names: Sequence[str], place: Any) -> None:
+    """Refuse two columns of the same name."""
+    twice = [name for name, count in Counter(names).items() if count > 1 and name]
+    if twice:
+        raise InputError(
+            f"{place} has two columns of the same name {twice[0]!r} ({', '.join(names)}). Rename one "
+            "of them."
+        )
 
 
 def table(
@@ -195,27 +197,32 @@ def table(
 
     Args:
         header: Column names if the file has no header line.
-        separator: Separator. `None` chooses tab, comma or semicolon from the first line.
+        separator: Separator. `None` chooses tab, comma or semicolon from the first records.
         quoted: Whether fields may be quoted as in CSV. `None`: if the separator is not a tab.
         ragged: Whether rows may be shorter or longer (SNLI's files leave out annotator columns).
     """
 
     def rows(file: TextFile) -> Rows:
         file.is_table = True
-        sep = file.delimiter or separator or recognized_separator(first_line(file))
+        sep = file.delimiter or separator or _recognized_separator(file, quoted)
         quotes = sep != "\t" if quoted is None else quoted
-        names = list(header) if header else None
+        names = list(header) if header and not file.numbered else None
         if names:
             yield HEADER, dict.fromkeys(names, "")
-        source = _quoted_fields(file, sep) if quotes else _plain_fields(file, sep)
-        for number, fields in source:
+        for number, fields in (_quoted_fields if quotes else _plain_fields)(file, sep):
             where = f":{number}"
             if isinstance(fields, BadRow):
                 yield where, fields
-            elif names is None:
+                continue
+            if names is None:
                 names = [name.strip() for name in fields]
+                if file.numbered:
+                    names = [str(column) for column in range(len(fields))]
+                check_names(names, file.path)
                 yield HEADER, dict.fromkeys(names, "")
-            elif len(fields) != len(names) and not ragged:
+                if not file.numbered:
+                    continue
+            if len(fields) != len(names) and not ragged:
                 yield where, _wrong_width(fields, names, sep, quotes)
             else:
                 yield where, dict(zip(names, fields))
@@ -223,11 +230,21 @@ def table(
     return rows
 
 
-def recognized_separator(line: str) -> str:
-    """Return what separates the fields of a table with this first line."""
-    if "\t" in line:
-        return "\t"
-    return ";" if line.count(";") > line.count(",") else ","
+def _recognized_separator(file: TextFile, quoted: bool | None) -> str:
+    """Return the separator by which most of the first records have equally many fields."""
+    lines, best = file.sample(), (0.0, 0, ",")
+    for sep in ",;\t":
+        quotes = sep != "\t" if quoted is None else quoted
+        whole = (line + "\n" for line in lines)
+        records = csv.reader(whole, delimiter=sep) if quotes else (x.split(sep) for x in lines if x)
+        try:
+            widths = [len(record) for record in records if record]
+        except csv.Error:
+            continue
+        if widths and widths[0] > 1:
+            agreed = widths.count(widths[0]) / len(widths)
+            best = max(best, (agreed, widths[0], sep), key=lambda found: found[:2])
+    return best[2]
 
 
 def _wrong_width(fields: list[str], names: list[str], sep: str, quoted: bool) -> BadRow:
@@ -286,42 +303,46 @@ def json_records(file: TextFile) -> Rows:
     A record with `question` and `candidates` gives one row per candidate: an object with `sentence`
     and `label`, or a string that is an answer if its index is in `answers`.
     """
-    if first_line(file).lstrip().startswith("["):
+    if file.first_line().lstrip().startswith("["):
         yield from _json_list(file)
         return
     for number, line in file.lines():
+        where = f":{number}"
         if isinstance(line, BadRow):
-            yield f":{number}", line
+            yield where, line
         elif line.strip():
             try:
-                record = json.loads(line)
+                record = json.loads(line, object_pairs_hook=_object)
                 if line.count("[") + line.count("{") > limit("JSON_DEPTH"):
                     check_depth(record, f"{file.path}:{number}")
             except (ValueError, RecursionError) as error:
-                yield (
-                    f":{number}",
-                    BadRow("not JSON", f"this is not a JSON object ({error}). Correct it"),
-                )
+                wrong = f"this is not a JSON object ({error}). Correct it"
+                yield where, BadRow("not JSON", wrong)
             else:
-                yield from _candidates(f":{number}", record)
+                yield from _candidates(where, record)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("it has a key twice")
+    return found
 
 
 def _json_list(file: TextFile) -> Rows:
-    path, lines = file.path, []
+    lines = []
     for number, line in file.lines():
         if isinstance(line, BadRow):
-            yield f":{number}", line
-            return
+            raise InputError(f"{file.path}:{number}: {line.message}.")
         lines.append(line)
     try:
-        value = json.loads("\n".join(lines))
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"{path}:{error.lineno}: this is not valid JSON ({error.msg}). Correct the file."
-        ) from None
+        value = json.loads("\n".join(lines), object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not valid JSON ({error}). Correct the file.") from None
-    check_depth(value, path)
+        where = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise InputError(
+            f"{file.path}{where}: this is not valid JSON ({error}). Correct the file."
+        ) from None
+    check_depth(value, file.path)
     for i, record in enumerate(value):
         yield from _candidates(f" item {i}", record)
 
@@ -351,7 +372,8 @@ def parallel(second: str, label: str) -> RowSource:
     def rows(file: TextFile) -> Rows:
         path = file.path
         rest = path.name.split(".", 1)[1]
-        files = [file, *(file.beside(name.format(rest)) for name in (second, label))]
+        names = second.format(rest), label.format(rest)
+        files = [file, *(replace(file, path=path.with_name(name)) for name in names)]
         for each in files:
             if not each.path.is_file():
                 raise InputError(

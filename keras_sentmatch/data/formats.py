@@ -10,13 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import NamedTuple
 
 from keras_sentmatch.data.dataset import Task
 from keras_sentmatch.data.files import (
     RowSource,
     TextFile,
-    first_line,
     json_records,
     masked,
     parallel,
@@ -37,20 +35,12 @@ ANSWER = ("not_answer", "answer")
 class Layout:
     """How the files of a data set are named and read.
 
-    Attributes:
-        files: File name patterns below the folder, by split. Case and `.gz` are ignored.
-        rows: Reader of the rows.
-        sentence1, sentence2, label, group: Column names, if they are not the usual ones.
-        needs: Column names (lower case) that the first line must have, for common file names.
-        hint: Words, one of which the name of the folder or its parent must contain, likewise.
-        fields: Number of fields that the first line must have if only a hint tells the format, because
-            your own table may be in such a folder too.
-        label_of: Function from a raw label to a label name or number.
-        skips: Reasons for which the official file itself has unusable rows.
-        keep: Further columns to keep in `PairDataset.columns`.
+    `sentence1`, `sentence2`, `label` and `group` are column names, if they are not the usual ones.
+    Common file names need more: the first line must have the column names `needs` (in lower case), or
+    the folder or its parent one of the words `hint` in its name and the first line `fields` fields.
     """
 
-    files: dict[str, tuple[str, ...]]
+    files: dict[str, tuple[str, ...]]  # patterns below the folder by split; case, .gz do not count
     rows: RowSource
     sentence1: str | None = None
     sentence2: str | None = None
@@ -59,9 +49,9 @@ class Layout:
     needs: tuple[str, ...] = ()
     hint: tuple[str, ...] = ()
     fields: int = 0
-    label_of: Callable[[str], str] = str
-    skips: tuple[str, ...] = ()
-    keep: tuple[str, ...] = ()
+    label_of: Callable[[str], str] = str  # from a raw label to a label name or number
+    skips: tuple[str, ...] = ()  # reasons for which the official file itself has unusable rows
+    keep: tuple[str, ...] = ()  # further columns to keep in `PairDataset.columns`
 
     def find(self, folder: Path, split: str, hints: bool = True) -> Path | None:
         """Return the file of `split` in `folder` if it is there and looks like this layout."""
@@ -81,49 +71,27 @@ class Layout:
         return None
 
     def _fits(self, path: Path, folder: Path, hints: bool) -> bool:
-        if self.hint and hints:
-            names = " ".join(folder.resolve().parts[-2:]).lower()
-            if not any(word in names for word in self.hint):
-                return False
-            if self.fields and first_line(TextFile(path)).count("\t") + 1 != self.fields:
-                return False
-        if not self.needs:
+        parents = " ".join(folder.resolve().parts[-2:]).lower()
+        if self.hint and hints and not any(word in parents for word in self.hint):
+            return False
+        if not self.needs and not (self.fields and hints):
             return True
-        return set(self.needs) <= {
-            name.strip() for name in first_line(TextFile(path)).lower().split("\t")
-        }
+        names = [name.strip() for name in TextFile(path).first_line().lower().split("\t")]
+        return set(self.needs) <= set(names) and self.fields in (0, len(names))
 
 
 @dataclass(frozen=True)
 class Format:
-    """A data set.
-
-    Attributes:
-        labels: Label names in index order; empty for regression and if the file has them.
-        metric: Name of the usual metric.
-        layouts: Layouts; for each split, the first layout that has it counts.
-        clean: Splits that keep only questions with a right and a wrong answer.
-        own_split: Whether the test part is split off the training file, as for your own data.
-    """
+    """A data set."""
 
     name: str
     description: str
-    labels: tuple[str, ...]
-    metric: str
-    layouts: tuple[Layout, ...]
+    labels: tuple[str, ...]  # in index order; empty for regression and if the file has them
+    metric: str  # the usual one
+    layouts: tuple[Layout, ...]  # for each split, the first layout that has it counts
     task: Task | None = "classification"
-    clean: tuple[str, ...] = ()
-    own_split: bool = False
-
-
-class FormatInfo(NamedTuple):
-    """One row of `list_formats()`."""
-
-    name: str
-    description: str
-    files: str
-    labels: tuple[str, ...]
-    metric: str
+    clean: tuple[str, ...] = ()  # splits that keep only questions with a right and a wrong answer
+    own_split: bool = False  # whether the test part is split off, as for your own data
 
 
 def _named(path: Path, pattern: str) -> bool:
@@ -260,7 +228,7 @@ _FORMATS = (
     _own("tsv", "your own tab-separated files, quotes are text", "tsv txt", _OWN_TABLE),
     _own("tsv-quoted", "your own tab-separated files, quoted like CSV", "tsv", table(quoted=True)),
     _own("csv", "your own CSV files", "csv", _CSV),
-    _own("jsonl", "your own JSON objects, one a line", "jsonl ndjson json", json_records),
+    _own("jsonl", "your own JSON objects, one per line", "jsonl ndjson json", json_records),
     _own("frame", "your own Parquet or Excel files", "parquet xlsx", frame_file),
 )  # fmt: skip
 
@@ -276,10 +244,11 @@ FAMILIES = {
 # Usual names of columns in lower case, in the order in which they are tried.
 SENTENCES = (
     ("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"),
-    ("sentence_a", "sentence_b"), ("text_a", "text_b"), ("text1", "text2"), ("s1", "s2"),
-    ("q1", "q2"), ("source1", "source2"), ("question", "sentence"), ("question", "answer"),
-    ("question", "candidate"), ("query", "document"), ("query", "passage"), ("passage", "question"),
-    ("#1 string", "#2 string"), ("first", "second"), ("text", "hypothesis"),
+    ("sentence_a", "sentence_b"), ("sentence_1", "sentence_2"), ("text_a", "text_b"),
+    ("text_1", "text_2"), ("text1", "text2"), ("s1", "s2"), ("q1", "q2"), ("source1", "source2"),
+    ("question", "sentence"), ("question", "answer"), ("question", "candidate"),
+    ("query", "document"), ("query", "passage"), ("passage", "question"),
+    ("#1 string", "#2 string"), ("first", "second"), ("text", "hypothesis"), ("a", "b"),
 )  # fmt: skip
 LABEL = ("gold_label", "label", "labels", "is_duplicate", "entailment_judgment", "quality", "class")
 SCORE = ("score", "similarity", "similarity_score", "relatedness_score", "relatedness")
@@ -288,19 +257,10 @@ WEIGHT = ("weight",)
 ID = ("id", "pairid", "pair_id", "index", "idx", "sentenceid", "#1 id")
 
 
-def list_formats() -> list[FormatInfo]:
-    """List the formats of `read_pairs` and `load_pairs`: name, description, files, labels, metric.
-
-    Example:
-
-    ```python
-    from keras_sentmatch.data import list_formats
-
-    [known.name for known in list_formats()][:2]  # ["snli", "multinli"]
-    ```
-    """
+def list_formats() -> list[tuple[str, str, str, tuple[str, ...], str]]:
+    """Return name, description, files, labels and metric of each format."""
     return [
-        FormatInfo(known.name, known.description, file_names(known), known.labels, known.metric)
+        (known.name, known.description, file_names(known), known.labels, known.metric)
         for known in FORMATS.values()
     ]
 
@@ -364,7 +324,7 @@ def recognize_file(path: Path, name: str | None) -> tuple[Format, Layout, str | 
         files = "; ".join(file_names(known) for known in formats)
         raise InputError(f"{path} is not a file of the format {name!r}. That format has {files}.")
     suffix = path.name.lower().removesuffix(".gz").rpartition(".")[2]
-    if suffix not in _SUFFIXES and "\t" not in first_line(TextFile(path)):
+    if suffix not in _SUFFIXES and "\t" not in TextFile(path).first_line():
         raise InputError(
             f"{path} is not a known kind of file. Expected TSV, CSV, JSONL, Parquet or Excel, or "
             f"{wording('a format=…', '--format NAME')}."

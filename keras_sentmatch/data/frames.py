@@ -1,15 +1,18 @@
 """Tables in memory (pandas, polars, Arrow, Hugging Face datasets), Parquet and Excel files."""
 
+import zipfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
-from keras_sentmatch.data.files import HEADER, Rows, TextFile
+from keras_sentmatch.data.files import HEADER, Rows, TextFile, check_names
 from keras_sentmatch.errors import InputError, wording
-from keras_sentmatch.safety import first_line
+from keras_sentmatch.safety import compressed_room, expansion_error, first_line
 
 INSTALL = 'pip install "keras-sentmatch[frames]"'
 _MODULES = ("pandas", "polars", "pyarrow", "datasets")
-_ROWS = 8192  # rows of a file that are in memory at a time
+_ROWS = 1024  # rows of a file that are in memory at a time
 
 
 def is_frame(value: Any) -> bool:
@@ -29,10 +32,7 @@ def column_names(frame: Any) -> list[str]:
 def columns_of(frame: Any, only: Collection[str] | None = None) -> dict[str, list[Any]]:
     """Return the columns (`only` these) by name, with `None` for every missing value."""
     names = column_names(frame)
-    if len(set(names)) < len(names):
-        raise InputError(
-            f"The table has two columns of the same name ({', '.join(names)}). Rename one of them."
-        )
+    check_names(names, "The table")
     places = [place for place, name in enumerate(names) if only is None or name in only]
     if hasattr(frame, "iloc"):  # pandas: Arrow refuses a column with values of two types
         frame = frame.iloc[:, places]
@@ -46,10 +46,9 @@ def columns_of(frame: Any, only: Collection[str] | None = None) -> dict[str, lis
     return {name: [None if v != v else v for v in column] for name, column in found.items()}
 
 
-def class_names(frame: Any) -> list[str] | None:
-    """Return the names of the labels if a Hugging Face dataset has them."""
-    features = getattr(frame, "features", None)
-    found = [f.names for f in features.values() if hasattr(f, "names")] if features else []
+def class_names(features: Mapping[str, Any] | None) -> list[str] | None:
+    """Return the names of the labels if the features of a data set (Hugging Face, TFDS) have them."""
+    found = [f.names for f in (features or {}).values() if hasattr(f, "names")]
     return list(found[0]) if len(found) == 1 else None
 
 
@@ -69,34 +68,31 @@ def with_columns(frame: Any, columns: Mapping[str, Any]) -> Any:
         return frame
     import pyarrow as pa
 
-    table = pa.Table.from_batches([frame]) if isinstance(frame, pa.RecordBatch) else frame
-    table = table.drop_columns(taken)
-    for name, values in columns.items():
-        table = table.append_column(name, pa.array(values))
-    if not isinstance(frame, pa.RecordBatch):
-        return table
-    arrays = [column.combine_chunks() for column in table.columns]
-    return pa.RecordBatch.from_arrays(arrays, schema=table.schema)
+    kept = {name: frame.column(name) for name in names if name not in taken}
+    found = pa.table({**kept, **columns})
+    if isinstance(frame, pa.Table):
+        return found
+    arrays = [column.combine_chunks() for column in found.columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=found.schema)
 
 
 def rows_of(frame: Any) -> Rows:
     """Yield the rows, which count from 0."""
-    return _rows([frame])
+    return _rows([columns_of(frame)])
 
 
 def frame_file(file: TextFile) -> Rows:
-    """Yield the rows of a Parquet file, a few thousand at a time, or of an Excel file."""
+    """Yield the rows of a Parquet file, a few at a time, or of the first sheet of an Excel file."""
     if file.encoding:
         how = wording("encoding", "--encoding")
         raise InputError(f"{file.path} is not a text file. Leave out {how}.")
     return _rows(_parts(file), file)
 
 
-def _rows(frames: Iterable[Any], file: TextFile | None = None) -> Rows:
+def _rows(parts: Iterable[dict[str, list[Any]]], file: TextFile | None = None) -> Rows:
     number = 0
-    for part, frame in enumerate(frames):
-        columns = columns_of(frame)
-        if part == 0:
+    for columns in parts:
+        if not number:
             yield HEADER, dict.fromkeys(columns, "")
         for values in zip(*columns.values()):
             yield f" row {number}", dict(zip(columns, values))
@@ -105,21 +101,13 @@ def _rows(frames: Iterable[Any], file: TextFile | None = None) -> Rows:
                 file.done = number
 
 
-def _parts(file: TextFile) -> Iterator[Any]:
-    """Yield the tables that make up a file; the first may be empty."""
+def _parts(file: TextFile) -> Iterator[dict[str, list[Any]]]:
+    """Yield the rows of a file in parts, as columns by name; the first part may be empty."""
     suffix = file.path.suffix.lower()
     try:
-        if suffix == ".xlsx":
-            import pandas
-
-            yield pandas.read_excel(file.path, dtype=object, keep_default_na=False, na_values=[""])
-            return
-        from pyarrow import parquet
-
-        with parquet.ParquetFile(file.path) as whole:
-            file.size = whole.metadata.num_rows
-            yield whole.schema_arrow.empty_table()
-            yield from whole.iter_batches(_ROWS)
+        yield from (_sheet(file.path) if suffix == ".xlsx" else _parquet(file))
+    except InputError:
+        raise
     except ImportError as error:
         raise InputError(
             f"{file.path} cannot be read without {error.name}. Install it with {INSTALL}."
@@ -128,3 +116,57 @@ def _parts(file: TextFile) -> Iterator[Any]:
         raise InputError(
             f"{file.path} is not a whole {suffix[1:]} file ({first_line(error)}). Write it again."
         ) from error
+
+
+def _parquet(file: TextFile) -> Iterator[dict[str, list[Any]]]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(file.path) as opened:
+        facts, schema = opened.metadata, opened.schema_arrow
+        groups = [facts.row_group(i) for i in range(facts.num_row_groups)]
+    room = compressed_room(file.path)
+    if facts.num_rows + sum(group.total_byte_size for group in groups) > room:
+        raise expansion_error(file.path)
+    # Equal texts of a column then share their memory.
+    texts = [field.name for field in schema if pa.types.is_string(field.type)]
+    file.size = facts.num_rows
+    yield columns_of(schema.empty_table())
+    with parquet.ParquetFile(file.path, read_dictionary=texts) as opened:
+        for batch in opened.iter_batches(_ROWS):
+            if (room := room - batch.nbytes) < 0:
+                raise expansion_error(file.path)
+            yield {name: _values(batch.column(name)) for name in batch.schema.names}
+
+
+def _values(column: Any) -> list[Any]:
+    if not hasattr(column, "dictionary"):
+        return [None if value != value else value for value in column.to_pylist()]
+    texts = column.dictionary.to_pylist()
+    return [None if place is None else texts[place] for place in column.indices.to_pylist()]
+
+
+def _sheet(path: Path) -> Iterator[dict[str, list[Any]]]:
+    import openpyxl
+
+    with zipfile.ZipFile(path) as archive:
+        if sum(member.file_size for member in archive.infolist()) > compressed_room(path):
+            raise expansion_error(path)
+    book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+    try:
+        sheet = book.worksheets[0]
+        sheet.reset_dimensions()  # what the file claims; rows then end with their last cell
+        rows = sheet.iter_rows(values_only=True)
+        names = [("" if name is None else str(name)) for name in next(rows, ())]
+        check_names(names, path)
+        yield {name: [] for name in names if name}
+        blank = 0
+        while part := list(islice(rows, _ROWS)):
+            kept = [row for row in part if any(value is not None for value in row)]
+            blank = 0 if kept else blank + len(part)
+            if blank > 100 * _ROWS:
+                raise InputError(f"{path} has more than {blank:,} blank rows. Remove them.")
+            padded = [(*row, *[None] * len(names))[: len(names)] for row in kept]
+            yield {name: [row[i] for row in padded] for i, name in enumerate(names) if name}
+    finally:
+        book.close()

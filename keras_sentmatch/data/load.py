@@ -1,35 +1,37 @@
-"""Load sentence pairs: one file, all parts of a data set, or a stream of a file's pairs."""
+"""Load sentence pairs: one file or table, or all parts of a data set."""
 
-import hashlib
+import gzip
+import importlib.resources
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-from keras_sentmatch.data._columns import Columns, KeptRow, OnError, Reading, read_file
-from keras_sentmatch.data.dataset import PairDataset, ReadReport, Task
-from keras_sentmatch.data.files import StandardInput, TextFile, first_line
+import numpy as np
+
+from keras_sentmatch.data._columns import Columns, OnError, Reading
+from keras_sentmatch.data._labels import numbered_labels, without_header
+from keras_sentmatch.data.dataset import PairDataset, Task, numbered
+from keras_sentmatch.data.files import TextFile
 from keras_sentmatch.data.formats import (
     FAMILIES,
     FORMATS,
-    LABEL,
+    NLI,
     OWN,
     SCORE,
-    SENTENCES,
     SPLITS,
+    Format,
     Layout,
     existing_path,
     recognize_file,
     recognize_folder,
 )
 from keras_sentmatch.data.frames import class_names, is_frame, rows_of
-from keras_sentmatch.data.generated import natural_logic_pairs
 from keras_sentmatch.data.splits import log_repeats, split_pairs
 from keras_sentmatch.errors import InputError, wording
 
-_Split = Literal["train", "validation", "test"]
-_EMBEDDED: dict[_Split, int] = {"train": 8000, "validation": 1000, "test": 1000}
+_SAVED = ("dataset_dict.json", "state.json")  # of Hugging Face's `save_to_disk`
 
 
 def read_pairs(
@@ -50,23 +52,24 @@ def read_pairs(
 ) -> PairDataset:
     """Read one file of sentence pairs.
 
-    The file belongs to a known data set (`list_formats()`), which is recognized by its name and
-    header, or is your own TSV, CSV, JSONL (also `.gz`), Parquet or Excel file. It may also be a table
-    in memory: of pandas, polars, Arrow or Hugging Face's `datasets`. Columns are found by their usual
-    names (`sentence1`/`sentence2`, `premise`/`hypothesis`, `question1`/`question2`, `label`, `score`,
-    …). An empty sentence is an input, not an error. Rows without a gold label (`-`) are left out and
-    counted.
+    The file belongs to a known data set, which is recognized by its name and header
+    (`keras-sentmatch models --datasets` lists them), or is your own TSV, CSV, JSONL (also gzipped),
+    Parquet or Excel file. It may also be a table in memory: of pandas, polars, Arrow or Hugging Face's
+    `datasets`. Columns are found by their usual names (`sentence1`/`sentence2`, `premise`/`hypothesis`,
+    `question1`/`question2`, `label`, `score`, …). An empty sentence is an input, not an error. Rows
+    with the label `-` have no gold label; they are left out and counted.
 
     Args:
         path: The file or table. For parallel files, the first one, such as `s1.dev` or `a.toks`.
-        format: A name of `list_formats()`, or `"glue"`. By default it is recognized.
+        format: Name of a format, or `"glue"`. By default it is recognized.
         split: Name of the part. Defaults to the part that the file name of a known data set says.
         sentence1, sentence2: Columns of the sentences. Numbers count from 0 in a file without header.
         label: Column of the label. Without it the pairs are unlabeled.
         group: Column of the question id, for ranking.
         label_names: Label names in index order, or a mapping from the labels in the file to their
             names. The file may contain names or indices. Defaults to the names of the data set, or
-            the labels found: inference labels in their usual order, others sorted.
+            the labels found: inference labels in their usual order, others sorted. Case and the form
+            of numbers do not count (`Yes` and `yes`, `1` and `01` are one label).
         task: `"classification"`, `"ranking"` or `"regression"`, if it cannot be inferred.
         delimiter: Separator of fields, if it is neither tab, comma nor semicolon.
         encoding: Encoding of the file, such as `"latin-1"`. Defaults to the byte order mark's, or UTF-8.
@@ -104,38 +107,14 @@ def read_pairs(
                 f"format={format!r} is for files, but a {_kind(path)} was given. Leave it out."
             )
         data = _read_frame(path, split, columns, on_error)
-        log_repeats({data.split: data})
-        return data
-    path = existing_path(path)
-    if path.is_dir():
-        raise InputError(f"{path} is a folder. Give one file, or use load_pairs.")
-    known, layout, part = recognize_file(path, format)
-    data = read_file(path, known, layout, split or part or "", columns, on_error)
+    else:
+        path = existing_path(path)
+        if path.is_dir():
+            raise InputError(f"{path} is a folder. Give one file, or use load_pairs.")
+        known, layout, part = recognize_file(path, format)
+        data = _read_file(path, known, layout, split or part or "", columns, on_error)
     log_repeats({data.split: data})
     return data
-
-
-def _kind(frame: Any) -> str:
-    return type(frame).__name__
-
-
-def _read_frame(frame: Any, split: str, columns: Columns, on_error: OnError) -> PairDataset:
-    if columns.label_names is None and (names := class_names(frame)):
-        columns = replace(columns, label_names=names)
-    if columns.encoding is not None:
-        raise InputError(
-            f"encoding={columns.encoding!r} is for files, but a {_kind(frame)} was given. Leave it out."
-        )
-    layout = Layout({}, lambda file: rows_of(frame))
-    return read_file(
-        Path(_kind(frame)), FORMATS["frame"], layout, split, columns, on_error, "frame"
-    )
-
-
-def format_and_path(source: str | Path) -> tuple[str | None, str | Path]:
-    """Split `"FORMAT:path"`; the format is None if `source` does not name one."""
-    prefix, _, rest = str(source).partition(":")
-    return (prefix, rest) if rest and (prefix in FORMATS or prefix in FAMILIES) else (None, source)
 
 
 def load_pairs(
@@ -144,15 +123,7 @@ def load_pairs(
     seed: int = 0,
     on_error: OnError = "raise",
     fractions: Sequence[float] | None = None,
-    sentence1: str | int | None = None,
-    sentence2: str | int | None = None,
-    label: str | int | None = None,
-    group: str | int | None = None,
-    label_names: Sequence[str] | Mapping[str, str] | None = None,
-    task: Task | None = None,
-    delimiter: str | None = None,
-    encoding: str | None = None,
-    weight: str | int | Literal[False] | None = None,
+    **columns: Any,
 ) -> dict[str, PairDataset]:
     """Load the parts of a data set: `"train"`, `"validation"` and `"test"`, if they exist.
 
@@ -162,16 +133,17 @@ def load_pairs(
     ways.
 
     Args:
-        source: `"embedded"` (generated pairs), `"tfds:NAME"` (TensorFlow Datasets), a folder or file, or
-            `"FORMAT:path"` with a name of `list_formats()`, such as `"trecqa-clean:data/trecqa"`. Or a
-            table as for `read_pairs`, or a mapping of tables by part, such as a `DatasetDict`.
-        seed: Seed of the generator and of the splits. Defaults to `0`.
+        source: `"embedded"` (pairs of a small natural logic), `"tfds:NAME"` (TensorFlow Datasets), a
+            folder or file, or `"FORMAT:path"`, such as `"trecqa-clean:data/trecqa"`. Or a table as for
+            `read_pairs`, or a mapping of tables by part, such as a `DatasetDict`, or the folder of its
+            `save_to_disk`.
+        seed: Seed of the splits. Defaults to `0`.
         on_error: See `read_pairs`.
         fractions: Shares of the training, validation and perhaps test pairs into which one part is
             split. By default a missing validation part gets 5% of the training pairs, and the test
             part of a single file 10%.
-        sentence1, sentence2, label, group, label_names, task, delimiter, encoding, weight:
-            See `read_pairs`.
+        **columns: Further arguments of `read_pairs`: `sentence1`, `sentence2`, `label`, `group`,
+            `label_names`, `task`, `delimiter`, `encoding` and `weight`.
 
     Returns:
         The `PairDataset`s by part.
@@ -188,29 +160,112 @@ def load_pairs(
     # {"train": 8000, "validation": 1000, "test": 1000}
     ```
     """
-    columns = Columns(
-        sentence1, sentence2, label, group, label_names, task, delimiter, encoding, weight
-    )
+    how, whole, named = Columns(**columns), False, isinstance(source, (str, Path))
+    if named and any((Path(source) / name).is_file() for name in _SAVED):
+        source = _load_from_disk(source)
     if isinstance(source, Mapping) or is_frame(source):
         tables = source if isinstance(source, Mapping) else {"train": source}
         source = _kind(source)
-        parts = _read_tables(tables, source, columns, on_error)
+        parts = _read_tables(tables, source, how, on_error)
         whole = set(parts) == {"train"}
-    elif source == "embedded" or str(source).startswith("tfds:"):
-        if columns != Columns():
-            names = ", ".join(name for name, value in vars(columns).items() if value is not None)
+    elif source == "embedded" or (named and str(source).startswith("tfds:")):
+        if how != Columns():
+            names = ", ".join(name for name, value in columns.items() if value is not None)
             options = "--columns, --delimiter, --encoding and --labels"
             raise InputError(
                 f"{source} is not a file of yours. Leave out {wording(names, options)}."
             )
-        parts, whole = _without_files(str(source), seed), False
+        name = str(source).removeprefix("tfds:")
+        parts = _embedded() if source == "embedded" else _load_tfds(name)
     else:
-        parts, whole = _read_files(source, columns, on_error)
+        parts, whole = _read_files(source, how, on_error)
     if "train" in parts:
         parts |= _split_off(parts, source, whole, fractions, seed)
     parts = {split: parts[split] for split in SPLITS if split in parts}
     log_repeats(parts)
     return parts
+
+
+def _kind(frame: Any) -> str:
+    return type(frame).__name__
+
+
+def _read_file(
+    path: Path,
+    known: Format,
+    layout: Layout,
+    split: str,
+    columns: Columns,
+    on_error: OnError,
+    name: str = "",
+) -> PairDataset:
+    """Read `path`, a file of `known` with `layout`."""
+    # Only training pairs have weights.
+    weighted = columns.weight is not False and split in ("", "train")
+    file = TextFile(path, columns.encoding, columns.delimiter)
+    reading = Reading(file, known, layout, columns, on_error, weighted)
+    rows = [row._replace(given={}) for row in reading.rows() if row is not None]
+    task, given = columns.task or known.task, columns.label_names or known.labels
+    names = tuple(given)
+    if isinstance(given, Mapping):
+        names = tuple(dict.fromkeys(given.values()))
+        if set(names) <= set(known.labels):
+            names = known.labels  # in their usual order
+    rows = without_header(reading, rows, names)
+    if not rows:
+        raise InputError(f"{path} has no usable row ({reading.report}). Expected at least one.")
+    if task is None and not names and reading.names.get("label", "").lower() in SCORE:
+        task = "regression"
+    official = known.name not in OWN
+    rows, labels, names, task = numbered_labels(reading, rows, names, task, official)
+    reading.report.kept = len(rows)
+    data = PairDataset(
+        [row.sentence1 for row in rows],
+        [row.sentence2 for row in rows],
+        labels,
+        label_names=names or None,
+        task=task,
+        groups=[row.group for row in rows] if reading.has_groups() else None,
+        ids=[row.id for row in rows] if "id" in reading.names else None,
+        name=name or (known.name if official else path.name.split(".")[0]),
+        split=split,
+        report=reading.report,
+        columns={key: [row.further[key] for row in rows] for key in rows[0].further},
+    )
+    if split not in known.clean:
+        return data
+    codes = numbered(data.groups or ())
+    right = np.bincount(codes, weights=data.labels)
+    mixed = (right > 0) & (right < np.bincount(codes))
+    return _reported(data, data.select(mixed[codes]), "question without right and wrong answer")
+
+
+def _reported(before: PairDataset, kept: PairDataset, reason: str) -> PairDataset:
+    """Count in the report what was left out."""
+    if kept.report and len(kept) < len(before):
+        kept.report.skipped[reason] = len(before) - len(kept)
+        kept.report.kept = len(kept)
+    return kept
+
+
+def _read_frame(frame: Any, split: str, columns: Columns, on_error: OnError) -> PairDataset:
+    if columns.encoding is not None:
+        raise InputError(
+            f"encoding={columns.encoding!r} is for files, but a {_kind(frame)} was given. Leave it out."
+        )
+    names = class_names(getattr(frame, "features", None))
+    if names and not isinstance(columns.label_names, Mapping):
+        columns = _with_class_names(columns, columns.label_names or names)
+    layout = Layout({}, lambda file: rows_of(frame))
+    return _read_file(
+        Path(_kind(frame)), FORMATS["frame"], layout, split, columns, on_error, "frame"
+    )
+
+
+def _with_class_names(columns: Columns, names: Sequence[str]) -> Columns:
+    """Name the labels 0, 1, … of a data set whose features name them; there -1 is no label."""
+    meant = {str(i): name for i, name in enumerate(names)}
+    return replace(columns, label_names=meant, no_label=frozenset(("-", "-1")))
 
 
 def _read_tables(
@@ -231,12 +286,34 @@ def _read_tables(
     return parts
 
 
-def _without_files(source: str, seed: int) -> dict[str, PairDataset]:
-    if source == "embedded":
-        return {
-            name: natural_logic_pairs(n, seed=seed, split=name) for name, n in _EMBEDDED.items()
-        }
-    return load_tfds(source.removeprefix("tfds:"))
+def _load_from_disk(folder: str | Path) -> Any:
+    try:
+        from datasets import load_from_disk
+    except ImportError:
+        raise InputError(
+            f"{folder} is a data set of Hugging Face's datasets. Install them with pip install datasets."
+        ) from None
+    try:
+        return load_from_disk(str(folder))
+    except Exception as error:  # whatever the files led to
+        raise InputError(f"{folder} is not a whole data set ({error}). Save it again.") from error
+
+
+def _embedded() -> dict[str, PairDataset]:
+    """Return the pairs of a small natural logic, whose labels follow from what sentences mean."""
+    file = importlib.resources.files("keras_sentmatch.data") / "embedded.tsv.gz"
+    rows = [line.split("\t") for line in gzip.decompress(file.read_bytes()).decode().splitlines()]
+    parts = {}
+    for split in SPLITS:
+        mine = [row[1:] for row in rows if row[0] == split]
+        parts[split] = PairDataset(*zip(*mine), label_names=NLI, name="embedded", split=split)
+    return parts
+
+
+def format_and_path(source: str | Path) -> tuple[str | None, str | Path]:
+    """Split `"FORMAT:path"`; the format is None if `source` does not name one."""
+    prefix, _, rest = str(source).partition(":")
+    return (prefix, rest) if rest and (prefix in FORMATS or prefix in FAMILIES) else (None, source)
 
 
 def _read_files(
@@ -249,12 +326,12 @@ def _read_files(
         known, layout, part = recognize_file(path, format)
         if known.name in OWN or part is None:
             part = "train"
-        return {part: read_file(path, known, layout, part, columns, on_error)}, part == "train"
+        return {part: _read_file(path, known, layout, part, columns, on_error)}, part == "train"
     known, found = recognize_folder(path, format)
     parts = {}
     own_name = path.resolve().name if known.name in OWN else ""
     for split, (file, layout) in found.items():
-        parts[split] = read_file(file, known, layout, split, columns, on_error, own_name)
+        parts[split] = _read_file(file, known, layout, split, columns, on_error, own_name)
         columns = _with_names_of(parts[split], columns)
     mixed = len({layout.rows for _, layout in found.values()}) > 1
     if known.name == "quora" and mixed and "train" in parts:
@@ -276,10 +353,12 @@ def _split_off(
     seed: int,
 ) -> dict[str, PairDataset]:
     """Split the missing parts off the training pairs."""
-    if parts["train"].labels is None:
-        how = wording("label=…", "--columns FIRST,SECOND,LABEL")
+    train = parts["train"]
+    if train.labels is None:
+        guess = train.report.guess if train.report else ""
+        how = guess or wording("label=…", "--columns FIRST,SECOND,LABEL")
         raise InputError(
-            f"The training pairs of {source} have no labels. Name their column with {how}."
+            f"The training pairs of {source} have no labels. Name their column, such as {how}."
         )
     shares = {} if "validation" in parts else {"validation": 0.05}
     if whole:
@@ -294,9 +373,7 @@ def _split_off(
         )
     if not shares:
         return {}
-    cut = split_pairs(
-        parts["train"], fractions or [1 - sum(shares.values()), *shares.values()], seed=seed
-    )
+    cut = split_pairs(train, fractions or [1 - sum(shares.values()), *shares.values()], seed=seed)
     names = ("train", *shares)
     return {name: data.select(range(len(data)), split=name) for name, data in zip(names, cut)}
 
@@ -313,26 +390,19 @@ def _without(parts: dict[str, PairDataset]) -> PairDataset:
     train = parts["train"]
     held = {key for name, data in parts.items() if name != "train" for key in keys(data)}
     kept = train.select([i for i, key in enumerate(keys(train)) if key not in held])
-    if kept.report and len(kept) < len(train):
-        kept.report.skipped["also in another part"] = len(train) - len(kept)
-        kept.report.kept = len(kept)
-    return kept
+    return _reported(train, kept, "also in another part")
 
 
 # The first of these names that a data set has becomes the part.
-_SPLITS = {
+_TFDS_SPLITS = {
     "train": ("train",),
     "validation": ("validation", "validation_matched", "dev"),
     "test": ("test", "test_matched"),
 }
 
 
-def load_tfds(name: str) -> dict[str, PairDataset]:
-    """Load a TensorFlow dataset of sentence pairs, such as `"glue/mrpc"`; it is downloaded once.
-
-    Label names come from the dataset's info. Rows with the label -1 are left out and counted, except
-    in a part where all rows have it, which is unlabeled.
-    """
+def _load_tfds(name: str) -> dict[str, PairDataset]:
+    """Load a TensorFlow dataset of sentence pairs, such as `"glue/mrpc"`; it is downloaded once."""
     try:
         import tensorflow_datasets as tfds
     except ImportError:
@@ -347,15 +417,6 @@ def load_tfds(name: str) -> dict[str, PairDataset]:
         raise InputError(
             f"There is no TensorFlow dataset tfds:{name} ({reason}). Check the name."
         ) from None
-    features = builder.info.features
-    columns = [key for key in features if hasattr(features[key], "np_dtype")]
-    sentences = next((pair for pair in SENTENCES if set(pair) <= set(columns)), None)
-    if sentences is None:
-        raise InputError(
-            f"tfds:{name} has the columns {', '.join(columns)}, of which no two are known as columns "
-            "of sentences. Write the data set to a file, and name its columns."
-        )
-    label = next((column for column in LABEL + SCORE if column in columns), None)
     try:
         builder.download_and_prepare()
     except ImportError as error:
@@ -367,163 +428,21 @@ def load_tfds(name: str) -> dict[str, PairDataset]:
             f"tfds:{name} cannot be downloaded or written ({error}). Check the network and "
             "TFDS_DATA_DIR, or give local files."
         ) from error
+    features, columns = dict(builder.info.features.items()), Columns()
+    if names := class_names(features):
+        columns = _with_class_names(columns, names)
+
+    def rows(split: str) -> Any:
+        for number, row in enumerate(tfds.as_numpy(builder.as_dataset(split=split))):
+            plain = {key: np.asarray(value).item() for key, value in row.items()}
+            text = {k: v.decode() if isinstance(v, bytes) else v for k, v in plain.items()}
+            yield f" row {number}", text
+
     parts = {}
-    for split, candidates in _SPLITS.items():
+    for split, candidates in _TFDS_SPLITS.items():
         found = next((part for part in candidates if part in builder.info.splits), None)
         if found is not None:
-            rows = tfds.as_numpy(builder.as_dataset(split=found))
-            kind = features[label] if label else None
-            parts[split] = _pairs(rows, sentences, label, kind, f"tfds:{name}", split)
+            layout = Layout({}, lambda file, found=found: rows(found))  # type: ignore[misc]
+            place, known = Path(f"tfds:{name}"), FORMATS["frame"]
+            parts[split] = _read_file(place, known, layout, split, columns, "raise", name)
     return parts
-
-
-def _pairs(
-    rows: Any, sentences: tuple[str, str], label: str | None, kind: Any, name: str, split: str
-) -> PairDataset:
-    found = [
-        (*(row[side].decode("utf-8") for side in sentences), row[label].item() if label else -1)
-        for row in rows
-    ]
-    regression = label is not None and isinstance(found[0][2] if found else 0, float)
-    labeled = [row for row in found if row[2] != -1]
-    kept = found if regression or not labeled else labeled
-    report = ReadReport(f"{name} {split}", rows=len(found), kept=len(kept))
-    if len(kept) < len(found):
-        report.skipped["no gold label"] = len(found) - len(kept)
-    first, second, values = zip(*kept) if kept else ((), (), ())
-    return PairDataset(
-        first,
-        second,
-        None if all(value == -1 for value in values) else values,
-        label_names=tuple(kind.names) if hasattr(kind, "names") else None,
-        task="regression" if regression else "classification",
-        name=name.removeprefix("tfds:"),
-        split=split,
-        report=report,
-    )
-
-
-STANDARD_INPUT = "-"
-_LONGEST = 16_000_000  # approximate number of characters that are in memory at a time
-
-
-class Window(NamedTuple):
-    """Some pairs of a stream, the number of rows read so far, and the digest of these rows."""
-
-    pairs: PairDataset
-    rows: int
-    digest: str
-
-
-class PairStream:
-    """Read the pairs of a file piece by piece, with labels as they are in the file.
-
-    Args:
-        source: A file as for `read_pairs`, or `"-"` for standard input.
-        format: See `read_pairs`.
-        on_error: See `read_pairs`.
-        **columns: Other arguments of `read_pairs`: `sentence1`, `label_names`, ….
-
-    Attributes:
-        report: Counts of the rows read so far.
-
-    Raises:
-        InputError: As for `read_pairs`.
-
-    Example:
-
-    ```python
-    from keras_sentmatch.data import PairStream
-
-    for window in PairStream("big.tsv").windows(4096):
-        print(window.rows, len(window.pairs))
-    ```
-    """
-
-    def __init__(
-        self,
-        source: str | Path,
-        *,
-        format: str | None = None,
-        on_error: OnError = "raise",
-        **columns: Any,
-    ) -> None:
-        how = Columns(**columns)
-        if str(source) == STANDARD_INPUT:
-            file: TextFile = StandardInput(Path("standard input"), how.encoding, how.delimiter)
-            begins = "" if format else first_line(file).lstrip()[:1]
-            kind = format or ("jsonl" if begins in ("{", "[") else "tsv")
-            known, layout, _ = recognize_file(file.path, kind)
-            if known.name == "frame":
-                raise InputError(
-                    "Standard input is read as text. Give a Parquet or Excel file by its name."
-                )
-        else:
-            path = existing_path(source)
-            if path.is_dir():
-                raise InputError(f"{path} is a folder. Give a file of pairs.")
-            known, layout, _ = recognize_file(path, format)
-            file = TextFile(path, how.encoding, how.delimiter)
-        self._reading = Reading(file, known, layout, how, on_error)
-        self.report, self.file = self._reading.report, file
-        given = how.label_names or known.labels
-        names = given if isinstance(given, Mapping) else dict(enumerate(given))
-        self._names = {str(label).lower(): name for label, name in names.items()}
-
-    def windows(self, size: int, *, after: int = 0, digest: str = "") -> Iterator[Window]:
-        """Yield the pairs after the row `after`, `size` at a time, or fewer if they are very long.
-
-        Args:
-            size: Number of pairs per window.
-            after: The `rows` of a window, to continue after it.
-            digest: The `digest` of that window. Other rows are refused.
-
-        Raises:
-            InputError: If a row is bad, no row is usable, or the file has changed.
-        """
-        found, block, length = hashlib.sha256(), list[KeptRow](), 0
-        reading = self._reading
-        for row in reading.rows():
-            found.update(repr(row).encode("utf-8", "surrogatepass"))
-            if row is not None:
-                self.report.kept += 1
-                block.append(row)
-                length += len(row.sentence1) + len(row.sentence2)
-            if reading.place <= after:
-                block.clear()
-                length = 0
-                if reading.place == after and found.hexdigest() != digest:
-                    break
-            elif len(block) == size or length > _LONGEST:
-                yield Window(self._pairs(block), reading.place, found.hexdigest())
-                block, length = [], 0
-        if after and (
-            reading.place < after or (reading.place == after and found.hexdigest() != digest)
-        ):
-            raise InputError(
-                f"{self.file.path} has changed: its first {after:,} rows differ from those with "
-                "predictions. Delete the partial predictions to start again."
-            )
-        if not self.report.kept:
-            raise InputError(f"{self.file.path} has no usable row ({self.report}).")
-        if block:
-            yield Window(self._pairs(block), reading.place, found.hexdigest())
-
-    def _pairs(self, block: list[KeptRow]) -> PairDataset:
-        reading, names = self._reading, self._reading.names
-        columns = {key: [row.further[key] for row in block] for key in block[0].further}
-        if "label" in names:
-            columns["gold"] = [self._label(row.label) for row in block]
-        task = reading.columns.task or reading.known.task
-        return PairDataset(
-            [row.sentence1 for row in block],
-            [row.sentence2 for row in block],
-            groups=[row.group for row in block] if reading.has_groups(task) else None,
-            ids=[row.id for row in block] if "id" in names else None,
-            columns=columns,
-        )
-
-    def _label(self, value: str | None) -> str:
-        """Return the name of a label if it is known, otherwise the text in the file."""
-        value = value or ""
-        return self._names.get(value.lower(), value)

@@ -21,7 +21,8 @@ def split_pairs(
     """Split a dataset into parts at random, with equal shares of each label.
 
     For scores, five equal-sized ranges keep their shares. Pairs of a group stay together, or without
-    groups, pairs with the same first sentence.
+    groups, pairs with the same first sentence (ignoring case and spacing). A pair also stays with its
+    repetitions in either order.
 
     Args:
         dataset: The pairs.
@@ -37,10 +38,11 @@ def split_pairs(
     Example:
 
     ```python
-    from keras_sentmatch.data import natural_logic_pairs, split_pairs
+    from keras_sentmatch.data import load_pairs, split_pairs
 
-    train, test = split_pairs(natural_logic_pairs(300, seed=0), [0.8, 0.2], seed=0)
-    len(train), len(test)  # (240, 60)
+    pairs = load_pairs("embedded")["validation"]
+    train, test = split_pairs(pairs, [0.8, 0.2], seed=0)
+    len(train), len(test)  # (800, 200)
     ```
     """
     part = part_numbers(dataset, fractions, seed=seed)
@@ -62,7 +64,7 @@ def part_numbers(
         )
     rng = np.random.default_rng(seed)
     if groups is None:
-        groups = numbered(dataset.groups or dataset.sentence1)
+        groups = _split_groups(dataset)
     part = _assign(groups, _strata(dataset), shares, rng)
     counts = np.bincount(part, minlength=len(shares))
     if not counts.all():
@@ -71,6 +73,18 @@ def part_numbers(
             f"{list(fractions)}. Give more pairs, or one file per part."
         )
     return part
+
+
+def _split_groups(dataset: PairDataset) -> np.ndarray:
+    """Number what stays together, in the sorted order of groups or of first sentences."""
+    plain = plain_sides(dataset)
+    number = numbered(dataset.groups or dataset.sentence1)
+    keys = numbered(dataset.groups or plain[0])
+    pairs = numbered(["\n".join(sorted(pair)) for pair in zip(*plain)])
+    first = np.full(len(dataset), len(dataset))
+    components = _components(keys, pairs)
+    np.minimum.at(first, components, number)
+    return np.unique(first[components], return_inverse=True)[1]
 
 
 def _strata(dataset: PairDataset) -> np.ndarray:
@@ -123,10 +137,10 @@ def leak_report(a: PairDataset, b: PairDataset) -> dict[str, int]:
     Example:
 
     ```python
-    from keras_sentmatch.data import leak_report, natural_logic_pairs
+    from keras_sentmatch.data import leak_report, load_pairs
 
-    train = natural_logic_pairs(90, seed=0)
-    leak_report(train, natural_logic_pairs(30, seed=0, split="test"))["shared_pairs"]  # 0
+    parts = load_pairs("embedded")
+    leak_report(parts["train"], parts["test"])["shared_pairs"]  # 0
     ```
     """
     (a1, a2), (b1, b2) = plain_sides(a), plain_sides(b)
@@ -146,14 +160,23 @@ def plain_sides(data: PairDataset) -> list[list[str]]:
 
 def sentence_groups(pairs: PairDataset) -> np.ndarray:
     """Number the pairs so that pairs that share a sentence (ignoring case and spacing) are equal."""
+    first, second = plain_sides(pairs)
+    ids = numbered(first + second)
+    return _components(ids[: len(pairs)], ids[len(pairs) :], shared=True)
+
+
+def _components(one: np.ndarray, two: np.ndarray, shared: bool = False) -> np.ndarray:
+    """Number the rows so that rows that are linked by equal `one` or equal `two` are equal.
+
+    `shared`: whether equal numbers in both columns mean the same.
+    """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    first, second = plain_sides(pairs)
-    ids = numbered(first + second)
-    one, two = ids[: len(pairs)], ids[len(pairs) :]
-    size = ids.max(initial=-1) + 1
-    graph = coo_array((np.ones(len(pairs)), (one, two)), shape=(size, size))
+    if not shared:
+        two = two + one.max(initial=-1) + 1
+    size = max(one.max(initial=-1), two.max(initial=-1)) + 1
+    graph = coo_array((np.ones(len(one)), (one, two)), shape=(size, size))
     return np.asarray(connected_components(graph, directed=False)[1][one])
 
 

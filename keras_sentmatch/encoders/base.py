@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from keras_sentmatch.errors import InputError, wording
-from keras_sentmatch.safety import check_types, inside, read_object
+from keras_sentmatch.safety import inside, read_object
 
 FORMAT = 1
 FILE = "encoder.json"
@@ -23,22 +23,13 @@ Tags = tuple[Sequence[str | Sequence[str]], Sequence[str | Sequence[str]]]
 
 @dataclass
 class EncodingReport:
-    """Counts since an encoder was made or `reset_report` was called.
+    """Counts since an encoder was made or `reset_report` was called."""
 
-    Attributes:
-        sentences: Number of sentences, two per pair.
-        truncated: Number of truncated sentences.
-        tokens: Number of tokens kept.
-        dropped: Number of tokens beyond the limit.
-        unknown: Number of kept tokens without an id.
-        unknown_words: The most frequent unknown words, with their counts.
-    """
-
-    sentences: int = 0
-    truncated: int = 0
-    tokens: int = 0
-    dropped: int = 0
-    unknown: int = 0
+    sentences: int = 0  # two per pair
+    truncated: int = 0  # sentences
+    tokens: int = 0  # that were kept
+    dropped: int = 0  # tokens beyond the limit
+    unknown: int = 0  # kept tokens without an id
     unknown_words: Counter[str] = field(default_factory=Counter)
 
     def __add__(self, other: "EncodingReport") -> "EncodingReport":
@@ -167,9 +158,7 @@ class BaseEncoder(ABC):
         """Read the path of `encoder.json` and the settings of an encoder of this class."""
         path, kind, config = read_description(folder)
         if kind != cls.kind:
-            raise InputError(
-                f"{path} describes an encoder of kind {kind!r}, not {cls.kind!r}. Use load_encoder."
-            )
+            raise InputError(f"{path} describes an encoder of kind {kind!r}, not {cls.kind!r}.")
         return path, config
 
 
@@ -177,15 +166,12 @@ def read_description(folder: str | Path) -> tuple[Path, str, dict[str, Any]]:
     """Read the path of `encoder.json` in a folder, the kind of encoder, and its settings."""
     path = inside(Path(folder), FILE)
     config = read_object(path)
-    if "format" not in config:
-        raise InputError(f"{path} does not describe an encoder: it has no 'format'. Copy it again.")
-    check_types(config, {"format": int}, path)
-    if (number := config.pop("format")) != FORMAT:
+    if (number := config.pop("format", None)) != FORMAT:
         raise InputError(
-            f"{path} has format {number}, but this version reads format {FORMAT}. Upgrade "
-            "keras-sentmatch, or save the encoder with this version."
+            f"{path} has the format {number!r:.40}, but this version reads format {FORMAT}. Save the "
+            "encoder with this version."
         )
-    return path, config.pop("kind", "word"), config
+    return path, config.pop("kind", None), config
 
 
 def sentence_columns(sentence1: Sequence[str], sentence2: Sequence[str] | None) -> list[list[str]]:
@@ -202,11 +188,8 @@ def sentence_columns(sentence1: Sequence[str], sentence2: Sequence[str] | None) 
         columns.append(list(column))
         for row, sentence in enumerate(columns[-1]):
             if not isinstance(sentence, str):
-                hint = " Decode bytes as UTF-8 first." if isinstance(sentence, bytes) else ""
-                raise InputError(
-                    f"{name}[{row}] is {sentence!r} ({type(sentence).__name__}). Expected a string."
-                    f"{hint}"
-                )
+                kind = type(sentence).__name__
+                raise InputError(f"{name}[{row}] is {sentence!r:.60} ({kind}). Expected a string.")
     if len(columns[0]) != len(columns[-1]):
         raise InputError(
             f"sentence1 has {len(columns[0])} sentences, but sentence2 has {len(columns[1])}. Give "

@@ -33,7 +33,6 @@ class PairBatches:
             least padding. A backend that compiles does so once per length. Defaults to `5`.
         features: Names of the arrays to yield (a model's input names). Defaults to all arrays of the
             encoder.
-        drop_remainder: Whether the short batch is left out. Defaults to `False`.
         targets: Array with one row per pair, used instead of the labels.
         weights: Weight of each pair in the loss, which follows the labels in a batch.
         encoded: Result of `encode_dataset` for these pairs and this encoder, if known.
@@ -43,9 +42,8 @@ class PairBatches:
             first row, whose targets are -1. An epoch exchanges questions of equal size.
 
     Raises:
-        InputError: If there are no pairs, the batch size is below 1 (or above the data, with
-            `drop_remainder`), a bucket is shorter than a sentence, the encoder does not make an array,
-            or an argument does not go with `questions`.
+        InputError: If there are no pairs, the batch size is below 1, a bucket is shorter than a
+            sentence, the encoder does not make an array, or an argument does not go with `questions`.
 
     Example:
 
@@ -70,7 +68,6 @@ class PairBatches:
         seed: int = 0,
         bucket_lengths: Sequence[int] | int = 5,
         features: Collection[str] | None = None,
-        drop_remainder: bool = False,
         targets: np.ndarray | None = None,
         weights: np.ndarray | None = None,
         encoded: EncodedPairs | None = None,
@@ -82,25 +79,16 @@ class PairBatches:
             raise InputError(
                 f"The data set {dataset.name!r} {dataset.split} has no pairs. Expected at least one."
             )
-        if drop_remainder and len(dataset) < batch_size:
-            raise InputError(
-                f"{len(dataset)} pairs do not fill one batch of {batch_size}, and drop_remainder=True "
-                "leaves none. Use a smaller batch_size, or drop_remainder=False."
-            )
         self._questions: Questions | None = None
         if questions is not None:
-            labels = dataset.labels
-            if labels is None or targets is not None or weights is not None or drop_remainder:
+            if dataset.labels is None or targets is not None or weights is not None:
                 raise InputError(
-                    "Batches by question need labeled pairs, and accept neither targets nor weights "
-                    "nor drop_remainder. Leave these arguments out."
+                    "Batches by question need labeled pairs, and accept neither targets nor weights. "
+                    "Leave these arguments out."
                 )
-            if len(questions) != len(dataset):
-                raise InputError(
-                    f"There are {len(questions)} questions for {len(dataset)} pairs. Give one per pair."
-                )
+            _check_count("questions", questions, dataset)
             self._questions = Questions(questions, batch_size)
-            targets = np.column_stack([labels, self._questions.numbers])
+            targets = np.column_stack([dataset.labels, self._questions.numbers])
         names = encoder.input_names
         unknown = sorted(set(features or ()) - set(names))
         if unknown:
@@ -110,26 +98,19 @@ class PairBatches:
             )
         self.features = tuple(n for n in names if features is None or n in features)
         self._pairs = encode_dataset(dataset, encoder) if encoded is None else encoded
-        given = dataset.labels if targets is None else targets
         self.targets: np.ndarray | None = None
+        given = dataset.labels if targets is None else targets
         if given is not None:
+            _check_count("targets", given, dataset)
             given = np.asarray(given)
-            if len(given) != len(dataset):
-                raise InputError(
-                    f"There are {len(given)} targets for {len(dataset)} pairs. Give one per pair."
-                )
             self.targets = given.astype("f4" if given.dtype.kind == "f" else "i4")
         self.weights = None if weights is None else np.asarray(weights, "float32")
-        if self.weights is not None and (given is None or self.weights.shape != (len(dataset),)):
-            raise InputError(
-                f"The weights have the shape {self.weights.shape}, but there are {len(dataset)} "
-                "pairs. Give one weight per labeled pair."
-            )
+        if self.weights is not None:
+            _check_count("weights", self.weights, dataset)
         self.num_rows = len(dataset)
         self.batch_size = batch_size
         self.shuffle = shuffle
         self.seed = seed
-        self.drop_remainder = drop_remainder
         lengths = np.maximum(self._pairs.lengths.max(1), 1)
         if isinstance(bucket_lengths, int):
             bucket_lengths = least_padding(lengths, max(bucket_lengths, 1))
@@ -140,14 +121,12 @@ class PairBatches:
                 f"bucket_lengths={list(self.bucket_lengths)}. Add a longer bucket, or make the encoder "
                 "with a smaller max_length."
             )
-        self._bucket = np.searchsorted(self.bucket_lengths, lengths)
         self._row_lengths = lengths
 
     def __len__(self) -> int:
         if self._questions is not None:
             return len(self._questions.batches)
-        full, rest = divmod(self.num_rows, self.batch_size)
-        return full + (rest > 0 and not self.drop_remainder)
+        return -(-self.num_rows // self.batch_size)
 
     def order(self, epoch: int = 0) -> list[np.ndarray]:
         """Return the row numbers of each batch of an epoch."""
@@ -184,16 +163,14 @@ class PairBatches:
                     epoch = now + 1
                 yield batch
 
-        rows = self.batch_size if self.drop_remainder else None
-
         def spec(array: np.ndarray) -> Any:
-            return tf.TensorSpec((rows, None, *array.shape[2:]), array.dtype)
+            return tf.TensorSpec((None, None, *array.shape[2:]), array.dtype)
 
         first = next(self.numpy())
         inputs = first[0] if isinstance(first, tuple) else first
         signature: Any = tf.nest.map_structure(spec, inputs)
         if isinstance(first, tuple):
-            more = (tf.TensorSpec((rows, *a.shape[1:]), a.dtype) for a in first[1:])
+            more = (tf.TensorSpec((None, *a.shape[1:]), a.dtype) for a in first[1:])
             signature = signature, *more
         dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(self)))
@@ -225,20 +202,23 @@ class PairBatches:
 
     def _plan(self, epoch: int) -> list[tuple[np.ndarray, int]]:
         """Return the rows and the length of each batch."""
-        rows = np.arange(self.num_rows)
         rng = np.random.default_rng((self.seed, epoch))
         if self._questions is not None:
             parts = self._questions.rows(rng if self.shuffle else None)
-            longest = (self._bucket[part].max() for part in parts)
-            return [(part, self.bucket_lengths[i]) for part, i in zip(parts, longest)]
+            where = np.searchsorted(self.bucket_lengths, self._row_lengths)
+            return [(part, self.bucket_lengths[where[part].max()]) for part in parts]
+        rows = np.arange(self.num_rows)
         if self.shuffle:
             rows = rng.permutation(rows)
         plan = plan_batches(rows, self._row_lengths, self.bucket_lengths, self.batch_size)
-        if self.drop_remainder and len(plan[-1][0]) < self.batch_size:
-            plan.pop()
-        if self.shuffle:
-            plan = [plan[i] for i in rng.permutation(len(plan))]
-        return plan
+        return [plan[i] for i in rng.permutation(len(plan))] if self.shuffle else plan
+
+
+def _check_count(name: str, values: Any, dataset: PairDataset) -> None:
+    if len(values) != len(dataset):
+        raise InputError(
+            f"There are {len(values)} {name} for {len(dataset)} pairs. Give one per pair."
+        )
 
 
 def plan_batches(
@@ -246,15 +226,9 @@ def plan_batches(
 ) -> list[tuple[np.ndarray, int]]:
     """Return the rows of each batch and the length to pad it to.
 
-    This is the rule for all batches, in training and in prediction. Rows go to the shortest bucket
-    that holds them; those that do not fill a batch move on to the next bucket. So only the last
-    batch can be short.
-
-    Args:
-        rows: Row numbers, in the order in which they fill batches.
-        lengths: Length of each row, by row number.
-        bucket_lengths: Lengths to pad to, in rising order; the last one holds every row.
-        batch_size: Rows per batch.
+    `lengths` holds the length of each row, by row number. `bucket_lengths` rise, and the last one
+    holds every row. Rows go to the shortest bucket that holds them, in their order; those that do not
+    fill a batch move on to the next bucket. So only the last batch can be short.
     """
     bucket = np.searchsorted(bucket_lengths, lengths)
     plan: list[tuple[np.ndarray, int]] = []
@@ -356,12 +330,7 @@ def least_padding(lengths: np.ndarray, count: int) -> list[int]:
 
 
 class Questions:
-    """Batches that keep the candidates of a question together, in few batches.
-
-    Args:
-        groups: Question of each pair. The pairs of a question need not be adjacent.
-        batch_size: Maximum number of pairs per batch, or the next multiple for larger questions.
-    """
+    """Few batches that keep the pairs of each question together, which need not be adjacent."""
 
     def __init__(self, groups: Sequence[str], batch_size: int) -> None:
         self.numbers = numbered(groups)

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from keras_sentmatch.encoders._tensorflow_pieces import pieces_graph
+from keras_sentmatch.encoders._tensorflow_pieces import WordPieceGraph
 from keras_sentmatch.encoders.base import (
     MAX_TOKENS,
     BaseEncoder,
@@ -30,7 +30,7 @@ from keras_sentmatch.safety import (
     read_object,
 )
 from keras_sentmatch.text.backbones import BackboneKind, check_tokenizer, keras_hub, load_tokenizer
-from keras_sentmatch.text.word_pieces import pieces_of
+from keras_sentmatch.text.word_pieces import BertPieces, pieces_of
 
 _TOKENIZER = "tokenizer"  # folder
 
@@ -68,10 +68,9 @@ class SubwordPairEncoder(BaseEncoder):
     pair that is too long loses pieces from the end of its longer sentence, one at a time. That is
     counted in `report`, with one warning.
 
-    The pieces are those of pretraining, even if KerasHub's differ (see
-    `keras_sentmatch.text.word_pieces`), with two exceptions: a word of more than 100 bytes is unknown
-    to BERT (originally 100 characters), and special tokens in a sentence, such as `"[SEP]"`, are plain
-    text.
+    The pieces are those of pretraining, even if KerasHub's differ, with two exceptions: a word of more
+    than 100 bytes is unknown to BERT (originally 100 characters), and special tokens in a sentence,
+    such as `"[SEP]"`, are plain text.
 
     Args:
         tokenizer: A KerasHub tokenizer of a supported kind.
@@ -109,15 +108,7 @@ class SubwordPairEncoder(BaseEncoder):
     def from_preset(
         cls, preset_or_folder: str | Path, max_length: int = 128
     ) -> "SubwordPairEncoder":
-        """Make an encoder from the tokenizer of a pretrained backbone.
-
-        Args:
-            preset_or_folder: KerasHub preset, or folder with a KerasHub or Hugging Face model.
-            max_length: See `SubwordPairEncoder`.
-
-        Raises:
-            InputError: If KerasHub is not installed, or the tokenizer cannot be loaded.
-        """
+        """Make an encoder from the tokenizer of a KerasHub preset, or of a folder with a backbone."""
         return cls(load_tokenizer(preset_or_folder), max_length=max_length)
 
     @property
@@ -183,7 +174,7 @@ class SubwordPairEncoder(BaseEncoder):
         return _PackedPairs(lengths, kept, starts, flat, self.encoder_kind)
 
     def tf_encode(self, sentence1: Any, sentence2: Any, length: Any = None) -> dict[str, Any]:
-        """Encode string tensors as `PairEncoder.tf_encode` does; not for SentencePiece."""
+        """Encode string tensors as `PairEncoder.tf_encode` does; only for BERT's word pieces."""
         import tensorflow as tf
 
         columns = [tf.convert_to_tensor(column) for column in (sentence1, sentence2)]
@@ -214,9 +205,10 @@ class SubwordPairEncoder(BaseEncoder):
         }
 
     def tf_tables(self) -> Any:
-        """Return the lookup table of `tf_encode`, or raise `InputError` for SentencePiece."""
+        """Return the lookup table of `tf_encode`. Raises `InputError` if only Python can make the pieces."""
         if self._graph is None:
-            self._graph = pieces_graph(self.pieces)
+            self.pieces.check_graph()
+            self._graph = WordPieceGraph(cast(BertPieces, self.pieces))
         return self._graph.table
 
     def get_config(self) -> dict[str, Any]:
@@ -239,12 +231,7 @@ class SubwordPairEncoder(BaseEncoder):
 
     @classmethod
     def load(cls, folder: str | Path) -> "SubwordPairEncoder":
-        """Load an encoder from the folder that `save` wrote.
-
-        Raises:
-            InputError: If a file is missing, damaged or of another format, or the folder holds a
-                `PairEncoder`.
-        """
+        """Load an encoder from the folder that `save` wrote."""
         description, config = cls._read(folder)
         folder = description.parent
         keras_hub()  # registers the tokenizers
@@ -308,11 +295,7 @@ Encoder = PairEncoder | SubwordPairEncoder
 
 
 def load_encoder(folder: str | Path) -> Encoder:
-    """Load an encoder of either kind from the folder that `save` wrote.
-
-    Raises:
-        InputError: If a file is missing, damaged or of another format.
-    """
+    """Load an encoder of either kind from the folder that `save` wrote."""
     path, kind, _ = read_description(folder)
     if kind == "subword":
         return SubwordPairEncoder.load(folder)

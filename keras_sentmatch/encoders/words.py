@@ -22,9 +22,9 @@ from keras_sentmatch.encoders.base import (
 )
 from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.safety import check_integers, check_types, inside
-from keras_sentmatch.text import Tokenizer, Vocabulary
+from keras_sentmatch.text import Tokenizer
 from keras_sentmatch.text.tags import align_tags, spacy_tagger
-from keras_sentmatch.text.tokens import read_word_pairs
+from keras_sentmatch.text.tokens import Vocabulary, read_word_pairs
 
 FEATURES = {"word": "word_ids", "char": "char_ids", "pos": "pos", "antonym": "antonym"}
 _MAX_ROWS = 1_000_000  # most rows of the table of tokens
@@ -106,12 +106,11 @@ class PairEncoder(BaseEncoder):
     more than `max_length` tokens keeps the first ones. That is counted in `report`, with one warning.
 
     The vocabulary is fixed. A word outside it is unknown, unless a matcher lends it an id behind the
-    vocabulary (`lend_ids`), whose row in the word tables holds the vector that the built-in table
-    makes of the word's spelling or pieces (`WordTable.extract`).
+    vocabulary (`lend_ids`).
 
     Args:
-        vocabulary: A `Vocabulary`, or the words in the order of their ids.
-        characters: A `Vocabulary` of characters. Defaults to the characters of the words.
+        vocabulary: The words in the order of their ids, without padding and the unknown word.
+        characters: The characters in the order of their ids. Defaults to the characters of the words.
         tokenizer: Name of a rule, see `Tokenizer`. Defaults to `"words"`.
         lowercase: Whether letters become lower case. Defaults to `True`.
         max_length: Maximum number of tokens per sentence. Defaults to `64`.
@@ -141,8 +140,8 @@ class PairEncoder(BaseEncoder):
 
     def __init__(
         self,
-        vocabulary: Vocabulary | Iterable[str],
-        characters: Vocabulary | Iterable[str] | None = None,
+        vocabulary: Iterable[str],
+        characters: Iterable[str] | None = None,
         *,
         tokenizer: str = "words",
         lowercase: bool = True,
@@ -160,11 +159,10 @@ class PairEncoder(BaseEncoder):
             )
         self.check_length("max_length", max_length)
         self.check_length("max_word_length", max_word_length)
-        self.vocabulary = _vocabulary(vocabulary)
-        if characters is None:
-            counts = Counter(char for word in self.vocabulary.ids for char in word)
-            characters = Vocabulary.from_counts(counts)
-        self.characters = _vocabulary(characters)
+        self.vocabulary = Vocabulary(vocabulary)
+        letters = Counter(char for word in self.vocabulary.ids for char in word)
+        of_words = Vocabulary.from_counts(letters)
+        self.characters = of_words if characters is None else Vocabulary(characters)
         self.tokenizer = Tokenizer(tokenizer, lowercase)
         self.max_length = max_length
         self.max_word_length = max_word_length
@@ -175,9 +173,7 @@ class PairEncoder(BaseEncoder):
         self.tagger = tagger
         if isinstance(antonyms, (str, Path)):
             antonyms = read_word_pairs(antonyms)
-        self.antonyms = sorted({tuple(pair) for pair in antonyms})
-        if bad := [pair for pair in self.antonyms if len(pair) != 2]:
-            raise InputError(f"antonyms contains {bad[0]!r:.60}. Expected pairs of words.")
+        self.antonyms = sorted({(one, two) for one, two in antonyms})
         needs = {"pos": ("tags", tags), "antonym": ("antonyms", self.antonyms)}
         for feature, (name, needed) in needs.items():
             if feature in features and not needed:
@@ -196,26 +192,18 @@ class PairEncoder(BaseEncoder):
         cls,
         datasets: PairDataset | Sequence[PairDataset],
         *,
-        keep_words: Collection[str] | None = None,
+        keep_words: Collection[str] = (),
         more_words: Iterable[str] = (),
-        min_count: int = 1,
-        max_size: int | None = None,
         **init: Any,
     ) -> "PairEncoder":
-        """Make an encoder whose vocabulary comes from data.
+        """Make an encoder with the words and characters of the training data.
 
         Args:
             datasets: The training data, or a sequence that begins with it.
-            keep_words: Words with a pretrained vector (a `WordVectors` or a set). If such words occur
-                only in the other data sets, they follow the words of the training data. Nothing else
-                is used of the other data sets.
+            keep_words: Words with a pretrained vector. If such words occur only in the other data sets,
+                they follow the words of the training data. Nothing else is used of these data sets.
             more_words: Further words, which come last.
-            min_count: Least number of occurrences in the training data. Defaults to `1`.
-            max_size: Maximum number of words from the training data, including the two special entries.
             **init: Further arguments of `PairEncoder`. `tags` defaults to the tags of the training data.
-
-        Returns:
-            The encoder, with the characters of the training data.
 
         Example:
 
@@ -231,23 +219,18 @@ class PairEncoder(BaseEncoder):
         datasets = [datasets] if isinstance(datasets, PairDataset) else list(datasets)
         tokenizer = Tokenizer(init.get("tokenizer", "words"), init.get("lowercase", True))
         limit = init.get("max_length", 64)
-        counts = [
+        first, *others = (
             Counter(t for text in data.sentence1 + data.sentence2 for t in tokenizer(text)[:limit])
             for data in datasets
-        ]
-        vocabulary = Vocabulary.from_counts(counts[0], min_count, max_size)
-        if keep_words is not None:
-            more = sum(counts[1:], Counter())
-            more = Counter(
-                {w: n for w, n in more.items() if w not in vocabulary and w in keep_words}
-            )
-            vocabulary = Vocabulary(vocabulary.words[2:] + Vocabulary.from_counts(more).words[2:])
-        others = [word for word in more_words if word not in vocabulary]
-        vocabulary = Vocabulary([*vocabulary.words[2:], *others])
-        letters = Counter("".join(counts[0].elements()))
+        )
+        kept = sum(others, Counter[str]())
+        kept = Counter({w: n for w, n in kept.items() if w not in first and w in keep_words})
+        words = [w for counts in (first, kept) for w in Vocabulary.from_counts(counts).ids]
+        words = list(dict.fromkeys([*words, *more_words]))
+        letters = Counter("".join(first.elements()))
         if "pos" in init.get("features", ()) and "tags" not in init:
             init["tags"] = _tag_set(datasets[0], tokenizer, init.get("tagger", ""))
-        return cls(vocabulary, Vocabulary.from_counts(letters), **init)
+        return cls(words, Vocabulary.from_counts(letters).ids, **init)
 
     @property
     def vocabulary_size(self) -> int:
@@ -273,7 +256,7 @@ class PairEncoder(BaseEncoder):
         self._table.lend(self._lent)
 
     def knows(self, word: str) -> bool:
-        """Whether a word has an id, its own or a lent one."""
+        """Return whether a word has an id, its own or a lent one."""
         return word in self.vocabulary or word in self._lent
 
     def encode_pairs(
@@ -297,7 +280,6 @@ class PairEncoder(BaseEncoder):
             )
         if len(self._table) > _MAX_ROWS:  # a long-running server; data sets keep their table
             self._table = self._new_table()
-            self._table.lend(self._lent)
         table, limit = self._table, min(limit or self.max_length, self.max_length)
         flat: defaultdict[str, list[np.ndarray]] = defaultdict(list)
         lengths, offsets, unknown = [], [], Counter[str]()
@@ -335,18 +317,11 @@ class PairEncoder(BaseEncoder):
         return _WordPairs(kept, self.features, table, tuple(offsets), dict(flat))
 
     def tf_encode(self, sentence1: Any, sentence2: Any, length: Any = None) -> dict[str, Any]:
-        """Encode string tensors with TensorFlow operations, equal to `encode`.
+        """Encode UTF-8 string tensors `[B]` in a TensorFlow graph, equal to `encode`.
 
-        It works in `tf.data.Dataset.map` and in exported functions, which must hold `tf_tables()`.
-        Nothing is counted in `report`.
-
-        Args:
-            sentence1: UTF-8 strings `[B]`.
-            sentence2: UTF-8 strings `[B]`, or `None` to encode single sentences.
-            length: Length to pad or truncate to, a number or a scalar tensor.
-
-        Raises:
-            InputError: If the encoder has the feature `"pos"`.
+        `sentence2` may be None, to encode single sentences. `length` pads and truncates to a number or
+        scalar tensor. An exported function must hold `tf_tables()`. Nothing is counted in `report`. The
+        feature `"pos"` is refused.
         """
         self._check_pairs(sentence2)
         return tf_encode_pairs(
@@ -361,7 +336,7 @@ class PairEncoder(BaseEncoder):
         )
 
     def tf_tables(self) -> Any:
-        """Return the `tf.Module` with the lookup tables of `tf_encode`, which is made once."""
+        """Return the `tf.Module` with the lookup tables of `tf_encode`."""
         self.check_graph()
         if self._graph is None:
             opposites = self._opposites if "antonym" in self.features else {}
@@ -369,7 +344,7 @@ class PairEncoder(BaseEncoder):
         return self._graph
 
     def check_graph(self) -> None:
-        """Raise `InputError` if the encoder has the feature `"pos"`, which only Python makes."""
+        """Raise `InputError` if the encoder has the feature `"pos"`, which only Python can make."""
         if "pos" in self.features:
             raise InputError(
                 "This encoder cannot run in a TensorFlow graph because it has the feature 'pos'. Encode "
@@ -404,12 +379,7 @@ class PairEncoder(BaseEncoder):
 
     @classmethod
     def load(cls, folder: str | Path) -> "PairEncoder":
-        """Load an encoder from the folder that `save` wrote.
-
-        Raises:
-            InputError: If a file is missing, damaged or of another format, or the folder holds a
-                `SubwordPairEncoder`.
-        """
+        """Load an encoder from the folder that `save` wrote."""
         path, config = cls._read(folder)
         check_types(config, _KINDS, path)
         check_integers(config, path, max_length=MAX_TOKENS, max_word_length=_LONGEST_WORD)
@@ -427,7 +397,7 @@ class PairEncoder(BaseEncoder):
                 "Train again with this version."
             )
         try:
-            return cls(vocabulary, characters, **config)
+            return cls(vocabulary.ids, characters.ids, **config)
         except (InputError, TypeError) as error:
             raise InputError(f"{path} does not describe an encoder: {error}") from None
 
@@ -440,7 +410,9 @@ class PairEncoder(BaseEncoder):
             raise InputError("The feature 'antonym' needs both sentences. Encode pairs.")
 
     def _new_table(self) -> _TokenTable:
-        return _TokenTable(self.vocabulary, self.characters.ids, self.max_word_length)
+        table = _TokenTable(self.vocabulary, self.characters.ids, self.max_word_length)
+        table.lend(self._lent)
+        return table
 
     def _tag_ids(self, side: int, tags: Any, sentences: list[list[str]], limit: int) -> np.ndarray:
         if len(tags) != len(sentences):
@@ -448,18 +420,16 @@ class PairEncoder(BaseEncoder):
                 f"tags_{side + 1} has {len(tags)} rows, but there are {len(sentences)} sentences. Give "
                 "one row per sentence."
             )
-        tags = [
-            align_tags(tokens, names) if isinstance(names, str) else names
-            for names, tokens in zip(tags, sentences)
-        ]
+        ids: list[int] = []
         for row, (names, tokens) in enumerate(zip(tags, sentences)):
+            names = align_tags(tokens, names) if isinstance(names, str) else names
             if len(names) != len(tokens):
                 raise InputError(
                     f"tags_{side + 1}[{row}] has {len(names)} tags, but the sentence has "
-                    f"{len(tokens)} tokens. Use the tokenizer that the tags were made with, or give one "
-                    "string 'word TAG word TAG …'."
+                    f"{len(tokens)} tokens. Give one string 'word TAG word TAG …'."
                 )
-        return np.array([*(self.tags[tag] for names in tags for tag in names[:limit]), 0], "int32")
+            ids += [self.tags[tag] for tag in names[:limit]]
+        return np.array([*ids, 0], "int32")
 
     def _antonyms(self, these: list[list[str]], others: list[list[str]]) -> np.ndarray:
         flags = [
@@ -481,7 +451,3 @@ def _tag_set(data: PairDataset, tokenizer: Tokenizer, tagger: str) -> list[str]:
         rows = _tag(tagger, [tokenizer(text) for text in data.sentence1 + data.sentence2])
     split = (row.split()[1::2] if isinstance(row, str) else row for row in rows)
     return sorted({tag for row in split for tag in row})
-
-
-def _vocabulary(words: Vocabulary | Iterable[str]) -> Vocabulary:
-    return words if isinstance(words, Vocabulary) else Vocabulary(words)

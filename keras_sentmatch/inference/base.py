@@ -463,15 +463,11 @@ class BaseMatcher(ABC):
         if self.label_names is None or theirs == self.label_names:
             return dataset
         if unknown := sorted(set(theirs) - set(self.label_names)):
-            pairs = list(zip(unknown, self.label_names))
-            how = wording(
-                f"label_names={dict(pairs)!r:.60}",
-                f"--labels {','.join(f'{a}={b}' for a, b in pairs):.60}",
-            )
+            how = wording(f"label_names={{{unknown[0]!r}: …}}", f"--labels {unknown[0]}=…")
             raise InputError(
                 f"{where} has the labels {', '.join(theirs)}, but those of this matcher are "
                 f"{', '.join(self.label_names)} (unknown: {', '.join(unknown)}). Rename the labels of "
-                f"the data, or map them when the data is read, as in {how}."
+                f"the data, or say what each one means when the data is read: {how}"
             )
         names = [theirs[label] for label in dataset.labels]
         changed = dataset.to_dict() | {"labels": names, "label_names": self.label_names}

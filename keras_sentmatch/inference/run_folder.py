@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keras_sentmatch.encoders import PairEncoder, load_encoder
-from keras_sentmatch.encoders.subwords import Encoder
+from keras_sentmatch.encoders import PairEncoder
+from keras_sentmatch.encoders.subwords import Encoder, load_encoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.safety import (
     COPY,

@@ -11,25 +11,16 @@ from keras_sentmatch.text.tokens import without_accents
 
 @dataclass(frozen=True)
 class BackboneKind:
-    """A kind of pretrained backbone: a KerasHub model of `token_ids` and `padding_mask`.
-
-    Attributes:
-        name: Usual name of the kind.
-        prefix: Prefix of its classes in `keras_hub.models`, such as `Bert`.
-        separators: Number of tokens between two sentences: one in `[CLS] a [SEP] b [SEP]`, two in
-            `<s> a </s></s> b </s>`.
-        segments: Whether the second sentence has segment 1. Otherwise all tokens have segment 0,
-            because XLM-RoBERTa's tokenizer may feed a BERT.
-        converted: Whether KerasHub converts Hugging Face folders of this kind.
-        plain_attention: Whether the blocks attend as BERT's do.
-    """
+    """A kind of pretrained backbone: a KerasHub model of `token_ids` and `padding_mask`."""
 
     name: str
-    prefix: str
-    separators: int = 1
+    prefix: str  # of its classes in keras_hub.models
+    separators: int = 1  # tokens between two sentences: two in `<s> a </s></s> b </s>`
+    # Whether the second sentence has segment 1. Otherwise all tokens have segment 0, because
+    # XLM-RoBERTa's tokenizer may feed a BERT.
     segments: bool = True
-    converted: bool = True
-    plain_attention: bool = True
+    converted: bool = True  # whether KerasHub converts Hugging Face folders of this kind
+    plain_attention: bool = True  # whether the blocks attend as BERT's do
 
     def is_tokenizer(self, tokenizer: Any, hub: Any) -> bool:
         return isinstance(tokenizer, getattr(hub.models, f"{self.prefix}Tokenizer"))
@@ -81,7 +72,7 @@ def block_options(backbone: Any, x: Any) -> dict[str, Any]:
 
 
 def takes_segments(backbone: Any) -> bool:
-    """Whether a backbone takes `segment_ids`."""
+    """Return whether a backbone accepts `segment_ids`."""
     return "segment_ids" in backbone.input
 
 

@@ -34,13 +34,7 @@ _ESCAPES = {
 
 
 def tags_of_parse(parse: str) -> str:
-    """Return the leaves of a Penn Treebank parse as `"word TAG word TAG …"`.
-
-    Example:
-
-    >>> tags_of_parse("(ROOT (NP (DT A) (NN dog)))")
-    'A DT dog NN'
-    """
+    """Return the leaves of a Penn Treebank parse as `"word TAG word TAG …"`."""
     leaves = ((_ESCAPES.get(word, word), tag) for tag, word in _LEAF.findall(parse))
     return " ".join(f"{word} {tag}" for word, tag in leaves)
 
@@ -50,11 +44,6 @@ def align_tags(tokens: Sequence[str], tagged: str) -> list[str]:
 
     The two tokenizations may differ, and case is ignored. A token whose letters are not in the tagged
     words gets an empty tag, which is encoded as unknown.
-
-    Example:
-
-    >>> align_tags(["cannot", "swim", "."], "can MD not RB swim VB . .")
-    ['MD', 'VB', '.']
     """
     parts = unicodedata.normalize("NFC", tagged).split()
     if len(parts) % 2:
@@ -122,11 +111,7 @@ def wordnet_antonyms(words: Collection[str]) -> list[tuple[str, str]]:
 
 @functools.cache
 def load_wordnet() -> Any:
-    """Return NLTK's reader of WordNet: of NLTK's own copy, or of the operating system's.
-
-    Raises:
-        InputError: If NLTK or WordNet is not installed.
-    """
+    """Return NLTK's reader of WordNet: of NLTK's own copy, or of the operating system's."""
     try:
         from nltk.corpus import wordnet
 

@@ -164,49 +164,24 @@ class Tokenizer:
 
 
 class Vocabulary:
-    """Words and their ids: 0 is padding, 1 is every unknown word, the words follow.
-
-    Args:
-        words: Words in the order of their ids, without the two special entries.
-
-    Raises:
-        InputError: If a word is empty, occurs twice, contains a line feed or is a special entry.
-
-    Example:
-
-    ```python
-    from keras_sentmatch.text import Vocabulary
-
-    vocabulary = Vocabulary(["dog", "cat"])
-    vocabulary["cat"], vocabulary["gnu"], len(vocabulary), vocabulary.words
-    # (3, 1, 4, ["[PAD]", "[UNK]", "dog", "cat"])
-    ```
-    """
+    """Words and their ids: 0 is padding, 1 is every unknown word, the words follow in their order."""
 
     def __init__(self, words: Iterable[str] = ()):
         self.words = [PAD, UNK, *words]
         # Without the special entries: a token spelled "[PAD]" is an unknown word.
         self.ids = {word: i for i, word in enumerate(self.words) if i > 1}
         for i, word in enumerate(self.words[2:], 2):
-            if word in (PAD, UNK, "") or self.ids[word] != i:
+            if word in (PAD, UNK, "") or "\n" in word or self.ids[word] != i:
                 raise InputError(
-                    f"Entry {i} of the vocabulary is {word!r}. A word must not be empty, occur twice "
-                    f"or be {PAD} or {UNK}, which are added automatically."
+                    f"Entry {i} of the vocabulary is {word!r}. A word must not be empty, occur twice, "
+                    f"contain a line feed or be {PAD} or {UNK}, which are added automatically."
                 )
-        if bad := next((word for word in self.ids if "\n" in word), None):
-            raise InputError(f"The word {bad!r} contains a line feed. Remove it from the word.")
 
     @classmethod
-    def from_counts(
-        cls, counts: Mapping[str, int], min_count: int = 1, max_size: int | None = None
-    ) -> "Vocabulary":
-        """Keep the words that occur at least `min_count` times, the most frequent first.
-
-        Words of equal count are in alphabetic order. `max_size` includes the two special entries.
-        """
-        kept = [w for w, n in counts.items() if n >= min_count and w not in (PAD, UNK, "")]
-        kept.sort(key=lambda word: (-counts[word], word))
-        return cls(kept if max_size is None else kept[: max(max_size - 2, 0)])
+    def from_counts(cls, counts: Mapping[str, int]) -> "Vocabulary":
+        """Order words by their counts, the most frequent first, and words of equal count by letters."""
+        kept = [word for word in counts if word not in (PAD, UNK, "")]
+        return cls(sorted(kept, key=lambda word: (-counts[word], word)))
 
     def __len__(self) -> int:
         return len(self.words)
@@ -224,11 +199,7 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
-        """Read a file that `save` wrote.
-
-        Raises:
-            InputError: If the file is missing or not a vocabulary.
-        """
+        """Read a file that `save` wrote."""
         words = read_text(path).split("\n")  # not splitlines(): U+2028 ends no line here
         if words[:2] != [PAD, UNK] or words[-1]:
             raise InputError(
@@ -250,14 +221,7 @@ def read_text(path: str | Path) -> str:
 
 
 def read_word_pairs(path: str | Path) -> list[tuple[str, str]]:
-    """Read a file with two words per line, such as antonyms.
-
-    Returns:
-        The pairs in lower case, without repetitions.
-
-    Raises:
-        InputError: If a line does not have two words. The message names file and line.
-    """
+    """Read a file with two words per line, such as antonyms, in lower case."""
     pairs: dict[tuple[str, str], None] = {}
     for number, line in enumerate(read_text(path).split("\n"), 1):
         words = unicodedata.normalize("NFC", line).lower().split()

@@ -59,15 +59,11 @@ _CHUNK = 4096  # sentences in one call of the tokenizer
 
 
 class Pieces:
-    """The pieces of a KerasHub tokenizer.
-
-    Attributes:
-        tokenizer: The tokenizer.
-        unknown: Id of pieces outside the vocabulary; -1 if there are no such pieces.
-    """
+    """The pieces of a KerasHub tokenizer."""
 
     def __init__(self, tokenizer: Any):
         self.tokenizer = tokenizer
+        # The id of pieces outside the vocabulary; -1 if there are no such pieces.
         self.unknown = int(tokenizer.token_to_id("<unk>"))
 
     def ids(self, sentences: list[str]) -> list[list[int]]:
@@ -92,18 +88,12 @@ class Pieces:
         """Return a token as people write it."""
         return token
 
-    @property
-    def in_graph(self) -> bool:
-        """Whether TensorFlow's own operations can make the pieces, without tensorflow-text."""
-        return False
-
     def check_graph(self) -> None:
-        """Raise `InputError` if only Python can make the pieces."""
-        if not self.in_graph:
-            raise InputError(
-                f"The pieces of this {type(self.tokenizer).__name__} cannot be made by TensorFlow's "
-                "own operations. Encode in Python instead, with encode or PairBatches."
-            )
+        """Raise `InputError`, as only Python can make the pieces; word pieces are an exception."""
+        raise InputError(
+            f"The pieces of this {type(self.tokenizer).__name__} cannot be made by TensorFlow's own "
+            "operations. Encode in Python instead, with encode or PairBatches."
+        )
 
 
 class BertPieces(Pieces):
@@ -120,9 +110,9 @@ class BertPieces(Pieces):
     def _ids(self, sentences: list[str]) -> Any:
         return self.plain.tokenize([text.translate(self.text) for text in sentences])
 
-    @property
-    def in_graph(self) -> bool:
-        return not self.plain.special_tokens_in_strings
+    def check_graph(self) -> None:
+        if self.plain.special_tokens_in_strings:
+            super().check_graph()
 
 
 class BytePairs(Pieces):
@@ -144,7 +134,6 @@ class BytePairs(Pieces):
         self.bpe.pre_tokenizer = pre_tokenizers.ByteLevel(
             add_prefix_space=tokenizer.add_prefix_space
         )
-        self.merges = merges
 
     def _ids(self, sentences: list[str]) -> Any:
         return [found.ids for found in self.bpe.encode_batch_fast(list(map(_encodable, sentences)))]
@@ -159,10 +148,6 @@ class BytePairs(Pieces):
             blank = len(text[start:end]) - len(text[start:end].lstrip())
             starts.append(start + blank if start + blank < end else start)
         return starts
-
-    @property
-    def in_graph(self) -> bool:
-        return set(byte_of()) <= set(self.tokenizer.vocabulary)
 
     def readable(self, token: str) -> str:
         space = token[:1] == "Ġ"

@@ -10,7 +10,6 @@ import string
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -35,28 +34,17 @@ _PARTS = re.compile(r"\w+|[^\w\s]")
 class WordTable:
     """Vectors for any English word, from whole words and word pieces.
 
-    The words and pieces are those of all-MiniLM-L6-v2. Whole words have vectors as `extract_vectors`
-    makes them. The vectors of the pieces inside a word (`##ing`) were fitted by ridge regression, so
-    that the mean over the pieces of a word comes close to the word's own vector.
+    The words and pieces are those of all-MiniLM-L6-v2, and whole words have vectors as
+    `extract_vectors` makes them. The vectors of the pieces inside a word (`##ing`) were fitted by
+    ridge regression, so that the mean over the pieces of a word comes close to the word's own vector.
     `benchmarks/word_table.py` makes the table.
 
     A word is looked up in lower case and without accents. A word outside the table gets the vector of
     the most frequent word at one edit's distance (Norvig's spelling corrector), or else the mean of
     its word pieces: three points of accuracy on pairs with many unseen words.
 
-    Args:
-        words: Whole words, most frequent first.
-        vectors: int8 `[words, dim]`.
-        pieces: Pieces inside words, without `##`.
-        piece_vectors: int8 `[pieces, dim]`.
-        scales: Factors of `vectors` and of `piece_vectors`.
-        digest: Digest of the file that holds the table.
-
-    Example:
-
-    >>> table = load_word_table()
-    >>> "unhappiness" in table, table.lookup("unhappiness")[1]
-    (False, 'pieces')
+    `words` (most frequent first) and `pieces` (without `##`) name the rows of `vectors` and
+    `piece_vectors`, int8 `[n, dim]`, which `scales` multiply. `digest` is that of the table's file.
     """
 
     def __init__(
@@ -86,15 +74,10 @@ class WordTable:
         return self.vectors.astype(np.float32) * np.float32(SCALE * self.scales[0])
 
     def lookup(self, word: str, correct: bool = True) -> tuple[np.ndarray | None, str]:
-        """Look up the vector of a word, and where it comes from.
+        """Return the vector of a word, float32 `[dim]`, and `"word"`, `"spelling"` or `"pieces"`.
 
-        Args:
-            word: A word.
-            correct: Whether the spelling of a word outside the table is corrected.
-
-        Returns:
-            The vector, float32 `[dim]`, and `"word"`, `"spelling"` or `"pieces"`; or None and
-            `"unknown"`.
+        For a word without a vector, None and `"unknown"`. `correct` says whether the spelling of a word
+        outside the table is corrected.
         """
         key = plain(word)
         if key in self.words:
@@ -139,11 +122,8 @@ class WordTable:
     def word_vectors(self, counts: Mapping[str, int] | Iterable[str] = ()) -> WordVectors:
         """Return the vectors of the words of some data and of all words of the table.
 
-        Args:
-            counts: Words, perhaps with counts. A word that occurs more than once is not corrected.
-
-        Returns:
-            The vectors. Their `report` counts the words of the data by source.
+        A word that `counts` counts more than once is not corrected. The `report` counts the words of
+        the data by source.
         """
         counts = counts if isinstance(counts, Mapping) else dict.fromkeys(counts, 1)
         found = {word: self.lookup(word, correct=counts[word] < 2) for word in sorted(counts)}
@@ -242,35 +222,29 @@ def load_similarity() -> dict[str, np.ndarray]:
         return {name: arrays[name].astype(np.float32) for name in arrays.files}
 
 
-log = logging.getLogger(__name__)
-
 ENGLISH = 0.75  # least share of the running words that the table must have for `auto`
 
 
 def load_vectors(
-    spec: str | Path,
-    words: Collection[str],
-    *,
-    dim: int | None = None,
-    cache_dir: str | Path | None = None,
-    progress: bool = True,
+    spec: str | Path, words: Collection[str], *, dim: int | None = None, progress: bool = True
 ) -> WordVectors | None:
     """Load word vectors by their name in recipes and on the command line.
 
     Args:
         spec: `"table"`: the built-in table (see `WordTable`). `"auto"`: the same if the text is mostly
-            English, otherwise none. `"none"`. The path of a file (see `read_vectors`). Or
-            `"encoder:PRESET_OR_FOLDER"` (see `extract_vectors`).
+            English, otherwise none. `"none"`. The path of a file such as GloVe's. Or
+            `"encoder:PRESET_OR_FOLDER"`: vectors extracted from a pretrained backbone.
         words: The words to keep, perhaps with their counts.
         dim: Dimension of extracted vectors (300 if it is `None`), or the dimension that a file must
             have.
-        cache_dir, progress: See `read_vectors`.
+        progress: Whether to show a progress bar on a terminal. Defaults to `True`.
 
     Returns:
         The vectors. `None` for `"none"`, and for `"auto"` if the text is not English.
 
     Raises:
-        InputError: If a file is missing, damaged or of another dimension.
+        InputError: If a file is missing, damaged or of another dimension, or a backbone cannot be
+            loaded.
 
     Example:
 
@@ -278,10 +252,9 @@ def load_vectors(
     True
     """
     spec = str(spec)
-    common: dict[str, Any] = {"cache_dir": cache_dir, "progress": progress}
     if spec.startswith("encoder:"):
         name = spec.removeprefix("encoder:")
-        return extract_vectors(name, words, dim=dim or 300, **common)
+        return extract_vectors(name, words, dim=dim or 300, progress=progress)
     if spec == "none":
         return None
     if spec == "auto" and (share := english_share(words)) < ENGLISH:
@@ -293,7 +266,7 @@ def load_vectors(
         return None
     if spec in ("auto", "table"):
         return load_word_table().word_vectors(words)
-    vectors = read_vectors(spec, words, **common)
+    vectors = read_vectors(spec, words, progress=progress)
     if dim is not None and vectors.dim != dim:
         raise InputError(
             f"The vectors of {spec} have the dimension {vectors.dim}, but {dim} is wanted. Set "

@@ -19,7 +19,7 @@ from keras_sentmatch.text.backbones import (
     load_tokenizer,
 )
 from keras_sentmatch.text.word_pieces import pieces_of
-from keras_sentmatch.vectors.word_vectors import WordVectors, cached
+from keras_sentmatch.vectors.word_vectors import WordVectors
 
 _SCALE = 5.0  # length of each vector
 _PART = 8192  # rows that are projected at once, so that no wide copy of all is made
@@ -29,84 +29,64 @@ _SIZES = (8, 64)
 
 
 def extract_vectors(
-    preset_or_folder: str | Path,
-    words: Collection[str],
-    *,
-    dim: int = 300,
-    batch_size: int = 256,
-    cache_dir: str | Path | None = None,
-    progress: bool = True,
+    preset_or_folder: str | Path, words: Collection[str], *, dim: int = 300, progress: bool = True
 ) -> WordVectors:
     """Extract word vectors from a pretrained backbone (BERT, RoBERTa, XLM-RoBERTa, …).
 
     Each word is run alone through the backbone (`[CLS] word [SEP]`). The last layer is averaged over
     the word's pieces (at most 64, without `[CLS]` and `[SEP]`), centered, reduced to `dim` by PCA and
-    scaled to length 5. Words that the tokenizer does not know at all are left out. The largest
-    loading of each principal axis is positive, so that vectors do not depend on the backend. If there
-    are fewer than `dim` axes, the last columns are zero.
+    scaled to length 5. Words that the tokenizer does not know at all are left out. If there are fewer
+    than `dim` axes, the last columns are zero.
 
     Args:
         preset_or_folder: KerasHub preset, or folder with a KerasHub or Hugging Face backbone.
         words: The words.
         dim: Dimension of the vectors. Defaults to `300`.
-        batch_size: Number of words per call of the backbone. Defaults to `256`.
-        cache_dir: Cache folder, see `read_vectors`. An entry belongs to the backbone, the words and
-            `dim`.
         progress: Whether to show a progress bar on a terminal. Defaults to `True`.
-
-    Returns:
-        The vectors.
 
     Raises:
         InputError: If KerasHub is not installed, the backbone cannot be loaded or is not supported,
-            an argument is out of range, or the backbone knows fewer than two of the words.
-
-    Example:
-
-    ```python
-    vectors = extract_vectors("bert_tiny_en_uncased", ["cat", "dog", "house"], dim=128)
-    vectors["cat"]
-    ```
+            `dim` is below 1, or the backbone knows fewer than two of the words.
     """
-    if dim < 1 or batch_size < 1:
-        raise InputError(f"dim={dim} and batch_size={batch_size} must both be at least 1.")
-    backbone = TextBackbone(preset_or_folder)
-    name = backbone.name
-    files: list[list[object]] = []
-    if Path(name).is_dir():
-        stats = [(file, file.stat()) for file in sorted(Path(name).iterdir())]
-        files = [[file.name, stat.st_size, stat.st_mtime_ns] for file, stat in stats]
-    wanted = sorted(set(words))
+    if dim < 1:
+        raise InputError(f"dim={dim} must be at least 1.")
+    name, wanted = backbone_name(preset_or_folder), sorted(set(words))
+    rows, states = backbone_means(name, wanted, progress=progress)
+    known = [word for word, row in zip(wanted, rows) if row >= 0]
+    if len(known) < 2:
+        raise InputError(
+            f"The tokenizer of {name} knows {len(known)} of the {len(wanted)} words. Extraction needs "
+            "at least two. Give more words, or another backbone."
+        )
+    states = states[[row for row in rows if row >= 0]]
+    mean, axes, share = principal_axes(states, dim)
+    matrix = np.zeros((len(states), dim), np.float32)
+    for part in _parts(states):
+        projected = (states[part] - mean.astype(float)) @ axes
+        norm = np.linalg.norm(projected, axis=1, keepdims=True)
+        np.divide(_SCALE * projected, norm, where=norm > 0, out=projected)
+        matrix[part, : axes.shape[1]] = projected
+    rank = axes.shape[1]
+    report = f"{len(known)} words extracted, {rank} of {len(axes)} dimensions keep "
+    report += f"{share:.1%} of the variance"
+    report += f", the last {dim - rank} of {dim} columns are zero" if rank < dim else ""
+    unknown = len(wanted) - len(known)
+    report += f", {unknown} words unknown to the backbone left out" if unknown else ""
+    places = {word: i for i, word in enumerate(known)}
+    return WordVectors(places, matrix, f"encoder:{name}", report)
 
-    def make() -> WordVectors:
-        rows, states = backbone.means(wanted, batch_size=batch_size, progress=progress)
-        known = [word for word, row in zip(wanted, rows) if row >= 0]
-        if len(known) < 2:
-            raise InputError(
-                f"The tokenizer of {name} knows {len(known)} of the {len(wanted)} words. Extraction "
-                "needs at least two. Give more words, or another backbone."
-            )
-        states = states[[row for row in rows if row >= 0]]
-        mean, axes, share = principal_axes(states, dim)
-        matrix = _projected(states, mean, axes, dim)
-        rank = axes.shape[1]
-        report = f"{len(known)} words extracted, {rank} of {len(axes)} dimensions keep "
-        report += f"{share:.1%} of the variance"
-        report += f", the last {dim - rank} of {dim} columns are zero" if rank < dim else ""
-        unknown = len(wanted) - len(known)
-        report += f", {unknown} words unknown to the backbone left out" if unknown else ""
-        places = {word: i for i, word in enumerate(known)}
-        return WordVectors(places, matrix, f"encoder:{name}", report)
 
-    return cached(["encoder", name, files, wanted, dim], cache_dir, make)
+def _parts(states: np.ndarray) -> list[slice]:
+    return [slice(i, i + _PART) for i in range(0, len(states), _PART)]
 
 
 def principal_axes(states: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray, float]:
     """Compute a PCA: mean `[width]`, axes `[width, rank]`, and the share of variance they keep.
 
-    The rank is at most `dim`.
+    The rank is at most `dim`. The largest loading of each axis is positive, so that vectors do not
+    depend on the backend.
     """
-    parts = [slice(i, i + _PART) for i in range(0, len(states), _PART)]
+    parts = _parts(states)
     weight = np.full(len(states), 1 / len(states))
     mean = np.zeros(states.shape[1])
     mean = sum((weight[part] @ states[part].astype(float) for part in parts), mean)
@@ -123,63 +103,33 @@ def principal_axes(states: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray
     return mean.astype(np.float32), axes.astype(np.float32), share
 
 
-def _projected(states: np.ndarray, mean: np.ndarray, axes: np.ndarray, dim: int) -> np.ndarray:
-    """The vectors `[n, dim]` of states `[n, width]`; columns beyond the rank are zero."""
-    matrix = np.zeros((len(states), dim), np.float32)
-    for start in range(0, len(states), _PART):
-        part = (states[start : start + _PART] - mean.astype(float)) @ axes
-        norm = np.linalg.norm(part, axis=1, keepdims=True)
-        part = np.divide(_SCALE * part, norm, where=norm > 0, out=part)
-        matrix[start : start + _PART, : part.shape[1]] = part
-    return matrix
+def backbone_means(
+    preset_or_folder: str | Path,
+    texts: Sequence[str],
+    *,
+    batch_size: int = 256,
+    progress: bool = True,
+) -> tuple[list[int], np.ndarray]:
+    """Average the last layer of a pretrained backbone over the pieces of each text.
 
+    It reads one text at a time, `[CLS] text [SEP]`, and at most 64 pieces of it. RoBERTa's pieces are
+    those of a word after a space, as most words stand in text.
 
-class TextBackbone:
-    """A pretrained backbone that reads one text at a time: `[CLS] text [SEP]`.
-
-    It is loaded when it is first used. RoBERTa's pieces are those of a word after a space, as most
-    words stand in text.
-
-    Args:
-        preset_or_folder: KerasHub preset, or folder with a KerasHub or Hugging Face backbone.
-
-    Raises:
-        InputError: If a folder is missing. On first use: if KerasHub is not installed, or the
-            backbone cannot be loaded or is not supported.
-
-    Example:
-
-    ```python
-    rows, means = TextBackbone("bert_tiny_en_uncased").means(["cat", "dog"])
-    means[rows[1]].shape  # (128,)
-    ```
+    Returns:
+        The row of each text, -1 if the tokenizer does not know it at all; and the means, float32
+        `[rows, width]`. Texts with the same pieces share a row.
     """
-
-    def __init__(self, preset_or_folder: str | Path):
-        self.name = backbone_name(preset_or_folder)
-        self._parts: tuple[Any, Any] | None = None  # tokenizer, and a model of the last layer
-
-    def means(
-        self, texts: Sequence[str], *, batch_size: int = 256, progress: bool = True
-    ) -> tuple[list[int], np.ndarray]:
-        """Average the last layer over the pieces of each text.
-
-        Args:
-            texts: Words or sentences. Only the first 64 word pieces of a text are read.
-            batch_size: Number of texts per call of the backbone. Defaults to `256`.
-            progress: Whether to show a progress bar on a terminal. Defaults to `True`.
-
-        Returns:
-            The row of each text, -1 if the tokenizer does not know it at all; and the means, float32
-            `[rows, width]`. Texts with the same pieces share a row.
-        """
-        with _same_random_state():
-            if self._parts is None:
-                tokenizer = load_tokenizer(self.name)
-                self._parts = tokenizer, _last_layer(load_backbone(self.name, "float32"))
-            tokenizer, reader = self._parts
-            pieces, rows = _pieces(tokenizer, texts)
-            return rows, _means(reader, tokenizer, pieces, batch_size, progress)
+    with _same_random_state():
+        tokenizer = load_tokenizer(preset_or_folder)
+        reader = _last_layer(load_backbone(preset_or_folder, "float32"))
+        cut = pieces_of(tokenizer)
+        index: dict[tuple[int, ...], int] = {}
+        rows = []
+        for ids in cut.word_ids(list(texts)):
+            kept = tuple(map(int, ids))[: _LENGTHS[-1]]
+            known = not set(kept) <= {cut.unknown}
+            rows.append(index.setdefault(kept, len(index)) if known else -1)
+        return rows, _means(reader, tokenizer, list(index), batch_size, progress)
 
 
 @contextlib.contextmanager
@@ -194,7 +144,7 @@ def _same_random_state() -> Iterator[None]:
 
 
 def _last_layer(backbone: Any) -> Any:
-    """A model from the backbone's inputs to the states of its last layer, `[B, L, D]`."""
+    """Return a model from the backbone's inputs to the states of its last layer, `[B, L, D]`."""
     import keras
 
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in backbone.input}
@@ -206,18 +156,6 @@ def _last_layer(backbone: Any) -> Any:
     if keras.config.backend() == "tensorflow":
         reader.jit_compile = False  # compiling takes longer than most lists of words
     return reader
-
-
-def _pieces(tokenizer: Any, texts: Sequence[str]) -> tuple[list[tuple[int, ...]], list[int]]:
-    """The distinct sequences of word pieces, and the number of each text's (-1: unknown)."""
-    cut = pieces_of(tokenizer)
-    blank = {cut.unknown}
-    index: dict[tuple[int, ...], int] = {}
-    rows = []
-    for ids in cut.word_ids(list(texts)):
-        kept = tuple(map(int, ids))[: _LENGTHS[-1]]
-        rows.append(-1 if set(kept) <= blank else index.setdefault(kept, len(index)))
-    return list(index), rows
 
 
 def _means(

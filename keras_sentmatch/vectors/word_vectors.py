@@ -1,21 +1,11 @@
-"""Word vectors: words, a matrix, and a cache on disk."""
+"""Word vectors: words and a matrix."""
 
-import hashlib
-import json
-import os
-import tempfile
-import warnings
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.safety import cache_folder, read_arrays
-
-_CACHE_FORMAT = 4
 
 
 def case_forms(word: str) -> list[str]:
@@ -110,13 +100,8 @@ class WordVectors:
                 matrix[index] = self[word]
         return matrix
 
-    def coverage(self, tokens: Iterable[str] | Mapping[str, int]) -> str:
-        """Say in one line how many of the words, and of their occurrences, have a vector.
-
-        Args:
-            tokens: Occurrences of words, or a mapping from words to counts.
-        """
-        counts = tokens if isinstance(tokens, Mapping) else Counter(tokens)
+    def coverage(self, counts: Mapping[str, int]) -> str:
+        """Say in one line how many of the counted words, and of their occurrences, have a vector."""
         total = sum(counts.values())
         if not total:
             return "vectors for 0 words: there are none"
@@ -126,42 +111,3 @@ class WordVectors:
             f"vectors for {len(found) / len(counts):.1%} of {len(counts)} words, "
             f"{hits / total:.1%} of {total} tokens"
         )
-
-
-def cached(
-    key: Sequence[Any], cache_dir: str | Path | None, make: Callable[[], WordVectors]
-) -> WordVectors:
-    """Return `make()`, or its earlier result for the same key: one `.npz` file per key, no pickle."""
-    folder = cache_folder() if cache_dir is None else Path(cache_dir).expanduser()
-    digest = hashlib.sha256(json.dumps([_CACHE_FORMAT, *key]).encode()).hexdigest()
-    file = folder / f"vectors-{digest[:32]}.npz"
-    if file.is_file():
-        try:
-            data: dict[str, Any] = read_arrays(file)
-            info = json.loads(data.pop("info").tobytes())
-            words = {word: row for row, word in enumerate(info["words"])}
-            return WordVectors(words, data["matrix"], info["source"], info["report"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            warnings.warn(
-                f"The cache entry {file} is damaged and will be made again ({error}).", stacklevel=2
-            )
-    vectors = make()
-    info = {
-        "words": sorted(vectors.words, key=vectors.words.__getitem__),
-        "source": vectors.source,
-        "report": vectors.report,
-    }
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder, suffix=".part", delete=False) as part:
-            try:
-                text = np.frombuffer(json.dumps(info).encode(), np.uint8)
-                np.savez(part, matrix=vectors.matrix, info=text)
-                part.close()
-                os.replace(part.name, file)
-            except BaseException:
-                os.unlink(part.name)
-                raise
-    except OSError as error:
-        warnings.warn(f"The vectors could not be cached in {file} ({error}).", stacklevel=2)
-    return vectors

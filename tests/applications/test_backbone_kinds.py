@@ -10,8 +10,7 @@ from keras_sentmatch.applications.backbone import segments_of
 from keras_sentmatch.encoders import SubwordPairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
-from keras_sentmatch.vectors import extract_vectors
-from keras_sentmatch.vectors.extraction import TextBackbone
+from keras_sentmatch.vectors.extraction import backbone_means, extract_vectors
 from tests.toys.encoders import FIRST, LENGTH, PREFIXES, SECOND, backbone, folder_of, tokenizer
 
 # The others' layers are called in the same way.
@@ -158,7 +157,7 @@ def test_the_sentences_are_told_apart(prefix):
 @each_kind
 def test_word_vectors(prefix, folders):
     words = ["dog", "runs", "park", "动物", "狗", "แมว", "animal", "cat"]
-    rows, means = TextBackbone(folders(prefix)).means(words, progress=False)
+    rows, means = backbone_means(folders(prefix), words, progress=False)
     assert min(rows) >= 0 and np.isfinite(means).all() and np.ptp(means, axis=0).min() > 0
     if prefix == "XLMRoberta":
         made = extract_vectors(folders(prefix), words, dim=4, progress=False)

@@ -64,7 +64,7 @@ def test_what_a_table_cannot_be(tmp_path, monkeypatch):
     numbers = pandas.DataFrame({"s1": ["a", "b"], "s2": ["d", "e"], "label": [1.0, np.nan]})
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     for refused, message in (
-        (lambda: read_pairs(twice), r"same name \(claim, claim, verdict\)"),
+        (lambda: read_pairs(twice), r"same name 'claim' \(claim, claim, verdict\)"),
         (lambda: read_pairs(frame, format="csv"), "format='csv' is for files, but a DataFrame"),
         (lambda: read_pairs(frame, encoding="latin-1"), "encoding='latin-1' is for files"),
         (lambda: load_pairs({"train": frame, "validation": [1]}, **NAMED), "part is a list"),
@@ -122,4 +122,45 @@ def test_a_dataset_dict_names_its_labels(tmp_path):
     parts = load_pairs(datasets.load_from_disk(tmp_path / "kept"))
     assert parts["train"].label_names == ("wrong", "right")
     assert parts["train"].labels.tolist() == [1, 0]
-    assert parts["validation"].report.skipped == {"no gold label": 1}
+    assert parts["validation"].report.skipped == {"no gold label ('-1')": 1}
+    again = load_pairs(tmp_path / "kept")  # the folder
+    assert {name: part.fingerprint() for name, part in again.items()} == {
+        name: part.fingerprint() for name, part in parts.items()
+    }
+    whole.save_to_disk(tmp_path / "one")
+    assert set(load_pairs(str(tmp_path / "one"), fractions=[0.5, 0.5])) == {"train", "validation"}
+    (tmp_path / "one" / "state.json").write_text("{}")
+    with pytest.raises(InputError, match="is not a whole data set"):
+        load_pairs(tmp_path / "one")
+
+
+def test_bombs_are_refused(tmp_path, monkeypatch):
+    """Small files that would take far more memory than any text."""
+    from pyarrow import parquet
+
+    monkeypatch.setattr("keras_sentmatch.safety._FREE", 100_000)
+    table = arrow.table({"s1": ["x"] * 200_000, "s2": ["y"] * 200_000})
+    parquet.write_table(table, tmp_path / "x.parquet")
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.append(["s1", "s2"])
+    book.active.append(["a", "b"])
+    book.save(tmp_path / "fine.xlsx")
+    assert len(read_pairs(tmp_path / "fine.xlsx")) == 1
+    book.active.cell(1_048_576, 16_384, "far away")
+    book.save(tmp_path / "far.xlsx")
+    book.active.append(["y" * 30_000] * 900)
+    book.save(tmp_path / "x.xlsx")
+    for name, message in (("x.parquet", "expands"), ("x.xlsx", "expands"), ("far.xlsx", "blank")):
+        with pytest.raises(InputError, match=message):
+            read_pairs(tmp_path / name)
+
+
+def test_columns_of_one_name_in_an_excel_file(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in (["s1", "s2", "label", "label"], ["a", "b", 1, 0]):
+        book.active.append(row)
+    book.save(tmp_path / "x.xlsx")
+    with pytest.raises(InputError, match="two columns of the same name 'label'"):
+        read_pairs(tmp_path / "x.xlsx")

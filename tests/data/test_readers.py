@@ -8,7 +8,7 @@ import types
 import numpy as np
 import pytest
 
-from keras_sentmatch.data import load, load_pairs, read_pairs
+from keras_sentmatch.data import PairStream, leak_report, load_pairs, read_pairs
 from keras_sentmatch.data.formats import FORMATS
 from keras_sentmatch.errors import InputError, naming_options
 
@@ -133,7 +133,8 @@ def test_official_layout(name, tmp_path):
         assert (data.name, data.split, data.label_names) == (known, split, names)
         assert data.report.kept == len(data) and data.task == FORMATS[known].task
         assert data.report.rows == data.report.kept + sum(data.report.skipped.values())
-        reasons = {"snli": "no gold label", "twitter-url": "no gold label", "qqp": "too few fields"}
+        dash = "no gold label ('-')"
+        reasons = {"snli": dash, "twitter-url": dash, "qqp": "too few fields"}
         assert data.report.skipped == ({reasons[known]: 1} if known in reasons else {})
 
 
@@ -207,7 +208,12 @@ def test_label_names_are_found(tmp_path):
     assert names("b", "a") == (("a", "b"), [1, 0])
     assert names("10", "9", "9.0") == (("9", "10"), [1, 0, 0])
     assert names("-1", "1") == (("-1", "1"), [0, 1])
-    assert names("-1", "1", "0") == (("0", "1"), [1, 0])
+    assert names("-1", "1", "0") == (("-1", "0", "1"), [0, 2, 1])
+    assert names("Yes", "no", "yes", "NO", "no") == (("no", "yes"), [1, 0, 1, 0, 0])
+    assert names("True", "FALSE", "TRUE", "False") == (("False", "True"), [1, 0, 1, 0])
+    assert names("01", "1", "1e0", "+1.0", "0") == (("0", "1"), [1, 1, 1, 1, 0])
+    assert names("not  sure", "Not sure", "sure")[0] == ("not  sure", "sure")
+    assert names("e\u0301", "\u00e9", "x")[1] == [1, 1, 0]
     assert names("4.5", "1") == (None, [4.5, 1.0])
     assert names("4", "1", column="similarity") == (None, [4.0, 1.0])
     assert names("1", "3", task="regression") == (None, [1.0, 3.0])
@@ -219,8 +225,14 @@ def test_label_names_are_found(tmp_path):
     assert names("2", "1", label_names={"1": "no", "2": "yes"}) == (("no", "yes"), [1, 0])
     assert names("yes", "1", label_names={"1": "no", "2": "yes"}) == (("no", "yes"), [1, 0])
     assert names("y", "N", label_names={"n": "no", "y": "yes", "maybe": "no"})[1] == [1, 0]
-    with pytest.raises(InputError, match="'0' is not one of no, yes"):
-        names("1", "0", label_names={"1": "no", "2": "yes"})
+    assert names("Y", "n", label_names=["N", "y"]) == (("N", "y"), [1, 0])
+    for labels, given, message in (
+        (("1", "0"), {"1": "no", "2": "yes"}, "'0' is not one of no, yes"),
+        (("1", "0"), ["1", "2"], "'0' is not one of 1, 2"),
+        (("a", "A"), ["a", "A"], "'A' is the spelling of two labels"),
+    ):
+        with pytest.raises(InputError, match=message):
+            names(*labels, label_names=given)
 
 
 @pytest.mark.parametrize(
@@ -265,20 +277,26 @@ def test_quotes_in_one_own_tsv(tmp_path):
 TSV = "s1\ts2\tlabel\na\tb\tneutral\n"
 # A file whose second row is bad: words that the message must have, and the reason that is counted.
 FINE = '{"s1": "a", "s2": "b", "label": 1}\n'
+ASKED = '{"qid": 7, "s1": "a", "s2": "b", "label": 1}\n'
 BAD = [
     ("x.tsv", TSV + "c\td\n", r"x\.tsv:3: there are 2 tab-separated.*3 were.*on_error", "too few"),
     ("x.tsv", TSV + "c\td\te\tf\n", r"x\.tsv:3: there are 4 tab-separated", "too many fields"),
     ("x.tsv", TSV + "c\td\tmaybe\n", r"x\.tsv:3: the label 'maybe' is not one of", "unknown"),
     ("x.tsv", TSV + "c\td\t\n", r"x\.tsv:3: the label is empty", "empty label"),
-    ("x.tsv", TSV.encode() + b"caf\xe9\tb\tneutral\n", r":3: byte 27 \(0xe9\).*latin-1", "not"),
-    ("x.csv", b"s1,s2,label\na,b,neutral\ncaf\xe9,b,neutral\n", r"x\.csv:3: byte 27", "not UTF-8"),
+    ("x.tsv", TSV.encode() + b"caf\xe9\tb\tneutral\n", r":3: character 4 is the byte 0xe9.*latin-1", "not"),
+    ("x.csv", b"s1,s2,label\na,b,neutral\ncaf\xe9,b,neutral\n", r"x\.csv:3: character 4", "not UTF-8"),
     ("x.csv", 's1,s2,label\na,b,neutral\n"c,d,neutral\n', r"x\.csv:3: the quotes", "broken"),
-    ("x.jsonl", FINE.encode() + b'{"s1": "caf\xe9"}\n', r"x\.jsonl:2: byte \d+ ", "not UTF-8"),
+    ("x.jsonl", FINE.encode() + b'{"s1": "caf\xe9"}\n', r"x\.jsonl:2: character 12 ", "not UTF-8"),
     ("x.jsonl", FINE + "3\n", r"x\.jsonl:2: this is '3'. Expected a JSON object", "not JSON"),
     ("x.jsonl", FINE + '{"s1"\n', r"x\.jsonl:2: this is not a JSON object", "not JSON"),
     ("x.jsonl", FINE + '{"s1": "\\ud83d", "s2": "b", "label": 0}\n', r"2: .*'s1' holds half a", "half a"),
     ("x.jsonl", FINE + '{"s1": "c", "s2": null, "label": 0}\n', r"2: .*'s2' holds None", "no text"),
     ("x.jsonl", FINE + '{"s1": "c", "label": 0}\n', r"x\.jsonl:2: the column 's2'", "missing column"),
+    ("x.jsonl", FINE + '{"s1": "c", "s2": "d", "s2": "e"}\n', "2: .*has a key twice", "not JSON"),
+    ("x.jsonl", ASKED + '{"qid": null, "s1": "c", "s2": "d", "label": 0}\n', "2: .*'qid' is empty", "no question"),
+    ("x.jsonl", ASKED + '{"qid": NaN, "s1": "c", "s2": "d", "label": 0}\n', "2: .*'qid' is empty", "no question"),
+    ("x.tsv", "s1\ts2\tlabel\tqid\na\tb\t1\t7\nc\td\t0\t \n", "3: .*'qid' is empty", "no question"),
+    ("x.csv", "s1,s2,label,weight\na,b,1,2\nc,d,0,\n", "3: the weight '' is not a number", "bad weight"),
 ]  # fmt: skip
 
 
@@ -298,8 +316,12 @@ def test_a_bad_row_is_an_error_or_counted(name, text, message, reason, tmp_path)
 BAD_FILES = [
     ("x.tsv", "", {}, "has no rows"),
     ("x.tsv", "s1\ts2\tlabel\n", {}, "has no rows"),
-    ("x.tsv", "left\tright\n1\t2\n", {}, r"has the columns left, right.*sentence1=…"),
+    ("x.tsv", "left\tright\n1\t2\n", {}, "has the columns left, right.*sentence1='left'"),
     ("x.tsv", TSV, {"label": "kind"}, r"no column 'kind'. Its columns are s1, s2, label"),
+    ("x.tsv", TSV, {"sentence1": "s3"}, "no column 's3'.* Perhaps sentence1='s1', sentence2='s2', label='label'"),
+    ("x.csv", "s1,s2,label,label\na,b,1,0\n", {}, "two columns of the same name 'label'"),
+    ("x.csv", "s1,s2,Label,label\na,b,1,0\n", {}, "Label and label, which differ in case only"),
+    ("x.tsv", "\n" * 100_002 + TSV, {}, "more than 100,000 blank lines in a row"),
     ("x.tsv", TSV, {"on_error": "ignore"}, 'Use "raise" or "skip"'),
     ("x.tsv", TSV, {"format": "snil"}, r"mean 'snli'\?"),
     ("x.tsv", TSV, {"format": "snli"}, r"not a file of the format 'snli'. .* snli_1\.0"),
@@ -315,11 +337,11 @@ BAD_FILES = [
     ("x.pdf", "%PDF\n", {}, "not a known kind of file"),
     ("x.tsv.gz", gzip.compress(TSV.encode(), mtime=0)[:-6], {}, "not a whole gzip file"),
     ("x.json", "[1", {}, r"x\.json:1: this is not valid JSON"),
-    ("x.json", b'[\n{"s1": "\xe9"}]', {}, r"x\.json:2: byte 10 \(0xe9\) is not UTF-8"),
+    ("x.json", b'[\n{"s1": "\xe9"}]', {}, r"x\.json:2: character 9 is the byte 0xe9"),
     ("x.tsv", "s1\ts2\tlabel\na\tb\n", {"on_error": "skip"}, r"no usable row \(.*too few fields"),
     ("x.tsv", TSV, {"task": "regression"}, "the score 'neutral' is not a number"),
     ("TRAIN.xml", "<QApairs id='7'>\n<positive>\nit\n", {}, ":3: a <positive> stands before the <q"),
-    ("TRAIN.xml", b"<QApairs id='7'>\n<question>\n\xe9\n", {}, r":3: byte 28 \(0xe9\)"),
+    ("TRAIN.xml", b"<QApairs id='7'>\n<question>\n\xe9\n", {}, ":3: character 1 is the byte 0xe9"),
     ("x.tsv", "s1\ts2\tlabel\n" + "".join(f"a\tb\tt{i}\n" for i in range(101)), {}, "101 diff"),
 ]  # fmt: skip
 
@@ -336,6 +358,7 @@ def test_missing_paths_and_what_cannot_be_loaded(tmp_path):
     write(tmp_path / "train.tsv", TSV)
     write(tmp_path / "empty" / "notes.md", "x")
     bare = write(tmp_path / "bare.tsv", "sentence1\tsentence2\n" + "a\tb\n" * 30)
+    odd = write(tmp_path / "odd.tsv", "text_1\ttext_2\tmatch\n" + "a\tb\tyes\n" * 30)
     assert read_pairs(bare).labels is None
     for refused, message in (
         (lambda: read_pairs(tmp_path / "trian.tsv"), r"trian\.tsv. Did you mean train"),
@@ -343,7 +366,8 @@ def test_missing_paths_and_what_cannot_be_loaded(tmp_path):
         (lambda: load_pairs("snil:somewhere"), "no format 'snil'. The formats are tfds, glue"),
         (lambda: load_pairs(tmp_path / "empty"), r"contains notes\.md.*snli, multinli, sick"),
         (lambda: load_pairs(f"sick:{tmp_path}"), "no file of the format 'sick'. .* SICK_train"),
-        (lambda: load_pairs(bare), "have no labels"),
+        (lambda: load_pairs(bare), "have no labels. Name their column, such as sentence1='sent"),
+        (lambda: load_pairs(odd), "such as .*sentence2='text_2', label='match'"),
         (lambda: load_pairs("embedded", label="x"), "not a file of yours. Leave out label"),
         (
             lambda: load_pairs("embedded", fractions=[0.7, 0.15, 0.15]),
@@ -410,15 +434,19 @@ def test_glue_family_is_told_apart_by_columns(tmp_path):
     assert load_pairs(f"glue:{path.parent}")["validation"].name == "qnli"
 
 
-def test_embedded_needs_no_file(monkeypatch):
-    sizes = load._EMBEDDED
-    assert sizes == {"train": 8000, "validation": 1000, "test": 1000}
-    monkeypatch.setattr(load, "_EMBEDDED", {part: n // 100 for part, n in sizes.items()})
-    parts = load_pairs("embedded", seed=3)
+def test_embedded_pairs():
+    """Balanced, with one hypothesis per label for each premise, and no premise in two parts."""
+    parts = load_pairs("embedded")
     assert {part: len(data) for part, data in parts.items()} == {
-        "train": 80, "validation": 10, "test": 10
+        "train": 8000, "validation": 1000, "test": 1000
     }  # fmt: skip
-    assert all(data.name == "embedded" for data in parts.values())
+    premises = {part: set(data.sentence1) for part, data in parts.items()}
+    assert sum(map(len, premises.values())) == len(set.union(*premises.values()))
+    for part, data in parts.items():
+        assert (data.name, data.split, data.label_names) == ("embedded", part, NLI)
+        assert max(data.label_counts().values()) - min(data.label_counts().values()) <= 1
+        assert not leak_report(parts["train"], data)["shared_pairs"] or part == "train"
+    assert parts["test"].fingerprint().startswith("32361433ff29ba16")
 
 
 def test_tensorflow_datasets(tmp_path, monkeypatch):
@@ -450,37 +478,28 @@ def test_tensorflow_datasets(tmp_path, monkeypatch):
     assert list(parts) == ["train", "validation", "test"]
     assert sorted(rows(parts["train"])) == [("é0", "", 1), ("é2", "", 0)]
     assert parts["train"].label_names == ("not_equivalent", "equivalent")
-    assert parts["train"].report.skipped == {"no gold label": 1}
+    assert parts["train"].report.skipped == {"no gold label ('-1')": 1}
     assert len(parts["test"]) == 2 and parts["test"].labels is None
     assert parts["test"].name == "tiny/pairs" and parts["test"].split == "test"
 
 
 @pytest.mark.parametrize(
-    "columns, error, message",
+    "error, message",
     [
-        (["text", "label"], None, "has the columns text, label, of which no two"),
-        (["sentence1", "sentence2"], ImportError(name="mwparser"), "pip install mwparser"),
-        (
-            ["sentence1", "sentence2"],
-            OSError("no route"),
-            r"cannot be downloaded or written \(no route\)",
-        ),
+        (ImportError(name="mwparser"), "pip install mwparser"),
+        (OSError("no route"), r"cannot be downloaded or written \(no route\)"),
     ],
 )
-def test_a_tensorflow_dataset_that_cannot_be_had(monkeypatch, columns, error, message):
+def test_a_tensorflow_dataset_that_cannot_be_had(monkeypatch, error, message):
     tfds = pytest.importorskip("tensorflow_datasets")
     with pytest.raises(InputError, match="There is no TensorFlow dataset"):
         load_pairs("tfds:no_such_dataset_here")
 
-    class Builder:
-        info = types.SimpleNamespace(
-            features=dict.fromkeys(columns, types.SimpleNamespace(np_dtype=str))
-        )
+    def download_and_prepare():
+        raise error
 
-        def download_and_prepare(self):
-            raise error
-
-    monkeypatch.setattr(tfds, "builder", lambda name: Builder())
+    builder = types.SimpleNamespace(download_and_prepare=download_and_prepare)
+    monkeypatch.setattr(tfds, "builder", lambda name: builder)
     with pytest.raises(InputError, match=f"^tfds:tiny.*{message}"):
         load_pairs("tfds:tiny")
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
@@ -492,7 +511,7 @@ def test_a_tensorflow_dataset_that_cannot_be_had(monkeypatch, columns, error, me
 REAL = {
     "sick": {"train": 4500, "validation": 500, "test": 4927},
     "msrp": {"train": 3872, "validation": 204},
-    "twitter_url": {"train": 40092, "validation": 2108},
+    "twitter_url": {"train": 40090, "validation": 2110},
     "trecqa:trecqa": {"train": 4718, "validation": 1148, "test": 1517},
     "trecqa-clean:trecqa": {"train": 4718, "validation": 1117, "test": 1442},
     "trecqa-all-clean:trecqa": {"train": 53417, "validation": 1117, "test": 1442},
@@ -540,7 +559,7 @@ def test_real_details(data_dir):
     assert rows(published) == rows(clean["test"])
     with_two_empty_labels = read_pairs(data_dir / "quora" / "quora-dev.csv")
     assert len(with_two_empty_labels) == 20212
-    assert with_two_empty_labels.report.skipped == {"no gold label": 2}
+    assert with_two_empty_labels.report.skipped == {"no gold label ('')": 2}
     tokenized, raw = (read_pairs(data_dir / "snli" / f) for f in ("s1.dev", "validation.tsv"))
     assert np.array_equal(tokenized.labels, raw.labels)
     assert len(read_pairs(data_dir / "selqa" / "selqa-ass-dev.json")) == 9419
@@ -587,9 +606,75 @@ def test_messages_name_options_on_the_command_line(tmp_path):
     with naming_options():
         with pytest.raises(InputError, match="bad rows out with --on-error skip"):
             read_pairs(bad)
-        with pytest.raises(InputError, match="--columns FIRST,SECOND,LABEL"):
+        with pytest.raises(InputError, match="such as --columns left,right"):
             read_pairs(odd)
         with pytest.raises(InputError, match="--format snil does not exist"):
             read_pairs(odd, format="snil")
     with pytest.raises(InputError, match='pass on_error="skip"'):
         read_pairs(bad)
+
+
+HEADED = "left\tright\tverdict\n"
+
+
+@pytest.mark.parametrize(
+    "body, kwargs, want",
+    [
+        ("".join(f"a{i}\tb{i}\t{i % 2}\n" for i in range(8)), {}, ("0", "1")),
+        ("".join(f"a{i}\tb{i}\t{i / 4}\n" for i in range(8)), {}, None),
+        ("".join(f"a{i}\tb{i}\t{'yn'[i % 2]}\n" for i in range(8)), {}, ("n", "y")),
+        ("a\tb\tyes\nc\td\tno\n", {"label_names": ["no", "yes"]}, ("no", "yes")),
+    ],
+)
+def test_numbered_columns_of_a_file_with_a_header(body, kwargs, want, tmp_path, caplog):
+    path = write(tmp_path / "x.tsv", HEADED + body)
+    numbered = {"sentence1": 0, "sentence2": 1, "label": 2}
+    data = read_pairs(path, **numbered, **kwargs)
+    assert data.sentence1[0][0] == "a" and data.label_names == want
+    assert data.report.skipped == {"header": 1} and "is read as a header" in caplog.text
+    (window,) = PairStream(path, **numbered, **kwargs).windows(100)
+    assert window.pairs.sentence1 == data.sentence1
+
+
+def test_a_first_row_that_may_be_a_pair_is_kept_with_a_warning(tmp_path, caplog):
+    path = write(tmp_path / "x.tsv", "a\tb\todd\nc\td\tyes\ne\tf\tno\n")
+    assert len(read_pairs(path, sentence1=0, sentence2=1, label=2)) == 3
+    assert "only row 1 has the label 'odd'" in caplog.text
+    path = write(tmp_path / "y.tsv", "premise\thypothesis\na\tb\n")
+    assert len(read_pairs(path, sentence1=0, sentence2=1)) == 1
+
+
+@pytest.mark.parametrize("inside", [",", ";", "\t", "\n", ";;;"])
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_quoted_separators_and_line_breaks_in_the_first_records(inside, separator, tmp_path):
+    cells = [f"s1{inside}x", f's2{inside}"y"', "label"]
+    table = [cells, [f"a{inside}b", f"c{inside}", "1"], ["d", "e", "0"]]
+    quoted = [[f'"{cell.replace(chr(34), chr(34) * 2)}"' for cell in row] for row in table]
+    for name in ("x.csv", "x.txt"):
+        path = write(tmp_path / name, "\n".join(map(separator.join, quoted)) + "\n")
+        data = read_pairs(path, sentence1=cells[0], sentence2=cells[1])
+        assert rows(data) == [(table[1][0].strip(), f"c{inside}".strip(), 1), ("d", "e", 0)]
+        path = write(tmp_path / name, "\n".join(map(separator.join, quoted[1:])) + "\n")
+        assert rows(read_pairs(path, sentence1=0, sentence2="1", label=2)) == rows(data)
+
+
+@pytest.mark.parametrize("names", ["text_1 text_2", "q1 q2", "a b", "query passage", "S1 S2"])
+def test_usual_names_of_columns(names, tmp_path):
+    one, two = names.split()
+    path = write(tmp_path / "x.csv", f"id,{one},{two},label\n7,x,y,1\n,z,w,0\n")
+    data = read_pairs(path)
+    assert rows(data) == [("x", "y", 1), ("z", "w", 0)] and data.ids == ("7", "")
+
+
+def test_gzip_is_known_by_its_first_bytes(tmp_path):
+    for name in ("x.TSV.GZ", "x.tsv", "train.csv.GZ", "x.jsonl.gz"):
+        text = FINE if "json" in name else TSV.replace("\t", "," if "csv" in name else "\t")
+        (tmp_path / name).write_bytes(gzip.compress(text.encode()))
+        assert rows(read_pairs(tmp_path / name))[0][:2] == ("a", "b")
+
+
+def test_a_window_has_all_columns_of_the_file(tmp_path):
+    path = write(tmp_path / "x.csv", "s1,s2,Label,note\na,b,Yes,n1\nc,d,no,n2\n")
+    (window,) = PairStream(path, label_names=["no", "yes"]).windows(9)
+    assert window.given["note"] == ["n1", "n2"] and window.given["Label"] == ["Yes", "no"]
+    assert window.pairs.columns["gold"] == ("yes", "no") and window.rows == 2

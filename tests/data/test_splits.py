@@ -7,6 +7,7 @@ import pytest
 
 from keras_sentmatch.data import PairDataset, leak_report, load_pairs, read_pairs, split_pairs
 from keras_sentmatch.data.dataset import numbered, rows_by_group
+from keras_sentmatch.data.splits import log_repeats
 from keras_sentmatch.encoders.batches import Questions
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import evaluate_predictions
@@ -61,6 +62,19 @@ def test_pairs_with_one_first_sentence_stay_together():
     train, test = split_pairs(data, [0.7, 0.3], seed=0)
     assert not set(train.sentence1) & set(test.sentence1)
     assert set(test.label_counts().values()) == {30}
+
+
+def test_pairs_that_count_as_one_stay_together(caplog):
+    """Case and spacing do not count, nor does the order of a pair: no part leaks into another."""
+    caplog.set_level("INFO")
+    first = [text for i in range(100) for text in (f"A dog {i}", f"a  DOG {i} ", f"cat {i}")]
+    second = [text for i in range(100) for text in (f"x {i}", f"y {i}", f"a dog {i}")]
+    second[1::3] = [f"Cat {i}" for i in range(100)]  # mirrored in every third row
+    data = PairDataset(first, second, [0, 0, 0] * 100, groups=None)
+    parts = dict(zip(("train", "test"), split_pairs(data, [0.7, 0.3], seed=1)))
+    assert leak_report(*parts.values())["shared_pairs"] == 0
+    log_repeats(parts)
+    assert caplog.text == ""
 
 
 def test_numbers_are_those_of_numpy():

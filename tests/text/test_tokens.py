@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.text import Tokenizer, Vocabulary
-from keras_sentmatch.text.tokens import read_word_pairs
+from keras_sentmatch.text import Tokenizer
+from keras_sentmatch.text.tokens import Vocabulary, read_word_pairs
 
 pytestmark = pytest.mark.once
 
@@ -62,9 +62,7 @@ def test_vocabulary(tmp_path):
 
 def test_from_counts():
     counts = {"b": 2, "a": 2, "c": 9, "rare": 1, "[UNK]": 5}
-    assert Vocabulary.from_counts(counts, min_count=2).words[2:] == ["c", "a", "b"]
-    assert Vocabulary.from_counts(counts, max_size=3).words[2:] == ["c"]
-    assert len(Vocabulary.from_counts(counts, max_size=2)) == 2
+    assert Vocabulary.from_counts(counts).words[2:] == ["c", "a", "b", "rare"]
 
 
 # Bad input of this package: a call on a file with some bytes, and words that the message must have.

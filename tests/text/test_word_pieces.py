@@ -12,8 +12,8 @@ import warnings
 import numpy as np
 import pytest
 
-from keras_sentmatch.encoders import SubwordPairEncoder, load_encoder
-from keras_sentmatch.encoders._tensorflow_pieces import pieces_graph
+from keras_sentmatch.encoders import SubwordPairEncoder
+from keras_sentmatch.encoders.subwords import load_encoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.text.word_pieces import pieces_of
 from tests.encoders.test_words import HARD
@@ -58,26 +58,6 @@ def test_byte_pairs_are_those_of_tensorflow_and_of_the_original():
     want = [original.encode(text, add_special_tokens=False) for text in texts]
     for text, one, two in zip(texts, got, want):
         assert one == two, text[:50]
-
-
-def test_byte_pairs_in_the_graph():
-    tf = pytest.importorskip("tensorflow")
-    pieces = pieces_of(tokenizer("Roberta"))
-    codes = [*range(0x600), *range(0x600, 0xD800, 41), *range(0xE000, 0x110000, 1997)]
-    texts = [" ".join(f"{chr(c)}a{chr(c)}1{chr(c)}'s" for c in codes[i::32]) for i in range(32)]
-    texts += [*SENTENCES, *NUMBERS, *HARD, "   ", "'tis x'd's 'll \n's \"'re", "dog" * 50]
-    graph = pieces_graph(pieces)
-    got = graph(tf.constant(texts), 0).to_list()
-    for text, one, two in zip(texts, got, pieces.ids(texts)):
-        assert one == two, text[:50]
-    traced = tf.function(lambda x: graph(x, 0)).get_concrete_function(
-        tf.TensorSpec([None], tf.string)
-    )
-    assert traced(tf.constant([], tf.string)).nrows() == 0
-    spaced = type(pieces.tokenizer)(*byte_pairs(), add_prefix_space=True)
-    texts = ["dog", " dog", "", "\u3000dog", "\ndog"]
-    pieces = pieces_of(spaced)
-    assert pieces_graph(pieces)(tf.constant(texts), 0).to_list() == pieces.ids(texts)
 
 
 @each_kind
@@ -168,7 +148,7 @@ def test_without_tensorflow(tmp_path):
 import json, sys
 from pathlib import Path
 sys.modules["tensorflow"] = sys.modules["tensorflow_text"] = None
-from keras_sentmatch.encoders import load_encoder
+from keras_sentmatch.encoders.subwords import load_encoder
 folder = Path(sys.argv[1])
 first, second = json.loads((folder / "texts.json").read_text())
 found = {name: load_encoder(folder / name).encode(first, second)["token_ids"].tolist()

@@ -11,7 +11,7 @@ from keras_sentmatch.training import load_recipe
 from keras_sentmatch.training.encoding import fit_encoder
 from keras_sentmatch.vectors import load_vectors
 from keras_sentmatch.vectors.built_in import COMPOSED, SCALE, WordTable, load_word_table
-from keras_sentmatch.vectors.extraction import TextBackbone
+from keras_sentmatch.vectors.extraction import backbone_means
 
 TABLE = load_word_table()
 
@@ -104,7 +104,7 @@ def test_the_table_is_what_the_encoder_says(minilm):
     file = Path(__file__).parents[2] / "keras_sentmatch/vectors/tables/minilm.npz"
     with np.load(file) as arrays:
         mean, axes = arrays["mean"].astype(float), arrays["axes"].astype(float)
-    rows, states = TextBackbone(minilm).means(words, progress=False)
+    rows, states = backbone_means(minilm, words, progress=False)
     want = (states[rows] - mean) @ axes
     want *= SCALE / np.linalg.norm(want, axis=1, keepdims=True)
     got = np.stack([TABLE.lookup(word)[0] for word in words])

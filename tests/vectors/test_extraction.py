@@ -3,9 +3,9 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.vectors import extract_vectors, load_vectors
 from keras_sentmatch.vectors import extraction as module
-from keras_sentmatch.vectors.extraction import TextBackbone, principal_axes
+from keras_sentmatch.vectors import load_vectors
+from keras_sentmatch.vectors.extraction import backbone_means, extract_vectors, principal_axes
 from tests.toys.bert import tiny_bert
 
 pytestmark = pytest.mark.once
@@ -20,18 +20,17 @@ def backbone(tmp_path_factory):
     return tiny_bert(tmp_path_factory.mktemp("tiny_bert"), PIECES)
 
 
-@pytest.fixture(scope="module")
-def shared(backbone):
-    return TextBackbone(backbone)
-
-
 @pytest.fixture
-def extract(backbone, shared, tmp_path, monkeypatch):
-    """`extract_vectors` of the tiny BERT, which is loaded (and compiled) once for all tests."""
-    monkeypatch.setattr(module, "TextBackbone", lambda name: shared)
-    return lambda words=WORDS, **options: extract_vectors(
-        backbone, words, **{"dim": 8, "cache_dir": tmp_path, **options}
+def extract(backbone):
+    return lambda words=WORDS, **options: extract_vectors(backbone, words, **{"dim": 8, **options})
+
+
+def test_batches_do_not_matter(backbone):
+    (rows, one), (others, two) = (
+        backbone_means(backbone, WORDS, batch_size=size) for size in (256, 2)
     )
+    assert rows == others
+    np.testing.assert_allclose(one, two, atol=1e-5)
 
 
 def means_by_hand(folder):
@@ -67,11 +66,6 @@ def test_same_signs_on_every_backend(extract):
     np.testing.assert_allclose(extract()["cat"], expected, atol=1e-4)
 
 
-def test_batches_do_not_matter(extract, tmp_path):
-    a, b = extract(), extract(batch_size=2, cache_dir=tmp_path / "other")
-    np.testing.assert_allclose(a.matrix, b.matrix, atol=1e-4)
-
-
 def test_case_and_accents_follow_the_tokenizer(extract):
     vectors = extract([*WORDS, "Cat", "cafe", "CAFÉ"])
     for word, same in (("Cat", "cat"), ("cafe", "café"), ("CAFÉ", "café")):
@@ -97,18 +91,7 @@ def test_columns_that_cannot_be_filled_are_zero(extract, words, dim, rank):
     np.testing.assert_allclose(np.linalg.norm(vectors.matrix, axis=1), 5, rtol=1e-5)
 
 
-def test_cache(extract, monkeypatch):
-    first = extract()
-    monkeypatch.setattr(TextBackbone, "means", lambda *_, **__: pytest.fail("read it again"))
-    again = extract(WORDS[::-1])
-    assert again.words == first.words and again.report == first.report
-    np.testing.assert_array_equal(again.matrix, first.matrix)
-    for other in ({"dim": 7}, {"words": WORDS[1:]}):
-        with pytest.raises(pytest.fail.Exception):
-            extract(**other)
-
-
-def test_random_state_is_left_alone(backbone, tmp_path):
+def test_random_state_is_left_alone(backbone):
     def next_weights():
         layer = keras.layers.Dense(3)
         layer.build((None, 4))
@@ -118,13 +101,13 @@ def test_random_state_is_left_alone(backbone, tmp_path):
     keras.utils.set_random_seed(5)
     expected = next_weights()
     keras.utils.set_random_seed(5)
-    extract_vectors(backbone, ["cat", "dog", "house"], dim=2, cache_dir=tmp_path)
+    extract_vectors(backbone, ["cat", "dog", "house"], dim=2)
     for a, b in zip(next_weights(), expected):
         np.testing.assert_array_equal(a, b)
 
 
 BAD = [
-    ({"dim": 0}, "dim=0 and batch_size=256 must both be at least 1"),
+    ({"dim": 0}, "dim=0 must be at least 1"),
     ({"words": ["cat", "zebra"]}, "knows 1 of the 2 words"),
     ({"words": []}, "knows 0 of the 0 words"),
 ]
@@ -136,10 +119,10 @@ def test_bad_input(extract, options, message):
         extract(**options)
 
 
-def test_real_backbone(minilm, tmp_path):
+def test_real_backbone(minilm):
     pytest.importorskip("keras_hub")
     words = "man woman boy girl dog puppy cat kitten car truck red blue running walks".split()
-    vectors = load_vectors(f"encoder:{minilm}", words, dim=10, cache_dir=tmp_path)
+    vectors = load_vectors(f"encoder:{minilm}", words, dim=10)
     near = vectors.matrix @ vectors.matrix.T
     np.fill_diagonal(near, -99)
     names = list(vectors.words)
