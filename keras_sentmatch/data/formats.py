@@ -234,13 +234,6 @@ _FORMATS = (
 
 FORMATS = {known.name: known for known in _FORMATS}
 OWN = ("tsv", "tsv-quoted", "csv", "jsonl", "frame")
-# Names for several formats, which their columns distinguish.
-FAMILIES = {
-    "glue": ("multinli", "msrp", "stsb", "qnli", "qqp", "rte"),
-    "mnli": ("multinli",),
-    "mrpc": ("msrp",),
-    "sts-b": ("stsb",),
-}
 # Usual names of columns in lower case, in the order in which they are tried.
 SENTENCES = (
     ("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"),
@@ -272,9 +265,8 @@ def file_names(known: Format) -> str:
 
 
 SPLITS = ("train", "validation", "test")
-_SUFFIXES = {"tsv": "tsv", "txt": "tsv", "csv": "csv", "json": "jsonl", "jsonl": "jsonl"}
-_SUFFIXES["ndjson"] = "jsonl"
-_SUFFIXES |= {"parquet": "frame", "xlsx": "frame"}
+_SUFFIXES = {"tsv": "tsv", "txt": "tsv", "csv": "csv", "parquet": "frame", "xlsx": "frame"}
+_SUFFIXES |= dict.fromkeys(("json", "jsonl", "ndjson"), "jsonl")
 _OFFICIAL = [known for known in FORMATS.values() if known.name not in OWN]
 
 
@@ -287,7 +279,7 @@ def existing_path(path: str | Path) -> Path:
         return path
     prefix, _, rest = str(path).partition(":")
     if rest and len(prefix) > 1 and not Path(prefix).exists() and "/" not in prefix:
-        known = ", ".join(("tfds", *FAMILIES, *FORMATS))
+        known = ", ".join(("tfds", *FORMATS))
         raise InputError(
             f"There is no file {path}, and no format {prefix!r}. The formats are {known}."
         )
@@ -301,14 +293,13 @@ def _formats(name: str | None) -> tuple[list[Format], bool]:
     """Return the formats to try, and whether folder names count as hints."""
     if name is None:
         return _OFFICIAL, True
-    if name not in (*FAMILIES, *FORMATS):
+    if name not in FORMATS:
         near = difflib.get_close_matches(name, FORMATS, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise InputError(
-            f"{argument('format', name)} does not exist.{hint} The formats are "
-            f"{', '.join((*FAMILIES, *FORMATS))}."
+            f"{argument('format', name)} does not exist.{hint} The formats are {', '.join(FORMATS)}."
         )
-    return [FORMATS[member] for member in FAMILIES.get(name, (name,))], False
+    return [FORMATS[name]], False
 
 
 def recognize_file(path: Path, name: str | None) -> tuple[Format, Layout, str | None]:
@@ -319,10 +310,11 @@ def recognize_file(path: Path, name: str | None) -> tuple[Format, Layout, str | 
             if split := layout.split_of(path, hints):
                 return known, layout, split
     if name is not None:
-        if len(formats) == 1 and (name in OWN or len(formats[0].layouts) == 1):
-            return formats[0], formats[0].layouts[0], None
-        files = "; ".join(file_names(known) for known in formats)
-        raise InputError(f"{path} is not a file of the format {name!r}. That format has {files}.")
+        if name in OWN or len(known.layouts) == 1:
+            return known, known.layouts[0], None
+        raise InputError(
+            f"{path} is not a file of the format {name!r}. That format has {file_names(known)}."
+        )
     suffix = path.name.lower().removesuffix(".gz").rpartition(".")[2]
     if suffix not in _SUFFIXES and "\t" not in TextFile(path).first_line():
         raise InputError(
@@ -348,8 +340,9 @@ def recognize_folder(
         if found:
             return known, found
     if name is not None:
-        files = "; ".join(file_names(known) for known in formats)
-        raise InputError(f"{folder} has no file of the format {name!r}. That format has {files}.")
+        raise InputError(
+            f"{folder} has no file of the format {name!r}. That format has {file_names(known)}."
+        )
     names = sorted(path.name for path in folder.iterdir())
     inside = ", ".join(names[:8]) + ", …" * (len(names) > 8) or "nothing"
     raise InputError(

@@ -15,7 +15,6 @@ from keras_sentmatch.data._labels import numbered_labels, without_header
 from keras_sentmatch.data.dataset import PairDataset, Task, numbered
 from keras_sentmatch.data.files import TextFile
 from keras_sentmatch.data.formats import (
-    FAMILIES,
     FORMATS,
     NLI,
     OWN,
@@ -61,7 +60,7 @@ def read_pairs(
 
     Args:
         path: The file or table. For parallel files, the first one, such as `s1.dev` or `a.toks`.
-        format: Name of a format, or `"glue"`. By default it is recognized.
+        format: Name of a format. By default it is recognized.
         split: Name of the part. Defaults to the part that the file name of a known data set says.
         sentence1, sentence2: Columns of the sentences. Numbers count from 0 in a file without header.
         label: Column of the label. Without it the pairs are unlabeled.
@@ -313,7 +312,7 @@ def _embedded() -> dict[str, PairDataset]:
 def format_and_path(source: str | Path) -> tuple[str | None, str | Path]:
     """Split `"FORMAT:path"`; the format is None if `source` does not name one."""
     prefix, _, rest = str(source).partition(":")
-    return (prefix, rest) if rest and (prefix in FORMATS or prefix in FAMILIES) else (None, source)
+    return (prefix, rest) if rest and prefix in FORMATS else (None, source)
 
 
 def _read_files(

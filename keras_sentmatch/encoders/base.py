@@ -3,9 +3,8 @@
 import json
 import warnings
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,7 +16,6 @@ from keras_sentmatch.safety import inside, read_object
 FORMAT = 1
 FILE = "encoder.json"
 MAX_TOKENS = 1_000_000  # greatest max_length of an encoder in a file
-_NAMED, _KEPT = 5, 1000  # most frequent unknown words that are named, and kept
 Tags = tuple[Sequence[str | Sequence[str]], Sequence[str | Sequence[str]]]
 
 
@@ -30,7 +28,6 @@ class EncodingReport:
     tokens: int = 0  # that were kept
     dropped: int = 0  # tokens beyond the limit
     unknown: int = 0  # kept tokens without an id
-    unknown_words: Counter[str] = field(default_factory=Counter)
 
     def __add__(self, other: "EncodingReport") -> "EncodingReport":
         mine, others = vars(self), vars(other)
@@ -40,13 +37,11 @@ class EncodingReport:
         def share(part: int, whole: int) -> str:
             return f"{part:,} ({part / max(whole, 1):.1%})"
 
-        words = ", ".join(f"{word} {n:,}" for word, n in self.unknown_words.most_common(_NAMED))
         return (
             f"{self.sentences:,} sentences, {self.tokens:,} tokens, "
             f"{share(self.unknown, self.tokens)} unknown; "
             f"{share(self.truncated, self.sentences)} sentences truncated, "
             f"{share(self.dropped, self.tokens + self.dropped)} tokens lost"
-            + (f"; most frequent unknown words: {words}" if words else "")
         )
 
 
@@ -120,14 +115,8 @@ class BaseEncoder(ABC):
         self.report = EncodingReport()
         self._warned = False
 
-    def _count(
-        self, full: np.ndarray, kept: np.ndarray, unknown: int | Counter[str], limit: int
-    ) -> None:
+    def _count(self, full: np.ndarray, kept: np.ndarray, unknown: int, limit: int) -> None:
         """Add the tokens of each sentence, before and after truncation, to the report."""
-        if isinstance(unknown, Counter):
-            words = self.report.unknown_words + unknown
-            self.report.unknown_words = Counter(dict(words.most_common(_KEPT)))
-            unknown = unknown.total()
         self.report.sentences += full.size
         self.report.truncated += int((kept < full).sum())
         self.report.tokens += int(kept.sum())

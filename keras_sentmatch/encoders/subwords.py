@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from keras_sentmatch.encoders._tensorflow_pieces import WordPieceGraph
 from keras_sentmatch.encoders.base import (
     MAX_TOKENS,
     BaseEncoder,
@@ -30,7 +29,7 @@ from keras_sentmatch.safety import (
     read_object,
 )
 from keras_sentmatch.text.backbones import BackboneKind, check_tokenizer, keras_hub, load_tokenizer
-from keras_sentmatch.text.word_pieces import BertPieces, pieces_of
+from keras_sentmatch.text.word_pieces import pieces_of
 
 _TOKENIZER = "tokenizer"  # folder
 
@@ -98,7 +97,6 @@ class SubwordPairEncoder(BaseEncoder):
         self.encoder_kind = check_tokenizer(tokenizer, "tokenizer")
         self.tokenizer = tokenizer
         self.pieces = pieces_of(tokenizer)
-        self._graph: Any = None
         self.shortest = self._special = 2 + self.encoder_kind.separators
         self.max_length = max_length
         self.check_length("max_length", max_length)
@@ -173,43 +171,11 @@ class SubwordPairEncoder(BaseEncoder):
         lengths = kept.sum(1, keepdims=True) + self._special
         return _PackedPairs(lengths, kept, starts, flat, self.encoder_kind)
 
-    def tf_encode(self, sentence1: Any, sentence2: Any, length: Any = None) -> dict[str, Any]:
-        """Encode string tensors as `PairEncoder.tf_encode` does; only for BERT's word pieces."""
-        import tensorflow as tf
-
-        columns = [tf.convert_to_tensor(column) for column in (sentence1, sentence2)]
-        self.tf_tables()
-        both = self._graph(tf.concat(columns, 0), self.max_length)
-        half = tf.shape(columns[0])[0]
-        pieces = both[:half], both[half:]
-        counts = tf.stack([tf.cast(ids.row_lengths(), tf.int32) for ids in pieces], 1)
-        limit = self.max_length if length is None else tf.minimum(length, self.max_length)
-        room = tf.cast(limit, tf.int32) - self._special
-        first = tf.minimum(counts[:, 0], tf.maximum(room - room // 2, room - counts[:, 1]))
-        kept = first, tf.minimum(counts[:, 1], room - first)
-        a, b = (
-            tf.ragged.boolean_mask(found, tf.ragged.range(n) < m[:, None])
-            for found, n, m in zip(pieces, tf.unstack(counts, axis=1), kept)
-        )
-        ids, rows = self.tokenizer, tf.shape(first)[0]
-        start, end = tf.fill([rows, 1], ids.start_token_id), tf.fill([rows, 1], ids.end_token_id)
-        packed = tf.concat([start, a, *[end] * self.encoder_kind.separators, b, end], 1)
-        token_ids = packed.to_tensor(ids.pad_token_id, shape=[None, length])
-        column = tf.range(tf.shape(token_ids)[1])[None]
-        real = column < tf.cast(packed.row_lengths(), tf.int32)[:, None]
-        second = column > (first + self.encoder_kind.separators)[:, None]
-        return {
-            "token_ids": token_ids,
-            "segment_ids": tf.cast(real & second & self.encoder_kind.segments, tf.int32),
-            "padding_mask": tf.cast(real, tf.int32),
-        }
-
     def tf_tables(self) -> Any:
-        """Return the lookup table of `tf_encode`. Raises `InputError` if only Python can make the pieces."""
-        if self._graph is None:
-            self.pieces.check_graph()
-            self._graph = WordPieceGraph(cast(BertPieces, self.pieces))
-        return self._graph.table
+        """Raise `InputError`, as TensorFlow's own operations cannot make word pieces."""
+        raise InputError(
+            "Word pieces cannot be made in a TensorFlow graph. Encode in Python (encode, PairBatches)."
+        )
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments that make this encoder again."""

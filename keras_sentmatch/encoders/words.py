@@ -282,7 +282,7 @@ class PairEncoder(BaseEncoder):
             self._table = self._new_table()
         table, limit = self._table, min(limit or self.max_length, self.max_length)
         flat: defaultdict[str, list[np.ndarray]] = defaultdict(list)
-        lengths, offsets, unknown = [], [], Counter[str]()
+        lengths, offsets, unknown = [], [], 0
         for side, column in enumerate(columns):
             rows: list[int] = []
             counts: list[int] = []
@@ -297,11 +297,7 @@ class PairEncoder(BaseEncoder):
             kept = np.minimum(lengths[-1], limit)
             offsets.append(np.cumsum(kept) - kept)
             flat["token"].append(np.array([*rows, 0], "int32"))
-            found = flat["token"][-1][:-1]
-            for row, count in zip(
-                *np.unique(found[table.word_ids[found] == 1], return_counts=True)
-            ):
-                unknown[table.tokens[row]] += int(count)
+            unknown += int((table.word_ids[flat["token"][-1]] == 1).sum())
             if "pos" in self.features:
                 names = _tag(self.tagger, tokenized) if tags is None else tags[side]
                 flat["pos"].append(self._tag_ids(side, names, tokenized, limit))

@@ -124,7 +124,8 @@ class ServingFunctions:
     def _answer_sentences(self, **sentences: Any) -> Tensors:
         outputs = []
         for group in self.groups:
-            arrays = group[0].encoder.tf_encode(sentences["sentence1"], sentences["sentence2"])
+            encoder: Any = group[0].encoder  # of words: only those have tables
+            arrays = encoder.tf_encode(sentences["sentence1"], sentences["sentence2"])
             outputs += [_outputs(member, arrays) for member in group]
         return self._answers(_mean(outputs))
 

@@ -88,13 +88,6 @@ class Pieces:
         """Return a token as people write it."""
         return token
 
-    def check_graph(self) -> None:
-        """Raise `InputError`, as only Python can make the pieces; word pieces are an exception."""
-        raise InputError(
-            f"The pieces of this {type(self.tokenizer).__name__} cannot be made by TensorFlow's own "
-            "operations. Encode in Python instead, with encode or PairBatches."
-        )
-
 
 class BertPieces(Pieces):
     """Word pieces: BERT's, DistilBERT's and ELECTRA's."""
@@ -103,16 +96,12 @@ class BertPieces(Pieces):
         self.tokenizer = tokenizer
         self.unknown = tokenizer.token_to_id(tokenizer.oov_token)
         self.text = BertText(tokenizer.lowercase, tokenizer.strip_accents)
-        plain = {"lowercase": False, "strip_accents": False}
+        plain = {"lowercase": False, "strip_accents": False, "special_tokens_in_strings": False}
         self.plain = type(tokenizer).from_config(tokenizer.get_config() | plain)
         self.plain.set_vocabulary(tokenizer.get_vocabulary())
 
     def _ids(self, sentences: list[str]) -> Any:
         return self.plain.tokenize([text.translate(self.text) for text in sentences])
-
-    def check_graph(self) -> None:
-        if self.plain.special_tokens_in_strings:
-            super().check_graph()
 
 
 class BytePairs(Pieces):

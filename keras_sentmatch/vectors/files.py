@@ -187,10 +187,10 @@ def _uneven(line: bytes, dim: int, where: str, torn: bool) -> tuple[bytes, bytes
         return parts[0], b" ".join(parts[1:])
     found = line.count(b" ")
     fix = "Correct or delete the line. The first line sets the number of values."
-    if torn and found < dim:
-        fix = "The file is cut off in this line. Download or copy it again."
-    elif _CONTROL.search(line):
+    if _CONTROL.search(line):
         fix = _BINARY
+    elif torn and found < dim:
+        fix = "The file is cut off in this line. Download or copy it again."
     raise InputError(f"{where}: {found} numbers, but {dim} were expected. {fix}")
 
 

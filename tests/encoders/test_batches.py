@@ -82,13 +82,10 @@ def test_order_is_a_function_of_seed_and_epoch():
     assert rows(batches(shuffle=False), 0) == rows(batches(shuffle=False), 9)
 
 
-def test_unshuffled_rows_stay_in_order_inside_a_bucket():
+def test_rows_labels_and_features():
     made = batches(shuffle=False, bucket_lengths=[16])
     assert np.concatenate(made.order()).tolist() == list(range(53))
     assert made.shapes() == [(5, 16), (8, 16)]
-
-
-def test_labels_and_features():
     assert next(batches().numpy())[1].dtype == np.int32
     assert next(batches(labels="float").numpy())[1].dtype == np.float32
     assert isinstance(next(batches(labels=None).numpy()), dict)
@@ -138,17 +135,6 @@ def test_bucket_lengths_pad_least(count):
     assert len(found) == size and padded(found) == min(map(padded, choices))
 
 
-def test_truncation_is_warned_about_once():
-    data = dataset()
-    encoder = PairEncoder.fit(data, max_length=3)
-    with pytest.warns(UserWarning, match="more than 3 tokens") as caught:
-        made = PairBatches(data, encoder, batch_size=8)
-        list(made.numpy())
-    assert len(caught) == 1
-    assert made.bucket_lengths[-1] == 3
-    assert encoder.report.sentences == 106
-
-
 @pytest.mark.parametrize("rows", [53, 200])
 def test_tf_data_gives_the_next_epoch_each_time(rows):
     pytest.importorskip("tensorflow")
@@ -160,10 +146,6 @@ def test_tf_data_gives_the_next_epoch_each_time(rows):
     for _ in data:  # an iteration that is left early is no epoch
         break
     assert_equal(data, made.numpy(5))
-
-
-def test_tf_data_without_labels():
-    pytest.importorskip("tensorflow")
     spec = batches(labels=None).tf_data().element_spec
     assert spec["char_ids_1"].shape.as_list() == [None, None, 5]
 

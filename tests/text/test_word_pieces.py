@@ -29,22 +29,6 @@ NUMBERS = [
     " leading",
     "x\u00a0y\u3000z",
 ]
-SENTENCE_PIECES = ["XLMRoberta", "DebertaV3", "Albert"]
-
-
-def clean(texts):
-    """Without what TensorFlow's tokenizers read otherwise: NUL, lone surrogates."""
-    return [text.replace("\x00", "") for text in texts if text and len(text) < 1000]
-
-
-@pytest.mark.parametrize("prefix", SENTENCE_PIECES)
-def test_sentence_pieces_are_those_of_tensorflow(prefix):
-    pytest.importorskip("tensorflow_text")
-    texts = [text.lower() if prefix == "Albert" else text for text in clean(SENTENCES + NUMBERS)]
-    given = tokenizer(prefix)
-    there = type(given)(given.proto, _allow_python_workflow=False)
-    got = pieces_of(given).ids(texts)
-    assert got == [list(map(int, ids)) for ids in there.tokenize(texts)]
 
 
 def test_byte_pairs_are_those_of_tensorflow_and_of_the_original():
