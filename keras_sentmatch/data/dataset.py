@@ -202,7 +202,7 @@ class PairDataset:
             sizes = np.bincount(codes)
             order = rng.permutation(len(sizes))
             keep = order[: max(1, int(np.searchsorted(np.cumsum(sizes[order]), n, side="right")))]
-            return self.select(np.flatnonzero(np.isin(codes, keep)))
+            return self.select(np.isin(codes, keep))
         strata = np.zeros(len(self), int)
         if self.labels is not None and self.task != "regression":
             strata = self.labels
@@ -269,11 +269,12 @@ def _labels(
         task = task or ("ranking" if grouped else "classification")
         return None, None if task == "regression" else label_names, task
     values = np.asarray(labels)
-    if values.ndim != 1:
-        raise InputError(f"labels has the shape {values.shape}. Give one value per pair.")
     kind = values.dtype.kind if values.size else ("f" if task == "regression" else "i")
-    if kind not in "biufUO":
-        raise InputError(f"labels has the type {values.dtype}. Give integers, names or floats.")
+    if values.ndim != 1 or kind not in "biufUO":
+        raise InputError(
+            f"labels has the shape {values.shape} and the type {values.dtype}. Give one integer, name or "
+            "float per pair."
+        )
     if kind in "UO":
         label_names = label_names or tuple(sorted({str(value) for value in values}))
         index = {name: i for i, name in enumerate(label_names)}

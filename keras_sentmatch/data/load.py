@@ -103,7 +103,7 @@ def read_pairs(
     if is_frame(path):
         if format is not None:
             raise InputError(
-                f"format={format!r} is for files, but a {_kind(path)} was given. Leave it out."
+                f"format={format!r} is for files, not for a {_kind(path)}. Leave it out."
             )
         data = _read_frame(path, split, columns, on_error)
     else:
@@ -250,7 +250,7 @@ def _reported(before: PairDataset, kept: PairDataset, reason: str) -> PairDatase
 def _read_frame(frame: Any, split: str, columns: Columns, on_error: OnError) -> PairDataset:
     if columns.encoding is not None:
         raise InputError(
-            f"encoding={columns.encoding!r} is for files, but a {_kind(frame)} was given. Leave it out."
+            f"encoding={columns.encoding!r} is for files, not for a {_kind(frame)}. Leave it out."
         )
     names = class_names(getattr(frame, "features", None))
     if names and not isinstance(columns.label_names, Mapping):

@@ -33,6 +33,7 @@ class PairBatches:
             least padding. A backend that compiles does so once per length. Defaults to `5`.
         features: Names of the arrays to yield (a model's input names). Defaults to all arrays of the
             encoder.
+        drop_remainder: Whether the short batch is left out. Defaults to `False`.
         targets: Array with one row per pair, used instead of the labels.
         weights: Weight of each pair in the loss, which follows the labels in a batch.
         encoded: Result of `encode_dataset` for these pairs and this encoder, if known.
@@ -42,7 +43,7 @@ class PairBatches:
             first row, whose targets are -1. An epoch exchanges questions of equal size.
 
     Raises:
-        InputError: If there are no pairs, the batch size is below 1, a bucket is shorter than a
+        InputError: If there are no pairs or no whole batch, the batch size is below 1, a bucket is shorter than a
             sentence, the encoder does not make an array, or an argument does not go with `questions`.
 
     Example:
@@ -68,6 +69,7 @@ class PairBatches:
         seed: int = 0,
         bucket_lengths: Sequence[int] | int = 5,
         features: Collection[str] | None = None,
+        drop_remainder: bool = False,
         targets: np.ndarray | None = None,
         weights: np.ndarray | None = None,
         encoded: EncodedPairs | None = None,
@@ -75,16 +77,18 @@ class PairBatches:
     ):
         if batch_size < 1:
             raise InputError(f"{argument('batch_size', batch_size)} must be at least 1.")
-        if len(dataset) == 0:
+        if len(dataset) < (batch_size if drop_remainder else 1):
             raise InputError(
-                f"The data set {dataset.name!r} {dataset.split} has no pairs. Expected at least one."
+                f"The data set {dataset.name!r} {dataset.split} has {len(dataset)} pairs, which fill no "
+                "batch. Give more pairs, or a smaller batch_size."
             )
         self._questions: Questions | None = None
         if questions is not None:
-            if dataset.labels is None or targets is not None or weights is not None:
+            others = targets is not None or weights is not None or drop_remainder
+            if dataset.labels is None or others:
                 raise InputError(
-                    "Batches by question need labeled pairs, and accept neither targets nor weights. "
-                    "Leave these arguments out."
+                    "Batches by question need labeled pairs, and accept neither targets nor weights nor "
+                    "drop_remainder. Leave these arguments out."
                 )
             _check_count("questions", questions, dataset)
             self._questions = Questions(questions, batch_size)
@@ -111,6 +115,7 @@ class PairBatches:
         self.batch_size = batch_size
         self.shuffle = shuffle
         self.seed = seed
+        self.drop_remainder = drop_remainder
         lengths = np.maximum(self._pairs.lengths.max(1), 1)
         if isinstance(bucket_lengths, int):
             bucket_lengths = least_padding(lengths, max(bucket_lengths, 1))
@@ -126,7 +131,8 @@ class PairBatches:
     def __len__(self) -> int:
         if self._questions is not None:
             return len(self._questions.batches)
-        return -(-self.num_rows // self.batch_size)
+        full, rest = divmod(self.num_rows, self.batch_size)
+        return full + (rest > 0 and not self.drop_remainder)
 
     def order(self, epoch: int = 0) -> list[np.ndarray]:
         """Return the row numbers of each batch of an epoch."""
@@ -163,14 +169,16 @@ class PairBatches:
                     epoch = now + 1
                 yield batch
 
+        rows = self.batch_size if self.drop_remainder else None
+
         def spec(array: np.ndarray) -> Any:
-            return tf.TensorSpec((None, None, *array.shape[2:]), array.dtype)
+            return tf.TensorSpec((rows, None, *array.shape[2:]), array.dtype)
 
         first = next(self.numpy())
         inputs = first[0] if isinstance(first, tuple) else first
         signature: Any = tf.nest.map_structure(spec, inputs)
         if isinstance(first, tuple):
-            more = (tf.TensorSpec((None, *a.shape[1:]), a.dtype) for a in first[1:])
+            more = (tf.TensorSpec((rows, *a.shape[1:]), a.dtype) for a in first[1:])
             signature = signature, *more
         dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(self)))
@@ -210,7 +218,9 @@ class PairBatches:
         rows = np.arange(self.num_rows)
         if self.shuffle:
             rows = rng.permutation(rows)
-        plan = plan_batches(rows, self._row_lengths, self.bucket_lengths, self.batch_size)
+        plan = plan_batches(rows, self._row_lengths, self.bucket_lengths, self.batch_size)[
+            : len(self)
+        ]
         return [plan[i] for i in rng.permutation(len(plan))] if self.shuffle else plan
 
 

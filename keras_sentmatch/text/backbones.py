@@ -22,12 +22,6 @@ class BackboneKind:
     converted: bool = True  # whether KerasHub converts Hugging Face folders of this kind
     plain_attention: bool = True  # whether the blocks attend as BERT's do
 
-    def is_tokenizer(self, tokenizer: Any, hub: Any) -> bool:
-        return isinstance(tokenizer, getattr(hub.models, f"{self.prefix}Tokenizer"))
-
-    def is_backbone(self, backbone: Any, hub: Any) -> bool:
-        return isinstance(backbone, getattr(hub.models, f"{self.prefix}Backbone"))
-
 
 KINDS = (
     BackboneKind("BERT", "Bert"),
@@ -105,11 +99,16 @@ def load_backbone(preset_or_folder: str | Path, dtype: Any = None) -> Any:
 
 def check_backbone(backbone: Any, name: str) -> BackboneKind:
     """Return the kind of a KerasHub backbone, or raise `InputError` if it is not supported."""
-    hub = keras_hub()
-    for kind in KINDS:
-        if kind.is_backbone(backbone, hub):
-            return kind
-    raise unsupported_backbone(backbone, name)
+    kind = _kind(backbone, "Backbone")
+    if kind is None:
+        raise unsupported_backbone(backbone, name)
+    return kind
+
+
+def _kind(thing: Any, suffix: str) -> BackboneKind | None:
+    models = keras_hub().models
+    found = (kind for kind in KINDS if isinstance(thing, getattr(models, f"{kind.prefix}{suffix}")))
+    return next(found, None)
 
 
 def unsupported_backbone(backbone: Any, name: str) -> InputError:
@@ -148,8 +147,7 @@ def keras_hub() -> Any:
 
 def check_tokenizer(tokenizer: Any, name: str) -> BackboneKind:
     """Return the kind of a tokenizer that gives lists of ids, or raise `InputError`."""
-    hub = keras_hub()
-    kind = next((kind for kind in KINDS if kind.is_tokenizer(tokenizer, hub)), None)
+    kind = _kind(tokenizer, "Tokenizer")
     if kind is None:
         raise InputError(
             f"{name} is a {type(tokenizer).__name__}. Expected a KerasHub tokenizer of {SUPPORTED}."

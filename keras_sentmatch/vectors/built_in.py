@@ -7,6 +7,7 @@ import json
 import logging
 import re
 import string
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,12 @@ COMPOSED = 0.7  # length of a vector composed of word pieces, as a share of SCAL
 _FIXED = 4  # letters of the shortest word whose spelling is corrected
 _LONGEST = 64  # characters of a word that are looked at
 _FILE = "word_table.json"
+_KINDS = {
+    "word": "words in the table",
+    "pieces": "put together from word pieces",
+    "spelling": "taken for misspellings",
+    "unknown": "without a vector",
+}
 _PARTS = re.compile(r"\w+|[^\w\s]")
 
 
@@ -128,16 +135,9 @@ class WordTable:
         counts = counts if isinstance(counts, Mapping) else dict.fromkeys(counts, 1)
         found = {word: self.lookup(word, correct=counts[word] < 2) for word in sorted(counts)}
         rows = {word: vector for word, (vector, _) in found.items() if vector is not None}
-        kinds = [kind for _, kind in found.values()]
+        kinds = Counter(kind for _, kind in found.values())
         report = ", ".join(
-            f"{kinds.count(kind):,} {text}"
-            for kind, text in (
-                ("word", "words in the table"),
-                ("pieces", "put together from word pieces"),
-                ("spelling", "taken for misspellings"),
-                ("unknown", "without a vector"),
-            )
-            if kind in kinds
+            f"{kinds[kind]:,} {text}" for kind, text in _KINDS.items() if kinds[kind]
         )
         more = [word for word in self.words if word not in rows]
         others = self.matrix()[[self.words[word] for word in more]]

@@ -65,7 +65,7 @@ def test_what_a_table_cannot_be(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     for refused, message in (
         (lambda: read_pairs(twice), r"same name 'claim' \(claim, claim, verdict\)"),
-        (lambda: read_pairs(frame, format="csv"), "format='csv' is for files, but a DataFrame"),
+        (lambda: read_pairs(frame, format="csv"), "format='csv' is for files, not for a DataFrame"),
         (lambda: read_pairs(frame, encoding="latin-1"), "encoding='latin-1' is for files"),
         (lambda: load_pairs({"train": frame, "validation": [1]}, **NAMED), "part is a list"),
         (
