@@ -178,8 +178,8 @@ batches: the same order in every epoch
 + np.random.default_rng((self.seed, 0))
 @ keras_sentmatch/data/dataset.py | tests/data/test_dataset.py tests/data/test_readers.py
 labels: order of the names swapped
-- tuple(sorted({str(value) for value in values}))
-+ tuple(sorted({str(value) for value in values}, reverse=True))
+- tuple(sorted({str(value) for value in given}))
++ tuple(sorted({str(value) for value in given}, reverse=True))
 @ keras_sentmatch/training/resume.py | tests/training/test_resume.py
 resume: the optimizer's variables are forgotten
 - return [*model.variables, *model.optimizer.variables]

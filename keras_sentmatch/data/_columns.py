@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
-from keras_sentmatch.data.dataset import ReadReport, Task, weight_of
+from keras_sentmatch.data.dataset import ReadReport, Task, as_text, weight_of
 from keras_sentmatch.data.files import HEADER, BadRow, TextFile
 from keras_sentmatch.data.formats import (
     GROUP,
@@ -200,15 +200,6 @@ class Reading:
 
 
 _CELLS = ("label", "group", "id")
-
-
-def as_text(value: Any) -> str:
-    """Return a cell as text: empty if it is missing, and 7.0 as 7."""
-    if value is None or value != value:
-        return ""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return str(value).strip()
 
 
 def _guess(found: Sequence[str], first: Mapping[str, Any]) -> str:

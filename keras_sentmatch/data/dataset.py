@@ -35,6 +35,15 @@ class ReadReport:
         return text
 
 
+def as_text(value: Any) -> str:
+    """Return a cell as text: empty if it is missing, and 7.0 as 7."""
+    if value is None or value != value:
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value).strip()
+
+
 def numbered(values: Sequence[str]) -> np.ndarray:
     """Number each value in the sorted order of the distinct values, as `np.unique` does.
 
@@ -64,7 +73,7 @@ class PairDataset:
         task: `"classification"`, `"ranking"` or `"regression"`. Defaults to regression for floats,
             ranking if there are groups, and otherwise classification.
         groups: Group of each pair (for ranking: the question).
-        ids: Id of each pair in the file.
+        ids: Id of each pair in the file; empty if it is missing.
         name: Name of the data, such as `"sick"`.
         split: `"train"`, `"validation"`, `"test"` or empty.
         report: Counts of the reader.
@@ -114,8 +123,12 @@ class PairDataset:
             for row, sentence in enumerate(getattr(self, side)):
                 if not isinstance(sentence, str):
                     raise InputError(f"{side}[{row}] is {sentence!r}. Expected a string.")
-        self.groups = None if groups is None else tuple(str(group) for group in groups)
-        self.ids = None if ids is None else tuple(str(i) for i in ids)
+        self.groups = None if groups is None else tuple(map(as_text, groups))
+        if self.groups is not None and "" in self.groups:
+            raise InputError(
+                f"groups[{self.groups.index('')}] is empty. Expected the id of the pair's question."
+            )
+        self.ids = None if ids is None else tuple(map(as_text, ids))
         self.columns = {key: tuple(value) for key, value in (columns or {}).items()}
         self.labels, self.label_names, self.task = _labels(
             labels, label_names, task, groups is not None
@@ -276,7 +289,8 @@ def _labels(
             "float per pair."
         )
     if kind in "UO":
-        label_names = label_names or tuple(sorted({str(value) for value in values}))
+        given = [value for value in values if as_text(value)]
+        label_names = label_names or tuple(sorted({str(value) for value in given}))
         index = {name: i for i, name in enumerate(label_names)}
         for row, value in enumerate(values):
             if value not in index:

@@ -101,6 +101,12 @@ BAD = [
     ({"labels": [0.5], "task": "classification"}, "task='regression'"),
     ({"labels": [[1]]}, r"shape \(1, 1\)"),
     ({"labels": [0], "label_names": "xx"}, "repeats a name"),
+    ({"groups": [None]}, r"groups\[0\] is empty"),
+    ({"groups": [" "]}, r"groups\[0\] is empty"),
+    (
+        {"sentence1": ["a", "b"], "sentence2": ["a", "b"], "labels": ["x", None]},
+        r"labels\[1\] is None",
+    ),
     ({"columns": {"weight": [-1]}}, r"columns\['weight'\]\[0\] is -1"),
 ]
 
