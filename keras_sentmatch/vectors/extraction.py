@@ -1,8 +1,6 @@
 """Word vectors extracted from a pretrained backbone: no multi-gigabyte download."""
 
-import contextlib
-import random
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +21,7 @@ from keras_sentmatch.vectors.word_vectors import WordVectors
 
 _SCALE = 5.0  # length of each vector
 _PART = 8192  # rows that are projected at once, so that no wide copy of all is made
-# Word pieces, and texts per call in addition to the batch size: each shape may be compiled once.
-_LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
-_SIZES = (8, 64)
+_LONGEST = 64  # word pieces of a text that are read
 
 
 def extract_vectors(
@@ -119,28 +115,16 @@ def backbone_means(
         The row of each text, -1 if the tokenizer does not know it at all; and the means, float32
         `[rows, width]`. Texts with the same pieces share a row.
     """
-    with _same_random_state():
-        tokenizer = load_tokenizer(preset_or_folder)
-        reader = _last_layer(load_backbone(preset_or_folder, "float32"))
-        cut = pieces_of(tokenizer)
-        index: dict[tuple[int, ...], int] = {}
-        rows = []
-        for ids in cut.word_ids(list(texts)):
-            kept = tuple(map(int, ids))[: _LENGTHS[-1]]
-            known = not set(kept) <= {cut.unknown}
-            rows.append(index.setdefault(kept, len(index)) if known else -1)
-        return rows, _means(reader, tokenizer, list(index), batch_size, progress)
-
-
-@contextlib.contextmanager
-def _same_random_state() -> Iterator[None]:
-    """Keep random states: loading draws seeds, and a run must not depend on what was cached."""
-    states = random.getstate(), np.random.get_state()
-    try:
-        yield
-    finally:
-        random.setstate(states[0])
-        np.random.set_state(states[1])
+    tokenizer = load_tokenizer(preset_or_folder)
+    reader = _last_layer(load_backbone(preset_or_folder, "float32"))
+    cut = pieces_of(tokenizer)
+    index: dict[tuple[int, ...], int] = {}
+    rows = []
+    for ids in cut.word_ids(list(texts)):
+        kept = tuple(map(int, ids))[:_LONGEST]
+        known = not set(kept) <= {cut.unknown}
+        rows.append(index.setdefault(kept, len(index)) if known else -1)
+    return rows, _means(reader, tokenizer, list(index), batch_size, progress)
 
 
 def _last_layer(backbone: Any) -> Any:
@@ -162,29 +146,25 @@ def _means(
     reader: Any, tokenizer: Any, pieces: list[tuple[int, ...]], batch_size: int, progress: bool
 ) -> np.ndarray:
     length = np.array([len(p) for p in pieces], int)
-    names = set(reader.input)
+    order = np.argsort(length, kind="stable")
     means = np.zeros((len(pieces), reader.output_shape[-1]), np.float32)
-    done = 0
     with progress_bar("Extracting", len(pieces), progress, in_bytes=False) as update:
-        for shorter, longest in zip((0, *_LENGTHS), _LENGTHS):
-            bucket = np.flatnonzero((length > shorter) & (length <= longest))
-            most = min(len(bucket), batch_size)
-            size = min(next(s for s in (*_SIZES, batch_size) if s >= most), batch_size)
-            for start in range(0, len(bucket), size):
-                here = bucket[start : start + size]
-                ids = np.full((size, longest + 2), tokenizer.pad_token_id, np.int32)
-                real = np.zeros((size, longest + 2), np.int32)
-                real[:, 0] = 1  # an empty row of the last batch attends to something
-                for i, row in enumerate(here):
-                    packed = (tokenizer.start_token_id, *pieces[row], tokenizer.end_token_id)
-                    ids[i, : len(packed)] = packed
-                    real[i, : len(packed)] = 1
-                batch = {"token_ids": ids, "padding_mask": real, "segment_ids": 0 * ids}
-                output = reader.predict_on_batch({name: batch[name] for name in names})
-                output = np.asarray(output, np.float32)[: len(here)]
-                inner = np.arange(longest + 2) <= length[here, None]
-                inner[:, 0] = False
-                means[here] = np.einsum("btd,bt->bd", output, inner) / length[here, None]
-                done += len(here)
-                update(done)
+        for start in range(0, len(pieces), batch_size):
+            here = order[start : start + batch_size]
+            # Whole batches of few lengths: each shape may be compiled once.
+            width = 2 + 2 ** int(np.ceil(np.log2(length[here].max())))
+            ids = np.full((batch_size, width), tokenizer.pad_token_id, np.int32)
+            real = np.zeros((batch_size, width), np.int32)
+            real[:, 0] = 1  # an empty row of the last batch attends to something
+            for i, row in enumerate(here):
+                packed = (tokenizer.start_token_id, *pieces[row], tokenizer.end_token_id)
+                ids[i, : len(packed)] = packed
+                real[i, : len(packed)] = 1
+            batch = {"token_ids": ids, "padding_mask": real, "segment_ids": 0 * ids}
+            output = reader.predict_on_batch({name: batch[name] for name in reader.input})
+            output = np.asarray(output, np.float32)[: len(here)]
+            inner = np.arange(width) <= length[here, None]
+            inner[:, 0] = False
+            means[here] = np.einsum("btd,bt->bd", output, inner) / length[here, None]
+            update(start + len(here))
     return means

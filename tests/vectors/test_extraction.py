@@ -92,21 +92,6 @@ def test_columns_that_cannot_be_filled_are_zero(extract, words, dim, rank):
     np.testing.assert_allclose(np.linalg.norm(vectors.matrix, axis=1), 5, rtol=1e-5)
 
 
-def test_random_state_is_left_alone(backbone):
-    def next_weights():
-        layer = keras.layers.Dense(3)
-        layer.build((None, 4))
-        dropped = keras.random.normal((3,), seed=keras.random.SeedGenerator())
-        return [*layer.get_weights(), keras.ops.convert_to_numpy(dropped), np.random.rand(2)]
-
-    keras.utils.set_random_seed(5)
-    expected = next_weights()
-    keras.utils.set_random_seed(5)
-    extract_vectors(backbone, ["cat", "dog", "house"], dim=2)
-    for a, b in zip(next_weights(), expected):
-        np.testing.assert_array_equal(a, b)
-
-
 BAD = [
     ({"dim": 0}, "dim=0 must be at least 1"),
     ({"words": ["cat", "zebra"]}, "knows 1 of the 2 words"),
