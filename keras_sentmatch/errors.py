@@ -10,8 +10,13 @@ _on_command_line = ContextVar("on_command_line", default=False)
 class InputError(ValueError):
     """Bad input. The message says what came, what was expected and how to fix it.
 
-    The command line prints it on one line and exits with code 2.
+    The command line prints it on one line and exits with code 2. A message of more than 4,000
+    characters, which holds what is in a file, loses its middle.
     """
+
+    def __init__(self, message: str = "") -> None:
+        whole = len(message) <= 4000
+        super().__init__(message if whole else f"{message[:3000]} … {message[-900:]}")
 
 
 @contextmanager

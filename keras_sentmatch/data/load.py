@@ -62,7 +62,8 @@ def read_pairs(
         path: The file or table. For parallel files, the first one, such as `s1.dev` or `a.toks`.
         format: Name of a format. By default it is recognized.
         split: Name of the part. Defaults to the part that the file name of a known data set says.
-        sentence1, sentence2: Columns of the sentences. Numbers count from 0 in a file without header.
+        sentence1, sentence2: Columns of the sentences, by name, or by number (from 0) in a file
+            without a header.
         label: Column of the label. Without it the pairs are unlabeled.
         group: Column of the question id, for ranking.
         label_names: Label names in index order, or a mapping from the labels in the file to their

@@ -273,7 +273,7 @@ class PairEncoder(BaseEncoder):
         columns = sentence_columns(sentence1, sentence2)
         if "pos" in self.features and tags is None and not self.tagger:
             raise InputError(
-                "The feature 'pos' needs a tag for every token, but there are none. "
+                "The feature 'pos' needs a tag for every token, but no tags were given. "
                 + wording("Pass tags=(tags_1, tags_2), give ", "Give ")
                 + "data with the columns tags_1 and tags_2, or make the encoder with a tagger or "
                 "without 'pos'."

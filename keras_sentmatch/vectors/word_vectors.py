@@ -104,7 +104,7 @@ class WordVectors:
         """Say in one line how many of the counted words, and of their occurrences, have a vector."""
         total = sum(counts.values())
         if not total:
-            return "vectors for 0 words: there are none"
+            return "vectors for 0 words"
         found = [word for word in counts if word in self]
         hits = sum(counts[word] for word in found)
         return (

@@ -349,6 +349,17 @@ def test_bad_files(name, text, kwargs, message, tmp_path):
         read_pairs(path, **kwargs)
 
 
+def test_messages_stay_short_whatever_a_file_holds(tmp_path):
+    for text in (
+        "\t".join(f"column{i}" for i in range(100_000)),
+        TSV + f"a\tb\t{'x' * 1_000_000}\n",
+    ):
+        path = write(tmp_path / "x.tsv", text)
+        with pytest.raises(InputError) as error:
+            read_pairs(path, label_names=NLI)
+        assert len(str(error.value)) < 4000
+
+
 def test_missing_paths_and_what_cannot_be_loaded(tmp_path):
     write(tmp_path / "train.tsv", TSV)
     write(tmp_path / "empty" / "notes.md", "x")
