@@ -19,11 +19,11 @@ from quality import vectors_name
 
 from keras_sentmatch.metrics.calibration import (
     apply_temperature,
-    calibrate_predictions,
     decide,
     expected_calibration_error,
     negative_log_likelihood,
 )
+from keras_sentmatch.metrics.decisions import Goal, calibrate_predictions
 from keras_sentmatch.metrics.scores import accuracy, f1
 
 RESULTS = measuring.Results("calibration")
@@ -45,7 +45,8 @@ def metrics_of(
 
 def once(fit: tuple, measure: tuple, threshold: str | None) -> tuple[float, list, list]:
     """Return the temperature, and the metrics of other pairs before and after."""
-    report = calibrate_predictions(*fit, threshold=threshold)
+    names = [str(number) for number in range(fit[1].shape[1])]
+    report = calibrate_predictions(*fit, names, Goal(threshold))
     labels, p = measure
     scaled = apply_temperature(p, report["temperature"])
     after = metrics_of(labels, scaled, report["threshold"])

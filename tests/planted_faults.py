@@ -214,7 +214,7 @@ monitor: the highest loss is the best
 MRR: the rank is one too high
 - value += chance / (above + place)
 + value += chance / (above + place + 1)
-@ keras_sentmatch/metrics/calibration.py | tests/metrics/test_calibration.py
+@ keras_sentmatch/metrics/calibration.py | tests/metrics
 calibration: the temperature divides twice
 - _log(p.astype("float64")) / temperature
 + _log(p.astype("float64")) / temperature**2

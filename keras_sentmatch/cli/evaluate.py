@@ -10,7 +10,6 @@ import typer
 from keras_sentmatch.cli import options
 from keras_sentmatch.cli.console import next_step, print_json, print_table, say, title
 from keras_sentmatch.cli.runs import LabeledPairs, Scoring
-from keras_sentmatch.errors import InputError
 
 
 class Threshold(StrEnum):
@@ -39,16 +38,11 @@ class Wanted:
         float | None,
         typer.Option(help="For two classes: find this share of the pairs with --label."),
     ] = None
-    costs: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A=COST,B=COST[,abstain=COST]",
-            help="For two classes: the cost of predicting each label wrongly, and of abstaining.",
-        ),
-    ] = None
     label: Annotated[
         str | None,
-        typer.Option(help="The label of --precision or --recall. Default of a recall: the second."),
+        typer.Option(
+            help="The label of --precision or --recall. Default of a recall: the one called yes, match, … or the rarer one."
+        ),
     ] = None
     confidence: Annotated[
         float, typer.Option(help="Confidence with which --precision or --recall must hold.")
@@ -58,15 +52,6 @@ class Wanted:
         """Return the arguments of `Matcher.calibrate`."""
         found = dict(vars(self))
         found["threshold"] = self.threshold and self.threshold.value
-        if self.costs is not None:
-            try:
-                parts = (part.rsplit("=", 1) for part in self.costs.split(","))
-                found["costs"] = {name.strip(): float(cost) for name, cost in parts}
-            except ValueError:
-                raise InputError(
-                    f"--costs is {self.costs!r}. Expected LABEL=COST, separated by commas, such as "
-                    "no=1,yes=5,abstain=0.5."
-                ) from None
         return found
 
 
@@ -99,7 +84,7 @@ def calibrate(
     """Fit a temperature and thresholds to labeled pairs, and save them in the run folder."""
     arguments = wanted.arguments()
     loaded = scoring.load(run)
-    from keras_sentmatch.display.figures import coverage_diagram, reliability_diagram
+    from keras_sentmatch.display.figures import reliability_diagram
     from keras_sentmatch.display.rendering import render
     from keras_sentmatch.inference.run_folder import keep_calibration, keep_in_card
 
@@ -112,7 +97,6 @@ def calibrate(
             **arguments,
         )
     reliability_diagram(report, run / "reliability.png")
-    coverage_diagram(report, run / "coverage.png")
     keep_calibration(run, {"data": facts["data"], "split": facts["split"], **report})
     columns = list(next(iter(report["labels"].values()), {}))
     cuts = [[name, *cut.values()] for name, cut in report["labels"].items()]

@@ -145,28 +145,6 @@ def reliability_diagram(report: Mapping[str, Any], png: str | Path) -> Path:
     return save_png(figure, png)
 
 
-def coverage_diagram(report: Mapping[str, Any], png: str | Path) -> Path:
-    """Plots the accuracy of the surest answers by the share of pairs that they are.
-
-    Args:
-        report: What `Matcher.calibrate` gives; where it lets the matcher abstain, a point shows it.
-        png: File to write.
-    """
-    figure = empty_figure(4.8, 3.4)
-    axis = figure.subplots()
-    curve = report["curve"]
-    axis.plot(curve["coverage"], curve["accuracy"], color=BEFORE)
-    if report["abstain_below"] is not None and report["answered_accuracy"] is not None:
-        point = report["coverage"], report["answered_accuracy"]
-        axis.plot(*point, "o", color=AFTER, label="with the thresholds")
-        axis.legend()
-    axis.set(
-        xlabel="share of the pairs answered, the surest first", ylabel="accuracy", xlim=(0, 1.02)
-    )
-    axis.grid(color="lightgray", linewidth=0.5)
-    return save_png(figure, png)
-
-
 def empty_figure(width: float, height: float) -> "Figure":
     """A figure with its own canvas: no window and no global state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg

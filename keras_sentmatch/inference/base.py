@@ -16,16 +16,11 @@ from keras_sentmatch.inference._encodings import Corpus
 from keras_sentmatch.inference.learned import LearnedPairs
 from keras_sentmatch.inference.pairs import as_columns, as_dataset, check_count
 from keras_sentmatch.metrics import evaluate_predictions
-from keras_sentmatch.metrics.calibration import (
-    apply_temperature,
-    calibrate_predictions,
-    check_calibration,
-    decide,
-)
+from keras_sentmatch.metrics.calibration import apply_temperature, decide
 from keras_sentmatch.metrics.decisions import (
     Goal,
-    check_abstention,
-    coverage_curve,
+    calibrate_predictions,
+    check_calibration,
     sure_answers,
 )
 
@@ -75,8 +70,7 @@ class BaseMatcher(ABC):
         threshold: float | None,
         abstain_below: Sequence[float] | None = None,
     ) -> None:
-        check_calibration(temperature, threshold, len(label_names or ("score",)))
-        check_abstention(abstain_below, label_names)
+        check_calibration(temperature, threshold, abstain_below, label_names)
         self.label_names = label_names
         self.task = task
         self.temperature = temperature
@@ -313,9 +307,11 @@ class BaseMatcher(ABC):
         labeled, raw, learned = self._held_out(dataset, batch_size)
         if learned.any():
             log.warning(_of_learned(learned) + ", so these metrics are too good. Use other pairs.")
-        scores = self._tempered(raw)
-        figures = evaluate_predictions(labeled, scores, threshold=self.threshold)
+        figures = evaluate_predictions(
+            labeled, raw, threshold=self.threshold, temperature=self.temperature
+        )
         if self.abstain_below is not None:
+            scores = self._tempered(raw)
             sure = sure_answers(scores, self.threshold, self.abstain_below)
             right = decide(scores, self.threshold) == labeled.labels
             figures["coverage"] = float(sure.mean())
@@ -330,7 +326,6 @@ class BaseMatcher(ABC):
         threshold: str | None = None,
         precision: float | None = None,
         recall: float | None = None,
-        costs: Mapping[str, float] | None = None,
         label: str | None = None,
         confidence: float = 0.95,
         batch_size: int = 64,
@@ -338,7 +333,7 @@ class BaseMatcher(ABC):
         """Find the temperature, and optionally the threshold, that fit labeled pairs best.
 
         Earlier values are replaced: without `temperature` it becomes 1; without `threshold`,
-        `precision`, `recall` and `costs` the most probable class is the answer. A temperature changes
+        `precision` and `recall` the most probable class is the answer. A temperature changes
         the probabilities only, not the answers. `save` keeps all values.
 
         Args:
@@ -352,9 +347,8 @@ class BaseMatcher(ABC):
                 matcher abstains, and the label is `None`. With `label` (of two), only this label must
                 reach it; the other one is the answer otherwise.
             recall: For two classes, the share of the pairs with `label` that must be found.
-            costs: For two classes, the cost of each wrong answer by label, and the cost of
-                abstaining under `"abstain"`, if that is allowed.
-            label: Label of `precision` or `recall`. For a recall it defaults to the second one.
+            label: Label of `precision` or `recall`. For a recall it defaults to the one called yes,
+                match, … or else the rarer one.
             confidence: Confidence of the Clopper-Pearson lower bound that must reach the precision
                 or recall. Defaults to `0.95`.
             batch_size: Maximum number of pairs per batch. Defaults to `64`.
@@ -362,14 +356,13 @@ class BaseMatcher(ABC):
         Returns:
             The fitted `temperature` and `threshold`; the metrics of the bare model (`before`) and now
             (`after`); `abstain_below`, one probability per label or `None`; `labels`, with threshold,
-            number of answers, precision and bound; `coverage`, the share of answered pairs;
-            `answered_accuracy`; and `curve`, the accuracy of the most confident predictions by their
-            share.
+            number of answers, precision and bound; `coverage`, the share of answered pairs; and
+            `answered_accuracy`.
 
         Raises:
-            InputError: A scoring model, a threshold for other than two classes, a precision that no
-                threshold reaches (the message says the best one), or the model learned from all
-                pairs.
+            InputError: A scoring model, pairs that all have one label, a threshold for other than
+                two classes, a precision that no threshold reaches (the message says the best one),
+                or the model learned from all pairs.
 
         Example:
 
@@ -382,7 +375,7 @@ class BaseMatcher(ABC):
             raise InputError(
                 "This matcher returns a score. Only matchers that return probabilities can be calibrated."
             )
-        goal = Goal(threshold, precision, recall, costs, label, confidence)
+        goal = Goal(threshold, precision, recall, label, confidence)
         goal.check(self.label_names)
         labeled, raw, learned = self._held_out(dataset, batch_size)
         if learned.any():
@@ -391,22 +384,10 @@ class BaseMatcher(ABC):
                 raise InputError(f"{text}. Calibrate on pairs that it has not seen.")
             log.warning(f"{text}. They are left out.")
         y, raw = np.asarray(labeled.labels)[~learned], raw[~learned]
-        report = calibrate_predictions(y, raw, temperature=temperature, threshold=threshold)
-        p = apply_temperature(raw, report["temperature"])
-        found = goal.fit(y, p, self.label_names)
-        report["threshold"] = report["threshold"] if threshold else found["threshold"]
-        abstain_below = found["abstain_below"]
+        report = calibrate_predictions(y, raw, self.label_names, goal, temperature=temperature)
         self.temperature, self.threshold = report["temperature"], report["threshold"]
-        self.abstain_below = abstain_below
-        sure = sure_answers(p, self.threshold, abstain_below)
-        answered = decide(p, self.threshold) == y
-        return {
-            **report,
-            **{name: found[name] for name in ("goal", "abstain_below", "labels")},
-            "coverage": float(sure.mean()),
-            "answered_accuracy": float(answered[sure].mean()) if sure.any() else None,
-            "curve": coverage_curve(y, p),
-        }
+        self.abstain_below = report["abstain_below"]
+        return report
 
     def warn_of_learned(self, pairs: PairDataset) -> None:
         """Warn if the model learned from pairs that it is going to be measured on."""

@@ -1,40 +1,31 @@
-"""Metrics for pairs: functions of arrays, and Keras metrics for `compile`.
+"""Metrics for pairs: functions of arrays, and a Keras metric for `compile`.
 
-Keras (and with it a backend) is imported only when `SparseMacroF1` or `PositiveF1` is used, and
-scikit-learn and SciPy when a function needs them.
+Keras is imported only when `SparseMacroF1` is used, and scikit-learn and SciPy when a function
+needs them.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from keras_sentmatch.metrics._significance import mcnemar, paired_bootstrap, wilson_interval
-from keras_sentmatch.metrics.calibration import (
-    apply_temperature,
-    expected_calibration_error,
-    fit_temperature,
-)
-from keras_sentmatch.metrics.evaluation import evaluate_predictions
-from keras_sentmatch.metrics.ranking import mean_average_precision, mean_reciprocal_rank
+from keras_sentmatch.lazy import lazy
 
 if TYPE_CHECKING:
-    from keras_sentmatch.metrics._keras_metrics import PositiveF1, SparseMacroF1
+    from keras_sentmatch.metrics._bootstrap import paired_bootstrap as paired_bootstrap
+    from keras_sentmatch.metrics._macro_f1 import SparseMacroF1 as SparseMacroF1
+    from keras_sentmatch.metrics.calibration import apply_temperature as apply_temperature
+    from keras_sentmatch.metrics.calibration import fit_temperature as fit_temperature
+    from keras_sentmatch.metrics.evaluation import evaluate_predictions as evaluate_predictions
+    from keras_sentmatch.metrics.ranking import mean_average_precision as mean_average_precision
+    from keras_sentmatch.metrics.ranking import mean_reciprocal_rank as mean_reciprocal_rank
+    from keras_sentmatch.metrics.scores import wilson_interval as wilson_interval
 
-__all__ = [
-    "PositiveF1",
-    "SparseMacroF1",
-    "apply_temperature",
-    "evaluate_predictions",
-    "expected_calibration_error",
-    "fit_temperature",
-    "mcnemar",
-    "mean_average_precision",
-    "mean_reciprocal_rank",
-    "paired_bootstrap",
-    "wilson_interval",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name in ("PositiveF1", "SparseMacroF1"):
-        return getattr(importlib.import_module("keras_sentmatch.metrics._keras_metrics"), name)
-    raise AttributeError(f"module 'keras_sentmatch.metrics' has no attribute {name!r}")
+_modules = {
+    "SparseMacroF1": "metrics._macro_f1",
+    "apply_temperature": "metrics.calibration",
+    "evaluate_predictions": "metrics.evaluation",
+    "fit_temperature": "metrics.calibration",
+    "mean_average_precision": "metrics.ranking",
+    "mean_reciprocal_rank": "metrics.ranking",
+    "paired_bootstrap": "metrics._bootstrap",
+    "wilson_interval": "metrics.scores",
+}
+__all__, __getattr__, __dir__ = lazy(__name__, _modules)

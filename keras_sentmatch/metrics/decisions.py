@@ -1,6 +1,6 @@
-"""Thresholds for a required precision, a required recall or costs, and abstention."""
+"""Thresholds for a metric, a required precision or a required recall, and abstention."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,52 +8,31 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from keras_sentmatch.errors import InputError, argument
-from keras_sentmatch.metrics.calibration import decide
-from keras_sentmatch.metrics.scores import columns, finite, integers
+from keras_sentmatch.metrics.calibration import (
+    apply_temperature,
+    check_several_labels,
+    check_temperature,
+    decide,
+    expected_calibration_error,
+    fit_temperature,
+    negative_log_likelihood,
+    reliability,
+)
+from keras_sentmatch.metrics.scores import accuracy, columns, f1, finite, integers, positive_class
 
-POINTS = 200  # maximum number of points of a coverage curve
-ABSTAIN = "abstain"  # key of `costs`
 
-
-def lower_bound(right: int, answers: int, confidence: float = 0.95) -> float:
-    """Return the Clopper-Pearson lower bound of a share.
-
-    Args:
-        right: Number of right predictions.
-        answers: Number of predictions.
-        confidence: One-sided confidence.
+def lower_bound(right: ArrayLike, answers: ArrayLike, confidence: float = 0.95) -> np.ndarray:
+    """Return the one-sided Clopper-Pearson lower bound of a share.
 
     Example:
 
-    >>> round(lower_bound(59, 59), 3)
+    >>> lower_bound(59, 59).round(3).item()
     0.95
     """
     from scipy.stats import beta
 
-    return float(beta.ppf(1 - confidence, right, answers - right + 1)) if right else 0.0
-
-
-def coverage_curve(labels: ArrayLike, probabilities: ArrayLike) -> dict[str, list[float]]:
-    """Return the accuracy of the most confident predictions by their share of the pairs.
-
-    Args:
-        labels: Integer labels, [n].
-        probabilities: Class probabilities, [n, C].
-
-    Returns:
-        `coverage` and `accuracy`, lists of at most 200 values.
-
-    Example:
-
-    >>> coverage_curve([0, 1], [[0.9, 0.1], [0.6, 0.4]])
-    {'coverage': [0.5, 1.0], 'accuracy': [1.0, 0.5]}
-    """
-    y, p = np.asarray(labels), np.asarray(probabilities)
-    order = np.argsort(-p.max(-1), kind="stable")
-    right = np.cumsum(p.argmax(-1)[order] == y[order])
-    counts = np.unique(np.linspace(1, len(y), min(POINTS, len(y))).astype(int))
-    shares = right[counts - 1] / counts
-    return {"coverage": (counts / len(y)).tolist(), "accuracy": shares.tolist()}
+    hits, total = np.asarray(right), np.asarray(answers)
+    return np.where(hits > 0, beta.ppf(1 - confidence, np.maximum(hits, 1), total - hits + 1), 0.0)
 
 
 def sure_answers(
@@ -67,143 +46,125 @@ def sure_answers(
     return np.asarray(given >= np.asarray(abstain_below)[chosen])
 
 
-def for_precision(
+def best_threshold(
+    labels: ArrayLike, p_second: ArrayLike, metric: str = "accuracy", positive: int = 1
+) -> float:
+    """Return the threshold on the probability of the second class with the best metric.
+
+    Of equally good thresholds, the one nearest to 0.5 is returned.
+
+    Args:
+        labels: 0 or 1, [n].
+        p_second: Probability of class 1, [n]. Above the threshold, class 1 is predicted.
+        metric: `"accuracy"` or `"f1"`.
+        positive: The class of F1.
+
+    Example:
+
+    >>> best_threshold([0, 0, 1, 1], [0.1, 0.2, 0.3, 0.4])
+    0.25
+    """
+    if metric not in ("accuracy", "f1"):
+        raise InputError(f"metric={metric!r} is unknown. Expected accuracy or f1.")
+    y, p = columns(labels=labels, p_second=p_second)
+    y, p = integers("labels", y), finite("p_second", p)
+    if y.min() < 0 or y.max() > 1 or p.min() < 0 or p.max() > 1:
+        raise InputError(
+            f"The labels range from {y.min()} to {y.max()} and the probabilities from {p.min():.3g} "
+            f"to {p.max():.3g}. Expected labels 0 and 1, and probabilities from 0 to 1."
+        )
+    values = np.unique(np.concatenate([[0.0], p, [1.0]]))
+    tried = np.append((values[1:] + values[:-1]) / 2, 0.5)
+    tried = tried[(tried > 0) & (tried < 1)]
+    right = {0: np.searchsorted(np.sort(p[y == 0]), tried, side="right")}
+    below = np.searchsorted(np.sort(p), tried, side="right")
+    right[1] = (y == 1).sum() - (below - right[0])
+    if metric == "f1":
+        predicted = below if positive == 0 else len(y) - below
+        score = 2 * right[positive] / np.maximum(predicted + (y == positive).sum(), 1)
+    else:
+        score = (right[0] + right[1]) / len(y)
+    best = tried[score == score.max()]
+    return float(best[np.abs(best - 0.5).argmin()])
+
+
+def find_cut(
     labels: ArrayLike,
     scores: ArrayLike,
     wanted: float,
     *,
+    goal: str = "precision",
     name: str = "the label",
     confidence: float = 0.95,
+    lowest: float = 0.0,
 ) -> dict[str, Any]:
-    """Return the lowest threshold above which predictions have a required precision.
+    """Return the threshold on scores that reaches a precision or a recall.
 
     Args:
-        labels: Whether each prediction is right, [n].
-        scores: The probability of each prediction, [n].
-        wanted: The precision that `lower_bound` must reach.
+        labels: Whether each prediction is right (for a recall: whether each pair has the label), [n].
+        scores: Score of the label, [n].
+        wanted: The share that `lower_bound` must reach.
+        goal: `"precision"` finds the lowest threshold that reaches it, `"recall"` the highest.
         name: The label, for the error message.
         confidence: Confidence of the bound.
+        lowest: The lowest possible score.
 
     Returns:
-        `threshold`, and for the pairs above it `answers`, `right`, `precision` and `lower_bound`.
+        `threshold`, and for the pairs above it `answers`, `right`, `precision` and `lower_bound`;
+        for a recall also `recall`.
 
     Raises:
-        InputError: If no threshold reaches the precision; the message names the best.
+        InputError: If no threshold reaches the share. The message names the best.
 
     Example:
 
-    >>> for_precision([1] * 70 + [0] * 30, [0.9] * 70 + [0.2] * 30, 0.95)["threshold"]
+    >>> find_cut([1] * 70 + [0] * 30, [0.9] * 70 + [0.2] * 30, 0.95)["threshold"]
     0.55
     """
-    found = _cuts(labels, scores)
-    bounds = _bounds(found["right"], found["answers"], confidence)
+    y, p = np.asarray(labels, dtype=int), np.asarray(scores, "float64")
+    order = np.argsort(-p, kind="stable")
+    p, hits = p[order], np.cumsum(y[order])
+    below = np.append(p[1:], lowest)
+    middles = (p + below) / 2
+    # Scores between which there is no number are ties.
+    last = np.flatnonzero((middles < p) & (middles > below))
+    right, answers = hits[last], last + 1
+    totals = np.full(len(last), y.sum()) if goal == "recall" else answers
+    bounds = lower_bound(right, totals, confidence)
     reached = np.flatnonzero(bounds >= wanted)
     if not len(reached):
-        best = int(bounds.argmax()) if len(bounds) else None
-        closest = "The label is never predicted"
-        if best is not None:
-            right, answers = found["right"][best], found["answers"][best]
-            closest = (
-                f"The best is {bounds[best]:.3f}, with {right:,} of {answers:,} predictions right "
-                f"({right / answers:.3f})"
-            )
+        closest = "No pair is predicted to have it"
+        if len(bounds):
+            best = bounds.argmax()
+            closest = f"The best is {bounds[best]:.3f}, with {right[best]:,} right of {totals[best]:,} pairs"
         raise InputError(
-            f"{argument('precision', wanted)} cannot be reached for {name!r} with {confidence:.0%} "
-            f"confidence. {closest}. Lower the precision or {argument('confidence')}, or pass more "
-            "pairs."
+            f"{argument(goal, wanted)} cannot be reached for {name!r} with {confidence:.0%} "
+            f"confidence. {closest}. Lower the {goal} or {argument('confidence')}, or use more pairs."
         )
-    return _cut(found, int(reached[-1]), bounds)
-
-
-def for_recall(
-    labels: ArrayLike,
-    scores: ArrayLike,
-    wanted: float,
-    *,
-    name: str = "the label",
-    confidence: float = 0.95,
-) -> dict[str, Any]:
-    """Return the highest threshold that finds a required share of the pairs with a label.
-
-    Args:
-        labels: Whether each pair has the label, [n].
-        scores: The probability of the label, [n].
-        wanted: The recall that `lower_bound` must reach.
-        name: The label, for the error message.
-        confidence: Confidence of the bound.
-
-    Returns:
-        As for `for_precision`, but `lower_bound` is the bound of `recall`.
-
-    Raises:
-        InputError: If there are too few pairs; the message names the best recall.
-
-    Example:
-
-    >>> for_recall([1] * 70 + [0] * 30, [0.9] * 70 + [0.2] * 30, 0.95)["recall"]
-    1.0
-    """
-    found = _cuts(labels, scores)
-    whole = int(np.sum(np.asarray(labels) > 0))
-    bounds = _bounds(found["right"], np.full(len(found["right"]), whole), confidence)
-    reached = np.flatnonzero(bounds >= wanted)
-    if not len(reached):
-        raise InputError(
-            f"{argument('recall', wanted)} cannot be reached with {confidence:.0%} confidence: "
-            f"{whole:,} pairs with the label {name!r} are too few. The best is "
-            f"{bounds.max(initial=0):.3f}. Lower the recall or {argument('confidence')}, or pass more "
-            "pairs."
-        )
-    cut = _cut(found, int(reached[0]), bounds)
-    return {**cut, "recall": cut["right"] / whole}
-
-
-def for_costs(
-    costs: Mapping[str, float], names: Sequence[str]
-) -> tuple[float, tuple[float, ...] | None]:
-    """Return the threshold, and the probabilities below which to abstain, of the lowest expected cost.
-
-    Args:
-        costs: The cost of predicting each of two labels wrongly, by name, and optionally the cost of
-            abstaining, under `"abstain"`.
-        names: The two labels, in index order.
-
-    Example:
-
-    >>> for_costs({"no": 1, "yes": 4, "abstain": 0.5}, ("no", "yes"))
-    (0.8, (0.5, 0.875))
-    """
-    if len(names) != 2 or set(costs) - {ABSTAIN} != set(names):
-        raise InputError(
-            f"{argument('costs', dict(costs))} does not fit the labels {', '.join(names)}. Expected the "
-            "cost of predicting each of two labels wrongly, and optionally the cost of `abstain`."
-        )
-    wrong = [costs[name] for name in names]
-    least = costs.get(ABSTAIN)
-    if min(wrong) <= 0 or (least is not None and least < 0) or not np.isfinite(wrong).all():
-        raise InputError(
-            f"{argument('costs', dict(costs))} is out of range. Expected numbers above 0."
-        )
-    threshold = wrong[1] / sum(wrong)
-    if least is None:
-        return threshold, None
-    return threshold, tuple(max(0.0, 1 - least / cost) for cost in wrong)
+    place = reached[0] if goal == "recall" else reached[-1]
+    found = {
+        "threshold": float(middles[last[place]]),
+        "answers": int(answers[place]),
+        "right": int(right[place]),
+        "precision": float(right[place] / answers[place]),
+        "lower_bound": float(bounds[place]),
+    }
+    return found | ({"recall": float(right[place] / y.sum())} if goal == "recall" else {})
 
 
 @dataclass(frozen=True)
 class Goal:
-    """The goal of `Matcher.calibrate`; at most one of the first four is set."""
+    """The goal of `Matcher.calibrate`; at most one of the first three is set."""
 
-    threshold: str | None
-    precision: float | None
-    recall: float | None
-    costs: Mapping[str, float] | None
-    label: str | None
-    confidence: float
+    threshold: str | None = None
+    precision: float | None = None
+    recall: float | None = None
+    label: str | None = None
+    confidence: float = 0.95
 
     def check(self, names: Sequence[str]) -> None:
         """Refuse goals that exclude each other or do not fit the labels."""
-        goals = ("threshold", "precision", "recall", "costs")
+        goals = ("threshold", "precision", "recall")
         given = [argument(name) for name in goals if getattr(self, name) is not None]
         if len(given) > 1:
             raise InputError(
@@ -215,79 +176,136 @@ class Goal:
                 raise InputError(
                     f"{argument(name, share)} is out of range. Expected a number between 0 and 1."
                 )
-        if self.recall is not None and len(names) != 2:
-            raise InputError(
-                f"{argument('recall', self.recall)} needs a matcher with two labels, not {len(names)}."
-            )
-        shares = self.precision or self.recall
-        if self.label is not None and not (shares and len(names) == 2 and self.label in names):
+        for name in ("threshold", "recall"):
+            if (value := getattr(self, name)) is not None and len(names) != 2:
+                raise InputError(
+                    f"{argument(name, value)} needs a matcher with two labels, not {len(names)}."
+                )
+        share = self.precision or self.recall
+        if self.label is not None and not (share and len(names) == 2 and self.label in names):
             raise InputError(
                 f"{argument('label', self.label)} needs two labels, and {argument('precision')} or "
                 f"{argument('recall')}. The labels are {', '.join(names)}."
             )
 
     def fit(self, y: np.ndarray, p: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
-        """Return `threshold`, `abstain_below`, `labels` (metrics of each label) and `goal`."""
-        found: dict[str, dict[str, Any]] = {}
-        threshold, below, share = None, None, self.precision or self.recall
-        if self.costs is not None:
-            threshold, below = for_costs(self.costs, names)
-        elif share is not None and (self.recall or self.label):
-            name = self.label or names[1]
-            column = names.index(name)
-            search = for_recall if self.recall else for_precision
-            cut = search(y == column, p[:, column], share, name=name, confidence=self.confidence)
-            found[name] = cut
-            threshold = cut["threshold"] if column else 1 - cut["threshold"]
-            threshold = min(max(threshold, 1e-6), 1 - 1e-6)
-        elif share is not None:
-            given = p.argmax(-1)
-            for column, name in enumerate(names):
-                right, scores = y[given == column] == column, p[given == column, column]
-                found[name] = for_precision(
-                    right, scores, share, name=name, confidence=self.confidence
-                )
-            below = tuple(cut["threshold"] for cut in found.values())
-        goal = {name: value for name, value in vars(self).items() if value is not None}
-        abstain = None if below is None else list(below)
-        return {"threshold": threshold, "abstain_below": abstain, "labels": found, "goal": goal}
+        """Return `threshold`, `abstain_below` and `labels`, the metrics of each label."""
+        share = self.precision or self.recall
+        goal = "recall" if self.recall else "precision"
+        given: dict[str, Any] = {"goal": goal, "confidence": self.confidence}
+        if self.threshold is not None:
+            positive = positive_class(names, y)
+            best = best_threshold(y, p[:, 1], self.threshold, positive)
+            return {"threshold": best, "abstain_below": None, "labels": {}}
+        if share is None:
+            return {"threshold": None, "abstain_below": None, "labels": {}}
+        if self.recall or self.label:
+            column = names.index(self.label) if self.label else positive_class(names, y)
+            name, sign = names[column], 1 if column else -1
+            scores, lowest = sign * p[:, 1].astype("float64"), 0.0 if column else -1.0
+            cut = find_cut(y == column, scores, share, name=name, lowest=lowest, **given)
+            cut["threshold"] *= sign
+            return {"threshold": cut["threshold"], "abstain_below": None, "labels": {name: cut}}
+        predicted, labels = p.argmax(-1), {}
+        for column, name in enumerate(names):
+            rows = predicted == column
+            labels[name] = find_cut(y[rows] == column, p[rows, column], share, name=name, **given)
+        below = [cut["threshold"] for cut in labels.values()]
+        return {"threshold": None, "abstain_below": below, "labels": labels}
 
 
-def check_abstention(abstain_below: Sequence[float] | None, names: Sequence[str] | None) -> None:
-    """Refuse values of `abstain_below` that do not fit the labels."""
-    if abstain_below is None:
-        return
-    ok = all(isinstance(value, int | float) and 0 <= value <= 1 for value in abstain_below)
-    if names is None or len(abstain_below) != len(names) or not ok:
-        raise InputError(
-            f"abstain_below={list(abstain_below)!r:.80} does not fit. Expected one probability per "
-            f"label ({', '.join(names or ()) or 'this model has none'})."
-        )
+def calibrate_predictions(
+    labels: ArrayLike,
+    probabilities: ArrayLike,
+    names: Sequence[str],
+    goal: Goal = Goal(),  # noqa: B008
+    *,
+    temperature: bool = True,
+) -> dict[str, Any]:
+    """Fit a temperature and thresholds, and measure their effect.
 
+    Args:
+        labels: Integer labels, [n], of pairs that the model was not trained on.
+        probabilities: Class probabilities of the model, [n, C].
+        names: Names of the labels.
+        goal: The goal of the thresholds. By default there are none, and the most probable class is
+            predicted.
+        temperature: Whether to fit a temperature; otherwise it is 1.
 
-def _cuts(labels: ArrayLike, scores: ArrayLike) -> dict[str, np.ndarray]:
-    """Return the threshold, right predictions and predictions at each cut of the sorted scores."""
-    if not np.size(labels):
-        return {name: np.zeros(0) for name in ("threshold", "right", "answers")}
-    y, p = columns(labels=labels, scores=scores)
-    y, p = integers("labels", y), finite("scores", p)
-    order = np.argsort(-p, kind="stable")
-    p, right = p[order], np.cumsum(y[order])
-    last = np.flatnonzero(np.append(p[1:] < p[:-1], True))
-    below = np.append(p[last[1:]], 0.0)  # the next lower score
-    return {"threshold": (p[last] + below) / 2, "right": right[last], "answers": last + 1}
+    Returns:
+        What `Matcher.calibrate` returns.
 
+    Example:
 
-def _bounds(right: np.ndarray, answers: np.ndarray, confidence: float) -> np.ndarray:
-    return np.array([lower_bound(int(r), int(n), confidence) for r, n in zip(right, answers)])
-
-
-def _cut(found: Mapping[str, np.ndarray], place: int, bounds: np.ndarray) -> dict[str, Any]:
-    right, answers = int(found["right"][place]), int(found["answers"][place])
+    >>> report = calibrate_predictions([0, 0, 0, 1], [[0.9, 0.1]] * 4, ["no", "yes"])
+    >>> round(report["before"]["ece"], 2), round(report["after"]["ece"], 2)
+    (0.15, 0.0)
+    """
+    goal.check(names)
+    y, raw = np.asarray(labels), np.asarray(probabilities)
+    check_several_labels(y)
+    fitted = fit_temperature(y, raw) if temperature else 1.0
+    p = apply_temperature(raw, fitted)
+    found = goal.fit(y, p, names)
+    threshold, below = found["threshold"], found["abstain_below"]
+    sure = sure_answers(p, threshold, below)
+    right = decide(p, threshold) == y
     return {
-        "threshold": float(found["threshold"][place]),
-        "answers": answers,
-        "right": right,
-        "precision": right / answers,
-        "lower_bound": float(bounds[place]),
+        "temperature": fitted,
+        **found,
+        "rows": len(y),
+        "before": _measure(y, raw, None, names, goal),
+        "after": _measure(y, p, threshold, names, goal),
+        "goal": {name: value for name, value in vars(goal).items() if value is not None},
+        "coverage": float(sure.mean()),
+        "answered_accuracy": float(right[sure].mean()) if sure.any() else None,
     }
+
+
+def _measure(
+    y: np.ndarray, p: np.ndarray, threshold: float | None, names: Sequence[str], goal: Goal
+) -> dict[str, Any]:
+    predicted = decide(p, threshold)
+    figures: dict[str, Any] = {
+        "nll": negative_log_likelihood(y, p),
+        "ece": expected_calibration_error(y, p),
+        "accuracy": accuracy(y, predicted),
+    }
+    if goal.threshold == "f1":
+        positive = positive_class(names, y)
+        figures[f"f1:{names[positive]}"] = f1(y, predicted, positive)
+    figures["reliability"] = {
+        name: [None if np.isnan(value) else value for value in column.tolist()]
+        for name, column in reliability(y, p).items()
+    }
+    return figures
+
+
+def check_calibration(
+    temperature: float,
+    threshold: float | None,
+    abstain_below: Sequence[float] | None,
+    names: Sequence[str] | None,
+) -> None:
+    """Refuse a temperature, a threshold or values of `abstain_below` that do not fit the labels."""
+    check_temperature(temperature)
+    if names is None and temperature != 1:
+        raise InputError(
+            f"temperature={temperature} needs a model with probabilities, but this model returns a "
+            "score. Leave it out."
+        )
+    labels = ", ".join(names or ()) or "this model has none"
+    if threshold is not None:
+        number = isinstance(threshold, int | float) and 0 < threshold < 1
+        if not number or len(names or ()) != 2:
+            raise InputError(
+                f"threshold={threshold!r} does not fit. Expected a number between 0 and 1, the "
+                f"probability of the second of two labels ({labels})."
+            )
+    if abstain_below is not None:
+        ok = all(isinstance(value, int | float) and 0 <= value <= 1 for value in abstain_below)
+        if len(abstain_below) != len(names or ()) or not ok:
+            raise InputError(
+                f"abstain_below={list(abstain_below)!r:.80} does not fit. Expected one probability "
+                f"per label ({labels})."
+            )

@@ -63,10 +63,6 @@ def mean_reciprocal_rank(
 def ranking_counts(y: ArrayLike, groups: Sequence[str] | ArrayLike) -> dict[str, int]:
     """Count questions, and questions without a positive or without a negative candidate.
 
-    Args:
-        y: 1 (or any non-zero) for a right answer, 0 for a wrong one, [n].
-        groups: The question of each row, [n].
-
     Example:
 
     >>> ranking_counts([1, 0, 0], ["a", "a", "b"])

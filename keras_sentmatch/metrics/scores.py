@@ -1,42 +1,25 @@
-"""Accuracy, F1 and correlations, and the checks of the arrays that metrics get."""
+"""Accuracy, F1, correlations and intervals, and checks of the arrays that metrics receive."""
 
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from keras_sentmatch.errors import InputError
 
+# Names of the label of interest among two.
+POSITIVE = set("yes match duplicate paraphrase entailment true 1 positive relevant same".split())
+
 
 def accuracy(y: ArrayLike, pred: ArrayLike) -> float:
-    """Return the share of rows whose predicted label is the true label.
-
-    Args:
-        y: Integer labels, [n].
-        pred: Integer predictions, [n].
-
-    Example:
-
-    >>> accuracy([0, 1, 2, 1], [0, 1, 1, 1])
-    0.75
-    """
+    """Return the share of rows whose predicted label is the true label."""
     labels, predicted = _labels(y, pred)
     return float(np.mean(labels == predicted))
 
 
 def f1(y: ArrayLike, pred: ArrayLike, positive: int = 1) -> float:
-    """Return the F1 of one class; 0 if it is neither in the labels nor predicted.
-
-    Args:
-        y: Integer labels, [n].
-        pred: Integer predictions, [n].
-        positive: Number of the class.
-
-    Example:
-
-    >>> round(f1([1, 1, 0, 0], [1, 0, 0, 0]), 4)
-    0.6667
-    """
+    """Return the F1 of one class; 0 if it is neither in the labels nor predicted."""
     from sklearn.metrics import f1_score
 
     labels, predicted = _labels(y, pred)
@@ -44,34 +27,30 @@ def f1(y: ArrayLike, pred: ArrayLike, positive: int = 1) -> float:
 
 
 def macro_f1(y: ArrayLike, pred: ArrayLike) -> float:
-    """Return the mean F1 of the classes that occur in the labels or the predictions.
-
-    Args:
-        y: Integer labels, [n].
-        pred: Integer predictions, [n].
-
-    Example:
-
-    >>> round(macro_f1([0, 0, 1, 1], [0, 0, 1, 0]), 4)
-    0.7333
-    """
+    """Return the mean F1 of the classes that occur in the labels or the predictions."""
     from sklearn.metrics import f1_score
 
     return float(f1_score(*_labels(y, pred), average="macro", zero_division=0.0))
 
 
-def pearson(y: ArrayLike, scores: ArrayLike) -> float:
-    """Return Pearson's linear correlation; 0.0, not NaN, if one side is constant.
+def positive_class(names: Sequence[str], labels: ArrayLike | None = None) -> int:
+    """Return which of two labels is of interest: the one called yes, match, … or else the rarer one.
 
-    Args:
-        y: True scores, [n].
-        scores: Predicted scores, [n].
+    Without labels, or if both are equally frequent, it is the second one.
 
     Example:
 
-    >>> round(pearson([0, 1, 2, 3], [0, 2, 4, 6]), 6), pearson([0, 1, 2, 3], [5, 5, 5, 5])
-    (1.0, 0.0)
+    >>> positive_class(["match", "other"]), positive_class(["a", "b"], [0, 1, 1])
+    (0, 0)
     """
+    named = [place for place, name in enumerate(names) if name.lower() in POSITIVE]
+    if len(named) == 1:
+        return named[0]
+    return 1 if labels is None else int(2 * np.count_nonzero(labels) <= np.size(labels))
+
+
+def pearson(y: ArrayLike, scores: ArrayLike) -> float:
+    """Return Pearson's linear correlation; 0.0, not NaN, if one side is constant."""
     from scipy.stats import pearsonr
 
     true, predicted = columns(y=y, scores=scores)
@@ -84,29 +63,43 @@ def pearson(y: ArrayLike, scores: ArrayLike) -> float:
 
 
 def spearman(y: ArrayLike, scores: ArrayLike) -> float:
-    """Return Spearman's rank correlation; equal values share their average rank.
-
-    Args:
-        y: True scores, [n].
-        scores: Predicted scores, [n].
-
-    Example:
-
-    >>> round(spearman([0, 1, 2, 3], [0, 1, 10, 100]), 6)
-    1.0
-    """
+    """Return Spearman's rank correlation; equal values share their average rank."""
     from scipy.stats import rankdata
 
     true, predicted = columns(y=y, scores=scores)
     return pearson(rankdata(finite("y", true)), rankdata(finite("scores", predicted)))
 
 
+def wilson_interval(hits: int, total: int) -> tuple[float, float]:
+    """Return the 95% confidence interval of a proportion (Wilson, 1927).
+
+    Unlike the normal approximation, it is also right for few rows.
+
+    Args:
+        hits: Number of rows that count.
+        total: Number of rows. If it is 0, the interval is (0, 1).
+
+    Raises:
+        InputError: If there are fewer than 0 hits or more hits than rows.
+
+    Example:
+
+    >>> [round(end, 3) for end in wilson_interval(9, 10)]
+    [0.596, 0.982]
+    """
+    from scipy.stats import binomtest
+
+    if not 0 <= hits <= total:
+        raise InputError(f"There are {hits} hits in {total} rows. Expected 0 to {total}.")
+    if not total:
+        return 0.0, 1.0
+    interval = binomtest(hits, total).proportion_ci(method="wilson")
+    return float(interval.low), float(interval.high)
+
+
 def _labels(y: ArrayLike, pred: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     labels, predicted = columns(y=y, pred=pred)
     return integers("y", labels), integers("pred", predicted)
-
-
-# --- checks ---
 
 
 def columns(**named: ArrayLike) -> tuple[np.ndarray, ...]:

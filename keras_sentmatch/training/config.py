@@ -14,7 +14,7 @@ FEATURES = ("word", "char", "pos", "antonym")
 SCHEDULES = ("constant", "cosine_warm_up_decay", "linear_warm_up_decay", "exponential")
 RANKING_LOSSES = ("pointwise", "pairwise", "listwise")
 CLASS_F1 = "val_f1:"  # and the name of a label
-MONITORS = ("accuracy", "macro_f1", "f1", "map", "mrr", "pearson", "spearman", "loss")
+MONITORS = ("accuracy", "macro_f1", "map", "mrr", "pearson", "spearman", "loss")
 
 
 def _setting(default: Any, allowed: str, test: Callable[[Any], bool]) -> Any:

@@ -6,28 +6,22 @@ import pytest
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import (
-    PositiveF1,
     SparseMacroF1,
     evaluate_predictions,
-    mcnemar,
     mean_average_precision,
     paired_bootstrap,
     wilson_interval,
 )
 from keras_sentmatch.metrics.calibration import (
     apply_temperature,
-    best_threshold,
-    calibrate_predictions,
-    check_calibration,
     fit_temperature,
     reliability,
 )
 from keras_sentmatch.metrics.decisions import (
     Goal,
-    check_abstention,
-    for_costs,
-    for_precision,
-    for_recall,
+    best_threshold,
+    check_calibration,
+    find_cut,
 )
 from keras_sentmatch.metrics.scores import accuracy, pearson
 
@@ -41,8 +35,7 @@ def pairs(labels, **more):
 
 
 def goal(names=NAMES, **given):
-    empty = dict.fromkeys(("threshold", "precision", "recall", "costs", "label"))
-    Goal(**{**empty, "confidence": 0.95, **given}).check(names)
+    Goal(**given).check(names)
 
 
 TWO = pairs([0, 1], label_names=("a", "b"))
@@ -71,33 +64,33 @@ MESSAGES = [
     (lambda: apply_temperature(HALF, 1e-320), "temperature=1e-320"),
     (lambda: apply_temperature(HALF, 10**400), "temperature=1000.*0.001 to 1000"),
     (lambda: apply_temperature(HALF, float("nan")), "temperature=nan"),
-    (lambda: check_calibration(2.0, None, 1), "model returns a score"),
-    (lambda: check_calibration(1.0, 0.5, 3), "threshold=0.5 does not fit a model with 3"),
     (lambda: best_threshold([0, 2], [0.5, 0.5]), "labels 0 and 1"),
     (lambda: best_threshold([0, 1], [0.5, 1.5]), "probabilities from 0.5 to 1.5"),
     (lambda: best_threshold([0, 1], [0.5, 0.5], "auc"), "Expected accuracy or f1"),
-    (lambda: calibrate_predictions([0], [[0.2, 0.3, 0.5]], threshold="f1"), "but there are 3"),
     (
-        lambda: for_precision(*LOW, 0.95, name="yes"),
-        "precision=0.95 .* 'yes' with 95% confidence. The best is 0.684, with 40 of 50",
+        lambda: find_cut(*LOW, 0.95, name="yes"),
+        "precision=0.95 .* 'yes' with 95% confidence. The best is 0.684, with 40 right of 50",
     ),
-    (lambda: for_precision([], [], 0.9), "never predicted"),
-    (lambda: for_recall([1, 0], [0.9, 0.1], 0.9, name="yes"), "1 pairs .* The best is 0.050"),
-    (lambda: for_costs({"no": 1}, NAMES), "predicting each of two labels wrongly"),
-    (lambda: for_costs({"no": 0, "yes": 1}, NAMES), "numbers above 0"),
+    (lambda: find_cut([], [], 0.9), "No pair is predicted"),
+    (
+        lambda: find_cut([1, 0], [0.9, 0.1], 0.9, name="yes", goal="recall"),
+        "recall=0.9 .* The best is 0.050, with 1 right of 1 pairs",
+    ),
+    (lambda: check_calibration(2.0, None, None, None), "model returns a score"),
+    (lambda: check_calibration(1.0, 0.5, None, "abc"), r"two labels \(a, b, c\)"),
+    (lambda: check_calibration(1.0, 1.0, None, NAMES), "between 0 and 1"),
+    (lambda: check_calibration(1.0, None, [0.5], NAMES), r"one probability per label \(no, yes\)"),
     (lambda: goal(precision=0.9, recall=0.9), "precision=… and recall=… exclude .* one of them"),
     (lambda: goal(precision=95.0), "precision=95.0 .* Expected a number between"),
     (lambda: goal("abc", recall=0.9), "recall=0.9 needs a matcher with two labels, not 3"),
+    (lambda: goal("abc", threshold="f1"), "threshold='f1' needs a matcher with two labels"),
     (lambda: goal(label="yes"), "needs two labels, and precision=… or recall=…"),
     (lambda: goal(precision=0.9, label="maybe"), "The labels are no, yes"),
-    (lambda: check_abstention([0.5], NAMES), r"one probability per label \(no, yes\)"),
     (lambda: wilson_interval(3, 2), "3 hits in 2 rows"),
-    (lambda: mcnemar([True], [True, False]), "same pairs"),
     (lambda: paired_bootstrap([True], [True, False]), "same pairs"),
     (lambda: paired_bootstrap([], []), "at least one"),
     (lambda: paired_bootstrap([1], [0], samples=0), "samples=0"),
     (lambda: SparseMacroF1(1), "num_classes=1"),
-    (lambda: PositiveF1(-1), "positive=-1"),
 ]
 
 
