@@ -73,13 +73,10 @@ def run(args: argparse.Namespace, name: str, model: str, augment: bool, seed: st
         metrics = json.loads((out / "metrics.json").read_text("utf-8"))
     found: dict[str, Any] = {}
     for report in json.loads(done.stdout)["transformations"]:
-        rule, before, after = report["name"], report["before"] or {}, report["after"] or {}
+        rule = report["name"]
         found[f"{rule}_pairs"] = report["pairs"]
-        found[f"{rule}_before"] = rounded(before.get("accuracy"))
-        found[f"{rule}_after"] = rounded(after.get("accuracy"))
-        if swapped := report.get("words"):
-            found[f"{rule}_words"] = len(swapped)
-            found[f"{rule}_by_word"] = rounded(after["accuracy_by_word"])
+        found[f"{rule}_before"] = rounded(report["before"])
+        found[f"{rule}_after"] = rounded(report["accuracy"])
     made = sum(metrics.get("made_pairs", {}).values())
     RESULTS.add(
         {

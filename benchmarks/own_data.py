@@ -39,7 +39,7 @@ def recipe(model: str, seed: int, **training: Any) -> Any:
 
 def planted(args: Any, seed: int, kind: str) -> dict[str, Any]:
     """Count how many of the changed labels are suspected."""
-    from keras_sentmatch.analysis.audit import audit
+    from keras_sentmatch.analysis import audit
 
     pairs = read_pairs(args.data / "sick" / "SICK_train.txt")
     rng = np.random.default_rng(seed)

@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING
 from keras_sentmatch.lazy import lazy
 
 if TYPE_CHECKING:
-    from keras_sentmatch.analysis._categories import read_annotations as read_annotations
-    from keras_sentmatch.analysis._report import report as report
-    from keras_sentmatch.analysis._report import report_sections as report_sections
-    from keras_sentmatch.analysis._report import save_report as save_report
+    from keras_sentmatch.analysis.auditing import audit as audit
+    from keras_sentmatch.analysis.reporting import report as report
 
-_modules = {
-    "read_annotations": "analysis._categories",
-    "report": "analysis._report",
-    "report_sections": "analysis._report",
-    "save_report": "analysis._report",
-}
+_modules = {"audit": "analysis.auditing", "report": "analysis.reporting"}
 __all__, __getattr__, __dir__ = lazy(__name__, _modules)

@@ -6,9 +6,7 @@ only from annotations.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
@@ -55,24 +53,10 @@ FUTURE = frozenset("will shall won't".split())
 _STEM = 4  # letters that two forms of a verb share
 
 
-@dataclass(frozen=True)
-class Category:
-    """A category and its rule.
-
-    Attributes:
-        name: As in the paper's table, if it is there.
-        rule: The rule in words.
-        holds: Whether two sentences fall into it, given a lexicon.
-        needs: What the lexicon must have: `"antonyms"`, or "".
-    """
-
-    name: str
-    rule: str
-    holds: Callable[[str, str, Lexicon | None], bool]
-    needs: str = ""
+Rule = Callable[[str, str, Lexicon | None], bool]
 
 
-def _either(known: frozenset[str]) -> Callable[[str, str, Lexicon | None], bool]:
+def _either(known: frozenset[str]) -> Rule:
     return lambda one, two, lexicon: bool(known & (lower_words(one) | lower_words(two)))
 
 
@@ -95,9 +79,10 @@ def _long(one: str, two: str, lexicon: Lexicon | None) -> bool:
 
 
 def _antonym(one: str, two: str, lexicon: Lexicon | None) -> bool:
-    assert lexicon is not None
     second = lower_words(two)
-    return any(second.intersection(lexicon.antonyms(word)) for word in lower_words(one))
+    return lexicon is not None and any(
+        second.intersection(lexicon.antonyms(word)) for word in lower_words(one)
+    )
 
 
 def _quantity(one: str, two: str, lexicon: Lexicon | None) -> bool:
@@ -107,7 +92,7 @@ def _quantity(one: str, two: str, lexicon: Lexicon | None) -> bool:
 
 
 def _tense(text: str) -> frozenset[str]:
-    """The tenses of a sentence, as its words show."""
+    """Return the tenses that the words of a sentence show."""
     known = [word.lower for word in words(text)]
     found = set()
     for place, word in enumerate(known):
@@ -127,7 +112,7 @@ def _tenses_differ(one: str, two: str, lexicon: Lexicon | None) -> bool:
 
 
 def _passives(text: str) -> set[str]:
-    """The stems of participles after a form of `be`, with or without an adverb between."""
+    """Return the stems of participles after a form of `be`, with or without an adverb between."""
     known = [word.lower for word in words(text)]
     return {
         word[:_STEM]
@@ -148,24 +133,24 @@ def _coreference(one: str, two: str, lexicon: Lexicon | None) -> bool:
     return bool(PRONOUNS & lower_words(one)) != bool(PRONOUNS & lower_words(two))
 
 
-CATEGORIES = (
-    Category("Conditional", "if, unless, whether, … in either sentence", _either(CONDITIONS)),
-    Category("Word overlap", f"over {OVERLAP:.0%} of each sentence's words are in the other", _overlap),
-    Category("Word order", "the same words in another order", _order),
-    Category("Negation", "not, n't, no, never, … in either sentence", _negation),
-    Category("Antonym", "a word, and its antonym in the other sentence", _antonym, "antonyms"),
-    Category("Long sentence", f"over {LONG[0]} words in the first or {LONG[1]} in the second", _long),
-    Category("Tense difference", "words show different tenses in the two sentences", _tenses_differ),
-    Category(
-        "Active/Passive", "be and a participle in one sentence, that verb without in the other",
-        _active_passive,
+# The rule of each category, in words and as a function.
+CATEGORIES: dict[str, tuple[str, Rule]] = {
+    "Conditional": ("if, unless, whether, … in either sentence", _either(CONDITIONS)),
+    "Word overlap": (f"over {OVERLAP:.0%} of each sentence's words are in the other", _overlap),
+    "Word order": ("the same words in another order", _order),
+    "Negation": ("not, n't, no, never, … in either sentence", _negation),
+    "Antonym": ("a word, and its antonym in the other sentence", _antonym),
+    "Long sentence": (f"over {LONG[0]} words in the first or {LONG[1]} in the second", _long),
+    "Tense difference": ("words show different tenses in the two sentences", _tenses_differ),
+    "Active/Passive": (
+        "be and a participle in one sentence, that verb without in the other", _active_passive,
     ),
-    Category("Quantity/Time", "a number, a date, a unit of time in either sentence", _quantity),
-    Category("Coreference", "he, she, it, they, … in one of the sentences only", _coreference),
-    Category("Quantifier", "some, all, many, most, … in either sentence", _either(QUANTIFIERS)),
-    Category("Modal", "can, may, must, would, … in either sentence", _either(MODALS)),
-    Category("Belief", "know, think, agree, … in either sentence", _either(BELIEF_FORMS)),
-)  # fmt: skip
+    "Quantity/Time": ("a number, a date, a unit of time in either sentence", _quantity),
+    "Coreference": ("he, she, it, they, … in one of the sentences only", _coreference),
+    "Quantifier": ("some, all, many, most, … in either sentence", _either(QUANTIFIERS)),
+    "Modal": ("can, may, must, would, … in either sentence", _either(MODALS)),
+    "Belief": ("know, think, agree, … in either sentence", _either(BELIEF_FORMS)),
+}  # fmt: skip
 
 
 def categorize(
@@ -173,12 +158,12 @@ def categorize(
     lexicon: Lexicon | None = None,
     annotations: Mapping[str, frozenset[str]] | None = None,
 ) -> tuple[dict[str, list[int]], dict[str, str]]:
-    """The rows of each category, in the order of the paper's table; and its rule.
+    """Return the rows of each category, in the order of the paper's table, and its rule in words.
 
     Args:
         dataset: Pairs.
-        lexicon: For antonyms; without them, that category is left out.
-        annotations: Id → names of categories. If given, they replace the rules.
+        lexicon: Antonyms. Without them, that category is left out.
+        annotations: Names of categories by id. If given, they replace the rules.
 
     Example:
 
@@ -191,12 +176,15 @@ def categorize(
     """
     if annotations is not None:
         return _annotated(dataset, annotations)
-    known = [c for c in CATEGORIES if not c.needs or (lexicon and c.needs in lexicon.kinds)]
     pairs = list(zip(dataset.sentence1, dataset.sentence2))
+    known = dict(CATEGORIES)
+    if lexicon is None or "antonyms" not in lexicon.kinds:
+        del known["Antonym"]
     rows = {
-        c.name: [row for row, pair in enumerate(pairs) if c.holds(*pair, lexicon)] for c in known
+        name: [row for row, pair in enumerate(pairs) if holds(*pair, lexicon)]
+        for name, (_, holds) in known.items()
     }
-    return rows, {c.name: c.rule for c in known}
+    return rows, {name: rule for name, (rule, _) in known.items()}
 
 
 def _annotated(
@@ -205,10 +193,10 @@ def _annotated(
     place = {name: row for row, name in enumerate(dataset.ids or ())}
     found = {name: place[name] for name in annotations if name in place}
     if not found:
-        came = "it has no ids" if not place else f"such as {next(iter(place))!r}"
+        first = repr(next(iter(place))) if place else "no ids"
         raise InputError(
-            f"None of the {len(annotations)} annotated ids (such as {next(iter(annotations), '')!r}) is "
-            f"among those of the data ({came})."
+            f"None of the {len(annotations)} annotated ids is an id of the data, which has {first}. "
+            "Use the annotations of these pairs, and pairs with ids."
         )
     rows: dict[str, list[int]] = {}
     for name, row in sorted(found.items(), key=lambda item: item[1]):
@@ -218,18 +206,11 @@ def _annotated(
 
 
 def read_annotations(path: str | Path) -> dict[str, frozenset[str]]:
-    """Reads annotated categories: each line has a pair's id, a tab, and names between tabs.
+    """Read annotated categories: each line has a pair's id, a tab, and names between tabs.
 
     Names may start with `#` and have `_` for spaces, in any case.
-
-    Example:
-
-    >>> from pathlib import Path
-    >>> _ = Path("tags.tsv").write_text("63735n\\t#NEGATION\\t#LONG_SENTENCE\\n")
-    >>> sorted(read_annotations("tags.tsv")["63735n"])
-    ['Long sentence', 'Negation']
     """
-    usual = {_plain(category.name): category.name for category in CATEGORIES}
+    usual = {_plain(name): name for name in CATEGORIES}
     found: dict[str, frozenset[str]] = {}
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
@@ -240,9 +221,9 @@ def read_annotations(path: str | Path) -> dict[str, frozenset[str]]:
             raise InputError(f"{path}:{number}: expected an id, a tab and names of categories.")
         found[name] = frozenset(usual.get(_plain(tag), tag.capitalize()) for tag in tags)
     if not found:
-        raise InputError(f"{path} has no annotations.")
+        raise InputError(f"{path} has no annotations. Expected lines with an id, a tab and names.")
     return found
 
 
-def _plain(name: Any) -> str:
-    return "".join(char for char in str(name).lower() if char.isalpha())
+def _plain(name: str) -> str:
+    return "".join(char for char in name.lower() if char.isalpha())

@@ -1,9 +1,8 @@
-"""Runs compared on the same pairs: intervals, paired bootstrap, McNemar's test."""
+"""Runs compared on the same pairs, by paired bootstrap."""
 
+import copy
 import json
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -12,40 +11,24 @@ import numpy as np
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.data.dataset import rows_by_group
-from keras_sentmatch.display.figures import comparison
 from keras_sentmatch.display.rendering import render
 from keras_sentmatch.display.tables import data_name, write_report
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.metrics import (
-    mcnemar,
-    mean_average_precision,
-    paired_bootstrap,
-    wilson_interval,
-)
-from keras_sentmatch.metrics.calibration import decide
-from keras_sentmatch.safety import inside, read_bytes
+from keras_sentmatch.metrics import mean_average_precision, paired_bootstrap, wilson_interval
+from keras_sentmatch.metrics.calibration import decide, log_odds
 
-COLUMNS = (
-    "first second difference low high bootstrap_p only_first_right only_second_right mcnemar_p"
-).split()
+COLUMNS = ["first", "second", "difference", "low", "high", "p"]
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A matcher to compare: the folders of a run, or of several with different seeds."""
+def group_runs(folders: Sequence[str | Path]) -> dict[str, list[Path]]:
+    """Group run folders by matcher: runs that differ only in the seed, or members of an ensemble.
 
-    name: str
-    folders: tuple[Path, ...]
-
-
-def group_runs(folders: Sequence[str | Path]) -> list[Entry]:
-    """Groups run folders by matcher: runs whose recipes differ only in the seed are one matcher.
-
-    So are the members of an ensemble.
+    Runs are the same matcher if their recipes, backends and pairs (with labels and weights) are the
+    same, as the identity in `metrics.json` says.
     """
-    from keras_sentmatch.inference.run_folder import is_packaged, members_of
+    from keras_sentmatch.inference.run_folder import is_packaged, members_of, read_json
 
-    entries: dict[str, list[Path]] = {}
+    groups: dict[str, list[Path]] = {}
     names: dict[str, str] = {}
     given = [Path(folder) for folder in folders]
     if len({folder.resolve() for folder in given}) < len(given):
@@ -55,30 +38,29 @@ def group_runs(folders: Sequence[str | Path]) -> list[Entry]:
         for member in members:
             if not ((member / "matcher.json").is_file() or is_packaged(member)):
                 raise InputError(f"{member} is not a run folder: it has no matcher.json.")
-        key = str(folder.resolve()) if members != [folder] else _recipe_key(folder)
-        entries.setdefault(key, []).extend(members)
+        key = str(folder.resolve())
+        identity = read_json(folder / "metrics.json").get("identity")
+        if isinstance(identity, dict):
+            identity = copy.deepcopy(identity)
+            training = identity.get("training")
+            if isinstance(training, dict):
+                training.pop("seed", None)
+            key = json.dumps(identity, sort_keys=True)
+        groups.setdefault(key, []).extend(members)
         names.setdefault(key, str(folder))
-    return [
-        Entry(names[key] + (f" … ({len(found)} seeds)" if len(found) > 1 else ""), tuple(found))
-        for key, found in entries.items()
-    ]
+    return {
+        names[key] + (f" … ({len(found)} seeds)" if len(found) > 1 else ""): found
+        for key, found in groups.items()
+    }
 
 
-def _recipe_key(folder: Path) -> str:
-    """A key that is the same for runs that differ only in the seed."""
-    from keras_sentmatch.inference.run_folder import read_json
+def values_of(
+    labeled: PairDataset, scores: np.ndarray, threshold: float | None
+) -> tuple[str, np.ndarray]:
+    """Return the metric that is compared, and its values.
 
-    file = folder / "recipe.toml"
-    metrics = read_json(folder / "metrics.json")
-    if not metrics or not file.exists():  # not written by `train`
-        return str(folder.resolve())
-    text = read_bytes(inside(folder, file.name), "JSON_BYTES").decode("utf-8", "replace")
-    facts = [metrics.get(name) for name in ("model", "data", "rows", "backend")]
-    return json.dumps([re.sub(r"(?m)^seed *=.*$", "", text), facts], sort_keys=True)
-
-
-def values_of(labeled: PairDataset, scores: np.ndarray, threshold: float | None) -> np.ndarray:
-    """What is compared: a 1 for each right pair, or each answerable question's average precision.
+    It is `"accuracy"`, with 1 for each right pair, or `"map"`, with the average precision of each
+    question that has a right answer.
 
     Args:
         labeled: Pairs with the label indices of the matcher.
@@ -87,120 +69,91 @@ def values_of(labeled: PairDataset, scores: np.ndarray, threshold: float | None)
     """
     labels = np.asarray(labeled.labels)
     if labeled.task == "ranking" and labeled.groups is not None:
-        ranks = scores[:, 1] if scores.ndim == 2 else scores
+        ranks = log_odds(scores, 1) if scores.ndim == 2 else scores
         kept = [rows for rows in rows_by_group(labeled.groups) if labels[rows].any()]
-        return np.array(
-            [mean_average_precision(labels[r], ranks[r], np.zeros(len(r))) for r in kept]
-        )
+        found = [mean_average_precision(labels[r], ranks[r], np.zeros(len(r))) for r in kept]
+        return "map", np.array(found)
     if labeled.task == "regression" or scores.ndim != 2:
         raise InputError(
-            "Runs are compared by the answers that they get right, but these runs return scores."
+            "These runs return scores. Runs are compared by the labels that they predict. Compare "
+            "scores with `evaluate`."
         )
-    return np.asarray(decide(scores, threshold) == labels, dtype=float)
+    return "accuracy", np.asarray(decide(scores, threshold) == labels, dtype=float)
 
 
 def comparison_report(
-    values: Mapping[str, Sequence[np.ndarray]], *, samples: int = 10_000, seed: int = 0
+    metric: str,
+    values: Mapping[str, Sequence[np.ndarray]],
+    *,
+    samples: int = 10_000,
+    seed: int = 0,
 ) -> dict[str, Any]:
-    """Compares each matcher with each other one.
+    """Compare each matcher with each other one.
 
     Args:
+        metric: The metric of the values.
         values: For each matcher by name, what `values_of` returns for each of its seeds.
         samples: Number of bootstrap samples.
         seed: Random seed of the bootstrap.
 
     Returns:
-        `figure` (`"accuracy"`, or `"map"` if values are not all 0 or 1), `rows`, `matchers` (`name`,
-        `seeds` (the figure of each), `mean`, `sd`, and for the accuracy of a single run its Wilson
-        interval `low` to `high`) and `pairs` (`first`, `second`, `bootstrap`, and `mcnemar` of the
-        first seeds of both, the second seeds, …).
+        `metric`, `rows`, `matchers` (`name`, `seeds` (the metric of each), `mean`, `sd`, and for the
+        accuracy of a single run its Wilson interval `low` to `high`) and `pairs` (`first`, `second`
+        and what `paired_bootstrap` returns).
 
     Example:
 
     >>> import numpy as np
-    >>> report = comparison_report({"a": [np.ones(40)], "b": [np.repeat([0, 1.0], 20)]})
-    >>> report["pairs"][0]["mcnemar"][0]["only1"], report["pairs"][0]["bootstrap"]["p"] < 0.01
-    (20, True)
+    >>> values = {"a": [np.ones(40)], "b": [np.repeat([0, 1.0], 20)]}
+    >>> comparison_report("accuracy", values)["pairs"][0]["p"] < 0.01
+    True
     """
     if len(values) < 2:
         raise InputError(
-            f"There is {len(values)} matcher to compare: give runs of at least two recipes (runs that "
+            f"There is {len(values)} matcher to compare. Give runs of at least two recipes (runs that "
             "differ only in the seed count as one)."
         )
     arrays = {name: np.array(list(seeds), float) for name, seeds in values.items()}
-    shapes = {array.shape[1:] for array in arrays.values()}
-    if len(shapes) > 1 or any(array.ndim != 2 or not array.size for array in arrays.values()):
-        raise InputError(
-            "Matchers are compared on the same pairs, but these were measured on different ones."
-        )
-    binary = all(np.isin(array, (0, 1)).all() for array in arrays.values())
     matchers = []
     for name, array in arrays.items():
         seeds = [float(value) for value in array.mean(axis=1)]
         sd = float(np.std(seeds, ddof=1)) if len(seeds) > 1 else None
         row: dict[str, Any] = {"name": name, "seeds": seeds, "mean": float(array.mean()), "sd": sd}
-        if binary and len(seeds) == 1:
+        if metric == "accuracy" and len(seeds) == 1:
             row["low"], row["high"] = wilson_interval(int(array.sum()), array.shape[1])
         matchers.append(row)
-    pairs = []
-    for first, second in combinations(arrays, 2):
-        single = len(arrays[first]) == len(arrays[second]) == 1
-        row = {"first": first, "second": second, "single": single}
-        both = arrays[first], arrays[second]
-        row["bootstrap"] = paired_bootstrap(*both, samples=samples, seed=seed)
-        row["mcnemar"] = [mcnemar(*seeds) for seeds in zip(*both)] if binary else []
-        pairs.append(row)
+    pairs = [
+        {
+            "first": first,
+            "second": second,
+            **paired_bootstrap(arrays[first], arrays[second], samples=samples, seed=seed),
+        }
+        for first, second in combinations(arrays, 2)
+    ]
+    rows = next(iter(arrays.values())).shape[1]
     return {
-        "figure": "accuracy" if binary else "map",
-        "rows": shapes.pop()[0],
+        "metric": metric,
+        "rows": rows,
         "samples": samples,
         "matchers": matchers,
         "pairs": pairs,
     }
 
 
-def table(report: Mapping[str, Any]) -> list[list[Any]]:
-    """The comparisons as rows of `COLUMNS`: of two matchers, and of two seeds of them."""
-    rows = []
-    for row in report["pairs"]:
-        both = [row["first"], row["second"]]
-        bootstrap = [row["bootstrap"][key] for key in ("difference", "low", "high", "p")]
-        tests = [[test[key] for key in ("only1", "only2", "p")] for test in row["mcnemar"]]
-        alone = tests.pop() if tests and row["single"] else [None] * 3
-        rows.append([*both, *bootstrap, *alone])
-        for seed, test in enumerate(tests, 1):
-            rows.append([*(f"{name}, seed {seed}" for name in both), *[None] * 4, *test])
-    return rows
-
-
-def matcher_table(report: Mapping[str, Any]) -> list[list[Any]]:
-    """Name, number of seeds, mean, standard deviation and interval of each matcher."""
-    return [
+def tables(report: Mapping[str, Any]) -> list[tuple[list[str], list[list[Any]]]]:
+    """Return the columns and rows of two tables: the matchers, and their comparisons."""
+    matchers = [
         [row["name"], len(row["seeds"]), row["mean"], row["sd"], row.get("low"), row.get("high")]
         for row in report["matchers"]
     ]
+    return [
+        (["matcher", "seeds", report["metric"], "sd", "low", "high"], matchers),
+        (COLUMNS, [[row[name] for name in COLUMNS] for row in report["pairs"]]),
+    ]
 
 
-def matcher_columns(report: Mapping[str, Any]) -> list[str]:
-    """The heads of `matcher_table`."""
-    return ["matcher", "seeds", report["figure"], "sd", "low", "high"]
-
-
-def to_markdown(report: Mapping[str, Any]) -> str:
-    """The report as a Markdown page."""
-    return render(
-        "compare.md",
-        report=report,
-        data=data_name(report),
-        matcher_columns=matcher_columns(report),
-        matchers=matcher_table(report),
-        columns=[name.replace("_", " ") for name in COLUMNS],
-        rows=table(report),
-    )
-
-
-def save_report(report: Mapping[str, Any], folder: str | Path) -> None:
-    """Writes compare.json, .md, .csv and .png into a folder."""
-    folder = Path(folder)
-    write_report(folder, "compare", report, to_markdown(report), COLUMNS, table(report))
-    comparison(report, folder / "compare.png")
+def save_comparison(report: Mapping[str, Any], folder: str | Path) -> None:
+    """Write compare.json, .md and .csv into a folder."""
+    both = tables(report)
+    page = render("compare.md", report=report, data=data_name(report), tables=both)
+    write_report(Path(folder), "compare", report, page, *both[1])

@@ -55,8 +55,8 @@ def audit(
     options.check_at_least(0, top=top)
     options.check_at_least(1, limit=limit)
     use_backend(backend)
-    from keras_sentmatch.analysis.audit import audit as find
-    from keras_sentmatch.analysis.audit import save_audit
+    from keras_sentmatch.analysis.auditing import audit as find
+    from keras_sentmatch.analysis.auditing import save_audit
 
     draft = recipe.draft(model)
     source = Source(data, **reading.reading())
@@ -100,7 +100,7 @@ def _print(report: Report, top: int) -> None:
     if report["suspects"] and top:
         names = ("row", "label", "answer", "probability", "sentence1", "sentence2")
         suspects = [[found[name] for name in names] for found in report["suspects"][:top]]
-        title = "rows that are far from the answer, the farthest first"
-        if report["confusion"]:
-            title = "rows whose label is probably wrong, the most certain first"
+        title = "rows whose label is probably wrong, the most certain first"
+        if report["task"] == "regression":
+            title = "rows whose score is far from the prediction, the farthest first"
         print_table(names, suspects, title)

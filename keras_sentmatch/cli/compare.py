@@ -25,9 +25,7 @@ def compare(
     scoring: Scoring,
     samples: Annotated[int, typer.Option(help="Number of bootstrap samples.")] = 10_000,
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for compare.md, .csv, .json and .png.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for compare.md, .csv and .json.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Test whether runs differ on the same pairs by more than chance."""
@@ -37,35 +35,35 @@ def compare(
 
     from keras_sentmatch.analysis import comparing
 
-    entries = comparing.group_runs(runs)
-    if len(entries) < 2:
+    groups = comparing.group_runs(runs)
+    if len(groups) < 2:
         raise InputError(
-            f"{', '.join(map(str, runs))} are runs of {len(entries)} recipe. Give runs of at least two "
+            f"{', '.join(map(str, runs))} are runs of {len(groups)} recipe. Give runs of at least two "
             "recipes; runs that differ only in their seed count as one."
         )
     facts: Report = {}
-    values: dict[str, list[np.ndarray]] = {entry.name: [] for entry in entries}
-    for entry in entries:
-        for folder in entry.folders:
+    values: dict[str, list[np.ndarray]] = {name: [] for name in groups}
+    for name, folders in groups.items():
+        for folder in folders:
             loaded = scoring.load(folder)
             if not facts:
                 pairs, facts = labeled.read(loaded)
             relabeled = loaded.first.relabel(pairs)
             with scoring.working(len(relabeled)):
                 scores = scoring.scores(loaded, relabeled)
-            found = comparing.values_of(relabeled, scores, loaded.matcher.threshold)
-            values[entry.name].append(found)
-            log.info("%s: %.4f", folder, found.mean())
-    report = comparing.comparison_report(values, samples=samples, seed=seed)
+            metric, found = comparing.values_of(relabeled, scores, loaded.matcher.threshold)
+            values[name].append(found)
+            log.info("%s: %s %.4f", folder, metric, found.mean())
+    report = comparing.comparison_report(metric, values, samples=samples, seed=seed)
     report = {"data": facts["data"], "split": facts["split"], **report}
-    print_report(report, out, comparing.save_report, as_json, _print)
+    print_report(report, out, comparing.save_comparison, as_json, _print)
     if not as_json:
-        best = max(entries, key=lambda entry: np.mean(values[entry.name]))
-        next_step("report", best.folders[0], *labeled.arguments(), why="see where the best errs")
+        best = max(groups, key=lambda name: np.mean(values[name]))
+        next_step("report", groups[best][0], *labeled.arguments(), why="see where the best errs")
 
 
 def _print(report: Report) -> None:
-    from keras_sentmatch.analysis.comparing import COLUMNS, matcher_columns, matcher_table, table
+    from keras_sentmatch.analysis.comparing import tables
 
-    print_table(matcher_columns(report), matcher_table(report), title(report))
-    print_table([name.replace("_", " ") for name in COLUMNS], table(report))
+    for (columns, rows), heading in zip(tables(report), (title(report), "")):
+        print_table(columns, rows, heading)

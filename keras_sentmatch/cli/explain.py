@@ -16,7 +16,7 @@ from keras_sentmatch.display.tables import shown
 from keras_sentmatch.errors import InputError
 
 if TYPE_CHECKING:
-    from keras_sentmatch.explanations import Explanation
+    from keras_sentmatch.explanations.explanation import Explanation
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +48,8 @@ def explain(
         raise InputError(f"--limit is {limit}. Expected at least 1, and a FILE of pairs.")
     pairs = asked.read()
     matcher = scoring.load(run).matcher
-    from keras_sentmatch.explanations import explain as explain_pairs
-    from keras_sentmatch.explanations import save_overview
+    from keras_sentmatch.explanations.explanation import explain as explain_pairs
+    from keras_sentmatch.explanations.explanation import save_overview
 
     pages: list[tuple[str, Explanation]] = []
     reread: list[Sequence[Any]] = []
@@ -91,24 +91,26 @@ def _print_answer(found: "Explanation", asked_one: bool) -> None:
     if not asked_one:
         print(f"{shown(found.sentence1)} / {shown(found.sentence2)}")
     print("\n".join(map(shown, found.summary().splitlines())) + "\n" * (not asked_one))
-    if found.erasure and asked_one:
+    if found.effects and asked_one:
         print("₁ ₂: in sentence 1, in sentence 2; the number is what the word adds to the answer")
 
 
 def _reread_rows(found: "Explanation", run: Path) -> list[Sequence[Any]]:
     """Return one row per sentence or unit, as in Table VIII of the LadRa-Net paper."""
-    rereads = found.rereads()
+    rereads = [picture for picture in found.pictures if picture.reread]
     if not rereads:
         raise InputError(
             f"{run} does not re-read words. --text is for drr_net and ladra_net. Use --out instead."
         )
+    sides = {"1": found.sentence1, "2": found.sentence2}
+    both = f"{found.sentence1} {found.sentence2}"
     return [
         (
-            sentence,
+            sides.get(picture.axes[1], both),
             *([picture.title.partition(": ")[2]] if ": " in picture.title else []),
             "  ".join(f"{word} {weight:.2f}" for word, weight in picture.steps),
             "" if found.gold is None else found.gold,
             found.label or found.score,
         )
-        for sentence, picture in rereads
+        for picture in rereads
     ]

@@ -118,12 +118,12 @@ def _answers(
     stream: "PairStream", run: Path, scoring: Scoring, format: str, **after: Any
 ) -> Iterator[Answered]:
     """Yield the predictions of a stream's windows in order, with progress on standard error."""
-    from keras_sentmatch.display.progress import stream_progress
+    from keras_sentmatch.display.progress import progress_bar
     from keras_sentmatch.inference.answer_file import as_text
 
     loaded = None
     total = 0
-    with stream_progress() as show:
+    with progress_bar("scoring", 0) as show:
         for window in stream.windows(WINDOW, **after):
             loaded = loaded or scoring.load(run)
             columns: dict[str, Any] = input_columns(window.pairs)
@@ -135,7 +135,8 @@ def _answers(
                 body = as_text(columns, format, header=False)
             yield Answered(header, body, len(window.pairs), window.rows, window.digest)
             total += len(window.pairs)
-            show(total, stream.file.done / stream.file.size if stream.file.size else 0.0)
+            done, size = stream.file.done, stream.file.size
+            show(total, round(total * size / done) if size and done else 0)
     if loaded is not None:
         loaded.log_encoding()
     if stream.report.skipped:

@@ -64,9 +64,7 @@ def report(
         bool, typer.Option(help="Train three baselines on the run's training pairs.")
     ] = True,
     limit: options.ClassLimit = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for report.md, .csv, .json and .png.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for report.md, .csv and .json.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Show where a run errs: by linguistic category, next to baselines, and on changed pairs."""
@@ -80,10 +78,9 @@ def report(
     words = _lexicon(lexicon)
     function = _function(translate) if translate else None
     loaded = scoring.load(run)
-    from keras_sentmatch.analysis import read_annotations, save_report
-    from keras_sentmatch.analysis import report as analyze
+    from keras_sentmatch.analysis.reporting import report as analyze
+    from keras_sentmatch.analysis.reporting import save_report
 
-    tags = None if annotations is None else read_annotations(annotations)
     loaded.class_names("a report")
     pairs, facts = labeled.read(loaded)
     pairs = loaded.first.relabel(pairs if limit is None else pairs.limit(limit, seed))
@@ -98,7 +95,7 @@ def report(
             translate=function,
             opposite=pair,
             entries="held_out" if held_out else "all",
-            annotations=tags,
+            annotations=annotations,
             seed=seed,
             batch_size=scoring.batch_size,
         )
@@ -160,7 +157,7 @@ def _function(name: str) -> Translate:
 
 
 def _print(report: Report) -> None:
-    from keras_sentmatch.analysis import report_sections
+    from keras_sentmatch.analysis.reporting import report_sections
 
     say(title(report))
     for section in report_sections(report, short=True):

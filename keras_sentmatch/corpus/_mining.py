@@ -163,7 +163,7 @@ class Miner:
         one, two = self.first.sentences, self.second.sentences
         rows = ((one[i], two[j]) for i, j in pairs.tolist())
         found = np.zeros(len(pairs), "float32")
-        with progress_bar("scoring", len(pairs), len(pairs) > 1000, in_bytes=False) as show:
+        with progress_bar("scoring", len(pairs), len(pairs) > 1000) as show:
             stream = self.matcher.predict_stream(rows, batch_size=self.batch_size)
             for place, answer in enumerate(stream):
                 found[place] = answer["score"] if name is None else answer["probabilities"][name]

@@ -1,7 +1,5 @@
 """Color scales for the color-blind: from white to blue, and from orange over white to blue."""
 
-import base64
-import io
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,16 +71,6 @@ def is_dark(color: np.ndarray) -> bool:
     """Return whether white text is easier to read on a color than black text."""
     linear = (color / 255.0) ** 2.2
     return bool(linear @ [0.2126, 0.7152, 0.0722] < 0.18)
-
-
-def png_uri(values: np.ndarray, scale: Scale) -> str:
-    """Return the `data:` URI of a PNG image with one pixel per value of `[rows, columns]`."""
-    from matplotlib.image import imsave
-
-    colors = np.concatenate([PALETTES[scale.palette], [[176, 176, 176]]]).astype("uint8")
-    file = io.BytesIO()
-    imsave(file, colors[scale.levels(values)], format="png")
-    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 def css_colors() -> list[list[tuple[str, str, bool]]]:

@@ -15,7 +15,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how cells begin that spreadsheets
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
-    """The lines of a Markdown table; columns of numbers stand to the right.
+    """Return the lines of a Markdown table; columns of numbers are aligned right.
 
     Example:
 
@@ -33,13 +33,13 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> lis
 
 
 def cell(value: Any) -> str:
-    """A value as a cell of Markdown."""
+    """Return a value as a cell of Markdown."""
     text = " ".join(value.split()) if isinstance(value, str) else value
     return shown(text).replace("\\", "\\\\").replace("|", "\\|")
 
 
 def shown(value: Any) -> str:
-    """A value in words: 1,234, 0.2500, 2.1e-09; nothing for `None`; no control characters."""
+    """Format a value: 1,234, 0.2500, 2.1e-09; "" for None; no control characters."""
     if value is None:
         return ""
     if isinstance(value, int) and not isinstance(value, bool):
@@ -50,20 +50,20 @@ def shown(value: Any) -> str:
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Text in which control characters, which a terminal obeys, are escapes such as \\u001b.
+    """Escape control characters, which a terminal obeys, and marks of the direction of writing.
 
-    So are marks that turn the direction of writing. The characters in `keep` stay.
+    The characters in `keep` stay.
     """
     return _CONTROLS.sub(lambda c: c[0] if c[0] in keep else f"\\u{ord(c[0]):04x}", text)
 
 
 def without_formula(value: Any) -> Any:
-    """A text with a quote before it if a spreadsheet would take it for a formula."""
+    """Put a quote before a text that a spreadsheet would compute as a formula."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def data_name(report: Mapping[str, Any]) -> str:
-    """The data and split that a report is about, if it names them."""
+    """Return the data and split that a report is about, if it names them."""
     return " ".join(str(report[key]) for key in ("data", "split") if report.get(key))
 
 
@@ -75,10 +75,7 @@ def write_report(
     columns: Sequence[str],
     rows: Sequence[Sequence[Any]],
 ) -> None:
-    """Writes `NAME.json`, `NAME.md` and `NAME.csv` into a folder, which is made if missing.
-
-    Names in them may be a stranger's: no cell of the CSV is a formula.
-    """
+    """Write NAME.json, NAME.md and NAME.csv (without formulas) into a folder, made if missing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"

@@ -1,5 +1,5 @@
 """Explanations of predictions: the model's attention, the importance of words, and an HTML page."""
 
-from keras_sentmatch.explanations._explanation import Explanation, explain, save_overview
+from keras_sentmatch.explanations.explanation import explain
 
-__all__ = ["Explanation", "explain", "save_overview"]
+__all__ = ["explain"]

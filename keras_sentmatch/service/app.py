@@ -104,7 +104,6 @@ class Word(BaseModel):
         description="How much the word adds to the probability or score of the answer."
     )
     without: str | None = Field(description="The answer without the word, if it is different.")
-    unknown: bool
 
 
 class Explaining(Answer):
@@ -362,9 +361,9 @@ def _explanation(matcher: BaseMatcher, asked: Explained) -> dict[str, Any]:
                 "text": word.text,
                 "change": word.effect and word.effect.change,
                 "without": (word.effect and word.effect.answer) or None,
-                "unknown": word.unknown,
             }
             for word in found.words(side)
+            if word.text
         ]
         for side in (1, 2)
     ]

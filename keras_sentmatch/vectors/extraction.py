@@ -148,7 +148,7 @@ def _means(
     length = np.array([len(p) for p in pieces], int)
     order = np.argsort(length, kind="stable")
     means = np.zeros((len(pieces), reader.output_shape[-1]), np.float32)
-    with progress_bar("Extracting", len(pieces), progress, in_bytes=False) as update:
+    with progress_bar("Extracting", len(pieces), progress) as update:
         for start in range(0, len(pieces), batch_size):
             here = order[start : start + batch_size]
             # Whole batches of few lengths: each shape may be compiled once.

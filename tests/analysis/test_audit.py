@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from keras_sentmatch.analysis.audit import audit, save_audit
+from keras_sentmatch.analysis.auditing import audit, save_audit
 from keras_sentmatch.cli import main
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
@@ -65,10 +65,7 @@ def test_planted_labels_are_among_the_first_suspects(found):
     assert first["label"] != first["answer"] and first["probability"] > first["of_label"]
     assert first["sentence1"] == pairs.sentence1[first["row"] - 1]
     assert first["id"] == pairs.ids[first["row"] - 1]
-    counted = sum(n for row in report["confusion"].values() for n in row.values())
-    assert counted == len(rows) == sum(bin["suspects"] for bin in report["own_probability"])
-    assert sum(bin["pairs"] for bin in report["own_probability"]) == len(pairs)
-    assert f"{len(rows):,} rows" in " ".join(report["notes"])
+    assert f"{len(rows):,} labels" in " ".join(report["notes"])
 
 
 def test_repeats_conflicts_and_leaks_are_counted(found):
@@ -85,16 +82,13 @@ def test_repeats_conflicts_and_leaks_are_counted(found):
     assert "2 rows have a pair that also has another label" in notes
 
 
-def test_shortcuts_lengths_and_balance(found):
+def test_shortcuts_and_balance(found):
     pairs, report = found
     assert report["balance"] == pairs.label_counts()
     # Words that both have decide; sentence 2 alone does too, by the number at its end.
-    assert report["shortcuts"]["word overlap alone"] > 0.85
-    assert "Word overlap alone gives" in " ".join(report["notes"])
+    assert report["shortcuts"]["word overlap only"] > 0.85
+    assert "A model that sees word overlap only reaches" in " ".join(report["notes"])
     assert report["answers"]["majority"] == max(report["balance"].values()) / len(pairs)
-    lengths = report["lengths"]["sentence1"]
-    assert lengths["median"] == 6 and sum(lengths["histogram"]) == len(pairs)
-    assert report["lengths"]["edges"][lengths["histogram"].index(max(lengths["histogram"]))] == 6
 
 
 def test_the_page_and_the_files(found, tmp_path):
@@ -105,10 +99,9 @@ def test_the_page_and_the_files(found, tmp_path):
     page = (tmp_path / "out/audit.html").read_text("utf-8")
     assert "<script>alert" not in page and "&lt;script&gt;alert" in page
     assert "http" not in page.replace("http-equiv", "") and "default-src 'none'" in page
-    assert page.count("<svg") == 3
     assert json.loads((tmp_path / "out/audit.json").read_text("utf-8")) == report
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="it is a file; expected a folder"):
+    with pytest.raises(InputError, match="Cannot write into"):
         save_audit(report, tmp_path / "file")
 
 
@@ -118,9 +111,9 @@ def test_scores_and_what_cannot_be_audited(tmp_path):
     scores[7] = 4.5 - scores[7] + 0.5
     scored = PairDataset(base.sentence1, base.sentence2, scores)
     report = audit(scored, recipe(), folds=2, progress=False)
-    assert report["suspects"][0]["row"] == 8 and report["confusion"] is None
+    assert report["suspects"][0]["row"] == 8
     save_audit(report, tmp_path / "scores")
-    with pytest.raises(InputError, match="All 20 pairs have one label"):
+    with pytest.raises(InputError, match="All 20 pairs have the same label"):
         audit(PairDataset(["a"] * 20, ["b"] * 20, [1] * 20, label_names=NAMES), recipe())
     with pytest.raises(InputError, match="folds=300; expected 2 to 80"):
         audit(base, recipe(), folds=300)
@@ -144,7 +137,7 @@ def test_the_command(tmp_path, capsys):
     assert end.value.code == 0
     text = capsys.readouterr().out
     assert "3 of 3 held.tsv pairs are among these pairs" in text
-    assert "rows whose label is probably wrong" in text and "word overlap alone" in text
+    assert "rows whose label is probably wrong" in text and "word overlap only" in text
     assert json.loads((tmp_path / "out/audit.json").read_text())["rows"] == 80
 
 

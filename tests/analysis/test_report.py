@@ -7,9 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_sentmatch.analysis import read_annotations, report, report_sections, save_report
-from keras_sentmatch.analysis._categories import CATEGORIES, categorize
-from keras_sentmatch.analysis._report import COLUMNS, symmetric_labels, table
+from keras_sentmatch.analysis._categories import CATEGORIES, categorize, read_annotations
+from keras_sentmatch.analysis.reporting import (
+    COLUMNS,
+    report,
+    report_sections,
+    save_report,
+    table,
+)
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.base import BaseMatcher
@@ -76,7 +81,7 @@ def test_rules_do_not_hold(name, one, two):
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_rules_take_any_text(one, two):
-    assert found_in(one, two) <= {category.name for category in CATEGORIES}
+    assert found_in(one, two) <= set(CATEGORIES)
     assert found_in("", "") == set()
 
 
@@ -94,7 +99,7 @@ def test_annotations(tmp_path):
     rows, rules = categorize(pairs, annotations=found)
     assert rows == {"Long sentence": [0], "Negation": [1], "Paraphrase": [1]}
     assert set(rules.values()) == {"annotated"}
-    with pytest.raises(InputError, match="None of the 3 annotated ids .*no ids"):
+    with pytest.raises(InputError, match="None of the 3 annotated ids .* has no ids"):
         categorize(PairDataset(["a"], ["b"]), annotations=found)
     path.write_text("7\n")
     with pytest.raises(InputError, match="tags.tsv:1: expected an id, a tab"):
@@ -151,14 +156,14 @@ def pairs():
 BELIEVER = Table(lambda one, two: sure("neutral" if "Rain" in one else "entailment"), NLI)
 
 
-def test_accuracy_by_category_and_baselines(monkeypatch):
+def test_accuracy_by_category_and_baselines(monkeypatch, tmp_path):
     seen = []
 
     def baseline(train, validation, test, sees):
         seen.append((len(train), len(validation), len(test), sees))
         return {"test": {"accuracy": 0.25}}
 
-    monkeypatch.setattr("keras_sentmatch.analysis._report.bag_of_words_baseline", baseline)
+    monkeypatch.setattr("keras_sentmatch.analysis.reporting.bag_of_words_baseline", baseline)
     splits = {"train": PAIRS, "validation": PAIRS.select([0])}
     found = report(Table(known), PAIRS, splits=splits)
     assert (found["pairs"], found["right"], found["accuracy"]) == (4, 2, 0.5)
@@ -173,7 +178,8 @@ def test_accuracy_by_category_and_baselines(monkeypatch):
     assert found["mean"] == np.mean([row["accuracy"] for row in rows.values()])
     above = report(Table(known, threshold=0.95), PAIRS)
     assert above["right"] == 2 and list(above["baselines"]) == ["majority"]
-    tags = report(Table(known), PAIRS, annotations={"p": frozenset(["Modal"])})
+    (tmp_path / "tags.tsv").write_text("p\tmodal\n")
+    tags = report(Table(known), PAIRS, annotations=tmp_path / "tags.tsv")
     assert [(row["name"], row["rule"]) for row in tags["categories"]] == [("Modal", "annotated")]
 
 
@@ -186,65 +192,24 @@ def test_the_most_confident_errors_come_first():
     assert len(report(Table(known), PAIRS, top=1)["errors"]) == 1
 
 
-def test_swapped_sentences():
-    swap = report(Table(known), PAIRS)["swap"]
-    assert (swap["pairs"], swap["right"]) == (4, 3)
-    assert swap["mean_difference"] == pytest.approx(0.2)
-    swap = report(Table(known), PAIRS, symmetric=NAMES[1:])["swap"]
-    assert (swap["pairs"], swap["right"]) == (2, 1)
-    assert swap["mean_difference"] == pytest.approx(0.4)
-    assert report(Table(known), PAIRS, symmetric=())["swap"] is None
-    assert symmetric_labels(NAMES) == NAMES and symmetric_labels(("no", "yes")) == ()
-
-
 def test_before_and_after_transformations(pairs):
     found = report(
         BELIEVER, pairs, transformations=["SwapAnt", "addsent", "NumWord"], lexicon=LEXICON
     )
     swapped, added, numbers = found["transformations"]
     assert (swapped["name"], swapped["of"], swapped["pairs"]) == ("SwapAnt", 4, 2)
-    assert swapped["before"]["accuracy"] == 1 and swapped["after"]["accuracy"] == 0
-    assert swapped["after"]["macro_f1"] == 0 and swapped["drop"] == 1
-    assert swapped["after"]["not_positive"] == 0 and "not_positive" not in added["after"]
+    assert (swapped["before"], swapped["accuracy"], swapped["right"]) == (1, 0, 0)
     assert swapped["flips"][1] == {
         "sentence1": "Hot tea | pot.", "sentence2": "Hot tea.", "label": "entailment",
         "changed1": "Hot tea | pot.", "changed2": "Cold tea.", "new_label": "contradiction",
         "answer": "entailment",
     }  # fmt: skip
-    assert (added["pairs"], added["drop"], added["flips"]) == (4, 0, [])
-    assert (numbers["pairs"], numbers["before"], numbers["drop"]) == (0, None, None)
+    assert (added["pairs"], added["before"], added["accuracy"], added["flips"]) == (4, 1, 1, [])
+    assert (numbers["pairs"], numbers["before"], numbers["accuracy"]) == (0, None, None)
     assert found["left_out"] == {} and json.loads(json.dumps(found)) == found
     every = report(BELIEVER, pairs, transformations="all", lexicon=LEXICON)
     assert set(every["left_out"]) == {"BackTrans", "SwapSyn"}
     assert len(every["transformations"]) == 8
-    neutral_of_cold = Table(
-        lambda one, two: sure("neutral" if "cold" in two.lower() else "entailment"), NLI
-    )
-    (row,) = report(neutral_of_cold, pairs, transformations=["SwapAnt"], lexicon=LEXICON)[
-        "transformations"
-    ]
-    assert (row["after"]["accuracy"], row["after"]["not_positive"]) == (0, 1)
-
-
-def test_accuracy_by_word_counts_each_swap_once():
-    """Nine pairs of hot and cold, one of a man and an astronaut, whose article is no word."""
-    one = [*["Hot tea."] * 8, "Cold tea.", "A man sings."]
-    pairs = PairDataset(one, one, ["entailment"] * 10, label_names=NLI)
-    lexicon = Lexicon(antonyms=[("hot", "cold"), ("man", "astronaut")])
-    sees_tea = Table(
-        lambda one, two: sure("contradiction" if one != two and "tea" in one else "entailment"), NLI
-    )
-    found = report(sees_tea, pairs, transformations=["SwapAnt"], lexicon=lexicon)
-    (row,) = found["transformations"]
-    assert row["words"] == [
-        {"words": ["cold", "hot"], "pairs": 9, "before": 1, "after": 1},
-        {"words": ["astronaut", "man"], "pairs": 1, "before": 1, "after": 0},
-    ]
-    assert (row["after"]["accuracy"], row["after"]["accuracy_by_word"]) == (0.9, 0.5)
-    section = next(x for x in report_sections(found) if x.title == "Words of SwapAnt")
-    assert section.text.startswith("2 pairs of words were swapped")
-    assert "is 1.000 before and 0.500 after" in section.text
-    assert section.rows[0] == ["cold / hot", 9, 1, 1]
 
 
 @pytest.mark.parametrize("examples, shown", [(5, 5), (0, 0), (20, 9)])
@@ -255,35 +220,23 @@ def test_few_of_many_flips_are_shown(examples, shown):
 
 
 def test_the_report_is_written(pairs, tmp_path):
-    found = report(
-        BELIEVER, pairs, transformations="all", lexicon=LEXICON, entries="held_out", symmetric=NLI
-    )
-    save_report({"run": "runs/x", **found}, tmp_path / "new")
+    found = report(BELIEVER, pairs, transformations="all", lexicon=LEXICON, entries="held_out")
     folder = tmp_path / "new"
+    save_report({"run": "runs/x", **found}, folder)
     assert json.loads((folder / "report.json").read_text())["right"] == 4
-    assert (folder / "report.png").read_bytes().startswith(b"\x89PNG")
     lines = (folder / "report.csv").read_text().splitlines()
     assert lines[0] == ",".join(COLUMNS) and len(lines) == 1 + len(table(found))
     assert lines[1].startswith("all,all pairs,4,4,1.0,")
     page = (folder / "report.md").read_text()
     assert page.startswith("# Report of runs/x on snli test\n")
-    for part in (
-        "](report.png)",
-        "3 of them (75.0%; ",
-        "that `--augment` never uses were written",
-        "| BackTrans | BackTrans needs",
-        "## Not measured",
-    ):
+    for part in ("training.augment never uses", "| BackTrans | BackTrans needs", "## Not measured"):
         assert part in page
     swapped = report(BELIEVER, pairs, transformations=["SwapAnt"], lexicon=LEXICON)
-    never = {**swapped, "swap": {"labels": ["contradiction"], "pairs": 0}}
-    titles = [section.title for section in report_sections(never, short=True)]
-    assert titles == ["Accuracy", "Baselines", "With the sentences swapped", "Changed pairs"]
-    text = report_sections(never)[2].text
-    assert text == "No pair is predicted to be contradiction."
-    section = next(x for x in report_sections(never) if x.title == "SwapAnt")
+    titles = [section.title for section in report_sections(swapped, short=True)]
+    assert titles == ["Accuracy", "Baselines", "Changed pairs"]
+    section = next(x for x in report_sections(swapped) if x.title == "SwapAnt")
     assert section.text == "A word of both sentences becomes its antonym in the second."
-    row = ["Hot tea | pot.", "~~Hot~~ **Cold** tea.", "entailment → contradiction", "entailment"]
+    row = ["Hot tea | pot.", "Cold tea.", "entailment", "contradiction", "entailment"]
     assert row in section.rows
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match="Cannot write into"):

@@ -299,7 +299,7 @@ AS_OWN = "--columns claim,answer,verdict"
         ("rank RUN 'a dog runs' --index INDEX --label yes", "sentence score"),
         ("mine RUN LINES --threshold 0", "line1 line2 score sentence1 sentence2"),
         ("mine RUN LINES --threshold 0 --groups", "group size representative members"),
-        ("report RUN --no-baselines --limit 9", "run data split accuracy categories errors swap"),
+        ("report RUN --no-baselines --limit 9", "run data split accuracy categories errors"),
         (
             "report RUN --transform all --lexicon WORDS --opposite yes,no --limit 40",
             "transformations left_out baselines",
@@ -366,7 +366,7 @@ def test_options_reach_the_functions(trained, capsys, tmp_path):
     assert report["pairs"] == 30
     names = ["majority", "bag of words", "second sentence only", "word overlap"]
     assert list(report["baselines"]) == names, "trained on the pairs that the run learned from"
-    assert sorted(path.suffix for path in out.iterdir()) == [".csv", ".json", ".md", ".png"]
+    assert sorted(path.suffix for path in out.iterdir()) == [".csv", ".json", ".md"]
     folder = shutil.copytree(trained.folder, tmp_path / "run")
     card = json.loads((folder / "matcher.json").read_text())
     card["info"].pop("source")

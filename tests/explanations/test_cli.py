@@ -38,7 +38,7 @@ def test_one_pair(run, command, tmp_path):
     assert f"run: {run}" in text and "support the prediction" in text and "model: drr_net" in text
     found = explain(make("drr_net"), PAIR[1], PAIR[3])
     assert out.startswith(found.summary())
-    for _, picture in found.rereads():
+    for picture in found.pictures[:2]:
         assert "  ".join(f"{word} {weight:.2f}" for word, weight in picture.steps) in out
     assert command(*PAIR, "--out", page, "--no-erasure")[0] == 0
     assert "support the prediction" not in page.read_text("utf-8")

@@ -231,11 +231,9 @@ def test_an_explanation(monkeypatch):
         want = explain(matcher, asked)
         assert found["label"] == want.label and found["summary"] == want.summary().splitlines()
         assert [[word["text"] for word in side] for side in found["words"]] == [
-            [word.text for word in want.words(side)] for side in (1, 2)
+            [effect.word for effect in want.effects if effect.side == side] for side in (1, 2)
         ]
-        assert found["words"][0][1]["change"] == pytest.approx(
-            want.erasure.importance_1[1], abs=1e-5
-        )
+        assert found["words"][0][1]["change"] == pytest.approx(want.effects[1].change, abs=1e-5)
         assert "html" not in found
         html = client.post("/explain", json={**asked, "html": True}).json()["html"]
         assert "Word by word" in html and "<html" not in html and "<i>cat" not in html

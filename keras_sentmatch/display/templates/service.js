@@ -1,4 +1,3 @@
-{% include "explanation.js" %}
 (() => {
   const { runs, limits } = JSON.parse(document.getElementById("facts").textContent);
   const find = id => document.getElementById(id);
@@ -115,7 +114,6 @@
       if (explains) {
         const found = await ask("explain", { ...asked, html: true }, mine.signal);
         explanation.innerHTML = found.html;  // escaped by the service; the policy runs no script in it
-        if (find("links")) showLinks();
       } else if (find("why").checked) {
         explanation.append(make("p", "This run cannot explain answers: it is served without Keras.", "note"));
       }

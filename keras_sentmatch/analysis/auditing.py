@@ -1,9 +1,8 @@
 """Errors in labeled pairs, found before training: wrong labels, duplicates, leaks, shortcuts."""
 
-import contextlib
 import logging
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +11,19 @@ import numpy as np
 from keras_sentmatch.data import PairDataset, leak_report
 from keras_sentmatch.data.splits import plain_sides
 from keras_sentmatch.display.progress import progress_bar
-from keras_sentmatch.display.rendering import render
+from keras_sentmatch.display.rendering import render, render_page
 from keras_sentmatch.display.tables import write_report
-from keras_sentmatch.errors import InputError, argument
+from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import evaluate_predictions
-from keras_sentmatch.text import Tokenizer
 from keras_sentmatch.training import bag_of_words_baseline, train
 from keras_sentmatch.training.adapt import rarest_class
 from keras_sentmatch.training.folds import fold_numbers, fold_parts
 from keras_sentmatch.training.recipe import Recipe
-from keras_sentmatch.training.results import figure_of
 
-log = logging.getLogger(__name__)
-SHORTCUTS = {"sentence 2 alone": "sentence2", "word overlap alone": "overlap"}
+SHORTCUTS = {"sentence 2 only": "sentence2", "word overlap only": "overlap"}
 ENOUGH = 1000  # pairs to measure shortcuts on
 MARGIN = 0.05  # above the majority, from which on a shortcut is reported
 SHOWN = 200  # suspects, and conflicts, on the page
-BINS = 20  # of histograms
 FAR = 4.0  # standard deviations (estimated from the median) from which on a score is suspect
 COLUMNS = ["row", "label", "answer", "probability", "of_label", "sentence1", "sentence2"]
 
@@ -41,26 +36,25 @@ def audit(
     others: Mapping[str, PairDataset] | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
-    """Looks for errors in labeled pairs before a model learns from them.
+    """Look for errors in labeled pairs before a model learns from them.
 
-    A model is trained on all folds but one and answers that one, so that each pair is answered by a
-    model that has not seen it. Pairs with the same first sentence stay in one fold. A pair is suspect
-    if another label is at least as probable for it as, on average, for pairs that have that label,
-    and the most probable such label is not its own (confident learning); with scores, if the answer
-    is far from the score. Suspects are sorted by how much more probable the other label is.
+    Each pair is predicted by a model that was trained on other folds. Pairs with the same first
+    sentence stay in one fold. A pair is suspect if another label is at least as probable for it as,
+    on average, for pairs that have that label, and more probable than its own label (confident
+    learning); with scores, if the prediction is far from the score.
 
     Args:
         pairs: Labeled pairs.
-        recipe: The model that answers. That of the example takes seconds.
+        recipe: The model that predicts. The linear `bag_of_words` takes seconds.
         folds: Number of folds.
         others: Further parts by name, such as `"test"`, which should share nothing with the pairs.
         progress: Whether to show progress on standard error.
 
     Returns:
-        The report: `rows`, `balance`, `answers` (what the model got right), `suspects` (each with
-        `row` from 1, `label`, `answer`, `probability` and `of_label`, its own label's), `confusion`
-        (suspects by label and answer), `conflicts`, `repeats`, `leaks`, `shortcuts`, `lengths`, and
-        `notes`, the findings in sentences.
+        The report: `rows`, `balance` (pairs by label), `answers` (the model's metrics), `suspects`
+        (the most certain first, each with `row` from 1, `label`, `answer`, `probability` and
+        `of_label`, the probability of its own label), `conflicts`, `repeats`, `leaks`, `shortcuts`,
+        and `notes`, the findings in sentences.
 
     Raises:
         InputError: Pairs without labels or with only one label, or more folds than pairs.
@@ -68,7 +62,7 @@ def audit(
     Example:
 
     ```python
-    from keras_sentmatch.analysis.audit import audit
+    from keras_sentmatch.analysis import audit
     from keras_sentmatch.data import read_pairs
     from keras_sentmatch.training import load_recipe
 
@@ -83,16 +77,12 @@ def audit(
     labeled = pairs.labels is not None and pairs.task != "regression"
     if labeled and sum(n > 0 for n in pairs.label_counts().values()) < 2:
         raise InputError(
-            f"All {len(pairs):,} pairs have one label: there is nothing to compare. Add pairs with "
-            "another one, or say which column has the labels."
+            f"All {len(pairs):,} pairs have the same label, so nothing can be compared. Add pairs of "
+            "another label, or name the column of the labels."
         )
     fold, _ = fold_numbers(pairs, folds)
     outputs, shortcuts = _cross_answers(pairs, recipe, folds, fold, progress)
-    suspects, confusion = (
-        (_far_scores(pairs, outputs), None)
-        if pairs.task == "regression"
-        else _suspects(pairs, outputs)
-    )
+    suspects = _far_scores if pairs.task == "regression" else _suspects
     repeats, conflicts = _repeats(pairs)
     report: dict[str, Any] = {
         "data": pairs.name,
@@ -102,14 +92,11 @@ def audit(
         "folds": folds,
         "balance": pairs.label_counts(),
         "answers": _figure(pairs, outputs),
-        "suspects": suspects,
-        "confusion": confusion,
-        "own_probability": _own_histogram(pairs, outputs, suspects),
+        "suspects": suspects(pairs, outputs),
         "conflicts": conflicts,
         "repeats": repeats,
         "leaks": {name: _leaks(other, pairs) for name, other in (others or {}).items()},
         "shortcuts": shortcuts,
-        "lengths": _lengths(pairs),
     }
     return {**report, "notes": _notes(report, pairs)}
 
@@ -117,17 +104,21 @@ def audit(
 def _cross_answers(
     pairs: PairDataset, recipe: Recipe, folds: int, fold: np.ndarray, progress: bool
 ) -> tuple[np.ndarray, dict[str, float]]:
-    """The answer to each pair by a model that has not seen it, and figures of simple models."""
+    """Return the prediction of each pair by a model that has not seen it, and metrics of simple models."""
     found: np.ndarray | None = None
     figures: dict[str, list[float]] = {name: [] for name in SHORTCUTS}
     with (
         tempfile.TemporaryDirectory() as home,
-        progress_bar("folds", folds, progress, in_bytes=False) as show,
+        progress_bar("folds", folds, progress) as show,
     ):
         for number, parts in enumerate(fold_parts(pairs, folds)):
-            with _quiet():
-                folder = Path(home) / str(number)
+            library, folder = logging.getLogger("keras_sentmatch"), Path(home) / str(number)
+            level = library.level
+            library.setLevel(logging.ERROR)  # each fold would say the same
+            try:
                 run = train(recipe, parts, folder, progress=False, baseline=False)
+            finally:
+                library.setLevel(level)
             answers = run.matcher.predict_proba(parts["test"]).reshape(len(parts["test"]), -1)
             if found is None:
                 found = np.zeros((len(pairs), answers.shape[1]))
@@ -141,21 +132,9 @@ def _cross_answers(
     return found, {name: float(np.mean(values)) for name, values in figures.items()}
 
 
-@contextlib.contextmanager
-def _quiet() -> Any:
-    """Only warnings of the library: each fold would say the same."""
-    library = logging.getLogger("keras_sentmatch")
-    level = library.level
-    library.setLevel(max(level, logging.ERROR))
-    try:
-        yield
-    finally:
-        library.setLevel(level)
-
-
 def _name(pairs: PairDataset) -> str:
-    """The figure of simple models."""
-    return "accuracy" if pairs.task != "regression" else figure_of("val_pearson", pairs.task)
+    """Return the metric of simple models."""
+    return "pearson" if pairs.task == "regression" else "accuracy"
 
 
 def _figure(pairs: PairDataset, outputs: np.ndarray) -> dict[str, float]:
@@ -167,10 +146,8 @@ def _figure(pairs: PairDataset, outputs: np.ndarray) -> dict[str, float]:
     return figures
 
 
-def _suspects(
-    pairs: PairDataset, outputs: np.ndarray
-) -> tuple[list[dict[str, Any]], dict[str, dict[str, int]]]:
-    """Confident learning: the rows that probably have another label, and how many by label."""
+def _suspects(pairs: PairDataset, outputs: np.ndarray) -> list[dict[str, Any]]:
+    """Return the rows that probably have another label (confident learning)."""
     labels, names = np.asarray(pairs.labels), pairs.label_names or ()
     rows = np.arange(len(pairs))
     usual = np.array(
@@ -182,18 +159,15 @@ def _suspects(
     likely = np.where(outputs >= usual, outputs, -1.0)
     answer, own = likely.argmax(1), outputs[rows, labels]
     wrong = (likely.max(1) > 0) & (answer != labels) & (outputs[rows, answer] > own)
-    confusion = {name: dict.fromkeys(names, 0) for name in names}
-    found = []
-    for row in sorted(np.flatnonzero(wrong).tolist(), key=lambda r: own[r] - outputs[r, answer[r]]):
-        given, meant = names[labels[row]], names[answer[row]]
-        confusion[given][meant] += 1
-        probability = outputs[row, answer[row]]
-        found.append(_suspect(pairs, row, given, meant, probability, own[row]))
-    return found, confusion
+    order = sorted(np.flatnonzero(wrong).tolist(), key=lambda r: own[r] - outputs[r, answer[r]])
+    return [
+        _suspect(pairs, r, names[labels[r]], names[answer[r]], outputs[r, answer[r]], own[r])
+        for r in order
+    ]
 
 
 def _far_scores(pairs: PairDataset, outputs: np.ndarray) -> list[dict[str, Any]]:
-    """The rows whose score is far from the answer."""
+    """Return the rows whose score is far from the prediction."""
     labels = np.asarray(pairs.labels, float)
     away = np.abs(outputs[:, 0] - labels)
     spread = 1.4826 * np.median(away)
@@ -221,24 +195,8 @@ def _suspect(
     }
 
 
-def _own_histogram(
-    pairs: PairDataset, outputs: np.ndarray, suspects: Sequence[Mapping[str, Any]]
-) -> list[dict[str, int]] | None:
-    """How many pairs have their label answered with which probability, and how many are suspect."""
-    if pairs.task == "regression":
-        return None
-    own = outputs[np.arange(len(pairs)), np.asarray(pairs.labels)]
-    place = np.minimum((own * BINS).astype(int), BINS - 1)
-    marked = np.zeros(len(pairs), bool)
-    marked[[found["row"] - 1 for found in suspects]] = True
-    return [
-        {"pairs": int((place == n).sum()), "suspects": int((marked & (place == n)).sum())}
-        for n in range(BINS)
-    ]
-
-
 def _repeats(pairs: PairDataset) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    """How many rows repeat a pair, and the pairs that have several labels."""
+    """Count rows that repeat a pair, and return the pairs that have several labels."""
     rows: dict[tuple[str, str], list[int]] = {}
     for row, pair in enumerate(zip(*plain_sides(pairs))):
         rows.setdefault(pair, []).append(row)
@@ -267,7 +225,7 @@ def _repeats(pairs: PairDataset) -> tuple[dict[str, int], list[dict[str, Any]]]:
 
 
 def _leaks(other: PairDataset, pairs: PairDataset) -> dict[str, Any]:
-    """What another part shares with the pairs; its own sentences are counted once each."""
+    """Count what another part shares with the pairs; each of its sentences counts once."""
     known = {sentence for side in plain_sides(pairs) for sentence in side}
     theirs = dict.fromkeys(sentence for side in plain_sides(other) for sentence in side)
     shared = [sentence for sentence in theirs if sentence in known]
@@ -275,91 +233,49 @@ def _leaks(other: PairDataset, pairs: PairDataset) -> dict[str, Any]:
     return {"rows": len(other), **counts, "sentences": len(theirs), "examples": shared[:5]}
 
 
-def _lengths(pairs: PairDataset) -> dict[str, Any]:
-    """Words of the sentences of each side, and a histogram that both share."""
-    tokenize = Tokenizer()
-    sides = [
-        np.array([len(tokenize(sentence)) for sentence in side])
-        for side in (pairs.sentence1, pairs.sentence2)
-    ]
-    top = max(1, int(np.percentile(np.concatenate(sides), 99)))
-    step = max(1, -(-top // BINS))
-    edges = [*range(0, top + 2 * step, step)]
-    found: dict[str, Any] = {"step": step, "edges": edges[:-1]}
-    for name, counts in zip(("sentence1", "sentence2"), sides):
-        middle, high = np.percentile(counts, [50, 95])
-        histogram = np.bincount(np.minimum(counts // step, len(edges) - 2))
-        found[name] = {
-            "median": float(middle),
-            "high": float(high),
-            "longest": int(counts.max()),
-            "histogram": np.pad(histogram, (0, len(edges) - 1 - len(histogram))).tolist(),
-        }
-    return found
-
-
 def _notes(report: Mapping[str, Any], pairs: PairDataset) -> list[str]:
-    """The findings in sentences, the most urgent first."""
-    rows, notes = report["rows"], []
-    for name, found in report["leaks"].items():
-        if found["shared_pairs"]:
+    """Return the findings in sentences, the most urgent first."""
+    rows, counts, suspects = report["rows"], report["repeats"], len(report["suspects"])
+    doubt = "predicted far from their score" if report["task"] == "regression" else "wrong"
+    found: list[tuple[float, str]] = []
+    for name, leak in report["leaks"].items():
+        share = leak["shared_sentences"] / max(leak["sentences"], 1)
+        found += [
+            (leak["shared_pairs"], f"of {leak['rows']:,} {name} pairs are among these pairs. Remove "
+             "them from one of the two, or the metrics will be too good."),
+            (leak["shared_sentences"], f"sentences of the {name} pairs ({share:.0%}) are among these "
+             "pairs."),
+        ]  # fmt: skip
+    found += [
+        (counts["conflicting"], "rows have a pair that also has another label "
+         f"({len(report['conflicts']):,} pairs). Keep one label each."),
+        (counts["other_order_other_label"], "pairs have another label with their sentences in the "
+         "other order, which is right for inference and wrong for paraphrases."),
+        (counts["empty"], "rows have an empty sentence."),
+        (counts["repeated"], "rows repeat an earlier pair."),
+        (suspects, f"labels ({suspects / rows:.1%}) are probably {doubt}. Look at the first ones first."),
+    ]  # fmt: skip
+    notes = [f"{count:,} {text}" for count, text in found if count]
+    majority = report["answers"].get("majority", np.inf)
+    for name, value in report["shortcuts"].items():
+        if value > majority + MARGIN:
             notes.append(
-                f"{found['shared_pairs']:,} of {found['rows']:,} {name} pairs are among these pairs: "
-                "remove them from one of the two, or the metrics will be too good."
-            )
-        if found["shared_sentences"]:
-            share = found["shared_sentences"] / found["sentences"]
-            notes.append(
-                f"{found['shared_sentences']:,} sentences of the {name} pairs ({share:.0%}) are among "
-                "these pairs."
-            )
-    counts = report["repeats"]
-    if counts["conflicting"]:
-        notes.append(
-            f"{counts['conflicting']:,} rows have a pair that also has another label "
-            f"({len(report['conflicts']):,} pairs): keep one label each."
-        )
-    if counts["other_order_other_label"]:
-        notes.append(
-            f"{counts['other_order_other_label']:,} pairs have another label with their sentences in "
-            "the other order: fine for inference, wrong for paraphrases."
-        )
-    if counts["empty"]:
-        notes.append(f"{counts['empty']:,} rows have an empty sentence.")
-    if counts["repeated"]:
-        notes.append(f"{counts['repeated']:,} rows repeat an earlier pair.")
-    if found := len(report["suspects"]):
-        what = "probably have a wrong label" if report["confusion"] else "are far from the answer"
-        notes.append(f"{found:,} rows ({found / rows:.1%}) {what}: look at the first ones first.")
-    majority = report["answers"].get("majority")
-    for name in SHORTCUTS:
-        if majority is not None and report["shortcuts"][name] > majority + MARGIN:
-            notes.append(
-                f"{name[0].upper()}{name[1:]} gives {report['shortcuts'][name]:.3f} accuracy, and the "
-                f"most frequent label {majority:.3f}: a model can answer without comparing the "
-                "sentences."
+                f"A model that sees {name} reaches {value:.3f} accuracy, and the most frequent label "
+                f"{majority:.3f}. A model can predict without comparing the sentences."
             )
     if rare := rarest_class(pairs):
         notes.append(
-            f"{rare[0]!r} is rare ({rare[1]:.1%}): add such pairs, or weight them "
-            "(training.class_weight)."
+            f"{rare[0]!r} is rare ({rare[1]:.1%}). Add such pairs, or weight them with "
+            "training.class_weight."
         )
     return notes or ["No errors were found."]
 
 
 def save_audit(report: Mapping[str, Any], folder: Path) -> None:
-    """Writes `audit.html`, a page to look through, `audit.json`, `audit.md` and `audit.csv`.
-
-    The table has all suspects, the most certain first.
-    """
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{argument('out', folder)}: it is a file; expected a folder.")
+    """Write audit.json, audit.md, audit.csv (all suspects) and the page audit.html into a folder."""
     rows = [[found[name] for name in COLUMNS] for found in report["suspects"]]
     markdown = render("audit.md", r=report, columns=COLUMNS, suspects=rows[:SHOWN])
     write_report(folder, "audit", report, markdown, COLUMNS, rows)
-    page = render("audit.html", title=_title(report), light=(), dark=(), r=report, most=SHOWN)
+    title = f"Audit of {report['data'] or 'pairs'}"
+    page = render_page("audit.html", title, r=report, most=SHOWN)
     (folder / "audit.html").write_text(page, encoding="utf-8")
-
-
-def _title(report: Mapping[str, Any]) -> str:
-    return f"Audit of {report['data'] or 'pairs'}"

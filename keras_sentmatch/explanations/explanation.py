@@ -4,25 +4,42 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import keras
 import numpy as np
 
 from keras_sentmatch.data import PairDataset
+from keras_sentmatch.display.colors import Scale
 from keras_sentmatch.display.rendering import render_page
-from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
+from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.encoders.batches import prediction_batches
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.explanations._erasure import Erasure, Run, erase_words, summarize
-from keras_sentmatch.explanations._page import make_bar, make_groups, make_words, pack_links
-from keras_sentmatch.explanations._panels import Picture, make_pictures
-from keras_sentmatch.explanations._words import ShownWord, find_links, find_starts, shown_words
+from keras_sentmatch.explanations._occlusion import (
+    Effect,
+    Run,
+    deciding,
+    describe,
+    erasable,
+    occlude,
+)
+from keras_sentmatch.explanations._pictures import Picture, format_short, make_pictures
 from keras_sentmatch.inference.pairs import as_dataset
 from keras_sentmatch.version import __version__
 
 if TYPE_CHECKING:
     from keras_sentmatch.inference import EnsembleMatcher, Matcher
+
+LEAST_CHANGE = 0.05  # the darkest color means at least this change of a probability
+LABELED = 0.25  # a word's change is always shown from this share of the largest change
+
+
+class ShownWord(NamedTuple):
+    """A word of a sentence, the text before it, and the effect of leaving it out, if measured."""
+
+    text: str
+    before: str
+    effect: Effect | None
 
 
 @dataclass
@@ -32,50 +49,42 @@ class Explanation:
     Attributes:
         sentence1: The first sentence.
         sentence2: The second sentence.
-        tokens_1: The tokens of the first sentence that the model reads, after truncation.
-        tokens_2: The tokens of the second sentence.
-        tokens: The tokens of both sentences if the model reads them as one sequence.
-        unknown: Words that are not in the vocabulary; empty for word pieces, which show `[UNK]`.
         probabilities: The probability of each label by name; empty for scores.
         label: The predicted label, or the most probable label if the matcher abstains; `None` for
             scores.
         score: The score of a scoring model, or `None`.
         abstained: Whether the matcher abstains because no label is probable enough.
         gold: The label (or score) in the data, if there is one.
-        values: The arrays of the model's `explainer()` by name, in float64 and without padding: an
-            axis of tokens is as long as `tokens_1`, `tokens_2` or `tokens`.
+        tokens: The tokens that the model reads, after truncation: of `"1"` and `"2"`, and of
+            `"joint"` if it reads both sentences as one sequence.
+        values: The arrays of the model's `explainer()` by name, in float64 and without padding.
         pictures: The pictures of the page, in order.
-        erasure: The importance of each word, measured by leaving it out, or `None`.
+        effects: The effect of leaving out each word, or `None` if it was not measured.
         facts: Model, data, backend and versions for the head of the page. You may add to them.
         notes: What is not shown, and why.
-        starts: The positions at which the tokens of sentence 1 and 2 begin.
 
     Example:
 
     ```python
     explanation = explain(matcher, "A dog runs.", "An animal moves.")
     explanation.save("page.html")
-    explanation.values["attention_1"].shape  # (4, 4) for ESIM: tokens_1 x tokens_2
+    explanation.values["attention_1"].shape  # (4, 4) for ESIM: tokens of 1 x tokens of 2
     ```
     """
 
     sentence1: str
     sentence2: str
-    tokens_1: tuple[str, ...]
-    tokens_2: tuple[str, ...]
-    tokens: tuple[str, ...]
     probabilities: dict[str, float]
     label: str | None
     score: float | None
+    abstained: bool = False
     gold: str | float | None = None
+    tokens: dict[str, list[str]] = field(default_factory=dict)
     values: dict[str, np.ndarray] = field(default_factory=dict)
     pictures: list[Picture] = field(default_factory=list)
-    erasure: Erasure | None = None
+    effects: list[Effect] | None = None
     facts: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    unknown: tuple[str, ...] = ()
-    abstained: bool = False
-    starts: dict[int, list[int]] = field(default_factory=dict)
 
     @property
     def html(self) -> str:
@@ -88,57 +97,74 @@ class Explanation:
         return self._render(whole=False)
 
     def _render(self, whole: bool) -> str:
-        sides = self.words(1), self.words(2)
-        links = find_links(self.pictures, sides)
+        title = f"{self.label or self.score}: {self.sentence1} / {self.sentence2}"
         return render_page(
-            "explanation.html",
-            f"{self.label or self.score}: {self.sentence1} / {self.sentence2}",
-            whole=whole,
-            script_file="explanation.js" if links else "",
-            explanation=self,
-            summary=self._lines(),
-            answers=[
-                make_bar(name, share, 1.0, "chosen" * (name == self.label))
-                for name, share in self.probabilities.items()
-            ],
-            sides=make_words(sides, self.label is None),
-            links=pack_links(links),
-            unknown=list(dict.fromkeys(w.text for side in sides for w in side if w.unknown)),
-            groups=make_groups(self.pictures),
-        )
+            "explanation.html", title, whole=whole, explanation=self, summary=self._lines(),
+            sides=[self._styled(side) for side in (1, 2)],
+        )  # fmt: skip
 
     def _lines(self) -> list[list[Run]]:
-        probability = None if self.label is None else self.probabilities[self.label]
-        return summarize(
-            self.label, self.score, probability, self.gold, self.erasure, self.abstained
-        )
+        if self.label is None:
+            first: list[Run] = [("The score is ", False), (f"{self.score:.4f}", True), (".", False)]
+        else:
+            share = f", with a probability of {self.probabilities[self.label]:.1%}."
+            start = "The prediction is "
+            if self.abstained:
+                start = "The matcher abstains; the most probable label is "
+            first = [(start, False), (self.label, True), (share, False)]
+        lines = [first]
+        if self.gold is not None:
+            lines.append([("The data says ", False), (str(self.gold), True), (".", False)])
+        if self.effects is not None:
+            lines += describe(self.effects, self.label is None)
+        return lines
 
     def summary(self) -> str:
-        """Return the prediction and the words that decided it, as lines of text."""
+        """Return the prediction and the words that decided it, as lines of text.
+
+        A small number after a word names its sentence.
+        """
         return "\n".join("".join(text for text, _ in line) for line in self._lines())
 
+    def deciding(self) -> list[Effect]:
+        """Return the effects of the most important words, the largest first."""
+        return deciding(self.effects or [], self.label is None)
+
     def words(self, side: int) -> list[ShownWord]:
-        """Return the words of sentence 1 or 2 with their tokens and importance."""
-        text, tokens = ((self.sentence1, self.tokens_1), (self.sentence2, self.tokens_2))[side - 1]
-        effects = [e for e in (self.erasure.effects if self.erasure else ()) if e.side == side]
-        return shown_words(text, tokens, self.unknown, effects, self.starts.get(side, ()))
+        """Return the words of sentence 1 or 2 with their effects."""
+        text = (self.sentence1, self.sentence2)[side - 1]
+        effects = {effect.start: effect for effect in self.effects or () if effect.side == side}
+        found, end = [], 0
+        for word in erasable(text):
+            found.append(ShownWord(word.text, text[end : word.start], effects.get(word.start)))
+            end = word.end
+        return [*found, ShownWord("", text[end:], None)]
+
+    def _styled(self, side: int) -> list[tuple[ShownWord, str, str]]:
+        """Return the words of a sentence with their styles and numbers."""
+        greatest = max((abs(effect.change) for effect in self.effects or ()), default=0.0)
+        high = (greatest if self.label is None else max(greatest, LEAST_CHANGE)) or 1.0
+        places = 2 if greatest >= 0.1 else 3 if greatest >= 0.01 else 4
+        found = []
+        for word in self.words(side):
+            style, number = "", ""
+            if word.effect:
+                change = word.effect.change
+                level = Scale(-high, high).levels(np.array([change]))[0]
+                large = abs(change) >= max(LABELED * greatest, 10**-places)
+                style = f"d{level}{' flip' * bool(word.effect.answer)}{' labeled' * large}"
+                number = ("+" if change > 0 else "") + format_short(change, places)
+            found.append((word, style, number))
+        return found
 
     def _repr_html_(self) -> str:
         """Return the page in a frame, so that it does not change the style of a notebook."""
         style = "width: 100%; height: 640px; border: 1px solid #ccc"
-        return (
-            f'<iframe sandbox=allow-scripts srcdoc="{escape(self.html)}" style="{style}"></iframe>'
-        )
+        return f'<iframe sandbox srcdoc="{escape(self.html)}" style="{style}"></iframe>'
 
     def save(self, path: str | Path) -> Path:
         """Write the page and return its path."""
         return _write_page(path, self.html)
-
-    def rereads(self) -> list[tuple[str, Picture]]:
-        """Return the pictures of re-read words (see `Picture.steps`), each with its sentence."""
-        sides = {"1": self.sentence1, "2": self.sentence2}
-        both = f"{self.sentence1} {self.sentence2}"
-        return [(sides.get(p.axes[1], both), p) for p in self.pictures if p.reread]
 
 
 def save_overview(path: str | Path, pages: Sequence[tuple[str, Explanation]], title: str) -> Path:
@@ -168,17 +194,20 @@ def explain(
     Returns:
         An `Explanation` for one pair, which a notebook displays, or a list for many pairs.
 
+    Raises:
+        InputError: If the matcher has no Keras model.
+
     Example:
 
     ```python
-    from keras_sentmatch import Matcher
-    from keras_sentmatch.explanations import explain
+    from keras_sentmatch import Matcher, explain
 
     explanation = explain(Matcher.load("runs/mine"), "A dog runs.", "An animal moves.")
     explanation.save("page.html")
     ```
     """
-    for member in getattr(matcher, "members", [matcher]):
+    members: Any = getattr(matcher, "members", [matcher])
+    for member in members:
         if not hasattr(member, "model"):
             raise InputError(
                 f"{member!r} has no Keras model, so nothing inside it can be shown. Load the run as a "
@@ -186,37 +215,35 @@ def explain(
             )
     dataset, single = as_dataset(pairs, sentence1, sentence2)
     scores = matcher.predict_proba(dataset, batch_size=batch_size)
-    found = []
     abstained = [bool(answer.get("abstained")) for answer in matcher.answers(scores)]
+    found = []
     for row, answer in enumerate(matcher.answers(scores, abstain=False)):
         pair, gold = dataset.select([row]), None
         if pair.labels is not None:
-            label = pair.labels[0]
-            gold = pair.label_names[label] if pair.label_names else float(label)
+            gold = pair.labels[0]
+            gold = pair.label_names[gold] if pair.label_names else float(gold)
         explanation = Explanation(
-            sentence1=pair.sentence1[0],
-            sentence2=pair.sentence2[0],
-            tokens_1=(),
-            tokens_2=(),
-            tokens=(),
-            probabilities=dict(answer.get("probabilities", {})),
-            label=answer.get("label"),
-            score=answer.get("score"),
-            gold=gold,
-            abstained=abstained[row],
-            facts=_facts(matcher),
-        )
-        if hasattr(matcher, "members"):
+            pair.sentence1[0], pair.sentence2[0], dict(answer.get("probabilities", {})),
+            answer.get("label"), answer.get("score"), abstained[row], gold,
+            facts=_facts(members[0]),
+        )  # fmt: skip
+        if len(members) > 1:
             explanation.notes.append(
-                f"This prediction is the mean of {len(matcher.members)} matchers, so there is no "
-                "single attention to draw. Explain one of the matchers to see its attention."
+                f"This prediction is the mean of {len(members)} matchers, so there is no single "
+                "attention to draw. Explain one of the matchers to see its attention."
             )
         else:
-            with matcher.lending(pair.sentence1, pair.sentence2) as parts:
+            with members[0].lending(pair.sentence1, pair.sentence2) as parts:
                 next(parts)  # the unseen words of the pair have their vectors
-                _look_inside(explanation, matcher, pair)
-        if erasure:
-            _erase(explanation, matcher, scores[row], batch_size)
+                _look_inside(explanation, members[0], pair)
+        if erasure and any("pos" in m.encoder.features and not m.encoder.tagger for m in members):
+            explanation.notes.append(
+                "The importance of words was not measured: the model needs part-of-speech tags, and "
+                "a sentence without one of its words has none."
+            )
+        elif erasure:
+            both = explanation.sentence1, explanation.sentence2
+            explanation.effects = occlude(matcher, *both, scores[row], batch_size)
         found.append(explanation)
     return found[0] if single else found
 
@@ -240,20 +267,13 @@ def _look_inside(explanation: Explanation, matcher: Any, pair: PairDataset) -> N
     encoded = encoder.encode_pairs(pair.sentence1, pair.sentence2, tags=tags)
     if encoder.report.truncated > truncated_before:
         explanation.notes.append(
-            "The pair is too long for the model, which has read only the tokens shown."
+            "The pair is too long for the model, which has read only its first tokens."
         )
-    tokens = encoder.pair_tokens(explanation.sentence1, explanation.sentence2)
-    explanation.tokens_1, explanation.tokens_2 = tuple(tokens["1"]), tuple(tokens["2"])
-    explanation.tokens = tuple(tokens.get("joint", ()))
-    if isinstance(encoder, SubwordPairEncoder):
-        texts = explanation.sentence1, explanation.sentence2
-        explanation.starts = {
-            side: encoder.places(text) or find_starts(text, tokens[str(side)])
-            for side, text in enumerate(texts, 1)
-        }
+    explanation.tokens = encoder.pair_tokens(explanation.sentence1, explanation.sentence2)
     if isinstance(encoder, PairEncoder):
-        words = dict.fromkeys([*explanation.tokens_1, *explanation.tokens_2])
-        explanation.unknown = tuple(word for word in words if not encoder.knows(word))
+        words = dict.fromkeys([*explanation.tokens["1"], *explanation.tokens["2"]])
+        if unknown := [word for word in words if not encoder.knows(word)]:
+            explanation.notes.append(f"Not in the vocabulary: {', '.join(unknown)}.")
     explainer = matcher.explainer()
     if explainer is None:
         explanation.notes.append(f"{type(matcher.model).__name__} has no attention to draw.")
@@ -264,31 +284,15 @@ def _look_inside(explanation: Explanation, matcher: Any, pair: PairDataset) -> N
     arrays = {name: array[0] for name, array in outputs.items() if name != "probabilities"}
     shapes = {name: tuple(explainer.output[name].shape[1:]) for name in arrays}
     explanation.values, explanation.pictures, notes = make_pictures(
-        arrays, shapes, tokens, matcher.label_names, matcher.model
+        arrays, shapes, explanation.tokens, matcher.label_names, matcher.model
     )
     explanation.notes += notes
 
 
-def _erase(explanation: Explanation, matcher: Any, scores: Any, batch_size: int) -> None:
-    """Fill in the importance of words."""
-    members = getattr(matcher, "members", [matcher])
-    if any("pos" in m.encoder.features and not m.encoder.tagger for m in members):
-        explanation.notes.append(
-            "The importance of words was not measured: the model needs part-of-speech tags, and a "
-            "sentence without one of its words has none."
-        )
-        return
-    pair = explanation.sentence1, explanation.sentence2
-    explanation.erasure = erase_words(
-        matcher, *pair, scores, batch_size=batch_size, starts=explanation.starts
-    )
-
-
 def _facts(matcher: Any) -> dict[str, str]:
-    first = getattr(matcher, "members", [matcher])[0]
-    info = {name: first.info[name] for name in ("model", "data", "seed") if name in first.info}
+    info = {name: matcher.info[name] for name in ("model", "data", "seed") if name in matcher.info}
     return {
-        "model": first.model.name,
+        "model": matcher.model.name,
         **{name: str(value) for name, value in info.items()},
         "backend": keras.config.backend(),
         "keras": keras.__version__,

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,11 @@ import numpy as np
 from keras_sentmatch.applications import PictureSpec
 from keras_sentmatch.display.colors import Scale
 
-MOST_BARS = 32  # a longer row of numbers is drawn as a strip
-TOKENS = ("1", "2", "joint", "position")
-# Each entry of these axes is a picture of its own. Layers are also averaged. Heads are averaged and
-# shown small below their mean.
-PANELS = ("autoencoder", "layer", "head", "direction", "unit")
+TOKENS = ("1", "2", "joint")
+# Each entry of these axes is a picture of its own.
+PANELS = ("autoencoder", "layer", "direction", "unit")
+MOST_ENTRIES = 48  # features or channels, of which more are averaged
+MOST_NUMBERED = 24  # columns of a strip whose cells show numbers
 
 Shape = Sequence[int | None]
 Names = Mapping[str, Sequence[str]]
@@ -22,39 +22,63 @@ Names = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture to draw.
+    """A grid of colored cells.
 
     Attributes:
         title: The title above it.
-        kind: `"map"` (tokens by tokens), `"strip"` (rows by tokens or channels) or `"bars"`.
         caption: What it shows.
         values: `[rows, columns]`.
         rows: The names of the rows.
         columns: The names of the columns.
         axes: The kinds of rows and columns: `"1"`, `"2"` and `"joint"` are tokens.
         scale: The mapping from values to colors.
-        parts: Small pictures by name with the same axes, such as the heads that `values` averages.
         keys: The names of the explainer's arrays that are shown.
         reread: Whether each row is a step that read the token with the largest weight.
     """
 
     title: str
-    kind: str
     caption: str
     values: np.ndarray
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     axes: tuple[str, str]
     scale: Scale
-    parts: Mapping[str, np.ndarray] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
     reread: bool = False
+
+    @property
+    def numbered(self) -> bool:
+        """Whether the cells show numbers."""
+        return self.axes[0] not in TOKENS and len(self.columns) <= MOST_NUMBERED
 
     @property
     def steps(self) -> list[tuple[str, float]]:
         """The word read at each step, with its weight."""
         places = self.values.argmax(1)
         return [(self.columns[place], float(row[place])) for place, row in zip(places, self.values)]
+
+    @property
+    def cells(self) -> list[tuple[str, list[tuple[str, str, str]]]]:
+        """The name of each row, with the style, the title and the text of its cells."""
+        places = 2 if self.scale.high >= 0.1 else 3 if self.scale.high >= 0.01 else 4
+        found = []
+        for name, values, levels in zip(self.rows, self.values, self.scale.levels(self.values)):
+            styles = [f"{self.scale.palette}{level}" if level >= 0 else "x" for level in levels]
+            if self.reread:
+                styles[values.argmax()] += " top"
+            titles = [f"{name} · {column}: {x:.3g}" for column, x in zip(self.columns, values)]
+            texts = [format_short(x, places) if self.numbered else "" for x in values]
+            found.append((name, list(zip(styles, titles, texts))))
+        return found
+
+
+def format_short(value: float, places: int = 2) -> str:
+    """Format a number for a narrow cell, without the leading zero."""
+    if not np.isfinite(value):
+        return "?"
+    if abs(value) >= 0.995:
+        return f"{value:.0f}" if abs(value) >= 9.95 else f"{value:.1f}"
+    return f"{value:.{places}f}".replace("0.", ".", 1)
 
 
 @dataclass(frozen=True)
@@ -88,33 +112,40 @@ def make_pictures(
         shapes: Their symbolic shapes, without the batch axis: `None` for a length.
         tokens: The tokens of `"1"` and `"2"`, and of `"joint"` if the model reads one sequence.
         label_names: Names for arrays with one number per class.
-        model: The model, whose `pictures` describe the arrays. Other arrays are drawn last, by their
-            shapes.
+        model: The model, whose `pictures` describe the arrays.
 
     Returns:
         The arrays without padding, the pictures, and notes on arrays that cannot be drawn.
     """
     specs: Sequence[PictureSpec] = getattr(model, "pictures", ())
     classes = label_names or ("score",)
-    found = [(key, *_find(key, shapes[key], specs, tokens, len(classes))) for key in values]
-    trimmed: dict[str, np.ndarray] = {}
-    pictures: list[Picture] = []
+    trimmed = {key: np.asarray(array, "float64") for key, array in values.items()}
+    found: list[tuple[int, Picture]] = []
     notes: list[str] = []
-    for key, order, spec, axes in sorted(found, key=lambda row: row[1]):  # stable
-        array = trimmed[key] = _trim(np.asarray(values[key], "float64"), axes, tokens)
-        if order == len(specs) and array.ndim > 3 and array.size:
-            notes.append(f"{key} has too many axes to draw: {_format_shape(array.shape)}.")
-        elif array.size:
-            known = {**tokens, "class": classes, **spec.names}
-            names = {
-                axis: _entry_names(axis, size, known, model)
-                for axis, size in zip(axes, array.shape)
-            }
-            pictures += _pictures(_Panel(key, spec, spec.title, axes, array, names))
-    empty = [key for key, array in trimmed.items() if not array.size]
+    empty: list[str] = []
+    for key, array in trimmed.items():
+        match = _find(key, shapes[key], specs, tokens, len(classes))
+        if match is None:
+            notes.append(f"{key} is not drawn: no PictureSpec of the model fits it.")
+            continue
+        order, spec, axes = match
+        for place, axis in enumerate(axes):
+            if axis in TOKENS:
+                real = min(len(tokens[axis]), array.shape[place])
+                array = np.take(array, range(real), axis=place)
+        trimmed[key] = array
+        if not array.size:
+            empty.append(key)
+            continue
+        known = {**tokens, "class": classes, **spec.names}
+        names = {
+            axis: _entry_names(axis, size, known, model) for axis, size in zip(axes, array.shape)
+        }
+        panel = _Panel(key, spec, spec.title, axes, array, names)
+        found += [(order, picture) for picture in _pictures(panel)]
     if empty:
         notes.append(f"A sentence is empty, so there is no picture of {', '.join(empty)}.")
-    return {key: trimmed[key] for key in values}, _join_rows(pictures), notes
+    return trimmed, _join_rows([picture for _, picture in sorted(found, key=lambda x: x[0])]), notes
 
 
 def find_scale(values: np.ndarray, top: float | None = None, low: float = 0.0) -> Scale:
@@ -128,15 +159,9 @@ def find_scale(values: np.ndarray, top: float | None = None, low: float = 0.0) -
     return Scale(low if low < high else 0.0, high)
 
 
-def parts_scale(picture: Picture) -> Scale:
-    """Return one scale for a picture and its parts."""
-    every = np.stack([picture.values, *picture.parts.values()])
-    return find_scale(every, picture.scale.high, float(every.min()))
-
-
 def _find(
     key: str, shape: Shape, specs: Sequence[PictureSpec], tokens: Names, classes: int
-) -> tuple[int, PictureSpec, list[str]]:
+) -> tuple[int, PictureSpec, list[str]] | None:
     """Return the position of an array's spec, the spec without placeholders, and its axes."""
     for order, spec in enumerate(specs):
         match = re.fullmatch(re.sub(r"\{(\w+)\}", r"(?P<\1>\\d+)", spec.key), key)
@@ -146,18 +171,14 @@ def _find(
         groups["other"] = "1" if groups.get("side") == "2" else "2"
         if "layer" in groups:
             groups["layer"] = str(int(groups["layer"]) + 1)
-        axes = _drop_optional(spec.axes.format(**groups).split(), len(shape))
+        axes = spec.axes.format(**groups).split()
+        optional = [place for place, axis in enumerate(axes) if axis.endswith("?")]
+        dropped = optional[: max(0, len(axes) - len(shape))]
+        axes = [axis.removesuffix("?") for place, axis in enumerate(axes) if place not in dropped]
         if _fits(axes, shape, tokens, classes):
             title, caption = spec.title.format(**groups), spec.caption.format(**groups)
             return order, replace(spec, title=title, caption=caption), axes
-    caption = f"An array of the explainer with the shape {_format_shape(shape)}."
-    return len(specs), PictureSpec(key, "", key, caption), _guess_axes(key, shape, tokens)
-
-
-def _drop_optional(axes: Sequence[str], rank: int) -> list[str]:
-    optional = [place for place, axis in enumerate(axes) if axis.endswith("?")]
-    dropped = optional[: max(0, len(axes) - rank)]
-    return [axis.removesuffix("?") for place, axis in enumerate(axes) if place not in dropped]
+    return None
 
 
 def _fits(axes: Sequence[str], shape: Shape, tokens: Names, classes: int) -> bool:
@@ -174,29 +195,6 @@ def _fits(axes: Sequence[str], shape: Shape, tokens: Names, classes: int) -> boo
     return True
 
 
-def _guess_axes(key: str, shape: Shape, tokens: Names) -> list[str]:
-    """Guess the axes: an unknown length means tokens; the array's name ends with the sentence."""
-    count, side = list(shape).count(None), key[-1] if key.endswith(("_1", "_2")) else ""
-    names = [side or "position"] * count
-    if "joint" in tokens:
-        names = ["joint"] * count
-    elif count == 2:
-        names = ["2", "1"] if side == "2" else ["1", "2"]
-    numbered = (f"axis {place}" for place in range(1, len(shape) + 1))
-    left = iter(names)
-    axes = [next(left) if size is None else name for name, size in zip(numbered, shape)]
-    return ["head", *axes[1:]] if len(axes) == 3 and axes[0] not in TOKENS else axes
-
-
-def _trim(array: np.ndarray, axes: Sequence[str], tokens: Names) -> np.ndarray:
-    longest = max(len(sentence) for sentence in tokens.values())
-    for place, axis in enumerate(axes):
-        if axis in TOKENS:
-            real = longest if axis == "position" else len(tokens[axis])
-            array = np.take(array, range(min(real, array.shape[place])), axis=place)
-    return array
-
-
 def _entry_names(axis: str, size: int, known: Names, model: Any) -> Sequence[str]:
     """Return the names of an axis's entries: those known if there is one per entry, or numbers."""
     names: Sequence[str] = known.get(axis, ())
@@ -206,34 +204,34 @@ def _entry_names(axis: str, size: int, known: Names, model: Any) -> Sequence[str
         block = str(getattr(model, "feature_attention", ""))  # a name or a layer's config
         axis = "branch" if block == "sfa" or "Selective" in block else "autoencoder"
     if len(names) == size:
-        return names
-    if axis in ("feature", "position", "perspective"):
+        if axis in TOKENS:
+            return names
+        plain = (re.sub("_([12])$", r", sentence \1", name) for name in names)
+        return [name.replace("_", " ") for name in plain]
+    if axis in ("feature", "perspective"):
         return [str(number) for number in range(1, size + 1)]
     return [axis] if size == 1 else [f"{axis} {number}" for number in range(1, size + 1)]
 
 
 def _pictures(panel: _Panel) -> Iterator[Picture]:
     """Yield the pictures of one array: axes become panels until two are left."""
-    axes = panel.axes
-    axis = next((axis for axis in axes if axis in PANELS), axes[0] if len(axes) > 2 else None)
-    if axis is None:
-        yield _picture(panel)
-        return
-    place = axes.index(axis)
-    arrays, names = np.moveaxis(panel.array, place, 0), panel.names[axis]
-    if axis == "head":
-        for picture in _pictures(panel.without(place, arrays.mean(0))):
-            flip = picture.values.shape != arrays.shape[1:]
-            heads = {name: x.T if flip else x for name, x in zip(names, arrays)}
-            yield replace(picture, parts=heads) if len(heads) > 1 else picture
-    elif len(arrays) == 1:
-        yield from _pictures(panel.without(place, arrays[0]))
-    else:
+    axes, shape = panel.axes, panel.array.shape
+    many = [a for a, n in zip(axes, shape) if n > MOST_ENTRIES and a not in TOKENS]
+    axis = next((axis for axis in axes if axis in ("head", *PANELS)), None)
+    if axis is not None:
+        place = axes.index(axis)
+        arrays, names = np.moveaxis(panel.array, place, 0), panel.names[axis]
+        if axis == "head" or len(arrays) == 1:
+            yield from _pictures(panel.without(place, arrays.mean(0)))
+            return
         for name, array in zip(names, arrays):
             yield from _pictures(panel.without(place, array, f"{panel.title}: {name}"))
-        if axis == "layer":
-            title = f"{panel.title}: mean of the layers"
-            yield from _pictures(panel.without(place, arrays.mean(0), title))
+    elif many:
+        place = axes.index(many[0])
+        title = f"{panel.title}: mean of {shape[place]}"
+        yield from _pictures(panel.without(place, panel.array.mean(place), title))
+    else:
+        yield _picture(panel)
 
 
 def _picture(panel: _Panel) -> Picture:
@@ -243,14 +241,15 @@ def _picture(panel: _Panel) -> Picture:
         array, axes = array.reshape(1, -1), ["", *(axes or ["value"])]
     elif axes[0] in TOKENS and axes[1] not in TOKENS:
         array, axes = array.T, axes[::-1]
-    rows = [spec.row or panel.key] if one_row else names[axes[0]]
-    kind = "map" if axes[0] in TOKENS else "strip"
-    if one_row and axes[1] not in TOKENS and array.size <= MOST_BARS:
-        kind = "bars"
+    rows = [spec.row or panel.title if one_row else name for name in names.get(axes[0], [""])]
+    if axes[0] not in TOKENS and array.any():
+        kept = array.any(axis=1)  # rows of zeros say nothing
+        array, rows = array[kept], [row for row, keep in zip(rows, kept) if keep]
+    low = 0.0 if spec.top or axes[0] not in TOKENS else np.nanmin(array)
     columns = tuple(names.get(axes[1], ("value",)))
-    scale = find_scale(array, spec.top, np.nanmin(array) if kind == "map" and not spec.top else 0.0)
+    scale = find_scale(array, spec.top, low)
     return Picture(
-        *(panel.title, kind, spec.caption, array, tuple(rows), columns, (axes[0], axes[1]), scale),
+        *(panel.title, spec.caption, array, tuple(rows), columns, (axes[0], axes[1]), scale),
         keys=(panel.key,),
         reread=spec.reread,
     )
@@ -274,7 +273,3 @@ def _join_rows(pictures: Sequence[Picture]) -> list[Picture]:
             scale=find_scale(values, max(old.scale.high, picture.scale.high)),
         )
     return list(joined.values())
-
-
-def _format_shape(shape: Shape) -> str:
-    return "[" + ", ".join("L" if size is None else str(size) for size in shape) + "]"
