@@ -1,8 +1,7 @@
 """Linguistic categories of pairs: those of the DRCN paper's Table 7, by rules about words.
 
-The paper counts on annotated pairs of MultiNLI. These rules take their place where there are no
-annotations. They are rough, and a pair may fall into several categories or none. Paraphrase comes
-only from annotations.
+The paper counts annotated pairs of MultiNLI. These rules are used if a pair has no annotations. They
+are rough, and a pair may fall into several categories or none. Only annotations name paraphrases.
 """
 
 from collections.abc import Callable, Mapping

@@ -50,7 +50,7 @@ def report(
         splits: The `"train"` and `"validation"` pairs of the matcher. If given, three baselines are
             trained on them.
         transformations: Names of transformations, or `"all"` for those that the other arguments
-            allow. Accuracy is measured before and after each. By default there are none.
+            allow. Accuracy is measured before and after each. Defaults to `()`.
         lexicon: Antonyms for the category of that name, and what `SwapAnt` and `SwapSyn` need.
         translate: The function that `BackTrans` needs, see `transform`.
         opposite: The positive and the negative label, see `transform`.

@@ -228,8 +228,7 @@ def calibrate_predictions(
         labels: Integer labels, [n], of pairs that the model was not trained on.
         probabilities: Class probabilities of the model, [n, C].
         names: Names of the labels.
-        goal: The goal of the thresholds. By default there are none, and the most probable class is
-            predicted.
+        goal: The goal of the thresholds. By default the most probable class is predicted.
         temperature: Whether to fit a temperature; otherwise it is 1.
 
     Returns:
