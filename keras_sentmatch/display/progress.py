@@ -58,9 +58,8 @@ def pace(done: int, total: int, seconds: float) -> str:
     if not total or not done:
         return f"{done:,}"
     left = seconds * (total - done) / done
-    unit, size = next(
-        found
-        for found in (("h", 3600), ("min", 60), ("s", 1))
-        if left >= 2 * found[1] or found[1] == 1
-    )
-    return f"{done:,} of {total:,}, {left / size:.0f} {unit} left"
+    time_left = f"{left:.0f} s"
+    for unit, size in (("min", 60), ("h", 3600)):
+        if left >= 2 * size:
+            time_left = f"{left / size:.0f} {unit}"
+    return f"{done:,} of {total:,}, {time_left} left"

@@ -243,8 +243,8 @@ def _picture(panel: _Panel) -> Picture:
         array, axes = array.T, axes[::-1]
     rows = [spec.row or panel.title if one_row else name for name in names.get(axes[0], [""])]
     if axes[0] not in TOKENS and array.any():
-        kept = array.any(axis=1)  # rows of zeros say nothing
-        array, rows = array[kept], [row for row, keep in zip(rows, kept) if keep]
+        kept = [place for place, row in enumerate(array) if row.any()]  # rows of zeros say nothing
+        array, rows = array[kept], [rows[place] for place in kept]
     low = 0.0 if spec.top or axes[0] not in TOKENS else np.nanmin(array)
     columns = tuple(names.get(axes[1], ("value",)))
     scale = find_scale(array, spec.top, low)

@@ -89,7 +89,8 @@ def apply_temperature(probabilities: ArrayLike, temperature: float) -> np.ndarra
         return p
     logits = _log(p.astype("float64")) / temperature
     scaled: np.ndarray = np.exp(logits - logits.max(axis=-1, keepdims=True, initial=-np.inf))
-    return scaled / scaled.sum(axis=-1, keepdims=True)
+    scaled /= scaled.sum(axis=-1, keepdims=True)
+    return scaled
 
 
 def log_odds(probabilities: ArrayLike, column: int, temperature: float = 1.0) -> np.ndarray:
