@@ -122,39 +122,29 @@ def test_scores_and_what_cannot_be_audited(tmp_path):
 
 
 def test_the_command(tmp_path, capsys):
-    pairs = pairs_with(80, flipped=2)
-    file, other = tmp_path / "pairs.tsv", tmp_path / "held.tsv"
-    lines = [
-        f"{one}\t{two}\t{NAMES[label]}"
-        for one, two, label in zip(pairs.sentence1, pairs.sentence2, pairs.labels)
-    ]
-    head = "sentence1\tsentence2\tlabel"
-    file.write_text("\n".join([head, *lines]))
-    other.write_text("\n".join([head, *lines[:3]]))
-    out = str(tmp_path / "out")
-    with pytest.raises(SystemExit) as end:
-        main(["audit", str(file), "--test", str(other), "--folds", "2", "--top", "2", "--out", out])
-    assert end.value.code == 0
-    text = capsys.readouterr().out
-    assert "3 of 3 held.tsv pairs are among these pairs" in text
+    def write(path, pairs):
+        rows = zip(pairs.sentence1, pairs.sentence2, pairs.labels)
+        lines = [f"{one}\t{two}\t{NAMES[label]}" for one, two, label in rows]
+        path.write_text("\n".join(["sentence1\tsentence2\tlabel", *lines]))
+        return str(path)
+
+    def run(status, *arguments):
+        with pytest.raises(SystemExit, match=f"^{status}$"):
+            main(["audit", *arguments, "--folds", "2"])
+        return capsys.readouterr()
+
+    pairs = pairs_with(60, flipped=2)
+    folder, out = tmp_path / "data", tmp_path / "out"
+    folder.mkdir()
+    file = write(folder / "train.tsv", pairs)
+    other = write(folder / "test.tsv", pairs.select(range(3)))
+    text = run(0, file, "--test", other, "--top", "2", "--out", str(out)).out
+    assert "3 of 3 test.tsv pairs are among these pairs" in text
     assert "rows whose label is probably wrong" in text and "word overlap only" in text
-    assert json.loads((tmp_path / "out/audit.json").read_text())["rows"] == 80
-
-
-def test_the_command_audits_the_training_part_of_a_folder(tmp_path, capsys):
-    for part, pairs in (("train", pairs_with(60)), ("test", pairs_with(60).select(range(10)))):
-        columns = zip(pairs.sentence1, pairs.sentence2, pairs.labels)
-        lines = [f"{one}\t{two}\t{NAMES[label]}" for one, two, label in columns]
-        text = "\n".join(["sentence1\tsentence2\tlabel", *lines])
-        (tmp_path / f"{part}.tsv").write_text(text)
-    command = ["audit", str(tmp_path), "--folds", "2"]
-    with pytest.raises(SystemExit, match="^0$"):
-        main([*command, "--limit", "30"])
-    shown = capsys.readouterr()
+    assert json.loads((out / "audit.json").read_text())["rows"] == 60
+    shown = run(0, str(folder), "--limit", "30")
     assert "auditing 30 pairs" in shown.err
-    assert re.search("[1-9] of 10 test pairs are among these pairs", shown.out)
-    assert f"next: keras-sentmatch audit {tmp_path} --out audit" in shown.err
-    (tmp_path / "train.tsv").unlink()
-    with pytest.raises(SystemExit, match="^2$"):
-        main(command)
-    assert "no train part; it has test" in capsys.readouterr().err
+    assert re.search("[1-3] of 3 test pairs are among these pairs", shown.out)
+    assert f"next: keras-sentmatch audit {folder} --out audit" in shown.err
+    (folder / "train.tsv").unlink()
+    assert "no train part; it has test" in run(2, str(folder)).err

@@ -29,53 +29,45 @@ def found_in(one, two):
     return {name for name, held in rows.items() if held}
 
 
-@pytest.mark.parametrize(
-    "name, one, two",
-    [
-        ("Conditional", "If it rains, we stay.", "We stay."),
-        ("Conditional", "We stay.", "We go unless it rains."),
-        ("Word overlap", "The dog saw a big cat", "The dog saw a cat"),
-        ("Word order", "The dog saw the cat", "The cat saw the dog"),
-        ("Negation", "He isn't here.", "He is."),
-        ("Negation", "a", "NO dog"),
-        ("Antonym", "hot tea", "cold tea"),
-        ("Long sentence", "w " * 31, "a"),
-        ("Long sentence", "a", "w " * 17),
-        ("Tense difference", "He is in", "He was in"),
-        ("Tense difference", "Dogs barked", "Dogs will bark"),
-        ("Active/Passive", "The cat was quickly chased.", "A dog chases the cat."),
-        ("Active/Passive", "A car was driven.", "Men drive a car."),
-        ("Quantity/Time", "two dogs", "dogs"),
-        ("Quantity/Time", "dogs", "3rd dog"),
-        ("Quantity/Time", "on Monday", "later"),
-        ("Coreference", "Tom ran.", "He ran."),
-        ("Quantifier", "Some dogs", "Dogs"),
-        ("Modal", "It may rain", "Rain"),
-        ("Belief", "He thinks so", "He knew it"),
-    ],
-)
-def test_rules(name, one, two):
-    assert name in found_in(one, two)
+# A category, and two sentences that fall into it, or (after !) do not.
+RULES = """
+Conditional | If it rains, we stay. | We stay.
+Conditional | We stay. | We go unless it rains.
+Word overlap | The dog saw a big cat | The dog saw a cat
+! Word overlap | The dog saw a very big red cat | The dog
+Word order | The dog saw the cat | The cat saw the dog
+! Word order | the dog | The dog
+Negation | He isn't here. | He is.
+Negation | a | NO dog
+! Negation | A note about a knot | nothings
+Antonym | hot tea | cold tea
+! Antonym | hot tea | hot tea
+Tense difference | He is in | He was in
+Tense difference | Dogs barked | Dogs will bark
+! Tense difference | He was in and is out | He was in
+! Tense difference | He has walked | He is in
+Active/Passive | The cat was quickly chased. | A dog chases the cat.
+Active/Passive | A car was driven. | Men drive a car.
+! Active/Passive | The cat was chased | The cat was chased
+! Active/Passive | The cat was chased | A dog sleeps
+Quantity/Time | two dogs | dogs
+Quantity/Time | dogs | 3rd dog
+Quantity/Time | on Monday | later
+! Quantity/Time | a dog may run in the march | a dog
+Coreference | Tom ran. | He ran.
+! Coreference | She ran | He ran
+Quantifier | Some dogs | Dogs
+Modal | It may rain | Rain
+Belief | He thinks so | He knew it
+"""
 
 
-@pytest.mark.parametrize(
-    "name, one, two",
-    [
-        ("Word overlap", "The dog saw a very big red cat", "The dog"),
-        ("Word order", "the dog", "The dog"),
-        ("Negation", "A note about a knot", "nothings"),
-        ("Antonym", "hot tea", "hot tea"),
-        ("Long sentence", "w " * 30, "w " * 16),
-        ("Tense difference", "He was in and is out", "He was in"),
-        ("Tense difference", "He has walked", "He is in"),
-        ("Active/Passive", "The cat was chased", "The cat was chased"),
-        ("Active/Passive", "The cat was chased", "A dog sleeps"),
-        ("Quantity/Time", "a dog may run in the march", "a dog"),
-        ("Coreference", "She ran", "He ran"),
-    ],
-)
-def test_rules_do_not_hold(name, one, two):
-    assert name not in found_in(one, two)
+def test_rules():
+    for line in RULES.strip().splitlines():
+        name, one, two = line.removeprefix("! ").split(" | ")
+        assert (name in found_in(one, two)) is not line.startswith("!"), line
+    for one, two, long in ((31, 1, True), (1, 17, True), (30, 16, False)):
+        assert ("Long sentence" in found_in("w " * one, "w " * two)) is long
 
 
 @settings(max_examples=60, deadline=None)
@@ -83,11 +75,7 @@ def test_rules_do_not_hold(name, one, two):
 def test_rules_take_any_text(one, two):
     assert found_in(one, two) <= set(CATEGORIES)
     assert found_in("", "") == set()
-
-
-def test_without_antonyms_that_category_is_left_out():
-    rows, rules = categorize(PairDataset(["hot"], ["cold"]))
-    assert "Antonym" not in rows and rows.keys() == rules.keys()
+    assert "Antonym" not in categorize(PairDataset(["hot"], ["cold"]))[0]
 
 
 def test_annotations(tmp_path):
@@ -133,11 +121,7 @@ class Table(BaseMatcher):
 
 
 def known(one, two):
-    """Swapped sentences have the same probabilities, but for those of the first pair."""
-    return SCORES.get(one) or ([0.9, 0.1] if one == "a" else SCORES[OTHERS[one]])
-
-
-OTHERS = dict(zip(PAIRS.sentence2, PAIRS.sentence1))
+    return SCORES[one]
 
 
 def sure(label):
@@ -210,13 +194,12 @@ def test_before_and_after_transformations(pairs):
     every = report(BELIEVER, pairs, transformations="all", lexicon=LEXICON)
     assert set(every["left_out"]) == {"BackTrans", "SwapSyn"}
     assert len(every["transformations"]) == 8
-
-
-@pytest.mark.parametrize("examples, shown", [(5, 5), (0, 0), (20, 9)])
-def test_few_of_many_flips_are_shown(examples, shown):
     many = PairDataset(["Hot tea."] * 9, ["Hot tea."] * 9, ["entailment"] * 9, label_names=NLI)
-    given = {"transformations": ["SwapAnt"], "lexicon": LEXICON, "examples": examples}
-    assert len(report(BELIEVER, many, **given)["transformations"][0]["flips"]) == shown
+    for examples, shown in ((5, 5), (0, 0), (20, 9)):
+        found = report(
+            BELIEVER, many, transformations=["SwapAnt"], lexicon=LEXICON, examples=examples
+        )
+        assert len(found["transformations"][0]["flips"]) == shown
 
 
 def test_the_report_is_written(pairs, tmp_path):
