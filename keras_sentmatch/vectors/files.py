@@ -97,7 +97,9 @@ def _lines(file: Path, progress: bool) -> Iterator[Line]:
     try:
         with (
             open(file, "rb") as raw,
-            progress_bar(f"Reading {file.name}", file.stat().st_size, progress, in_bytes=True) as update,
+            progress_bar(
+                f"Reading {file.name}", file.stat().st_size, progress, in_bytes=True
+            ) as update,
         ):
             packed = raw.peek(2)[:2] == b"\x1f\x8b"
             stream: Any = gzip.GzipFile(fileobj=raw) if packed else raw
