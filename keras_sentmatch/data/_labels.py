@@ -15,6 +15,7 @@ from keras_sentmatch.errors import InputError, wording
 _ALIASES = {"entails": "entailment"}
 _ALIASES |= dict.fromkeys(("contradicts", "contradictory"), "contradiction")
 _NEGATIVE = frozenset("no n f false wrong negative neg none different irrelevant mismatch".split())
+_NOTHING = frozenset("nan null none na n/a <na>".split())  # in a column of numbers
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _MANY_LABELS = 100  # more values are not classes, unless the caller says so
 log = logging.getLogger(__name__)
@@ -24,7 +25,7 @@ def folded(label: str) -> str:
     """Return what all spellings of a label have in common: `Yes` and `yes`, `1`, `01` and `1e0`."""
     if _NUMBER.fullmatch(label) and (number := float(label)).is_integer() and abs(number) < 1e15:
         return str(int(number))
-    label = " ".join(unicodedata.normalize("NFC", label).casefold().split())
+    label = " ".join(unicodedata.normalize("NFKC", label).casefold().split())
     return _ALIASES.get(label, label)
 
 
@@ -36,9 +37,10 @@ def numbered_labels(
     named = reading.columns.label_names or ()
     missing = reading.columns.no_label - set(named) | ({"", "-1"} if official else set())
     unlabeled = missing | {""}
-    if names and task != "regression" and "-1" not in (*names, *named):
-        unlabeled |= {"-1"} if counts.keys() <= {"-1"} else set()
     if counts.keys() <= unlabeled:
+        return rows, None, names, task
+    if names and task != "regression" and counts.keys() == {"-1"} - {*names, *named}:
+        log.warning(f"{reading.path}: all labels are -1, so the pairs are read without labels.")
         return rows, None, names, task
     if task != "regression" and not names:
         names = _found_names(reading, {value: counts[value] for value in counts.keys() - unlabeled})
@@ -94,6 +96,10 @@ def _found_names(reading: Reading, counts: Mapping[str, int]) -> tuple[str, ...]
     spellings: defaultdict[str, list[str]] = defaultdict(list)
     for value in sorted(counts):
         spellings[folded(value)].append(value)
+    known = spellings.keys() - _NOTHING
+    if known and all(_finite(key) is not None for key in known):
+        spellings = defaultdict(list, {key: spellings[key] for key in known})
+        counts = {value: counts[value] for some in spellings.values() for value in some}
     for some in spellings.values():
         if len(some) > 1 and reading.columns.task != "regression":
             log.warning(f"{reading.path}: {', '.join(map(repr, some))} are read as one label.")
@@ -157,7 +163,8 @@ def without_header(reading: Reading, rows: list[KeptRow], names: Sequence[str]) 
     header = pair in SENTENCES and len(pair[0]) > 1  # "a" and "b" may be sentences
     if "label" in reading.names and folded(first.label) not in others and others:
         scores = _finite(first.label) is None and all(_finite(x) is not None for x in others)
-        strange = bool(names) and folded(first.label) not in _index(names, None)
+        usual = next((usual for usual in (NLI, TWO_WAY) if others.keys() <= {*usual}), names)
+        strange = bool(usual) and folded(first.label) not in _index(usual, None)
         header |= scores or strange or (len(others) > 1 and min(others.values()) > 1)
         if not header:
             log.warning(

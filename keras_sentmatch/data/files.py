@@ -137,6 +137,11 @@ class TextFile:
 
     def _decoded(self, file: Any) -> io.TextIOWrapper:
         head = file.peek(_HEAD)
+        if head.startswith((b"PK\3\4", b"PAR1")):
+            raise InputError(
+                f"{self.path} is a zip archive, an Excel file or a Parquet file, not text. Unpack it, or "
+                "name it .xlsx or .parquet."
+            )
         mark = next((mark for mark in _MARKS if head.startswith(mark)), b"")
         encoding = self.encoding or _MARKS.get(mark, "utf-8")
         text = head.decode(encoding, "ignore")
@@ -288,8 +293,9 @@ def _quoted_fields(file: TextFile, sep: str) -> Iterator[tuple[int, list[str] | 
         except csv.Error as error:
             fields = BadRow(
                 "broken quotes",
-                f"the quotes of the record that starts here do not close properly ({error}). Double "
-                "a quote inside a quoted field",
+                f"the record that starts here has quotes that do not close properly, or a field of more "
+                f"than {csv.field_size_limit():,} characters ({error}). Double a quote inside a quoted "
+                "field",
             )
         yield from bad
         bad.clear()

@@ -214,6 +214,7 @@ def test_label_names_are_found(tmp_path):
     assert names("True", "FALSE", "TRUE", "False") == (("False", "True"), [1, 0, 1, 0])
     assert names("01", "1", "1e0", "+1.0", "0") == (("0", "1"), [1, 1, 1, 1, 0])
     assert names("not  sure", "Not sure", "sure")[0] == ("not  sure", "sure")
+    assert names("ｙｅｓ", "no", "Yes")[1] == [1, 0, 1]
     assert names("e\u0301", "\u00e9", "x")[1] == [1, 1, 0]
     assert names("4.5", "1") == (None, [4.5, 1.0])
     assert names("4", "1", column="similarity") == (None, [4.0, 1.0])
@@ -279,7 +280,7 @@ BAD = [
     ("x.tsv", TSV + "c\td\t\n", r"x\.tsv:3: the label is empty", "empty label"),
     ("x.tsv", TSV.encode() + b"caf\xe9\tb\tneutral\n", r":3: character 4 is the byte 0xe9.*latin-1", "not"),
     ("x.csv", b"s1,s2,label\na,b,neutral\ncaf\xe9,b,neutral\n", r"x\.csv:3: character 4", "not UTF-8"),
-    ("x.csv", 's1,s2,label\na,b,neutral\n"c,d,neutral\n', r"x\.csv:3: the quotes", "broken"),
+    ("x.csv", 's1,s2,label\na,b,neutral\n"c,d,neutral\n', r"x\.csv:3: the record .* quotes that do not close", "broken"),
     ("x.jsonl", FINE.encode() + b'{"s1": "caf\xe9"}\n', r"x\.jsonl:2: character 12 ", "not UTF-8"),
     ("x.jsonl", FINE + "3\n", r"x\.jsonl:2: this is '3'. Expected a JSON object", "not JSON"),
     ("x.jsonl", FINE + '{"s1"\n', r"x\.jsonl:2: this is not a JSON object", "not JSON"),
@@ -330,6 +331,9 @@ BAD_FILES = [
     ("x.jsonl", '{"s1": "a", "s2": "b"}', {"delimiter": ";"}, "not a table .* Leave out delimiter"),
     ("x.tsv", TSV.replace("neutral", "x"), {"label_names": NLI, "on_error": "skip"}, "no usable lab"),
     ("x.pdf", "%PDF\n", {}, "not a known kind of file"),
+    ("x.csv", b"PK\3\4" + bytes(60), {}, "is a zip archive, an Excel file or a Parquet file, not"),
+    ("x.csv", f"s1,s2,label\n{'x' * 200_000},b,1\n", {}, "a field of more than 131,072 characters"),
+    ("x.csv", "s1,s2,label\na,b,1\nc,d,nan\ne,f,0\n", {}, ":3: the label 'nan' is not one of 0, 1"),
     ("x.tsv.gz", gzip.compress(TSV.encode(), mtime=0)[:-6], {}, "not a whole gzip file"),
     ("x.json", "[1", {}, r"x\.json:1: this is not valid JSON"),
     ("x.json", b'[\n{"s1": "\xe9"}]', {}, r"x\.json:2: character 9 is the byte 0xe9"),
@@ -628,6 +632,7 @@ HEADED = "left\tright\tverdict\n"
         ("".join(f"a{i}\tb{i}\t{i / 4}\n" for i in range(8)), {}, None),
         ("".join(f"a{i}\tb{i}\t{'yn'[i % 2]}\n" for i in range(8)), {}, ("n", "y")),
         ("a\tb\tyes\nc\td\tno\n", {"label_names": ["no", "yes"]}, ("no", "yes")),
+        ("a\tb\tneutral\nc\td\tentailment\n", {}, NLI),
     ],
 )
 def test_numbered_columns_of_a_file_with_a_header(body, kwargs, want, tmp_path, caplog):
