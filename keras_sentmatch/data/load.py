@@ -176,7 +176,7 @@ def load_pairs(
                 f"{source} is not a file of yours. Leave out {wording(names, options)}."
             )
         name = str(source).removeprefix("tfds:")
-        parts = _embedded() if source == "embedded" else _load_tfds(name)
+        parts = _embedded() if source == "embedded" else load_tfds(name)
     else:
         parts, whole = _read_files(source, how, on_error)
     if "train" in parts:
@@ -401,7 +401,7 @@ _TFDS_SPLITS = {
 }
 
 
-def _load_tfds(name: str) -> dict[str, PairDataset]:
+def load_tfds(name: str) -> dict[str, PairDataset]:
     """Load a TensorFlow dataset of sentence pairs, such as `"glue/mrpc"`; it is downloaded once."""
     try:
         import tensorflow_datasets as tfds
