@@ -36,24 +36,24 @@ class TrainingHooks:
 
         Args:
             words: The vocabulary, in the order of the ids.
-            examples: `examples("train")` and `examples("validation")` give the model's inputs in
-                batches, the labels of all of them, and how much each counts (or None).
-            chosen: What earlier runs (the folds of a cross-validation) have chosen; it is used
-                instead of choosing by validation pairs.
+            examples: `examples("train")` and `examples("validation")` return the model's inputs in
+                batches, all labels, and the weight of each pair (or None).
+            chosen: Choices of earlier runs (the folds of a cross-validation). They are used instead
+                of choosing by validation pairs.
 
         Returns:
-            What was chosen, by name; the run's metrics record it.
+            The choices by name; the run's metrics record them.
         """
         return {}
 
     def after_fit(
         self, examples: Callable[[str], Examples], chosen: Mapping[str, float]
     ) -> dict[str, float]:
-        """Choose what is left when the best weights are in place; see `before_fit`."""
+        """Make the remaining choices when the best weights are in place; see `before_fit`."""
         return {}
 
     def own_weights(self, other: keras.Model) -> list[Any]:
-        """The weights that are not taken from `other` when training begins with it."""
+        """The weights that are not copied from `other` when training begins with it."""
         return []
 
 
@@ -63,9 +63,8 @@ def _denormals_flushed() -> Iterator[None]:
 
     They occur in the gradients of almost certain predictions, and make a CPU many times slower.
     """
-    already = np.float32(1e-30) * np.float32(1e-10) == 0
-    if already or keras.config.backend() != "torch":
-        yield
+    if keras.config.backend() != "torch" or np.float32(1e-30) * np.float32(1e-10) == 0:
+        yield  # they are flushed already
         return
     import torch
 

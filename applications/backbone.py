@@ -1,5 +1,6 @@
 """The base of models on pretrained backbones: a KerasHub backbone, called layer by layer."""
 
+import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ class BackboneModel(PairModel):
             `keras_sentmatch.text.backbones`: BERT, RoBERTa, XLM-RoBERTa, ALBERT, DistilBERT,
             ELECTRA or DeBERTa-v3.
         trainable_backbone: Whether the backbone is trained.
+        dropout: Rate before the dense layers of the classifier.
         backbone_dropout: Rate within the backbone; `None` keeps its own.
 
     Inputs:
@@ -50,10 +52,10 @@ class BackboneModel(PairModel):
     def __init__(
         self,
         backbone,
-        num_classes: int,
-        trainable_backbone: bool,
-        dropout: float,
-        backbone_dropout: float | None,
+        num_classes: int = 3,
+        trainable_backbone: bool = True,
+        dropout: float = 0.1,
+        backbone_dropout: float | None = None,
         **kwargs,
     ):
         super().__init__(num_classes=num_classes, dropout=dropout, **kwargs)
@@ -62,6 +64,11 @@ class BackboneModel(PairModel):
         self.bert = Backbone(backbone, self.policy, backbone_dropout)
         self.backbone = self.bert.config
         self.max_length = self.bert.max_length
+
+    @classmethod
+    def arguments(cls) -> dict[str, inspect.Parameter]:
+        words = inspect.signature(PairModel.__init__).parameters.keys() - {"num_classes", "dropout"}
+        return {n: p for n, p in super().arguments().items() if n not in words}
 
     def make_graph(self) -> None:
         super().make_graph()

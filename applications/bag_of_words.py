@@ -29,34 +29,23 @@ class BagOfWords(WithLinearPart, PairModel):
         logits = self.wide(one.word_ids, two.word_ids, one.vectors, two.vectors)
         return self.probabilities(logits)
 
-    def __init__(
-        self,
-        vocabulary_size: int,
-        num_classes: int = 3,
-        embedding_dim: int = 300,
-        matching_features: bool = False,
-        **kwargs,
-    ):
+    def __init__(self, *, matching_features: bool = False, dropout: float = 0.0, **kwargs):
         """Make the model with random weights.
 
         Args:
             matching_features: Whether the model compares word vectors too. Defaults to `False`.
+            dropout: Dropout rate on word vectors. Defaults to `0.0`.
         """
-        super().__init__(vocabulary_size, num_classes, embedding_dim, **kwargs)
+        super().__init__(dropout=dropout, **kwargs)
         self.matching_features = matching_features
 
         if matching_features:
             self.word_representation = self.make_word_representation()
         self.wide = LinearPart(self, matching_features, trainable=True)
-        activation = "softmax" if num_classes > 1 else "linear"
-        self.probabilities = keras.layers.Activation(
-            activation, dtype="float32", name="probabilities"
-        )
+        self.probabilities = self.make_probabilities()
         self.make_graph()
 
-    @property
-    def shares_encoder(self) -> bool:
-        return False
+    shares_encoder = False
 
     @property
     def why_not_splittable(self) -> str:

@@ -1,15 +1,15 @@
 """BiMPM: Bilateral Multi-Perspective Matching (Wang et al., IJCAI 2017)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import keras
 from keras import ops
 
-from keras_sentmatch.applications._explainer import CallWith
+from keras_sentmatch.applications._views import CallWith
 from keras_sentmatch.applications.feature_blocks import FEATURE_PRESETS, FeatureHost
 from keras_sentmatch.applications.hyperparameters import FEATURE_ATTENTION, WORD_MODELS, Choice
-from keras_sentmatch.applications.pair_model import Sentence
+from keras_sentmatch.applications.pair_model import Sentence, both
 from keras_sentmatch.applications.picture_specs import FEATURE_MAP, FEATURE_PICTURES, PictureSpec
 from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.layers import BidirectionalRNN, MultiPerspectiveMatching
@@ -35,7 +35,7 @@ class BiMPM(FeatureHost):
         m1, m2 = self.matching(*given)  # [B, L, 2 * perspectives * strategies], eq 2-6
         self.show(lambda: self.matches(*given))
         u1, u2 = self.attend_features(self.feature_blocks, m1, one.mask, m2, two.mask)
-        p, q = self.both(
+        p, q = both(
             self.aggregate, Sentence(fused=u1, mask=one.mask), Sentence(fused=u2, mask=two.mask)
         )
         v = ops.concatenate([p.pooled, q.pooled], axis=-1)  # [B, 4u]
@@ -60,63 +60,41 @@ class BiMPM(FeatureHost):
 
     def __init__(
         self,
-        vocabulary_size: int,
-        num_classes: int = 3,
-        embedding_dim: int = 300,
-        trainable_embedding: bool = False,
-        char_vocabulary_size: int = 0,
+        *,
         char_dim: int = 20,
-        char_units: int = 50,
-        max_word_length: int = 16,
+        char_filters: int = 50,
         units: int = 100,
         aggregation_units: int = 100,
         hidden_units: int = 200,
         perspectives: int = 20,
-        strategies: Sequence[str] = ("full", "max", "attentive", "max_attentive"),
         dropout: float = 0.1,
-        feature_attention=None,
-        feature_attention_config: Mapping[str, Any] | None = None,
         **kwargs,
     ):
         """Make the model with random weights.
 
+        Feature attention stands after the matching. As in its paper `"fa"` has r = 2 here, and
+        `"sfa"` r1 = 3.75, r2 = 4 and 2 branches.
+
         Args:
-            char_units: Width of the LSTM that reads the characters of a word. Defaults to `50`.
+            char_filters: Width of the LSTM that reads the characters of a word. Defaults to `50`.
             units: Width of one direction of the context layer. Defaults to `100`.
             aggregation_units: Width of one direction of the aggregation layer. Defaults to `100`.
             hidden_units: Width of the hidden layer of the classifier. Defaults to `200`.
             perspectives: Number of weighted cosines per strategy and direction. Defaults to `20`.
-            strategies: What a state is matched with: some of `"full"`, `"max"`, `"attentive"` and
-                `"max_attentive"`, see `MultiPerspectiveMatching`. Defaults to `("full", "max",
-                "attentive", "max_attentive")`.
             dropout: Dropout rate on the word features, the context states and the matching vectors,
                 and before each dense layer. Defaults to `0.1`.
-            feature_attention: `"fa"` (here with r = 2), `"sfa"` (here with r1 = 3.75, r2 = 4 and 2
-                branches, all as in its paper), a layer to copy, or `None`; one block per sentence
-                stands after the matching. Defaults to `None`.
         """
-        words = vocabulary_size, num_classes, embedding_dim, trainable_embedding, dropout
-        chars = char_vocabulary_size, char_dim, char_units
-        super().__init__(
-            *words,
-            *chars,
-            max_word_length=max_word_length,
-            feature_attention=feature_attention,
-            feature_attention_config=feature_attention_config,
-            **kwargs,
-        )
-        self.char_units = char_units
+        super().__init__(char_dim=char_dim, char_filters=char_filters, dropout=dropout, **kwargs)
         self.units = units
         self.aggregation_units = aggregation_units
         self.hidden_units = hidden_units
         self.perspectives = perspectives
-        self.strategies = strategies
 
         self.word_representation = self.make_word_representation(char_encoder="lstm", dropout=0.0)
         self.word_dropout = self.make_dropout("word_dropout")
         self.context = self.make(BidirectionalRNN, "context", units)
         self.context_dropout = self.make_dropout("context_dropout")
-        self.matching = self.make(MultiPerspectiveMatching, "matching", perspectives, strategies)
+        self.matching = self.make(MultiPerspectiveMatching, "matching", perspectives)
         self.feature_blocks = self.make_feature_attention()
         self.matching_dropout = self.make_dropout("matching_dropout")
         self.aggregation = self.make(BidirectionalRNN, "aggregation", aggregation_units)
@@ -128,7 +106,7 @@ class BiMPM(FeatureHost):
 
     @classmethod
     def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:
-        return 2 * len(arguments["strategies"]) * arguments["perspectives"]
+        return 8 * arguments["perspectives"]  # four strategies, each in both directions
 
     paper = "Wang et al. 2017"
     summary_line = "weighted cosines of every state with the other sentence, in four ways"

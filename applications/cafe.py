@@ -1,19 +1,14 @@
 """CAFE: Compare, Compress and Propagate (Tay et al., EMNLP 2018)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
 from keras import ops
 
 from keras_sentmatch.applications.feature_blocks import FEATURE_PRESETS, FeatureHost
-from keras_sentmatch.applications.hyperparameters import (
-    FEATURE_ATTENTION,
-    FLAG,
-    WORD_MODELS,
-    Choice,
-)
-from keras_sentmatch.applications.pair_model import Sentence
+from keras_sentmatch.applications.hyperparameters import FEATURE_ATTENTION, WORD_MODELS, Choice
+from keras_sentmatch.applications.pair_model import Sentence, both
 from keras_sentmatch.applications.picture_specs import (
     ATTENTION,
     FEATURE_MAP,
@@ -22,8 +17,7 @@ from keras_sentmatch.applications.picture_specs import (
     PictureSpec,
 )
 from keras_sentmatch.applications.registry import register_model
-from keras_sentmatch.errors import InputError
-from keras_sentmatch.layers import BidirectionalRNN, CoAttention, FactorizationMachine, Highway
+from keras_sentmatch.layers import CoAttention, FactorizationMachine, Highway
 from keras_sentmatch.ops import masked_max, masked_mean, masked_softmax
 from keras_sentmatch.ops.masking import pair_mask, zero_padding
 from keras_sentmatch.ops.recurrence import LSTM
@@ -49,8 +43,6 @@ class CAFE(FeatureHost):
         mask = sentence.mask
         x = self.word_dropout(self.represent_words(sentence))
         x = zero_padding(self.word_highway(self.word_projection(x)), mask)  # [B, L, u]
-        if not self.intra_attention:
-            return Sentence(states=x, mask=mask)
         attended = ops.matmul(self.attend_within(x, mask), x)
         return Sentence(states=x, mask=mask, features=self.compare("intra", x, attended))
 
@@ -67,118 +59,58 @@ class CAFE(FeatureHost):
 
     def interact(self, one: Sentence, two: Sentence):
         x1, x2, mask_1, mask_2 = one.states, two.states, one.mask, two.mask
-        aligned_1 = aligned_2 = None
-        if self.inter_attention:
-            keys = self.inter_keys(x1), self.inter_keys(x2)
-            aligned_1, aligned_2, attention_1, attention_2 = self.inter(
-                x1, x2, mask_1, mask_2, *keys, return_attention=True
-            )
-            self.show(attention_1=attention_1, attention_2=attention_2)
-        if self.intra_attention:
-            self.show(
-                lambda: {
-                    "intra_attention_1": self.attend_within(x1, mask_1),
-                    "intra_attention_2": self.attend_within(x2, mask_2),
-                }
-            )
-        u1, u2 = self.attend_features(
-            self.feature_blocks,
-            self.propagate("1", one, aligned_1),
-            mask_1,
-            self.propagate("2", two, aligned_2),
-            mask_2,
+        keys = self.inter_keys(x1), self.inter_keys(x2)
+        aligned_1, aligned_2, attention_1, attention_2 = self.inter(
+            x1, x2, mask_1, mask_2, *keys, return_attention=True
         )
-        p, q = self.both(
-            self.compose, Sentence(fused=u1, mask=mask_1), Sentence(fused=u2, mask=mask_2)
+        self.show(attention_1=attention_1, attention_2=attention_2)
+        self.show(
+            lambda: {
+                "intra_attention_1": self.attend_within(x1, mask_1),
+                "intra_attention_2": self.attend_within(x2, mask_2),
+            }
         )
+        u1, u2 = self.propagate("1", one, aligned_1), self.propagate("2", two, aligned_2)
+        u1, u2 = self.attend_features(self.feature_blocks, u1, mask_1, u2, mask_2)
+        p, q = both(self.compose, Sentence(fused=u1, mask=mask_1), Sentence(fused=u2, mask=mask_2))
         p, q = p.pooled, q.pooled
         v = self.dropout_1(ops.concatenate([p, q, p - q, p * q], axis=-1))  # [B, 8u]
         return self.classify(self.dropout_2(self.last_highway(self.projection(v))))
 
     def propagate(self, side: str, sentence: Sentence, aligned):
         """What the LSTM reads: each word with its six features, of inter-, then intra-attention."""
-        features = []
-        if self.inter_attention:
-            features.append(self.compare("inter", sentence.states, aligned))
-        if self.intra_attention:
-            features.append(sentence.features)
-        if not features:
-            return sentence.states
-        joined = ops.concatenate(features, axis=-1)  # [B, L, 6]
-        self.show(lambda: {f"features_{side}": zero_padding(joined, sentence.mask)})
-        return ops.concatenate([sentence.states, joined], axis=-1)  # [B, L, u + 6]
+        inter = self.compare("inter", sentence.states, aligned)
+        features = ops.concatenate([inter, sentence.features], axis=-1)  # [B, L, 6]
+        self.show(lambda: {f"features_{side}": zero_padding(features, sentence.mask)})
+        return ops.concatenate([sentence.states, features], axis=-1)  # [B, L, u + 6]
 
     def compose(self, sentence: Sentence) -> Sentence:
         """The mean and the maximum of the LSTM's states, `[B, 2u]`."""
-        x, mask = self.sequence_dropout(sentence.fused), sentence.mask
-        states = self.lstm(x, mask) if self.bidirectional else self.lstm(x)
+        states, mask = self.lstm(self.sequence_dropout(sentence.fused)), sentence.mask
         pooled = ops.concatenate([masked_mean(states, mask), masked_max(states, mask)], axis=-1)
         return Sentence(pooled=pooled)
 
     def __init__(
         self,
-        vocabulary_size: int,
-        num_classes: int = 3,
-        embedding_dim: int = 300,
-        trainable_embedding: bool = False,
-        char_vocabulary_size: int = 0,
+        *,
         char_dim: int = 20,
         char_filters: int = 64,
-        char_kernel_size: int = 5,
-        max_word_length: int = 16,
-        pos_tags: int = 0,
         units: int = 300,
-        inter_attention: bool = True,
-        intra_attention: bool = True,
-        alignment_features: Sequence[str] = ("concat", "product", "difference"),
         factors: int = 10,
-        bidirectional: bool = False,
-        dropout: float = 0.2,
         l2: float = 1e-8,
-        feature_attention=None,
-        feature_attention_config: Mapping[str, Any] | None = None,
         **kwargs,
     ):
-        """Make the model with random weights.
+        """Make the model with random weights. Feature attention stands before the LSTM.
 
         Args:
             units: Width of everything after the word features. Defaults to `300`.
-            inter_attention: Whether to attend to the other sentence. Defaults to `True`.
-            intra_attention: Whether to attend within the sentence. Defaults to `True`.
-            alignment_features: How a word is compared with what it attended to: some of `"concat"`,
-                `"product"` and `"difference"`. Defaults to `("concat", "product", "difference")`.
-            factors: Number of factors of the factorization machines; 0 makes them linear. Defaults
-                to `10`.
-            bidirectional: Whether the LSTM runs both ways. Defaults to `False`.
-            dropout: Dropout rate before the first highway layers, the LSTM, the last highway layers
-                and the classifier. Defaults to `0.2`.
+            factors: Number of factors of the factorization machines. Defaults to `10`.
             l2: L2 penalty on every kernel but not on embeddings. Defaults to `1e-8`.
-            feature_attention: `"fa"`, `"sfa"`, a layer to copy, or `None`; one block per sentence
-                stands before the LSTM. Defaults to `None`.
         """
-        words = vocabulary_size, num_classes, embedding_dim, trainable_embedding, dropout
-        chars = char_vocabulary_size, char_dim, char_filters, char_kernel_size, max_word_length
-        super().__init__(
-            *words,
-            *chars,
-            pos_tags=pos_tags,
-            feature_attention=feature_attention,
-            feature_attention_config=feature_attention_config,
-            **kwargs,
-        )
+        super().__init__(char_dim=char_dim, char_filters=char_filters, **kwargs)
         self.units = units
-        self.inter_attention = inter_attention
-        self.intra_attention = intra_attention
-        self.alignment_features = alignment_features
         self.factors = factors
-        self.bidirectional = bidirectional
         self.l2 = l2
-        known = sorted(set(alignment_features) & set(COMPARISONS))
-        if not known or known != sorted(alignment_features):
-            raise InputError(
-                f"alignment_features must be some of {tuple(COMPARISONS)}, each once. "
-                f"Received: alignment_features={alignment_features!r}"
-            )
         penalty = keras.regularizers.L2(l2) if l2 else None
 
         def dense(name: str, activation: str | None = None) -> keras.layers.Layer:
@@ -199,22 +131,19 @@ class CAFE(FeatureHost):
         self.intra_keys = dense("intra_keys", "relu")  # G
         self.inter = self.make(CoAttention, "inter_attention", "dot")
         self.machines = {
-            "inter": {name: machine(f"inter_{name}") for name in alignment_features},
-            "intra": {name: machine(f"intra_{name}") for name in alignment_features},
+            "inter": {name: machine(f"inter_{name}") for name in COMPARISONS},
+            "intra": {name: machine(f"intra_{name}") for name in COMPARISONS},
         }
         self.feature_blocks = self.make_feature_attention(kernel_regularizer=penalty)
         self.sequence_dropout = self.make_dropout("sequence_dropout")
-        if bidirectional:
-            self.lstm = self.make(BidirectionalRNN, "lstm", units, kernel_regularizer=penalty)
-        else:
-            self.lstm = self.make(
-                LSTM,
-                "lstm",
-                units,
-                return_sequences=True,
-                kernel_regularizer=penalty,
-                recurrent_regularizer=penalty,
-            )
+        self.lstm = self.make(
+            LSTM,
+            "lstm",
+            units,
+            return_sequences=True,
+            kernel_regularizer=penalty,
+            recurrent_regularizer=penalty,
+        )
         self.dropout_1 = self.make_dropout("dropout_1")
         self.projection = dense("projection")
         self.last_highway = self.make(Highway, "highway", kernel_regularizer=penalty)
@@ -224,8 +153,7 @@ class CAFE(FeatureHost):
 
     @classmethod
     def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:
-        kinds = arguments["inter_attention"] + arguments["intra_attention"]
-        return arguments["units"] + kinds * len(arguments["alignment_features"])
+        return arguments["units"] + 6
 
     paper = "Tay et al. 2018"
     summary_line = "alignments compressed to numbers by factorization machines, between highways"
@@ -233,20 +161,12 @@ class CAFE(FeatureHost):
         "paper": {},
         "snli": {"num_classes": 3},
         "quora": {"num_classes": 2},
-        "no_inter_attention": {"inter_attention": False},
-        "no_intra_attention": {"intra_attention": False},
-        "no_concat": {"alignment_features": ("product", "difference")},
-        "no_product": {"alignment_features": ("concat", "difference")},
-        "no_difference": {"alignment_features": ("concat", "product")},
-        "linear": {"factors": 0},
-        "bidirectional": {"bidirectional": True},
         **FEATURE_PRESETS,
     }
     search_space = [
         *WORD_MODELS,
         Choice("model.units", (100, 200, 300)),
         Choice("model.factors", (5, 10, 20)),
-        Choice("model.bidirectional", FLAG),
         *FEATURE_ATTENTION,
     ]
     pictures = (

@@ -11,8 +11,6 @@ from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.layers.base import require_choice
 from keras_sentmatch.ops import masked_mean
 
-POOLINGS = ("cls", "mean")
-
 
 @register_model("cross_encoder")
 class CrossEncoder(BackboneModel):
@@ -35,31 +33,16 @@ class CrossEncoder(BackboneModel):
         """From each token to the real ones in block `i`, `[B, heads, L, L]`; rows sum to 1."""
         return {f"attention_{i}": self.bert.attention(i, x, pair)}
 
-    def __init__(
-        self,
-        backbone,
-        num_classes: int = 3,
-        trainable_backbone: bool = True,
-        pooling: str = "cls",
-        dropout: float = 0.1,
-        backbone_dropout: float | None = None,
-        **kwargs,
-    ):
+    def __init__(self, backbone, *, pooling: str = "cls", **kwargs):
         """Make the model: a backbone and new layers.
 
         Args:
             pooling: `"cls"`, the state of the first token through a tanh layer (the backbone's own
                 if it has one, as BERT; a new one for RoBERTa), or `"mean"`, the mean of the states
                 of all tokens. Defaults to `"cls"`.
-            dropout: Rate before the classifier. Defaults to `0.1`.
-
-        Raises:
-            InputError: The pooling is unknown, or the backbone is not supported or cannot be loaded.
         """
-        require_choice(POOLINGS, pooling=pooling)
-        super().__init__(
-            backbone, num_classes, trainable_backbone, dropout, backbone_dropout, **kwargs
-        )
+        require_choice(("cls", "mean"), pooling=pooling)
+        super().__init__(backbone, **kwargs)
         self.pooling = pooling
 
         self.drop = self.make_dropout("dropout")

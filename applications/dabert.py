@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from keras_sentmatch.applications._explainer import CallWith
+from keras_sentmatch.applications._views import CallWith
 from keras_sentmatch.applications.backbone import BackboneModel, initializer, segments_of
 from keras_sentmatch.applications.hyperparameters import BACKBONES, FLAG, Choice
 from keras_sentmatch.applications.pair_model import Sentence
@@ -57,8 +57,7 @@ class DABERT(BackboneModel):
     def __init__(
         self,
         backbone,
-        num_classes: int = 3,
-        trainable_backbone: bool = True,
+        *,
         dual_layers: Sequence[int] = (0,),
         channels: str = "both",
         distance: str = "l1",
@@ -70,8 +69,6 @@ class DABERT(BackboneModel):
         output_mode: str = "residual",
         output_stddev: float = 0.0,
         regulation: bool = True,
-        dropout: float = 0.1,
-        backbone_dropout: float | None = None,
         **kwargs,
     ):
         """Make the model: a backbone with dual attention in some layers, and a classifier.
@@ -96,15 +93,12 @@ class DABERT(BackboneModel):
                 0 it starts at zero, and so does what differences add. Defaults to `0.0`.
             regulation: With `False` there is no fusion but the mean of both channels. Defaults to
                 `True`.
-            dropout: Rate before the classifier. Defaults to `0.1`.
 
         Raises:
             InputError: The backbone lacks the layers, has another attention than BERT's or cannot
                 be loaded, or an option is unknown.
         """
-        super().__init__(
-            backbone, num_classes, trainable_backbone, dropout, backbone_dropout, **kwargs
-        )
+        super().__init__(backbone, **kwargs)
         self.dual_layers = dual_layers
         self.channels = channels
         self.distance = distance

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_sentmatch.applications._explainer import CallWith
+from keras_sentmatch.applications._views import CallWith
 from keras_sentmatch.applications.feature_blocks import FEATURE_PRESETS, FeatureHost
 from keras_sentmatch.applications.hyperparameters import FEATURE_ATTENTION, WORD_MODELS, Choice
 from keras_sentmatch.applications.pair_model import Sentence
@@ -72,25 +72,18 @@ class DIIN(FeatureHost):
     def make_sentence(self, side: str, inputs: Mapping[str, Any], other_word_ids) -> Sentence:
         """A sentence padded or truncated to `max_length` words."""
         sentence = super().make_sentence(side, inputs, other_word_ids)
-        fixed = {
-            name: _FixedLength(self.max_length)(x)
-            for name, x in vars(sentence).items()
-            if name not in ("side", "mask") and x is not None
-        }
-        return sentence.having(**fixed, mask=ops.not_equal(fixed["word_ids"], 0))
+        for name, x in vars(sentence).items():
+            if name not in ("side", "mask") and x is not None:
+                setattr(sentence, name, _FixedLength(self.max_length)(x))
+        sentence.mask = ops.not_equal(sentence.word_ids, 0)
+        return sentence
 
     def __init__(
         self,
-        vocabulary_size: int,
-        num_classes: int = 3,
-        embedding_dim: int = 300,
+        *,
         trainable_embedding: bool = True,
-        char_vocabulary_size: int = 0,
         char_dim: int = 8,
         char_filters: int = 100,
-        char_kernel_size: int = 5,
-        max_word_length: int = 16,
-        pos_tags: int = 0,
         exact_match: bool = True,
         max_length: int = 32,
         first_scale: float = 0.3,
@@ -103,11 +96,9 @@ class DIIN(FeatureHost):
         difference_penalty: float = 1e-3,
         l2: float = 9e-5,
         l2_steps: int = 100_000,
-        feature_attention=None,
-        feature_attention_config: Mapping[str, Any] | None = None,
         **kwargs,
     ):
-        """Make the model with random weights.
+        """Make the model with random weights. Feature attention follows the self-attention.
 
         Args:
             max_length: Number of tokens a sentence is padded or cut to, at least `2 ** blocks`.
@@ -125,19 +116,10 @@ class DIIN(FeatureHost):
             l2: Final weight of half the squares of all kernels; at training step t it is `l2 *
                 sigmoid(8 (2 t / l2_steps - 1))`. Defaults to `9e-5`.
             l2_steps: Number of steps until `l2` is reached. Defaults to `100_000`.
-            feature_attention: `"fa"`, `"sfa"`, a layer to copy, or `None`; one block per sentence
-                follows the self-attention. Defaults to `None`.
         """
-        words = vocabulary_size, num_classes, embedding_dim, trainable_embedding, dropout
-        chars = char_vocabulary_size, char_dim, char_filters, char_kernel_size, max_word_length
+        words = {"trainable_embedding": trainable_embedding, "exact_match": exact_match}
         super().__init__(
-            *words,
-            *chars,
-            pos_tags=pos_tags,
-            exact_match=exact_match,
-            feature_attention=feature_attention,
-            feature_attention_config=feature_attention_config,
-            **kwargs,
+            char_dim=char_dim, char_filters=char_filters, dropout=dropout, **words, **kwargs
         )
         self.max_length = max_length
         self.first_scale = first_scale
@@ -226,12 +208,16 @@ def _half_squares(x):
     return 0.5 * ops.sum(ops.square(at_least_float32(x)))
 
 
+@keras.saving.register_keras_serializable(package="keras_sentmatch", name="FixedLength")
 class _FixedLength(keras.layers.Layer):
     """Pad with zeros or cut `[B, L, ...]` to `[B, length, ...]`."""
 
-    def __init__(self, length: int):
-        super().__init__(autocast=False)
+    def __init__(self, length: int, **kwargs):
+        super().__init__(**{**kwargs, "autocast": False})
         self.length = length
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "length": self.length}
 
     def call(self, x):
         more = [[0, 0], [0, self.length]] + [[0, 0]] * (len(x.shape) - 2)

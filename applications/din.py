@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_sentmatch.applications._explainer import CallWith
+from keras_sentmatch.applications._views import CallWith
 from keras_sentmatch.applications.hyperparameters import FLAG, WORD_MODELS, Choice
 from keras_sentmatch.applications.pair_model import PairModel, Sentence
 from keras_sentmatch.applications.picture_specs import PictureSpec
@@ -70,10 +70,7 @@ class DIN(PairModel):
 
     def __init__(
         self,
-        vocabulary_size: int,
-        num_classes: int = 3,
-        embedding_dim: int = 300,
-        trainable_embedding: bool = False,
+        *,
         units: int = 400,
         variant: str = "din1",
         concat: str = "sum",
@@ -83,7 +80,6 @@ class DIN(PairModel):
         reset_after: bool = False,
         compare_means: bool = False,
         hidden_layers: int = 2,
-        dropout: float = 0.2,
         **kwargs,
     ):
         """Make the model with random weights.
@@ -108,16 +104,13 @@ class DIN(PairModel):
                 SICK. Defaults to `False`.
             hidden_layers: Number of ReLU layers of width `units` before the classifier. Defaults to
                 `2`.
-            dropout: Dropout rate on word vectors, on the states of sentence 1 and on the states
-                over sentence 2. Defaults to `0.2`.
         """
-        words = vocabulary_size, num_classes, embedding_dim, trainable_embedding, dropout
-        super().__init__(*words, **kwargs)
+        super().__init__(**kwargs)
         self.units = units
         self.variant = variant
         self.concat = concat
         self.use_bias = use_bias
-        self.encode_hypothesis = encode_hypothesis
+        self.encode_hypothesis = self.shares_encoder = encode_hypothesis
         self.shared_transform = shared_transform
         self.reset_after = reset_after
         self.compare_means = compare_means
@@ -145,10 +138,6 @@ class DIN(PairModel):
         ]
         self.classify = self.make_classifier()
         self.make_graph()
-
-    @property
-    def shares_encoder(self) -> bool:
-        return self.encode_hypothesis
 
     paper = "Huo and Liu 2018"
     summary_line = "words as matrices, read by a GRU whose weights their interaction makes"

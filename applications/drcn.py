@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_sentmatch.applications._explainer import CallWith
+from keras_sentmatch.applications._views import CallWith
 from keras_sentmatch.applications.feature_blocks import FEATURE_PRESETS, FeatureHost
 from keras_sentmatch.applications.hyperparameters import (
     DROPOUT,
@@ -82,16 +82,9 @@ class DRCN(FeatureHost):
 
     def __init__(
         self,
-        vocabulary_size: int,
-        num_classes: int = 3,
-        embedding_dim: int = 300,
+        *,
         trainable_embedding: bool = True,
         fixed_embedding: bool = True,
-        char_vocabulary_size: int = 0,
-        char_dim: int = 16,
-        char_filters: int = 32,
-        char_kernel_size: int = 5,
-        max_word_length: int = 16,
         exact_match: bool = True,
         units: int = 100,
         depth: int = 5,
@@ -102,16 +95,13 @@ class DRCN(FeatureHost):
         autoencoder_after: Sequence[int] | None = None,
         autoencoder_units: int = 200,
         autoencoder_dropout: float = 0.2,
-        feature_attention=None,
-        feature_attention_config: Mapping[str, Any] | None = None,
         hidden_units: int = 1000,
         batch_normalization: bool = False,
         embedding_dropout: float = 0.5,
-        dropout: float = 0.2,
         l2: float = 1e-6,
         **kwargs,
     ):
-        """Make the model with random weights.
+        """Make the model with random weights. Feature attention follows each autoencoder.
 
         Args:
             fixed_embedding: Whether there are word vectors that training does not change. Defaults
@@ -127,25 +117,13 @@ class DRCN(FeatureHost):
                 means 3 and 5, up to `depth`. Defaults to `None`.
             autoencoder_units: Width of the code. Defaults to `200`.
             autoencoder_dropout: Dropout rate on the code. Defaults to `0.2`.
-            feature_attention: `"fa"`, `"sfa"`, a layer to copy, or `None`; one block per sentence
-                follows each autoencoder. Defaults to `None`.
             hidden_units: Width of the two fully connected layers. Defaults to `1000`.
             batch_normalization: Whether they are normalized before ReLU: in the paper for SNLI,
                 MultiNLI, TrecQA and SelQA, but not for Quora. Defaults to `False`.
             embedding_dropout: Dropout rate on word and character embeddings. Defaults to `0.5`.
-            dropout: Dropout rate before each fully connected layer. Defaults to `0.2`.
             l2: L2 penalty on every kernel but not on embeddings. Defaults to `1e-6`.
         """
-        words = vocabulary_size, num_classes, embedding_dim, trainable_embedding, dropout
-        chars = char_vocabulary_size, char_dim, char_filters, char_kernel_size, max_word_length
-        super().__init__(
-            *words,
-            *chars,
-            exact_match=exact_match,
-            feature_attention=feature_attention,
-            feature_attention_config=feature_attention_config,
-            **kwargs,
-        )
+        super().__init__(trainable_embedding=trainable_embedding, exact_match=exact_match, **kwargs)
         self.fixed_embedding = fixed_embedding
         self.units = units
         self.depth = depth
@@ -226,9 +204,7 @@ class DRCN(FeatureHost):
         """Whether each sentence is read without the other."""
         return not self.attention and self.feature_attention is None
 
-    @property
-    def shares_encoder(self) -> bool:
-        return False  # the layers of the stack stack both sentences themselves
+    shares_encoder = False  # the layers of the stack stack both sentences themselves
 
     @property
     def why_not_splittable(self) -> str:

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import keras
 from keras import ops
 
-from keras_sentmatch.applications._explainer import CallWith
-from keras_sentmatch.applications.hyperparameters import BETAS, FLAG, WORD_MODELS, Choice
-from keras_sentmatch.applications.pair_model import PairModel, Sentence
+from keras_sentmatch.applications._views import CallWith
+from keras_sentmatch.applications.hyperparameters import BETAS, WORD_MODELS, Choice
+from keras_sentmatch.applications.pair_model import PairModel, Sentence, both
 from keras_sentmatch.applications.picture_specs import READ, PictureSpec
 from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.errors import InputError
@@ -27,8 +27,7 @@ class DRrNet(PairModel):
         x = self.highway(self.represent_words(sentence))  # [B, L, d_w], eq 1
         encoded = Sentence(states=self.encoding(x, sentence.mask), mask=sentence.mask)  # eq 2
         if self.use_global or self.use_initial_vector or self.use_guide:
-            h = self.pooling(encoded.states, sentence.mask)  # [B, D], eq 3
-            encoded = encoded.having(h=h)
+            encoded.h = self.pooling(encoded.states, sentence.mask)  # [B, D], eq 3
         return encoded
 
     def interact(self, one: Sentence, two: Sentence):
@@ -49,7 +48,7 @@ class DRrNet(PairModel):
                 "selection_2": self.selection_of(given_2),
             }
         )
-        read_1, read_2 = self.both(
+        read_1, read_2 = both(
             lambda given: Sentence(v=self.rereading(*_inputs(given))), given_1, given_2
         )
         return read_1.v, read_2.v
@@ -87,19 +86,11 @@ class DRrNet(PairModel):
 
     def __init__(
         self,
-        vocabulary_size: int,
-        num_classes: int = 3,
-        embedding_dim: int = 300,
-        trainable_embedding: bool = False,
-        char_vocabulary_size: int = 0,
+        *,
         char_dim: int = 100,
         char_filters: int = 100,
-        char_kernel_size: int = 5,
-        max_word_length: int = 16,
         exact_match: bool = True,
-        pos_tags: int = 0,
         pos_dim: int = 0,
-        antonym: bool = False,
         units: int = 256,
         depth: int = 3,
         attention_units: int = 200,
@@ -109,11 +100,9 @@ class DRrNet(PairModel):
         init_projection: bool = True,
         use_initial_vector: bool = True,
         use_guide: bool = True,
-        coverage: bool = False,
         use_global: bool = True,
         use_dynamic: bool = True,
         hidden_units: int = 256,
-        dropout: float = 0.2,
         aux_loss_weight: float = 1.0,
         **kwargs,
     ):
@@ -123,27 +112,23 @@ class DRrNet(PairModel):
             pos_dim: Width of the embedding of a part-of-speech tag; 0 makes tags one-hot. Defaults
                 to `0`.
             units: Width of a GRU, and of the hidden layer of the pooling. Defaults to `256`.
-            depth: Recurrent layers of the stack, l_s; the paper tries 1 to 4. Defaults to `3`.
+            depth: Number of recurrent layers, l_s; the paper tries 1 to 4. Defaults to `3`.
             attention_units: Width of the hidden layer that scores a token for re-reading. Defaults
                 to `200`.
-            steps: Tokens read again, T; the paper tries 1 to 10. Defaults to `6`.
+            steps: Number of tokens that are read again, T; the paper tries 1 to 10. Defaults to `6`.
             beta: Sharpness of their selection. Defaults to `10.0`.
             selection: `"soft"`, `"straight_through"` or `"hard"`, see `RerereadAttention`. Defaults
                 to `"soft"`.
             init_projection: Whether a dense layer narrows the global vector to the initial state of
                 the re-reading GRU. Without it that GRU is as wide as the global vector. Defaults to
                 `True`.
-            use_initial_vector: Whether the sentence's own global vector is that state; else zeros.
-                Defaults to `True`.
+            use_initial_vector: Whether that state comes from the sentence's own global vector; else
+                it is zero. Defaults to `True`.
             use_guide: Whether the other sentence's global vector guides the selection. Defaults to
                 `True`.
-            coverage: Whether a step should read other words than the steps before it, see
-                `RerereadAttention`. Defaults to `False`.
             use_global: Whether the global vectors are compared. Defaults to `True`.
-            use_dynamic: Whether what was re-read is compared. Defaults to `True`.
+            use_dynamic: Whether the re-read vectors are compared. Defaults to `True`.
             hidden_units: Width of the two hidden layers of each classifier. Defaults to `256`.
-            dropout: Rate before each dense layer of the classifiers, but not on the class
-                probabilities that the last of them takes. Defaults to `0.2`.
             aux_loss_weight: Weight of the loss of each of the two intermediate predictions, p_h and
                 p_v, in training. It is the loss given to `compile`, so `loss` is not comparable
                 with `val_loss`; 0 leaves them out. Defaults to `1.0`.
@@ -151,23 +136,13 @@ class DRrNet(PairModel):
         Raises:
             InputError: `use_global` and `use_dynamic` are both off, or `aux_loss_weight` is below 0.
         """
+        super().__init__(
+            char_dim=char_dim, char_filters=char_filters, exact_match=exact_match, **kwargs
+        )
         if not (use_global or use_dynamic):
             raise InputError("Nothing is left to compare. Set use_global or use_dynamic to True.")
         if aux_loss_weight < 0:
             raise InputError(f"aux_loss_weight must be at least 0. Received: {aux_loss_weight!r}")
-        words = vocabulary_size, num_classes, embedding_dim, trainable_embedding, dropout
-        super().__init__(
-            *words,
-            char_vocabulary_size=char_vocabulary_size,
-            char_dim=char_dim,
-            char_filters=char_filters,
-            char_kernel_size=char_kernel_size,
-            max_word_length=max_word_length,
-            exact_match=exact_match,
-            pos_tags=pos_tags,
-            antonym=antonym,
-            **kwargs,
-        )
         self.pos_dim = pos_dim
         self.units = units
         self.depth = depth
@@ -178,7 +153,6 @@ class DRrNet(PairModel):
         self.init_projection = init_projection
         self.use_initial_vector = use_initial_vector
         self.use_guide = use_guide
-        self.coverage = coverage
         self.use_global = use_global
         self.use_dynamic = use_dynamic
         self.hidden_units = hidden_units
@@ -213,7 +187,6 @@ class DRrNet(PairModel):
             selection=self.selection,
             initial_state=initial_state if self.use_initial_vector else "zero",
             guide=self.use_guide,
-            coverage=self.coverage,
         )
 
     def make_head(self, name: str) -> SimpleNamespace:
@@ -269,7 +242,6 @@ class DRrNet(PairModel):
         Choice("model.depth", (1, 2, 3, 4), aliases=["l_s"]),
         Choice("model.beta", BETAS, aliases=["beta", "β"]),
         Choice("model.selection", ("soft", "straight_through")),
-        Choice("model.coverage", FLAG),
         Choice("model.units", (64, 128, 256)),
         Choice("model.attention_units", (50, 100, 200)),
         Choice("model.hidden_units", (64, 128, 256)),

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_sentmatch.applications.feature_blocks import FEATURE_PRESETS, FeatureHost
 from keras_sentmatch.applications.hyperparameters import FEATURE_ATTENTION, WORD_MODELS, Choice
-from keras_sentmatch.applications.pair_model import Sentence
+from keras_sentmatch.applications.pair_model import Sentence, both
 from keras_sentmatch.applications.picture_specs import ATTENTION, FEATURE_MAP, FEATURE_PICTURES
 from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.layers import BidirectionalRNN, CoAttention
@@ -44,7 +44,7 @@ class ESIM(FeatureHost):
         if self.placement == "fused":
             p, q = self.attend_features(self.feature_blocks, p, one.mask, q, two.mask)
         p, q = self.inference_dropout(p), self.inference_dropout(q)
-        p, q = self.both(
+        p, q = both(
             self.compose, Sentence(fused=p, mask=one.mask), Sentence(fused=q, mask=two.mask)
         )
         v = ops.concatenate([p.pooled, q.pooled], axis=-1)  # [B, 8u]
@@ -63,15 +63,11 @@ class ESIM(FeatureHost):
 
     def __init__(
         self,
-        vocabulary_size: int,
-        num_classes: int = 3,
-        embedding_dim: int = 300,
+        *,
         trainable_embedding: bool = True,
         units: int = 300,
         dropout: float = 0.5,
-        feature_attention=None,
         placement: str = "fused",
-        feature_attention_config: Mapping[str, Any] | None = None,
         **kwargs,
     ):
         """Make the model with random weights.
@@ -82,19 +78,11 @@ class ESIM(FeatureHost):
             dropout: Dropout rate on embeddings and on the projection (one mask per sentence, the
                 same for all its tokens), and before each dense layer of the classifier. Defaults to
                 `0.5`.
-            feature_attention: `"fa"`, `"sfa"`, a layer to copy, or `None`; one block per sentence.
-                Defaults to `None`.
-            placement: Where the blocks stand: `"fused"`, between the projection and its dropout; or
-                `"attended"`, on what each word attends to, as the text of the SFA paper and its
-                code have it. Defaults to `"fused"`.
+            placement: Place of feature attention: `"fused"`, between the projection and its dropout;
+                or `"attended"`, on what each word attends to, as in the text and the code of the SFA
+                paper. Defaults to `"fused"`.
         """
-        words = vocabulary_size, num_classes, embedding_dim, trainable_embedding, dropout
-        super().__init__(
-            *words,
-            feature_attention=feature_attention,
-            feature_attention_config=feature_attention_config,
-            **kwargs,
-        )
+        super().__init__(trainable_embedding=trainable_embedding, dropout=dropout, **kwargs)
         self.units = units
         self.placement = placement
         require_choice(("fused", "attended"), placement=placement)

@@ -45,12 +45,11 @@ class FeatureHost(PairModel):
 
     def __init__(
         self,
-        *args,
         feature_attention=None,
         feature_attention_config: Mapping[str, Any] | None = None,
         **kwargs,
     ):
-        super().__init__(*args, **kwargs)
+        super().__init__(**kwargs)
         if isinstance(feature_attention, keras.layers.Layer):
             feature_attention = keras.saving.serialize_keras_object(feature_attention)
         self.feature_attention = feature_attention
@@ -58,12 +57,10 @@ class FeatureHost(PairModel):
 
     def make_feature_attention(self, name: str = "feature_attention", **defaults) -> Blocks:
         """`make_feature_blocks` from the model's arguments and the host's defaults."""
-        kind = self.feature_attention
+        kind, config = self.feature_attention, self.feature_attention_config
         if isinstance(kind, str):
             defaults |= self.feature_attention_defaults.get(kind, {})
-        return make_feature_blocks(
-            kind, self.feature_attention_config, name, self.policy, **defaults
-        )
+        return make_feature_blocks(kind, config, name, self.policy, **defaults)
 
     def attend_features(
         self, blocks: Blocks, x1, mask_1, x2, mask_2, each: bool = False
@@ -72,7 +69,7 @@ class FeatureHost(PairModel):
 
         Shows `feature_map_base` `[B, L1, L2]`, the mean over the features of `x1_i * x2_j` (the
         paper's Fig 5). With blocks `feature_map_before` and `feature_map`, the same of what they
-        take and return; `gates_1` and `gates_2`, `[B, D]` of FA, `[B, N, W]` of SFA; and of SFA
+        read and return; `gates_1` and `gates_2`, `[B, D]` of FA, `[B, N, W]` of SFA; and of SFA
         `selection_1` and `selection_2` `[B, N, W]`, the weights of the branches.
         """
         if not blocks:
@@ -95,7 +92,7 @@ class FeatureHost(PairModel):
     @classmethod
     def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:
         """The width of what feature attention reads, from the width of a word's features."""
-        return None
+        return arguments.get("units")
 
     @classmethod
     def block_defaults(cls, kind: str) -> dict[str, Any]:
@@ -111,7 +108,7 @@ def make_feature_blocks(
     """The feature attention of a host: a block for each sentence, or none.
 
     Args:
-        kind: None for no blocks, `"fa"`, `"sfa"`, a layer to copy, or the serialized config of one.
+        kind: None for no blocks, `"fa"`, `"sfa"`, or the serialized config of a layer.
         config: Arguments of the block, and `share`: whether both sentences share one block instead
             of having one each, as in the paper (which makes a symmetric host tell the first
             sentence from the second).
@@ -122,7 +119,7 @@ def make_feature_blocks(
     Raises:
         InputError: `kind` is no feature attention, or an argument is unknown.
     """
-    options = {**defaults, **(config or {})}
+    options = dict(config or {})
     share = options.pop("share", False)
     if kind is None:
         if config:
@@ -135,16 +132,16 @@ def make_feature_blocks(
     def block(side: str) -> keras.layers.Layer:
         here = {"name": f"{name}_{side}", "dtype": dtype}
         if isinstance(kind, str):
-            return KINDS[kind](**options, **here)
-        saved = keras.saving.serialize_keras_object(kind)  # leaves a serialized one as it is
+            return KINDS[kind](**{**defaults, **options}, **here)
         return keras.saving.deserialize_keras_object(
-            {**saved, "config": {**saved["config"], **(config or {}), **here}}
+            {**kind, "config": {**kind["config"], **options, **here}}
         )
 
     try:
         return (block("both"),) * 2 if share else (block("1"), block("2"))
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
-            f"No feature attention from feature_attention={kind!r}, feature_attention_config={config!r}: {error}. "
-            f"Expected None, {', '.join(map(repr, KINDS))}, or a layer, and the layer's arguments."
+            f"No feature attention can be made from feature_attention={kind!r} and "
+            f"feature_attention_config={config!r}: {error}. "
+            f"Expected None, {', '.join(map(repr, KINDS))} or a layer, and the layer's arguments."
         ) from error

@@ -1,7 +1,7 @@
 """A wide-and-deep matcher: RE2 next to a linear model of words and of how well they match."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -45,44 +45,13 @@ class Hybrid(WithLinearPart, RE2):
         self.parts = {"wide": wide, "deep": deep}
         return self.joint(wide, deep)
 
-    def __init__(
-        self,
-        vocabulary_size: int,
-        num_classes: int = 3,
-        embedding_dim: int = 300,
-        trainable_embedding: bool = False,
-        units: int = 75,
-        blocks: int = 3,
-        encoder_layers: int = 2,
-        prediction: str = "full",
-        dropout: float = 0.2,
-        feature_attention=None,
-        feature_attention_config: Mapping | None = None,
-        **kwargs,
-    ):
+    def __init__(self, *, units: int = 75, **kwargs):
         """Make the model with random weights.
 
         Args:
             units: Width of every hidden layer of RE2. Defaults to `75`, for thousands of pairs.
-            blocks: Alignments, one after the other. Defaults to `3`.
-            encoder_layers: Convolutions in a block. Defaults to `2`.
-            prediction: As in `RE2`. Defaults to `"full"`.
-            dropout: As in `RE2`. Defaults to `0.2`.
         """
-        super().__init__(
-            vocabulary_size,
-            num_classes,
-            embedding_dim,
-            trainable_embedding,
-            units=units,
-            blocks=blocks,
-            encoder_layers=encoder_layers,
-            prediction=prediction,
-            dropout=dropout,
-            feature_attention=feature_attention,
-            feature_attention_config=feature_attention_config,
-            **kwargs,
-        )
+        super().__init__(units=units, **kwargs)
 
     def make_graph(self) -> None:
         self.wide = LinearPart(self, matching=True)

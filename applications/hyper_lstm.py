@@ -32,16 +32,12 @@ class HyperLSTM(PairModel):
 
     def __init__(
         self,
-        vocabulary_size: int,
-        num_classes: int = 3,
-        embedding_dim: int = 300,
-        trainable_embedding: bool = False,
+        *,
         units: int = 300,
         hyper_units: int = 128,
         embedding_units: int = 4,
         layer_norm: bool = False,
         shared_encoder: bool = False,
-        dropout: float = 0.2,
         **kwargs,
     ):
         """Make the model with random weights.
@@ -53,15 +49,13 @@ class HyperLSTM(PairModel):
             layer_norm: Whether gates and cell are normalized. Defaults to `False`.
             shared_encoder: Whether both sentences go through one LSTM instead of one each. Defaults
                 to `False`.
-            dropout: Dropout rate on word vectors and before the classifier. Defaults to `0.2`.
         """
-        words = vocabulary_size, num_classes, embedding_dim, trainable_embedding, dropout
-        super().__init__(*words, **kwargs)
+        super().__init__(**kwargs)
         self.units = units
         self.hyper_units = hyper_units
         self.embedding_units = embedding_units
         self.layer_norm = layer_norm
-        self.shared_encoder = shared_encoder
+        self.shared_encoder = self.shares_encoder = shared_encoder
 
         self.word_representation = self.make_word_representation()
         self.encodings = {}
@@ -74,10 +68,6 @@ class HyperLSTM(PairModel):
         self.output_dropout = self.make_dropout("output_dropout")
         self.classify = self.make_classifier()
         self.make_graph()
-
-    @property
-    def shares_encoder(self) -> bool:
-        return self.shared_encoder
 
     paper = "Ha et al. 2017"
     summary_line = "sentence vectors from LSTMs whose weights smaller LSTMs re-scale"

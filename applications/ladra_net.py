@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_sentmatch.applications._explainer import CallWith
+from keras_sentmatch.applications._views import CallWith
 from keras_sentmatch.applications.backbone import BackboneModel, first_state
 from keras_sentmatch.applications.hyperparameters import BACKBONES, BETAS, Choice, LogUniform
 from keras_sentmatch.applications.pair_model import Sentence
@@ -87,8 +87,7 @@ class LadRaNet(BackboneModel):
     def __init__(
         self,
         backbone,
-        num_classes: int = 3,
-        trainable_backbone: bool = True,
+        *,
         contextual: str = "transformer",
         units: int = 256,
         depth: int = 3,
@@ -105,8 +104,6 @@ class LadRaNet(BackboneModel):
         use_global: bool = True,
         fusion: str = "mean",
         hidden_units: int | None = None,
-        dropout: float = 0.1,
-        backbone_dropout: float | None = None,
         **kwargs,
     ):
         """Make the model: a backbone and new layers.
@@ -140,7 +137,6 @@ class LadRaNet(BackboneModel):
                 Defaults to `"mean"`.
             hidden_units: Width of the classifier's hidden layer. Defaults to `None`, the width of a
                 token.
-            dropout: Rate before both layers of the classifier. Defaults to `0.1`.
 
         Raises:
             InputError: An option is unknown, `steps` is below 0, or `use_global` is off with no
@@ -155,9 +151,7 @@ class LadRaNet(BackboneModel):
             raise InputError(
                 "Nothing is left to classify. Set use_global to True or steps above 0."
             )
-        super().__init__(
-            backbone, num_classes, trainable_backbone, dropout, backbone_dropout, **kwargs
-        )
+        super().__init__(backbone, **kwargs)
         self.contextual = contextual
         self.units = units
         self.depth = depth

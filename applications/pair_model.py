@@ -8,21 +8,19 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_sentmatch.applications._explainer import Explained, Shown
+from keras_sentmatch.applications import _views
 from keras_sentmatch.applications._sentences import Sentence as Sentence
-from keras_sentmatch.applications._sentences import both
-from keras_sentmatch.applications._splitting import Splittable
+from keras_sentmatch.applications._sentences import both as both
 from keras_sentmatch.applications._training import TrainingHooks
 from keras_sentmatch.applications.hyperparameters import Parameter
 from keras_sentmatch.applications.picture_specs import PictureSpec
-from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import WordRepresentation
 from keras_sentmatch.layers.base import refuse_unknown
 
-FEATURES = ("word_ids", "char_ids", "pos", "antonym")  # what the encoder gives of a sentence
+FEATURES = ("word_ids", "char_ids", "pos", "antonym")  # the encoder's arrays of a sentence
 
 
-class PairModel(Explained, Splittable, TrainingHooks, keras.Model):
+class PairModel(TrainingHooks, keras.Model):
     """A functional Keras model of sentence pairs.
 
     The file of a model reads from the mathematics down:
@@ -30,8 +28,8 @@ class PairModel(Explained, Splittable, TrainingHooks, keras.Model):
     1. the module's docstring names the paper; the class's says what the model is;
     2. `encode(sentence)` returns what is known of one sentence without the other, and
        `interact(one, two)` the output from both; then the methods they call, in the paper's order;
-    3. `__init__` documents and sets each argument as an attribute (`super().__init__` sets those
-       that models share), makes the layers in the paper's order, and ends with
+    3. `__init__` documents each argument of the model's own and sets it as an attribute
+       (`super().__init__` sets those below), makes the layers in the paper's order, and ends with
        `self.make_graph()`;
     4. what other parts of the library ask of the model: `presets`, `search_space`, `pictures`,
        `conflict`, `attended_width`, hooks.
@@ -43,6 +41,7 @@ class PairModel(Explained, Splittable, TrainingHooks, keras.Model):
         num_classes: Width of the output; 1 gives a score instead of probabilities.
         embedding_dim: Width of a word vector.
         trainable_embedding: Whether the word vectors are trained.
+        dropout: Rate of every dropout that has no argument of its own.
         char_vocabulary_size: Number of character ids; 0 leaves the characters out.
         char_dim: Width of a character embedding.
         char_filters: Width of the character feature of a word.
@@ -51,7 +50,6 @@ class PairModel(Explained, Splittable, TrainingHooks, keras.Model):
         exact_match: Whether to flag words that occur in the other sentence.
         pos_tags: Number of part-of-speech ids (`pos_1`, `pos_2`); 0 leaves them out.
         antonym: Whether there is an antonym flag (`antonym_1`, `antonym_2`).
-        dropout: Rate of every dropout that has no argument of its own.
         **kwargs: `name`, `dtype` and `trainable`.
 
     Inputs:
@@ -68,6 +66,7 @@ class PairModel(Explained, Splittable, TrainingHooks, keras.Model):
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
     search_space: ClassVar[list[Parameter]] = []
     pictures: ClassVar[tuple[PictureSpec, ...]] = ()
+    shares_encoder: bool = True  # whether `encode` runs once, on both sentences stacked
     _made = False
 
     def encode(self, sentence: Sentence) -> Sentence:
@@ -89,9 +88,9 @@ class PairModel(Explained, Splittable, TrainingHooks, keras.Model):
         self,
         vocabulary_size: int = 0,
         num_classes: int = 3,
-        embedding_dim: int = 0,
+        embedding_dim: int = 300,
         trainable_embedding: bool = False,
-        dropout: float = 0.0,
+        dropout: float = 0.2,
         char_vocabulary_size: int = 0,
         char_dim: int = 16,
         char_filters: int = 32,
@@ -118,11 +117,11 @@ class PairModel(Explained, Splittable, TrainingHooks, keras.Model):
         self.antonym = antonym
         self.policy = keras.dtype_policies.get(kwargs.get("dtype"))
         self._keras_arguments = kwargs
-        self._shown: list[Shown] = []
+        self._shown: list[tuple[Callable[[], Mapping[str, Any]], bool]] = []
 
     def __setattr__(self, name: str, value) -> None:
-        # As in KerasHub: before `keras.Model.__init__`, which `make_graph` calls, a module of
-        # PyTorch takes no layers. All of them are in the functional graph anyway.
+        # As in KerasHub: before `keras.Model.__init__`, which `make_graph` calls, a PyTorch module
+        # refuses layers. All of them are in the functional graph anyway.
         if self._made:
             super().__setattr__(name, value)
         else:
@@ -130,9 +129,12 @@ class PairModel(Explained, Splittable, TrainingHooks, keras.Model):
 
     @classmethod
     def arguments(cls) -> dict[str, inspect.Parameter]:
-        """The model's arguments by name, without those of every Keras model."""
-        parameters = inspect.signature(cls.__init__).parameters
-        return {name: p for name, p in parameters.items() if name not in ("self", "kwargs")}
+        """The model's arguments by name: its own, then those of the classes that it extends."""
+        found: dict[str, inspect.Parameter] = {}
+        for base in cls.__mro__[: cls.__mro__.index(PairModel) + 1]:
+            for name, parameter in inspect.signature(base.__init__).parameters.items():
+                found.setdefault(name, parameter)
+        return {name: p for name, p in found.items() if name not in ("self", "args", "kwargs")}
 
     @classmethod
     def check_arguments(cls, names: Collection[str]) -> None:
@@ -147,15 +149,6 @@ class PairModel(Explained, Splittable, TrainingHooks, keras.Model):
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects=None) -> "PairModel":
         return cls(**config)
-
-    @classmethod
-    def from_preset(cls, preset: str, **config) -> "PairModel":
-        """The model with one of its `presets`; `config` adds to it and overrides it."""
-        if preset not in cls.presets:
-            raise InputError(
-                f"{cls.__name__} has no preset {preset!r}. Use one of: {', '.join(cls.presets)}."
-            )
-        return cls(**{**cls.presets[preset], **config})
 
     @classmethod
     def conflict(cls, arguments: Mapping[str, Any]) -> str | None:
@@ -192,10 +185,8 @@ class PairModel(Explained, Splittable, TrainingHooks, keras.Model):
         one = self.make_sentence("1", inputs, inputs["word_ids_2"])
         two = self.make_sentence("2", inputs, inputs["word_ids_1"])
         if self.shares_encoder:
-            one, two = self.both(self.encode, one, two)
-        else:
-            one, two = self.encode(one), self.encode(two)
-        return self.interact(one, two)
+            return self.interact(*both(self.encode, one, two))
+        return self.interact(self.encode(one), self.encode(two))
 
     def make_sentence(self, side: str, inputs: Mapping[str, Any], other_word_ids) -> Sentence:
         """The argument of `encode` for one sentence."""
@@ -204,22 +195,57 @@ class PairModel(Explained, Splittable, TrainingHooks, keras.Model):
         return Sentence(**features, other_word_ids=other_word_ids, mask=mask, side=side)
 
     @property
-    def shares_encoder(self) -> bool:
-        """Whether `encode` is the same for both sentences; it then runs once, on both stacked."""
-        return True
-
-    def both(
-        self, function: Callable[[Sentence], Sentence], one: Sentence, two: Sentence
-    ) -> tuple[Sentence, Sentence]:
-        """Return `function(one), function(two)`, from one call on both stacked along the batch."""
-        return both(function, one, two)
-
-    @property
     def input_names(self) -> list[str]:
         """Names of the inputs, in order: the arrays that the encoder must make."""
         return list(self._inputs_struct)
 
-    # === Parts that most models have ===
+    # === Views ===
+
+    def show(
+        self, later: Callable[[], Mapping[str, Any]] | None = None, *, each: bool = False, **tensors
+    ) -> None:
+        """Name tensors for `explainer`, while the graph is made.
+
+        Args:
+            later: A function that returns tensors by name, called only for an explainer.
+            each: Whether layers show theirs under one name, stacked along an axis after the batch.
+            **tensors: Tensors by name.
+        """
+        if not self._made:
+            self._shown.append((later or (lambda: tensors), each))
+
+    def explainer(self) -> keras.Model:
+        """Return a functional model on the same weights and inputs.
+
+        Its output is a dict: `probabilities` `[B, C]`, and what the model names with `show`.
+        """
+        return _views.explainer(self)
+
+    @property
+    def why_not_splittable(self) -> str:
+        """Why a sentence can't be encoded without the other; empty if it can."""
+        switches = [name for name in ("exact_match", "antonym") if getattr(self, name)]
+        off = ", ".join(f"{name}=False" for name in switches)
+        return f"it flags words by the other sentence; make it with {off}" if off else ""
+
+    @property
+    def can_split(self) -> bool:
+        """Whether one sentence can be encoded without the other."""
+        return not self.why_not_splittable
+
+    def split(self) -> tuple[keras.Model, keras.Model, keras.Model]:
+        """Return `encode` of sentence 1, `encode` of sentence 2, and `interact` as models.
+
+        They share the weights of this one, so the encodings of a corpus can be kept. The first two
+        accept the inputs of one sentence, by name without a number, and return a dict of tensors.
+        The third accepts both dicts in one, with `_1` and `_2` added to each name.
+
+        Raises:
+            InputError: The model looks at both sentences from the start.
+        """
+        return _views.split(self)
+
+    # === Layers that most models have ===
 
     def make(self, cls: Any, name: str, *args, **options):
         """Make a layer: `cls(*args, **options)` with this name and the model's dtype policy."""
@@ -248,23 +274,22 @@ class PairModel(Explained, Splittable, TrainingHooks, keras.Model):
 
     def represent_words(self, sentence: Sentence):
         """`[B, L, D]`: what `self.word_representation` makes of a sentence's words."""
-        return self.word_representation(
-            sentence.word_ids,
-            sentence.other_word_ids,
-            sentence.char_ids,
-            sentence.pos,
-            sentence.antonym,
-        )
+        ids, other = sentence.word_ids, sentence.other_word_ids
+        features = sentence.char_ids, sentence.pos, sentence.antonym
+        return self.word_representation(ids, other, *features)
 
     def make_classifier(
         self, dense: Callable[..., Any] = keras.layers.Dense, **options
     ) -> Callable[[Any], Any]:
         """Make the last layers, `[B, D]` to probabilities or a score; `dense` makes the logits'."""
         self.logits = dense(self.num_classes, dtype="float32", name="logits", **options)
-        self.probabilities = keras.layers.Activation(
-            "softmax" if self.num_classes > 1 else "linear", dtype="float32", name="probabilities"
-        )
+        self.probabilities = self.make_probabilities()
         return lambda v: self.probabilities(self.logits(v))
+
+    def make_probabilities(self) -> keras.layers.Layer:
+        """Make the softmax of logits; scores stay as they are."""
+        kind = "softmax" if self.num_classes > 1 else "linear"
+        return keras.layers.Activation(kind, dtype="float32", name="probabilities")
 
     # === Word vectors ===
 
@@ -276,25 +301,19 @@ class PairModel(Explained, Splittable, TrainingHooks, keras.Model):
         `similarity` has the weights of `vectors.load_similarity()` if the vectors are those of the
         built-in table, for models that compare words by them.
         """
-        for layer in self._word_representations():
-            layer.set_word_vectors(matrix)
-
-    def _word_representations(self) -> list[WordRepresentation]:
-        return [layer for layer in self.layers if isinstance(layer, WordRepresentation)]
+        for layer in self.layers:
+            if isinstance(layer, WordRepresentation):
+                layer.set_word_vectors(matrix)
 
     def row_tables(self) -> list[tuple[str, Any]]:
         """Return the variables with one row per word, each with what the row of a word holds.
 
         `"vectors"`: the vector of the word.
         """
-        layers = self._word_representations()
+        layers = [layer for layer in self.layers if isinstance(layer, WordRepresentation)]
         return [("vectors", table.embeddings) for r in layers for table in r.word_embeddings]
 
     def count_params_without_word_embeddings(self) -> int:
         """The papers' count: all parameters but the word embeddings."""
-        words = sum(
-            e.count_params()
-            for layer in self._word_representations()
-            for e in layer.word_embeddings
-        )
-        return self.count_params() - words
+        tables = [table for role, table in self.row_tables() if role == "vectors"]
+        return self.count_params() - sum(int(np.prod(table.shape)) for table in tables)

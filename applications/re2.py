@@ -1,16 +1,15 @@
 """RE2: a stack of blocks that align two sentences again and again (Yang et al., ACL 2019)."""
 
 import math
-from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import keras
 from keras import ops
 
 from keras_sentmatch.applications.feature_blocks import FEATURE_PRESETS, FeatureHost
 from keras_sentmatch.applications.hyperparameters import FEATURE_ATTENTION, WORD_MODELS, Choice
-from keras_sentmatch.applications.pair_model import Sentence
+from keras_sentmatch.applications.pair_model import Sentence, both
 from keras_sentmatch.applications.picture_specs import (
     ATTENTION,
     FEATURE_MAP,
@@ -52,7 +51,7 @@ class RE2(FeatureHost):
                 p.states, q.states, mask_1, mask_2, *keys, return_attention=True
             )
             self.show(each=True, attention_1=weights[0], attention_2=weights[1])
-            p, q = self.both(
+            p, q = both(
                 partial(self.fuse, n),
                 Sentence(states=p.states, aligned=p_aligned, mask=mask_1),
                 Sentence(states=q.states, aligned=q_aligned, mask=mask_2),
@@ -103,25 +102,16 @@ class RE2(FeatureHost):
 
     def __init__(
         self,
-        vocabulary_size: int,
-        num_classes: int = 3,
-        embedding_dim: int = 300,
-        trainable_embedding: bool = False,
+        *,
         units: int = 150,
         blocks: int = 3,
         encoder_layers: int = 2,
         alignment: str = "linear",
-        fusion: str = "full",
         connection: str = "augmented",
         prediction: str = "full",
-        exact_match: bool = False,
-        antonym: bool = False,
-        dropout: float = 0.2,
-        feature_attention=None,
-        feature_attention_config: Mapping[str, Any] | None = None,
         **kwargs,
     ):
-        """Make the model with random weights.
+        """Make the model with random weights. Feature attention stands before the pooling.
 
         Args:
             units: Width of every convolution and dense layer. Defaults to `150`.
@@ -129,32 +119,18 @@ class RE2(FeatureHost):
             encoder_layers: Number of convolutions per block. Defaults to `2`.
             alignment: What the attention compares: `"linear"`, a dense layer of the states, or
                 `"identity"`, the states. Defaults to `"linear"`.
-            fusion: `"full"` or `"simple"`, see `AlignmentFusion`. Defaults to `"full"`.
             connection: Input of block n + 1 from the outputs r: `"augmented"`, `[(r_{n-1} + r_n) /
                 sqrt(2); word vectors]`; `"residual"`, the input of block n plus its output, over
                 sqrt(2); `"none"`, the output. Defaults to `"augmented"`.
             prediction: What the last layers see of the two sentence vectors: `"full"`, `[p; q; p -
                 q; p * q]`; `"symmetric"`, the same with `|p - q|`; `"simple"`, `[p; q]`. Defaults
                 to `"full"`.
-            dropout: Dropout rate on the word vectors and before every layer except the first of a
-                block and of the fusion. Defaults to `0.2`.
-            feature_attention: `"fa"`, `"sfa"`, a layer to copy, or `None`; one block per sentence
-                stands before the pooling. Defaults to `None`.
         """
-        words = vocabulary_size, num_classes, embedding_dim, trainable_embedding, dropout
-        super().__init__(
-            *words,
-            exact_match=exact_match,
-            antonym=antonym,
-            feature_attention=feature_attention,
-            feature_attention_config=feature_attention_config,
-            **kwargs,
-        )
+        super().__init__(**kwargs)
         self.units = units
         self.blocks = blocks
         self.encoder_layers = encoder_layers
         self.alignment = alignment
-        self.fusion = fusion
         self.connection = connection
         self.prediction = prediction
         require_positive(blocks=blocks)
@@ -167,7 +143,7 @@ class RE2(FeatureHost):
         self.projections, self.projection_dropouts = [], []
         for n in range(1, blocks + 1):
             self.convolutions.append(
-                self.make(ConvolutionalBlock, f"encoder_{n}", units, encoder_layers, dropout)
+                self.make(ConvolutionalBlock, f"encoder_{n}", units, encoder_layers, self.dropout)
             )
             if alignment == "linear":
                 self.projection_dropouts.append(self.make_dropout(f"projection_dropout_{n}"))
@@ -176,7 +152,7 @@ class RE2(FeatureHost):
                 self.make(CoAttention, f"alignment_{n}", "dot", 1 / math.sqrt(units))
             )
             self.fusions.append(  # eq 4-7
-                self.make(AlignmentFusion, f"fusion_{n}", units, fusion, dropout)
+                self.make(AlignmentFusion, f"fusion_{n}", units, dropout=self.dropout)
             )
         self.shortcut = self.dense(units, None, "shortcut")  # of "residual": words to that width
         self.feature_blocks = self.make_feature_attention()
@@ -192,10 +168,6 @@ class RE2(FeatureHost):
         return WeightNormalizedDense(
             units, activation, start, dtype=dtype or self.policy, name=name
         )
-
-    @classmethod
-    def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:
-        return arguments["units"]
 
     paper = "Yang et al. 2019"
     summary_line = "convolutional blocks that align the sentences again and again"
@@ -224,7 +196,6 @@ class RE2(FeatureHost):
         Choice("model.blocks", (1, 2, 3)),
         Choice("model.encoder_layers", (1, 2, 3)),
         Choice("model.alignment", ("identity", "linear")),
-        Choice("model.fusion", ("simple", "full")),
         Choice("model.connection", ("none", "residual", "augmented")),
         Choice("model.prediction", ("simple", "symmetric", "full")),
         *FEATURE_ATTENTION,

@@ -1,9 +1,7 @@
-"""Models by name: those of this package, of installed packages, and of your own files."""
+"""Models by name: those of this package and those of your own files."""
 
 import hashlib
-import importlib.metadata
 import importlib.util
-import logging
 import os
 import re
 import sys
@@ -17,7 +15,6 @@ from keras_sentmatch.errors import InputError
 
 _MODELS: dict[str, type[PairModel]] = {}
 CODE = "SENTMATCH_CODE"  # the environment variable that names Python files with models
-log = logging.getLogger(__name__)
 
 
 def register_model(name: str) -> Callable[[type[PairModel]], type[PairModel]]:
@@ -54,12 +51,14 @@ def build_model(name: str, **config) -> PairModel:
     """
     cls = get_model_class(name)
     preset = config.pop("preset", None)
+    if preset is not None and preset not in cls.presets:
+        raise InputError(f"{name} has no preset {preset!r}. Use one of: {', '.join(cls.presets)}.")
     cls.check_arguments(config)
-    return cls.from_preset(preset, **config) if preset else cls(**config)
+    return cls(**{**cls.presets.get(preset, {}), **config})
 
 
 def load_models(file: str | Path) -> list[str]:
-    """Import a Python file of yours, register its models, and return their names.
+    """Import a Python file, register the models that it defines, and return their names.
 
     A model without `register_model` is registered under the name of its class: `MyMatcher` becomes
     `my_matcher`.
@@ -69,7 +68,7 @@ def load_models(file: str | Path) -> list[str]:
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, path)
         if not path.is_file() or spec is None or spec.loader is None:
-            raise InputError(f"{file} is missing or no Python file. Name a file that ends in .py.")
+            raise InputError(f"{file} is missing or not a Python file. Name a file ending in .py.")
         module = sys.modules[name] = importlib.util.module_from_spec(spec)
         try:
             spec.loader.exec_module(module)
@@ -77,31 +76,18 @@ def load_models(file: str | Path) -> list[str]:
             del sys.modules[name]
             what = f"{type(error).__name__}: {error}"
             raise InputError(f"{file} cannot be imported ({what}).") from error
-    classes = [c for c in vars(sys.modules[name]).values() if _is_own(c, name)]
+    values = [v for v in vars(sys.modules[name]).values() if isinstance(v, type)]
+    classes = [v for v in values if issubclass(v, PairModel) and v.__module__ == name]
     for cls in classes:
-        own = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
-        if own not in _MODELS and cls not in _MODELS.values():
+        if cls not in _MODELS.values():
+            own = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
             register_model(own)(cls)
-    found = [name for name, cls in _MODELS.items() if cls in classes]
-    if not found:
+    if not classes:
         raise InputError(f"{file} defines no subclass of keras_sentmatch.applications.PairModel.")
-    return found
-
-
-def _is_own(value: object, module: str) -> bool:
-    ours = isinstance(value, type) and issubclass(value, PairModel)
-    return ours and value.__module__ == module
+    return [name for name, cls in _MODELS.items() if cls in classes]
 
 
 def load_own_models() -> None:
-    """Load the models of entry points, and of the files that `$SENTMATCH_CODE` names."""
-    for entry in importlib.metadata.entry_points(group="keras_sentmatch.models"):
-        try:
-            found = entry.load()
-        except Exception as error:
-            log.warning(f"The models of the entry point {entry.value} cannot be loaded: {error}")
-            continue
-        if isinstance(found, type) and found not in _MODELS.values():
-            register_model(entry.name)(found)
+    """Load the models of the files that `$SENTMATCH_CODE` names."""
     for file in filter(None, os.environ.get(CODE, "").split(os.pathsep)):
         load_models(file)

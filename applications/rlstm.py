@@ -4,7 +4,7 @@ from typing import Any
 
 from keras import ops
 
-from keras_sentmatch.applications._explainer import CallWith
+from keras_sentmatch.applications._views import CallWith
 from keras_sentmatch.applications.hyperparameters import FLAG, WORD_MODELS, Choice
 from keras_sentmatch.applications.pair_model import PairModel, Sentence
 from keras_sentmatch.applications.picture_specs import PictureSpec
@@ -46,13 +46,9 @@ class RLSTM(PairModel):
 
     def __init__(
         self,
-        vocabulary_size: int,
-        num_classes: int = 3,
-        embedding_dim: int = 300,
-        trainable_embedding: bool = False,
+        *,
         units: int = 300,
         tanh: bool = True,
-        dropout: float = 0.2,
         **kwargs,
     ):
         """Make the model with random weights.
@@ -62,10 +58,8 @@ class RLSTM(PairModel):
                 sentence 2. An even number. Defaults to `300`.
             tanh: Whether the attention's score has a tanh. Without it, as printed in the paper,
                 what was read has no influence on what is read next. Defaults to `True`.
-            dropout: Dropout rate on word vectors and before the classifier. Defaults to `0.2`.
         """
-        words = vocabulary_size, num_classes, embedding_dim, trainable_embedding, dropout
-        super().__init__(*words, **kwargs)
+        super().__init__(**kwargs)
         self.units = units
         self.tanh = tanh
         if units % 2:
@@ -83,9 +77,7 @@ class RLSTM(PairModel):
         self.classify = self.make_classifier()
         self.make_graph()
 
-    @property
-    def shares_encoder(self) -> bool:
-        return False
+    shares_encoder = False
 
     paper = "Sha et al. 2016"
     summary_line = "an LSTM over one sentence that reads the other again at every word"

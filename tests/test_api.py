@@ -16,13 +16,15 @@ import keras_sentmatch
 import keras_sentmatch.applications
 import keras_sentmatch.layers
 from keras_sentmatch.applications import get_model_class, list_models
-from keras_sentmatch.applications._explainer import CallWith
+from keras_sentmatch.applications._views import CallWith
+from keras_sentmatch.applications.backbone import BackboneModel
+from keras_sentmatch.applications.feature_blocks import FeatureHost
 from keras_sentmatch.applications.linear_part import WithLinearPart
 from keras_sentmatch.layers.base import Layer
 from tests.cross_backend import ROOT
 from tests.harness import Case, signature_arguments
 
-INTERNAL = (CallWith, Layer, WithLinearPart)  # that others are made of
+INTERNAL = (BackboneModel, CallWith, FeatureHost, Layer, WithLinearPart)  # that others are made of
 LAYERS, APPLICATIONS = keras_sentmatch.layers, keras_sentmatch.applications
 
 

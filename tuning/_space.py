@@ -1,7 +1,6 @@
 """The search space of a recipe: plain data and rules, without KerasTuner."""
 
 import copy
-import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -9,15 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from keras_sentmatch.applications import (
-    Choice,
-    FeatureHost,
-    LogUniform,
-    Parameter,
-    get_model_class,
-    list_models,
-    make_feature_blocks,
-)
+from keras_sentmatch.applications import PairModel, get_model_class, list_models
+from keras_sentmatch.applications.feature_blocks import FeatureHost, make_feature_blocks
+from keras_sentmatch.applications.hyperparameters import Choice, LogUniform, Parameter
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.training.config import did_you_mean
 from keras_sentmatch.training.recipe import Recipe
@@ -291,8 +284,8 @@ def arguments_of(recipe: Recipe) -> dict[str, Any]:
     return {**_defaults(get_model_class(recipe.name)), **recipe.model}
 
 
-def _defaults(cls: type) -> dict[str, Any]:
-    parameters = inspect.signature(cls.__init__).parameters.values()  # type: ignore[misc]
+def _defaults(cls: type[PairModel]) -> dict[str, Any]:
+    parameters = cls.arguments().values()
     return {p.name: p.default for p in parameters if p.default is not p.empty}
 
 

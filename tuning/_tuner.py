@@ -22,7 +22,7 @@ from keras_tuner.engine.base_tuner import BaseTuner
 from keras_tuner.engine.trial import Trial
 from keras_tuner.src import config
 
-from keras_sentmatch.applications import LogUniform
+from keras_sentmatch.applications.hyperparameters import LogUniform
 from keras_sentmatch.inference.run_folder import read_json, write_json
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.tuning._space import Configuration, SearchSpace

@@ -16,7 +16,8 @@ from keras_sentmatch.cli.console import next_step, print_json, print_table, say
 from keras_sentmatch.errors import InputError
 
 if TYPE_CHECKING:
-    from keras_sentmatch.applications import BackboneModel, PairModel
+    from keras_sentmatch.applications import PairModel
+    from keras_sentmatch.applications.backbone import BackboneModel
 
 FIELDS = ("name", "description", "files", "labels", "metric")
 BUILT_IN = (
@@ -136,10 +137,10 @@ def _show_model(row: dict[str, Any]) -> None:
 
 def describe(cls: "type[PairModel]", name: str) -> dict[str, Any]:
     """Return the description of a model, its size, and its arguments without those of the data."""
-    from keras_sentmatch.applications import DATA_ARGUMENTS, BackboneModel
+    from keras_sentmatch.applications.backbone import BackboneModel
+    from keras_sentmatch.applications.hyperparameters import DATA_ARGUMENTS
 
-    signature = inspect.signature(cls.__init__).parameters
-    arguments = {n: p for n, p in signature.items() if n not in ("self", "kwargs")}
+    arguments = cls.arguments()
     if issubclass(cls, BackboneModel):
         inputs, parameters = _with_bert(cls)
     else:

@@ -44,7 +44,8 @@ class RecipeOptions:
         teacher: list[str] | None = None,
     ) -> "RecipeDraft":
         """Return the recipe, checked as far as possible before the data is read."""
-        from keras_sentmatch.applications import BackboneModel, get_model_class
+        from keras_sentmatch.applications import get_model_class
+        from keras_sentmatch.applications.backbone import BackboneModel
         from keras_sentmatch.inference.run_folder import is_packaged, members_of, read_card
         from keras_sentmatch.text.backbones import backbone_name
         from keras_sentmatch.training.recipe import known_spelling, read_recipe
@@ -76,7 +77,8 @@ class RecipeOptions:
 
 def own_model(text: str) -> str:
     """Return the name of the model FILE.py:CLASS. Further processes also load the file."""
-    from keras_sentmatch.applications import get_model_class, load_models
+    from keras_sentmatch.applications import get_model_class
+    from keras_sentmatch.applications.registry import load_models
 
     file, _, name = text.rpartition(":")
     found = {get_model_class(model).__name__: model for model in load_models(file)}

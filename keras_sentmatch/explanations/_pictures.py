@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_sentmatch.applications import PictureSpec
+from keras_sentmatch.applications.picture_specs import PictureSpec
 from keras_sentmatch.display.colors import Scale
 
 TOKENS = ("1", "2", "joint")

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_sentmatch.applications import solve_linear
+from keras_sentmatch.applications.linear_part import solve_linear
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import evaluate_predictions

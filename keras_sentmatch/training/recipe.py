@@ -246,7 +246,7 @@ def known_spelling(model: str) -> str:
 
 
 def _default_recipe(model: str) -> str:
-    """Return the recipe of a model without a packaged one: with characters if the model reads them."""
+    """Return the recipe of a model without a packaged one."""
     from keras_sentmatch.applications import get_model_class, list_models
 
     if model not in list_models():
@@ -255,11 +255,9 @@ def _default_recipe(model: str) -> str:
             f"{', '.join(list_models())}, or give a recipe with "
             f"{wording('file=…', '--recipe FILE')}."
         )
-    arguments = get_model_class(model).arguments()
-    if "backbone" in arguments:
+    if "backbone" in get_model_class(model).arguments():
         return ""
-    features = ["word", *["char"] * ("char_vocabulary_size" in arguments)]
-    return f"[encoder]\nfeatures = {features}\n"
+    return '[encoder]\nfeatures = ["word"]\n'
 
 
 def _folder() -> Traversable:
@@ -326,7 +324,8 @@ def _with_preset(model: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return `[model]` with the values of its `preset`; values next to it win."""
     if "preset" not in values:
         return values
-    from keras_sentmatch.applications import DATA_ARGUMENTS, get_model_class
+    from keras_sentmatch.applications import get_model_class
+    from keras_sentmatch.applications.hyperparameters import DATA_ARGUMENTS
 
     presets, name = get_model_class(model).presets, values["preset"]
     if name not in presets:

@@ -6,7 +6,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_sentmatch.applications import BackboneModel, build_model, get_model_class, list_models
+from keras_sentmatch.applications import build_model, get_model_class, list_models
+from keras_sentmatch.applications.backbone import BackboneModel
 from keras_sentmatch.cli import main
 from keras_sentmatch.data import load_pairs
 from keras_sentmatch.encoders import PairBatches

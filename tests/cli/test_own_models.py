@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from keras_sentmatch.applications import get_model_class, load_models, registry
+from keras_sentmatch.applications import get_model_class, registry
+from keras_sentmatch.applications.registry import load_models
 from keras_sentmatch.errors import InputError
 from tests.cli.test_cli import TINY, error_of, run, write_pairs
 

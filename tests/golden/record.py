@@ -8,7 +8,6 @@ file says how each model was made: tiny sizes, or a preset at tiny sizes.
 """
 
 import functools
-import inspect
 import json
 import re
 import sys
@@ -214,10 +213,8 @@ def exists(entry: dict[str, Any]) -> bool:
     if entry["model"] not in list_models():
         return False
     cls, arguments = get_model_class(entry["model"]), dict(entry["arguments"])
-    known = [*inspect.signature(cls).parameters]
-    return arguments.pop("preset", None) in (None, *cls.presets) and all(
-        name in known for name in arguments
-    )
+    preset = arguments.pop("preset", None)
+    return preset in (None, *cls.presets) and arguments.keys() <= cls.arguments().keys()
 
 
 def main(*more: str) -> None:

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from keras_sentmatch.applications import BackboneModel, get_model_class
+from keras_sentmatch.applications import get_model_class
+from keras_sentmatch.applications.backbone import BackboneModel
 from keras_sentmatch.inference.compiled import CompiledModel
 from tests.toys.matchers import SIZES, make
 

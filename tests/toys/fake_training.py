@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from keras_sentmatch.applications import Choice, LogUniform
+from keras_sentmatch.applications.hyperparameters import Choice, LogUniform
 from keras_sentmatch.inference.run_folder import write_json
 from keras_sentmatch.training import Recipe
 from keras_sentmatch.training.resume import run_identity

@@ -6,7 +6,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_sentmatch.applications import BackboneModel, build_model, get_model_class
+from keras_sentmatch.applications import build_model, get_model_class
+from keras_sentmatch.applications.backbone import BackboneModel
 from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.inference.matcher import Matcher
 

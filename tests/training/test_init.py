@@ -14,7 +14,7 @@ pytestmark = pytest.mark.once
 FEATURES = {"features": ["word", "char"]}
 OTHERS = [f"v{i}" for i in range(9)]
 SMALL = {"units": 4, "aggregation_units": 4, "hidden_units": 8, "perspectives": 2}
-SMALL |= {"char_units": 4, "dropout": 0.0}
+SMALL |= {"char_filters": 4, "dropout": 0.0}
 
 
 def recipe_of(name="bimpm", *, source="none", dim=8, encoder=FEATURES, training=(), **model):

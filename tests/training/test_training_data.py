@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_sentmatch.applications import solve_linear
+from keras_sentmatch.applications.linear_part import solve_linear
 from keras_sentmatch.data import PairDataset, load_pairs, read_pairs
 from keras_sentmatch.encoders import PairBatches, PairEncoder
 from keras_sentmatch.errors import InputError

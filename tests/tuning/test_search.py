@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from keras_sentmatch.applications import Choice
+from keras_sentmatch.applications.hyperparameters import Choice
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.training import encoding, load_recipe, train

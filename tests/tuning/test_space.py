@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from keras_sentmatch.applications import Choice, LogUniform, get_model_class, list_models
+from keras_sentmatch.applications import get_model_class, list_models
+from keras_sentmatch.applications.hyperparameters import Choice, LogUniform
 from keras_sentmatch.cli.tune import parse_names
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import PairEncoder
