@@ -112,20 +112,12 @@ class BackboneModel(PairModel):
 class Backbone:
     """The layers of a KerasHub backbone, called one by one in the graph of a model.
 
-    Args:
-        backbone: As in `BackboneModel`.
-        dtype: The model's dtype policy.
-        dropout: Rate in place of the backbone's own. Defaults to `None`, which keeps that.
-
     Attributes:
         config: The serialized config, without what the model has of its own.
         kind: The `BackboneKind`.
         blocks: The transformer blocks, called by `block`; ALBERT's stand there several times.
         width: Width of a token's vector.
         max_length: Longest sequence, in word pieces.
-
-    Raises:
-        InputError: The backbone is not supported, or KerasHub is not installed.
     """
 
     def __init__(self, backbone, dtype, dropout: float | None = None):
@@ -142,12 +134,11 @@ class Backbone:
             backbone = load_backbone(backbone, "float32")
         source = None if isinstance(backbone, Mapping) else backbone
         saved = backbone if source is None else keras.saving.serialize_keras_object(source)
+        here = {"dtype": keras.dtype_policies.serialize(keras.dtype_policies.get(dtype))}
+        here |= {} if dropout is None else {"dropout": dropout}
         try:
             kind = {n: saved[n] for n in ("module", "class_name", "registered_name")}
             config = {n: v for n, v in saved["config"].items() if n not in FROM_MODEL}
-            policy = keras.dtype_policies.get(dtype)
-            here = {"dtype": keras.dtype_policies.serialize(policy)}
-            here |= {} if dropout is None else {"dropout": dropout}
             made = keras.saving.deserialize_keras_object({**kind, "config": {**config, **here}})
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise unsupported_backbone(backbone, shown) from error

@@ -1,6 +1,5 @@
 """BiMPM: Bilateral Multi-Perspective Matching (Wang et al., IJCAI 2017)."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -103,10 +102,6 @@ class BiMPM(FeatureHost):
         self.dropout_2 = self.make_dropout("dropout_2")
         self.classify = self.make_classifier()
         self.make_graph()
-
-    @classmethod
-    def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:
-        return 8 * arguments["perspectives"]  # four strategies, each in both directions
 
     paper = "Wang et al. 2017"
     summary_line = "weighted cosines of every state with the other sentence, in four ways"

@@ -1,6 +1,6 @@
 """CAFE: Compare, Compress and Propagate (Tay et al., EMNLP 2018)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -150,10 +150,6 @@ class CAFE(FeatureHost):
         self.dropout_2 = self.make_dropout("dropout_2")
         self.classify = self.make_classifier(kernel_regularizer=penalty)
         self.make_graph()
-
-    @classmethod
-    def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:
-        return arguments["units"] + 6
 
     paper = "Tay et al. 2018"
     summary_line = "alignments compressed to numbers by factorization machines, between highways"

@@ -10,7 +10,12 @@ from keras_sentmatch.applications._views import CallWith
 from keras_sentmatch.applications.backbone import BackboneModel, initializer, segments_of
 from keras_sentmatch.applications.hyperparameters import BACKBONES, FLAG, Choice
 from keras_sentmatch.applications.pair_model import Sentence
-from keras_sentmatch.applications.picture_specs import BACKBONE_ATTENTION, HEADS, PictureSpec
+from keras_sentmatch.applications.picture_specs import (
+    BACKBONE_ATTENTION,
+    HEADS,
+    PictureSpec,
+    joined_rows,
+)
 from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import DualAttentionBlock
@@ -179,20 +184,11 @@ class DABERT(BackboneModel):
         PictureSpec(
             "difference_{layer}", "head joint joint", "Difference attention, layer {layer}", HEADS
         ),
-        *(
-            PictureSpec(
-                key,
-                "joint",
-                "Fusion gates, layer {layer}",
-                "How much of each piece's fused vector is affinity, and how much of that vector is "
-                "let through.",
-                row,
-                top=1,
-            )
-            for key, row in (
-                ("gate_{layer}", "share of affinity g"),
-                ("filter_{layer}", "let through f"),
-            )
+        *joined_rows(
+            "joint",
+            "Fusion gates, layer {layer}",
+            "How much of each piece's fused vector is affinity, and how much of it is let through.",
+            **{"gate_{layer}": "share of affinity g", "filter_{layer}": "let through f"},
         ),
         PictureSpec(
             "change_{layer}",

@@ -169,10 +169,6 @@ class DIIN(FeatureHost):
             f"{arguments['blocks']} blocks, each of which halves the grid."
         )
 
-    @classmethod
-    def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:
-        return word_width
-
     paper = "Gong et al. 2018"
     summary_line = "a DenseNet over the products of all pairs of tokens"
     presets = {

@@ -8,7 +8,7 @@ from keras import ops
 from keras_sentmatch.applications._views import CallWith
 from keras_sentmatch.applications.hyperparameters import FLAG, WORD_MODELS, Choice
 from keras_sentmatch.applications.pair_model import PairModel, Sentence
-from keras_sentmatch.applications.picture_specs import PictureSpec
+from keras_sentmatch.applications.picture_specs import PictureSpec, joined_rows
 from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.layers import MatrixDynamicGRU
 from keras_sentmatch.ops import masked_max, masked_mean
@@ -178,20 +178,13 @@ class DIN(PairModel):
             "sentence 1, from 0 (the smallest of the row) to 1.",
             top=1,
         ),
-        *(
-            PictureSpec(
-                key,
-                "2",
-                "Gates made at each word of sentence 2",
-                "The size of the weights made for the GRU, from 0 (the smallest of the row) to 1.",
-                row,
-                top=1,
-            )
-            for key, row in (
-                ("update_gate_2", "update gate z"),
-                ("reset_gate_2", "reset gate r"),
-                ("candidate_2", "candidate h"),
-            )
+        *joined_rows(
+            "2",
+            "Gates made at each word of sentence 2",
+            "The size of the weights made for the GRU, from 0 (the smallest of the row) to 1.",
+            update_gate_2="update gate z",
+            reset_gate_2="reset gate r",
+            candidate_2="candidate h",
         ),
     )
 

@@ -29,6 +29,12 @@ from keras_sentmatch.ops import masked_max
 from keras_sentmatch.ops.masking import max_pool_rates
 
 
+def _connected(attentive: str, recurrent: str, embedding: str = "dense") -> dict[str, Any]:
+    """The last rows of Table 6: other connections, and no autoencoder."""
+    kinds = {"attentive_connection": attentive, "recurrent_connection": recurrent}
+    return {**kinds, "embedding_connection": embedding, "autoencoder_after": ()}
+
+
 @register_model("drcn")
 class DRCN(FeatureHost):
     """Densely connected recurrent layers with co-attention and autoencoder bottlenecks.
@@ -222,10 +228,6 @@ class DRCN(FeatureHost):
             return None
         return f"model.depth = {depth} leaves no autoencoder for feature attention to follow."
 
-    @classmethod
-    def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:
-        return arguments["autoencoder_units"]
-
     paper = "Kim et al. 2019"
     summary_line = (
         "densely connected recurrent layers with co-attention and autoencoder bottlenecks"
@@ -244,34 +246,11 @@ class DRCN(FeatureHost):
         "table6_4_no_fixed_embedding": {"fixed_embedding": False},
         "table6_5_no_dense_attention": {"attentive_connection": "none"},
         "table6_6_no_dense_recurrence": {"recurrent_connection": "none"},
-        "table6_7_no_dense": {
-            "attentive_connection": "none",
-            "recurrent_connection": "none",
-            "autoencoder_after": (),
-        },
-        "table6_8_residual": {
-            "attentive_connection": "residual",
-            "recurrent_connection": "residual",
-            "autoencoder_after": (),
-        },
-        "table6_9_residual_no_embedding": {
-            "attentive_connection": "residual",
-            "recurrent_connection": "residual",
-            "embedding_connection": "none",
-            "autoencoder_after": (),
-        },
-        "table6_10_no_connection": {
-            "attentive_connection": "none",
-            "recurrent_connection": "none",
-            "embedding_connection": "none",
-            "autoencoder_after": (),
-        },
-        "table6_11_no_attention": {
-            "attention": False,
-            "recurrent_connection": "none",
-            "embedding_connection": "none",
-            "autoencoder_after": (),
-        },
+        "table6_7_no_dense": _connected("none", "none"),
+        "table6_8_residual": _connected("residual", "residual"),
+        "table6_9_residual_no_embedding": _connected("residual", "residual", "none"),
+        "table6_10_no_connection": _connected("none", "none", "none"),
+        "table6_11_no_attention": {**_connected("none", "none", "none"), "attention": False},
         **FEATURE_PRESETS,
     }
     search_space = [

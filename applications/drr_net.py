@@ -8,7 +8,7 @@ from keras import ops
 from keras_sentmatch.applications._views import CallWith
 from keras_sentmatch.applications.hyperparameters import BETAS, WORD_MODELS, Choice
 from keras_sentmatch.applications.pair_model import PairModel, Sentence, both
-from keras_sentmatch.applications.picture_specs import READ, PictureSpec
+from keras_sentmatch.applications.picture_specs import READ, PictureSpec, joined_rows
 from keras_sentmatch.applications.registry import register_model
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import Highway, RerereadAttention, SelfAttentionPooling, StackRNN
@@ -255,25 +255,17 @@ class DRrNet(PairModel):
             READ,
             reread=True,
         ),
-        PictureSpec(
-            "p_h",
+        *joined_rows(
             "class",
             "Predictions before they are joined",
-            row="from the global vectors",
-            top=1,
+            p_h="from the global vectors",
+            p_v="from the re-read vectors",
         ),
-        PictureSpec(
-            "p_v",
-            "class",
-            "Predictions before they are joined",
-            row="from the re-read vectors",
-            top=1,
-        ),
-        PictureSpec(
-            "gate_h", "gate", "Gates of these predictions", row="from the global vectors", top=1
-        ),
-        PictureSpec(
-            "gate_v", "gate", "Gates of these predictions", row="from the re-read vectors", top=1
+        *joined_rows(
+            "gate",
+            "Gates of these predictions",
+            gate_h="from the global vectors",
+            gate_v="from the re-read vectors",
         ),
     )
 

@@ -1,8 +1,5 @@
 """ESIM: Enhanced Sequential Inference Model (Chen et al., ACL 2017)."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import keras
 from keras import ops
 
@@ -102,10 +99,6 @@ class ESIM(FeatureHost):
         self.dropout_2 = self.make_dropout("dropout_2")
         self.classify = self.make_classifier()
         self.make_graph()
-
-    @classmethod
-    def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:
-        return arguments["units"] * (2 if arguments["placement"] == "attended" else 1)
 
     paper = "Chen et al. 2017"
     summary_line = "two BiLSTMs with soft alignment between them"

@@ -90,11 +90,6 @@ class FeatureHost(PairModel):
         return u1, u2
 
     @classmethod
-    def attended_width(cls, arguments: Mapping[str, Any], word_width: int) -> int | None:
-        """The width of what feature attention reads, from the width of a word's features."""
-        return arguments.get("units")
-
-    @classmethod
     def block_defaults(cls, kind: str) -> dict[str, Any]:
         """The arguments of a block of this host: its own defaults, else those of the layer."""
         parameters = inspect.signature(KINDS[kind]).parameters.values()

@@ -26,25 +26,17 @@ DATA_ARGUMENTS = (
 
 @dataclass(frozen=True)
 class Choice:
-    """A recipe key and the values it may take.
+    """A recipe key and the values it may have: `Choice("model.steps", range(1, 11), ["T"])`.
 
     Args:
-        name: The key, `TABLE.KEY`, or `TABLE.KEY.ARGUMENT` where the key holds a table.
+        name: The key, `TABLE.KEY`, or `TABLE.KEY.ARGUMENT` if the key holds a table.
         values: From the smallest model to the largest: numbers or names, or a mapping from labels
-            to values where a value needs another label: `{"none": None, "2+3": [2, 3]}`. None
-            leaves the key out of the recipe.
+            to values if a value needs another label: `{"none": None, "2+3": [2, 3]}`. None leaves
+            the key out of the recipe.
         aliases: Short names, such as the paper's.
         when: Other parameters by name, and the labels that they must have for this one to matter.
-        otherwise: The value of the key where the parameter does not matter.
+        otherwise: The value of the key if the parameter does not matter.
         also: Other keys that get the same value.
-
-    Example:
-
-    ```python
-    from keras_sentmatch.applications import Choice
-
-    Choice("model.steps", range(1, 11), aliases=["T"])
-    ```
     """
 
     name: str
@@ -80,20 +72,20 @@ class Choice:
 
     def only(self, wanted) -> "Choice":
         """A copy with some of the values: `"LOW:HIGH"`, `"A/B/C"`, or a list of labels."""
+        parameter = self
         if isinstance(wanted, str) and ":" in wanted:
             low, high = (self.parse(end)[1] for end in wanted.split(":", 1))
             if not (_is_number(low) and _is_number(high)):
                 raise InputError(f"{self.name}={wanted}: names have no range.")
-            chosen = {label: v for label, v in self.values.items() if low <= label <= high}
+            labels = [label for label in self.values if low <= label <= high]
         else:
-            listed = wanted.split("/") if isinstance(wanted, str) else list(wanted)
-            parameter = self
-            for text in listed:
-                parameter, _ = parameter.parse(text)
-            labels = [parameter.parse(text)[1] for text in listed]
-            chosen = {label: v for label, v in parameter.values.items() if label in labels}
-        if not chosen:
+            labels = []
+            for text in wanted.split("/") if isinstance(wanted, str) else wanted:
+                parameter, label = parameter.parse(text)
+                labels.append(label)
+        if not labels:
             raise InputError(f"{self.name}={wanted}: it must be {self.describe()}.")
+        chosen = {label: value for label, value in parameter.values.items() if label in labels}
         return replace(self, values=chosen)
 
     def parse(self, text) -> tuple["Choice", Any]:
@@ -105,12 +97,10 @@ class Choice:
         for label in self.values:
             if str(text) == str(label):
                 return self, label
-        found = text
-        if isinstance(text, str):
-            try:
-                found = tomllib.loads(f"value = {text}")["value"]
-            except tomllib.TOMLDecodeError:
-                pass
+        try:
+            found = tomllib.loads(f"value = {text}")["value"] if isinstance(text, str) else text
+        except tomllib.TOMLDecodeError:
+            found = text
         known = self.label(found)
         if known is not None:
             return self, known
@@ -135,14 +125,6 @@ class LogUniform:
         factor: Greater than 1.
         aliases: Short names.
         center: The recipe's value; the search space fills it in.
-
-    Example:
-
-    ```python
-    from keras_sentmatch.applications import LogUniform
-
-    LogUniform("training.learning_rate", factor=10)
-    ```
     """
 
     name: str
@@ -168,7 +150,7 @@ class LogUniform:
         return label
 
     def only(self, wanted) -> "LogUniform":
-        """Refuses: a range has no list of values."""
+        """Refuse: a range has no list of values."""
         raise InputError(f"{self.name}={wanted}: it is {self.describe()}; name it without values.")
 
     def parse(self, text) -> tuple["LogUniform", float]:
@@ -176,9 +158,8 @@ class LogUniform:
         try:
             return self, float(text)
         except (TypeError, ValueError):
-            raise InputError(
-                f"{self.name} can't be {text!r}; it must be {self.describe()}."
-            ) from None
+            message = f"{self.name} can't be {text!r}; it must be {self.describe()}."
+            raise InputError(message) from None
 
     def describe(self) -> str:
         """The values, for messages."""
@@ -230,7 +211,6 @@ BACKBONES: list[Parameter] = [
     Choice("model.dropout", (0.0, 0.1, 0.2, 0.3)),
     Choice("encoder.max_length", (32, 48, 64, 96, 128)),
 ]
-# Last in a space: its widths depend on those before it (eq 9 of the SFA paper).
 _FA = {"model.feature_attention": ["fa"]}
 _SFA = {"model.feature_attention": ["sfa"]}
 FEATURE_ATTENTION: list[Parameter] = [

@@ -1,6 +1,7 @@
 """LadRa-Net: Locally Aware Dynamic Re-read Attention Net (Zhang et al., IEEE TNNLS)."""
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import keras
@@ -22,9 +23,12 @@ from keras_sentmatch.layers import (
 from keras_sentmatch.layers.base import require_choice
 from keras_sentmatch.layers.ladra_net import LayerWeightedSum
 
-CONTEXTUAL = ("transformer", "stack_gru")
-LAYER_WEIGHTINGS = ("softmax", "free")
-FUSIONS = ("mean", "max")
+_WIDTHS = {"none": []} | {
+    "+".join(map(str, widths)): [*widths]
+    for count in (1, 2, 3)
+    for widths in combinations((1, 2, 3), count)
+}
+_STACK_GRU = {"model.contextual": ["stack_gru"]}
 
 
 @register_model("ladra_net")
@@ -48,8 +52,6 @@ class LadRaNet(BackboneModel):
         parts = [ops.expand_dims(h_ab, 1)] if self.use_global else []
         if self.steps:
             parts.append(self.reread(pair, ops.stack(units, axis=1), h_ab))  # eq 12-14
-        if self.weigh.built:
-            self.show(lambda: {"layer_weights": _Weights(self.weigh)(pair.mask)})
         reduce = ops.mean if self.fusion == "mean" else ops.max
         v = reduce(ops.concatenate(parts, axis=1), axis=1)  # eq 15
         return self.classify(self.drop_2(self.hidden(self.drop_1(v))))
@@ -142,9 +144,9 @@ class LadRaNet(BackboneModel):
             InputError: An option is unknown, `steps` is below 0, or `use_global` is off with no
                 steps.
         """
-        require_choice(CONTEXTUAL, contextual=contextual)
-        require_choice(LAYER_WEIGHTINGS, layer_weighting=layer_weighting)
-        require_choice(FUSIONS, fusion=fusion)
+        require_choice(("transformer", "stack_gru"), contextual=contextual)
+        require_choice(("softmax", "free"), layer_weighting=layer_weighting)
+        require_choice(("mean", "max"), fusion=fusion)
         if steps < 0:
             raise InputError(f"steps must be at least 0. Received: steps={steps!r}")
         if not (use_global or steps):
@@ -215,25 +217,8 @@ class LadRaNet(BackboneModel):
     search_space = [
         *BACKBONES,
         LogUniform("training.backbone_learning_rate"),
-        Choice(
-            "model.widths",
-            {
-                "none": [],
-                "1": [1],
-                "2": [2],
-                "3": [3],
-                "1+2": [1, 2],
-                "1+3": [1, 3],
-                "2+3": [2, 3],
-                "1+2+3": [1, 2, 3],
-            },
-            aliases=["d_k"],
-        ),
-        Choice(
-            "model.hidden_filters",
-            (125, 250, 500),
-            when={"model.widths": ["1", "2", "3", "1+2", "1+3", "2+3", "1+2+3"]},
-        ),
+        Choice("model.widths", _WIDTHS, aliases=["d_k"]),
+        Choice("model.hidden_filters", (125, 250, 500), when={"model.widths": [*_WIDTHS][1:]}),
         Choice("model.steps", range(1, 9), aliases=["T"]),
         Choice("model.beta", BETAS, aliases=["beta", "β"]),
         Choice("model.coverage", ("off", "multiply", "log")),
@@ -245,10 +230,8 @@ class LadRaNet(BackboneModel):
         Choice("model.fusion", ("mean", "max")),
         Choice("model.attention_units", (50, 100, 200)),
         Choice("model.contextual", ("stack_gru", "transformer")),
-        Choice(
-            "model.depth", (1, 2, 3, 4), aliases=["l_s"], when={"model.contextual": ["stack_gru"]}
-        ),
-        Choice("model.units", (128, 256), when={"model.contextual": ["stack_gru"]}),
+        Choice("model.depth", (1, 2, 3, 4), aliases=["l_s"], when=_STACK_GRU),
+        Choice("model.units", (128, 256), when=_STACK_GRU),
     ]
     pictures = (
         PictureSpec("selection", "step unit joint", "Read again", READ, reread=True),
@@ -260,22 +243,4 @@ class LadRaNet(BackboneModel):
             top=1,
         ),
         PictureSpec("unit_weights", "step reader", "Weights of the units", "At each step.", top=1),
-        PictureSpec("layer_weights", "block", "Weights of the backbone's blocks"),
     )
-
-
-class _Weights(keras.layers.Layer):
-    """The weights of a LayerWeightedSum, once for each row of a batch."""
-
-    def __init__(self, layer: LayerWeightedSum):
-        super().__init__(dtype="float32", autocast=False)
-        self.layer = layer
-        self.built = True
-
-    def call(self, x):
-        scalars = ops.convert_to_tensor(self.layer.scalars)
-        weights = ops.softmax(scalars) if self.layer.normalize else scalars
-        return ops.tile(ops.expand_dims(weights, 0), (ops.shape(x)[0], 1))
-
-    def compute_output_spec(self, x):
-        return keras.KerasTensor((x.shape[0], self.layer.scalars.shape[0]), dtype="float32")

@@ -68,8 +68,7 @@ class LinearPart:
 
         Args:
             words: Vocabulary, in the order of the ids.
-            train: Training pairs: the model's inputs in batches, all labels, and pair weights or
-                None.
+            train: Training pairs.
             validation: Validation pairs, which choose `strength`; None if it is given.
             strength: Inverse of the regularization.
 
@@ -83,15 +82,13 @@ class LinearPart:
         scale = np.where(spread > CONSTANT, spread, np.inf)  # what does not vary has no weight
         standardized = [(f - mean) / scale for f in features]
         products = _Products(standardized[0], self.logits.products)
-        size, count = self.model.vocabulary_size, len(mean)
+        size, count, classes = self.model.vocabulary_size, len(mean), self.model.num_classes
         examples = [
             (_design(batches, np.hstack([z, products(z)]), size), *more)
             for (batches, *more), z in zip(parts, standardized)
         ]
-        classes = self.model.num_classes
-        weights, bias, strength = solve_linear(
-            examples[0], None if validation is None else examples[1], classes, strength
-        )
+        check = None if validation is None else examples[1]
+        weights, bias, strength = solve_linear(examples[0], check, classes, strength)
         of_words, of_features, of_products = np.split(weights, (3 * size, 3 * size + count))
         kernel = np.zeros((len(FEATURES), classes))
         kernel[self.used] = of_features / scale[:, None]
@@ -153,14 +150,10 @@ class WithLinearPart(TrainingHooks):
 
 
 class _Products:
-    """Products of standardized features as inputs of a linear model.
+    """Products of standardized features `[pairs, F]`, as inputs of a linear model.
 
     They are standardized and made small, so that regularization holds their many weights back more
-    than those of the features.
-
-    Args:
-        features: Standardized features `[pairs, F]` of the training pairs.
-        used: Whether there are any products; not for very many pairs.
+    than those of the features. There are none if they are not `used`, or for very many pairs.
     """
 
     def __init__(self, features: np.ndarray, used: bool):
@@ -261,10 +254,9 @@ def _fit(
     met = np.unique(labels)
     bias[met] = 0.0
     if len(met) > 1:
-        # Words of the table that no pair has keep the weight 0; without them it is far faster.
-        used = (
-            np.flatnonzero(features.getnnz(axis=0)) if hasattr(features, "getnnz") else slice(None)
-        )
+        used: Any = slice(None)
+        if hasattr(features, "getnnz"):  # words that no pair has keep the weight 0: far faster
+            used = np.flatnonzero(features.getnnz(axis=0))
         model = LogisticRegression(C=strength, max_iter=1000)
         model.fit(features[:, used], labels, counts)
         columns = met[1:] if len(met) == 2 else met  # with two classes: the logit of the second

@@ -32,7 +32,7 @@ class PairModel(TrainingHooks, keras.Model):
        (`super().__init__` sets those below), makes the layers in the paper's order, and ends with
        `self.make_graph()`;
     4. what other parts of the library ask of the model: `presets`, `search_space`, `pictures`,
-       `conflict`, `attended_width`, hooks.
+       `conflict`, hooks.
 
     What is worth looking at is named where it is computed, with `show`; `explainer` returns it.
 

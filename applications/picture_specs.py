@@ -35,6 +35,11 @@ class PictureSpec:
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
+def joined_rows(axes: str, title: str, caption: str = "", **rows: str) -> list[PictureSpec]:
+    """The specs of one-dimensional arrays, by key, that become the rows of one picture."""
+    return [PictureSpec(key, axes, title, caption, row, top=1) for key, row in rows.items()]
+
+
 HEADS = (
     "From each piece (row) to the others, rows sum to 1: the mean of the heads, each of which is shown "
     "small below it."

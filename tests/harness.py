@@ -331,6 +331,10 @@ def run_checks(cases: Sequence[Case], *checks: Callable[[Case], None]) -> Callab
     return pytest.mark.once(test) if checks else test
 
 
+# Of the arguments that models share; the others act in `WordRepresentation`.
+OF_ALL_MODELS = ("num_classes", "embedding_dim", "trainable_embedding", "exact_match", "dropout")
+
+
 def arguments_act(cases: Sequence[Case], *elsewhere: str, **others: Any) -> Callable[..., None]:
     """The test of a file that each argument of the constructor acts in at least one of the cases.
 
@@ -341,6 +345,9 @@ def arguments_act(cases: Sequence[Case], *elsewhere: str, **others: Any) -> Call
             several arguments, of which it is one.
     """
     arguments = signature_arguments(cases[0].cls)
+    if issubclass(cases[0].cls, keras.Model):
+        every = cases[0].cls.arguments()
+        arguments = {n: every[n] for n in OF_ALL_MODELS if n in every} | arguments
     assert {*elsewhere, *others} <= arguments.keys(), "there is no such argument"
 
     def acts(case: Case, argument: str) -> bool:

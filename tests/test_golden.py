@@ -35,12 +35,14 @@ def explained_today(
 ) -> dict[str, list[int]] | None:
     """What was recorded, less what is no longer shown, on purpose.
 
-    DRCN without attention reads each sentence by itself, and so has no map of both. A model with
+    DRCN without attention reads each sentence by itself, and so has no map of both. LadRa-Net shows
+    no weights of its backbone's blocks. A model with
     nothing but its probabilities to show has no explainer.
     """
     shown = dict(recorded or {})
     if getattr(model, "reads_alone", False):
         del shown["feature_map_base"]
+    shown.pop("layer_weights", None)
     return shown if shown.keys() - {"probabilities"} else None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_sentmatch.applications import PairModel, get_model_class, list_models
-from keras_sentmatch.applications.feature_blocks import FeatureHost, make_feature_blocks
+from keras_sentmatch.applications.feature_blocks import FeatureHost
 from keras_sentmatch.applications.hyperparameters import Choice, LogUniform, Parameter
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.training.config import did_you_mean
@@ -276,7 +276,7 @@ def _declared_by_model(recipe: Recipe) -> tuple[list[Parameter], Sequence[Rule],
     for kind in ("fa", "sfa") if issubclass(cls, FeatureHost) else ():
         for name, value in cls.block_defaults(kind).items():
             defaults.setdefault(f"model.feature_attention_config.{name}", value)
-    return found, (width_rule, conflict_rule), defaults
+    return found, (conflict_rule,), defaults
 
 
 def arguments_of(recipe: Recipe) -> dict[str, Any]:
@@ -287,29 +287,6 @@ def arguments_of(recipe: Recipe) -> dict[str, Any]:
 def _defaults(cls: type[PairModel]) -> dict[str, Any]:
     parameters = cls.arguments().values()
     return {p.name: p.default for p in parameters if p.default is not p.empty}
-
-
-def width_rule(recipe: Recipe) -> str | None:
-    """Eq 9 of the SFA paper: the narrow widths of feature attention must exceed 8.33 ln L."""
-    kind = recipe.model.get("feature_attention")
-    if not isinstance(kind, str) or recipe.name not in list_models():
-        return None
-    model, cls = arguments_of(recipe), get_model_class(recipe.name)
-    assert issubclass(cls, FeatureHost)  # no other model has the argument
-    width = cls.attended_width(model, word_features(recipe, model))
-    if width is None:
-        return None
-    own = cls.block_defaults(kind) | (model["feature_attention_config"] or {})
-    block = make_feature_blocks(kind, own, kind, None)[0]
-    narrow = block.too_narrow(width, recipe.encoder.max_length or 64)
-    return f"{narrow} Reduce less, or make the model wider." if narrow else None
-
-
-def word_features(recipe: Recipe, model: Mapping[str, Any]) -> int:
-    """Return the width of a word's features: vector, characters and exact match, without tags."""
-    features = recipe.encoder.features or ()
-    characters = model["char_filters"] if "char" in features and "char_filters" in model else 0
-    return recipe.vectors.dim + characters + bool(model.get("exact_match"))
 
 
 def conflict_rule(recipe: Recipe) -> str | None:

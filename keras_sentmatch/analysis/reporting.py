@@ -15,8 +15,8 @@ from keras_sentmatch.metrics import wilson_interval
 from keras_sentmatch.metrics.calibration import decide
 from keras_sentmatch.metrics.scores import macro_f1
 from keras_sentmatch.training import bag_of_words_baseline
-from keras_sentmatch.transformations import TRANSFORMATIONS, Lexicon, Transformed, transform
-from keras_sentmatch.transformations.transform import Translate, get_transformation
+from keras_sentmatch.transformations import TRANSFORMATIONS, Lexicon, transform
+from keras_sentmatch.transformations.transform import Transformed, Translate, get_transformation
 
 if TYPE_CHECKING:
     from keras_sentmatch.inference import EnsembleMatcher, Matcher

@@ -115,8 +115,8 @@ Lexicon = Annotated[
     list[str] | None,
     typer.Option(
         metavar="PATH",
-        help="antonyms=FILE, synonyms=FILE (two words per line), a folder with such files, or "
-        "wordnet. Default: WordNet, if it is installed.",
+        help="A file with antonyms or synonyms in its name (two words per line), a folder with such "
+        "files, or wordnet. Default: WordNet, if it is installed.",
     ),
 ]
 

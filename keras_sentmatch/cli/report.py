@@ -69,7 +69,7 @@ def report(
 ) -> None:
     """Show where a run errs: by linguistic category, next to baselines, and on changed pairs."""
     options.check_at_least(1, limit=limit)
-    from keras_sentmatch.transformations import get_transformation
+    from keras_sentmatch.transformations.transform import get_transformation
 
     names: list[str] | str = [name for name in transform or () if name != "all"]
     names = [get_transformation(name).name for name in names]

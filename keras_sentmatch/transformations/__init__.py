@@ -2,6 +2,6 @@
 
 from keras_sentmatch.transformations.lexicon import Lexicon
 from keras_sentmatch.transformations.rules import TRANSFORMATIONS
-from keras_sentmatch.transformations.transform import Transformed, get_transformation, transform
+from keras_sentmatch.transformations.transform import transform
 
-__all__ = ["Lexicon", "TRANSFORMATIONS", "Transformed", "get_transformation", "transform"]
+__all__ = ["Lexicon", "TRANSFORMATIONS", "transform"]

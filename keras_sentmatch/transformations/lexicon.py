@@ -11,8 +11,8 @@ from keras_sentmatch.text.tokens import read_word_pairs
 
 KINDS = ("antonyms", "synonyms")
 HOW = (
-    "Give files with two words per line (antonyms=FILE, synonyms=FILE, or a folder with such files), or "
-    "install WordNet with pip install nltk and python -m nltk.downloader wordnet."
+    "Give files with two words per line and 'antonyms' or 'synonyms' in their names, a folder with "
+    "such files, or 'wordnet' (pip install nltk; python -m nltk.downloader wordnet)."
 )
 WordPairs = Iterable[tuple[str, str]]
 Lookup = Callable[[str], Sequence[str]]
@@ -47,36 +47,36 @@ class Lexicon:
         self.kinds: tuple[str, ...] = tuple(self._lookups)
 
     def antonyms(self, word: str) -> tuple[str, ...]:
-        """Return the antonyms of a word in lower case."""
-        return self._find("antonyms", word)
+        """Return the antonyms of a word in lower case; none if the lexicon has no antonyms."""
+        return tuple(self._lookups["antonyms"](word)) if "antonyms" in self._lookups else ()
 
     def synonyms(self, word: str) -> tuple[str, ...]:
-        """Return the synonyms of a word in lower case."""
-        return self._find("synonyms", word)
-
-    def _find(self, kind: str, word: str) -> tuple[str, ...]:
-        if kind not in self._lookups:
-            raise InputError(f"The lexicon has no {kind}. {HOW}")
-        return tuple(self._lookups[kind](word))
+        """Return the synonyms of a word in lower case; none if the lexicon has no synonyms."""
+        return tuple(self._lookups["synonyms"](word)) if "synonyms" in self._lookups else ()
 
     @classmethod
     def read(cls, *sources: str | Path) -> "Lexicon":
         """Read files with two words per line.
 
         Args:
-            *sources: `antonyms=FILE` and `synonyms=FILE`, a file with one of these words in its name, a
-                folder with such files, or `"wordnet"`.
+            *sources: Files with `antonyms` or `synonyms` in their names, folders with such files, or
+                `"wordnet"` alone.
 
         Raises:
-            InputError: If a file is missing or damaged, or its kind is unclear.
+            InputError: If a file is missing or damaged, or its name says neither.
         """
-        if not sources:
-            raise InputError(f"No lexicon was given. {HOW}")
         if [str(source) for source in sources] == ["wordnet"]:
             return cls.wordnet()
         pairs: dict[str, list[tuple[str, str]]] = {}
-        for source in sources:
-            for kind, file in _files(str(source)):
+        for source in map(Path, sources):
+            files = sorted(source.glob("*.txt")) if source.is_dir() else [source]
+            known = [
+                (kind, file) for file in files for kind in KINDS if kind[:-1] in file.name.lower()
+            ]
+            if not known or not source.exists():
+                problem = "has no antonyms or synonyms" if source.exists() else "does not exist"
+                raise InputError(f"{source} {problem}. {HOW}")
+            for kind, file in known:
                 pairs.setdefault(kind, []).extend(read_word_pairs(file))
         return cls(**pairs)
 
@@ -111,7 +111,7 @@ def _name(lemma: Any) -> str:
 
 def _single(word: str, lemmas: Iterable[Any]) -> list[str]:
     """Return the distinct names of lemmas that are single words other than `word`."""
-    names = dict.fromkeys(_name(lemma) for lemma in lemmas)
+    names = dict.fromkeys(map(_name, lemmas))
     return [name for name in names if name.isalpha() and name != word]
 
 
@@ -123,27 +123,3 @@ def _by_word(pairs: WordPairs) -> Lookup:
             table.setdefault(one, {})[other] = None
             table.setdefault(other, {})[one] = None
     return lambda word: tuple(table.get(word, ()))
-
-
-def _files(source: str) -> list[tuple[str, Path]]:
-    """Return the kinds and files of a source of `Lexicon.read`."""
-    kind, _, rest = source.partition("=")
-    if rest and kind in KINDS:
-        return [(kind, Path(rest))]
-    path = Path(source)
-    if path.is_dir():
-        found = [(kind, file) for file in sorted(path.glob("*.txt")) if (kind := _kind(file))]
-        if not found:
-            raise InputError(f"{path} has no file with antonyms or synonyms in its name. {HOW}")
-        return found
-    if not path.is_file():
-        raise InputError(f"There is no file or folder {path}. {HOW}")
-    if kind := _kind(path):
-        return [(kind, path)]
-    raise InputError(
-        f"The name of {path} does not say what it has. Write antonyms={path} or synonyms={path}."
-    )
-
-
-def _kind(path: Path) -> str:
-    return next((kind for kind in KINDS if kind[:-1] in path.name.lower()), "")

@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError, wording
-from keras_sentmatch.transformations.lexicon import Lexicon
+from keras_sentmatch.transformations.lexicon import HOW, KINDS, Lexicon
 from keras_sentmatch.transformations.rules import (
     ENTRIES,
     TRANSFORMATIONS,
@@ -21,18 +21,15 @@ from keras_sentmatch.transformations.rules import (
 
 Translate = Callable[[list[str]], Sequence[str]]
 
-# Label names -> the label of a pair before and after a change.
-OPPOSITES = {
-    frozenset(("entailment", "neutral", "contradiction")): ("entailment", "contradiction"),
-    **{
-        frozenset(("entailment", name)): ("entailment", name)
-        for name in ("not_entailment", "neutral")
-    },
-    **{frozenset((n, f"not_{n}")): (n, f"not_{n}") for n in ("paraphrase", "duplicate")},
-}
-
-
-# Data sets whose annotators gave such pairs other labels -> these labels.
+# The label of a pair before and after a change, for data with both labels. The first row counts.
+OPPOSITES = (
+    ("entailment", "contradiction"),
+    ("entailment", "not_entailment"),
+    ("entailment", "neutral"),
+    ("paraphrase", "not_paraphrase"),
+    ("duplicate", "not_duplicate"),
+)
+# Data sets whose annotators gave such pairs other labels.
 CONVENTIONS = {"sick": ("entailment", "neutral")}
 
 
@@ -144,22 +141,15 @@ def _check_needs(
     known: Transformation, lexicon: Lexicon | None, translate: Translate | None
 ) -> None:
     if known.needs == "translate" and translate is None:
+        how = wording("translate=", "--translate MODULE:FUNCTION")
         raise InputError(
-            "BackTrans needs a function that translates sentences there and back. Give "
-            f"{wording('translate=', '--translate MODULE:FUNCTION,')} a function from a list of "
-            "strings to a list of strings."
+            "BackTrans needs a function that translates a list of sentences there and back. "
+            f"Give {how}."
         )
-    if known.needs in ("antonyms", "synonyms") and (
-        lexicon is None or known.needs not in lexicon.kinds
-    ):
+    if known.needs in KINDS and (lexicon is None or known.needs not in lexicon.kinds):
         problem = "no lexicon was given" if lexicon is None else f"the lexicon has no {known.needs}"
-        file = f"{known.needs}=FILE"
-        how = wording(f"pass Lexicon.read({file!r})", f"give --lexicon {file}")
-        other = wording("Lexicon.wordnet()", "--lexicon wordnet")
-        raise InputError(
-            f"{known.name} needs {known.needs}, but {problem}. For a file with two words per line "
-            f"{how}. If NLTK is installed, {other} works too."
-        )
+        how = wording("lexicon=Lexicon.read(…)", "--lexicon")
+        raise InputError(f"{known.name} needs {known.needs}, but {problem} ({how}). {HOW}")
 
 
 def _opposite_labels(
@@ -173,8 +163,8 @@ def _opposite_labels(
             f"{name} turns one class into another, but the data has {what}. Give pairs labeled with "
             "classes, such as entailment or paraphrase."
         )
-    convention = CONVENTIONS.get((dataset.name or "").lower())
-    found = given or convention or OPPOSITES.get(frozenset(names))
+    known = [pair for pair in OPPOSITES if set(names) in ({*pair}, {*pair, "neutral"})]
+    found = given or CONVENTIONS.get((dataset.name or "").lower()) or (known[0] if known else None)
     if found is None:
         how = wording("opposite=(POSITIVE, NEGATIVE)", "--opposite POSITIVE,NEGATIVE")
         raise InputError(

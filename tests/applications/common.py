@@ -1,4 +1,4 @@
-"""What the tests of all models share: small inputs, a harness Case of a model, its halves."""
+"""What the tests of all models share: small inputs, a harness Case of a model, weights for the oracles."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from keras_sentmatch.layers import FeatureAttention, SelectiveFeatureAttention
-from tests.harness import Case, built, close, values
+from tests.harness import Case, value
 from tests.layers.test_feature_attention import oracle as fa_oracle
 from tests.layers.test_selective_feature_attention import oracle as sfa_oracle
 
@@ -50,16 +50,13 @@ def model_case(
     )
 
 
-def check_halves(case: Case, **overrides: Any) -> None:
-    """Encoding each sentence alone and then interacting gives what the model gives."""
-    model = built(case, **overrides)
-    inputs = {n: case.inputs[n] for n in model.input_names}
-    *encoders, interaction = model.split()
-    encodings = {}
-    for side, encoder in zip("12", encoders):
-        mine = {n.removesuffix(f"_{side}"): a for n, a in inputs.items() if n.endswith(side)}
-        encodings.update({f"{n}_{side}": x for n, x in encoder(mine).items()})
-    close(interaction(encodings), values(model(inputs)), "halves", 1e-6)
+def weights_of(layer: Any) -> list[np.ndarray]:
+    return [value(w) for w in layer.weights]
+
+
+def both_ways(layer: Any) -> list[list[np.ndarray]]:
+    """The weights of the forward and the backward direction of a recurrent layer."""
+    return [weights_of(layer.forward_rnn), weights_of(layer.backward_rnn)]
 
 
 def gate(block: Any, x: np.ndarray, mask: np.ndarray) -> np.ndarray:

@@ -25,8 +25,6 @@ MODELS = [
     ("re2", {"blocks": 0}, "at least 1", "blocks=0"),
     ("esim", {"placement": "before"}, "one of", "placement='before'"),
     ("esim", {"feature_attention": "gates"}, "feature_attention='gates'", "'fa', 'sfa'"),
-    ("cafe", {"alignment_features": ("sum",)}, "each once", "'sum'"),
-    ("cafe", {"alignment_features": ()}, "each once"),
     ("diin", {"max_length": 3, "blocks": 2}, "at least 2 ** blocks", "max_length=3, blocks=2"),
     ("din", {"units": 300}, "perfect square", "units=300"),
     ("din", {"units": 9, "shared_transform": True}, "must have the same last dimension"),
@@ -35,7 +33,7 @@ MODELS = [
 CANNOT_SPLIT = [
     ("drcn", {"exact_match": False}, "attend to the other sentence", "attention=False"),
     ("drcn", {"attention": False}, "flags words", "exact_match=False"),
-    ("diin", {}, "flags words", "exact_match=False"),
+    ("drr_net", {"antonym": True}, "flags words", "exact_match=False, antonym=False"),
 ]
 BLOCKS = [
     ("se", None, "feature_attention='se'", "Expected None, 'fa', 'sfa'"),

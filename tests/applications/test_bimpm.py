@@ -1,34 +1,27 @@
-"""BiMPM with SFA: a whole forward pass against the oracle, its halves, every switch."""
+"""BiMPM with SFA: a whole forward pass against the oracle, every switch."""
 
 from functools import partial
 
 from keras_sentmatch.applications import BiMPM
 from tests import oracles_hosts
-from tests.applications.common import adapt, check_halves, features, model_case
+from tests.applications.common import adapt, both_ways, features, model_case, weights_of
 from tests.harness import Case, arguments_act, run_checks, value
-
-
-def weights_of(layer):
-    return [value(w) for w in layer.weights]
 
 
 def oracle(model, **inputs):
     layers = {layer.name: layer for layer in model.layers}
-
-    def both(name):
-        return [weights_of(getattr(layers[name], f"{way}_rnn")) for way in ("forward", "backward")]
 
     words, matching = layers["word_representation"], layers["matching"]
     lstm = words.char_lstm
     weights = {
         "embeddings": [value(words.word_embeddings[0].embeddings)],
         "char_lstm": [value(lstm.embedding.embeddings), weights_of(lstm.lstm)] if lstm else None,
-        "encoder": both("context"),
+        "encoder": both_ways(layers["context"]),
         "match": {
             strategy: [value(w) for w in kernels]
             for strategy, kernels in zip(matching.strategies, matching.kernels)
         },
-        "aggregation": both("aggregation"),
+        "aggregation": both_ways(layers["aggregation"]),
         "dense": [weights_of(layers["hidden"]), weights_of(layers["logits"])],
         "adapt": adapt(model),
     }
@@ -41,7 +34,7 @@ SMALL = partial(
     vocabulary_size=10,
     embedding_dim=3,
     char_dim=2,
-    char_units=2,
+    char_filters=2,
     max_word_length=6,
     units=3,
     aggregation_units=2,
@@ -53,12 +46,6 @@ CASES = [model_case(partial(WITH_CHARS, feature_attention="sfa"), CHARS, oracle,
 
 test_checks = run_checks(CASES)
 
-test_halves = run_checks(CASES, check_halves)
-
 test_arguments = arguments_act(
     [Case(WITH_CHARS, CHARS, (0, 0))],
-    "max_word_length",
-    "feature_attention",
-    "feature_attention_config",
-    strategies=("full", "max"),
 )

@@ -66,9 +66,7 @@ test_checks = run_checks(CASES)
 test_variants = run_checks(VARIANTS, check_oracle)
 
 
-test_arguments = arguments_act(
-    CASES, "backbone", "trainable_backbone", "backbone_dropout", pooling="mean"
-)
+test_arguments = arguments_act(CASES, "backbone", pooling="mean")
 
 
 @pytest.mark.backend("torch")  # the others take long to compile it

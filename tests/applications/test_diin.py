@@ -8,7 +8,7 @@ import pytest
 from keras_sentmatch.applications import DIIN
 from keras_sentmatch.inference.compiled import CompiledModel
 from tests import oracles_hosts
-from tests.applications.common import IDS_1, WORDS, adapt, check_halves, features, model_case
+from tests.applications.common import IDS_1, WORDS, adapt, features, model_case
 from tests.harness import (
     Case,
     arguments_act,
@@ -84,17 +84,11 @@ test_checks = run_checks(CASES)
 
 test_variants = run_checks(REST, check_oracle)
 
-test_halves = run_checks([REST[0]], check_halves)
-
 test_arguments = arguments_act(
     [Case(ALL, FEATURES, (0, 0))],
-    "max_word_length",
-    "feature_attention",
-    "feature_attention_config",
     "dropout_decay",
     "dropout_decay_steps",
     "l2_steps",
-    char_kernel_size=2,
     max_length=4,
     blocks=1,
     first_scale=0.3,

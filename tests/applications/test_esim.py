@@ -1,29 +1,22 @@
-"""ESIM with SFA: a whole forward pass against the oracle, its halves, every switch."""
+"""ESIM with SFA: a whole forward pass against the oracle, every switch."""
 
 from functools import partial
 
 from keras_sentmatch.applications import ESIM
 from tests import oracles_hosts
-from tests.applications.common import WORDS, adapt, check_halves, model_case
+from tests.applications.common import WORDS, adapt, both_ways, model_case, weights_of
 from tests.harness import arguments_act, check_oracle, run_checks, value
-
-
-def weights_of(layer):
-    return [value(w) for w in layer.weights]
 
 
 def oracle(model, **inputs):
     layers = {layer.name: layer for layer in model.layers}
 
-    def both(name):
-        return [weights_of(getattr(layers[name], f"{way}_rnn")) for way in ("forward", "backward")]
-
     words = layers["word_representation"].word_embeddings
     weights = {
         "embeddings": [value(e.embeddings) for e in words],
-        "encoder": both("encoding"),
+        "encoder": both_ways(layers["encoding"]),
         "projection": weights_of(layers["projection"]),
-        "composition": both("composition"),
+        "composition": both_ways(layers["composition"]),
         "dense": [weights_of(layers["hidden"]), weights_of(layers["logits"])],
         "adapt": adapt(model),
     }
@@ -36,13 +29,6 @@ ATTENDED = partial(SMALL, feature_attention="sfa", placement="attended")
 
 test_checks = run_checks(CASES)
 
-test_halves = run_checks(CASES, check_halves)
-
 test_attended = run_checks([model_case(ATTENDED, WORDS, oracle, "attended")], check_oracle)
 
-test_arguments = arguments_act(
-    CASES,
-    feature_attention="fa",
-    placement="attended",
-    feature_attention_config={"feature_attention_config": {"branches": 2}},
-)
+test_arguments = arguments_act(CASES, placement="attended")

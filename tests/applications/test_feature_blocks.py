@@ -6,12 +6,12 @@ import keras
 import pytest
 
 from keras_sentmatch.applications import DRCN
-from keras_sentmatch.applications.feature_blocks import FEATURE_PRESETS, make_feature_blocks
+from keras_sentmatch.applications.feature_blocks import make_feature_blocks
 from keras_sentmatch.layers import FeatureAttention, SelectiveFeatureAttention
 from keras_sentmatch.training._model import warn_of_narrow_features
 from tests import oracles
 from tests.applications import test_bimpm, test_cafe, test_diin, test_esim, test_re2
-from tests.applications.common import WORDS, check_halves, gate, model_case
+from tests.applications.common import WORDS, gate, model_case
 from tests.harness import (
     Case,
     check_batch,
@@ -22,8 +22,8 @@ from tests.harness import (
     check_oracle,
     check_padding,
     check_save,
-    check_symbolic,
     name_of,
+    run_checks,
     value,
 )
 from tests.layers import test_dense_co_attentive_rnn
@@ -43,7 +43,6 @@ def test_no_blocks():
     [
         (("fa", {"reduction": 2}), FeatureAttention, "reduction", 2),
         (("sfa", {"branches": 2}), SelectiveFeatureAttention, "branches", 2),
-        ((FeatureAttention(3, name="mine"),), FeatureAttention, "reduction", 3),
         (
             (keras.saving.serialize_keras_object(SelectiveFeatureAttention(r1=2)),),
             SelectiveFeatureAttention,
@@ -114,19 +113,17 @@ CASES = [
     model_case(partial(SMALL, feature_attention=kind), WORDS, drcn, f"DRCN+{kind}", unused=UNUSED)
     for kind in ("fa", "sfa")
 ]
-SOME = [check_config, check_symbolic, check_dtypes, check_fit, check_padding, check_batch]
+
+
+test_drcn = run_checks(
+    CASES[1:], check_config, check_dtypes, check_fit, check_padding, check_batch, check_save
+)
 
 
 @pytest.mark.each_backend
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_drcn_oracle(case):
     check_oracle(case)
-    check_save(case)
-
-
-@pytest.mark.parametrize("check", SOME, ids=name_of)
-def test_drcn(check):
-    check(CASES[1])
 
 
 def test_drcn_has_two_blocks_a_sentence():
@@ -152,15 +149,6 @@ def test_drcn_options():
     check_save(layer)
 
 
-@pytest.mark.once
-def test_drcn_halves():
-    for kind in (None, "sfa"):
-        make = partial(SMALL, attention=False, exact_match=False, feature_attention=kind)
-        case = Case(make, WORDS, (0, 0))
-        assert case.make().can_split
-        check_halves(case)
-
-
 # --- in the other hosts ---
 
 MODULES = (test_esim, test_re2, test_diin, test_bimpm, test_cafe)
@@ -181,24 +169,6 @@ def test_hosts(case):
 def blocks_of(model):
     kinds = (FeatureAttention, SelectiveFeatureAttention)
     return [layer for layer in model.layers if isinstance(layer, kinds)]
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("preset", FEATURE_PRESETS)
-@pytest.mark.parametrize("make", [SMALL, *(module.SMALL for module in MODULES)], ids=str)
-def test_every_host_has_the_presets(make, preset):
-    cls, settings = make.func, FEATURE_PRESETS[preset]
-    assert cls.presets[preset] == settings
-    kind = settings["feature_attention"]
-    wanted = cls.feature_attention_defaults.get(kind, {})
-    wanted = {**wanted, **settings.get("feature_attention_config", {})}
-    blocks = blocks_of(make(**settings))
-    assert len(blocks) == (4 if cls is DRCN else 2)
-    for block in blocks:
-        plain = type(block)().get_config()
-        changed = {n: v for n, v in block.get_config().items() if plain[n] != v}
-        assert changed.keys() - {"name", "kernel_regularizer"} == wanted.keys()
-        assert wanted.items() <= changed.items()
 
 
 @pytest.mark.once

@@ -3,7 +3,7 @@
 from functools import partial
 
 from keras_sentmatch.applications import HyperLSTM
-from tests.applications.common import WORDS, check_halves, model_case
+from tests.applications.common import WORDS, model_case
 from tests.harness import arguments_act, built, run_checks, value
 
 SMALL = partial(
@@ -13,8 +13,6 @@ CASES = [model_case(SMALL, WORDS, None, "HyperLSTM")]
 SHARED = model_case(partial(SMALL, shared_encoder=True, layer_norm=True), WORDS, None, "shared")
 
 test_checks = run_checks(CASES)
-
-test_halves = run_checks([*CASES, SHARED], check_halves)
 
 test_arguments = arguments_act(CASES)
 

@@ -18,36 +18,25 @@ from tests.applications.backbones import (
 )
 from tests.applications.common import model_case
 from tests.harness import check_oracle, name_of, refuses, run_checks, value
-from tests.oracles_recurrent import self_attention_pooling, stack_gru
 
 
 def everything(model, **inputs):
     embedded, mask, encoder, options = oracle_inputs(model, **inputs)
     layers = {layer.name: layer for layer in model.layers}
+    cnn = layers["phrase_cnn"]
     weights = {
-        "layer_logits": [0.0],
+        "layer_logits": weights_of(layers["layer_weighting"])[0],
         "normalize_layers": model.layer_weighting == "softmax",
-        "phrase": [],
+        "phrase": [
+            [*weights_of(one), *weights_of(two)]
+            for one, two in zip(cnn.hidden_convolutions, cnn.output_convolutions)
+        ],
+        "dsa": dsa_weights(layers["rereading"]),
         "pooling": [weights_of(layers[f"pooling_{r + 1}"]) for r in range(len(model.widths))],
         "use_pair": model.use_global,
         "fusion": model.fusion,
         "mlp": [weights_of(layers["hidden"]), weights_of(layers["logits"])],
     }
-    if model.widths:
-        cnn = layers["phrase_cnn"]
-        units = zip(cnn.hidden_convolutions, cnn.output_convolutions)
-        weights["phrase"] = [[*weights_of(one), *weights_of(two)] for one, two in units]
-    if model.steps:
-        weights["dsa"] = dsa_weights(layers["rereading"])
-    if model.contextual == "stack_gru":
-        rnns = [weights_of(rnn) for rnn in layers["stack_gru"].forward_rnns]
-        words = stack_gru(embedded, mask, rnns)
-        pooled, _ = self_attention_pooling(words, mask, *weights_of(layers["pooling_words"]))
-        return oracles_encoders.ladra_net_head([words], mask, weights, pooled)
-    if "layer_weighting" in layers:
-        weights["layer_logits"] = weights_of(layers["layer_weighting"])[0]
-    else:
-        weights["layer_logits"] = np.zeros(len(encoder["layers"]))
     return oracles_encoders.ladra_net(embedded, mask, {**weights, **encoder}, **options)
 
 
@@ -101,7 +90,6 @@ def case(name, inputs=PAIRS, **config):
 
 CASES = [case("LadRaNet")]
 VARIANTS = [
-    *(case(name, **preset) for name, preset in LadRaNet.presets.items() if preset),
     case("free", layer_weighting="free", coverage="log", fuse_word=False, clip_coverage=False),
     case("score", widths=(3,), coverage_update="score"),
     case("RoBERTa", ROBERTA_PAIRS, backbone=ROBERTA, coverage="off"),

@@ -1,10 +1,10 @@
-"""RE2 with SFA: a whole forward pass against the oracle for every switch, its halves."""
+"""RE2 with SFA: a whole forward pass against the oracle for every switch."""
 
 from functools import partial
 
 from keras_sentmatch.applications import RE2
 from tests import oracles_hosts
-from tests.applications.common import WORDS, adapt, check_halves, features, model_case
+from tests.applications.common import WORDS, adapt, features, model_case
 from tests.harness import arguments_act, check_build, check_oracle, run_checks, value
 from tests.layers.test_convolutional_block import kernel_and_bias
 
@@ -14,7 +14,7 @@ def oracle(model, **inputs):
     blocks = []
     for n in range(1, model.blocks + 1):
         fusion, linear = layers[f"fusion_{n}"], model.alignment == "linear"
-        fused = [*fusion.views, *([fusion.output_dense] if model.fusion == "full" else [])]
+        fused = [*fusion.views, fusion.output_dense]
         blocks.append(
             {
                 "convs": [kernel_and_bias(c) for c in layers[f"encoder_{n}"].convolutions],
@@ -45,7 +45,7 @@ REST = [
     model_case(partial(SMALL, **options), FLAGS if "antonym" in options else WORDS, oracle, name)
     for name, options in {
         "identity, residual": {"alignment": "identity", "connection": "residual", "blocks": 3},
-        "no connection": {"connection": "none", "fusion": "simple", "prediction": "simple"},
+        "no connection": {"connection": "none", "prediction": "simple"},
         "symmetric": {"prediction": "symmetric", "encoder_layers": 3},
         "three blocks": {"blocks": 3},
         "one block, score": {"blocks": 1, "num_classes": 1},
@@ -57,22 +57,12 @@ test_checks = run_checks(CASES)
 
 test_variants = run_checks(REST, check_build, check_oracle)
 
-test_halves = run_checks(
-    [*CASES, model_case(partial(SMALL, alignment="identity"), WORDS, None, "identity")],
-    check_halves,
-)
-
 test_arguments = arguments_act(
     CASES,
-    "antonym",
-    feature_attention="fa",
-    feature_attention_config={"feature_attention_config": {"branches": 2}},
     encoder_layers=1,
     alignment="identity",
-    fusion="simple",
     connection="none",
     prediction="symmetric",
-    exact_match=True,
 )
 
 

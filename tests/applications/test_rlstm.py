@@ -3,7 +3,7 @@
 from functools import partial
 
 from keras_sentmatch.applications import RLSTM
-from tests.applications.common import WORDS, check_halves, model_case
+from tests.applications.common import WORDS, model_case
 from tests.harness import arguments_act, run_checks
 
 CASES = [
@@ -11,7 +11,5 @@ CASES = [
 ]
 
 test_checks = run_checks(CASES)
-
-test_halves = run_checks(CASES, check_halves)
 
 test_arguments = arguments_act(CASES, units=6)

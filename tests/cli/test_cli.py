@@ -273,7 +273,7 @@ def places(trained, scores, tmp_path_factory):
         "SCORES": scores,
         "DATA": trained.data,
         "LINES": home / "lines.txt",
-        "WORDS": f"antonyms={home / 'words.txt'}",
+        "WORDS": str(home / "antonyms.txt"),
         "INDEX": home / "index",
     }
 
