@@ -36,9 +36,9 @@ class FeatureHost(PairModel):
 
     Args:
         feature_attention: `"fa"`, `"sfa"`, a layer to copy, or `None` for no blocks.
-        feature_attention_config: Arguments of the blocks, and `share` for one block for both
-            sentences. Missing ones have the host's `feature_attention_defaults`, else the layer's
-            own defaults.
+        feature_attention_config: Arguments of the blocks, and `share`, whether both sentences share
+            one block. Missing arguments have the host's `feature_attention_defaults`, else the
+            layer's own defaults.
     """
 
     feature_attention_defaults: ClassVar[dict[str, dict[str, Any]]] = {}  # of "fa" and of "sfa"
@@ -56,11 +56,38 @@ class FeatureHost(PairModel):
         self.feature_attention_config = feature_attention_config
 
     def make_feature_attention(self, name: str = "feature_attention", **defaults) -> Blocks:
-        """`make_feature_blocks` from the model's arguments and the host's defaults."""
-        kind, config = self.feature_attention, self.feature_attention_config
-        if isinstance(kind, str):
-            defaults |= self.feature_attention_defaults.get(kind, {})
-        return make_feature_blocks(kind, config, name, self.policy, **defaults)
+        """Make a block for each sentence (`name_1`, `name_2`), or none.
+
+        `defaults` are arguments of the block that those of the host and of the user override. Each
+        sentence has its own block, as in the paper, which makes a symmetric host tell the first
+        sentence from the second.
+        """
+        kind, config = self.feature_attention, dict(self.feature_attention_config or {})
+        if kind is None:
+            if config:
+                raise InputError(
+                    f"feature_attention_config={config} has no block to configure. "
+                    "Set feature_attention to 'fa' or 'sfa'."
+                )
+            return ()
+        share = config.pop("share", False)
+
+        def block(side: str) -> keras.layers.Layer:
+            here = {**config, "name": f"{name}_{side}", "dtype": self.policy}
+            if isinstance(kind, str):
+                of_host = self.feature_attention_defaults.get(kind, {})
+                return KINDS[kind](**{**defaults, **of_host, **here})
+            config_of_layer = {**kind["config"], **here}
+            return keras.saving.deserialize_keras_object({**kind, "config": config_of_layer})
+
+        try:
+            return (block("both"),) * 2 if share else (block("1"), block("2"))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"No feature attention can be made from feature_attention={kind!r} and "
+                f"feature_attention_config={self.feature_attention_config!r}: {error}. Expected "
+                f"None, {', '.join(map(repr, KINDS))} or a layer, and the layer's arguments."
+            ) from error
 
     def attend_features(
         self, blocks: Blocks, x1, mask_1, x2, mask_2, each: bool = False
@@ -95,48 +122,3 @@ class FeatureHost(PairModel):
         parameters = inspect.signature(KINDS[kind]).parameters.values()
         of_layer = {p.name: p.default for p in parameters if p.default is not p.empty}
         return {**of_layer, **cls.feature_attention_defaults.get(kind, {})}
-
-
-def make_feature_blocks(
-    kind, config: Mapping[str, Any] | None, name: str, dtype, **defaults
-) -> Blocks:
-    """The feature attention of a host: a block for each sentence, or none.
-
-    Args:
-        kind: None for no blocks, `"fa"`, `"sfa"`, or the serialized config of a layer.
-        config: Arguments of the block, and `share`: whether both sentences share one block instead
-            of having one each, as in the paper (which makes a symmetric host tell the first
-            sentence from the second).
-        name: Name of the blocks; `_1` and `_2` are added.
-        dtype: The model's dtype policy.
-        **defaults: Arguments of the block that `config` may override.
-
-    Raises:
-        InputError: `kind` is no feature attention, or an argument is unknown.
-    """
-    options = dict(config or {})
-    share = options.pop("share", False)
-    if kind is None:
-        if config:
-            raise InputError(
-                f"feature_attention_config={dict(config)} has no block to configure. "
-                "Set feature_attention to 'fa' or 'sfa'."
-            )
-        return ()
-
-    def block(side: str) -> keras.layers.Layer:
-        here = {"name": f"{name}_{side}", "dtype": dtype}
-        if isinstance(kind, str):
-            return KINDS[kind](**{**defaults, **options}, **here)
-        return keras.saving.deserialize_keras_object(
-            {**kind, "config": {**kind["config"], **options, **here}}
-        )
-
-    try:
-        return (block("both"),) * 2 if share else (block("1"), block("2"))
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            f"No feature attention can be made from feature_attention={kind!r} and "
-            f"feature_attention_config={config!r}: {error}. "
-            f"Expected None, {', '.join(map(repr, KINDS))} or a layer, and the layer's arguments."
-        ) from error

@@ -23,18 +23,10 @@ FEATURES = ("word_ids", "char_ids", "pos", "antonym")  # the encoder's arrays of
 class PairModel(TrainingHooks, keras.Model):
     """A functional Keras model of sentence pairs.
 
-    The file of a model reads from the mathematics down:
-
-    1. the module's docstring names the paper; the class's says what the model is;
-    2. `encode(sentence)` returns what is known of one sentence without the other, and
-       `interact(one, two)` the output from both; then the methods they call, in the paper's order;
-    3. `__init__` documents each argument of the model's own and sets it as an attribute
-       (`super().__init__` sets those below), makes the layers in the paper's order, and ends with
-       `self.make_graph()`;
-    4. what other parts of the library ask of the model: `presets`, `search_space`, `pictures`,
-       `conflict`, hooks.
-
-    What is worth looking at is named where it is computed, with `show`; `explainer` returns it.
+    The file of a model reads from the mathematics down. `encode` and `interact` come first, then
+    the methods that they call, in the paper's order. `__init__` sets the model's own arguments as
+    attributes (`super().__init__` sets those below), makes the layers, and ends with
+    `self.make_graph()`. At the end stand `presets`, `search_space`, `pictures` and hooks.
 
     Args:
         vocabulary_size: Number of word ids; 0 is padding, 1 the unknown word.
@@ -53,8 +45,8 @@ class PairModel(TrainingHooks, keras.Model):
         **kwargs: `name`, `dtype` and `trainable`.
 
     Inputs:
-        A dict of int32, right-padded with 0: `word_ids_1` `[B, L1]`, `word_ids_2` `[B, L2]`; and,
-        with these features, `char_ids_1` `[B, L1, max_word_length]`, `pos_1`, `antonym_1` and so on.
+        A dict of int32, right-padded with 0: `word_ids_1` `[B, L1]`, `word_ids_2` `[B, L2]`; with
+        these features also `char_ids_1` `[B, L1, max_word_length]`, `pos_1`, `antonym_1`, ….
 
     Output:
         `[B, num_classes]` probabilities, or `[B, 1]` scores if `num_classes=1`, in float32 under
@@ -73,13 +65,13 @@ class PairModel(TrainingHooks, keras.Model):
         """Encode a sentence without the other one.
 
         `sentence` has `side` (`"1"` or `"2"`; `None` if both are encoded at once), `mask` (boolean
-        `[B, L]`), `other_word_ids`, and the encoder's features `word_ids`, `char_ids`, `pos` and
-        `antonym`; those that the model has no input for are `None`.
+        `[B, L]`), `other_word_ids`, `word_ids`, `char_ids`, `pos` and `antonym`; those that the
+        model has no input for are `None`.
         """
         raise NotImplementedError
 
     def interact(self, one: Sentence, two: Sentence):
-        """The output from what `encode` returned for both sentences."""
+        """Return the output, from what `encode` returned for both sentences."""
         raise NotImplementedError
 
     # === Arguments ===
@@ -189,7 +181,7 @@ class PairModel(TrainingHooks, keras.Model):
         return self.interact(self.encode(one), self.encode(two))
 
     def make_sentence(self, side: str, inputs: Mapping[str, Any], other_word_ids) -> Sentence:
-        """The argument of `encode` for one sentence."""
+        """Make the argument of `encode` for one sentence."""
         features = {name: inputs.get(f"{name}_{side}") for name in FEATURES}
         mask = ops.not_equal(features["word_ids"], 0)
         return Sentence(**features, other_word_ids=other_word_ids, mask=mask, side=side)
@@ -215,10 +207,7 @@ class PairModel(TrainingHooks, keras.Model):
             self._shown.append((later or (lambda: tensors), each))
 
     def explainer(self) -> keras.Model:
-        """Return a functional model on the same weights and inputs.
-
-        Its output is a dict: `probabilities` `[B, C]`, and what the model names with `show`.
-        """
+        """Return a model with the same weights that outputs all tensors named with `show`."""
         return _views.explainer(self)
 
     @property
@@ -236,9 +225,9 @@ class PairModel(TrainingHooks, keras.Model):
     def split(self) -> tuple[keras.Model, keras.Model, keras.Model]:
         """Return `encode` of sentence 1, `encode` of sentence 2, and `interact` as models.
 
-        They share the weights of this one, so the encodings of a corpus can be kept. The first two
-        accept the inputs of one sentence, by name without a number, and return a dict of tensors.
-        The third accepts both dicts in one, with `_1` and `_2` added to each name.
+        They share this model's weights. The first two accept the inputs of one sentence, by name
+        without a number, and return a dict of tensors, which can be kept. The third accepts both
+        dicts in one, with `_1` and `_2` added to each name.
 
         Raises:
             InputError: The model looks at both sentences from the start.
@@ -298,18 +287,14 @@ class PairModel(TrainingHooks, keras.Model):
     ) -> None:
         """Put `matrix`, `[vocabulary_size, embedding_dim]`, into every word embedding.
 
-        `similarity` has the weights of `vectors.load_similarity()` if the vectors are those of the
-        built-in table, for models that compare words by them.
+        `similarity`: What `vectors.load_similarity()` returns, for vectors of the built-in table.
         """
         for layer in self.layers:
             if isinstance(layer, WordRepresentation):
                 layer.set_word_vectors(matrix)
 
     def row_tables(self) -> list[tuple[str, Any]]:
-        """Return the variables with one row per word, each with what the row of a word holds.
-
-        `"vectors"`: the vector of the word.
-        """
+        """Return the variables with one row per word, each after its kind (`"vectors"`)."""
         layers = [layer for layer in self.layers if isinstance(layer, WordRepresentation)]
         return [("vectors", table.embeddings) for r in layers for table in r.word_embeddings]
 

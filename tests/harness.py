@@ -44,6 +44,8 @@ from tests.case import noise as noise
 from tests.case import value as value
 from tests.case import values as values
 
+# Of the arguments that models share; the others act in `WordRepresentation`.
+OF_ALL_MODELS = ("num_classes", "embedding_dim", "trainable_embedding", "exact_match", "dropout")
 HALF_POLICIES = ("mixed_float16", "mixed_bfloat16")
 
 
@@ -72,7 +74,9 @@ def signature_arguments(cls: Any) -> dict[str, inspect.Parameter]:
     if cls.__init__.__module__.startswith("keras."):
         return {}
     parameters = list(inspect.signature(cls.__init__).parameters.items())[1:]
-    return {n: p for n, p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+    own = {n: p for n, p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+    shared = cls.arguments() if hasattr(cls, "arguments") else {}
+    return {n: p for n, p in shared.items() if n in OF_ALL_MODELS} | own
 
 
 def plain(x: Any) -> Any:
@@ -331,10 +335,6 @@ def run_checks(cases: Sequence[Case], *checks: Callable[[Case], None]) -> Callab
     return pytest.mark.once(test) if checks else test
 
 
-# Of the arguments that models share; the others act in `WordRepresentation`.
-OF_ALL_MODELS = ("num_classes", "embedding_dim", "trainable_embedding", "exact_match", "dropout")
-
-
 def arguments_act(cases: Sequence[Case], *elsewhere: str, **others: Any) -> Callable[..., None]:
     """The test of a file that each argument of the constructor acts in at least one of the cases.
 
@@ -345,9 +345,6 @@ def arguments_act(cases: Sequence[Case], *elsewhere: str, **others: Any) -> Call
             several arguments, of which it is one.
     """
     arguments = signature_arguments(cases[0].cls)
-    if issubclass(cases[0].cls, keras.Model):
-        every = cases[0].cls.arguments()
-        arguments = {n: every[n] for n in OF_ALL_MODELS if n in every} | arguments
     assert {*elsewhere, *others} <= arguments.keys(), "there is no such argument"
 
     def acts(case: Case, argument: str) -> bool:

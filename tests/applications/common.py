@@ -5,10 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_sentmatch.layers import FeatureAttention, SelectiveFeatureAttention
 from tests.harness import Case, value
-from tests.layers.test_feature_attention import oracle as fa_oracle
-from tests.layers.test_selective_feature_attention import oracle as sfa_oracle
 
 IDS_1 = np.array([[2, 3, 1, 4, 0], [5, 7, 0, 0, 0], [7, 7, 8, 2, 6]], "int32")
 IDS_2 = np.array([[3, 1, 9, 0], [5, 5, 2, 4], [2, 6, 0, 0]], "int32")
@@ -57,22 +54,3 @@ def weights_of(layer: Any) -> list[np.ndarray]:
 def both_ways(layer: Any) -> list[list[np.ndarray]]:
     """The weights of the forward and the backward direction of a recurrent layer."""
     return [weights_of(layer.forward_rnn), weights_of(layer.backward_rnn)]
-
-
-def gate(block: Any, x: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """What the oracle makes of a FeatureAttention or a SelectiveFeatureAttention."""
-    found = {FeatureAttention: fa_oracle, SelectiveFeatureAttention: sfa_oracle}[type(block)]
-    return found(block, x, mask)[0]
-
-
-def adapt(model: Any) -> Callable[..., np.ndarray] | None:
-    """The feature attention of a host, as `weights["adapt"]` of `oracles_hosts` wants it."""
-    layers = {layer.name: layer for layer in model.layers}
-    if model.feature_attention is None:
-        return None
-
-    def hook(x: np.ndarray, mask: np.ndarray, side: int, place: str) -> np.ndarray:
-        here = place == getattr(model, "placement", "fused")
-        return gate(layers[f"feature_attention_{side + 1}"], x, mask) if here else x
-
-    return hook

@@ -5,7 +5,6 @@ from functools import partial
 import pytest
 
 from keras_sentmatch.applications import build_model, get_model_class
-from keras_sentmatch.applications.feature_blocks import make_feature_blocks
 from keras_sentmatch.errors import InputError
 
 BARE = {"autoencoder_after": ()}
@@ -66,4 +65,5 @@ def test_a_model_that_cannot_be_split(name, config, words):
 @pytest.mark.once
 @pytest.mark.parametrize("kind, config, words", [(k, c, w) for k, c, *w in BLOCKS])
 def test_blocks(kind, config, words):
-    check(partial(make_feature_blocks, kind, config, "here", "float32"), words)
+    given = {"feature_attention": kind, "feature_attention_config": config}
+    check(partial(build_model, "esim", vocabulary_size=9, embedding_dim=3, **given), words)

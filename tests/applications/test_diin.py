@@ -1,98 +1,18 @@
-"""DIIN with SFA: a whole forward pass against the oracle, the fixed length, its training losses, every switch."""
+"""DIIN: the fixed length, and its training losses."""
 
 from functools import partial
 
 import numpy as np
 import pytest
 
-from keras_sentmatch.applications import DIIN
 from keras_sentmatch.inference.compiled import CompiledModel
-from tests import oracles_hosts
-from tests.applications.common import IDS_1, WORDS, adapt, features, model_case
-from tests.harness import (
-    Case,
-    arguments_act,
-    built,
-    check_oracle,
-    close,
-    run_checks,
-    value,
-    values,
-)
-from tests.layers.test_dense_interaction_cnn import blocks, of
-from tests.layers.test_self_attention_fusion import gates
+from tests.applications.common import IDS_1, WORDS
+from tests.applications.test_hosts import PLAIN
+from tests.applications.test_hosts import SMALL as HOSTS
+from tests.harness import Case, built, close, value, values
 
-FEATURES = {n: a for n, a in features().items() if not n.startswith("antonym")}
-
-
-def fixed(model, array):
-    """Padded or cut to the model's length."""
-    room = np.zeros((len(array), model.max_length, *array.shape[2:]), array.dtype)
-    kept = array[:, : model.max_length]
-    room[:, : kept.shape[1]] = kept
-    return room
-
-
-def oracle(model, **inputs):
-    layers = {layer.name: layer for layer in model.layers}
-    words, highway, net = (
-        layers[n] for n in ("word_representation", "highway", "dense_interaction_cnn")
-    )
-    cnn = words.char_cnn
-    weights = {
-        "embeddings": [value(e.embeddings) for e in words.word_embeddings],
-        "char": [value(cnn.embedding.embeddings), *of(cnn.convolution)] if cnn else None,
-        "flag": model.exact_match,
-        "pos": np.eye(model.pos_tags) if model.pos_tags else None,
-        "highway": [(*of(t), *of(g)) for t, g in zip(highway.transforms, highway.gates)],
-        "first": of(net.scale_down),
-        "blocks": blocks(net),
-        "output": of(layers["logits"]),
-        "adapt": adapt(model),
-    }
-    for side in "12":
-        layer = layers[f"self_attentive_encoder_{side}"]
-        weights[f"encoder_{side}"] = (value(layer.attention_kernel), *gates(layer))
-    arrays = {n: fixed(model, a) for n, a in inputs.items()}
-    return oracles_hosts.diin(arrays, weights)["probabilities"]
-
-
-SMALL = partial(
-    DIIN,
-    vocabulary_size=10,
-    embedding_dim=3,
-    char_dim=2,
-    char_filters=2,
-    char_kernel_size=3,
-    max_word_length=6,
-    max_length=8,
-    first_scale=0.6,
-    blocks=2,
-    layers_per_block=2,
-    growth_rate=2,
-)
-ALL = partial(SMALL, char_vocabulary_size=6, pos_tags=3)
-CASES = [model_case(partial(ALL, feature_attention="sfa"), FEATURES, oracle, "DIIN")]
-PLAIN = partial(SMALL, exact_match=False, trainable_embedding=False)
-REST = [
-    model_case(PLAIN, WORDS, oracle, "words"),
-    model_case(partial(SMALL, max_length=4, num_classes=1), WORDS, oracle, "cut, a score"),
-    model_case(partial(SMALL, max_length=10), WORDS, oracle, "odd"),
-]
-
-test_checks = run_checks(CASES)
-
-test_variants = run_checks(REST, check_oracle)
-
-test_arguments = arguments_act(
-    [Case(ALL, FEATURES, (0, 0))],
-    "dropout_decay",
-    "dropout_decay_steps",
-    "l2_steps",
-    max_length=4,
-    blocks=1,
-    first_scale=0.3,
-)
+ALL, FEATURES = HOSTS["diin"], PLAIN["diin"].inputs
+SMALL = partial(ALL, char_vocabulary_size=0, pos_tags=0)
 
 
 @pytest.mark.once
@@ -111,7 +31,7 @@ def half_squares(arrays):
 
 @pytest.mark.each_backend
 def test_penalties_are_added_in_training_only():
-    model = built(CASES[0], difference_penalty=0.1, l2=0.2, l2_steps=4)
+    model = built(PLAIN["diin"], difference_penalty=0.1, l2=0.2, l2_steps=4)
     model._clear_losses()
     model(FEATURES)
     assert not model.losses
@@ -143,7 +63,7 @@ def test_steps_are_counted_once_a_batch():
 
 def test_length_is_fixed_inside():
     """Sentences are cut at `max_length`; the length of a batch makes no difference."""
-    model = built(REST[0])
+    model = built(Case(partial(SMALL, exact_match=False), WORDS, (0, 0)))
     long = np.concatenate([np.full((3, 8), 5), IDS_1], axis=1).astype("int32")
     cut = {"word_ids_1": long[:, :8], "word_ids_2": WORDS["word_ids_2"]}
     close(model({**cut, "word_ids_1": long}), values(model(cut)), "cut")

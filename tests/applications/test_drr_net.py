@@ -123,16 +123,6 @@ test_variants = run_checks(REST, check_oracle)
 test_arguments = arguments_act([FULL], "aux_loss_weight", selection="hard")
 
 
-def test_what_is_off_is_gone():
-    def names(**arguments):
-        return {layer.name for layer in SMALL(**arguments).layers}
-
-    h = {"mlp_h_hidden_1", "mlp_h_hidden_2", "p_h", "gate_h"}
-    v = {"mlp_v_hidden_1", "mlp_v_hidden_2", "p_v", "gate_v", "rereading"}
-    assert (h | v) & names(use_global=False) == v and (h | v) & names(use_dynamic=False) == h
-    assert "pooling" not in names(use_global=False, use_guide=False, use_initial_vector=False)
-
-
 # --- the losses of p_h and p_v ---
 
 LABELS = np.array([2, 0, 1])
@@ -141,7 +131,6 @@ SMOOTHED = keras.losses.CategoricalCrossentropy(label_smoothing=0.1)
 # What compile is given, the same as a Loss, the labels, what else fit is given.
 FORMS = {
     "sparse": ("sparse_categorical_crossentropy", SPARSE, LABELS, {}),
-    "column": (SPARSE, SPARSE, LABELS[:, None], {}),
     "one-hot": ({"probabilities": SMOOTHED}, SMOOTHED, np.eye(3)[LABELS], {}),
     "weighted": ([SPARSE], SPARSE, LABELS, {"sample_weight": np.array([0.5, 2.0, 0.0])}),
     "score": ("mse", keras.losses.MeanSquaredError(), np.array([[0.3], [1.0], [-2.0]]), {}),
@@ -182,12 +171,11 @@ def test_auxiliary_losses_with_every_form_of_label(form):
 
 
 @pytest.mark.each_backend
-@pytest.mark.parametrize("eager", [False, True])
-def test_auxiliary_losses_teach(eager):
+def test_auxiliary_losses_teach():
     """With a deaf last layer only they reach what predicts p_h and p_v."""
     for weight, learns in ((1.0, True), (0.0, False)):
         model = compiled("sparse", aux_loss_weight=weight)
-        model.compile(keras.optimizers.SGD(0.1), model.loss, run_eagerly=eager, jit_compile=False)
+        model.compile(keras.optimizers.SGD(0.1), model.loss, jit_compile=False)
         model.get_layer("logits").kernel.assign(np.zeros((8, 3)))
         names = ("p_h", "p_v", "pooling", "rereading", "mlp_hidden_1")
         before = {n: weights_of(model.get_layer(n)) for n in names}
