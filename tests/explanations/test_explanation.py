@@ -10,7 +10,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_sentmatch.applications import PictureSpec, list_models
+from keras_sentmatch.applications import list_models
+from keras_sentmatch.applications.picture_specs import PictureSpec
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.display.colors import NIGHT_PALETTES, PALETTES, Scale, is_dark
 from keras_sentmatch.errors import InputError
