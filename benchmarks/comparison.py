@@ -8,7 +8,6 @@ hybrid. Then measures each, from two strings to probabilities:
 
 - library: `Matcher.load(run)` on `--backend`
 - onnx: `load(run, engine="onnx")`
-- int8: the artifact of `export --format onnx --int8`, through its `score.py`
 - sentence_transformers: `CrossEncoder.predict`
 
 For each number of `--threads` every contender has a process that may use that many processors. The
@@ -21,7 +20,6 @@ existing rows are not measured again.
 import argparse
 import json
 import os
-import runpy
 import subprocess
 import sys
 import time
@@ -41,7 +39,7 @@ SETTINGS = {  # of `keras-sentmatch train`
     "drcn": ["training.epochs=10"],
     "hybrid": [],
 }
-ENGINES = ("library", "onnx", "int8")
+ENGINES = ("library", "onnx")
 OTHER = "sentence_transformers"
 CONTENDERS = tuple(f"{model}:{engine}" for model in SETTINGS for engine in ENGINES)
 CONTENDERS = (f"cross_encoder:{OTHER}", *CONTENDERS)
@@ -131,11 +129,6 @@ def prepare(contender: str, args: argparse.Namespace) -> None:
     run = folder_of(model, args)
     if engine == "onnx" and not (run / "onnx").exists():
         command("export", run, "--format", "onnx")
-    if engine == "int8":
-        folder = run.with_name(f"{run.name}-int8")
-        if not folder.exists():
-            options = ["--format", "onnx", "--int8", "--max-drop", 100, "--out", folder]
-            command("export", run, *options, "--backend", args.backend)
 
 
 # === A process of one contender ===
@@ -153,17 +146,6 @@ def load(contender: str, args: argparse.Namespace) -> tuple[Ask, Path]:
             list(zip(one, two)), batch_size=64, apply_softmax=True, show_progress_bar=False
         ), folder
     run = folder_of(model, args)
-    if engine == "int8":
-        folder = run.with_name(f"{run.name}-int8")
-        scorer = runpy.run_path(str(folder / "score.py"))["Scorer"](folder)
-
-        def ask(one: Sequence[str], two: Sequence[str]) -> Any:
-            order = np.argsort([max(len(a), len(b)) for a, b in zip(one, two)])
-            pairs = [(one[i], two[i]) for i in order]
-            found = [scorer.scores(pairs[i : i + 64]) for i in range(0, len(pairs), 64)]
-            return np.concatenate(found)[np.argsort(order)]
-
-        return ask, folder
     from keras_sentmatch import load
 
     matcher = load(run, engine="onnx" if engine == "onnx" else "keras")

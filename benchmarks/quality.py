@@ -111,11 +111,11 @@ def measure_ensemble(
     if RESULTS.has(ensemble):
         return
     os.environ["KERAS_BACKEND"] = backend
+    from keras_sentmatch import load
     from keras_sentmatch.data import load_pairs
-    from keras_sentmatch.inference import EnsembleMatcher
 
     folders = [folder_of(args, key) for key in keys]
-    matcher, pairs = EnsembleMatcher.load(folders), load_pairs(args.data)
+    matcher, pairs = load(folders), load_pairs(args.data)
     found = {
         part: matcher.evaluate(pairs[part]) for part in ("validation", "test") if part in pairs
     }

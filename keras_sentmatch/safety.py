@@ -10,6 +10,8 @@ import json
 import math
 import os
 import re
+import secrets
+import stat
 import threading
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -34,9 +36,7 @@ _WEIGHTS_EXPANSION = 100
 _MOST_STEPS = 1000  # steps of re-reading per prediction
 _MOST_LAYERS = 100  # layers of a model with fewer arrays of weights
 _LAYERS = re.compile(r"depth|blocks|branches|\w*layers\w*")  # arguments that count layers
-_MOST_WITHOUT_WEIGHTS = (
-    10_000  # lengths and the like may exceed the number of weights of a tiny model
-)
+_MOST_WITHOUT_WEIGHTS = 10_000  # lengths and the like may exceed the weights of a tiny model
 COPY = "Copy the whole folder again"
 
 # A saved model may name Keras's own parts, and classes that are registered in this process.
@@ -91,16 +91,34 @@ def inside(folder: Path, name: str) -> Path:
 
 
 def check_tree(folder: Path) -> None:
-    """Refuse a folder with a link that leads out of it."""
+    """Refuse a folder that holds anything but files and folders, such as a link or a pipe."""
     for path in folder.rglob("*"):
-        inside(folder, str(path.relative_to(folder)))
+        mode = path.lstat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            kind = f"a link to {os.readlink(path)}" if stat.S_ISLNK(mode) else "a pipe or a device"
+            raise InputError(
+                f"{path} is {kind}. Expected only files and folders in {folder}. Put the file itself "
+                "there."
+            )
+
+
+def replace_file(path: Path, content: str | bytes) -> None:
+    """Replace a file at once, so that it is never half written. Links are replaced, not followed."""
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    temporary = path.with_name(f".{path.name[:99]}-{secrets.token_hex(8)}")
+    try:
+        with open(temporary, "xb") as file:  # fails if somebody has made it
+            file.write(data)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def read_bytes(path: Path, name: str) -> bytes:
     """Read the bytes of a file that must not exceed the limit `name`."""
     most = limit(name)
     try:
-        if path.exists() and not path.is_file():
+        if path.exists() and not path.is_file():  # opening a pipe would wait forever
             raise InputError(f"{path} is not a file. Give the path of a file.")
         with open(path, "rb") as file:
             found = file.read(most + 1)

@@ -227,23 +227,27 @@ matcher: threshold ignored
 + return np.asarray(probabilities.argmax(-1))
 @ keras_sentmatch/inference/base.py | tests/inference/test_matcher.py
 matcher: temperature ignored
-- return scores if self.label_names is None else apply_temperature(scores, self.temperature)
-+ return scores
+- return apply_temperature(raw.astype("float64"), self.temperature)
++ return raw
 @ keras_sentmatch/inference/base.py | tests/inference
 ranking: the worst first
-- np.argsort(-scores, kind="stable")
-+ np.argsort(scores, kind="stable")
+- np.argsort(-self.order(raw, column), kind="stable")
++ np.argsort(self.order(raw, column), kind="stable")
+@ keras_sentmatch/inference/base.py | tests/inference/test_rank.py
+ranking: by probabilities that a temperature has rounded to 1
+- return raw if column is None else log_odds(raw, column, self.temperature)
++ return raw if column is None else self.tempered(raw)[:, column].astype("float32")
 @ keras_sentmatch/safety.py | tests/inference/test_safety.py
 file safety: a link out of the folder is followed
-- if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
-+ if True:
+- if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
++ if False:
 file safety: layers that run code are let through
 - not in _RUN_CODE + _READ_FILES
 + not in _READ_FILES
 @ keras_sentmatch/inference/score.py | tests/exports/test_encoder_rules.py
 portable export: text is not cleaned
-- text = text.translate(facts["clean"])
-+ text = str(text)
+- unicodedata.normalize(self.facts["normalization"], text).translate(self.clean)
++ unicodedata.normalize(self.facts["normalization"], text)
 @ tuning/_trials.py | tests/tuning/test_report.py
 tuning: the lowest accuracy is the best
 - reverse=self.rises

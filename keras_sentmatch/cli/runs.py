@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from keras_sentmatch.data import PairDataset
-    from keras_sentmatch.inference import EnsembleMatcher, Matcher
+    from keras_sentmatch.inference import Matcher
+    from keras_sentmatch.inference.ensemble import EnsembleMatcher
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,8 @@ from keras_sentmatch.inference.base import Prediction
 from keras_sentmatch.inference.pairs import check_count
 
 if TYPE_CHECKING:
-    from keras_sentmatch.inference import EnsembleMatcher, Matcher
+    from keras_sentmatch.inference import Matcher
+    from keras_sentmatch.inference.ensemble import EnsembleMatcher
 
 MOST_SHOWN = 500  # groups on a page
 log = logging.getLogger(__name__)

@@ -20,9 +20,11 @@ from keras_sentmatch.inference.base import Prediction
 from keras_sentmatch.inference.pairs import check_count
 
 if TYPE_CHECKING:
-    from keras_sentmatch.inference import EnsembleMatcher, Matcher
+    from keras_sentmatch.inference import Matcher
+    from keras_sentmatch.inference.ensemble import EnsembleMatcher
 
 log = logging.getLogger(__name__)
+_WINDOW = 4096  # pairs scored at once
 
 
 def mine(
@@ -158,16 +160,16 @@ class Miner:
 
     def scores(self, pairs: Array, label: str | None) -> Array:
         """Score pairs of distinct sentences."""
-        self.matcher.score_column(label)
-        name = label or (self.matcher.label_names or [None, None])[1]
+        column = self.matcher.score_column(label)
         one, two = self.first.sentences, self.second.sentences
-        rows = ((one[i], two[j]) for i, j in pairs.tolist())
         found = np.zeros(len(pairs), "float32")
         with progress_bar("scoring", len(pairs), len(pairs) > 1000) as show:
-            stream = self.matcher.predict_stream(rows, batch_size=self.batch_size)
-            for place, answer in enumerate(stream):
-                found[place] = answer["score"] if name is None else answer["probabilities"][name]
-                show(place + 1)
+            for start in range(0, len(pairs), _WINDOW):
+                part = pairs[start : start + _WINDOW].tolist()
+                first, second = [one[i] for i, _ in part], [two[j] for _, j in part]
+                scores = self.matcher.predict_proba(first, second, batch_size=self.batch_size)
+                found[start : start + len(part)] = scores if column is None else scores[:, column]
+                show(start + len(part))
         return found
 
     def threshold(self, given: float | None, label: str | None) -> float:

@@ -1,12 +1,15 @@
 """PNG pictures of a run, drawn by Matplotlib, which is imported when a picture is drawn."""
 
 import csv
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+from keras_sentmatch.safety import replace_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -111,5 +114,7 @@ def empty_figure(width: float, height: float) -> "Figure":
 
 
 def save_png(figure: "Figure", png: str | Path) -> Path:
-    figure.savefig(png, dpi=120)
+    content = io.BytesIO()
+    figure.savefig(content, dpi=120, format="png")
+    replace_file(Path(png), content.getvalue())  # follows no link
     return Path(png)

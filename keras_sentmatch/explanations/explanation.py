@@ -28,7 +28,8 @@ from keras_sentmatch.inference.pairs import as_dataset
 from keras_sentmatch.version import __version__
 
 if TYPE_CHECKING:
-    from keras_sentmatch.inference import EnsembleMatcher, Matcher
+    from keras_sentmatch.inference import Matcher
+    from keras_sentmatch.inference.ensemble import EnsembleMatcher
 
 LEAST_CHANGE = 0.05  # the darkest color means at least this change of a probability
 LABELED = 0.25  # a word's change is always shown from this share of the largest change

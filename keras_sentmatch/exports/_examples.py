@@ -1,19 +1,16 @@
 """The comparison of an artifact with its matcher on difficult pairs."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
-from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.pairs import as_dataset
-from keras_sentmatch.inference.run_folder import calibration_of
 
 TOLERANCE = 1e-5  # absolute for probabilities; relative for scores above 1
 DIFFICULT = (
@@ -30,6 +27,8 @@ DIFFICULT = (
     ("ΣΑΣ İi ẞ ß e\u0301\u0323 é…", "ÅNGSTRÖM ﬁne ½"),
     ("It isn't the dog's; it cost $1,000.50!", "N'T 's [UNK] [SEP]"),
     ("donaudampfschifffahrtsgesellschaft" * 9, "x" * 300),
+    ("A dog and a dog and a dog.", "The dog, the dog, the dog."),
+    ("The houze is unhappyish.", "A footballish zebrra housez."),  # words of no vocabulary
 )
 
 
@@ -39,7 +38,6 @@ class Examples:
 
     sentence1: list[str]
     sentence2: list[str]
-    arrays: dict[str, np.ndarray]  # inputs of the model; empty if members have different encoders
     scores: np.ndarray  # probabilities [N, C] or scores [N]
     labels: list[str] | None
     threshold: float | None
@@ -47,9 +45,8 @@ class Examples:
 
     @classmethod
     def of(cls, ensemble: EnsembleMatcher, pairs: Any = None) -> "Examples":
-        """Score the difficult pairs, sentences from the words of each vocabulary, and `pairs`."""
-        members = ensemble.members
-        rows = [*DIFFICULT, *(pair for member in members for pair in own_words(member.encoder))]
+        """Score the difficult pairs, sentences from the words of the vocabulary, and `pairs`."""
+        rows = [*DIFFICULT, *own_words(ensemble.members[0].encoder)]
         if pairs is not None:
             more, _ = as_dataset(pairs, None, None)
             rows += zip(more.sentence1, more.sentence2)
@@ -59,60 +56,46 @@ class Examples:
                 sentence.encode("utf-8")
             except UnicodeEncodeError as error:
                 raise InputError(
-                    f"{sentence!r:.60} is not valid Unicode ({error}), so it cannot be compared. Leave it out."
+                    f"{sentence!r:.60} is not valid Unicode ({error}), so it cannot be compared. "
+                    "Leave it out."
                 ) from None
-        data = _dataset(members, first, second)
-        arrays: dict[str, np.ndarray] = {}
         with warnings.catch_warnings():  # the long sentences are truncated
             warnings.simplefilter("ignore")
-            scores = ensemble.predict_proba(data)
-            if len(group_by_encoder(members)) == 1:
-                inputs = inputs_of(members)
-                encoded = members[0].encoder.encode(first, second, tags=data.tags)
-                arrays = {name: x for name, x in encoded.items() if name in inputs}
+            scores = ensemble.predict_proba(first, second)
         labels = None
         if ensemble.label_names is not None:
             labels = [str(answer.label or "") for answer in ensemble.answers(scores)]
-        return cls(
-            first, second, arrays, scores, labels, ensemble.threshold, ensemble.abstain_below
-        )
+        return cls(first, second, scores, labels, ensemble.threshold, ensemble.abstain_below)
 
-    def compare(
-        self, found: Mapping[str, Mapping[str, Any]], tolerance: float = TOLERANCE
-    ) -> float:
-        """Return the largest difference between the predictions of the matcher and each signature.
+    def compare(self, found: Mapping[str, Any], tolerance: float = TOLERANCE) -> float:
+        """Return the largest difference between the outputs of an artifact and the matcher's.
 
         A difference above `tolerance`, or a different label, raises `InputError`.
         """
-        largest = 0.0
-        for signature, outputs in found.items():
-            got = np.asarray(outputs["score" if self.labels is None else "probabilities"])
-            if got.shape != self.scores.shape:
-                raise InputError(
-                    f"{signature} returns arrays of shape {got.shape}. Expected {self.scores.shape}."
-                )
-            differences = np.abs(got - self.scores) / np.maximum(1.0, np.abs(self.scores))
-            differences = (
-                np.nan_to_num(differences, nan=np.inf, posinf=np.inf).reshape(len(got), -1).max(1)
+        got = np.asarray(found["score" if self.labels is None else "probabilities"])
+        if got.shape != self.scores.shape:
+            raise InputError(
+                f"The artifact returns an array of shape {got.shape}. Expected {self.scores.shape}."
             )
-            worst = int(differences.argmax())
-            difference = float(differences[worst])
-            if difference > tolerance:
+        differences = np.abs(got - self.scores) / np.maximum(1.0, np.abs(self.scores))
+        differences = np.nan_to_num(differences, nan=np.inf, posinf=np.inf)
+        differences = differences.reshape(len(got), -1).max(1)
+        worst = int(differences.argmax())
+        if not differences[worst] <= tolerance:
+            raise InputError(
+                f"Nothing was exported. For the pair {self._pair(worst)}, the artifact returns "
+                f"{got[worst]} and the matcher {self.scores[worst]}: a difference of "
+                f"{differences[worst]:.2g}, expected at most {tolerance:g}. If this is rounding, "
+                "export with a larger tolerance."
+            )
+        for row, label in enumerate(self.labels or ()):
+            chosen = str(found["label"][row])
+            if chosen != label and self._is_clear(row, tolerance):
                 raise InputError(
-                    f"Nothing was exported. For the pair {self._pair(worst)}, {signature} returns "
-                    f"{got[worst]} and the matcher {self.scores[worst]}: a difference of "
-                    f"{difference:.2g}, expected at most {tolerance:g}. If this is rounding, export "
-                    "with a larger tolerance."
+                    f"Nothing was exported. For the pair {self._pair(row)}, the artifact chooses "
+                    f"{chosen!r} and the matcher {label!r}."
                 )
-            largest = max(largest, difference)
-            for row, label in enumerate(self.labels or ()):
-                chosen = str(outputs["label"][row]) if "label" in outputs else label
-                if chosen != label and self._is_clear(row, tolerance):
-                    raise InputError(
-                        f"Nothing was exported. For the pair {self._pair(row)}, {signature} chooses "
-                        f"{chosen!r} and the matcher {label!r}."
-                    )
-        return largest
+        return float(differences[worst])
 
     def _is_clear(self, row: int, tolerance: float) -> bool:
         """Whether no allowed difference changes the label."""
@@ -129,44 +112,6 @@ class Examples:
         return f"{self.sentence1[row]!r:.60}, {self.sentence2[row]!r:.60} (number {row})"
 
 
-def inputs_of(members: Sequence[Matcher]) -> dict[str, Any]:
-    """Return the inputs of all members' models by name."""
-    return {name: x for member in members for name, x in member.model.input.items()}
-
-
-def as_ensemble(matcher: Matcher | EnsembleMatcher) -> EnsembleMatcher:
-    """Return a copy with encoders of its own, which know the words of the vocabulary only."""
-    if isinstance(matcher, Matcher):
-        limits: Any = {"threshold": matcher.threshold, "abstain_below": matcher.abstain_below}
-        matcher = EnsembleMatcher([matcher], **limits)
-    copies = [
-        Matcher(
-            member.model,
-            type(member.encoder)(**member.encoder.get_config()),
-            member.label_names,
-            task=member.task,
-            threshold=member.threshold,
-            temperature=member.temperature,
-            info=member.info,
-        )
-        for member in matcher.members
-    ]
-    return EnsembleMatcher(copies, **calibration_of(vars(matcher)))
-
-
-def group_by_encoder(members: Sequence[Matcher]) -> list[list[Matcher]]:
-    """Group the members by equal encoders."""
-    groups: list[list[Matcher]] = []
-    for member in members:
-        for group in groups:
-            if _facts(group[0].encoder) == _facts(member.encoder):
-                group.append(member)
-                break
-        else:
-            groups.append([member])
-    return groups
-
-
 def own_words(encoder: Any, rows: int = 6, length: int = 10) -> list[tuple[str, str]]:
     """Make pairs of sentences from words spread over the encoder's vocabulary."""
     if isinstance(encoder, PairEncoder):
@@ -177,29 +122,3 @@ def own_words(encoder: Any, rows: int = 6, length: int = 10) -> list[tuple[str, 
     picked = [words[i] for i in spread]
     sentences = [" ".join(picked[i :: 2 * rows]) for i in range(2 * rows)]
     return list(zip(sentences[::2], sentences[1::2]))
-
-
-def _facts(encoder: Any) -> tuple[Any, ...]:
-    """Return the facts that equal encoders share."""
-    if isinstance(encoder, PairEncoder):
-        return type(encoder), encoder.get_config()
-    tokenizer = encoder.tokenizer
-    config = {**tokenizer.get_config(), "name": ""}  # Keras numbers the layers of a process
-    return type(encoder), encoder.max_length, config, tokenizer.get_vocabulary()
-
-
-def _dataset(members: Sequence[Matcher], first: list[str], second: list[str]) -> PairDataset:
-    """Return the pairs, with part-of-speech tags if an encoder needs them."""
-    tagged: list[Any] = [m.encoder for m in members if "pos" in m.encoder.features]
-    encoder = next((e for e in tagged if not e.tagger), None)
-    if encoder is None:
-        return PairDataset(first, second)
-    names = encoder.tags.words[2:]
-    tags = {
-        f"tags_{side}": [
-            [names[i % len(names)] for i, _ in enumerate(encoder.tokenizer(sentence))]
-            for sentence in sentences
-        ]
-        for side, sentences in ((1, first), (2, second))
-    }
-    return PairDataset(first, second, columns=tags)

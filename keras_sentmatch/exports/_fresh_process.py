@@ -2,98 +2,65 @@
 
     python -P _fresh_process.py ARTIFACT WORK
 
-Reads `sentences.json` and `arrays.npz` in the folder WORK and writes `answers.npz` there, with one
-array per signature and output, called SIGNATURE/OUTPUT.
+Reads `sentences.json` in the folder WORK, and writes `alone.npz` and `together.npz` there, with one
+array per output: pairs scored one by one, and in blocks.
 """
 
 import json
 import runpy
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 Arrays = dict[str, Any]
-ALONE, BLOCK = 4, 64  # the first pairs are scored alone, the rest in blocks
 
 
 def main(folder: Path, work: Path) -> None:
     sentences = json.loads((work / "sentences.json").read_text(encoding="utf-8"))
-    with np.load(work / "arrays.npz") as file:
-        arrays = dict(file)
-    answer = answer_saved_model if (folder / "saved_model.pb").exists() else answer_portable
-    found = {
-        f"{signature}/{name}": array
-        for signature, outputs in answer(folder, sentences, arrays)
-        for name, array in outputs.items()
-    }
-    np.savez(work / "answers.npz", **found)
+    is_saved_model = (folder / "saved_model.pb").exists()
+    answer = saved_model(folder) if is_saved_model else portable(folder)
+    for name, size in (("alone", 1), ("together", 64)):
+        np.savez(work / f"{name}.npz", **in_blocks(answer, sentences, size))
     imported = {"keras_sentmatch", "keras_hub", "tensorflow_text"} & set(sys.modules)
     if imported:
         sys.exit(f"answering imported {', '.join(sorted(imported))}")
 
 
-def answer_saved_model(
-    folder: Path, sentences: Arrays, arrays: Arrays
-) -> Iterator[tuple[str, Arrays]]:
-    """Yield the outputs of each signature."""
+def saved_model(folder: Path) -> Callable[[Arrays], Arrays]:
+    """Return the function `serving_default` of a SavedModel."""
     import tensorflow as tf
 
-    signatures = tf.saved_model.load(str(folder)).signatures
+    serve = tf.saved_model.load(str(folder)).signatures["serving_default"]
 
-    def call(name: str, inputs: Arrays) -> Arrays:
-        outputs = signatures[name](**{key: tf.constant(x) for key, x in inputs.items()})
-        return {key: decoded(x.numpy()) for key, x in outputs.items() if key != "label_names"}
+    def answer(sentences: Arrays) -> Arrays:
+        outputs = serve(**{name: tf.constant(x) for name, x in sentences.items()})
+        return {name: decoded(x.numpy()) for name, x in outputs.items() if name != "label_names"}
 
-    def encode_and_score(block: Arrays) -> Arrays:
-        encoded = [call(f"encode_{side}", {side: column}) for side, column in block.items()]
-        return call("score_encoded", encoded[0] | encoded[1])
-
-    if "serving_default" in signatures:
-        yield "serving_default", in_blocks(lambda block: call("serving_default", block), sentences)
-    if "ids" in signatures:
-        yield "ids", in_blocks(lambda block: call("ids", block), arrays)
-    if "score_encoded" in signatures:
-        yield "score_encoded", in_blocks(encode_and_score, sentences)
+    return answer
 
 
-def answer_portable(
-    folder: Path, sentences: Arrays, arrays: Arrays
-) -> Iterator[tuple[str, Arrays]]:
-    """Yield the outputs of the model for ids, and those of the `score.py` in the folder."""
-    facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
-    copied = (folder / "score.py").exists()
-    here = Path(__file__).parents[1] / "inference"
-    script = runpy.run_path(str((folder if copied else here) / "score.py"))
-    run = script["load_model"](folder, facts["shape"])
-    name = "score" if facts["label_names"] is None else "probabilities"
-    yield "ids", in_blocks(lambda block: {name: run(block)}, arrays)
-    if not copied:
-        return
-    scorer = script["Scorer"](folder)
+def portable(folder: Path) -> Callable[[Arrays], Arrays]:
+    """Return the `score.py` in the folder as a function."""
+    scorer = runpy.run_path(str(folder / "score.py"))["Scorer"](folder)
 
-    def score(block: Arrays) -> Arrays:
-        answers = scorer(list(zip(block["sentence1"], block["sentence2"])))
-        if name == "score":
-            return {name: np.array([answer[name] for answer in answers])}
-        return {
-            name: np.array([list(answer[name].values()) for answer in answers]),
-            "label": np.array([answer["label"] or "" for answer in answers]),
-        }
+    def answer(sentences: Arrays) -> Arrays:
+        answers = scorer(list(zip(sentences["sentence1"], sentences["sentence2"])))
+        if "score" in answers[0]:
+            return {"score": np.array([answer["score"] for answer in answers])}
+        rows = [list(answer["probabilities"].values()) for answer in answers]
+        labels = [answer["label"] or "" for answer in answers]
+        return {"probabilities": np.array(rows), "label": np.array(labels)}
 
-    yield "score.py", in_blocks(score, sentences)
+    return answer
 
 
-def in_blocks(answer: Callable[[Arrays], Arrays], inputs: Arrays) -> Arrays:
-    """Return the outputs for all rows, computed in blocks."""
-    rows = len(next(iter(inputs.values())))
-    starts = [*range(min(ALONE, rows)), *range(ALONE, rows, BLOCK), rows]
-    blocks = [
-        answer({name: x[start:end] for name, x in inputs.items()})
-        for start, end in zip(starts, starts[1:])
-    ]
+def in_blocks(answer: Callable[[Arrays], Arrays], inputs: Arrays, size: int) -> Arrays:
+    """Return the outputs for all rows, computed in blocks of `size` rows."""
+    rows = range(0, len(inputs["sentence1"]), size)
+    blocks = [answer({name: x[i : i + size] for name, x in inputs.items()}) for i in rows]
     return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
 
 

@@ -22,8 +22,17 @@ from keras_sentmatch.inference import score
 from keras_sentmatch.inference.ensemble import EnsembleMatcher
 from keras_sentmatch.inference.unseen_words import row_tables, spare_rows
 from keras_sentmatch.safety import first_line
-from keras_sentmatch.text.tokens import CONTRACTIONS, LAST, clean_table, token_pattern, word_ranges
+from keras_sentmatch.text.tokens import (
+    CONTRACTIONS,
+    LAST,
+    NEGATIONS,
+    clean_table,
+    token_pattern,
+    word_ranges,
+)
 from keras_sentmatch.text.word_pieces import BertPieces, BytePairs, SentencePieces, separators
+from keras_sentmatch.vectors import word_lookup
+from keras_sentmatch.vectors.built_in import table_content
 
 OPSET = 18
 SCORE = Path(score.__file__)
@@ -31,21 +40,23 @@ Tables = Mapping[str, tuple[str, Any]]  # role of a row of an unseen word, and t
 
 
 def write_onnx(ensemble: EnsembleMatcher, folder: Path) -> dict[str, Any]:
-    """Write `model.onnx` and the files of the encoder; see `write_saved_model`."""
-    return _write(ensemble, folder, partial(_convert_to_onnx, tables={}))
+    """Write `model.onnx`, and `score.py` with the files that it reads; see `write_saved_model`.
 
-
-def write_engine(ensemble: EnsembleMatcher, folder: Path) -> dict[str, Any]:
-    """As `write_onnx`, for `OnnxMatcher`: word tables can be replaced."""
-    member = ensemble.members[0]
-    spare = spare_rows(member.model, member.encoder)
-    roles = enumerate(row_tables(member.model) if spare else ())
-    tables = {f"words_{number}": found for number, found in roles}
-    return _write(ensemble, folder, partial(_convert_to_onnx, tables=tables), tables, spare)
+    The word tables are inputs with defaults, so that unseen words can get rows.
+    """
+    members = [member for member in ensemble.members if member.unseen_words]
+    rows = min((spare_rows(member.model, member.encoder) for member in members), default=0)
+    found = [pair for member in members for pair in row_tables(member.model)]
+    tables = {f"words_{number}": pair for number, pair in enumerate(found)}
+    report = _write(ensemble, folder, partial(_convert_to_onnx, tables=tables), tables, rows)
+    if rows:
+        shutil.copy(word_lookup.__file__, folder)
+        (folder / "word_table.npz").write_bytes(table_content())
+    return report
 
 
 def write_litert(ensemble: EnsembleMatcher, folder: Path) -> dict[str, Any]:
-    """Write `model.tflite` and the files of the encoder; see `write_saved_model`."""
+    """Write `model.tflite`, and `score.py` with the files that it reads."""
     return _write(ensemble, folder, _convert_to_litert)
 
 
@@ -57,18 +68,32 @@ def _write(
     spare: int = 0,
 ) -> dict[str, Any]:
     served = ServingFunctions(ensemble)
-    if len(served.groups) > 1:
-        raise InputError(
-            "The members of this ensemble have different encoders, so no ids fit all of them. Export "
-            "it as a SavedModel, which takes sentences, or export its members one by one."
-        )
     folder.mkdir()
     inputs, outputs = convert(served, folder)
-    shape = next(iter(inputs.values())).shape[:2].as_list()
-    roles = {name: role for name, (role, _) in tables.items()}
-    reason = write_encoder(ensemble, folder, list(inputs), shape, roles, spare)
-    left_out = {"score.py": reason} if reason else {}
-    return {"signatures": {"ids": describe_specs(inputs, outputs)}, "left_out": left_out}
+    shutil.copy(SCORE, folder / "score.py")
+    facts = {
+        "inputs": list(inputs),
+        "shape": next(iter(inputs.values())).shape[:2].as_list(),
+        "tables": {name: role for name, (role, _) in tables.items()},
+        "places": _places(folder / "model.onnx", tables),
+        "spare_rows": spare,
+        "label_names": ensemble.label_names,
+        "threshold": ensemble.threshold,
+        "abstain_below": ensemble.abstain_below,
+        "encoder": rules_of(served.encoder, folder),
+    }
+    (folder / "facts.json").write_text(json.dumps(facts) + "\n", encoding="utf-8", newline="\n")
+    return describe_specs(inputs, outputs)
+
+
+def _places(path: Path, tables: Tables) -> dict[str, Any]:
+    """Return where the values of the word tables begin in the file, and their shapes."""
+    content = path.read_bytes() if tables else b""
+    found = {}
+    for name, (_, variable) in tables.items():
+        values = keras.ops.convert_to_numpy(variable)
+        found[name] = content.index(values.tobytes()), values.shape
+    return found
 
 
 def _convert_to_onnx(served: ServingFunctions, folder: Path, tables: Tables) -> tuple[Any, Any]:
@@ -82,7 +107,7 @@ def _convert_to_onnx(served: ServingFunctions, folder: Path, tables: Tables) -> 
         raise InputError(
             f'ONNX needs more packages ({error}). Run pip install "keras-sentmatch[onnx]".'
         ) from error
-    specs = served.input_specs
+    specs = served.specs()
     variables = [variable for _, variable in tables.values()]
     named = list(specs.values()) + [
         tf.TensorSpec(variable.shape, variable.dtype, name)
@@ -157,7 +182,7 @@ def _erfc(graph: Any, node: Any, name: str, arguments: Any) -> None:
 def _convert_to_litert(served: ServingFunctions, folder: Path) -> tuple[Any, Any]:
     """Try any shape, then one pair of any length, then one pair of the full length."""
     reasons = []
-    for shape in ((None, None), (1, None), (1, served.first.encoder.max_length)):
+    for shape in ((None, None), (1, None), (1, served.encoder.max_length)):
         try:
             return _litert(served, folder / "model.tflite", shape)
         except Exception as error:  # the converter raises anything
@@ -172,7 +197,7 @@ def _litert(
 
     specs = {
         name: tf.TensorSpec([*shape, *spec.shape[2:]], spec.dtype, name)
-        for name, spec in served.input_specs.items()
+        for name, spec in served.specs().items()
     }
     function = tf.function(served.scores_of_ids, autograph=False).get_concrete_function(**specs)
     module = tf.Module()
@@ -188,7 +213,7 @@ def _litert(
 
 def _refused(format: str, served: ServingFunctions, reasons: list[str]) -> InputError:
     return InputError(
-        f"{format} cannot express this {type(served.first.model).__name__}: "
+        f"{format} cannot express this {type(served.members[0].model).__name__}: "
         f"{'; '.join(dict.fromkeys(reasons))}. Export it as a SavedModel."
     )
 
@@ -202,49 +227,6 @@ def _reason(error: Exception) -> str:
 # === The encoder as plain files ===
 
 
-def write_encoder(
-    ensemble: EnsembleMatcher,
-    folder: Path,
-    inputs: Sequence[str],
-    shape: Sequence[int | None],
-    tables: Mapping[str, str],
-    spare_rows: int,
-) -> str:
-    """Write the encoder into `encoder/`, and `score.py` with the files that it reads.
-
-    Args:
-        ensemble: The matchers, which share one encoder.
-        folder: The folder of the artifact.
-        inputs: Names of the model's inputs.
-        shape: Numbers of pairs and of tokens that the model accepts (`None` for any number).
-        tables: Word tables that unseen words get rows in, and what such a row holds.
-        spare_rows: Number of these rows.
-
-    Returns:
-        The reason why there is no `score.py`; empty if there is one.
-    """
-    encoder = ensemble.members[0].encoder
-    encoder.save(folder / "encoder")
-    reason, rules = "", None
-    try:
-        rules = rules_of(encoder, folder)
-        shutil.copy(SCORE, folder / "score.py")
-    except InputError as error:
-        reason = str(error)
-    facts = {
-        "inputs": list(inputs),
-        "shape": shape,
-        "tables": dict(tables),
-        "spare_rows": spare_rows,
-        "label_names": ensemble.label_names,
-        "threshold": ensemble.threshold,
-        "abstain_below": ensemble.abstain_below,
-        "encoder": rules,
-    }
-    (folder / "facts.json").write_text(json.dumps(facts) + "\n", encoding="utf-8", newline="\n")
-    return reason
-
-
 def rules_of(encoder: PairEncoder | SubwordPairEncoder, folder: Path) -> dict[str, Any]:
     """Return the rules from text to ids, for JSON; write the vocabularies into `folder`."""
     if isinstance(encoder, PairEncoder):
@@ -254,7 +236,6 @@ def rules_of(encoder: PairEncoder | SubwordPairEncoder, folder: Path) -> dict[st
 
 def _rules_of_words(encoder: PairEncoder, folder: Path) -> dict[str, Any]:
     name = encoder.tokenizer.name
-    encoder.check_graph()
     encoder.vocabulary.save(folder / "vocabulary.txt")
     encoder.characters.save(folder / "characters.txt")
     rules = []
@@ -271,6 +252,7 @@ def _rules_of_words(encoder: PairEncoder, folder: Path) -> dict[str, Any]:
         "normalization": NORMALIZATION,
         "clean": {code: new or "" for code, new in clean.items()},
         "rules": rules,
+        "negations": sorted(NEGATIONS),
     }
 
 
@@ -294,22 +276,21 @@ def _rules_of_word_pieces(pieces: BertPieces, folder: Path) -> dict[str, Any]:
     lines = "".join(f"{piece}\n" for piece in tokenizer.get_vocabulary())
     (folder / "vocabulary.txt").write_text(lines, encoding="utf-8", newline="\n")
     clean = {code: text[code] for code in range(LAST + 1) if text[code] != chr(code)}
-    separating = _character_class(separators(tokenizer.split_on_cjk))
     return {
         "kind": "word pieces",
         "suffix": tokenizer.suffix_indicator,
-        "normalization": None,
+        "last": LAST,
         "clean": clean,
-        "rules": [
-            (f"[{_character_class([(LAST + 1, 0x10FFFF)])}]", ""),
-            (f"[{separating}]", r" \g<0> "),
-        ],
+        "separating": separators(tokenizer.split_on_cjk),
     }
 
 
 def _rules_of_byte_pairs(pieces: BytePairs, folder: Path) -> dict[str, Any]:
-    (folder / "byte_pairs.json").write_text(pieces.bpe.to_str(), "utf-8", newline="\n")
-    return {"kind": "byte pairs"}
+    tokenizer = pieces.tokenizer
+    merges = [merge.split(" ") for merge in tokenizer.merges if not merge.startswith("#version:")]
+    found = {"vocabulary": dict(tokenizer.vocabulary), "merges": merges}
+    (folder / "byte_pairs.json").write_text(json.dumps(found) + "\n", "utf-8", newline="\n")
+    return {"kind": "byte pairs", "prefix_space": bool(tokenizer.add_prefix_space)}
 
 
 def _rules_of_sentence_pieces(pieces: SentencePieces, folder: Path) -> dict[str, Any]:

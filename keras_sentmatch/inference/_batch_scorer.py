@@ -9,7 +9,6 @@ import numpy as np
 
 from keras_sentmatch.data.frames import column_names, columns_of, is_frame, with_columns
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.inference.base import Array
 from keras_sentmatch.inference.ensemble import load_run
 from keras_sentmatch.inference.pairs import check_count
 
@@ -21,12 +20,13 @@ class BatchScorer:
     """Adds the predictions of a run to tables of pairs. It can be pickled.
 
     A table is a pandas DataFrame, an Arrow table or record batch, or a dict of NumPy arrays with the
-    columns `sentence1` and `sentence2`. The columns `label` and one `probability_NAME` per label, or
-    `score`, are added. Each process loads the run once, when it first scores.
+    columns `sentence1` and `sentence2`. The columns of `Matcher.predict` are added. Each process
+    loads the run once, when it first scores.
 
     Args:
         run: A run folder that every worker can read.
-        engine: Engine that runs the model: `"keras"`, or `"onnx"` (see `OnnxMatcher`).
+        engine: Engine that runs the model: `"keras"`, or `"onnx"` (see `load`). Defaults to
+            `"keras"`.
         batch_size: Maximum number of pairs per batch. Defaults to `64`.
 
     Raises:
@@ -64,7 +64,7 @@ class BatchScorer:
         """Score one table after the other, as Spark's `mapInPandas` and `mapInArrow` need it."""
         return map(self, tables)
 
-    def _answers(self, table: Any, names: list[str]) -> dict[str, Array]:
+    def _answers(self, table: Any, names: list[str]) -> dict[str, np.ndarray]:
         if missing := [name for name in SIDES if name not in names]:
             raise InputError(
                 f"The table has the columns {', '.join(map(str, names)) or '(none)'}. Expected also "
@@ -74,13 +74,8 @@ class BatchScorer:
         if key not in _loaded:
             _loaded[key] = load_run(self.run, self.engine)
         matcher = _loaded[key]
-        first, second = (list(table[name]) for name in SIDES)
-        labels = matcher.label_names
-        if first or second:
-            scores = matcher.predict_proba(
-                sentence1=first, sentence2=second, batch_size=self.batch_size
-            )
-        else:
-            scores = np.zeros((0, len(labels)) if labels else 0, "float32")
-        found: dict[str, Array] = matcher.answer_columns(scores)
+        scores = matcher.predict_proba(
+            sentence1=table["sentence1"], sentence2=table["sentence2"], batch_size=self.batch_size
+        )
+        found: dict[str, np.ndarray] = matcher.answer_columns(scores, names)
         return found

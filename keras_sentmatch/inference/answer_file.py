@@ -14,6 +14,7 @@ import numpy as np
 
 from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.inference.run_folder import read_json, write_json
+from keras_sentmatch.safety import check_types
 
 try:
     import fcntl
@@ -21,6 +22,8 @@ except ImportError:  # on Windows
     fcntl = None  # type: ignore[assignment]
 
 FORMATS = ("tsv", "csv", "jsonl")
+_NOTED = {"facts": dict, "rows": int, "answers": int, "size": int, "digest": str, "done": bool}
+_NO_CELL = str.maketrans("\t\r\n", "   ")  # characters that cannot stand in a cell of a TSV file
 log = logging.getLogger(__name__)
 
 
@@ -30,9 +33,8 @@ def as_text(columns: Mapping[str, Sequence[Any]], format: str, header: bool = Tr
     names, rows = list(columns), zip(*plain)
     if format == "jsonl":
         return "".join(json.dumps(dict(zip(names, row)), ensure_ascii=False) + "\n" for row in rows)
-    if format == "tsv":  # quotes are text there: no cell may contain a tab or a line break
-        lines = [names] if header else []
-        lines += [[" ".join(_cell(value).split()) for value in row] for row in rows]
+    if format == "tsv":  # without quotes: a tab or a line break becomes a space
+        lines = [[_cell(value) for value in row] for row in ([names] if header else []) + [*rows]]
         return "".join("\t".join(line) + "\n" for line in lines)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -42,7 +44,7 @@ def as_text(columns: Mapping[str, Sequence[Any]], format: str, header: bool = Tr
 
 
 def _cell(value: Any) -> str:
-    return "" if value is None else str(value)
+    return "" if value is None else str(value).replace("\r\n", "\n").translate(_NO_CELL)
 
 
 class AnswerFile:
@@ -77,6 +79,7 @@ class AnswerFile:
         self.digest, self.finished = "", False
         self._file: Any = None
         noted = read_json(self.note)
+        check_types(noted, _NOTED, self.note)
         if resume and noted.get("done") and not self.partial.exists() and out.exists():
             self.note.unlink()
             self.finished = True
@@ -88,14 +91,14 @@ class AnswerFile:
     def _go_on(self, noted: dict[str, Any], resume: bool) -> None:
         again = f"delete {self.partial} to start again"
         if not resume:
-            if noted and not noted["answers"]:
+            if noted and not noted.get("answers"):
                 return
             resume_ = wording("resume=True", "--resume")
             raise InputError(
                 f"{self.partial} has the answers of an interrupted run. Continue with {resume_}, or "
                 f"{again}."
             )
-        if not noted or self.partial.stat().st_size < noted["size"]:
+        if not _NOTED.keys() <= noted.keys() or self.partial.stat().st_size < noted["size"]:
             raise InputError(
                 f"{self.partial} does not match {self.note.name}, so nothing can be continued; "
                 f"{again}."
@@ -113,8 +116,15 @@ class AnswerFile:
         log.info("resuming after %s answers", f"{self.answers:,}")
 
     def _open(self) -> None:
-        self._file = os.fdopen(os.open(self.partial, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
-        _lock(self._file, self.partial)
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+        self._file = os.fdopen(os.open(self.partial, flags, 0o666), "r+b")
+        try:
+            if fcntl is not None:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(
+                f"Another process is writing {self.partial}. Name another file."
+            ) from None
         self._file.truncate(self.size)  # what follows was not written completely
         self._file.seek(self.size)
 
@@ -128,14 +138,12 @@ class AnswerFile:
             rows: Number of rows of the input that are answered now.
             digest: Digest of these rows.
         """
-        before = self.rows, self.digest, self.size, self.answers
         try:
             if self._file is None:
                 self.out.parent.mkdir(parents=True, exist_ok=True)
                 self._keep_note()
                 self._open()
-            text = body if self.size else header + body
-            data = text.encode("utf-8", "backslashreplace")
+            data = (body if self.size else header + body).encode("utf-8", "backslashreplace")
             self._file.write(data)
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -143,7 +151,6 @@ class AnswerFile:
             self.size, self.answers = self.size + len(data), self.answers + answers
             self._keep_note()
         except OSError as error:
-            self.rows, self.digest, self.size, self.answers = before
             raise self._failed(error) from error
 
     def _keep_note(self, done: bool = False) -> None:
@@ -174,13 +181,3 @@ class AnswerFile:
         if self._file is not None:
             with suppress(OSError):  # a full disk, reported before
                 self._file.close()
-
-
-def _lock(file: Any, path: Path) -> None:
-    """Keep other processes from writing the file as long as it is open."""
-    if fcntl is None:
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise InputError(f"Another process is writing {path}. Name another file.") from None

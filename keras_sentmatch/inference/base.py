@@ -2,21 +2,20 @@
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keras_sentmatch.data import PairDataset
-from keras_sentmatch.data.frames import is_frame, with_columns
+from keras_sentmatch.data.frames import column_names, is_frame, with_columns
 from keras_sentmatch.errors import InputError, argument, wording
-from keras_sentmatch.inference._encodings import Corpus
+from keras_sentmatch.inference._cross_encoder import AsCrossEncoder
 from keras_sentmatch.inference.learned import LearnedPairs
-from keras_sentmatch.inference.pairs import as_columns, as_dataset, check_count
+from keras_sentmatch.inference.pairs import as_dataset, check_count
 from keras_sentmatch.metrics import evaluate_predictions
-from keras_sentmatch.metrics.calibration import apply_temperature, decide
+from keras_sentmatch.metrics.calibration import apply_temperature, decide, log_odds
 from keras_sentmatch.metrics.decisions import (
     Goal,
     calibrate_predictions,
@@ -33,15 +32,6 @@ class Prediction(dict[str, Any]):
     """One prediction: `{"label": name, "probabilities": {name: p, …}}`, or `{"score": x}`.
 
     A plain dict, as JSON needs it, whose keys can also be read as attributes.
-
-    Example:
-
-    ```python
-    from keras_sentmatch.inference import Prediction
-
-    answer = Prediction(label="yes", probabilities={"no": 0.1, "yes": 0.9})
-    answer.label, answer["probabilities"]["yes"]  # ("yes", 0.9)
-    ```
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -81,6 +71,15 @@ class BaseMatcher(ABC):
     def raw_scores(self, pairs: PairDataset, batch_size: int) -> Array:
         """Return scores before the temperature: `[pairs, classes]`, or `[pairs]` without classes."""
 
+    def tempered(self, raw: Array) -> Array:
+        """Return the array of `predict_proba` for raw scores.
+
+        With a temperature it is float64, so that confident predictions do not all become 1.
+        """
+        if self.label_names is None or self.temperature == 1:
+            return raw
+        return apply_temperature(raw.astype("float64"), self.temperature)
+
     def predict(
         self,
         pairs: Any = None,
@@ -103,7 +102,8 @@ class BaseMatcher(ABC):
         Returns:
             A `Prediction` for one pair, a list of them for many pairs. For a table, the table with
             additional columns: `label`, `abstained` (if the matcher can abstain) and one
-            `probability_NAME` per label, or `score`.
+            `probability_NAME` per label, or `score`. If the table has a column of such a name
+            already, the new one is called `predicted_NAME`.
 
         Raises:
             InputError: A sentence is not a string, or the pairs can be read in two ways (two bare
@@ -118,66 +118,11 @@ class BaseMatcher(ABC):
         ```
         """
         dataset, single = as_dataset(pairs, sentence1, sentence2)
-        scores = self._tempered(self.raw_scores(dataset, batch_size))
+        scores = self.tempered(self.raw_scores(dataset, batch_size))
         if is_frame(pairs):
-            return with_columns(pairs, self.answer_columns(scores))
+            return with_columns(pairs, self.answer_columns(scores, column_names(pairs)))
         answers = self.answers(scores)
         return answers[0] if single else answers
-
-    def answer_columns(self, scores: Array) -> dict[str, Array]:
-        """Return the columns that `predict` adds to a table, from the array of `predict_proba`."""
-        if self.label_names is None:
-            return {"score": scores}
-        answers = self.answers(scores)
-        found = {"label": np.array([answer["label"] for answer in answers], dtype=object)}
-        if self.abstain_below is not None:
-            found["abstained"] = np.array([a["abstained"] for a in answers], dtype=bool)
-        shares = {f"probability_{name}": scores[:, i] for i, name in enumerate(self.label_names)}
-        return {**found, **shares}
-
-    def predict_stream(
-        self, pairs: Iterable[Any], *, batch_size: int = 64, window: int = 4096
-    ) -> Iterator[Prediction]:
-        """Predict any number of pairs in the order given, reading only `window` pairs at a time.
-
-        Only one window of pairs and predictions is in memory. Within a window, pairs of similar
-        length are scored together.
-
-        Args:
-            pairs: An iterable of dicts `{"sentence1": …, "sentence2": …}` or of tuples
-                `(sentence1, sentence2)`.
-            batch_size: Maximum number of pairs per batch. Defaults to `64`.
-            window: Number of pairs that are read before they are scored. Defaults to `4096`.
-
-        Returns:
-            An iterator with one `Prediction` per pair.
-
-        Raises:
-            InputError: `pairs` is not an iterable, or one of its items is not a pair.
-
-        Example:
-
-        ```python
-        rows = ({"sentence1": line, "sentence2": "A dog runs."} for line in open("lines.txt"))
-        for answer in matcher.predict_stream(rows):
-            print(answer["label"])
-        ```
-        """
-        check_count("batch_size", batch_size)
-        check_count("window", window)
-        if isinstance(pairs, str | Mapping) or not isinstance(pairs, Iterable):
-            raise InputError(
-                f"predict_stream got {pairs!r:.60}. Expected an iterable of pairs, such as a list "
-                "or a generator of dicts with sentence1 and sentence2. For one pair, use predict."
-            )
-        return self._stream(iter(pairs), batch_size, window)
-
-    def _stream(self, rows: Iterator[Any], batch_size: int, window: int) -> Iterator[Prediction]:
-        start = 0
-        while block := list(islice(rows, window)):
-            dataset, _ = as_dataset(block, None, None, start=start)
-            yield from self.answers(self._tempered(self.raw_scores(dataset, batch_size)))
-            start += len(block)
 
     def predict_proba(
         self,
@@ -187,12 +132,29 @@ class BaseMatcher(ABC):
         sentence1: str | Sequence[str] | None = None,
         batch_size: int = 64,
     ) -> Array:
-        """Return probabilities, float32 `[pairs, classes]`, or the scores `[pairs]` of a scoring model.
+        """Return probabilities `[pairs, classes]`, or the scores `[pairs]` of a scoring model.
 
-        The arguments are those of `predict`; the columns are in the order of `label_names`.
+        The arguments are those of `predict`; the columns are in the order of `label_names`. The
+        array is float32, or float64 if the matcher has a temperature.
         """
         dataset, _ = as_dataset(pairs, sentence1, sentence2)
-        return self._tempered(self.raw_scores(dataset, batch_size))
+        return self.tempered(self.raw_scores(dataset, batch_size))
+
+    def answer_columns(self, scores: Array, taken: Collection[str] = ()) -> dict[str, Array]:
+        """Return predictions as columns, from the array of `predict_proba`.
+
+        The columns of a table that already has the columns `taken` are called `predicted_NAME`.
+        """
+        if self.label_names is None:
+            found = {"score": scores}
+        else:
+            answers = self.answers(scores)
+            found = {"label": np.array([answer["label"] for answer in answers], dtype=object)}
+            if self.abstain_below is not None:
+                found["abstained"] = np.array([a["abstained"] for a in answers], dtype=bool)
+            for name, column in zip(self.label_names, scores.T):
+                found[f"probability_{name}"] = column.astype("float32")
+        return {_free_name(name, taken): column for name, column in found.items()}
 
     def answers(self, scores: Array, *, abstain: bool = True) -> list[Prediction]:
         """Turn the array of `predict_proba` into predictions.
@@ -217,7 +179,7 @@ class BaseMatcher(ABC):
     def rank(
         self,
         query: str,
-        candidates: Sequence[str] | Corpus,
+        candidates: Sequence[str],
         *,
         top_k: int | None = None,
         label: str | None = None,
@@ -227,8 +189,7 @@ class BaseMatcher(ABC):
 
         Args:
             query: The first sentence of every pair.
-            candidates: The second sentences, or their cached encodings made by `encode`, which is
-                faster.
+            candidates: The second sentences.
             top_k: Number of candidates to return. Defaults to all.
             label: Label whose probability is the score. Defaults to the second one of two; required
                 for more than two labels.
@@ -236,39 +197,63 @@ class BaseMatcher(ABC):
 
         Returns:
             One `Prediction` per candidate: `index` (in `candidates`), `sentence` and `score`. Equal
-            scores keep the order of the candidates.
+            candidates keep their order.
 
         Raises:
-            InputError: The label is missing or unknown, or another matcher encoded the candidates.
+            InputError: The label is missing or unknown.
 
         Example:
 
         ```python
-        corpus = matcher.encode(["It rains.", "A dog runs."])
-        matcher.rank("An animal moves.", corpus, top_k=1, label="entailment")
+        sentences = ["It rains.", "A dog runs."]
+        matcher.rank("An animal moves.", sentences, top_k=1, label="entailment")
         # [{"index": 1, "sentence": "A dog runs.", "score": 0.97}]
         ```
         """
-        if not isinstance(candidates, str | Corpus):
-            candidates = list(candidates)
-        scores = self.rank_scores(query, candidates, label=label, batch_size=batch_size)
-        return [Prediction(row) for row in best_first(scores, candidates, top_k)]
+        if not isinstance(query, str):
+            raise InputError(f"The query is {query!r:.60}. Expected one string.")
+        if isinstance(candidates, str):
+            raise InputError("The candidates are one string. Expected a list of strings.")
+        self.score_column(label)
+        sentences = list(candidates)
+        raw = self.raw_scores(PairDataset([query] * len(sentences), sentences), batch_size)
+        return self.best_first(raw, sentences, label=label, top_k=top_k)
 
-    def rank_scores(
-        self,
-        query: str,
-        candidates: Sequence[str] | Corpus,
-        *,
-        label: str | None = None,
-        batch_size: int = 64,
-    ) -> Array:
-        """Return the scores by which `rank` orders, `[candidates]`, in the order given."""
-        if isinstance(candidates, Corpus):
-            raise InputError(f"{self!r} has no cached encodings. Pass the candidates as strings.")
-        column = self.score_column(label)
-        first, second = as_columns(query, candidates)
-        scores = self.predict_proba(sentence1=first, sentence2=second, batch_size=batch_size)
-        return scores if column is None else scores[:, column]
+    def best_first(
+        self, raw: Array, sentences: Sequence[str], *, label: str | None, top_k: int | None
+    ) -> list[Prediction]:
+        """Order sentences by their raw scores, and return the `top_k` best as `rank` does."""
+        if top_k is not None:
+            check_count("top_k", top_k)
+        column, scores = self.score_column(label), self.tempered(raw)
+        if column is not None:
+            scores = scores[:, column]
+        order = np.argsort(-self.order(raw, column), kind="stable")[:top_k]
+        return [
+            Prediction(index=int(i), sentence=sentences[i], score=float(scores[i])) for i in order
+        ]
+
+    def order(self, raw: Array, column: int | None) -> Array:
+        """Return what orders pairs by raw scores: the log odds of a label, or the scores."""
+        return raw if column is None else log_odds(raw, column, self.temperature)
+
+    def as_cross_encoder(self, label: str | None = None) -> AsCrossEncoder:
+        """Return an adapter that the `CrossEncoder…Evaluator` of sentence-transformers accept.
+
+        Args:
+            label: Label whose log odds are the score of a pair. Defaults to the second one of two;
+                with more labels, the adapter returns all probabilities.
+
+        Example:
+
+        ```python
+        from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
+
+        CrossEncoderRerankingEvaluator(samples)(matcher.as_cross_encoder())
+        ```
+        """
+        many = label is None and len(self.label_names or ()) > 2
+        return AsCrossEncoder(self, None if many else self.score_column(label))
 
     def score_column(self, label: str | None) -> int | None:
         """Return the column of `predict_proba` to rank by, or `None` for a scoring model."""
@@ -311,7 +296,7 @@ class BaseMatcher(ABC):
             labeled, raw, threshold=self.threshold, temperature=self.temperature
         )
         if self.abstain_below is not None:
-            scores = self._tempered(raw)
+            scores = self.tempered(raw)
             sure = sure_answers(scores, self.threshold, self.abstain_below)
             right = decide(scores, self.threshold) == labeled.labels
             figures["coverage"] = float(sure.mean())
@@ -424,51 +409,41 @@ class BaseMatcher(ABC):
     def relabel(self, dataset: PairDataset) -> PairDataset:
         """Return the pairs with the label indices of this matcher; refuse unknown names."""
         where = " ".join(part for part in (dataset.name, dataset.split) if part) or "this data"
-        theirs = dataset.label_names or ()
+        theirs, ours = dataset.label_names or (), self.label_names
         if not len(dataset):
             raise InputError(f"{where} has no pairs. Use data with at least one pair.")
         if dataset.labels is None:
             raise InputError(
                 f"{where} has no labels, so nothing can be measured. Use predict, or labeled data."
             )
-        if dataset.task == "regression" and self.label_names is not None:
+        if dataset.task == "regression" and ours is not None:
             raise InputError(
                 f"The labels of {where} are numbers, but those of this matcher are "
-                f"{', '.join(self.label_names)}. Use data with these labels."
+                f"{', '.join(ours)}. Use data with these labels."
             )
-        if self.label_names is None and dataset.task == "classification":
+        if ours is None and dataset.task == "classification":
             raise InputError(
                 f"{where} has classes ({', '.join(theirs)}), but this matcher returns a score. Use "
                 "data with scores or with groups of candidates."
             )
-        if self.label_names is None or theirs == self.label_names:
+        if ours is None or theirs == ours:
             return dataset
-        if unknown := sorted(set(theirs) - set(self.label_names)):
-            how = wording(f"label_names={{{unknown[0]!r}: …}}", f"--labels {unknown[0]}=…")
+        if unknown := sorted(set(theirs) - set(ours)):
+            how = wording('label_names={"THEIRS": "OURS", …}', "--labels THEIRS=OURS,…")
             raise InputError(
                 f"{where} has the labels {', '.join(theirs)}, but those of this matcher are "
-                f"{', '.join(self.label_names)} (unknown: {', '.join(unknown)}). Rename the labels of "
-                f"the data, or say what each one means when the data is read: {how}"
+                f"{', '.join(ours)} (unknown: {', '.join(unknown)}). Rename the labels of the data, "
+                f"or map each of them when the data is read, with {how}."
             )
         names = [theirs[label] for label in dataset.labels]
-        changed = dataset.to_dict() | {"labels": names, "label_names": self.label_names}
-        return PairDataset.from_dict(changed)
-
-    def _tempered(self, scores: Array) -> Array:
-        """Apply the temperature to scores."""
-        return scores if self.label_names is None else apply_temperature(scores, self.temperature)
-
-
-def best_first(
-    scores: Array, candidates: Sequence[str] | Corpus, top_k: int | None
-) -> list[dict[str, Any]]:
-    """Return `index`, `sentence` and `score` of the `top_k` highest scores, in a stable order."""
-    if top_k is not None:
-        check_count("top_k", top_k)
-    sentences = candidates.sentences if isinstance(candidates, Corpus) else list(candidates)
-    order = np.argsort(-scores, kind="stable")[:top_k]
-    return [{"index": int(i), "sentence": sentences[i], "score": float(scores[i])} for i in order]
+        return PairDataset.from_dict(dataset.to_dict() | {"labels": names, "label_names": ours})
 
 
 def _of_learned(learned: Array) -> str:
     return f"The model learned from {learned.sum():,} of these {len(learned):,} pairs"
+
+
+def _free_name(name: str, taken: Collection[str]) -> str:
+    while name in taken:
+        name = f"predicted_{name}"
+    return name

@@ -1,6 +1,7 @@
 """A Keras model as one compiled function per shape, without the overhead of `predict`."""
 
 import contextlib
+import os
 import threading
 import time
 import warnings
@@ -10,11 +11,15 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_sentmatch.errors import InputError
 from keras_sentmatch.ops.sequence import equal_lengths
 
 Array = np.ndarray
 MOST = 64  # compiled shapes
 _EAGER = 3  # fewest calls of a shape on PyTorch before it is compiled
+_processes: list[str] = []  # "forked" in a process that was forked after a model had run
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _processes.append("forked"))
 
 
 class CompiledModel:
@@ -64,6 +69,11 @@ class CompiledModel:
     def _tensorflow(self, arrays: list[Array]) -> Array:
         import tensorflow as tf
 
+        if _processes:
+            raise InputError(
+                "This process was forked from one that uses TensorFlow, which would hang here. Start "
+                'processes with multiprocessing.get_context("spawn"), or predict with BatchScorer.'
+            )
         equal = len({array.shape[1] for array in arrays}) == 1  # as `Matcher` pads them
 
         def trace() -> Any:

@@ -23,32 +23,18 @@ from keras_sentmatch.inference.run_folder import (
 )
 
 ENGINES: dict[str, Any] = {"keras": Matcher, "onnx": OnnxMatcher}
+Folders = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 class EnsembleMatcher(BaseMatcher):
     """Answers with the mean of its members' probabilities (or scores).
 
     It predicts, ranks, evaluates and calibrates as a `Matcher` does. Members keep their own encoders
-    and temperatures.
-
-    Args:
-        members: One or more matchers with the same label names in the same order.
-        temperature: As for `Matcher`, applied to the mean: the mean of calibrated members is
-            underconfident.
-        threshold: As for `Matcher`, applied to the mean.
-        abstain_below: As for `Matcher`, applied to the mean.
+    and temperatures. The options are those of `Matcher`, applied to the mean: the mean of calibrated
+    members is underconfident.
 
     Raises:
         InputError: No members, or members with different tasks or labels.
-
-    Example:
-
-    ```python
-    from keras_sentmatch.inference import EnsembleMatcher
-
-    ensemble = EnsembleMatcher.load("runs/eight")
-    ensemble.evaluate(pairs)["accuracy"]
-    ```
     """
 
     def __init__(
@@ -72,26 +58,6 @@ class EnsembleMatcher(BaseMatcher):
         super().__init__(first.label_names, first.task, temperature, threshold, abstain_below)
         self.learned = self._learned()
 
-    @classmethod
-    def load(
-        cls,
-        folders: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-        *,
-        engine: str = "keras",
-    ) -> "EnsembleMatcher":
-        """Load the folder that `train_ensemble` wrote, or several runs.
-
-        Args:
-            folders: The folder of an ensemble, with its calibration; or several run folders.
-            engine: Engine that runs the models: `"keras"`, or `"onnx"` (see `OnnxMatcher`).
-        """
-        calibration: dict[str, Any] = {}
-        if isinstance(folders, str | os.PathLike):
-            noted = read_json(Path(folders) / "ensemble.json")
-            calibration = {name: noted[name] for name in CALIBRATION if name in noted}
-            folders = members_of(Path(folders))
-        return cls([_member(engine).load(folder) for folder in folders], **calibration)
-
     def raw_scores(self, pairs: PairDataset, batch_size: int) -> Array:
         """The mean of the members' predictions, each at its own temperature."""
         scores = [m.predict_proba(pairs, batch_size=batch_size) for m in self.members]
@@ -105,7 +71,7 @@ class EnsembleMatcher(BaseMatcher):
         first: LearnedPairs = found[0]
         every = len(found) == len(self.members)
         if every and all(_same_rows(first, other) for other in found):
-            scores = [m._tempered(m.learned.scores) for m in self.members]
+            scores = [m.tempered(m.learned.scores) for m in self.members]
             return replace(first, scores=np.mean(scores, axis=0))
         return LearnedPairs(np.concatenate([learned.keys for learned in found]))
 
@@ -124,24 +90,24 @@ class EnsembleMatcher(BaseMatcher):
         write_json(folder / "ensemble.json", {"seeds": list(range(len(self.members))), **found})
 
 
-def load_run(
-    folder: str | os.PathLike[str], engine: str = "keras"
-) -> Matcher | OnnxMatcher | EnsembleMatcher:
-    """Load the run, or the ensemble of runs, in a folder."""
-    if members_of(Path(folder)) != [Path(folder)]:
-        return EnsembleMatcher.load(folder, engine=engine)
-    matcher: Matcher | OnnxMatcher = _member(engine).load(folder)
-    return matcher
-
-
-def _same_rows(one: LearnedPairs, two: LearnedPairs) -> bool:
-    return one.scores is not None and two.scores is not None and np.array_equal(one.keys, two.keys)
-
-
-def _member(engine: str) -> Any:
+def load_run(folders: Folders, engine: str = "keras") -> Matcher | OnnxMatcher | EnsembleMatcher:
+    """Load the run or the ensemble in a folder, or several runs as an ensemble."""
     if engine not in ENGINES:
         raise InputError(
             f"{argument('engine', engine)} is not an engine. Expected one of "
             f"{', '.join(map(repr, ENGINES))}."
         )
-    return ENGINES[engine]
+    load, calibration = ENGINES[engine].load, {}
+    if isinstance(folders, str | os.PathLike):
+        folder = Path(folders)
+        folders = members_of(folder)
+        if folders == [folder]:
+            matcher: Matcher | OnnxMatcher = load(folder)
+            return matcher
+        noted = read_json(folder / "ensemble.json")
+        calibration = {name: noted[name] for name in CALIBRATION if name in noted}
+    return EnsembleMatcher([load(member) for member in folders], **calibration)
+
+
+def _same_rows(one: LearnedPairs, two: LearnedPairs) -> bool:
+    return one.scores is not None and two.scores is not None and np.array_equal(one.keys, two.keys)

@@ -3,7 +3,6 @@
 import hashlib
 import importlib.resources
 import io
-import json
 import os
 import shutil
 import tempfile
@@ -23,10 +22,9 @@ from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
 from keras_sentmatch.encoders.batches import prediction_batches
 from keras_sentmatch.encoders.subwords import Encoder
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.inference._encodings import Corpus, encode_blocks, score_blocks
 from keras_sentmatch.inference.base import Array, BaseMatcher
 from keras_sentmatch.inference.learned import FILE, LearnedPairs
-from keras_sentmatch.inference.pairs import as_columns, check_count
+from keras_sentmatch.inference.pairs import check_count
 from keras_sentmatch.inference.run_folder import (
     FORMAT,
     SIMILARITY,
@@ -36,6 +34,7 @@ from keras_sentmatch.inference.run_folder import (
     load_model,
     load_run_encoder,
     read_card,
+    write_json,
 )
 from keras_sentmatch.inference.unseen_words import BLOCK, UnseenWords, spare_rows, write_rows
 from keras_sentmatch.safety import cache_folder
@@ -86,13 +85,7 @@ class OneModelMatcher(BaseMatcher):
                 some = None if tags is None else (tags[0][part], tags[1][part])
                 encoded = self.encoder.encode_pairs(first[part], second[part], tags=some)
                 scores[part] = self._score(encoded, batch_size)
-        if not (good := np.isfinite(scores).all(1)).all():
-            row = int(np.argmin(good))
-            raise InputError(
-                f"{self!r} returned {scores[row].tolist()} for pair {row} of {len(pairs)}. Expected "
-                "finite numbers: the weights are damaged, or the training diverged. Copy the run "
-                "folder again, or train again with a lower learning rate."
-            )
+        self._check(scores)
         return scores[:, 0] if self.label_names is None else scores
 
     def _score(self, encoded: Any, batch_size: int) -> Array:
@@ -103,14 +96,28 @@ class OneModelMatcher(BaseMatcher):
             filled = np.pad(rows, (0, size - len(rows)), mode="edge")  # copies of the last row
             scores[rows] = self.score_arrays(encoded.arrays(filled, length))[: len(rows)]
 
-        todo = list(self.batches(encoded.lengths.max(axis=1), batch_size))
-        if self.threads == 1 or len(todo) == 1:
-            for batch in todo:
+        batches = list(self.batches(encoded.lengths.max(axis=1), batch_size))
+        if self.threads == 1 or len(batches) == 1:
+            for batch in batches:
                 score(batch)
         else:
             with ThreadPoolExecutor(self.threads) as pool:
-                list(pool.map(score, todo))
+                list(pool.map(score, batches))
         return scores
+
+    def _check(self, scores: Array) -> None:
+        """Refuse scores that are no numbers, or no probabilities."""
+        good = np.isfinite(scores).all(1)
+        if self.label_names is not None:
+            good &= (scores >= 0).all(1) & (np.abs(scores.sum(1) - 1) < 0.01)
+        if not good.all():
+            row = int(np.argmin(good))
+            what = "finite numbers" if self.label_names is None else "probabilities that sum to 1"
+            raise InputError(
+                f"{self!r} returned {scores[row].tolist()!s:.80} for pair {row} of {len(scores)}. "
+                f"Expected {what}: the weights are damaged, or the training diverged. Copy the run "
+                "folder again, or train again with a lower learning rate."
+            )
 
 
 class Matcher(OneModelMatcher):
@@ -201,13 +208,23 @@ class Matcher(OneModelMatcher):
             if rows := spare_rows(model, encoder):
                 write = partial(write_rows, model)
                 self.unseen_words = UnseenWords(word_table, encoder, rows, write)
-        self._halves: tuple[keras.Model, keras.Model, keras.Model] | None = None
         self._explainer: keras.Model | None = None
         self._compiled: CompiledModel | None = None
 
     def __repr__(self) -> str:
         answers = "score" if self.label_names is None else "/".join(self.label_names)
-        return f"<Matcher {self.model.name}: {self.task}, {answers}>"
+        return f"<Matcher {self.model.name}: {self.task}, {answers:.200}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the files of the run folder."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.save(folder)
+            files = {
+                str(path.relative_to(folder)): path.read_bytes()
+                for path in Path(folder).rglob("*")
+                if path.is_file()
+            }
+        return _from_files, (files,)
 
     def explainer(self) -> "keras.Model | None":
         """Return the model's explainer, or `None` if the model has nothing to show."""
@@ -218,65 +235,6 @@ class Matcher(OneModelMatcher):
                 return None
             self._explainer.jit_compile = self.model.jit_compile
         return self._explainer
-
-    @property
-    def can_cache_encodings(self) -> bool:
-        """Whether `encode` works: the model encodes each sentence without the other one."""
-        alone = bool(getattr(self.model, "can_split", False))
-        return alone and "antonym" not in self.encoder.features
-
-    def encode(self, sentences: Sequence[str], *, batch_size: int = 64) -> Corpus:
-        """Encode candidates (second sentences) once, for any number of `rank` calls.
-
-        Raises:
-            InputError: The model looks at both sentences from the start: `can_cache_encodings` is
-                false.
-        """
-        check_count("batch_size", batch_size)
-        sentences = sentences if isinstance(sentences, str) else list(sentences)
-        _, second, _ = self._split()
-        return Corpus(sentences, self._encode(second, sentences, batch_size), owner=self)
-
-    def _encode(self, half: "keras.Model", sentences: Sequence[str], batch_size: int) -> Any:
-        blocks = []
-        with self.lending(sentences) as parts:
-            for part in parts:
-                found = encode_blocks(half, self.encoder, sentences[part], batch_size)
-                blocks += [(rows + (part.start or 0), block) for rows, block in found]
-        return blocks
-
-    def rank_scores(
-        self,
-        query: str,
-        candidates: Sequence[str] | Corpus,
-        *,
-        label: str | None = None,
-        batch_size: int = 64,
-    ) -> Array:
-        if not isinstance(candidates, Corpus):
-            return super().rank_scores(query, candidates, label=label, batch_size=batch_size)
-        as_columns(query, ())
-        column = self.score_column(label)
-        if candidates.owner is not self:
-            raise InputError(
-                "Another matcher encoded this corpus. Encode the candidates with this matcher."
-            )
-        first, _, interaction = self._split()
-        ((_, encoded),) = self._encode(first, [query], 1)
-        scores = self._tempered(score_blocks(interaction, encoded, candidates))
-        return np.asarray(scores[:, column or 0])
-
-    def _split(self) -> "tuple[keras.Model, keras.Model, keras.Model]":
-        if self._halves is None:
-            if not hasattr(self.model, "split"):
-                raise InputError(
-                    f"A {type(self.model).__name__} cannot encode a sentence alone. Pass the "
-                    "candidates to `rank` as strings."
-                )
-            self._halves = self.model.split()
-            for half in self._halves:
-                half.jit_compile = self.model.jit_compile
-        return self._halves
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write model.keras, encoder/ and matcher.json into `folder`; other files there stay.
@@ -298,8 +256,7 @@ class Matcher(OneModelMatcher):
                 self.word_table.save(temporary / "encoder")
             if self.learned is not None:
                 self.learned.save(temporary)
-            text = json.dumps(self._card(), indent=2, ensure_ascii=False)
-            (temporary / "matcher.json").write_text(text + "\n", encoding="utf-8")
+            write_json(temporary / "matcher.json", self._card())
             folder.mkdir(exist_ok=True)
             (folder / "matcher.json").unlink(missing_ok=True)
             os.replace(temporary / "model.keras", folder / "model.keras")
@@ -435,6 +392,15 @@ def run_folder(folder: Path) -> Path:
     if not (kept / "matcher.json").is_file():
         Matcher.similarity().save(kept)
     return kept
+
+
+def _from_files(files: dict[str, bytes]) -> Matcher:
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in files.items():
+            path = Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        return Matcher.load(folder)
 
 
 def _similarity_content() -> bytes:

@@ -1,7 +1,6 @@
 """Reading the files of a run folder, with one clear error for each way in which they can be broken."""
 
 import json
-import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +19,9 @@ from keras_sentmatch.safety import (
     inside,
     no_larger_than,
     parse_json,
+    read_bytes,
     read_object,
+    replace_file,
     weight_sizes,
 )
 from keras_sentmatch.version import __version__
@@ -32,8 +33,9 @@ FORMAT = 2  # of matcher.json
 SIMILARITY = "similarity"  # names the built-in matcher if no folder has this name
 AGAIN = "Copy the run folder again, or train again"
 CALIBRATION = ("temperature", "threshold", "abstain_below")
+_MOST_MEMBERS = 1000  # runs of an ensemble
 _MEMBERS = ("metadata.json", "config.json", "model.weights.h5")  # of model.keras
-_KINDS: dict[str, Any] = {  # of what matcher.json holds
+_KINDS: dict[str, Any] = {  # types of the values in matcher.json
     "label_names": ([str], None),
     "task": str,
     "threshold": (float, None),
@@ -49,7 +51,7 @@ def is_packaged(folder: Path) -> bool:
 
 
 def read_card(folder: Path) -> dict[str, Any]:
-    """Read and check matcher.json."""
+    """Read and check matcher.json, in a folder that holds only files and folders."""
     path = folder / "matcher.json"
     if not path.is_file():
         found = "no such folder" if not folder.is_dir() else "it holds no matcher.json"
@@ -59,14 +61,12 @@ def read_card(folder: Path) -> dict[str, Any]:
             if (folder.parent / path.name).is_file():
                 fix = f"Give its folder, {folder.parent}."
         raise InputError(f"{folder} is not a run folder ({found}). {fix}")
-    card = read_object(inside(folder, path.name), AGAIN)
+    check_tree(folder)
+    card = read_object(path, AGAIN)
     if type(card.get("format")) is not int or card["format"] != FORMAT:
-        came, versions = card.get("format"), card.get("versions")
-        writer = versions.get("keras_sentmatch") if isinstance(versions, dict) else None
         raise InputError(
-            f"{path} has format "
-            f"{came!r}{f' (written by keras_sentmatch {writer})' if writer else ''}, but "
-            f"keras_sentmatch {__version__} reads format {FORMAT}. Install the version that wrote "
+            f"{path} has format {card.get('format')!r:.40} (written by {card.get('versions')!s:.200}), "
+            f"but keras_sentmatch {__version__} reads format {FORMAT}. Install the version that wrote "
             "it, or train again."
         )
     if missing := [key for key in _KINDS if key not in card]:
@@ -80,14 +80,20 @@ def members_of(folder: Path) -> list[Path]:
     path = folder / "ensemble.json"
     if not path.is_file():
         return [folder]
-    noted = read_json(path)
+    check_tree(folder)
+    noted = read_object(path)
     check_types(noted, {"seeds": [int]}, path)
-    names = [f"seed-{seed}"[:99] for seed in noted.get("seeds", ())]  # longer ones no system takes
-    folders = [inside(folder, name) for name in names]
+    seeds = noted.get("seeds", [])
+    if len(set(seeds)) < len(seeds) or len(seeds) > _MOST_MEMBERS:
+        raise InputError(
+            f"{path} is damaged: it names {len(seeds):,} runs, {len(set(seeds)):,} different ones. "
+            f"Expected at most {_MOST_MEMBERS:,} different runs. {COPY}."
+        )
+    folders = [folder / f"seed-{seed}"[:99] for seed in seeds]  # no system accepts longer names
     missing = [member.name for member in folders if not (member / "matcher.json").is_file()]
     if missing or not folders:
         found = f"missing runs ({', '.join(missing)})" if missing else "no runs"
-        raise InputError(f"{path} names {found}. {COPY}.")
+        raise InputError(f"{path} names {found:.200}. {COPY}.")
     return folders
 
 
@@ -98,6 +104,7 @@ def keep_calibration(folder: Path, report: Mapping[str, Any]) -> None:
     """
     found = calibration_of(report)
     ensemble, metrics = folder / "ensemble.json", folder / "metrics.json"
+    check_tree(folder)
     if ensemble.is_file():
         write_json(ensemble, {**_without(read_json(ensemble)), **found, "calibration": report})
         return
@@ -109,18 +116,22 @@ def keep_in_card(folder: Path, section: str) -> None:
     """Put a section, which begins with its heading, at the end of README.md; replace an older one."""
     path, (heading, _, _) = folder / "README.md", section.partition("\n")
     if path.is_file():
-        before, _, _ = path.read_text(encoding="utf-8").partition(f"\n{heading}\n")
+        text = read_bytes(inside(folder, path.name), "JSON_BYTES").decode("utf-8", "replace")
+        before, _, _ = text.partition(f"\n{heading}\n")
         replace_file(path, f"{before.rstrip()}\n\n{section}")
 
 
 def calibration_of(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the calibration to save; `abstain_below` only for a matcher that abstains."""
     found = {name: values[name] for name in CALIBRATION}
-    return found if found["abstain_below"] is not None else _without(found, "abstain_below")
+    if found["abstain_below"] is None:
+        del found["abstain_below"]
+    return found
 
 
-def _without(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name not in (names or CALIBRATION)}
+def _without(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a file holds besides an earlier calibration."""
+    return {name: value for name, value in values.items() if name not in CALIBRATION}
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -133,20 +144,12 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     replace_file(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def replace_file(path: Path, text: str) -> None:
-    """Replace a file at once, so that it is never half written."""
-    temporary = path.with_name(f".{path.name}")
-    temporary.write_text(text, encoding="utf-8", newline="")
-    os.replace(temporary, path)
-
-
 def load_run_encoder(folder: Path) -> Encoder:
+    """Load the encoder in `encoder/`."""
     if not folder.is_dir():
         raise InputError(
             f"{folder} is missing. Copy the whole run folder (model.keras, encoder/, matcher.json)."
         )
-    inside(folder.parent, folder.name)
-    check_tree(folder)
     return load_encoder(folder)
 
 
@@ -160,14 +163,15 @@ def load_model(path: Path, card: Mapping[str, Any]) -> "keras.Model":
         raise InputError(
             f"{path} is missing. Copy the whole run folder (model.keras, encoder/, matcher.json)."
         )
-    sizes = _inspect_archive(inside(path.parent, path.name))
+    sizes = _inspect_archive(path)
     try:
         with no_larger_than(*sizes):
             model = keras.saving.load_model(path, compile=False, safe_mode=True)
     except Exception as error:  # Keras raises whatever the config led to
         raise InputError(
             f"{path} does not load with keras_sentmatch {__version__} and keras {keras.__version__} "
-            f"({first_line(error)}). It was written by {card.get('versions')}. Use these versions."
+            f"({first_line(error)}). It was written by {card.get('versions')!s:.200}. Use these "
+            "versions."
         ) from error
     outputs = getattr(model, "output_shape", None)
     if not (
@@ -186,29 +190,25 @@ def load_model(path: Path, card: Mapping[str, Any]) -> "keras.Model":
 
 def check_fit(model: Any, encoder: Encoder, folder: Path) -> None:
     """Refuse an encoder that makes arrays or ids for which the model has no room."""
-    made: dict[str, int] = {}
-    widths = {}
     if isinstance(encoder, PairEncoder):
-        made["vocabulary_size"] = encoder.vocabulary_size
-        made["char_vocabulary_size"] = len(encoder.characters)
-        made["pos_tags"] = len(encoder.tags)
-        widths = {f"char_ids_{side}": encoder.max_word_length for side in "12"}
+        made = {"vocabulary_size": encoder.vocabulary_size}
+        if "char_ids_1" in model.input:
+            made["char_vocabulary_size"] = len(encoder.characters)
+        if getattr(model, "pos_tags", 0):
+            made["pos_tags"] = len(encoder.tags)
     else:
-        made["max_length"] = encoder.max_length
+        made = {"max_length": encoder.max_length}
     for name, needed in made.items():
-        there = getattr(model, name, None)
-        unused = name == "char_vocabulary_size" and "char_ids_1" not in model.input
-        if (
-            type(there) is int
-            and there < needed
-            and not (unused or name == "pos_tags" and not there)
-        ):
+        there = getattr(model, name, needed)
+        if type(there) is int and there < needed:
             raise InputError(
                 f"{folder} mixes files of two runs: the encoder has {name} {needed:,}, the model "
                 f"{there:,}. {COPY}."
             )
     for name, tensor in model.input.items():
-        wanted = (None, None, widths[name]) if name in widths else (None, None)
+        wanted: tuple[int | None, ...] = (None, None)
+        if name.startswith("char_ids"):
+            wanted += (getattr(encoder, "max_word_length", None),)
         if tuple(tensor.shape) != wanted:
             raise InputError(
                 f"{folder} mixes files of two runs: the encoder makes {name} of shape {wanted}, the "
@@ -222,7 +222,7 @@ def _inspect_archive(path: Path) -> tuple[int, int, int]:
         with zipfile.ZipFile(path) as archive:
             found = [info.filename for info in archive.infolist()]
             if sorted(found) != sorted(_MEMBERS):
-                raise ValueError(f"it holds {', '.join(found) or 'nothing'}")
+                raise ValueError(f"it holds {', '.join(found) or 'nothing':.200}")
             if any(info.file_size > path.stat().st_size for info in archive.infolist()):
                 raise ValueError("its members are compressed, which Keras never does")
             files = {name: archive.read(name) for name in _MEMBERS}  # checks their sums

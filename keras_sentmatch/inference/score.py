@@ -8,6 +8,7 @@ need tokenizers, and SentencePiece (XLM-RoBERTa and others) sentencepiece.
 
 import json
 import re
+import runpy
 import sys
 import unicodedata
 from collections.abc import Callable, Sequence
@@ -25,17 +26,19 @@ class Words:
 
     def __init__(self, facts: dict[str, Any], folder: Path) -> None:
         self.facts = facts
+        self.clean = {int(code): text for code, text in facts["clean"].items()}
         self.ids, self.characters = (
             {entry: i for i, entry in enumerate(read_lines(folder / name)) if i > 1}
             for name in ("vocabulary.txt", "characters.txt")
         )
+        self.lent: dict[str, int] = {}  # unseen words, with rows behind the vocabulary
         self.antonyms = {pair for a, b in facts["antonyms"] for pair in ((a, b), (b, a))}
 
     def arrays(self, pairs: Pairs, inputs: Sequence[str]) -> Arrays:
         """Return the arrays of the `inputs` by name."""
         facts, arrays = self.facts, {}
         sides = [
-            [split(text, facts)[: facts["max_length"]] for text in side] for side in zip(*pairs)
+            [self.tokens(text)[: facts["max_length"]] for text in side] for side in zip(*pairs)
         ]
         length = max([1, *(len(tokens) for side in sides for tokens in side)])
         for name in inputs:
@@ -46,7 +49,8 @@ class Words:
             found = arrays[name] = np.zeros((len(pairs), length, *depth), "int32")
             for row, (tokens, other) in enumerate(zip(these, others)):
                 if kind == "word_ids":
-                    found[row, : len(tokens)] = [self.ids.get(token, 1) for token in tokens]
+                    ids = self.ids | self.lent if self.lent else self.ids
+                    found[row, : len(tokens)] = [ids.get(token, 1) for token in tokens]
                     continue
                 for i, token in enumerate(tokens):
                     if kind == "antonym":
@@ -55,6 +59,46 @@ class Words:
                         kept = token[:letters]
                         found[row, i, : len(kept)] = [self.characters.get(c, 1) for c in kept]
         return arrays
+
+    def tokens(self, text: str) -> list[str]:
+        """Split a sentence into words by the rules that the model was trained with."""
+        text = unicodedata.normalize(self.facts["normalization"], text).translate(self.clean)
+        for pattern, replacement in self.facts["rules"]:
+            text = re.sub(pattern, replacement, text)
+        return text.split()
+
+    def unseen(self, pairs: Pairs) -> list[str]:
+        """Return the words of pairs that are not in the vocabulary."""
+        texts = (text for pair in pairs for text in pair)
+        words = (w for text in texts for w in self.tokens(text)[: self.facts["max_length"]])
+        special = "[PAD]", "[UNK]"
+        return [w for w in dict.fromkeys(words) if w not in self.ids and w not in special]
+
+
+class UnseenWords:
+    """Fills the spare rows of the model's word tables for words outside the vocabulary."""
+
+    def __init__(self, facts: dict[str, Any], folder: Path, words: Words) -> None:
+        module = runpy.run_path(str(folder / "word_lookup.py"))
+        self.lookup = module["WordLookup"](**module["read_lookup"](folder / "word_table.npz"))
+        self.facts, self.words = facts, words
+        self.size = len(read_lines(folder / "vocabulary.txt"))
+        content = (folder / "model.onnx").read_bytes()
+        self.tables = {
+            name: np.frombuffer(content, "<f4", int(np.prod(shape)), start).reshape(shape).copy()
+            for name, (start, shape) in facts["places"].items()
+        }
+
+    def lend(self, words: list[str]) -> Arrays:
+        """Give words the spare rows; return the tables."""
+        known, vectors = self.lookup.extract(words)
+        self.words.lent = {word: self.size + i for i, word in enumerate(known)}
+        negations = self.words.facts["negations"]
+        facts = [(0, word.lower() in negations, any(map(str.isdigit, word))) for word in known]
+        rows = {"vectors": vectors, "facts": np.reshape(np.array(facts, "float32"), (-1, 3))}
+        for name, role in self.facts["tables"].items():
+            self.tables[name][self.size : self.size + len(known)] = rows.get(role, 0)
+        return self.tables
 
 
 class Pieces:
@@ -94,12 +138,17 @@ class WordPieces(Pieces):
     def __init__(self, facts: dict[str, Any], folder: Path) -> None:
         super().__init__(facts, folder)
         self.ids = {piece: i for i, piece in enumerate(read_lines(folder / "vocabulary.txt"))}
+        self.clean = {int(code): text for code, text in facts["clean"].items()}
+        ranges = (f"\\U{low:08x}-\\U{high:08x}" for low, high in facts["separating"])
+        self.separating = re.compile(f"[{''.join(ranges)}]")
         self.unknown = [facts["unknown"]]
         self.known: dict[str, list[int]] = {}  # pieces of earlier words
 
     def sentence(self, text: str) -> list[int]:
         ids = []
-        for word in split(text, self.facts):
+        text = "".join(char for char in text if ord(char) <= self.facts["last"])
+        text = self.separating.sub(r" \g<0> ", text.translate(self.clean))
+        for word in text.split():
             if word not in self.known:
                 if len(self.known) >= 100_000:
                     self.known.clear()
@@ -128,10 +177,14 @@ class BytePairs(Pieces):
     """RoBERTa's byte pairs; needs the package tokenizers."""
 
     def __init__(self, facts: dict[str, Any], folder: Path) -> None:
-        from tokenizers import Tokenizer
+        from tokenizers import Tokenizer, models, pre_tokenizers
 
         super().__init__(facts, folder)
-        self.bpe = Tokenizer.from_str((folder / "byte_pairs.json").read_text("utf-8"))
+        pairs = json.loads((folder / "byte_pairs.json").read_text("utf-8"))
+        merges = [tuple(merge) for merge in pairs["merges"]]
+        unknown = "<unk>" if "<unk>" in pairs["vocabulary"] else None
+        self.bpe = Tokenizer(models.BPE(pairs["vocabulary"], merges, unk_token=unknown))
+        self.bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=facts["prefix_space"])
 
     def sentence(self, text: str) -> list[int]:
         found: list[int] = self.bpe.encode(encodable(text)).ids
@@ -176,16 +229,6 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def split(text: str, facts: dict[str, Any]) -> list[str]:
-    """Split a sentence into words by the rules that the model was trained with."""
-    if facts["normalization"]:
-        text = unicodedata.normalize(facts["normalization"], text)
-    text = text.translate(facts["clean"])
-    for pattern, replacement in facts["rules"]:
-        text = re.sub(pattern, replacement, text)
-    return text.split()
-
-
 def read_lines(path: Path) -> list[str]:
     return path.read_bytes().decode("utf-8").split("\n")[:-1]
 
@@ -197,13 +240,22 @@ class Scorer:
         folder = Path(folder)
         self.facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
         rules = self.facts["encoder"]
-        rules["clean"] = {int(code): text for code, text in rules.get("clean", {}).items()}
         self.encoder: Words | Pieces = ENCODERS[rules["kind"]](rules, folder)
         self.run = load_model(folder, self.facts["shape"])
+        self.unseen_words = None
+        if self.facts["spare_rows"] and isinstance(self.encoder, Words):
+            self.unseen_words = UnseenWords(self.facts, folder, self.encoder)
 
     def scores(self, pairs: Pairs) -> np.ndarray:
         """Return probabilities [pairs, classes], or scores [pairs]."""
-        return self.run(self.encoder.arrays(pairs, self.facts["inputs"]))
+        tables: Arrays = {}
+        if self.unseen_words is not None:
+            unseen, rows = self.unseen_words.words.unseen(pairs), self.facts["spare_rows"]
+            if len(unseen) > rows and len(pairs) > 1:
+                half = len(pairs) // 2
+                return np.concatenate([self.scores(pairs[:half]), self.scores(pairs[half:])])
+            tables = self.unseen_words.lend(unseen[:rows])
+        return self.run(self.encoder.arrays(pairs, self.facts["inputs"]) | tables)
 
     def __call__(self, pairs: Pairs) -> list[dict[str, Any]]:
         """Return one prediction per pair."""

@@ -5,24 +5,33 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Body, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, FailFast, Field
+from fastapi.responses import PlainTextResponse
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    FailFast,
+    Field,
+    Tag,
+    create_model,
+)
+from pydantic_core import PydanticCustomError
 from starlette.exceptions import HTTPException
 
 from keras_sentmatch.display.rendering import content_policy, render_page
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.explanations import explain as explain_pairs
-from keras_sentmatch.inference.base import Array, BaseMatcher, best_first
-from keras_sentmatch.service.batching import Job, Overloaded, ServedRun
+from keras_sentmatch.inference.base import Array, BaseMatcher
+from keras_sentmatch.service.batching import Overloaded, ServedRun
 from keras_sentmatch.service.gate import Gate, Limits, Metrics, Refused, as_json, error_body
 from keras_sentmatch.version import __version__
 
 SCRIPT = "service.js"
 POLICY = f"{content_policy(SCRIPT, asks=True)}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-RUN = Field(None, description="The name of the run. Default: the first one that is served.")
 
 
 class Strict(BaseModel):
@@ -31,42 +40,63 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Pair(Strict):
-    """Two sentences."""
-
-    sentence1: str
-    sentence2: str
-
-
-class Asked(Strict):
-    """One pair (`sentence1` and `sentence2`), or many (`pairs`)."""
-
-    sentence1: str | None = None
-    sentence2: str | None = None
-    pairs: Annotated[list[Pair], FailFast()] = []
-    run: str | None = RUN
-
-
-class Ranked(Strict):
-    """One sentence, and the sentences to order by how well they match it."""
-
-    query: str
-    candidates: Annotated[list[str], FailFast()]
-    top_k: int | None = Field(
-        None, ge=1, description="Number of candidates to return. Default: all."
+def request_models(runs: Sequence[ServedRun], limits: Limits) -> tuple[Any, Any, Any]:
+    """Return the types of the bodies of `/predict`, `/rank` and `/explain`."""
+    labels = dict.fromkeys(label for run in runs for label in run.matcher.label_names or ())
+    names: Any = Literal[tuple(run.name for run in runs)]
+    label: Any = Literal[tuple(labels)] | None if labels else None
+    name = Field(None, description="Name of the run. Default: the first one.")
+    to_run: Any = create_model("ToRun", __base__=Strict, run=(names | None, name))
+    sentence: Any = Annotated[str, Field(max_length=limits.characters)]
+    size: Any = Field(min_length=1, max_length=limits.pairs)
+    flag: Any = Annotated[bool, Field(strict=True)]
+    sides: Any = {"sentence1": (sentence, ...), "sentence2": (sentence, ...)}
+    pair: Any = create_model("Pair", __base__=Strict, **sides)
+    one: Any = create_model("PairToPredict", __base__=to_run, **sides)
+    pairs: Any = Annotated[list[pair], FailFast(), size]
+    many: Any = create_model("PairsToPredict", __base__=to_run, pairs=(pairs, ...))
+    top_k: Any = Annotated[int, Field(ge=1), BeforeValidator(_number)]
+    rank: Any = create_model(
+        "Rank",
+        __base__=to_run,
+        query=(sentence, ...),
+        candidates=(Annotated[list[sentence], FailFast(), size], ...),
+        top_k=(top_k | None, Field(None, description="Candidates to return. Default: all.")),
+        label=(label, Field(None, description="Label whose probability is the score.")),
     )
-    label: str | None = Field(
-        None, description="The label whose probability is the score; required for more than two."
+    without: Any = Field(True, description="Also score the pair without each of its words.")
+    html: Any = Field(False, description="Add the explanation as HTML.")
+    explain: Any = create_model(
+        "Explain", __base__=to_run, **sides, erasure=(flag, without), html=(flag, html)
     )
-    run: str | None = RUN
+    predict: Any = Annotated[
+        Annotated[one, Tag(KINDS[0])] | Annotated[many, Tag(KINDS[1])], Discriminator(_kind)
+    ]
+    return predict, rank, explain
 
 
-class Explained(Pair):
-    """A pair whose prediction is explained."""
+def takes(model: Any) -> Callable[[Any], Any]:
+    """Declare the type of a route's body."""
 
-    erasure: bool = Field(True, description="Also score the pair without each of its words.")
-    html: bool = Field(False, description="Add the explanation as HTML.")
-    run: str | None = RUN
+    def declare(route: Any) -> Any:
+        route.__annotations__["asked"] = Annotated[model, Body()]
+        return route
+
+    return declare
+
+
+KINDS = ("one pair", "many pairs")
+
+
+def _number(value: Any) -> Any:
+    """Refuse what pydantic takes for an integer, although JSON has other types for it."""
+    if isinstance(value, bool | str):
+        raise PydanticCustomError("int_type", "Input should be a valid integer")
+    return value
+
+
+def _kind(body: Any) -> str:
+    return KINDS[isinstance(body, dict) and "pairs" in body]
 
 
 class Answer(BaseModel):
@@ -98,19 +128,13 @@ class Ranking(BaseModel):
     ranking: list[Match]
 
 
-class Word(BaseModel):
-    text: str
-    change: float | None = Field(
-        description="How much the word adds to the probability or score of the answer."
-    )
-    without: str | None = Field(description="The answer without the word, if it is different.")
-
-
-class Explaining(Answer):
-    run: str
+class Explaining(OneAnswer):
     summary: list[str]
     notes: list[str]
-    words: list[list[Word]]
+    words: list[list[dict[str, Any]]] = Field(
+        description="For each sentence its words: the `text`, the `change` that the word makes to the "
+        "probability or score of the answer, and another answer `without` it."
+    )
     html: str | None = None
 
 
@@ -139,6 +163,9 @@ FAILURES: dict[int | str, dict[str, Any]] = {
 }
 
 
+CANNOT = {"model": Failure, "description": "The engine of this run cannot explain."}
+
+
 def make_app(
     runs: Sequence[ServedRun],
     limits: Limits | None = None,
@@ -151,7 +178,7 @@ def make_app(
     """Make the ASGI app that serves runs.
 
     Args:
-        runs: The runs, the default first. They are closed when the app ends.
+        runs: The runs, the default first.
         limits: Limits of a request.
         keys: Keys; every request except `/health` needs one of them unless there are none.
         metrics: Counters of batches and requests.
@@ -159,16 +186,15 @@ def make_app(
         started: Function that is called when the app starts.
     """
     limits, metrics = limits or Limits(), metrics or Metrics()
+    to_predict, to_rank, to_explain = request_models(runs, limits)
     by_name = {run.name: run for run in runs}
     for run in runs:
-        metrics.waiting.labels(run.name).set_function(partial(getattr, run.batcher, "waiting"))
+        metrics.waiting.labels(run.name).set_function(partial(getattr, run, "waiting"))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         started()
         yield
-        for run in runs:
-            await asyncio.to_thread(run.batcher.close)
 
     app = FastAPI(
         title="keras_sentmatch",
@@ -176,42 +202,14 @@ def make_app(
         description="Answers pairs of sentences.",
         docs_url=None,  # their pages load scripts from elsewhere
         redoc_url=None,
+        redirect_slashes=False,  # a redirect would name the host that the client claims
         lifespan=lifespan,
         separate_input_output_schemas=False,
     )
 
-    def chosen(name: str | None) -> ServedRun:
-        if name is None:
-            return runs[0]
-        if name not in by_name:
-            raise Refused(
-                422, f"run: no run is named {name!r:.60}. Expected one of {', '.join(by_name)}."
-            )
-        return by_name[name]
-
-    def checked(place: str, sentences: Sequence[str]) -> None:
-        for number, sentence in enumerate(sentences):
-            if not _is_text(sentence):
-                raise Refused(
-                    422,
-                    f"{place.format(number)} has half a character (a surrogate). Send valid Unicode.",
-                )
-            if len(sentence) > limits.characters:
-                raise Refused(
-                    422,
-                    f"{place.format(number)} has {len(sentence):,} characters. Expected at most "
-                    f"{limits.characters:,}.",
-                )
-
-    def counted(name: str, count: int) -> None:
-        if not 0 < count <= limits.pairs:
-            raise Refused(422, f"{name} has {count:,} entries. Expected 1 to {limits.pairs:,}.")
-
-    async def result(run: ServedRun, job: Job) -> Any:
+    async def result(run: ServedRun, *job: Any) -> Any:
         try:
-            return await asyncio.wait_for(
-                asyncio.wrap_future(run.batcher.submit(job)), limits.answer_seconds
-            )
+            return await asyncio.wait_for(run.ask(*job), limits.answer_seconds)
         except Overloaded:
             raise Refused(
                 503, "too many pairs are waiting. Try again later.", retry_after="1"
@@ -227,70 +225,54 @@ def make_app(
             raise Refused(422, str(error)) from None
 
     @app.post("/predict", responses={200: {"model": OneAnswer | ManyAnswers}, **FAILURES})
-    async def predict(asked: Annotated[Asked, Body()]) -> Response:
+    @takes(to_predict)
+    async def predict(asked: Any) -> Response:
         """Predict labels or scores for one pair or many pairs."""
-        run = chosen(asked.run)
-        many = "pairs" in asked.model_fields_set
-        if many and asked.sentence1 is None and asked.sentence2 is None:
-            counted("pairs", len(asked.pairs))
-            first = [pair.sentence1 for pair in asked.pairs]
-            second = [pair.sentence2 for pair in asked.pairs]
-            checked("pairs[{}].sentence1", first)
-            checked("pairs[{}].sentence2", second)
-            answers = await result(run, Job(_answers, first, second))
-            return _json({"run": run.name, "answers": answers})
-        if many or asked.sentence1 is None or asked.sentence2 is None:
-            raise Refused(422, "expected either sentence1 and sentence2, or pairs.")
-        checked("sentence1", [asked.sentence1])
-        checked("sentence2", [asked.sentence2])
-        (answer,) = await result(run, Job(_answers, [asked.sentence1], [asked.sentence2]))
-        return _json({"run": run.name, **answer})
+        run = by_name[asked.run or runs[0].name]
+        pairs = getattr(asked, "pairs", None)
+        first = [pair.sentence1 for pair in pairs or [asked]]
+        second = [pair.sentence2 for pair in pairs or [asked]]
+        answers = await result(run, _answers, first, second)
+        return _json({"run": run.name, **({"answers": answers} if pairs else answers[0])})
 
     @app.post("/rank", responses={200: {"model": Ranking}, **FAILURES})
-    async def rank(asked: Annotated[Ranked, Body()]) -> Response:
+    @takes(to_rank)
+    async def rank(asked: Any) -> Response:
         """Order candidates by how well they match one sentence, the best first."""
-        run, candidates = chosen(asked.run), asked.candidates
-        counted("candidates", len(candidates))
-        checked("query", [asked.query])
-        checked("candidates[{}]", candidates)
+        run, candidates = by_name[asked.run or runs[0].name], asked.candidates
 
-        def ranking(matcher: BaseMatcher, scores: Array) -> list[Any]:
-            column = matcher.score_column(asked.label)
-            scores = scores if column is None else scores[:, column]
-            return best_first(scores, candidates, asked.top_k)
+        def ranking(matcher: BaseMatcher, raw: Array) -> list[Any]:
+            return list(matcher.best_first(raw, candidates, label=asked.label, top_k=asked.top_k))
 
-        found = await result(run, Job(ranking, [asked.query] * len(candidates), candidates))
+        found = await result(run, ranking, [asked.query] * len(candidates), candidates)
         return _json({"run": run.name, "ranking": found})
 
-    @app.post("/explain", responses={200: {"model": Explaining}, **FAILURES})
-    async def explain(asked: Annotated[Explained, Body()]) -> Response:
+    @app.post("/explain", responses={200: {"model": Explaining}, 409: CANNOT, **FAILURES})
+    @takes(to_explain)
+    async def explain(asked: Any) -> Response:
         """Show what the prediction for a pair is based on."""
-        run = chosen(asked.run)
-        checked("sentence1", [asked.sentence1])
-        checked("sentence2", [asked.sentence2])
+        run = by_name[asked.run or runs[0].name]
         if run.engine != "keras":
             raise Refused(
-                422, f"{run.name} runs in {run.engine}, which cannot explain. Serve it with Keras."
+                409, f"{run.name} runs in {run.engine}, which cannot explain. Serve it with Keras."
             )
 
-        def explaining(matcher: BaseMatcher, scores: Array) -> dict[str, Any]:
+        def explaining(matcher: BaseMatcher, raw: Array) -> dict[str, Any]:
             return _explanation(matcher, asked)
 
-        return _json({"run": run.name, **await result(run, Job(explaining))})
+        return _json({"run": run.name, **await result(run, explaining)})
 
     @app.get("/runs", responses=FAILURES)
     async def served() -> Response:
         """List the served runs, the default first."""
         return _json({"runs": [run.facts() for run in runs]})
 
-    @app.get("/health", responses={503: FAILURES[503]})
+    @app.get("/health")
     async def health() -> Response:
         """Check whether the service answers; this needs no key."""
-        if not all(run.batcher.alive for run in runs):
-            raise Refused(503, "the thread that answers has ended. Start the service again.")
         return _json({"status": "ok"})
 
-    @app.get("/metrics", responses=FAILURES)
+    @app.get("/metrics", response_class=PlainTextResponse, responses=FAILURES)
     async def measured() -> Response:
         """Return counts and times in Prometheus's format."""
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
@@ -321,8 +303,10 @@ def make_app(
             error.status_code, said.get(error.status_code, str(error.detail)), error.headers
         )
 
-    paths = [*app.openapi()["paths"], "/", "/openapi.json"]
-    app.add_middleware(Gate, limits=limits, keys=keys, metrics=metrics, paths=paths)
+    described = app.openapi()["paths"]
+    paths = [*described, "/", "/openapi.json"]
+    posts = [path for path, methods in described.items() if "post" in methods]
+    app.add_middleware(Gate, limits=limits, keys=keys, metrics=metrics, paths=paths, posts=posts)
     return app
 
 
@@ -341,14 +325,16 @@ def draw_page(
     )
 
 
-def _answers(matcher: BaseMatcher, scores: Array) -> list[Any]:
-    return list(matcher.answers(scores))
+def _answers(matcher: BaseMatcher, raw: Array) -> list[Any]:
+    return list(matcher.answers(matcher.tempered(raw)))
 
 
-def _explanation(matcher: BaseMatcher, asked: Explained) -> dict[str, Any]:
+def _explanation(matcher: BaseMatcher, asked: Any) -> dict[str, Any]:
+    from keras_sentmatch.explanations import explain  # another engine does not need what it imports
+
     pair = {"sentence1": asked.sentence1, "sentence2": asked.sentence2}
     this: Any = matcher  # one of the two classes that `explain` accepts
-    found: Any = explain_pairs(this, pair, erasure=asked.erasure)
+    found: Any = explain(this, pair, erasure=asked.erasure)
     answer: dict[str, Any] = {"score": found.score}
     if found.label is not None:
         label = None if found.abstained else found.label
@@ -372,14 +358,6 @@ def _explanation(matcher: BaseMatcher, asked: Explained) -> dict[str, Any]:
     return {**answer, "summary": lines, "notes": found.notes, "words": words, **more}
 
 
-def _is_text(sentence: str) -> bool:
-    try:
-        sentence.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _json(content: Any) -> Response:
     return Response(as_json(content), media_type="application/json")
 
@@ -396,7 +374,7 @@ def _first_fault(fault: Mapping[str, Any]) -> str:
             f"the body is not valid JSON: {fault['ctx']['error']} at character {fault['loc'][-1]}."
         )
     place = ""
-    for part in fault["loc"][1:]:
+    for part in (part for part in fault["loc"][1:] if part not in KINDS):
         place += f"[{part}]" if isinstance(part, int) else f".{part:.40}"
     message = fault["msg"][:1].lower() + fault["msg"][1:]
     return f"{place.removeprefix('.') or 'the body'}: {message}."

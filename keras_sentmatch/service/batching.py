@@ -1,18 +1,17 @@
 """Served runs: each has one thread that touches its matcher and scores pairs of many requests."""
 
-import threading
+import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.base import Array, BaseMatcher
-from keras_sentmatch.inference.matcher import Matcher
-from keras_sentmatch.inference.onnx import OnnxMatcher
 from keras_sentmatch.safety import first_line
 
 PROBE = [
@@ -20,16 +19,11 @@ PROBE = [
     {"sentence1": "", "sentence2": ""},
     {"sentence1": "who wrote it?", "sentence2": "Ünïcödé 字 🐕"},
 ]
+Finish = Callable[[BaseMatcher, Array], Any]
 
 
 class Overloaded(Exception):
     """More pairs are waiting than allowed."""
-
-
-class Observer(Protocol):
-    """Function that is called after each batch."""
-
-    def __call__(self, requests: int, pairs: int, seconds: float) -> None: ...
 
 
 @dataclass
@@ -37,170 +31,130 @@ class Job:
     """The work of one request.
 
     Attributes:
-        finish: Function that makes the result from the matcher and the scores of the pairs.
         sentence1: The first sentences.
         sentence2: The second sentences; both are empty if no scores are needed.
+        finish: Function that makes the result from the matcher and the raw scores of the pairs.
         result: Future that receives the result or the error.
     """
 
-    finish: Callable[[BaseMatcher, Array], Any]
-    sentence1: Sequence[str] = ()
-    sentence2: Sequence[str] = ()
-    result: "Future[Any]" = field(default_factory=Future)
-
-    def end(self, matcher: BaseMatcher, scores: Any) -> None:
-        try:
-            self.result.set_result(self.finish(matcher, scores))
-        except Exception as error:
-            self.result.set_exception(error)
-
-
-class Batcher:
-    """A thread that owns a matcher and answers jobs from all other threads.
-
-    While it scores one batch, new jobs wait; it then takes as many of them together as fit into a
-    batch. A job that finds the thread idle waits a moment for others.
-
-    Args:
-        matcher: The matcher.
-        batch_size: Maximum number of pairs per batch.
-        wait: Seconds that a job waits for others.
-        most_waiting: Maximum number of waiting pairs.
-        observe: Function that is called after each batch.
-    """
-
-    def __init__(
-        self,
-        matcher: BaseMatcher,
-        *,
-        batch_size: int = 64,
-        wait: float = 0.003,
-        most_waiting: int = 16_384,
-        observe: Observer = lambda requests, pairs, seconds: None,
-    ) -> None:
-        self.matcher = matcher
-        self.batch_size, self.wait, self.most_waiting = batch_size, wait, most_waiting
-        self.waiting = 0  # pairs
-        self._observe = observe
-        self._jobs: deque[Job] = deque()
-        self._changed = threading.Condition()
-        self._closed = False
-        self._thread = threading.Thread(target=self._work, name="matcher", daemon=True)
-        self._thread.start()
-
-    @property
-    def alive(self) -> bool:
-        """Whether the thread still answers."""
-        return self._thread.is_alive()
-
-    def submit(self, job: Job) -> "Future[Any]":
-        """Queue a job; its future receives the result.
-
-        Raises:
-            Overloaded: Too many pairs are waiting.
-        """
-        pairs = max(1, len(job.sentence1))
-        with self._changed:
-            if self._closed or self.waiting + pairs > self.most_waiting:
-                raise Overloaded
-            self.waiting += pairs
-            self._jobs.append(job)
-            self._changed.notify()
-        return job.result
-
-    def close(self) -> None:
-        """Answer the waiting jobs, then end the thread."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
-        self._thread.join()
-
-    def _work(self) -> None:
-        while jobs := self._next():
-            jobs = [job for job in jobs if job.result.set_running_or_notify_cancel()]
-            if jobs and jobs[0].sentence1:
-                self._score(jobs)
-            elif jobs:
-                jobs[0].end(self.matcher, None)
-            del jobs  # so that the waiting thread keeps nothing of them
-
-    def _next(self) -> list[Job]:
-        """Return jobs to answer together: jobs with pairs, or one job without; none at the end."""
-        with self._changed:
-            while not self._jobs and not self._closed:
-                self._changed.wait()
-            end = time.monotonic() + self.wait
-            while not (self._closed or self._full()) and (left := end - time.monotonic()) > 0:
-                self._changed.wait(left)
-            jobs: list[Job] = []
-            count = 0
-            while self._jobs and (not jobs or self._fits(count)):
-                jobs.append(self._jobs.popleft())
-                count += max(1, len(jobs[-1].sentence1))
-                if not jobs[-1].sentence1:
-                    break
-            self.waiting -= count
-            return jobs
-
-    def _full(self) -> bool:
-        return self.waiting >= self.batch_size or not all(job.sentence1 for job in self._jobs)
-
-    def _fits(self, count: int) -> bool:
-        pairs = len(self._jobs[0].sentence1)
-        return 0 < pairs <= self.batch_size - count
-
-    def _score(self, jobs: list[Job]) -> None:
-        matcher, start = self.matcher, time.perf_counter()
-        first = [sentence for job in jobs for sentence in job.sentence1]
-        second = [sentence for job in jobs for sentence in job.sentence2]
-        try:
-            scores = matcher.predict_proba(
-                sentence1=first, sentence2=second, batch_size=self.batch_size
-            )
-        except Exception as error:
-            if len(jobs) == 1:
-                jobs[0].result.set_exception(error)
-            else:  # one of them caused the error
-                for job in jobs:
-                    self._score([job])
-            return
-        self._observe(len(jobs), len(first), time.perf_counter() - start)
-        done = 0
-        for job in jobs:
-            job.end(matcher, scores[done : done + len(job.sentence1)])
-            done += len(job.sentence1)
+    sentence1: Sequence[str]
+    sentence2: Sequence[str]
+    finish: Finish
+    result: "asyncio.Future[Any]"
 
 
 @dataclass
 class ServedRun:
     """A run that is served.
 
+    While its thread scores one batch, new requests wait; it then takes as many of them together as
+    fit into a batch. A request that finds the thread idle waits a moment for others.
+
     Attributes:
         name: Name of the run in requests.
-        batcher: The thread that answers.
+        matcher: The matcher, which only the thread uses.
+        thread: The thread.
         engine: Engine that runs the model.
+        batch_size: Maximum number of pairs per batch.
+        wait: Seconds that a request waits for others.
+        most_waiting: Maximum number of waiting pairs.
+        observe: Function that is called after each batch, with its numbers of requests and pairs, and
+            its seconds.
     """
 
     name: str
-    batcher: Batcher
+    matcher: BaseMatcher
+    thread: ThreadPoolExecutor
     engine: str = "keras"
+    batch_size: int = 64
+    wait: float = 0.003
+    most_waiting: int = 16_384
+    observe: Callable[[int, int, float], None] = lambda requests, pairs, seconds: None
+    waiting: int = 0  # pairs
+    _jobs: deque[Job] = field(default_factory=deque)
+    _worker: "asyncio.Task[None] | None" = None
 
     @classmethod
     def start(
-        cls,
-        name: str,
-        folder: Path,
-        load: Callable[[Path], BaseMatcher],
-        *,
-        engine: str = "keras",
-        **options: Any,
+        cls, name: str, folder: Path, load: Callable[[Path], BaseMatcher], **options: Any
     ) -> "ServedRun":
-        """Load and probe a run, and start its thread with the options of `Batcher`."""
-        return cls(name, Batcher(load_and_probe(folder, load), **options), engine)
+        """Load and probe a run in its thread; `options` are further attributes.
 
-    @property
-    def matcher(self) -> BaseMatcher:
-        return self.batcher.matcher
+        Raises:
+            InputError: The matcher cannot be loaded, or does not answer.
+        """
+        thread = ThreadPoolExecutor(1, thread_name_prefix="matcher")
+        matcher = thread.submit(load_and_probe, folder, load).result()
+        return cls(name, matcher, thread, **options)
+
+    async def ask(
+        self, finish: Finish, sentence1: Sequence[str] = (), sentence2: Sequence[str] = ()
+    ) -> Any:
+        """Score pairs, and return what `finish` makes of the matcher and the raw scores.
+
+        Raises:
+            Overloaded: Too many pairs are waiting.
+        """
+        loop = asyncio.get_running_loop()
+        if self.waiting + max(1, len(sentence1)) > self.most_waiting:
+            raise Overloaded
+        job = Job(sentence1, sentence2, finish, loop.create_future())
+        self._jobs.append(job)
+        self.waiting += max(1, len(sentence1))
+        if self._worker is None or self._worker.done():
+            self._worker = loop.create_task(self._work())
+        return await job.result
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self.waiting < self.batch_size:
+            await asyncio.sleep(self.wait)
+        while self._jobs:
+            jobs = [self._take()]
+            while self._jobs and self._fits(jobs):
+                jobs.append(self._take())
+            jobs = [job for job in jobs if not job.result.done()]  # others were given up
+            for job, (result, error) in zip(
+                jobs, await loop.run_in_executor(self.thread, self._answer, jobs)
+            ):
+                if job.result.done():
+                    continue
+                if error is None:
+                    job.result.set_result(result)
+                else:
+                    job.result.set_exception(error)
+
+    def _take(self) -> Job:
+        job = self._jobs.popleft()
+        self.waiting -= max(1, len(job.sentence1))
+        return job
+
+    def _fits(self, jobs: list[Job]) -> bool:
+        sizes = [len(job.sentence1) for job in [*jobs, self._jobs[0]]]
+        return 0 not in sizes and sum(sizes) <= self.batch_size
+
+    def _answer(self, jobs: list[Job]) -> list[tuple[Any, Exception | None]]:
+        """Return the result or the error of each job; in the thread."""
+        start, matcher = time.perf_counter(), self.matcher
+        first = [sentence for job in jobs for sentence in job.sentence1]
+        second = [sentence for job in jobs for sentence in job.sentence2]
+        try:
+            raw = matcher.raw_scores(PairDataset(first, second), self.batch_size)
+        except Exception as error:
+            if len(jobs) == 1:
+                return [(None, error)]
+            return [self._answer([job])[0] for job in jobs]  # one of them caused the error
+        if first:
+            self.observe(len(jobs), len(first), time.perf_counter() - start)
+        found: list[tuple[Any, Exception | None]] = []
+        end = 0
+        for job in jobs:
+            begin, end = end, end + len(job.sentence1)
+            try:
+                found.append((job.finish(matcher, raw[begin:end]), None))
+            except Exception as error:
+                found.append((None, error))
+        return found
 
     def facts(self) -> dict[str, Any]:
         """Return the public facts of the run."""
@@ -220,24 +174,12 @@ class ServedRun:
 
 
 def load_and_probe(folder: Path, load: Callable[[Path], BaseMatcher]) -> BaseMatcher:
-    """Load a matcher and let it answer; after that nothing of the folder is needed.
-
-    Raises:
-        InputError: The matcher cannot be loaded, or does not answer.
-    """
+    """Load a matcher and let it answer; after that nothing of the folder is needed."""
     matcher = load(folder)
-    if isinstance(matcher, Matcher):
-        matcher.explainer()  # Keras names the parts of a model by counters of the thread: in this one
-    members: list[Any] = getattr(matcher, "members", [matcher])
-    for member in members:
-        if isinstance(member, OnnxMatcher):
-            member.read_tables()
     try:
-        answers = matcher.predict(PROBE)
+        matcher.predict(PROBE)
     except InputError:
         raise
     except Exception as error:
         raise InputError(f"{folder} does not answer test pairs: {first_line(error)}") from error
-    if len(answers) != len(PROBE):
-        raise InputError(f"{folder} gave {len(answers)} answers to {len(PROBE)} test pairs.")
     return matcher

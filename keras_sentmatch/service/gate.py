@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import binascii
+import contextlib
 import hmac
 import json
 import logging
@@ -121,14 +122,21 @@ class Gate:
         keys: Keys; a request needs one of them unless there are none.
         metrics: Counters of requests.
         paths: Paths that are counted by name; all others are counted together.
+        posts: Paths that expect JSON.
     """
 
     def __init__(
-        self, app: Any, limits: Limits, keys: Sequence[str], metrics: Metrics, paths: Sequence[str]
+        self,
+        app: Any,
+        limits: Limits,
+        keys: Sequence[str],
+        metrics: Metrics,
+        paths: Sequence[str],
+        posts: Sequence[str],
     ) -> None:
         self.app, self.limits, self.metrics = app, limits, metrics
         self.keys = [key.encode() for key in keys]
-        self.paths = frozenset(paths)
+        self.paths, self.posts = frozenset(paths), frozenset(posts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -158,7 +166,7 @@ class Gate:
     async def _admit(self, scope: Scope, receive: Receive) -> bytes:
         """Return the body of an admitted request."""
         headers = {name.lower(): value for name, value in scope["headers"]}
-        refused = None
+        refused, most = None, self.limits.body_bytes
         if self.keys and scope["path"] not in OPEN and not self._knows(headers):
             refused = Refused(
                 401,
@@ -166,59 +174,43 @@ class Gate:
                 "the password of Basic authentication.",
                 www_authenticate='Basic realm="keras-sentmatch"',
             )
-        elif scope["method"] == "POST" and not _is_json(headers.get(b"content-type", b"")):
-            refused = Refused(415, "expected JSON. Send Content-Type: application/json.")
+        elif scope["method"] == "POST" and scope["path"] in self.posts:
+            if not _is_json(headers.get(b"content-type", b"")):
+                refused = Refused(415, "expected JSON. Send Content-Type: application/json.")
+        body = bytearray()
         try:
             async with asyncio.timeout(self.limits.read_seconds):
-                return await self._read(headers, receive, refused)
+                more = True
+                while more:  # also if it is refused: clients read the answer only after sending
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Refused(400, "the client left.")
+                    more = message.get("more_body", False)
+                    if refused is None:
+                        body += message.get("body", b"")
+                    if len(body) > most:
+                        refused = Refused(
+                            413,
+                            f"expected a body of at most {most:,} bytes. Send fewer pairs at once.",
+                        )
+                        body.clear()
         except TimeoutError:
-            raise refused or Refused(
+            refused = refused or Refused(
                 408,
                 f"expected the whole request within {self.limits.read_seconds:g} seconds.",
                 connection="close",
-            ) from None
-
-    async def _read(
-        self, headers: dict[bytes, bytes], receive: Receive, refused: Refused | None
-    ) -> bytes:
-        """Read the body. A body that is too large is read too, and dropped: clients read the answer only after
-        sending it."""
-        parts: list[bytes] = []
-        size, more, most = 0, True, self.limits.body_bytes
-        said = headers.get(b"content-length", b"")
-        large = Refused(
-            413, f"expected a body of at most {most:,} bytes. Send fewer pairs at once."
-        )
-        if refused is None and said.isdigit() and int(said[:18]) > most:
-            refused = large
-        if refused is not None and b"expect" in headers:  # the client waits with the body
-            refused.headers["connection"] = "close"
-            raise refused
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise Refused(400, "the client left.")
-            size += len(message.get("body", b""))
-            more = message.get("more_body", False)
-            if refused is None and size > most:
-                refused = large
-            if refused is None:
-                parts.append(message.get("body", b""))
-            else:
-                parts.clear()
+            )
         if refused is not None:
             raise refused
-        return b"".join(parts)
+        return bytes(body)
 
     def _knows(self, headers: dict[bytes, bytes]) -> bool:
         """Whether the request has a valid key; the time does not depend on which one, or how near."""
         kind, _, value = headers.get(b"authorization", b"").partition(b" ")
-        given = value.strip()
+        given = value.strip() if kind.lower() == b"bearer" else b""
         if kind.lower() == b"basic":
-            try:
-                given = base64.b64decode(given, validate=True).partition(b":")[2]
-            except binascii.Error:
-                given = b""
+            with contextlib.suppress(binascii.Error):
+                given = base64.b64decode(value.strip(), validate=True).partition(b":")[2]
         return any([hmac.compare_digest(key, given) for key in self.keys])
 
 

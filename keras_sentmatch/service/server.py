@@ -1,13 +1,8 @@
-"""uvicorn for the service: its socket, its signals, and clients that send no request."""
+"""uvicorn for the service: its socket, and clients that send no request."""
 
 import asyncio
-import contextlib
 import logging
-import signal
 import socket
-import threading
-from asyncio import TimerHandle
-from collections.abc import Iterator
 from typing import Any
 
 import uvicorn
@@ -16,7 +11,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.service.gate import as_json, error_body
 
-log = logging.getLogger(__name__)
 LINGER = 1.0  # seconds in which a refused client can read the reason
 
 
@@ -37,7 +31,8 @@ def listen(host: str, port: int) -> socket.socket:
             f"--host {host} does not exist ({error.strerror}). Use 127.0.0.1 for this machine alone, or "
             "0.0.0.0 for all its addresses."
         ) from error
-    made = socket.socket(family, kind)
+    # asyncio sends small answers at once (TCP_NODELAY) only if the socket names its protocol.
+    made = socket.socket(family, kind, socket.IPPROTO_TCP)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(address)
@@ -54,7 +49,7 @@ class Protocol(H11Protocol):
     """HTTP whose clients must send a request in time, and whose errors are JSON."""
 
     read_seconds = 10.0
-    _timer: TimerHandle | None = None
+    _timer: asyncio.TimerHandle | None = None
     _ended = False  # refused: further bytes are dropped
 
     def connection_made(self, transport: Any) -> None:
@@ -76,62 +71,35 @@ class Protocol(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        self._send(400, "this is not a valid HTTP request.")
+        self._refuse(400, "this is not a valid HTTP request.")
 
     def _wait(self) -> None:
-        self._timer = self.loop.call_later(self.read_seconds, self._give_up)
+        message = f"expected a request within {self.read_seconds:g} seconds."
+        self._timer = self.loop.call_later(self.read_seconds, self._refuse, 408, message)
 
     def _stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _give_up(self) -> None:
-        self._timer = None
-        if not self.transport.is_closing():
-            self._send(408, f"expected a request within {self.read_seconds:g} seconds.")
-
-    def _send(self, status: int, message: str) -> None:
+    def _refuse(self, status: int, message: str) -> None:
+        self._stop()
+        if self.transport.is_closing():
+            return
         body = as_json(error_body(status, message))
         head = (
-            f"HTTP/1.1 {status} {'Bad Request' if status == 400 else 'Request Timeout'}\r\n"
-            f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
-            "connection: close\r\n\r\n"
+            f"HTTP/1.1 {status} Refused\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
         )
         self.transport.write(head.encode() + body)
-        # If it were closed while the client still sends, the answer would be lost.
-        self._stop()
         self._ended = True
         self.transport.write_eof()
+        # If it were closed while the client still sends, the answer would be lost.
         self.loop.call_later(min(self.read_seconds, LINGER), self.transport.close)
 
 
-class Server(uvicorn.Server):
-    """Stops on SIGTERM and SIGINT once open requests are answered."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        loop = asyncio.get_running_loop()
-        numbers = signal.SIGTERM, signal.SIGINT
-        for number in numbers:
-            loop.add_signal_handler(number, self._end)
-        try:
-            yield
-        finally:
-            for number in numbers:
-                loop.remove_signal_handler(number)
-
-    def _end(self) -> None:
-        log.info("stopping once open requests are answered (a second signal stops at once)")
-        self.force_exit = self.should_exit
-        self.should_exit = True
-
-
-def make_server(app: Any, *, read_seconds: float, grace: float) -> Server:
-    """Make a server for an ASGI app.
+def make_server(app: Any, *, read_seconds: float, grace: float) -> uvicorn.Server:
+    """Make a server for an ASGI app, which SIGTERM and SIGINT stop once open requests are answered.
 
     Args:
         app: The app.
@@ -149,4 +117,4 @@ def make_server(app: Any, *, read_seconds: float, grace: float) -> Server:
         timeout_graceful_shutdown=int(grace) + 1,
     )
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
-    return Server(config)
+    return uvicorn.Server(config)

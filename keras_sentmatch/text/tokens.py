@@ -30,7 +30,7 @@ CONTRACTIONS = (
     (rf" '  ({_CLITICS}) ", r" '\1 "),
 )
 NAMES = ("words", "whitespace", "characters")
-_NEGATIONS = frozenset("not n't no never nobody none nothing nor neither without cannot".split())
+NEGATIONS = frozenset("not n't no never nobody none nothing nor neither without cannot".split())
 
 
 @cache
@@ -236,7 +236,7 @@ def read_word_pairs(path: str | Path) -> list[tuple[str, str]]:
 
 def word_facts(words: Sequence[str]) -> np.ndarray:
     """Return whether each word negates, and whether it has a digit: float32 `[words, 2]`."""
-    facts = [(word.lower() in _NEGATIONS, any(map(str.isdigit, word))) for word in words]
+    facts = [(word.lower() in NEGATIONS, any(map(str.isdigit, word))) for word in words]
     return np.reshape(np.array(facts, "float32"), (-1, 2))
 
 

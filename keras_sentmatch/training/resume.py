@@ -23,7 +23,7 @@ from keras import ops
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.run_folder import read_json
-from keras_sentmatch.safety import COPY, check_types, inside, parse_json, read_arrays
+from keras_sentmatch.safety import COPY, check_tree, check_types, inside, parse_json, read_arrays
 from keras_sentmatch.training.recipe import Recipe
 
 GENERATIONS = ("resume-0.npz", "resume-1.npz")  # the last two checkpoints, in turn
@@ -264,6 +264,7 @@ def _shown(value: Any) -> str:
 
 def check_folder(folder: Path, identity: Identity, resume: bool) -> State | None:
     """Return the state to resume from, or None to start from the beginning; refuse another run."""
+    check_tree(folder)
     state = latest(folder)
     if state is None and resume and (set_aside := latest(folder / MORE)):
         check_identity(folder, longer(set_aside.identity, identity), identity)

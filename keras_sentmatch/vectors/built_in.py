@@ -5,8 +5,6 @@ import importlib.resources
 import io
 import json
 import logging
-import re
-import string
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
@@ -16,18 +14,14 @@ import numpy as np
 
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.safety import inside, read_object
-from keras_sentmatch.text.tokens import without_accents
 from keras_sentmatch.vectors.extraction import extract_vectors
 from keras_sentmatch.vectors.files import read_vectors
+from keras_sentmatch.vectors.word_lookup import SCALE, WordLookup, plain, read_lookup
 from keras_sentmatch.vectors.word_vectors import WordVectors
 
 log = logging.getLogger(__name__)
 
 NAME = "table"
-SCALE = 5.0  # length of a word's vector
-COMPOSED = 0.7  # length of a vector composed of word pieces, as a share of SCALE
-_FIXED = 4  # letters of the shortest word whose spelling is corrected
-_LONGEST = 64  # characters of a word that are looked at
 _FILE = "word_table.json"
 _KINDS = {
     "word": "words in the table",
@@ -35,10 +29,9 @@ _KINDS = {
     "spelling": "taken for misspellings",
     "unknown": "without a vector",
 }
-_PARTS = re.compile(r"\w+|[^\w\s]")
 
 
-class WordTable:
+class WordTable(WordLookup):
     """Vectors for any English word, from whole words and word pieces.
 
     The words and pieces are those of all-MiniLM-L6-v2, and whole words have vectors as
@@ -63,11 +56,7 @@ class WordTable:
         scales: Iterable[float],
         digest: str = "",
     ) -> None:
-        self.words = {word: row for row, word in enumerate(words)}
-        self.pieces = {piece: row for row, piece in enumerate(pieces)}
-        self.vectors, self.piece_vectors = vectors, piece_vectors
-        self.scales = tuple(scales)
-        self.dim = int(vectors.shape[1])
+        super().__init__(words, vectors, pieces, piece_vectors, scales)
         self.digest = digest
 
     def __len__(self) -> int:
@@ -79,52 +68,6 @@ class WordTable:
     def matrix(self) -> np.ndarray:
         """Return the vectors of all words, float32 `[words, dim]`."""
         return self.vectors.astype(np.float32) * np.float32(SCALE * self.scales[0])
-
-    def lookup(self, word: str, correct: bool = True) -> tuple[np.ndarray | None, str]:
-        """Return the vector of a word, float32 `[dim]`, and `"word"`, `"spelling"` or `"pieces"`.
-
-        For a word without a vector, None and `"unknown"`. `correct` says whether the spelling of a word
-        outside the table is corrected.
-        """
-        key = plain(word)
-        if key in self.words:
-            return self._row(key), "word"
-        if correct and (corrected := self.correction(key)):
-            return self._row(corrected), "spelling"
-        parts = [self._pieces(part) for part in _PARTS.findall(key)]
-        if not parts or not all(parts):
-            return None, "unknown"
-        vector = np.mean([row for part in parts for row in part], axis=0)
-        norm = float(np.linalg.norm(vector))
-        if norm < 1e-6:
-            return None, "unknown"
-        return (COMPOSED * SCALE / norm * vector).astype(np.float32), "pieces"
-
-    def correction(self, word: str) -> str | None:
-        """Return the most frequent word of the table that is one edit away from `word`."""
-        if len(word) < _FIXED or not (word.isascii() and word.isalpha()):
-            return None
-        near = [w for w in _edits(word) if w in self.words and len(w) >= _FIXED - 1]
-        return min(near, key=self.words.__getitem__, default=None)
-
-    def _row(self, word: str) -> np.ndarray:
-        row: np.ndarray = self.vectors[self.words[word]].astype(np.float32)
-        return row * np.float32(SCALE * self.scales[0])
-
-    def _pieces(self, word: str) -> list[np.ndarray]:
-        """Return the vectors of the longest pieces from the left, or none if a part fits no piece."""
-        found: list[np.ndarray] = []
-        start = 0
-        while start < len(word):
-            index = self.pieces if start else self.words
-            end = next((e for e in range(len(word), start, -1) if word[start:e] in index), None)
-            if end is None:
-                return []
-            row = index[word[start:end]]
-            table = self.piece_vectors if start else self.vectors
-            found.append(table[row] * self.scales[bool(start)])
-            start = end
-        return found
 
     def word_vectors(self, counts: Mapping[str, int] | Iterable[str] = ()) -> WordVectors:
         """Return the vectors of the words of some data and of all words of the table.
@@ -144,12 +87,6 @@ class WordTable:
         matrix = np.concatenate([np.reshape([*rows.values()], (-1, self.dim)), others])
         places = {word: row for row, word in enumerate([*rows, *more])}
         return WordVectors(places, matrix, NAME, report, built_in=True)
-
-    def extract(self, words: Collection[str]) -> tuple[list[str], np.ndarray]:
-        """Return the words that have a vector, and their vectors, float32 `[words, dim]`."""
-        found = {word: self.lookup(word)[0] for word in words}
-        known = [word for word, vector in found.items() if vector is not None]
-        return known, np.reshape([found[word] for word in known], (-1, self.dim))
 
     def save(self, folder: str | Path) -> None:
         """Write `word_table.json`, which names the table by its digest."""
@@ -173,39 +110,18 @@ class WordTable:
         return None
 
 
-def plain(word: str) -> str:
-    """Return a word as the table spells it: in lower case and without accents."""
-    word = word[:_LONGEST].lower()
-    return word if word.isascii() else without_accents(word)
-
-
-def _edits(word: str) -> set[str]:
-    """Return all strings that one deletion, swap, replacement or insertion makes of a word."""
-    splits = [(word[:i], word[i:]) for i in range(len(word) + 1)]
-    letters = string.ascii_lowercase
-    return {
-        *(a + b[1:] for a, b in splits if b),
-        *(a + b[1] + b[0] + b[2:] for a, b in splits if len(b) > 1),
-        *(a + c + b[1:] for a, b in splits if b for c in letters),
-        *(a + c + b for a, b in splits for c in letters),
-    }
+def table_content() -> bytes:
+    """Return the file of the built-in table."""
+    file = importlib.resources.files("keras_sentmatch.vectors") / "tables" / "minilm.npz"
+    return file.read_bytes()
 
 
 @cache
 def load_word_table() -> WordTable:
     """Return the built-in table, which is read once."""
-    file = importlib.resources.files("keras_sentmatch.vectors") / "tables" / "minilm.npz"
-    content = file.read_bytes()
-    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        words, pieces = (bytes(arrays[k]).decode().split("\n") for k in ("words", "pieces"))
-        return WordTable(
-            words,
-            arrays["vectors"],
-            pieces,
-            arrays["piece_vectors"],
-            arrays["scales"].tolist(),
-            hashlib.sha256(content).hexdigest()[:16],
-        )
+    content = table_content()
+    digest = hashlib.sha256(content).hexdigest()[:16]
+    return WordTable(**read_lookup(io.BytesIO(content)), digest=digest)
 
 
 @cache

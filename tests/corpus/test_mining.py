@@ -16,7 +16,8 @@ from keras_sentmatch.corpus._retrieval import EXACT, Bm25, Dense, make_vectors, 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.inference import EnsembleMatcher, Matcher
+from keras_sentmatch.inference import Matcher
+from keras_sentmatch.inference.ensemble import EnsembleMatcher
 from tests.harness import randomize
 from tests.toys.encoders import PREFIXES, backbone, tokenizer
 from tests.toys.encoders import SENTENCES as TEXTS

@@ -19,7 +19,7 @@ from keras_sentmatch.explanations import explain
 from keras_sentmatch.explanations._occlusion import Effect, erasable, erase
 from keras_sentmatch.explanations._pictures import format_short, make_pictures
 from keras_sentmatch.explanations.explanation import Explanation, save_overview
-from keras_sentmatch.inference import EnsembleMatcher
+from keras_sentmatch.inference.ensemble import EnsembleMatcher
 from tests.toys.matchers import NAMES, make
 
 pytestmark = pytest.mark.usefixtures("without_tracing")

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from keras_sentmatch.encoders import PairEncoder, SubwordPairEncoder
-from keras_sentmatch.errors import InputError
 from keras_sentmatch.exports._portable import SCORE, rules_of
 from tests.encoders.test_subwords import TEXTS, bert
 from tests.encoders.test_words import ANTONYMS, HARD, WORDS
@@ -22,7 +21,6 @@ TRICKY = [*HARD, "N'T 's", "\u0130stanbul ẞ", "a" * 300, "100.5,6 1,a", "x\u20
 def encoded_by_score(encoder, folder, first, second):
     module = runpy.run_path(str(SCORE))
     facts = json.loads(json.dumps(rules_of(encoder, folder)))
-    facts["clean"] = {int(code): new for code, new in facts.get("clean", {}).items()}
     made = module["ENCODERS"][facts["kind"]](facts, folder)
     return made.arrays(list(zip(first, second)), encoder.input_names)
 
@@ -70,15 +68,3 @@ def test_word_pieces(tmp_path):
 def test_the_pieces_of_every_kind(tmp_path, prefix):
     encoder = SubwordPairEncoder(tokenizer(prefix), max_length=40)
     check(encoder, tmp_path, [*SENTENCES, *TEXTS, "\ud800a", "[SEP] </s> <pad>"])
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: PairEncoder(WORDS, features=("word", "pos"), tags=["N"]), "'pos'"),
-    ],
-)
-def test_what_rules_cannot_express(tmp_path, make, message):
-    with pytest.raises(InputError, match=message):
-        rules_of(make(), tmp_path)
-    assert list(tmp_path.iterdir()) == []

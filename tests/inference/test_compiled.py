@@ -1,10 +1,13 @@
 """Every model becomes a program on PyTorch, which always answers with the present weights."""
 
+import os
+
 import numpy as np
 import pytest
 
 from keras_sentmatch.applications import get_model_class
 from keras_sentmatch.applications.backbone import BackboneModel
+from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.compiled import CompiledModel
 from tests.toys.matchers import SIZES, make
 
@@ -64,3 +67,17 @@ def test_a_shape_is_compiled_once_its_calls_took_as_long_as_compiling(monkeypatc
 
     assert calls_until_compiled("a dog runs") == 4  # three, whatever they took
     assert calls_until_compiled("a dog runs in a park") == 12  # tracing calls the model once
+
+
+@pytest.mark.backend("tensorflow")
+def test_a_forked_process_does_not_hang():
+    matcher = make("esim")
+    assert matcher.predict("a dog", "a cat").label
+    child = os.fork()
+    if not child:
+        try:
+            matcher.predict("a dog", "a cat")
+        except InputError as error:
+            os._exit("spawn" in str(error))
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1

@@ -1,11 +1,10 @@
-"""Matcher: what it takes, what it answers, and what it says of broken folders."""
+"""Matcher: its predictions, tables, calibration, and run folders that are saved, loaded or broken."""
 
 import json
 import os
-import shutil
+import pickle
 import subprocess
 import sys
-import zipfile
 from importlib.util import find_spec
 
 import keras
@@ -17,7 +16,8 @@ from keras_sentmatch.data import PairDataset
 from keras_sentmatch.data.frames import columns_of
 from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.inference import BatchScorer, EnsembleMatcher
+from keras_sentmatch.inference import BatchScorer
+from keras_sentmatch.inference.ensemble import EnsembleMatcher, load_run
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.metrics.calibration import apply_temperature, fit_temperature
 from tests.toys.frames import KINDS
@@ -27,6 +27,7 @@ NAMES = ("entailment", "neutral", "contradiction")
 SENTENCES = ["a dog runs", "no dog runs in the park today", "two cats", "", "the " * 30 + "end"]
 FIRST = [SENTENCES[i % 5] for i in range(13)]
 SECOND = [SENTENCES[(i * 3 + 1) % 5] for i in range(13)]
+PAIRS = list(zip(FIRST, SECOND))
 
 
 def make_encoder() -> PairEncoder:
@@ -49,51 +50,39 @@ def matcher() -> Matcher:
 
 
 @pytest.fixture
+def two() -> Matcher:
+    """A matcher of two classes."""
+    encoder = make_encoder()
+    return Matcher(make_model(encoder, 2), encoder, ("no", "yes"), task="classification")
+
+
+@pytest.fixture
 def folder(matcher, tmp_path):
     matcher.save(tmp_path / "run")
     return tmp_path / "run"
 
 
-def test_one_pair_is_answered_by_name(matcher):
+def test_one_pair_and_many_in_every_form(matcher):
     answer = matcher.predict(sentence1="a dog runs", sentence2="two cats")
     assert list(answer["probabilities"]) == list(NAMES)
     assert sum(answer["probabilities"].values()) == pytest.approx(1, abs=1e-5)
     assert answer.label == max(answer["probabilities"], key=answer["probabilities"].get)
     assert matcher.predict({"sentence1": "a dog runs", "sentence2": "two cats"}) == answer
-    swapped = matcher.predict(sentence1="two cats", sentence2="a dog runs")
-    assert swapped["probabilities"]["neutral"] != answer["probabilities"]["neutral"]
+    assert matcher.predict("a dog runs", "two cats") == answer
+    assert matcher.predict("two cats", "a dog runs") != answer
     json.dumps(answer)
-
-
-def test_many_pairs_keep_their_order_whatever_the_batch_size(matcher):
-    one_by_one = [
-        list(matcher.predict(sentence1=a, sentence2=b)["probabilities"].values())
-        for a, b in zip(FIRST, SECOND)
-    ]
+    one_by_one = [[*matcher.predict(*pair)["probabilities"].values()] for pair in PAIRS]
     assert np.ptp(one_by_one, axis=0).min() > 0.01, "the rows must differ"
     for batch_size in (1, 3, 64):
-        scores = matcher.predict_proba(sentence1=FIRST, sentence2=SECOND, batch_size=batch_size)
+        scores = matcher.predict_proba(FIRST, SECOND, batch_size=batch_size)
         assert scores.dtype == np.float32 and scores.shape == (13, 3)
         np.testing.assert_allclose(scores, one_by_one, atol=1e-5)
     assert matcher.predict([]) == []
     assert matcher.predict_proba(sentence1=[], sentence2=[]).shape == (0, 3)
-    as_dicts = matcher.predict([{"sentence1": a, "sentence2": b} for a, b in zip(FIRST, SECOND)])
-    as_data = matcher.predict(PairDataset(FIRST, SECOND))
-    for answers in (as_dicts, as_data):
-        got = [list(answer["probabilities"].values()) for answer in answers]
+    dicts = [{"sentence1": a, "sentence2": b} for a, b in PAIRS]
+    for pairs in (dicts, PAIRS, PairDataset(FIRST, SECOND)):
+        got = [list(answer["probabilities"].values()) for answer in matcher.predict(pairs)]
         np.testing.assert_allclose(got, one_by_one, atol=1e-5)
-
-
-def test_pairs_may_come_as_what_can_be_read_one_way_only(matcher):
-    first, second = FIRST[:3], SECOND[:3]
-    want = matcher.predict(sentence1=first, sentence2=second)
-    assert matcher.predict(list(zip(first, second))) == want
-    assert matcher.predict(first, second) == want
-    assert matcher.predict("a dog", "a cat") == matcher.predict(
-        sentence1="a dog", sentence2="a cat"
-    )
-    proba = matcher.predict_proba(first, second)
-    np.testing.assert_array_equal(proba, matcher.predict_proba(sentence1=first, sentence2=second))
 
 
 def test_few_shapes_reach_the_model(matcher, monkeypatch):
@@ -107,9 +96,8 @@ def test_few_shapes_reach_the_model(matcher, monkeypatch):
     monkeypatch.setattr(matcher, "score_arrays", spy)
     rng = np.random.default_rng(0)
     for rows in (1, 2, 3, 5, 9, 40, 70):
-        words = [["dog "] * n for n in rng.integers(0, 24, rows)]
-        column = ["".join(sentence) for sentence in words]
-        matcher.predict_proba(sentence1=column, sentence2=column[::-1], batch_size=32)
+        column = ["dog " * n for n in rng.integers(0, 24, rows)]
+        matcher.predict_proba(column, column[::-1], batch_size=32)
     assert {shape[0] for shapes_ in shapes for shape in shapes_} <= {1, 8, 32}
     lengths = {shape[1] for shapes_ in shapes for shape in shapes_}
     assert lengths <= {8, 16, 24}, "24 is the encoder's max_length"
@@ -118,8 +106,8 @@ def test_few_shapes_reach_the_model(matcher, monkeypatch):
 def test_a_score_has_no_label():
     encoder = make_encoder()
     scorer = Matcher(make_model(encoder, 1), encoder, None, task="regression")
-    assert set(scorer.predict(sentence1="a dog", sentence2="two cats")) == {"score"}
-    scores = scorer.predict_proba(sentence1=FIRST, sentence2=SECOND)
+    assert set(scorer.predict("a dog", "two cats")) == {"score"}
+    scores = scorer.predict_proba(FIRST, SECOND)
     assert scores.shape == (13,)
     table = KINDS["arrow"]({"sentence1": FIRST, "sentence2": SECOND})
     answered = columns_of(scorer.predict(table))
@@ -129,18 +117,14 @@ def test_a_score_has_no_label():
     assert scorer.evaluate(data)["primary"] == "pearson"
 
 
-def test_the_threshold_decides_between_two_classes():
-    encoder = make_encoder()
-    model = make_model(encoder, 2)
-    plain = Matcher(model, encoder, ("no", "yes"), task="classification")
-    yes = plain.predict_proba(sentence1=FIRST, sentence2=SECOND)[:, 1]
-    threshold = float(np.median(yes)) + 1e-4
-    strict = Matcher(model, encoder, ("no", "yes"), task="classification", threshold=threshold)
-    labels = ["yes" if p > threshold else "no" for p in yes]
+def test_the_threshold_decides_between_two_classes(two):
+    yes = two.predict_proba(FIRST, SECOND)[:, 1]
+    two.threshold = float(np.median(yes)) + 1e-4
+    labels = ["yes" if p > two.threshold else "no" for p in yes]
     assert len(set(labels)) == 2
-    assert [a.label for a in strict.predict(sentence1=FIRST, sentence2=SECOND)] == labels
+    assert [a.label for a in two.predict(FIRST, SECOND)] == labels
     data = PairDataset(FIRST, SECOND, labels, label_names=("no", "yes"))
-    assert strict.evaluate(data)["accuracy"] == 1.0
+    assert two.evaluate(data)["accuracy"] == 1.0
 
 
 def test_evaluate_matches_labels_by_name(matcher):
@@ -153,31 +137,32 @@ def test_evaluate_matches_labels_by_name(matcher):
 
 
 @pytest.mark.parametrize("kind", ["pandas", "arrow", "polars", "datasets"])
-def test_a_table_comes_back_with_its_answers(kind):
-    encoder = make_encoder()
-    matcher = Matcher(make_model(encoder, 2), encoder, ("no", "yes"), task="classification")
+def test_a_table_comes_back_with_its_answers(two, kind):
     columns = {"n": list(range(13)), "question1": FIRST, "question2": SECOND, "label": ["old"] * 13}
     given = KINDS[kind](columns)
-    found = matcher.predict(given)
+    found = two.predict(given)
     assert type(found) is type(given)
     answered = columns_of(found)
-    assert sorted(answered) == sorted([*columns, "probability_no", "probability_yes"])
-    want = matcher.predict(sentence1=FIRST, sentence2=SECOND)
-    assert answered["label"] == [answer.label for answer in want]
+    new = ["predicted_label", "probability_no", "probability_yes"]
+    assert sorted(answered) == sorted([*columns, *new])
+    assert {name: answered[name] for name in columns} == columns, "nothing of the user's changes"
+    want = two.predict(FIRST, SECOND)
+    assert answered["predicted_label"] == [answer.label for answer in want]
     shares = [answer["probabilities"]["yes"] for answer in want]
     np.testing.assert_allclose(answered["probability_yes"], shares, atol=1e-6)
-    assert answered["n"] == columns["n"]
-    np.testing.assert_allclose(matcher.predict_proba(given)[:, 1], shares, atol=1e-6)
-    swapped = matcher.predict(given, sentence1="question2", sentence2="question1")
-    want = matcher.predict_proba(sentence1=SECOND, sentence2=FIRST)[:, 1]
+    np.testing.assert_allclose(two.predict_proba(given)[:, 1], shares, atol=1e-6)
+    twice = columns_of(two.predict(found))
+    assert {name: twice[name] for name in answered} == answered
+    assert set(twice) - set(answered) == {f"predicted_{name}" for name in new}
+    swapped = two.predict(given, sentence1="question2", sentence2="question1")
+    want = two.predict_proba(SECOND, FIRST)[:, 1]
     np.testing.assert_allclose(columns_of(swapped)["probability_yes"], want, atol=1e-6)
     with pytest.raises(InputError, match="has the columns n, .*Name the two columns of sentences"):
-        matcher.predict(given, sentence1="n", sentence2="nosuch")
+        two.predict(given, sentence1="n", sentence2="nosuch")
 
 
-def test_what_abstains_does_so_everywhere(tmp_path):
-    encoder = make_encoder()
-    matcher = Matcher(make_model(encoder, 2), encoder, ("no", "yes"), task="classification")
+def test_what_abstains_does_so_everywhere(two, tmp_path):
+    matcher = two
     pairs = PairDataset(FIRST, SECOND, [0, 1] * 6 + [0], label_names=("no", "yes"))
     p = matcher.predict_proba(pairs)
     cut = float(np.unique(p.max(-1))[4:6].mean())
@@ -185,7 +170,8 @@ def test_what_abstains_does_so_everywhere(tmp_path):
     matcher.save(tmp_path / "run")
     ensemble = EnsembleMatcher([matcher], abstain_below=(cut, cut))
     ensemble.save(tmp_path / "both")
-    loaded = EnsembleMatcher.load(tmp_path / "both")
+    loaded = load_run(tmp_path / "both")
+    assert type(loaded) is EnsembleMatcher
     names = [None if top < cut else ("no", "yes")[i] for top, i in zip(p.max(-1), p.argmax(-1))]
     for one in (matcher, Matcher.load(tmp_path / "run"), ensemble, loaded):
         answers = one.predict(pairs)
@@ -208,20 +194,14 @@ def test_what_abstains_does_so_everywhere(tmp_path):
     assert "abstained" not in Matcher.load(tmp_path / "run").predict(pairs)[0]
 
 
-def test_calibration_is_in_every_answer_and_on_disk(tmp_path):
-    encoder = make_encoder()
-    model = make_model(encoder, 2)
-    matcher = Matcher(model, encoder, ("no", "yes"), task="classification")
+def test_calibration_is_in_every_answer_and_on_disk(two, tmp_path):
+    matcher = two
     raw = matcher.predict_proba(PairDataset(FIRST, SECOND))
     labels = ["yes" if i % 3 else "no" for i in range(13)]
     data = PairDataset(FIRST, SECOND, labels, label_names=("yes", "no"))  # not the matcher's order
     report = matcher.calibrate(data, threshold="f1")
-    assert (
-        report["temperature"]
-        == matcher.temperature
-        == fit_temperature([i % 3 > 0 for i in range(13)], raw)
-        != 1
-    )
+    fitted = fit_temperature([i % 3 > 0 for i in range(13)], raw)
+    assert report["temperature"] == matcher.temperature == pytest.approx(fitted) != 1
     expected = apply_temperature(raw, matcher.temperature)
     assert np.abs(expected - raw).max() > 1e-3
     matcher.save(tmp_path / "run")
@@ -232,9 +212,9 @@ def test_calibration_is_in_every_answer_and_on_disk(tmp_path):
         shown = [answer["probabilities"]["yes"] for answer in answers]
         np.testing.assert_allclose(shown, expected[:, 1], atol=1e-6)
         assert [a.label == "yes" for a in answers] == (expected[:, 1] > one.threshold).tolist()
-        ranked = one.rank_scores(FIRST[0], SECOND)
-        wanted = one.predict_proba(sentence1=[FIRST[0]] * 13, sentence2=SECOND)[:, 1]
-        np.testing.assert_allclose(ranked, wanted, atol=1e-6)
+        ranked = {row.index: row.score for row in one.rank(FIRST[0], SECOND)}
+        wanted = one.predict_proba([FIRST[0]] * 13, SECOND)[:, 1]
+        np.testing.assert_allclose([ranked[i] for i in range(13)], wanted, atol=1e-6)
         figures = one.evaluate(data)
         for name in ("nll", "ece", "accuracy"):
             assert figures[name] == pytest.approx(report["after"][name], abs=1e-5)
@@ -250,11 +230,10 @@ def test_save_and_load_give_the_same_answers(matcher, folder):
     again = Matcher.load(folder)
     assert (again.label_names, again.task, again.threshold) == (NAMES, "classification", None)
     assert again.info["seed"] == 3
-    np.testing.assert_allclose(
-        again.predict_proba(sentence1=FIRST, sentence2=SECOND),
-        matcher.predict_proba(sentence1=FIRST, sentence2=SECOND),
-        atol=1e-6,
-    )
+    want = matcher.predict_proba(FIRST, SECOND)
+    pickled = pickle.loads(pickle.dumps(matcher))
+    for other in (again, pickled):
+        np.testing.assert_allclose(other.predict_proba(FIRST, SECOND), want, atol=1e-6)
     card = json.loads((folder / "matcher.json").read_text())
     assert card["format"] == 2 and card["seed"] == 3
     assert card["versions"]["backend"] == keras.config.backend()
@@ -290,80 +269,17 @@ def test_a_file_of_a_run_is_no_run(folder):
 def test_a_trained_model_is_saved_without_its_optimizer(tmp_path):
     encoder = make_encoder()
     model = make_model(encoder)
-    Matcher(model, encoder, NAMES, task="classification").save(tmp_path / "fresh")
+    trained = Matcher(model, encoder, NAMES, task="classification")
+    trained.save(tmp_path / "fresh")
     model.compile("adam", "sparse_categorical_crossentropy")
     inputs = encoder.encode(FIRST, SECOND)
     model.fit({k: inputs[k] for k in model.input}, np.zeros(13), verbose=0)
-    trained = Matcher(model, encoder, NAMES, task="classification")
     trained.save(tmp_path / "trained")
     sizes = [(tmp_path / name / "model.keras").stat().st_size for name in ("fresh", "trained")]
     assert sizes[1] < 1.1 * sizes[0]
-    np.testing.assert_allclose(
-        Matcher.load(tmp_path / "trained").predict_proba(sentence1=FIRST, sentence2=SECOND),
-        trained.predict_proba(sentence1=FIRST, sentence2=SECOND),
-        atol=1e-6,
-    )
-
-
-def break_card(folder, **changes):
-    card = json.loads((folder / "matcher.json").read_text()) | changes
-    (folder / "matcher.json").write_text(json.dumps(card))
-
-
-def break_encoder(folder, **changes):
-    path = folder / "encoder" / "encoder.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-
-def flip_bit(path):
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 0xFF
-    path.write_bytes(bytes(data))
-
-
-def rename_class(path):
-    """To one that nobody registered."""
-    with zipfile.ZipFile(path) as archive:
-        files = {name: archive.read(name) for name in archive.namelist()}
-    files["config.json"] = files["config.json"].replace(b'"Dense"', b'"Dance"')
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-
-
-@pytest.mark.parametrize(
-    "breaking, message",
-    [
-        (lambda f: shutil.rmtree(f), "no such folder"),
-        (lambda f: break_card(f, format=True), "format True .*reads format 2"),
-        (
-            lambda f: break_card(f, temperature=1e-320),
-            "temperature=1e-320 is out of range. Expected a number from",
-        ),
-        (lambda f: break_card(f, temperature=10**400), "temperature=1000.*from 0.001 to 1000"),
-        (lambda f: break_encoder(f, format=True), "encoder.json is damaged: format is True"),
-        (lambda f: flip_bit(f / "model.keras"), "model.keras"),
-        (lambda f: rename_class(f / "model.keras"), "does not load with keras_sentmatch"),
-        (lambda f: (f / "matcher.json").unlink(), "not a run folder .*no matcher.json"),
-        (lambda f: (f / "model.keras").unlink(), "model.keras is missing"),
-        (lambda f: [p.unlink() for p in (f / "encoder").iterdir()], "encoder"),
-        (lambda f: (f / "matcher.json").write_text('{"format": 1,'), "matcher.json is damaged"),
-        (lambda f: (f / "matcher.json").write_text("[1]"), "holds .*Expected a JSON object"),
-        (lambda f: break_card(f, format=99), "format 99 .*reads format 2"),
-        (lambda f: break_card(f, temperature=0), "temperature=0"),
-        (lambda f: break_card(f, vocabulary_size=1), "mixes files of two runs"),
-        (lambda f: break_card(f, label_names=["yes", "no"]), "has 3 classes"),
-        (lambda f: (f / "model.keras").write_bytes(b"nothing"), "model.keras is damaged"),
-        (
-            lambda f: (f / "model.keras").write_bytes((f / "model.keras").read_bytes()[:-500]),
-            "model.keras is damaged",
-        ),
-    ],
-)
-def test_broken_folders_are_explained(folder, breaking, message):
-    breaking(folder)
-    with pytest.raises(InputError, match=message):
-        Matcher.load(folder)
+    want = trained.predict_proba(FIRST, SECOND)
+    got = Matcher.load(tmp_path / "trained").predict_proba(FIRST, SECOND)
+    np.testing.assert_allclose(got, want, atol=1e-6)
 
 
 def test_the_folder_loads_in_another_process_on_another_backend(matcher, folder):
@@ -389,10 +305,10 @@ def test_the_folder_loads_in_another_process_on_another_backend(matcher, folder)
 
 
 def test_nothing_is_compiled_after_the_first_shapes(matcher):
-    """20,000 pairs of random lengths, one by one and in batches, and new weights in between."""
+    """Many pairs of random lengths, one by one and in batches, and new weights in between."""
     rng = np.random.default_rng(0)
     matcher = Matcher(matcher.model, matcher.encoder, NAMES, task="classification")
-    columns = [["dog " * n for n in rng.integers(0, 40, 20_000)] for _ in "12"]
+    columns = [["dog " * n for n in rng.integers(0, 40, 2000)] for _ in "12"]
     want = matcher.predict_proba(*columns)
     single = [matcher.predict_proba([a], [b])[0] for a, b in zip(*(c[:200] for c in columns))]
     np.testing.assert_allclose(single, want[:200], atol=1e-5)

@@ -1,4 +1,4 @@
-"""Loading runs no code that comes with the files, reads nothing outside of them, and refuses what is far too large."""
+"""Files of strangers run no code, lead nowhere else, and are refused if they are far too large."""
 
 import gzip
 import io
@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+import time
 import zipfile
 
 import h5py
@@ -15,10 +16,9 @@ import pytest
 
 from keras_sentmatch.cli.runs import recorded_source
 from keras_sentmatch.data import load_pairs, read_pairs
-from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
-from keras_sentmatch.inference.run_folder import members_of
+from keras_sentmatch.inference.run_folder import keep_calibration, keep_in_card, members_of
 from keras_sentmatch.safety import (
     check_config,
     check_types,
@@ -27,12 +27,14 @@ from keras_sentmatch.safety import (
     parse_json,
     read_arrays,
     read_bytes,
+    replace_file,
     weight_sizes,
 )
 from keras_sentmatch.training import load_recipe
 from keras_sentmatch.training.resume import GENERATIONS, latest
 from keras_sentmatch.vectors.files import read_vectors
 from tests import mutants
+from tests.toys import matchers
 
 pytestmark = pytest.mark.once
 
@@ -79,55 +81,48 @@ def layer(config, kind):
 # === What a model's config names ===
 
 
-@pytest.mark.parametrize(
-    "found",
-    [
-        {"module": "os", "class_name": "function", "config": "system"},
-        {"module": "builtins", "class_name": "eval", "config": {}},
-        {"module": "subprocess", "class_name": "Popen", "config": {"args": "x"}},
-        {"module": "keras.layers", "class_name": "Lambda", "config": {}},
-        {"module": "keras.layers", "class_name": "TFSMLayer", "config": {}},
-        {"module": "keras.layers", "class_name": "StringLookup", "config": {}},
-        {"module": "keras.utils", "class_name": "get_file", "config": {}},
-        {"module": "keras.src.utils.torch_utils", "class_name": "TorchModuleWrapper", "config": {}},
-        {"module": None, "class_name": "__lambda__", "config": {"value": []}},
-        {"class_name": "__lambda__", "config": {}, "registered_name": "keras_sentmatch>ESIM"},
-        {"class_name": "Own", "config": {}, "registered_name": "nobody>Own"},
-    ],
-)
-def test_foreign_classes_and_functions_are_refused(found):
+FOREIGN = [
+    {"module": "os", "class_name": "function", "config": "system"},
+    {"module": "builtins", "class_name": "eval", "config": {}},
+    {"module": "subprocess", "class_name": "Popen", "config": {"args": "x"}},
+    {"module": "keras.layers", "class_name": "Lambda", "config": {}},
+    {"module": "keras.layers", "class_name": "TFSMLayer", "config": {}},
+    {"module": "keras.layers", "class_name": "StringLookup", "config": {}},
+    {"module": "keras.utils", "class_name": "get_file", "config": {}},
+    {"module": "keras.src.utils.torch_utils", "class_name": "TorchModuleWrapper", "config": {}},
+    {"module": None, "class_name": "__lambda__", "config": {"value": []}},
+    {"class_name": "__lambda__", "config": {}, "registered_name": "keras_sentmatch>ESIM"},
+    {"class_name": "Own", "config": {}, "registered_name": "nobody>Own"},
+]
+
+
+def test_foreign_classes_and_functions_are_refused():
     import keras_sentmatch.applications  # noqa: F401
 
-    with pytest.raises(InputError, match="place names .*which is neither a layer"):
-        check_config({"layers": [{"deep": found}]}, "place")
+    for found in FOREIGN:
+        with pytest.raises(InputError, match="place names .*which is neither a layer"):
+            check_config({"layers": [{"deep": found}]}, "place")
 
 
 def test_own_registered_classes_may_be_named():
     found = {"module": "nobody", "class_name": "Mine", "registered_name": "nobody>Mine"}
     with pytest.raises(InputError, match="import its module first"):
         check_config(found, "place")
-
-    @keras.saving.register_keras_serializable("nobody", "Mine")
-    class Mine(keras.layers.Layer):
-        pass
-
+    keras.saving.get_custom_objects()["nobody>Mine"] = keras.layers.Layer
     try:
         check_config(found, "place")
     finally:
         keras.saving.get_custom_objects().pop("nobody>Mine")
 
 
-def test_a_model_that_names_files_is_refused(run):
-    edit_model(run, lambda files, config: layer(config, "Dense").update(backbone="hf://evil"))
-    refuses_to_load(run, "names a file under backbone .'hf://evil'")
-
-
-def test_nothing_is_imported_from_the_run_folder(run, monkeypatch):
+def test_a_model_names_neither_files_nor_modules_of_its_folder(run, monkeypatch):
     (run / f"{mutants.CANARY}.py").write_text("raise SystemExit('it ran')")
     monkeypatch.syspath_prepend(run)
     change = {"module": mutants.CANARY, "class_name": "Dense", "registered_name": None}
     edit_model(run, lambda files, config: layer(config, "Dense").update(change))
     refuses_to_load(run, f"names '{mutants.CANARY}.Dense'")
+    edit_model(run, lambda files, config: layer(config, "Dense").update(backbone="hf://evil"))
+    refuses_to_load(run, "names a file under backbone .'hf://evil'")
 
 
 # === How much a model asks for ===
@@ -141,6 +136,67 @@ def test_a_model_larger_than_its_weights_is_not_built(run):
     assert keras.Layer.add_weight is plain
 
 
+SECONDS = 5
+HUGE_ARGUMENTS = [
+    ("drcn", "depth", 10**6),
+    ("re2", "blocks", 10**9),
+    ("drcn", "units", 10**7),
+    ("diin", "blocks", 10**9),
+    ("drr_net", "steps", 10**9),
+    ("din", "hidden_layers", 10**4),
+]
+
+
+def try_to_load(samples, folder, name, place, number):
+    """Load a model with another number; return the seconds of the processor, and the error."""
+    if not folder.exists():
+        matchers.make.__wrapped__(name).save(folder)
+    shutil.copytree(folder, samples / "huge", dirs_exist_ok=True)
+
+    def change(files, config):
+        for key in place[:-1]:
+            config = config[key]
+        config[place[-1]] = number
+
+    edit_model(samples / "huge", change)
+    start, error = time.process_time(), ""
+    try:
+        Matcher.load(samples / "huge")
+    except InputError as refused:
+        error = str(refused)
+    return time.process_time() - start, error
+
+
+def test_a_huge_number_is_refused(samples, tmp_path):
+    for name, argument, number in HUGE_ARGUMENTS:
+        found = try_to_load(samples, tmp_path / name, name, ("config", argument), number)
+        assert f"{argument} is {number:,}. Expected at most" in found[1]
+        assert found[0] < SECONDS and "\n" not in found[1]
+
+
+def integers(config, place=()):
+    """The places of all integers in a config."""
+    items = config.items() if isinstance(config, dict) else enumerate(config)
+    for key, value in items:
+        if type(value) is int:
+            yield (*place, key)
+        elif isinstance(value, dict | list):
+            yield from integers(value, (*place, key))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", matchers.SIZES)
+def test_every_integer_of_every_model(samples, tmp_path, name):
+    """It is refused in one line, or changes nothing that is loaded."""
+    matchers.make.__wrapped__(name).save(tmp_path / name)
+    with zipfile.ZipFile(tmp_path / name / "model.keras") as archive:
+        config = json.loads(archive.read("config.json"))
+    for place in integers(config["config"], ("config",)):
+        for number in (10**3, 10**6, 10**9):
+            seconds, error = try_to_load(samples, tmp_path / name, name, place, number)
+            assert "\n" not in error and seconds < SECONDS, (place, number, error)
+
+
 def test_a_tokenizer_has_no_weights(samples, tmp_path):
     from keras_hub.models import BertBackbone
 
@@ -152,25 +208,73 @@ def test_a_tokenizer_has_no_weights(samples, tmp_path):
     refuses_to_load(run, "tokenizer cannot be loaded .its config asks for more weights")
 
 
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        (lambda files: files.pop("metadata.json"), "damaged .it holds"),
-        (lambda files: files.update({"../x": b""}), "damaged .it holds .*Expected a model"),
-        (lambda files: files.update({"model.weights.h5": b"HDF"}), "weights.h5 in .*damaged"),
-    ],
-)
-def test_a_model_file_holds_what_keras_saves(run, change, message):
-    edit_model(run, lambda files, config: config.update(compile_config=[[]] * 3))
-    Matcher.load(run)  # how it was compiled is not looked at
-    edit_model(run, lambda files, config: change(files))
-    refuses_to_load(run, message)
+def model(change, compression=zipfile.ZIP_STORED):
+    """A change of the members of model.keras."""
+    return lambda run: edit_model(run, lambda files, config: change(files), compression)
 
 
-def test_a_compressed_model_is_refused(run):
-    zeros = {"model.weights.h5": bytes(10_000_000)}
-    edit_model(run, lambda files, config: files.update(zeros), zipfile.ZIP_DEFLATED)
-    refuses_to_load(run, "compressed, which Keras never does")
+def card(**changes):
+    return lambda run: edit_json(run / "matcher.json", **changes)
+
+
+def encoder(**changes):
+    return lambda run: edit_json(run / "encoder" / "encoder.json", **changes)
+
+
+def flip_bit(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(bytes(data))
+
+
+ZEROS = {"model.weights.h5": bytes(10_000_000)}
+BROKEN = [
+    (shutil.rmtree, "no such folder"),
+    (lambda run: (run / "matcher.json").unlink(), "not a run folder .*no matcher.json"),
+    (lambda run: (run / "matcher.json").write_text('{"format": 1,'), "matcher.json is damaged"),
+    (lambda run: (run / "matcher.json").write_text("[1]"), "holds .*Expected a JSON object"),
+    (card(format=True), "format True .*reads format 2"),
+    (card(versions=[], format=9), "has format 9"),
+    (card(info=[]), "info is ... Expected dict"),
+    (card(label_names="no"), "label_names is 'no'. Expected a list of str or null"),
+    (card(label_names=["a", "b", "c"]), "has 2 classes"),
+    (card(threshold="0.5"), "threshold is '0.5'. Expected float or null"),
+    (card(temperature=float("nan")), "temperature=nan"),
+    (card(temperature=0), "temperature=0"),
+    (card(temperature=1e-320), "temperature=1e-320 is out of range. Expected a number from"),
+    (card(temperature=10**400), "temperature=1000.*from 0.001 to 1000"),
+    (card(vocabulary_size=1), "mixes files of two runs"),
+    (lambda run: (run / "model.keras").unlink(), "model.keras is missing"),
+    (lambda run: (run / "model.keras").write_bytes(b"nothing"), "model.keras is damaged"),
+    (lambda run: flip_bit(run / "model.keras"), "model.keras"),
+    (model(lambda files: files.pop("metadata.json")), "damaged .it holds"),
+    (model(lambda files: files.update({"../x": b""})), "damaged .it holds .*Expected a model"),
+    (model(lambda files: files.update({"model.weights.h5": b"HDF"})), "weights.h5 in .*damaged"),
+    (model(lambda files: files.update(ZEROS), zipfile.ZIP_DEFLATED), "compressed, which Keras"),
+    (lambda run: shutil.rmtree(run / "encoder"), "encoder is missing"),
+    (lambda run: (run / "encoder" / "encoder.json").unlink(), "encoder.json cannot be read"),
+    (encoder(format=True), "encoder.json is damaged: format is True"),
+    (encoder(max_word_length=10**9), "max_word_length is 1000000000. Expected an integer from 1"),
+    (encoder(max_length=True), "max_length is True"),
+    (encoder(max_length=2.5), "max_length is 2.5"),
+    (encoder(antonyms="/etc/passwd"), "is '/etc/passwd'. Expected a list of a list of str"),
+    (encoder(antonyms=[["a"]]), "Expected pairs of words"),
+    (encoder(features="word"), "features is 'word'. Expected a list of str"),
+    (encoder(features=["wurd"]), "encoder.json does not describe an encoder: features"),
+    (encoder(lowercase=1), "lowercase is 1. Expected bool"),
+    (encoder(tagger="spacy:/tmp/evil"), "names the tagger 'spacy:/tmp/evil'"),
+]
+
+
+def test_a_broken_run_is_explained(samples, tmp_path):
+    edit = model(lambda files: files.update({"config.json": files["config.json"]}))
+    for number, (change, message) in enumerate([(edit, None), *BROKEN]):
+        run = shutil.copytree(samples / "plain", tmp_path / f"run-{number}")
+        change(run)
+        if message is None:
+            Matcher.load(run)
+        else:
+            refuses_to_load(run, message)
 
 
 def weights(change):
@@ -221,18 +325,45 @@ def test_not_a_number_is_no_answer(run):
 # === Paths ===
 
 
-@pytest.mark.parametrize("name", ["matcher.json", "model.keras", "encoder/vocabulary.txt"])
-def test_links_that_lead_out_are_refused(run, tmp_path, name):
-    shutil.move(run / name, tmp_path / "elsewhere")
-    (run / name).symlink_to(tmp_path / "elsewhere")
-    refuses_to_load(run, "leads out of its folder")
+@pytest.mark.parametrize("name", ["matcher.json", "encoder/vocabulary.txt", "extra"])
+@pytest.mark.parametrize("kind", ["link", "inside", "dead link", "pipe"])
+def test_a_folder_with_links_or_pipes_is_not_read(run, tmp_path, name, kind):
+    path = run / name
+    if path.exists():
+        shutil.move(path, tmp_path / "elsewhere")
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        targets = {"link": tmp_path / "elsewhere", "inside": run / "encoder", "dead link": "x"}
+        path.symlink_to(targets[kind])
+    with pytest.raises(InputError, match="Expected only files and folders|is not a run folder"):
+        Matcher.load(run)
+    if path.name != "matcher.json":
+        with pytest.raises(InputError, match="Expected only files and folders"):
+            keep_calibration(run, {"temperature": 2.0, "threshold": None, "abstain_below": None})
 
 
-def test_a_run_folder_may_be_reached_by_a_link(run, tmp_path):
-    (tmp_path / "link").symlink_to(run)
-    shutil.move(run / "model.keras", run / "m")
-    (run / "model.keras").symlink_to("m")
-    Matcher.load(tmp_path / "link")
+def test_what_is_written_follows_no_link(run, tmp_path):
+    """Not even one that is made meanwhile, under the name of a temporary file."""
+    secret = tmp_path / "secret"
+    secret.write_text("mine")
+    (run / "README.md").write_text("# Run\n")
+    for name in ("matcher.json", "metrics.json", "README.md"):
+        (run / f".{name}").symlink_to(secret)
+    report = {"temperature": 2.0, "threshold": None, "abstain_below": None}
+    with pytest.raises(InputError, match="Expected only files and folders"):
+        keep_calibration(run, report)
+    (run / ".matcher.json").unlink()
+    replace_file(run / ".README.md", "# Calibration\n")
+    replace_file(run / ".metrics.json", b"{}")
+    assert secret.read_text() == "mine" and not (run / ".README.md").is_symlink()
+    keep_in_card(run, "# Calibration\n")
+    keep_calibration(run, report)
+    (tmp_path / "link").symlink_to(run)  # the folder itself may be reached by a link
+    assert Matcher.load(tmp_path / "link").temperature == 2
+    assert (run / "README.md").read_text() == "# Run\n\n# Calibration\n"
+    left = {path.name for path in run.iterdir()} - {".README.md", ".metrics.json"}
+    assert left == {"README.md", "encoder", "matcher.json", "metrics.json", "model.keras"}
 
 
 def test_names_stay_inside(tmp_path):
@@ -240,15 +371,6 @@ def test_names_stay_inside(tmp_path):
     for name in ("../x", "/etc/passwd"):
         with pytest.raises(InputError, match="leads out of its folder"):
             inside(tmp_path, name)
-
-
-def test_members_of_an_ensemble_lie_in_its_folder(samples, tmp_path):
-    folder = tmp_path / "ensemble"
-    folder.mkdir()
-    (folder / "ensemble.json").write_text('{"seeds": [0]}')
-    (folder / "seed-0").symlink_to(samples / "plain")
-    with pytest.raises(InputError, match="seed-0 leads out"):
-        members_of(folder)
 
 
 def test_the_members_of_an_ensemble_are_those_that_it_names(samples, tmp_path):
@@ -259,40 +381,19 @@ def test_the_members_of_an_ensemble_are_those_that_it_names(samples, tmp_path):
         ([0, 1, 2], "ensemble.json names missing runs .seed-2.. Copy the whole folder"),
         ([], "ensemble.json names no runs"),
         (["../x"], "seeds is .*Expected a list of int"),
+        ([1] * 100_000, "names 100,000 runs, 1 different"),
+        ([*range(100_000)], "Expected at most 1,000 different runs"),
     ):
         edit_json(folder / "ensemble.json", seeds=seeds)
         with pytest.raises(InputError, match=message):
             members_of(folder)
-
-
-def test_a_fifo_is_no_file(tmp_path):
-    os.mkfifo(tmp_path / "encoder.json")
-    with pytest.raises(InputError, match="is not a file"):
-        PairEncoder.load(tmp_path)
+    (folder / "seed-0").rename(tmp_path / "away")
+    (folder / "seed-0").symlink_to(tmp_path / "away")
+    with pytest.raises(InputError, match="seed-0 is a link"):
+        members_of(folder)
 
 
 # === The descriptions ===
-
-
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        ({"max_word_length": 10**9}, "max_word_length is 1000000000. Expected an integer from 1"),
-        ({"max_length": True}, "max_length is True"),
-        ({"max_length": 2.5}, "max_length is 2.5"),
-        ({"antonyms": "/etc/passwd"}, "is '/etc/passwd'. Expected a list of a list of str"),
-        ({"antonyms": [["a"]]}, "Expected pairs of words"),
-        ({"features": "word"}, "features is 'word'. Expected a list of str"),
-        ({"features": ["wurd"]}, "encoder.json does not describe an encoder: features"),
-        ({"lowercase": 1}, "lowercase is 1. Expected bool"),
-        ({"tagger": "spacy:/tmp/evil"}, "names the tagger 'spacy:/tmp/evil'"),
-    ],
-)
-def test_an_encoder_is_what_it_must_be(run, change, message):
-    edit_json(run / "encoder" / "encoder.json", max_word_length=6)
-    Matcher.load(run)  # a model without characters
-    edit_json(run / "encoder" / "encoder.json", **change)
-    refuses_to_load(run, message)
 
 
 def test_encoder_and_model_must_fit(samples, tmp_path):
@@ -305,21 +406,6 @@ def test_encoder_and_model_must_fit(samples, tmp_path):
     with open(run / "encoder" / "characters.txt", "a") as file:
         file.write("ß\n")
     refuses_to_load(run, "the encoder has char_vocabulary_size")
-
-
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        ({"info": []}, "info is ... Expected dict"),
-        ({"label_names": "no"}, "label_names is 'no'. Expected a list of str or null"),
-        ({"versions": [], "format": 9}, "has format 9"),
-        ({"threshold": "0.5"}, "threshold is '0.5'. Expected float or null"),
-        ({"temperature": float("nan")}, "temperature=nan"),
-    ],
-)
-def test_a_card_is_what_it_must_be(run, change, message):
-    edit_json(run / "matcher.json", **change)
-    refuses_to_load(run, message)
 
 
 def test_the_source_that_a_run_noted_is_checked(tmp_path):
@@ -430,21 +516,15 @@ def test_what_a_gzip_file_comes_to_is_limited(tmp_path, monkeypatch):
     rows = "a\tb\n" * 20_000
     (tmp_path / "x.tsv.gz").write_bytes(gzip.compress(f"s1\ts2\n{rows}".encode()))
     (tmp_path / "v.txt.gz").write_bytes(gzip.compress(b"a 1 2\n" * 20_000))
-    with pytest.raises(InputError, match="expands from .* to more than .*MAX_EXPANSION"):
-        read_pairs(tmp_path / "x.tsv.gz")
-    with pytest.raises(InputError, match="expands from .* to more than .*MAX_EXPANSION"):
-        read_vectors(tmp_path / "v.txt.gz", ["a"])
+    for read in (
+        lambda: read_pairs(tmp_path / "x.tsv.gz"),
+        lambda: read_vectors(tmp_path / "v.txt.gz", ["a"]),
+    ):
+        with pytest.raises(InputError, match="expands from .* to more than .*MAX_EXPANSION"):
+            read()
     monkeypatch.setenv("SENTMATCH_MAX_EXPANSION", "2000")
     assert len(read_pairs(tmp_path / "x.tsv.gz")) == 20_000
     assert len(read_vectors(tmp_path / "v.txt.gz", ["a"])) == 1
-
-
-def test_a_broken_gzip_stream_is_explained(tmp_path):
-    data = bytearray(gzip.compress(b"s1\ts2\n" + random.Random(0).randbytes(3000).hex().encode()))
-    data[200:230] = bytes(30)
-    (tmp_path / "x.tsv.gz").write_bytes(data)
-    with pytest.raises(InputError, match="not a whole gzip file"):
-        read_pairs(tmp_path / "x.tsv.gz")
 
 
 def test_pairs_are_not_read_from_devices(tmp_path):

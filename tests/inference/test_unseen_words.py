@@ -88,29 +88,19 @@ def test_an_unseen_word_counts_as_one_in_the_vocabulary(trainable, fixed):
     close(matcher.predict_proba(FIRST, SECOND), known)
     close(matcher.predict_proba(NEW[::-1], SECOND), oracle.predict_proba(NEW[::-1], SECOND))
     assert matcher.encoder.vocabulary_size == size
-    corpus = matcher.encode([*SECOND, *NEW])
-    want = oracle.rank_scores(NEW[0], corpus.sentences, label="yes")
-    close(matcher.rank_scores(NEW[0], corpus, label="yes"), want)
-    close(matcher.rank_scores(NEW[0], corpus.sentences, label="yes"), want)
 
 
 def test_rows_are_lent_again_and_a_matcher_does_not_grow():
-    """950 pairs with 1,900 unseen words, and three rows for them."""
-    some = [*TABLE.words][3000:5000]
+    """150 pairs with 300 unseen words, and three rows for them."""
+    some = [*TABLE.words][3000:3400]
     known = make().encoder.vocabulary
-    words = [word for word in some if word not in known][:1900]
+    words = [word for word in some if word not in known][:300]
     one, two = words[::2], words[1::2]
     matcher, oracle = make(), make(words)
     before = [table.shape for table in word_tables(matcher.model)]
     # Three rows are enough for one pair at a time.
     expected = oracle.predict_proba(one, two, batch_size=1)
     close(matcher.predict_proba(one, two), expected)
-    corpus = matcher.encode(one[:50])
-    want = oracle.rank_scores(two[0], one[:50], label="yes")
-    close(matcher.rank_scores(two[0], corpus, label="yes"), want)
-    stream = matcher.predict_stream(zip(one, two), window=100)
-    got = [list(answer.probabilities.values()) for answer in stream]
-    close(got, expected)
     assert [table.shape for table in word_tables(matcher.model)] == before
     # A pair with more unseen words than rows: the last ones stay unknown.
     assert matcher.predict(" ".join(words[:5]), "a cat").label

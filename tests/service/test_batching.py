@@ -1,95 +1,102 @@
 """Requests joined into batches: one thread, what joins, who is to blame, what is too much."""
 
-from concurrent.futures import ThreadPoolExecutor
+import asyncio
 
 import pytest
 
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.service.batching import Batcher, Job, Overloaded
-from tests.service.stub import Stub, share_of
+from keras_sentmatch.service.batching import Overloaded
+from tests.service.stub import Stub, served, share_of
 
 pytestmark = pytest.mark.once
 
 
-def pairs_job(*pairs):
+def ask(run, *pairs):
     first, second = zip(*pairs)
-    return Job(lambda matcher, scores: scores[:, 0].tolist(), first, second)
+    return asyncio.ensure_future(run.ask(lambda m, raw: raw[:, 0].tolist(), first, second))
+
+
+async def held(run, matcher):
+    """A request that the thread is answering until the gate opens."""
+    matcher.gate.clear()
+    first = ask(run, ("a", "b"))
+    while not run.waiting:
+        await asyncio.sleep(0)
+    while run.waiting:
+        await asyncio.sleep(0.001)
+    matcher.batches.clear()
+    return first
 
 
 def test_waiting_requests_are_scored_together_and_get_their_own_answers():
-    matcher, seen = Stub(), []
-    batcher = Batcher(matcher, batch_size=16, wait=0, observe=lambda *f: seen.append(f[:2]))
-    matcher.gate.clear()
-    held = batcher.submit(pairs_job(("a", "b")))
-    while batcher.waiting:
-        pass  # until the thread has taken it
-    asked = [[("x" * i, "y" * j) for j in range(1, 4)] for i in range(7)]
-    found = [batcher.submit(pairs_job(*pairs)) for pairs in asked]
-    matcher.gate.set()
-    assert held.result(10) == pytest.approx([0.5])
-    for pairs, result in zip(asked, found):
-        assert result.result(10) == pytest.approx([share_of(*pair) for pair in pairs])
-    batcher.close()
-    assert matcher.batches == [1, 15, 6] and seen == [(1, 1), (5, 15), (2, 6)]
-    assert matcher.threads == {"matcher"} and not batcher.alive
+    async def check():
+        matcher, seen = Stub(), []
+        run = served(matcher, batch_size=16, wait=0, observe=lambda *f: seen.append(f[:2]))
+        first = await held(run, matcher)
+        asked = [[("x" * i, "y" * j) for j in range(1, 4)] for i in range(7)]
+        found = [ask(run, *pairs) for pairs in asked]
+        await asyncio.sleep(0)
+        matcher.gate.set()
+        assert await first == pytest.approx([0.5])
+        for pairs, result in zip(asked, found):
+            assert await result == pytest.approx([share_of(*pair) for pair in pairs])
+        assert matcher.batches == [1, 15, 6] and seen == [(1, 1), (5, 15), (2, 6)]
+        assert matcher.threads == {"matcher_0"}
+
+    asyncio.run(check())
 
 
-def test_a_request_waits_a_moment_for_others():
-    matcher = Stub()
-    batcher = Batcher(matcher, wait=0.5)
-    with ThreadPoolExecutor(8) as pool:
-        jobs = [pairs_job(("a", "b" * i)) for i in range(8)]
-        assert all(f.result(10) for f in pool.map(batcher.submit, jobs))
-    batcher.close()
-    assert len(matcher.batches) < 8 and sum(matcher.batches) == 8
+def test_a_request_waits_a_moment_for_others_and_a_large_one_is_answered_alone():
+    async def check():
+        matcher = Stub()
+        run = served(matcher, batch_size=8, wait=0.2)
+        matcher.batches.clear()
+        jobs = [ask(run, ("a", "b" * i)) for i in range(8)]
+        assert all(await asyncio.gather(*jobs)) and matcher.batches == [8]
+        assert len(await ask(run, *[("a", "b")] * 11)) == 11
+
+    asyncio.run(check())
 
 
-def test_more_than_a_batch_at_once_is_answered_alone():
-    matcher = Stub()
-    batcher = Batcher(matcher, batch_size=4, wait=0)
-    assert len(batcher.submit(pairs_job(*[("a", "b")] * 11)).result(10)) == 11
-    batcher.close()
+def test_one_bad_request_does_not_spoil_those_next_to_it():
+    async def check():
+        run = served(Stub(), wait=0.2)
+        good, bad, bug = (ask(run, (text, "b")) for text in ("a", "poison", "bug"))
+        assert await good == pytest.approx([0.5])
+        with pytest.raises(InputError, match="poisoned"):
+            await bad
+        with pytest.raises(ZeroDivisionError):
+            await bug
+        assert await ask(run, ("a", "b"))
+
+    asyncio.run(check())
 
 
-def test_one_bad_request_does_not_spoil_those_beside_it():
-    matcher = Stub()
-    batcher = Batcher(matcher, wait=0.2)
-    good, bad, bug = (batcher.submit(pairs_job((text, "b"))) for text in ("a", "poison", "bug"))
-    assert good.result(10) == pytest.approx([0.5])
-    with pytest.raises(InputError, match="poisoned"):
-        bad.result(10)
-    with pytest.raises(ZeroDivisionError):
-        bug.result(10)
-    assert batcher.submit(pairs_job(("a", "b"))).result(10)
-    batcher.close()
+def test_requests_without_pairs_keep_their_turn():
+    async def check():
+        matcher = Stub()
+        run = served(matcher, wait=0.1)
+        matcher.batches.clear()
+        before, alone = ask(run, ("a", "b")), asyncio.ensure_future(run.ask(lambda m, raw: m))
+        after = ask(run, ("a", "b"))
+        assert await alone is matcher and await before == await after
+        assert matcher.batches == [1, 0, 1]
+
+    asyncio.run(check())
 
 
-def test_other_jobs_keep_their_turn():
-    matcher = Stub()
-    batcher = Batcher(matcher, wait=0.1)
-    before = batcher.submit(pairs_job(("a", "b")))
-    alone = batcher.submit(Job(lambda matcher, scores: (matcher, scores)))
-    after = batcher.submit(pairs_job(("a", "b")))
-    assert alone.result(10) == (matcher, None)
-    assert before.result(10) == after.result(10)
-    batcher.close()
-    assert matcher.batches == [1, 1]
+def test_too_much_is_refused_and_what_was_given_up_is_not_scored():
+    async def check():
+        matcher = Stub()
+        run = served(matcher, wait=0, most_waiting=3)
+        first = await held(run, matcher)
+        kept, given_up = (ask(run, ("a", "b")) for _ in "12")
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded):
+            await ask(run, *[("a", "b")] * 2)
+        given_up.cancel()
+        matcher.gate.set()
+        assert await kept == await first == pytest.approx([0.5])
+        assert matcher.batches == [1, 1] and run.waiting == 0
 
-
-def test_too_much_is_refused_and_what_waits_is_answered_at_the_end():
-    matcher = Stub()
-    batcher = Batcher(matcher, wait=0, most_waiting=3)
-    matcher.gate.clear()
-    first = batcher.submit(pairs_job(("a", "b")))
-    while batcher.waiting:
-        pass
-    kept, given_up = (batcher.submit(pairs_job(("a", "b"))) for _ in "12")
-    with pytest.raises(Overloaded):
-        batcher.submit(pairs_job(*[("a", "b")] * 2))
-    assert given_up.cancel()
-    matcher.gate.set()
-    batcher.close()
-    assert first.done() and kept.result(0) == pytest.approx([0.5])
-    assert matcher.batches == [1, 1] and batcher.waiting == 0
-    with pytest.raises(Overloaded):
-        batcher.submit(pairs_job(("a", "b")))
+    asyncio.run(check())

@@ -10,7 +10,7 @@ import pytest
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.inference import EnsembleMatcher
+from keras_sentmatch.inference.ensemble import EnsembleMatcher, load_run
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.training import load_recipe, train, train_ensemble
 from keras_sentmatch.training.config import VectorsConfig
@@ -161,7 +161,7 @@ def test_ensemble_of_seeds(tmp_path, finished):
     assert json.loads((tmp_path / "ensemble.json").read_text()) == report
     cards = [(folder / "metrics.json").read_text() for folder in folders]
     assert ['"baseline"' in card for card in cards] == [True, False]
-    loaded = EnsembleMatcher.load(folders)
+    loaded = load_run(folders)
     np.testing.assert_allclose(loaded.predict_proba(splits["test"]), mean, atol=1e-6)
 
     # The same seed goes the same way, another one another.

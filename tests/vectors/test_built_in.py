@@ -10,8 +10,9 @@ from keras_sentmatch.data import PairDataset
 from keras_sentmatch.training import load_recipe
 from keras_sentmatch.training.encoding import fit_encoder
 from keras_sentmatch.vectors import load_vectors
-from keras_sentmatch.vectors.built_in import COMPOSED, SCALE, WordTable, load_word_table
+from keras_sentmatch.vectors.built_in import WordTable, load_word_table
 from keras_sentmatch.vectors.extraction import backbone_means
+from keras_sentmatch.vectors.word_lookup import COMPOSED, SCALE
 
 TABLE = load_word_table()
 

@@ -1,0 +1,33 @@
+"""A matcher as the evaluators of sentence-transformers call it."""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from keras_sentmatch.data import PairDataset
+
+
+class AsCrossEncoder:
+    """What `Matcher.as_cross_encoder` returns: the attributes of a `CrossEncoder` in evaluation."""
+
+    def __init__(self, matcher: Any, column: int | None) -> None:
+        self.matcher, self.column = matcher, column
+        names = matcher.label_names
+        self.num_labels = 1 if names is None or column is not None else len(names)
+        self.config = SimpleNamespace(num_labels=self.num_labels)
+        self.model_card_data = SimpleNamespace(set_evaluation_metrics=lambda *_, **__: None)
+        self.prompts: dict[str, str] = {}
+        self.default_prompt_name = None
+        self.device = "cpu"
+
+    def predict(
+        self, sentences: Sequence[Sequence[str]], batch_size: int = 64, **ignored: Any
+    ) -> np.ndarray:
+        """Return log odds or scores `[pairs]`, or probabilities `[pairs, classes]`."""
+        pairs = PairDataset([a for a, _ in sentences], [b for _, b in sentences])
+        raw = self.matcher.raw_scores(pairs, batch_size)
+        if self.column is None:
+            return np.asarray(self.matcher.tempered(raw))
+        return np.asarray(self.matcher.order(raw, self.column))
