@@ -19,7 +19,8 @@ from keras_sentmatch.transformations import TRANSFORMATIONS, Lexicon, transform
 from keras_sentmatch.transformations.transform import Transformed, Translate, get_transformation
 
 if TYPE_CHECKING:
-    from keras_sentmatch.inference import EnsembleMatcher, Matcher
+    from keras_sentmatch.inference import Matcher
+    from keras_sentmatch.inference.ensemble import EnsembleMatcher
 
 COLUMNS = "kind name pairs right accuracy low high before rule".split()
 BASELINES = {"bag of words": "all", "second sentence only": "sentence2", "word overlap": "overlap"}

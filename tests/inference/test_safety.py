@@ -317,7 +317,7 @@ def test_not_a_number_is_no_answer(run):
 
     edit_model(run, spoil)
     with pytest.raises(
-        InputError, match="returned .nan, nan. for pair 0 .*Expected finite numbers"
+        InputError, match="returned .nan, nan. for pair 0 .*Expected probabilities that sum to 1"
     ):
         Matcher.load(run).predict(sentence1="a", sentence2="b")
 

@@ -8,7 +8,8 @@ import pytest
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.data.splits import part_numbers, sentence_groups
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.inference import EnsembleMatcher, Matcher
+from keras_sentmatch.inference import Matcher
+from keras_sentmatch.inference.ensemble import EnsembleMatcher
 from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.metrics.calibration import fit_temperature
 from keras_sentmatch.metrics.scores import accuracy
