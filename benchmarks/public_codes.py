@@ -230,7 +230,7 @@ def baseline(parts: Parts, recipe: Recipe, seed: int, kind: str) -> dict[str, An
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    from keras_sentmatch.training import bag_of_words_baseline
+    from keras_sentmatch.training.baseline import bag_of_words_baseline
 
     if kind == "bag of words":
         found = bag_of_words_baseline(parts["train"], parts["validation"], parts["test"])

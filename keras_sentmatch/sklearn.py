@@ -56,11 +56,6 @@ class _SentencePairEstimator(BaseEstimator):
             raise InputError(
                 f"X has {len(first)} rows, but y has {len(labels)}. Give one label per row."
             )
-        if not 0 < self.validation_fraction < 1:
-            raise InputError(
-                f"validation_fraction={self.validation_fraction!r}; expected a number between 0 "
-                "and 1."
-            )
         seed = self.random_state
         if type(seed) is not int:
             seed = int(check_random_state(seed).randint(2**31))
@@ -76,13 +71,20 @@ class _SentencePairEstimator(BaseEstimator):
         recipe = load_recipe(self.model, "pairs", overrides=changes)
         pairs = PairDataset(first, second, labels, name="pairs", **facts)
         share = self.validation_fraction
-        parts = zip(("train", "validation"), split_pairs(pairs, [1 - share, share], seed=seed))
+        try:
+            parts = split_pairs(pairs, [1 - share, share], seed=seed)
+        except InputError as error:
+            raise InputError(
+                f"X has {len(pairs)} sample(s) with {len(set(first))} different first sentences, "
+                f"which cannot be split for validation_fraction={share!r}. Give more pairs, or a "
+                "fraction between 0 and 1."
+            ) from error
         state = np.random.get_state()  # training seeds NumPy, too
         try:
             with tempfile.TemporaryDirectory() as folder:
                 out = Path(folder) / "run"
                 options: dict[str, Any] = {"progress": self.verbose, "baseline": False}
-                result = train(recipe, dict(parts), out, **options)
+                result = train(recipe, dict(zip(("train", "validation"), parts)), out, **options)
         finally:
             np.random.set_state(state)
         self.matcher_, self.metrics_ = result.matcher, result.metrics
@@ -96,19 +98,15 @@ class _SentencePairEstimator(BaseEstimator):
         """Return the first and the second sentences of `X`; with `fitting`, note its columns."""
         names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
         values = np.asarray(X, dtype=object)
-        if values.ndim != 2 or values.shape[1] != 2:
-            columns = "" if names is None else f" ({', '.join(names)})"
+        if values.ndim != 2 or values.shape[1] != 2 or not len(values):
             raise InputError(
-                f"X has the shape {values.shape}{columns}; expected two columns of sentences. Give "
-                "an [n, 2] array, a list of pairs, or a frame such as X[['sentence1', 'sentence2']]."
+                f"X has the shape {values.shape}. Expected [n, 2] with at least one pair. Give an "
+                "array, a list of pairs, or a frame such as X[['sentence1', 'sentence2']]."
             )
-        if not len(values):
-            raise InputError("X has no rows. Give at least one pair.")
         for row, column in np.ndindex(values.shape):
             if not isinstance(values[row, column], str):
-                what = column if names is None else repr(names[column])
                 raise InputError(
-                    f"X has {values[row, column]!r:.60} in row {row}, column {what}; expected a "
+                    f"X has {values[row, column]!r:.60} in row {row}, column {column}. Expected a "
                     "string. Fill in missing values, or leave out the row."
                 )
         if fitting:
@@ -214,17 +212,6 @@ class SentencePairRegressor(RegressorMixin, _SentencePairEstimator):
     """scikit-learn regressor that trains a matcher of pairs with scores.
 
     It has the arguments of `SentencePairClassifier`; `y` has one number per pair.
-
-    Args:
-        model: Name of a model. Defaults to `"hybrid"`.
-        epochs: Maximum number of epochs. Defaults to the recipe's, like the next three.
-        batch_size: Pairs per batch.
-        learning_rate: Highest learning rate.
-        vectors: Source of the word vectors.
-        settings: Further values of the recipe.
-        validation_fraction: Share of the pairs that chooses the best epoch. Defaults to `0.1`.
-        random_state: Seed, or a generator that draws it. Defaults to `0`.
-        verbose: Whether to show the epochs on standard error. Defaults to `False`.
 
     Raises:
         InputError: `X` does not have two columns of strings, `y` is not finite, or the recipe does

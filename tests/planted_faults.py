@@ -204,8 +204,8 @@ linear schedule: off by one
 + rising = i / max(warm_up, 1)
 @ keras_sentmatch/training/optimizers.py | tests/training/test_optimizers.py tests/training/test_fine_tuning.py
 AdamW: biases decay too
-- return "bias" in name or name in ("gamma", "beta")
-+ return False
+- optimizer.exclude_from_weight_decay(kept)
++ optimizer.exclude_from_weight_decay([])
 @ keras_sentmatch/training/callbacks.py | tests/training/test_callbacks.py
 monitor: the highest loss is the best
 - LOWER_IS_BETTER = ("val_loss", "loss")

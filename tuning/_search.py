@@ -134,7 +134,7 @@ def search(
     found.best.model["steps"]
     ```
     """
-    _check_arguments(tuner, trials, seeds, retrain)
+    _check_arguments(tuner, trials=trials, seeds=seeds, retrain=retrain)
     process = _process()
     check_splits(splits)
     recipe, _ = adapted(recipe, splits, searching=True)
@@ -151,7 +151,14 @@ def search(
         study.run(limit, process, identity)
         return study.result()
     with locked(study.folder):
-        _begin(study.folder, identity, resume)
+        then = read_json(study.folder / "search.json")
+        if then and not resume:
+            raise InputError(
+                f"{study.folder} already holds a search. Continue it with --resume (resume=True), "
+                "name another folder, or delete this one."
+            )
+        _check_same(study.folder, then, identity)
+        write_json(study.folder / "search.json", identity)
         interrupted = study.run(limit, process, identity)
         result = study.result()
         result.interrupted = interrupted
@@ -161,24 +168,18 @@ def search(
     return result
 
 
-def _check_arguments(tuner: str, trials: int | None, seeds: int, retrain: int) -> None:
+def _check_arguments(tuner: str, **numbers: int | None) -> None:
     if tuner not in TUNERS:
         raise InputError(f"tuner is {tuner!r}. Expected one of {', '.join(TUNERS)}.")
-    for name, number, least in (
-        ("trials", trials, 1),
-        ("seeds", seeds, 1),
-        ("retrain", retrain, 0),
-    ):
+    for name, number in numbers.items():
+        least = 0 if name == "retrain" else 1
         if number is not None and number < least:
             raise InputError(f"{name} is {number}. Expected at least {least}.")
-    needed = {"keras_tuner": "keras-tuner"}
-    if tuner == "bayesian":
-        needed |= {"sklearn": "scikit-learn", "scipy": "scipy"}
-    missing = [name for module, name in needed.items() if importlib.util.find_spec(module) is None]
-    if missing:
+    needed = ["keras_tuner", *["sklearn", "scipy"] * (tuner == "bayesian")]
+    if missing := [name for name in needed if importlib.util.find_spec(name) is None]:
         raise InputError(
             f"The tuner {tuner!r} needs {', '.join(missing)}, which is not installed. "
-            'Run pip install "keras-sentmatch[tuner]".'
+            'Run pip install "keras-sentmatch[tuning]".'
         )
 
 
@@ -190,11 +191,6 @@ def _process() -> str:
         raise InputError(
             f"KERASTUNER_ORACLE_IP is set, but {', '.join(missing)} is not. A search in several "
             "processes needs all three variables; unset them to search in one process."
-        )
-    if not os.environ["KERASTUNER_ORACLE_PORT"].isdecimal():
-        raise InputError(
-            f"KERASTUNER_ORACLE_PORT is {os.environ['KERASTUNER_ORACLE_PORT']!r}. Expected the "
-            "number of a port, such as 8000."
         )
     return "chief" if "chief" in os.environ["KERASTUNER_TUNER_ID"] else "worker"
 
@@ -209,20 +205,6 @@ def _searched_space(recipe: Recipe, space: Any) -> SearchSpace:
     if not found.parameters:
         raise InputError("The search space is empty. Name at least one parameter to search.")
     return found
-
-
-def _begin(folder: Path, identity: Mapping[str, Any], resume: bool) -> None:
-    """Write what is searched into the folder, or refuse to continue another search."""
-    then = read_json(folder / "search.json")
-    if then and not resume:
-        raise InputError(
-            f"{folder} already holds a search. Continue it with --resume (resume=True), name another "
-            "folder, or delete this one."
-        )
-    if then:
-        _check_same(folder, then, identity)
-    else:
-        write_json(folder / "search.json", identity)
 
 
 def _check_same(folder: Path, then: dict[str, Any], now: Mapping[str, Any]) -> None:

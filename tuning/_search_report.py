@@ -1,157 +1,126 @@
-"""The report of a search: `report.md` and its pictures."""
+"""The report of a search: `report.md`, and the score against each parameter, `sensitivity.png`."""
 
-import math
-from collections.abc import Sequence
 from pathlib import Path
-from statistics import NormalDist, mean, median
 from typing import Any
 
+import numpy as np
+
+from keras_sentmatch.display.figures import empty_figure, save_png
 from keras_sentmatch.display.rendering import render
 from keras_sentmatch.display.tables import markdown_table
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.run_folder import read_json
-from keras_sentmatch.tuning import _search_pictures as pictures
-from keras_sentmatch.tuning._trials import Row, Trials
+from keras_sentmatch.tuning._trials import Trials
+
+DOTS, LINE = "#56B4E9", "#0072B2"
+COLUMNS = 3  # panels side by side
 
 
 def write_report(trials: Trials) -> Path:
-    """Write `report.md`, `sensitivity.png` and `cost.png` into the folder of the search.
-
-    Raises:
-        InputError: The folder cannot be written to.
-    """
-    folder, front = trials.folder, front_of(trials)
+    """Write `report.md` and `sensitivity.png` into the folder of the search."""
+    page = trials.folder / "report.md"
     try:
-        pictures.sensitivity(trials, folder / "sensitivity.png")
-        if front:
-            pictures.cost(trials, front, folder / "cost.png")
-        page = folder / "report.md"
-        page.write_text(to_markdown(trials, front), encoding="utf-8")
+        sensitivity(trials, trials.folder / "sensitivity.png")
+        page.write_text(_page(trials), encoding="utf-8")
     except OSError as error:
-        raise InputError(f"Cannot write into {folder}: {error.strerror or error}.") from error
+        raise InputError(
+            f"Cannot write into {trials.folder}: {error.strerror or error}. Check the folder's "
+            "permissions and free space."
+        ) from error
     return page
 
 
-def front_of(trials: Trials) -> list[Row]:
-    """Return the trials that no other beats in both score and size, the smallest first."""
-    rows = [row for row in trials.completed if row["parameters"] is not None]
-    front: list[Row] = []
-    for row in sorted(rows, key=lambda row: row["parameters"]):  # best first among equals
-        if not front or (
-            row["score"] > front[-1]["score"] if trials.rises else row["score"] < front[-1]["score"]
-        ):
-            front.append(row)
-    return front
+def sensitivity(trials: Trials, png: Path) -> None:
+    """Plot a dot per training against each parameter, with mean ± standard deviation per choice."""
+    names = [name for name in trials.searched if trials.tried(name)]
+    columns = min(COLUMNS, len(names))
+    lines = -(-len(names) // columns)
+    figure = empty_figure(0.8 + 3.4 * columns, 0.6 + 2.9 * lines)
+    panels = figure.subplots(lines, columns, sharey=True, squeeze=False)
+    for panel, name in zip(panels.flat, names):
+        _panel(panel, trials, name)
+    for panel in panels.flat[len(names) :]:
+        panel.remove()
+    for line in panels:
+        line[0].set_ylabel(trials.score_name)
+    save_png(figure, png)
 
 
-def luck_of(trials: Trials) -> dict[str, Any]:
-    """Return how far the best score is from the median, and how far it would be by luck alone.
-
-    With several seeds: `seed_sd` is the pooled standard deviation over the seeds of a
-    configuration, `by_luck` the expected distance if all configurations were equally good, and
-    `alike` the number of trials within two standard errors of the best.
-    """
-    rows = trials.completed
-    best, count = rows[0]["score"], len(rows)
-    found: dict[str, Any] = {"ahead": abs(best - median(row["score"] for row in rows))}
-    variances = [row["score_sd"] ** 2 for row in rows if row.get("score_sd") is not None]
-    if variances:
-        sd = math.sqrt(mean(variances))
-        of_mean = sd / math.sqrt(len(trials.scores(rows[0])))
-        # Blom's approximation of the expected maximum of `count` normal numbers.
-        greatest = NormalDist().inv_cdf((count - 0.375) / (count + 0.25))
-        near = 2 * math.sqrt(2) * of_mean
-        found["seed_sd"], found["by_luck"] = sd, of_mean * greatest
-        found["alike"] = sum(abs(row["score"] - best) <= near for row in rows[1:])
-    return found
+def _panel(panel: Any, trials: Trials, name: str) -> None:
+    rows = [row for row in trials.completed if row[name] is not None]
+    values = [row[name] for row in rows for _ in trials.scores(row)]
+    scores = np.array([score for row in rows for score in trials.scores(row)])
+    panel.set_xlabel(trials.names[name])
+    panel.grid(axis="y", color="lightgray", linewidth=0.6)
+    if trials.is_range(name):
+        panel.set_xscale("log")
+        panel.scatter(values, scores, color=DOTS, s=14)
+        return
+    tried = trials.tried(name)
+    places = np.array([tried.index(value) for value in values])
+    panel.set_xticks(range(len(tried)), [str(value) for value in tried], fontsize="small")
+    panel.scatter(places, scores, color=DOTS, s=14)
+    groups = [scores[places == place] for place in range(len(tried))]
+    means = [group.mean() for group in groups]
+    spread = [group.std(ddof=1) if len(group) > 1 else 0.0 for group in groups]
+    panel.errorbar(range(len(tried)), means, spread, color=LINE, marker="o", capsize=3)
 
 
-def to_markdown(trials: Trials, front: Sequence[Row]) -> str:
-    """Return the report as a page."""
+def _page(trials: Trials) -> str:
     best, recipe = trials.completed[0], trials.folder / "best_recipe.toml"
     statuses = [row["status"] for row in trials.rows]
     counts = {status: statuses.count(status) for status in ("completed", "failed", "running")}
-    chosen = (f"{trials.names[n]} = {in_short(v)}" for n, v in trials.chosen(best).items())
+    several = ["score_sd"] if len(trials.scores(best)) > 1 else []
+    facts = ["trial", "score", *several, *trials.searched, "parameters", "seconds"]
+    heads = [trials.names.get(name, name) for name in facts]
+    table = [[_short(row.get(name)) for name in facts] for row in trials.completed]
+    failed = [
+        [row["trial"], *(_short(row[name]) for name in trials.searched), row["error"]]
+        for row in trials.rows
+        if row["status"] == "failed"
+    ]
+    failed_heads = ["failed", *(trials.names[name] for name in trials.searched), "error"]
+    chosen = (f"{trials.names[name]} = {_short(v)}" for name, v in trials.chosen(best).items())
     return render(
         "search_report.md",
         trials=trials,
         seeds=len(trials.scores(best)),
         counts=", ".join(f"{number} {status}" for status, number in counts.items() if number),
-        searched=markdown_table(["name", "key", "values", "tried"], _searched(trials)),
+        searched=markdown_table(["name", "key", "values"], _searched(trials)),
         best=best,
         chosen=", ".join(chosen),
         retrained=_retrained(trials),
         recipe=recipe.read_text("utf-8").strip() if recipe.is_file() else "",
-        luck=luck_of(trials),
-        table=markdown_table(*_table(trials, front)),
-        failed=_failed(trials),
-        front=front,
+        table=markdown_table(heads, table),
+        failed=markdown_table(failed_heads, failed) if failed else [],
     )
 
 
-def _table(trials: Trials, front: Sequence[Row]) -> tuple[list[str], list[list[Any]]]:
-    """The completed trials, the best first."""
-    several = len(trials.scores(trials.completed[0])) > 1
-    heads = ["trial", trials.score_name, *(["sd"] if several else [])]
-    heads += [trials.names[name] for name in trials.searched]
-    return [*heads, "parameters", "seconds", "front"], [
-        [
-            row["trial"],
-            row["score"],
-            *([row["score_sd"]] if several else []),
-            *(in_short(row[name]) for name in trials.searched),
-            row["parameters"],
-            in_short(row.get("seconds")),
-            "yes" if row in front else "",
-        ]
-        for row in trials.completed
-    ]
-
-
-def in_short(value: Any) -> Any:
-    """Return a fraction with three digits, and everything else as it is."""
-    if not isinstance(value, float):
-        return value
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+def _short(value: Any) -> Any:
+    return f"{value:.4g}" if isinstance(value, float) else value
 
 
 def _searched(trials: Trials) -> list[list[Any]]:
-    rows = []
-    for name, values in trials.searched.items():
-        tried = trials.tried(name)
-        if trials.is_range(name):
-            listed = f"{in_short(values[0])} to {in_short(values[-1])}"
-            ends = f", from {in_short(tried[0])} to {in_short(tried[-1])}" if tried else ""
-            seen = f"{len(tried)}{ends}"
-        else:
-            listed, seen = (", ".join(map(str, found)) for found in (values, tried))
-        rows.append([trials.names[name], f"`{name}`", listed, seen])
-    return rows
+    return [
+        [
+            trials.names[name],
+            f"`{name}`",
+            (" to " if trials.is_range(name) else ", ").join(str(_short(v)) for v in values),
+        ]
+        for name, values in trials.searched.items()
+    ]
 
 
 def _retrained(trials: Trials) -> str:
-    """The metrics of the best recipe, trained with seeds that no trial had."""
+    """Describe the metrics of the best recipe, trained with seeds that no trial had."""
     objective = trials.objective.removeprefix("val_")
-    noted = read_json(trials.folder / "best" / "ensemble.json")
-    noted = noted or read_json(trials.folder / "best" / "metrics.json")
+    best = trials.folder / "best"
+    noted = read_json(best / "ensemble.json") or read_json(best / "metrics.json")
     said = []
     for split in ("validation", "test"):
         part = noted.get(split, {})
         value, sd = part.get("mean", part).get(objective), part.get("sd", {}).get(objective)
         if value is not None:
             said.append(f"{split} {value:.4f}" + ("" if sd is None else f" ± {sd:.4f}"))
-    if not said:
-        return ""
     seeds = noted.get("seeds") or [noted.get("seed")]
-    counted = "seed" if len(seeds) == 1 else "seeds"
-    return f"Retrained with {counted} {', '.join(map(str, seeds))}: {', '.join(said)}."
-
-
-def _failed(trials: Trials) -> list[str]:
-    heads = ["failed", *(trials.names[name] for name in trials.searched), "error"]
-    rows = [
-        [row["trial"], *(in_short(row[name]) for name in trials.searched), row["error"]]
-        for row in trials.rows
-        if row["status"] == "failed"
-    ]
-    return markdown_table(heads, rows) if rows else []
+    return f"Retrained with seeds {', '.join(map(str, seeds))}: {', '.join(said)}." if said else ""

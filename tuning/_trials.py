@@ -2,7 +2,6 @@
 
 import csv
 import io
-import math
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,14 +9,11 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-import numpy as np
-
 from keras_sentmatch.inference.run_folder import read_json, replace_file
 
 FACTS = ("best_epoch", "epochs", "parameters", "seconds")
 SMALL_FILES = ("history.csv", "metrics.json", "recipe.toml")  # kept of every trial
 SEED_SCORE = "score_seed_"
-FENCE = 3.0  # interquartile ranges; a score further below the lower quartile did not learn
 
 Row = dict[str, Any]
 
@@ -49,8 +45,8 @@ class TrialFolders:
     def facts(self, trial_id: str) -> Row:
         """Return the columns that come from the runs. They are None unless all runs finished.
 
-        With several seeds these are the score of each, their standard deviation, the sum of the
-        seconds and the means of everything else.
+        With several seeds these are the score of each, their standard deviation, and the means of
+        everything else.
         """
         runs = self.runs(trial_id)
         metrics = [read_json(run / "metrics.json") for run in runs]
@@ -61,9 +57,7 @@ class TrialFolders:
             found["score_sd"] = stdev(scores) if done else None  # type: ignore[type-var]
             found |= {f"{SEED_SCORE}{seed}": score for seed, score in zip(self.seeds, scores)}
         for fact in FACTS:
-            values: list[Any] = [noted.get(fact) for noted in metrics] if done else [None]
-            known = (sum if fact == "seconds" else mean)(values) if None not in values else None
-            found[fact] = round(known, 6) if isinstance(known, float) else known
+            found[fact] = round(mean(noted[fact] for noted in metrics), 3) if done else None
         return found
 
     def error(self, trial_id: str) -> str:
@@ -116,18 +110,6 @@ class Trials:
         """Return the score with each seed."""
         found = [v for name, v in row.items() if name.startswith(SEED_SCORE) and v is not None]
         return found or [row["score"]]
-
-    @property
-    def worst(self) -> float:
-        """The lowest score that is not far below most others."""
-        scores = np.array([row["score"] for row in self.completed])
-        first, third = np.quantile(scores, [0.25, 0.75])
-        reach = FENCE * (third - first) or math.inf
-        return float(first - reach if self.rises else third + reach)
-
-    def learned(self, scores: Any) -> Any:
-        """Return, for each score, whether it is not worse than `worst`."""
-        return scores >= self.worst if self.rises else scores <= self.worst
 
     def is_range(self, name: str) -> bool:
         """Whether a parameter can be any number between two."""

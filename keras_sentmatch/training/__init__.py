@@ -1,4 +1,4 @@
-"""Training: recipes, `train`, several runs together, and a baseline.
+"""Training: recipes, `train`, and several runs together.
 
 Names are loaded when touched, so that reading a recipe loads no Keras and chooses no backend.
 """
@@ -8,21 +8,15 @@ from typing import TYPE_CHECKING
 from keras_sentmatch.lazy import lazy
 
 if TYPE_CHECKING:
-    from keras_sentmatch.training._baseline import bag_of_words_baseline as bag_of_words_baseline
     from keras_sentmatch.training._repeated_runs import cross_validate as cross_validate
     from keras_sentmatch.training._repeated_runs import train_ensemble as train_ensemble
     from keras_sentmatch.training.recipe import Recipe as Recipe
-    from keras_sentmatch.training.recipe import list_recipes as list_recipes
     from keras_sentmatch.training.recipe import load_recipe as load_recipe
-    from keras_sentmatch.training.run import RunResult as RunResult
     from keras_sentmatch.training.run import train as train
 
 _modules = {
     "Recipe": "training.recipe",
-    "RunResult": "training.run",
-    "bag_of_words_baseline": "training._baseline",
     "cross_validate": "training._repeated_runs",
-    "list_recipes": "training.recipe",
     "load_recipe": "training.recipe",
     "train": "training.run",
     "train_ensemble": "training._repeated_runs",

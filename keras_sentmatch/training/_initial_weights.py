@@ -1,6 +1,5 @@
 """Training that begins with the weights of a finished run (`training.init`)."""
 
-import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from keras_sentmatch.vectors import WordVectors
 
 log = logging.getLogger(__name__)
 ALIKE = 0.5  # least mean cosine of common words between vectors of one kind
-FROM_DATA = ("vocabulary_size", "num_classes", "char_vocabulary_size", "name", "trainable", "dtype")
+SAME = "Set the same [model], [encoder] and [vectors] values as in its recipe.toml."
 
 
 def init_from(
@@ -37,13 +36,6 @@ def init_from(
     Words and characters are matched by name; those that the run does not have keep the weights of
     `model`. The last layer stays new if the run has other labels, and so do the weights that
     `PairModel.own_weights` names. A hybrid may begin with a run of RE2.
-
-    Args:
-        model: A new model, with its word vectors in place.
-        encoder: The encoder of the model.
-        vectors: The word vectors of the model; None if they are random.
-        train: The training pairs.
-        folder: The folder of the run, or `similarity` for the built-in matcher.
 
     Raises:
         InputError: The folder is no run or an ensemble, its run has another model or other word
@@ -74,7 +66,7 @@ def init_from(
     of_classes = model.output_shape[-1], old.output_shape[-1]
     copied, kept = 0, len(model.weights) - len(weights)
     if len(weights) != len(given_weights):
-        raise InputError(f"{where}, a model of another form. {_difference(model, old)}")
+        raise InputError(f"{where}, a model of another form. {SAME}")
     for new, given in zip(weights, given_weights):
         if id(new) in fresh:
             kept += 1
@@ -90,7 +82,7 @@ def init_from(
             kept += 1  # a last layer for other labels
             continue
         else:
-            raise InputError(f"{where}, a model of another form. {_difference(model, old)}")
+            raise InputError(f"{where}, a model of another form. {SAME}")
         copied += 1
     known = ""
     if tables := word_tables(model):
@@ -146,18 +138,3 @@ def _check_vectors(rows: Rows, model: keras.Model, old: keras.Model, where: str)
                 f"{len(cosines):,} common words is {cosines.mean():.2f}; expected at least {ALIKE}. "
                 "Train with the same vectors (--vectors)."
             )
-
-
-def _difference(model: keras.Model, old: keras.Model) -> str:
-    """Describe the arguments in which two models of one class differ."""
-    here, there = ({n: _plain(x) for n, x in m.get_config().items()} for m in (model, old))
-    of_data = {name for name in FROM_DATA if "0" not in (here.get(name), there.get(name))}
-    names = [n for n in here if n not in of_data and here[n] != there.get(n)]
-    if not names:
-        return "Its weights have other shapes. Name another run."
-    one, two = (", ".join(f"{n}={config.get(n):.40}" for n in names) for config in (there, here))
-    return f"It has {one}, this one {two}. Set the same values, or name another run."
-
-
-def _plain(value: Any) -> str:
-    return json.dumps(value, default=str)

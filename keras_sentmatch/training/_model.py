@@ -1,7 +1,8 @@
-"""The compiled model of a run, and its batches."""
+"""The compiled model of a run."""
 
 import logging
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -10,20 +11,17 @@ import numpy as np
 from keras_sentmatch import applications
 from keras_sentmatch.applications import PairModel
 from keras_sentmatch.data import PairDataset
-from keras_sentmatch.encoders import PairBatches, PairEncoder
-from keras_sentmatch.encoders.batches import prediction_batches
+from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.unseen_words import BLOCK
 from keras_sentmatch.layers import FeatureAttention, SelectiveFeatureAttention
 from keras_sentmatch.metrics import SparseMacroF1
 from keras_sentmatch.training._initial_weights import init_from
-from keras_sentmatch.training._ranking import RankingLoss, batches_per_epoch, by_question
 from keras_sentmatch.training.config import TrainingConfig
 from keras_sentmatch.training.distillation import DistillationLoss, OnLabels
-from keras_sentmatch.training.encoding import Encoder, EncodingCache, trains_vectors
+from keras_sentmatch.training.encoding import Encoder, trains_vectors
 from keras_sentmatch.training.optimizers import make_optimizer
 from keras_sentmatch.training.recipe import Recipe
-from keras_sentmatch.training.training_data import TrainingData
 from keras_sentmatch.vectors import WordVectors
 from keras_sentmatch.vectors.built_in import load_similarity
 
@@ -95,7 +93,8 @@ def warn_of_narrow_features(model: keras.Model, longest: int) -> None:
 
 def compile_model(model: keras.Model, train: PairDataset, settings: TrainingConfig) -> None:
     """Compile with the recipe's optimizer, and with the loss and metrics of the task."""
-    optimizer = make_optimizer(model, settings, batches_per_epoch(train, settings))
+    batches = math.ceil(len(train) / settings.batch_size)
+    optimizer = make_optimizer(model, settings, batches)
     loss: Any = keras.losses.MeanSquaredError()
     metrics: list[Any] = []
     if train.task != "regression":
@@ -104,9 +103,6 @@ def compile_model(model: keras.Model, train: PairDataset, settings: TrainingConf
         metrics = [accuracy, SparseMacroF1(train.num_classes)]
     if settings.teacher:
         loss = DistillationLoss(settings.distillation_weight, settings.distillation_temperature)
-    if by_question(settings):
-        loss = RankingLoss(settings.ranking_loss)
-    if settings.teacher or by_question(settings):
         metrics = [OnLabels(metric) for metric in metrics]
     model.compile(optimizer, loss, metrics=metrics, jit_compile=jit_compile())
 
@@ -117,58 +113,6 @@ def jit_compile() -> bool | str:
     return False if keras.config.backend() == "tensorflow" else "auto"
 
 
-def make_batches(
-    data: TrainingData,
-    encoder: Encoder,
-    model: keras.Model,
-    training: TrainingConfig,
-    encodings: EncodingCache,
-) -> dict[str, PairBatches]:
-    """Return the batches of training and validation pairs."""
-    # XLA compiles a step for every length, which costs more than to pad validation pairs.
-    compiled = keras.config.backend() == "jax"
-    buckets = {
-        "train": training.length_buckets,
-        "validation": 2 if compiled else encoder.max_length,
-    }
-    return {
-        role: PairBatches(
-            pairs,
-            encoder,
-            batch_size=training.batch_size,
-            shuffle=role == "train",
-            seed=training.seed,
-            bucket_lengths=buckets[role],
-            features=list(model.input),
-            targets=data.targets.get(role),
-            weights=data.weights("train") if role == "train" else None,
-            encoded=encodings.encoded(pairs, encoder),
-            questions=pairs.groups if by_question(training) else None,
-        )
-        for role, pairs in (("train", data.train), ("validation", data.validation))
-    }
-
-
-def examples(
-    data: TrainingData,
-    role: str,
-    encoder: Encoder,
-    model: keras.Model,
-    encodings: EncodingCache,
-) -> tuple[list[dict[str, np.ndarray]], np.ndarray, np.ndarray | None]:
-    """Return the inputs of a model in batches of similar length, and labels and weights in that order."""
-    pairs = data.train if role == "train" else data.validation
-    encoded = encodings.encoded(pairs, encoder)
-    batches, order = [], []
-    for rows, _, length in prediction_batches(encoded.lengths.max(axis=1), 256, encoder.max_length):
-        arrays = encoded.arrays(rows, length)
-        batches.append({name: arrays[name] for name in model.input})
-        order.append(rows)
-    rows, weights = np.concatenate(order), data.weights(role)
-    labels = np.asarray(pairs.labels)[rows]
-    return batches, labels, None if weights is None else weights[rows]
-
-
 def count_without_word_embeddings(model: keras.Model, encoder: Encoder) -> int:
     """Count parameters as the papers do: without tables that have a row per word."""
     if isinstance(model, PairModel):
@@ -176,15 +120,3 @@ def count_without_word_embeddings(model: keras.Model, encoder: Encoder) -> int:
     tables = [layer for layer in model.layers if isinstance(layer, keras.layers.Embedding)]
     words = encoder.vocabulary_size
     return int(model.count_params() - sum(t.count_params() for t in tables if t.input_dim == words))
-
-
-def fit_arguments(
-    batches: Mapping[str, PairBatches], first_epoch: int = 0, validate: bool = True
-) -> dict[str, Any]:
-    """Return the data arguments of `fit`, from an epoch on."""
-    # A PyDataset needs no TensorFlow.
-    kind = "tf_data" if keras.config.backend() == "tensorflow" else "pydataset"
-    found = {"x": getattr(batches["train"], kind)(first_epoch), "shuffle": False}
-    if validate:
-        found["validation_data"] = getattr(batches["validation"], kind)()
-    return found

@@ -16,41 +16,15 @@ from keras_sentmatch.encoders import PairBatches, PairEncoder
 from keras_sentmatch.inference.learned import LearnedPairs, also_learned, pair_keys
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.run_folder import members_of
-from keras_sentmatch.training._baseline import bag_of_words_baseline
-from keras_sentmatch.training._model import (
-    Build,
-    count_without_word_embeddings,
-    examples,
-    fit_arguments,
-    make_batches,
-    make_model,
-    warn_of_narrow_features,
-)
-from keras_sentmatch.training.callbacks import (
-    EpochBar,
-    make_callbacks,
-    metric_callbacks,
-    monitor_of,
-    progress_callback,
-)
-from keras_sentmatch.training.config import f1_label
+from keras_sentmatch.training import resume
+from keras_sentmatch.training._batches import examples, fit_arguments, make_batches
+from keras_sentmatch.training._model import Build, make_model, warn_of_narrow_features
+from keras_sentmatch.training.callbacks import make_callbacks, monitor_of, progress_callback
 from keras_sentmatch.training.encoding import EncodingCache, FittedEncoder
 from keras_sentmatch.training.folds import Folds
 from keras_sentmatch.training.recipe import Recipe
-from keras_sentmatch.training.results import advice, measured, write_results
-from keras_sentmatch.training.resume import (
-    Checkpoint,
-    Identity,
-    State,
-    best_epochs,
-    best_weights,
-    discard_later_files,
-    finish_folder,
-    load_weights,
-)
 from keras_sentmatch.training.training_data import TrainingData
 from keras_sentmatch.vectors.built_in import load_word_table
-from keras_sentmatch.version import __version__
 
 log = logging.getLogger(__name__)
 
@@ -62,8 +36,8 @@ class Run:
     recipe: Recipe
     data: TrainingData
     folder: Path
-    identity: Identity
-    state: State | None  # to resume from
+    identity: resume.Identity
+    state: resume.State | None  # to resume from
     folds: Folds | None
     build: Build | None
     encodings: EncodingCache
@@ -129,7 +103,7 @@ class Run:
             return
         state, history = self.state, keras.callbacks.History()
         self.history = history.history
-        discard_later_files(self.folder, state)
+        resume.discard_later_files(self.folder, state)
         # With folds, there are no pairs that could choose an epoch: the model learns from all.
         to_the_end = self.folds is not None
         watched = ("loss", "min") if to_the_end else (self.monitor, self.mode)
@@ -137,7 +111,8 @@ class Run:
             self.folder,
             *watched,
             self.recipe.training,
-            metric_callbacks(self.data.validation, self.batches, self.recipe.training, to_the_end),
+            self.data.validation,
+            self.batches["validation"],
             resumed=state is not None,
             to_the_end=to_the_end,
         )
@@ -152,7 +127,9 @@ class Run:
         try:
             if done < self.epochs:
                 self._say_shapes()
-                checkpoint = Checkpoint(self.folder, self.identity, history, callbacks, state)
+                checkpoint = resume.Checkpoint(
+                    self.folder, self.identity, history, callbacks, state
+                )
                 self.model.fit(
                     **fit_arguments(self.batches, done, validate=not to_the_end),
                     initial_epoch=done,
@@ -163,7 +140,7 @@ class Run:
         except KeyboardInterrupt:
             self.interrupted = True
         finally:
-            if isinstance(bar, EpochBar):
+            if bar is not None:
                 bar.close()
         self.history = history.history
         self.fit_seconds = time.perf_counter() - start
@@ -191,11 +168,11 @@ class Run:
                 f"The loss became NaN in epoch {np.argmin(finite) + 1}: lower training.learning_rate."
             )
         done = len(self.history["loss"])
-        self.best_epoch = max(epoch for epoch in best_epochs(self.folder) if epoch <= done)
+        self.best_epoch = max(epoch for epoch in resume.best_epochs(self.folder) if epoch <= done)
         # On JAX a step that is interrupted takes the model's own arrays with it.
         if self.interrupted and keras.config.backend() == "jax":
             self.model = self._new_model()
-        load_weights(self.model, best_weights(self.folder, self.best_epoch))
+        resume.load_weights(self.model, resume.best_weights(self.folder, self.best_epoch))
         if isinstance(self.model, PairModel):
             self.chosen |= self.model.after_fit(self._examples, self._chosen_by_folds)
 
@@ -208,7 +185,7 @@ class Run:
             encoder,
             labeled.label_names,
             task=labeled.task,
-            info={**self._facts, **info},
+            info={**self.facts, **info},
             word_table=load_word_table() if vectors is not None and vectors.built_in else None,
             learned=self._learned(),
         )
@@ -234,65 +211,7 @@ class Run:
         return also_learned(learned, map(LearnedPairs.read, folders))
 
     @property
-    def _facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
+        """Facts to store with the matcher and its metrics."""
         recipe = self.recipe
         return {"model": recipe.name, "data": self.data.labeled.name, "seed": recipe.training.seed}
-
-    def measure(self, matcher: Matcher, baseline: bool, start: float) -> dict[str, Any]:
-        """Measure the matcher, and write the rest of the run folder."""
-        recipe, data, folds = self.recipe, self.data, self.folds
-        encoder, vectors, coverage = self.fitted
-        training, epochs = recipe.training, len(self.history.get("loss", ()))
-        live = {role for role in data.measured if role != "validation" or folds is None}
-        outputs = {role: matcher.predict_proba(data.measured[role]) for role in live}
-        if folds is not None:
-            outputs["validation"] = folds.scores
-        first, label = training.first_run, f1_label(self.monitor)
-        metrics = {
-            **self._facts,
-            "backend": keras.config.backend(),
-            "task": data.labeled.task,
-            "rows": data.rows,
-            "parameters": self.model.count_params(),
-            "parameters_without_word_embeddings": count_without_word_embeddings(
-                self.model, encoder
-            ),
-            "encoding": self.sentences,
-            "vectors": None
-            if vectors is None
-            else {"source": vectors.source, "dim": vectors.dim, "coverage": coverage},
-            "init": None if first is None else Path(first).name,
-            "teacher": data.teacher,
-            "made_pairs": data.made,
-            "monitor": self.monitor,
-            "epochs": epochs,
-            "best_epoch": self.best_epoch,
-            "interrupted": self.interrupted,
-            "identity": self.identity,
-            "folds": training.folds,
-            "linear_strength": None,
-            "network_share": None,
-            **self.chosen,
-            "rising": 1 < self.best_epoch == epochs == training.epochs,
-            "word_level": isinstance(encoder, PairEncoder),
-            **measured(data, outputs, self.monitor),
-        }
-        if baseline and not self.interrupted:
-            metrics["baseline"] = bag_of_words_baseline(
-                data.given["train"],
-                data.given["validation"],
-                data.measured.get("test"),
-                class_weight=training.class_weight,
-                f1_of=label,
-            )
-        if folds is not None and folds.baseline is not None:
-            metrics["baseline"] = metrics.get("baseline", {}) | folds.baseline
-        unknown = encoder.report.unknown / max(encoder.report.tokens, 1)
-        metrics["notes"] = advice(metrics, training.epochs, unknown)
-        earlier = 0.0 if self.state is None else self.state.seconds
-        metrics["fit_seconds"] = round(earlier + self.fit_seconds, 1)
-        metrics["seconds"] = round(earlier + time.perf_counter() - start, 1)
-        metrics["versions"] = {"keras_sentmatch": __version__, "keras": keras.__version__}
-        write_results(self.folder, metrics, recipe, data.measured, outputs)
-        finish_folder(self.folder, metrics, training.schedule)
-        return metrics

@@ -2,7 +2,6 @@
 
 import importlib.util
 import time
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,6 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from keras_sentmatch.encoders import PairBatches
 
 LOWER_IS_BETTER = ("val_loss", "loss")
+BY_KERAS = ("val_accuracy", "val_macro_f1", "val_loss")  # logged by `fit`
 MONITORS = {"classification": "val_accuracy", "ranking": "val_map", "regression": "val_pearson"}
 
 
@@ -62,10 +61,8 @@ class TaskMetrics(keras.callbacks.Callback):
 
     def predict(self) -> np.ndarray:
         """Return the model's outputs in the order of the dataset's rows."""
-        outputs, order = [], self.batches.order(0)
-        for (inputs, *_), rows in zip(self.batches.numpy(0), order):
-            # Batches of whole questions may end with rows that only fill them.
-            outputs.append(self.model.predict_on_batch(inputs)[: len(rows)])
+        order = self.batches.order(0)
+        outputs = [self.model.predict_on_batch(x) for x, *_ in self.batches.numpy(0)]
         rows = np.concatenate(order)
         stacked = np.concatenate(outputs)
         in_order = np.empty_like(stacked)
@@ -78,18 +75,18 @@ class BestWeights(keras.callbacks.Callback):
 
     async_safe = True  # writes at the end of an epoch only
 
-    def __init__(self, folder: Path, monitor: str, mode: str) -> None:
+    def __init__(self, folder: Path, monitor: str, mode: str, every_epoch: bool = False) -> None:
         super().__init__()
         self.folder = folder
         self.monitor = monitor
         self.sign = 1 if mode == "max" else -1
         self.best: float | None = None
-        self.always = False
+        self.every_epoch = every_epoch
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         value = float((logs or {})[self.monitor])
         first = self.best is None or np.isnan(self.best)
-        if first or self.always or self.sign * (value - (self.best or 0.0)) > 0:
+        if first or self.every_epoch or self.sign * (value - (self.best or 0.0)) > 0:
             self.best = value
             save_weights(self.model, best_weights(self.folder, epoch + 1))
 
@@ -104,7 +101,9 @@ class LearningRateLog(keras.callbacks.Callback):
 
 
 class EpochLines(keras.callbacks.Callback):
-    """Print a line per epoch, and mark the best monitored value so far with `*`."""
+    """Print a line per epoch, and mark the best monitored value so far with `*`. A terminal shows a bar too."""
+
+    async_safe = True  # only shows, so it may run during training steps
 
     def __init__(self, console: Console, monitor: str, mode: str) -> None:
         super().__init__()
@@ -113,11 +112,25 @@ class EpochLines(keras.callbacks.Callback):
         self.sign = 1 if mode == "max" else -1
         self.best = -np.inf
         self.start = 0.0
+        self.bar: Progress | None = None
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self.start = time.perf_counter()
+        if self.console.is_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+            self.bar = Progress(
+                *columns, TimeRemainingColumn(), console=self.console, transient=True
+            )
+            self.bar.start()
+            name = f"epoch {epoch + 1}/{self.params['epochs']}"
+            self.bar.add_task(name, total=self.params["steps"])
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        if self.bar is not None:
+            self.bar.update(self.bar.task_ids[0], completed=batch + 1)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self.close()
         logs = logs or {}
         names = dict.fromkeys(("loss", "accuracy", "val_loss", self.monitor, "learning_rate"))
         values = [f"{name} {logs[name]:.4g}" for name in names if name in logs]
@@ -129,65 +142,11 @@ class EpochLines(keras.callbacks.Callback):
         line = "  ".join([head, *values]) + mark
         self.console.print(line, highlight=False, soft_wrap=True, markup=False)
 
-
-class EpochBar(EpochLines):
-    """`EpochLines` with a progress bar of the current epoch."""
-
-    async_safe = True  # only shows, so it may run during training steps
-
-    def __init__(self, console: Console, monitor: str, mode: str) -> None:
-        super().__init__(console, monitor, mode)
-        columns = (
-            TextColumn("epoch {task.fields[epoch]}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("loss {task.fields[loss]}"),
-            TimeRemainingColumn(),
-        )
-        self.progress = Progress(*columns, console=console, transient=True)
-        self.at_first = "- (compiling …)" if keras.config.backend() == "jax" else "-"
-        self.bar: TaskID | None = None
-
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        super().on_epoch_begin(epoch, logs)
-        self.progress.start()
-        name = f"{epoch + 1}/{self.params['epochs']}"
-        self.bar = self.progress.add_task(
-            "", total=self.params["steps"], epoch=name, loss=self.at_first
-        )
-
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        if self.bar is not None and logs:
-            loss = f"{float(logs['loss']):.4f}"
-            self.progress.update(self.bar, completed=batch + 1, loss=loss)
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self.close()
-        super().on_epoch_end(epoch, logs)
-
     def close(self) -> None:
         """Remove the bar, since an interrupted `fit` calls no end hook."""
         if self.bar is not None:
-            self.progress.remove_task(self.bar)
+            self.bar.stop()
             self.bar = None
-        self.progress.stop()
-
-
-def metric_callbacks(
-    validation: "PairDataset",
-    batches: Mapping[str, "PairBatches"],
-    training: TrainingConfig,
-    to_the_end: bool = False,
-) -> list[keras.callbacks.Callback]:
-    """Return the callbacks that add to the logs what `fit` does not log itself."""
-    monitor, _ = monitor_of(validation.task, training.monitor)
-    by_keras = monitor in ("val_accuracy", "val_macro_f1", "val_loss")
-    found: list[keras.callbacks.Callback] = []
-    if not to_the_end and (not by_keras or validation.task == "ranking"):
-        found.append(TaskMetrics(validation, batches["validation"], f1_label(monitor)))
-    if training.schedule != "constant":
-        found.append(LearningRateLog())
-    return found
 
 
 def make_callbacks(
@@ -195,42 +154,37 @@ def make_callbacks(
     monitor: str,
     mode: str,
     training: TrainingConfig,
-    metrics: Iterable[keras.callbacks.Callback] = (),
+    validation: "PairDataset",
+    batches: "PairBatches",
     resumed: bool = False,
     to_the_end: bool = False,
 ) -> list[keras.callbacks.Callback]:
     """Return the callbacks of a run, in the order in which they must see the logs.
 
     They write the best weights, `history.csv`, and on TensorFlow `logs/` for TensorBoard. With
-    `to_the_end`, training does not stop early and the weights of the last epoch are kept.
+    `to_the_end`, nothing is validated and the weights of the last epoch are kept.
     """
-    best = BestWeights(folder, monitor, mode)
-    best.always = to_the_end
-    stopping = stopping_callbacks(monitor, mode, training)
-    if to_the_end:
-        stopping = stopping[:-1]
-    callbacks = [*metrics, best, *stopping]
+    callbacks: list[keras.callbacks.Callback] = []
+    if not to_the_end and (monitor not in BY_KERAS or validation.task == "ranking"):
+        callbacks.append(TaskMetrics(validation, batches, f1_label(monitor)))
+    if training.schedule != "constant":
+        callbacks.append(LearningRateLog())
+    callbacks.append(BestWeights(folder, monitor, mode, every_epoch=to_the_end))
+    if training.plateau_factor < 1:
+        callbacks.append(
+            keras.callbacks.ReduceLROnPlateau(
+                monitor, mode=mode, factor=training.plateau_factor, patience=0, min_delta=0.0
+            )
+        )
+    if not to_the_end:
+        patience = training.patience
+        callbacks.append(keras.callbacks.EarlyStopping(monitor, mode=mode, patience=patience))
     callbacks.append(keras.callbacks.CSVLogger(folder / "history.csv", append=resumed))
     if keras.config.backend() == "tensorflow" and importlib.util.find_spec("tensorboard"):
         callbacks.append(keras.callbacks.TensorBoard(str(folder / "logs"), write_graph=False))
     return callbacks
 
 
-def stopping_callbacks(
-    monitor: str, mode: str, training: TrainingConfig
-) -> list[keras.callbacks.Callback]:
-    """Return the callbacks that lower the learning rate and stop training on a plateau."""
-    found: list[keras.callbacks.Callback] = []
-    if training.plateau_factor < 1:
-        found.append(
-            keras.callbacks.ReduceLROnPlateau(
-                monitor, mode=mode, factor=training.plateau_factor, patience=0, min_delta=0.0
-            )
-        )
-    return [*found, keras.callbacks.EarlyStopping(monitor, mode=mode, patience=training.patience)]
-
-
 def progress_callback(monitor: str, mode: str) -> EpochLines:
-    """Return a callback that shows a bar on a terminal, and lines elsewhere, on standard error."""
-    console = Console(stderr=True)
-    return (EpochBar if console.is_terminal else EpochLines)(console, monitor, mode)
+    """Return a callback that shows the epochs on standard error."""
+    return EpochLines(Console(stderr=True), monitor, mode)

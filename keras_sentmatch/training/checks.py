@@ -6,33 +6,23 @@ from keras_sentmatch import applications
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError, wording
 from keras_sentmatch.metrics.ranking import ranking_counts
-from keras_sentmatch.training._ranking import by_question, comparable
 from keras_sentmatch.training.config import TrainingConfig, did_you_mean, f1_label
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.training_data import Splits
 
 TYPES = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
-EXCLUDED = {"teacher": (), "class_weight": "none", "augment": ()}  # by a ranking loss: key, "off"
 
 
 def check_recipe(recipe: Recipe, splits: Splits, own_model: bool = False) -> None:
-    """Refuse splits, and a recipe that does not fit them.
+    """Refuse splits that cannot be trained on, and a recipe that does not fit them.
 
-    Args:
-        recipe: The recipe.
-        splits: Pairs by split.
-        own_model: Whether the model is built by another function than `build_model`.
-
-    Raises:
-        InputError: Splits are missing, empty, unlabeled or differ in their labels, or the recipe
-            does not fit them.
+    With `own_model`, another function than `build_model` builds the model.
     """
     check_splits(splits)
     if not own_model:
         check_model(recipe)
     check_weights(recipe.training, splits["train"])
     check_monitor(recipe.training, splits["train"])
-    check_ranking_loss(recipe, splits["train"])
 
 
 def check_splits(splits: Splits) -> None:
@@ -119,11 +109,6 @@ def check_monitor(training: TrainingConfig, train: PairDataset) -> None:
 def check_weights(training: TrainingConfig, train: PairDataset) -> None:
     """Refuse class weights that do not fit the labels of the training pairs."""
     classes = training.class_weight
-    if train.weights is not None and not train.weights.any():
-        raise InputError(
-            "All training pairs have the weight 0, so nothing would be learned. Give some pairs a "
-            "weight above 0."
-        )
     if classes == "none":
         return
     if train.task == "regression":
@@ -139,46 +124,3 @@ def check_weights(training: TrainingConfig, train: PairDataset) -> None:
                     f"training.class_weight names {name!r}, which is not a label of the training "
                     f"pairs.{did_you_mean(name, names)} Their labels are {', '.join(names)}."
                 )
-        counts = train.label_counts()
-        if not any(counts[name] and classes.get(name, 1) for name in names):
-            raise InputError(
-                "training.class_weight is 0 for every label, so nothing would be learned. Give one "
-                "label a weight above 0."
-            )
-
-
-def check_ranking_loss(recipe: Recipe, train: PairDataset) -> None:
-    """Refuse a ranking loss that does not fit the pairs or the other settings."""
-    training = recipe.training
-    if not by_question(training):
-        return
-    start = f"training.ranking_loss is {training.ranking_loss!r}"
-    end = 'or set training.ranking_loss="pointwise".'
-    if train.task != "ranking":
-        how = wording("group=…", "--columns FIRST,SECOND,LABEL,QUESTION")
-        raise InputError(
-            f"{start}, but the pairs are {train.task}. Name the column of questions with {how}, {end}"
-        )
-    if train.groups is None or train.labels is None:
-        raise InputError(f"{start}, but the training pairs have no questions. Give them, {end}")
-    changed = [name for name, off in EXCLUDED.items() if getattr(training, name) != off]
-    if changed:
-        listed = ", ".join(f"training.{name}" for name in changed)
-        raise InputError(f"{start}, which cannot be combined with {listed}. Leave that out, {end}")
-    if train.weights is not None:
-        how = wording("weight=False", "another name in the file")
-        raise InputError(
-            f"{start}, but the pairs have a column of weights, which it cannot use. Leave the "
-            f"column out ({how}), {end}"
-        )
-    if recipe.name in applications.list_models():
-        if applications.get_model_class(recipe.name).fit_trains != "all":
-            raise InputError(
-                f"{start}, but the linear part of {recipe.name} is solved with cross-entropy. Use "
-                f"another model, such as re2, {end}"
-            )
-    if not comparable(train).any():
-        raise InputError(
-            f"{start}, but no question of the training pairs has both a right and a wrong "
-            f"candidate. Give some, {end}"
-        )

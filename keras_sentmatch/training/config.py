@@ -11,8 +11,13 @@ from keras_sentmatch.errors import InputError
 OPTIMIZERS = ("adadelta", "adagrad", "adam", "adamw", "rmsprop", "sgd")
 POLICIES = ("float32", "mixed_float16", "mixed_bfloat16")
 FEATURES = ("word", "char", "pos", "antonym")
-SCHEDULES = ("constant", "cosine_warm_up_decay", "linear_warm_up_decay", "exponential")
-RANKING_LOSSES = ("pointwise", "pairwise", "listwise")
+SCHEDULES = (
+    "constant",
+    "cosine_warm_up_decay",
+    "released_warm_up_decay",
+    "linear_warm_up_decay",
+    "exponential",
+)
 CLASS_F1 = "val_f1:"  # and the name of a label
 MONITORS = ("accuracy", "macro_f1", "map", "mrr", "pearson", "spearman", "loss")
 
@@ -149,52 +154,7 @@ class VectorsConfig(_Table):
 class TrainingConfig(_Table):
     """The table `[training]` of a recipe.
 
-    Batch size, epochs, patience, folds and init may be `"auto"`: `train` then chooses by the data.
-
-    Args:
-        optimizer: Name of a Keras optimizer.
-        learning_rate: Highest learning rate.
-        batch_size: Pairs per batch.
-        epochs: Maximum number of epochs.
-        length_buckets: Number of lengths that training batches are padded to. With few, a batch
-            mixes short and long pairs; with 1, it mixes all of them.
-        patience: Epochs without a better monitored value before training stops.
-        folds: Number of folds of all training and validation pairs that choose the number of
-            epochs; the model then learns from all these pairs. 0 keeps the validation pairs apart.
-        monitor: Value that chooses the best epoch. `"auto"` is `val_accuracy` (`val_macro_f1` if a
-            class is rare), `val_map` or `val_pearson`, by task. `val_f1:LABEL` is the F1 of one
-            label.
-        plateau_factor: Factor on the learning rate after each epoch without a better value.
-        schedule: Learning-rate schedule. The two with a warm-up rise over the share `warm_up` of
-            all batches; `"exponential"` multiplies by `decay_rate` every `decay_steps` batches.
-        warm_up: See `schedule`.
-        decay_rate: See `schedule`.
-        decay_steps: See `schedule`.
-        clipnorm: Maximum norm of each variable's gradient, as in Keras; 0 for none.
-        global_clipnorm: Maximum norm of all gradients together; 0 for none.
-        weight_decay: Weight decay of AdamW, which leaves out biases and normalization layers.
-        backbone_learning_rate: Learning rate of the backbone with AdamW; 0 for `learning_rate`.
-        accumulate: Batches per update.
-        class_weight: `"balanced"` weights pairs in inverse proportion to the frequency of their
-            label. A table has weights by label; labels that it does not name have weight 1.
-        ranking_loss: Loss of the task `ranking`. `"pointwise"` is the cross-entropy of each
-            candidate; `"pairwise"` compares each right candidate of a question with each wrong
-            one, and `"listwise"` all candidates of a question at once. See `RankingLoss`.
-        init: Folder of a run whose weights training begins with, or `"none"` for new weights.
-            `"auto"` is the built-in matcher for a hybrid with few English pairs, else `"none"`.
-        teacher: Folders of runs to learn from.
-        distillation_weight: The teacher's share of the loss.
-        distillation_temperature: Temperature of the teacher's and the student's probabilities.
-        augment: Transformations (`keras_sentmatch.transformations.TRANSFORMATIONS`) that make
-            further training pairs from the training pairs, 30% of their number at most.
-        augment_labels: The label that SwapAnt and NumWord change, and the label that they give; by
-            default found by the names of the labels.
-        lexicon: Sources of words for SwapAnt and SwapSyn, as `Lexicon.read` accepts them.
-        dtype_policy: Keras dtype policy.
-        seed: Random seed.
-
-    Raises:
-        InputError: A value is not allowed.
+    `docs/training.md` explains the keys. `train` chooses a value for each `"auto"` by the data.
     """
 
     table = "training"
@@ -222,13 +182,11 @@ class TrainingConfig(_Table):
     backbone_learning_rate: float = _number(
         0.0, "of at least 0 (0: the learning_rate)", lambda v: v >= 0
     )
-    accumulate: int = _integer(1, 1)
     class_weight: str | dict[str, float] = _setting(
         "none",
         '"none", "balanced", or a table of weights by label, of at least 0',
         _is_class_weight,
     )
-    ranking_loss: str = _one_of("pointwise", *RANKING_LOSSES)
     init: str = _text("none", '"none", "auto", or the folder of a run')
     teacher: tuple[str, ...] = _names("a list of run folders")
     distillation_weight: float = _number(0.5, "from 0 to 1", lambda v: 0 <= v <= 1)

@@ -74,7 +74,7 @@ class DistillationLoss(keras.losses.Loss):
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class OnLabels(keras.metrics.Metric):
-    """Metric of the labels in the first column of `y_true`; rows with the label -1 do not count.
+    """Metric of the labels in the first column of `y_true`, next to a teacher's predictions.
 
     Args:
         metric: Keras metric of integer labels and probabilities, or its serialized config.
@@ -89,11 +89,8 @@ class OnLabels(keras.metrics.Metric):
         self.metric = metric
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        labels = ops.convert_to_tensor(y_true)[:, 0]
-        weight = ops.cast(labels >= 0, self.dtype)
-        if sample_weight is not None:
-            weight = weight * ops.cast(sample_weight, self.dtype)
-        self.metric.update_state(ops.cast(labels, "int32"), y_pred, sample_weight=weight)
+        labels = ops.cast(ops.convert_to_tensor(y_true)[:, 0], "int32")
+        self.metric.update_state(labels, y_pred, sample_weight=sample_weight)
 
     def result(self) -> Any:
         return self.metric.result()

@@ -1,10 +1,12 @@
 """The results of a run: its metrics, what they are worth, its card and its pictures."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import keras
 import numpy as np
 from sklearn.metrics import average_precision_score, precision_recall_fscore_support
 
@@ -13,14 +15,22 @@ from keras_sentmatch.data.dataset import rows_by_group
 from keras_sentmatch.display.figures import confusion_matrix, learning_curve, precision_recall
 from keras_sentmatch.display.rendering import render
 from keras_sentmatch.display.tables import markdown_table
+from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
+from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.run_folder import write_json
 from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.metrics.evaluation import PRIMARY
+from keras_sentmatch.training._model import count_without_word_embeddings
 from keras_sentmatch.training.adapt import rarest_class
+from keras_sentmatch.training.baseline import bag_of_words_baseline
 from keras_sentmatch.training.config import f1_label
 from keras_sentmatch.training.recipe import Recipe
 from keras_sentmatch.training.training_data import TrainingData
+from keras_sentmatch.version import __version__
+
+if TYPE_CHECKING:
+    from keras_sentmatch.training._steps import Run
 
 FEW_PAIRS = 3000  # training pairs
 MANY_UNKNOWN = 0.1  # share of the words
@@ -98,58 +108,52 @@ def figure_of(monitor: str, task: str) -> str:
     return PRIMARY[task] if name == "loss" else name
 
 
-def advice(metrics: Mapping[str, Any], most_epochs: int, unknown: float) -> list[str]:
+def advice(metrics: Mapping[str, Any], unknown: float) -> list[str]:
     """Return lines on what the results of a run are worth; `unknown` is the share of unknown words."""
-    name = figure_of(metrics["monitor"], metrics["task"])
-    ours, train_rows = metrics["validation"][name], metrics["rows"]["train"]
-    title = name.replace("_", " ")
-    rising = metrics["rising"]
-    lines = []
-    if (error := metrics.get("standard_error")) is not None:
-        rows = metrics["validation"]["rows"]
-        lines.append(
-            f"Validation {title} {ours:.3f} ± {error:.3f} (standard error, {rows:,} pairs)"
-        )
+    name, figures = figure_of(metrics["monitor"], metrics["task"]), metrics["validation"]
+    ours, error, title = figures[name], metrics["standard_error"], name.replace("_", " ")
+    rows = f"{figures['rows']:,} validation pairs"
+    lines = [f"Validation {title} {ours:.3f} ± {error:.3f} (standard error, {rows})"]
     rivals = {"a bag of words": metrics.get("baseline", {}).get("validation")}
     rivals["always predicting the most frequent class"] = metrics.get("majority")
-    won = {rival: found[name] for rival, found in rivals.items() if found and name in found}
-    won = {rival: value for rival, value in won.items() if value > ours}
+    won = {rival: found[name] for rival, found in rivals.items() if found and found[name] >= ours}
     if won:
         against = " and ".join(f"{value:.3f} for {rival}" for rival, value in won.items())
-        if max(won.values()) - ours > (error or 0.0):
+        if max(won.values()) - ours > error:
             lines.append(f"This matcher lost: validation {title} {ours:.3f}, but {against}.")
         else:
             lines.append(
-                f"This matcher is not better, as far as {metrics['validation']['rows']:,} validation "
-                f"pairs can tell: {title} {ours:.3f}, but {against}."
+                f"This matcher is not better, as far as {rows} can tell: {title} {ours:.3f}, but "
+                f"{against}."
             )
-        lines += _reasons(metrics, train_rows, unknown, rising)
-    if rising:
-        more = 2 * most_epochs
-        way = "Train again with" if metrics.get("folds") else "Continue with --resume and"
-        lines.append(f"It still improved in the last epoch, {most_epochs}. {way} --epochs {more}.")
+        lines.append(f"Worth a try: {', '.join(_attempts(metrics, unknown))}.")
+    for found in metrics.get("classes", {}).get("validation", ()):
+        if found["n"] and not any(
+            row["answers"][found["label"]] for row in metrics["classes"]["validation"]
+        ):
+            lines.append(
+                f"{found['label']!r} is never predicted, though {found['n']:,} of {rows} have it. "
+                "Train with --set training.class_weight=balanced, or choose a threshold with "
+                "calibrate."
+            )
+    if metrics["rising"]:
+        most = metrics["epochs"]
+        lines.append(
+            f"It still improved in the last epoch, {most}. Train with --epochs {2 * most}."
+        )
     return lines
 
 
-def _reasons(metrics: Mapping[str, Any], pairs: int, unknown: float, rising: bool) -> Sequence[str]:
-    why, attempts = [], []
-    if pairs < FEW_PAIRS:
-        why.append(f"few training pairs ({pairs:,})")
-        attempts.append("more pairs")
+def _attempts(metrics: Mapping[str, Any], unknown: float) -> Iterator[str]:
+    if metrics["rows"]["train"] < FEW_PAIRS:
+        yield f"more than these {metrics['rows']['train']:,} training pairs"
     if unknown > MANY_UNKNOWN:
-        why.append(f"many unknown words ({unknown:.0%})")
-    if metrics["vectors"] is None and metrics["word_level"]:
-        why.append("word vectors that start at random")
-    if unknown > MANY_UNKNOWN or len(why) and why[-1].startswith("word vectors"):
-        attempts.append("pretrained word vectors (--vectors)")
-    if rising:
-        why.append("training that ended too early")
-        attempts.append("more epochs")
-    attempts.append("another model or seed")
+        yield f"other word vectors (--vectors), because {unknown:.0%} of the words are unknown"
+    elif metrics["vectors"] is None and metrics["word_level"]:
+        yield "pretrained word vectors (--vectors)"
+    yield "another model or seed"
     if metrics["model"] != "bag_of_words":
-        attempts.append("the bag of words itself (train bag_of_words)")
-    likely = f"Likely reasons: {', '.join(why)}." if why else ""
-    return [line for line in (likely, f"Worth a try: {', '.join(attempts)}.") if line]
+        yield "the bag of words itself (train bag_of_words)"
 
 
 def model_card(
@@ -174,7 +178,62 @@ def model_card(
     )
 
 
-def measured(data: TrainingData, outputs: Mapping[str, np.ndarray], monitor: str) -> dict[str, Any]:
+def measure(run: "Run", matcher: Matcher, baseline: bool, start: float) -> dict[str, Any]:
+    """Measure the matcher of a run, and write the rest of the run folder."""
+    recipe, data, folds = run.recipe, run.data, run.folds
+    encoder, vectors, coverage = run.fitted
+    training, label = recipe.training, f1_label(run.monitor)
+    outputs = {} if folds is None else {"validation": folds.scores}
+    for role, pairs in data.measured.items():
+        if role not in outputs:
+            outputs[role] = matcher.predict_proba(pairs)
+    epochs = len(run.history.get("loss", ()))
+    first = training.first_run
+    metrics = {
+        **run.facts,
+        "backend": keras.config.backend(),
+        "task": data.labeled.task,
+        "rows": data.rows,
+        "parameters": run.model.count_params(),
+        "parameters_without_word_embeddings": count_without_word_embeddings(run.model, encoder),
+        "encoding": run.sentences,
+        "vectors": None
+        if vectors is None
+        else {"source": vectors.source, "dim": vectors.dim, "coverage": coverage},
+        "init": None if first is None else Path(first).name,
+        "teacher": data.teacher,
+        "made_pairs": data.made,
+        "monitor": run.monitor,
+        "epochs": epochs,
+        "best_epoch": run.best_epoch,
+        "interrupted": run.interrupted,
+        "identity": run.identity,
+        "folds": training.folds,
+        "linear_strength": None,
+        "network_share": None,
+        **run.chosen,
+        "rising": 1 < run.best_epoch == epochs == training.epochs,
+        "word_level": isinstance(encoder, PairEncoder),
+        **_measured(data, outputs, run.monitor),
+    }
+    if baseline and not run.interrupted:
+        given, test = data.given, data.measured.get("test")
+        options: dict[str, Any] = {"class_weight": training.class_weight, "f1_of": label}
+        found = bag_of_words_baseline(given["train"], given["validation"], test, **options)
+        metrics["baseline"] = found | ((folds and folds.baseline) or {})
+    unknown = encoder.report.unknown / max(encoder.report.tokens, 1)
+    metrics["notes"] = advice(metrics, unknown)
+    earlier = 0.0 if run.state is None else run.state.seconds
+    metrics["fit_seconds"] = round(earlier + run.fit_seconds, 1)
+    metrics["seconds"] = round(earlier + time.perf_counter() - start, 1)
+    metrics["versions"] = {"keras_sentmatch": __version__, "keras": keras.__version__}
+    _write(run.folder, metrics, recipe, data.measured, outputs)
+    return metrics
+
+
+def _measured(
+    data: TrainingData, outputs: Mapping[str, np.ndarray], monitor: str
+) -> dict[str, Any]:
     """Return the metrics of each split, what the validation metric is worth, and those of classes."""
     task, label = data.labeled.task, f1_label(monitor)
     found: dict[str, Any] = {
@@ -192,7 +251,7 @@ def measured(data: TrainingData, outputs: Mapping[str, np.ndarray], monitor: str
     return found
 
 
-def write_results(
+def _write(
     folder: Path,
     metrics: Mapping[str, Any],
     recipe: Recipe,

@@ -1,9 +1,7 @@
 """Checkpoints of a training run, and how to resume from them.
 
-Keras's `BackupAndRestore` restores weights, optimizer and epoch, but not the history, the state of
-the other callbacks (best value, patience used up) and dropout's random states. It writes two files,
-so a kill between them combines the weights of one epoch with the number of another. Here one file
-has everything.
+Keras's `BackupAndRestore` keeps neither the history nor the states of other callbacks and of
+dropout, and it writes two files that a kill can separate. Here one file has everything.
 """
 
 import csv
@@ -39,10 +37,6 @@ _KINDS = {
     "identity": dict,
 }
 VARIABLE, GENERATOR = "variable", "generator_"  # prefixes of names of arrays
-MORE = "more"  # folder with the checkpoint of a finished run that may go on
-WHOLE = ("cosine_warm_up_decay", "linear_warm_up_decay")  # schedules over all epochs
-
-
 Identity = dict[str, Any]  # JSON; what `run_identity` returns
 
 
@@ -85,18 +79,18 @@ class State:
         whole = training.get("epochs") if isinstance(training, dict) else None
         if type(whole) is not int or not 1 <= self.best <= self.epochs <= whole:
             return (
-                f"it says {self.epochs} of {whole!r:.20} epochs, and the best is {self.best!r:.20}"
+                f"it has {self.epochs} of {whole!r:.20} epochs, and the best is {self.best!r:.20}"
             )
         for values in self.history.values():
             series = isinstance(values, list) and all(type(v) in (int, float) for v in values)
             if not series or len(values) != self.epochs:
                 return f"its history does not have one number per epoch ({self.epochs})"
-        for name, memory in self.callbacks.items():
+        for memory in self.callbacks.values():
             if not isinstance(memory, dict) or not all(
                 key in REMEMBERED and isinstance(value, float if key == "best" else int)
                 for key, value in memory.items()
             ):
-                return f"it says that {name!r:.60} remembers {memory!r:.60}"
+                return f"the state of a callback is {memory!r:.60}"
         if not all(a.dtype == np.uint8 for n, a in self.arrays.items() if n.startswith(GENERATOR)):
             return "its random states are not bytes"
         return ""
@@ -266,50 +260,23 @@ def check_folder(folder: Path, identity: Identity, resume: bool) -> State | None
     """Return the state to resume from, or None to start from the beginning; refuse another run."""
     check_tree(folder)
     state = latest(folder)
-    if state is None and resume and (set_aside := latest(folder / MORE)):
-        check_identity(folder, longer(set_aside.identity, identity), identity)
-        if set_aside.epochs < identity["training"]["epochs"]:
-            for path in (folder / MORE).iterdir():
-                os.replace(path, folder / path.name)
-            (folder / MORE).rmdir()
-            state = latest(folder)
     if state is None:
         if (folder / "matcher.json").exists():
             how = "There is nothing to resume" if resume else "Name another folder, or delete it"
             raise InputError(f"{folder} already holds a finished run. {how}.")
         return None
-    done = f"{state.epochs} of {state.identity['training']['epochs']} epochs"
     if not resume:
         raise InputError(
-            f"{folder} already holds an unfinished run ({done}). Continue it with --resume "
-            "(resume=True), name another folder, or delete this one."
+            f"{folder} already holds an unfinished run ({state.epochs} epochs done). Continue it "
+            "with --resume (resume=True), name another folder, or delete this one."
         )
-    check_identity(folder, longer(state.identity, identity), identity)
+    check_identity(folder, state.identity, identity)
     best = inside(folder, best_weights(folder, state.best).name)
     if not best.is_file():
         raise InputError(
             f"{best}, with the best weights so far, is missing. {COPY}, or train again."
         )
-    read_arrays(best)
     return state
-
-
-def longer(then: Identity, now: Identity) -> Identity:
-    """Return the identity of a run that goes on for more epochs, unless that changes earlier epochs."""
-    training, more = then["training"], now["training"]["epochs"]
-    if training["epochs"] < more and training["schedule"] not in WHOLE:
-        return {**then, "training": {**training, "epochs": more}}
-    return then
-
-
-def keep_for_more_epochs(folder: Path) -> None:
-    """Set the last checkpoint and its best weights aside, so that a finished run may go on."""
-    state = latest(folder)
-    if state is not None:
-        (folder / MORE).mkdir(exist_ok=True)
-        last = GENERATIONS[state.epochs % 2]
-        for name in (last, best_weights(folder, state.best).name):
-            os.replace(folder / name, folder / MORE / name)
 
 
 def check_identity(folder: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
@@ -365,12 +332,8 @@ def discard_later_files(folder: Path, state: State | None) -> None:
             writer.writerows(zip(range(state.epochs), *(state.history[name] for name in names)))
 
 
-def finish_folder(folder: Path, metrics: Mapping[str, Any], schedule: str) -> None:
-    """Delete the checkpoints of a finished run; set them aside if the run may go on."""
-    if metrics["interrupted"]:
-        return
-    if metrics["rising"] and not metrics["folds"] and schedule not in WHOLE:
-        keep_for_more_epochs(folder)
+def finish_folder(folder: Path) -> None:
+    """Delete the checkpoints of a finished run."""
     for name in (*GENERATIONS, *(path.name for path in folder.glob(".*.npz"))):
         (folder / name).unlink(missing_ok=True)
     for epoch in best_epochs(folder):  # last, since the checkpoints refer to them

@@ -22,7 +22,8 @@ from keras_sentmatch.training.encoding import EncodingCache
 from keras_sentmatch.training.folds import choose_epochs
 from keras_sentmatch.training.lock import locked
 from keras_sentmatch.training.recipe import Recipe
-from keras_sentmatch.training.resume import Identity, State, check_folder, run_identity
+from keras_sentmatch.training.results import measure
+from keras_sentmatch.training.resume import check_folder, finish_folder, run_identity
 from keras_sentmatch.training.training_data import Splits, prepare_data
 
 log = logging.getLogger(__name__)
@@ -106,7 +107,10 @@ def train(
         log.info(note)
     identity = run_identity(recipe, splits)
     with locked(folder), _full_disk_explained(folder):
-        state = _state_to_resume(folder, identity, resume)
+        state = check_folder(folder, identity, resume)
+        if resume:
+            done = "the beginning: nothing to resume" if state is None else f"epoch {state.epochs}"
+            log.info(f"Continuing in {folder} after {done}")
         if recipe.training.teacher and teacher_targets is None:
             log.info(
                 f"Computing the predictions of the teacher: {', '.join(recipe.training.teacher)}"
@@ -126,17 +130,10 @@ def train(
         run.fit(callbacks, progress)
         run.keep_best_epoch()
         matcher = run.save(info or {})
-        metrics = run.measure(matcher, baseline, start)
+        metrics = measure(run, matcher, baseline, start)
+        if not run.interrupted:
+            finish_folder(folder)
     return RunResult(matcher, metrics, run.history, folder)
-
-
-def _state_to_resume(folder: Path, identity: Identity, resume: bool) -> State | None:
-    state = check_folder(folder, identity, resume)
-    if resume and state is not None:
-        log.info(f"Resuming after epoch {state.epochs}")
-    elif resume:
-        log.info(f"Nothing to resume in {folder}: starting from the beginning")
-    return state
 
 
 @contextmanager

@@ -9,7 +9,6 @@ import numpy as np
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.training._ranking import compared_pairs
 from keras_sentmatch.training.config import TrainingConfig
 from keras_sentmatch.training.distillation import TeacherTargets, with_labels
 from keras_sentmatch.training.recipe import Recipe
@@ -30,8 +29,7 @@ class TrainingData:
         given: The splits passed to `train`.
         labeled: The given pairs that the run learns from: the training pairs, or all of them if
             folds have chosen the number of epochs.
-        train: The pairs of an epoch: `labeled` and those made by augmentation, without questions
-            that a ranking loss cannot compare.
+        train: The pairs of an epoch: `labeled` and those made by augmentation.
         validation: The pairs measured after each epoch.
         measured: The labeled pairs that metrics are reported on, by split.
         made: Number of pairs made by augmentation, by transformation.
@@ -105,7 +103,6 @@ def prepare_data(
         train = joined(labeled, more)
         if targets:
             targets["train"] = with_labels(targets["train"], more)
-    train = compared_pairs(train, training)
     by_class = class_weights(train, training.class_weight)
     if by_class is not None:
         shown = zip(train.label_names or (), by_class)

@@ -13,9 +13,10 @@ from keras_sentmatch.data import load_pairs
 from keras_sentmatch.encoders import PairBatches
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers import FeatureAttention
-from keras_sentmatch.training import list_recipes, load_recipe
+from keras_sentmatch.training import load_recipe
 from keras_sentmatch.training._model import make_model
 from keras_sentmatch.training.encoding import fit_encoder
+from keras_sentmatch.training.recipe import list_recipes
 from tests.golden import record
 
 WORD_LEVEL = [n for n in list_models() if not issubclass(get_model_class(n), BackboneModel)]

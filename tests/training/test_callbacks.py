@@ -8,7 +8,6 @@ from rich.console import Console
 from keras_sentmatch.encoders import PairBatches, PairEncoder
 from keras_sentmatch.metrics import mean_average_precision
 from keras_sentmatch.training.callbacks import (
-    EpochBar,
     EpochLines,
     TaskMetrics,
     make_callbacks,
@@ -42,11 +41,16 @@ def small_fit(callbacks, epochs, verbose=0):
     return model, history.history
 
 
+def callbacks_of(folder, mode, script, **training):
+    made = make_callbacks(
+        folder, "val_map", mode, TrainingConfig(**training), tiny_pairs(4, 0), None
+    )
+    return [script, *(callback for callback in made if not isinstance(callback, TaskMetrics))]
+
+
 def test_best_epoch_plateau_stop_and_history(tmp_path):
     script = Script([0.1, 0.5, 0.5, 0.4, 0.6, 0.6, 0.2, 0.3, 0.9])
-    callbacks = make_callbacks(
-        tmp_path, "val_map", "max", TrainingConfig(patience=3, plateau_factor=0.5), [script]
-    )
+    callbacks = callbacks_of(tmp_path, "max", script, patience=3, plateau_factor=0.5)
     model, history = small_fit(callbacks, 9)
     # 0.9 is never reached: three epochs after the fifth none was better.
     assert history["val_map"] == script.values[:8]
@@ -69,9 +73,7 @@ def test_a_loss_is_best_when_lowest(tmp_path):
     assert monitor_of("regression") == ("val_pearson", "max")
     assert monitor_of("ranking", "val_loss") == ("val_loss", "min")
     script = Script([0.5, 0.2, 0.4])
-    callbacks = make_callbacks(
-        folder, "val_map", "min", TrainingConfig(patience=5, plateau_factor=1.0), [script]
-    )
+    callbacks = callbacks_of(folder, "min", script, patience=5)
     model, history = small_fit(callbacks, 3)
     load_weights(model, best_weights(folder, 2))
     np.testing.assert_array_equal(model.get_weights()[0], script.weights[1][0])
@@ -81,10 +83,7 @@ def test_a_loss_is_best_when_lowest(tmp_path):
 @pytest.mark.backend("tensorflow")
 def test_tensorboard_on_tensorflow(tmp_path):
     pytest.importorskip("tensorboard")
-    callbacks = make_callbacks(
-        tmp_path, "val_map", "max", TrainingConfig(patience=1, plateau_factor=1), [Script([1])]
-    )
-    small_fit(callbacks, 1)
+    small_fit(callbacks_of(tmp_path, "max", Script([1]), patience=1), 1)
     assert list((tmp_path / "logs").rglob("events*"))
 
 
@@ -115,10 +114,9 @@ def test_task_metrics_are_those_of_the_rows_in_order(task):
 def test_progress(terminal, tmp_path):
     with open(tmp_path / "out", "w+", encoding="utf-8") as file:
         console = Console(file=file, force_terminal=terminal, width=40)
-        bar = (EpochBar if terminal else EpochLines)(console, "val_map", "max")
+        bar = EpochLines(console, "val_map", "max")
         small_fit([Script([0.25, 0.125]), bar], 2)
-        if terminal:
-            bar.close()  # twice does no harm
+        bar.close()  # twice does no harm
         file.seek(0)
         text = file.read()
     lines = [line for line in text.splitlines() if "val_map" in line]

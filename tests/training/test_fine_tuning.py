@@ -1,21 +1,15 @@
 """Models on a pretrained backbone, from a preset to the run folder: with a BERT of one layer of 8."""
 
-import json
 import shutil
-from itertools import product
 
 import numpy as np
 import pytest
 
-from keras_sentmatch.data import PairDataset
 from keras_sentmatch.encoders import SubwordPairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.training import Recipe, load_recipe, train
-from keras_sentmatch.training._model import make_model
-from keras_sentmatch.training.optimizers import FineTuningAdamW
-from tests.toys.encoders import folder_of
-from tests.toys.training import WORDS, Strike, tiny_pairs, tiny_splits
+from tests.toys.training import WORDS, Strike, tiny_splits
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "x", *WORDS]
 QUIET = {"progress": False, "baseline": False}
@@ -50,7 +44,7 @@ def recipe_on(preset, name="cross_encoder", **tables):
 
 def test_a_run_whose_preset_is_gone(tmp_path):
     preset = save_preset(tmp_path / "preset")
-    training = {"learning_rate": 0.01, "accumulate": 2, "epochs": 1, "batch_size": 20}
+    training = {"learning_rate": 0.01, "epochs": 1, "batch_size": 20}
     recipe = recipe_on(preset, encoder={"max_length": 10}, training=training)
     splits = tiny_splits()
     metrics = train(recipe, splits, tmp_path / "run", **QUIET).metrics
@@ -60,7 +54,7 @@ def test_a_run_whose_preset_is_gone(tmp_path):
     assert metrics["vectors"] is None and metrics["teacher"] is None
     assert "sentences" in metrics["encoding"] and metrics["epochs"] == 1
     again = load_recipe("cross_encoder", file=tmp_path / "run" / "recipe.toml")
-    assert again.training.weight_decay == 0.01 and again.training.accumulate == 2
+    assert again.training.weight_decay == 0.01
     matcher = Matcher.load(tmp_path / "run")
     assert isinstance(matcher.encoder, SubwordPairEncoder)
     assert matcher.encoder.max_length == 10 and len(matcher.label_names) == 2
@@ -80,17 +74,6 @@ def test_what_cannot_be_trained(preset, tables, message, tmp_path):
     with pytest.raises(InputError, match=message):
         train(recipe_on(preset, **tables), tiny_splits(), tmp_path / "a", progress=False)
     assert not (tmp_path / "a").exists()
-
-
-def test_the_new_layers_learn_faster_than_the_encoder(preset):
-    recipe = recipe_on(preset, "ladra_net", encoder={"max_length": 16})
-    encoder = SubwordPairEncoder.from_preset(preset, max_length=16)
-    model = make_model(recipe, tiny_pairs(40, 0), encoder, None, None)
-    assert isinstance(model.optimizer, FineTuningAdamW)
-    rates = {v.path: f for v, f in zip(model.trainable_variables, model.optimizer.rate_factors)}
-    slow = {v.path for v in model.backbone_variables}
-    assert 0 < len(slow & set(rates)) < len(rates)
-    assert all(rates[path] == pytest.approx(0.02 if path in slow else 1) for path in rates)
 
 
 def test_two_rates_and_a_kill(preset, tmp_path):
@@ -132,24 +115,3 @@ def test_scores_from_a_frozen_encoder_in_mixed_precision(preset, tmp_path):
 
 # English, Chinese and Thai, the last two without spaces.
 ANIMALS = {"dog": ("两只狗在公园里跑步", "狗"), "cat": ("แมวกำลังนอนหลับ", "แมว")}
-
-
-@pytest.mark.slow
-def test_languages_without_spaces(tmp_path):
-    """Pairs in any two languages, through a tiny XLM-RoBERTa: is the first about a dog?"""
-    named = [(animal, name) for animal, names in ANIMALS.items() for name in (animal, *names)]
-    rows = [(f"{one}。", two, int(a == "dog")) for (a, one), (_, two) in product(named, named)] * 2
-    pairs = PairDataset(*zip(*rows), label_names=("no", "yes"))
-    training = {"learning_rate": 0.01, "epochs": 60, "patience": 60, "batch_size": 16}
-    recipe = recipe_on(
-        folder_of("XLMRoberta", tmp_path / "preset"), encoder={"max_length": 48}, training=training
-    )
-    recipe.model["dropout"] = 0.0
-    result = train(recipe, {"train": pairs, "validation": pairs}, tmp_path / "run", **QUIET)
-    assert "0 (0.0%) unknown" in json.dumps(result.metrics["encoding"])
-    found = Matcher.load(tmp_path / "run").predict_proba(pairs)
-    assert np.isfinite(found).all() and np.ptp(found[:, 0]) > 0.5  # it has learned
-    student = load_recipe("re2", overrides=["model.units=4", "model.blocks=1", "vectors.dim=8"])
-    student = student.with_training(teacher=[str(tmp_path / "run")], epochs=1, folds=0)
-    taught = train(student, {"train": pairs, "validation": pairs}, tmp_path / "student", **QUIET)
-    assert taught.metrics["teacher"]["models"] == ["cross_encoder on own data, seed 0"]

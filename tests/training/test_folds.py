@@ -37,7 +37,7 @@ def few_splits():
 def noise(rows, seed):
     """Pairs whose labels nobody can predict, but a model can learn by heart."""
     rng = np.random.default_rng(seed)
-    words = [f"{seed}-{i}" for i in range(rows)]
+    words = ["".join("abcdefghij"[int(d)] for d in f"{seed}{i:02}") for i in range(rows)]
     return PairDataset(words, words, rng.integers(0, 2, rows), label_names=("no", "yes"))
 
 

@@ -7,12 +7,12 @@ from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.training import (
     Recipe,
-    bag_of_words_baseline,
     cross_validate,
     load_recipe,
     train,
     train_ensemble,
 )
+from keras_sentmatch.training.baseline import bag_of_words_baseline
 from keras_sentmatch.training.config import TrainingConfig
 from keras_sentmatch.training.folds import choose_epochs
 from keras_sentmatch.training.training_data import made_pairs
@@ -75,14 +75,12 @@ TABLES = [
     ({"training": {"warm_up": 1}}, "warm_up is 1; expected a number of at least 0, below 1"),
     ({"training": {"decay_rate": 1.5}}, "decay_rate is 1.5; expected a number above 0, at most 1"),
     ({"training": {"decay_steps": 0}}, "decay_steps is 0; expected an integer of at least 1"),
-    ({"training": {"accumulate": 0}}, "accumulate is 0; expected an integer of at least 1"),
     ({"training": {"teacher": "runs/a"}}, "teacher is 'runs/a'; expected a list of run folders"),
     ({"training": {"distillation_weight": 1.5}}, "is 1.5; expected a number from 0 to 1"),
     ({"training": {"class_weight": {"yes": -1}}}, 'expected "none", "balanced", or a table'),
     ({"training": {"class_weight": {"yes": float("nan")}}}, "or a table of weights"),
     ({"training": {"class_weight": "equal"}}, 'expected "none", "balanced", or a table'),
     ({"training": {"monitor": "val_f1:"}}, "or val_f1:LABEL"),
-    ({"training": {"ranking_loss": "pair"}}, 'one of "pointwise", "pairwise", "listwise"'),
     ({"training": {"seed": 2**32}}, "training.seed is .*; expected an integer from 0 to 42"),
     ({"training": {"seed": True}}, "training.seed is True; expected an integer"),
     ({"training": {"weight_decay": 0.1}}, "weight_decay is 0.1, but the optimizer 'adam'"),
@@ -149,8 +147,6 @@ ASKED = tiny_pairs(10, 0, "ranking").select([0, 1])
 NO_ANSWER = {"train": ASKED, "validation": pair(0, groups=["q"])}
 NO_QUESTION = {"train": ASKED, "validation": pair(1, task="ranking")}
 THREE = pair(2, ("no", "maybe", "yes"), groups=["q"])
-RANKED = {"ranking_loss": "pairwise"}
-ALONE = {"groups": [str(number) for number in range(100)]}
 SPLITS = [  # splits, settings of [training], words
     (lambda s: {"train": s["train"]}, {}, "no validation pairs, only train"),
     (lambda s: {**s, "validation": pair(None)}, {}, "The validation pairs have no labels"),
@@ -161,12 +157,12 @@ SPLITS = [  # splits, settings of [training], words
     (lambda s: NO_QUESTION, {}, "Ranking needs the question of each pair"),
     (lambda s: {"train": THREE, "validation": THREE}, {}, "Ranking needs two labels"),
     (lambda s: s, {"class_weight": {"yes2": 2}}, "'yes2', which is not .*Did you mean yes"),
-    (lambda s: s, {"class_weight": {"yes": 0, "no": 0}}, "0 for every label"),
+    (lambda s: s, {"class_weight": {"yes": 0, "no": 0}}, "has the weight 0"),
     (lambda s: s, {"monitor": "val_f1:yes2"}, "val_f1:yes2.*their labels are no, yes"),
     (
         lambda s: changed(columns={"weight": [0.0] * 100}),
         {},
-        "All training pairs have the weight 0",
+        "Every training pair has the weight 0",
     ),
     (
         lambda s: tiny_splits("regression"),
@@ -174,22 +170,6 @@ SPLITS = [  # splits, settings of [training], words
         "but the pairs have scores",
     ),
     (lambda s: tiny_splits("ranking"), {"monitor": "val_f1:yes"}, "pairs are ranking"),
-    (lambda s: s, RANKED, "ranking_loss is 'pairwise', but the pairs are classification"),
-    (lambda s: tiny_splits("regression"), RANKED, "but the pairs are regression"),
-    *[
-        (lambda s: tiny_splits("ranking"), RANKED | more, f"cannot be combined with {words}")
-        for more, words in (
-            ({"teacher": ["runs/a"]}, "training.teacher. Leave"),
-            ({"augment": ["Typos"]}, "training.augment"),
-            (
-                {"class_weight": "balanced", "augment": ["Typos"]},
-                "training.class_weight, training.augment",
-            ),
-        )
-    ],
-    (lambda s: changed("ranking", columns={"weight": [1.0] * 100}), RANKED, "column of weights"),
-    (lambda s: changed("ranking", **ALONE), RANKED, "no question of the training pairs has both"),
-    (lambda s: changed("ranking", groups=None), RANKED, "training pairs have no questions"),
 ]
 
 
@@ -199,11 +179,6 @@ def test_pairs_and_settings_that_do_not_fit(splits, training, message, tmp_path)
     with pytest.raises(InputError, match=message):
         train(recipe, splits(tiny_splits()), tmp_path / "a", progress=False, build=build_tiny)
     assert not (tmp_path / "a").exists()
-
-
-def solved(name, **training):
-    recipe = load_recipe(name).with_training(**training)
-    return lambda out: train(recipe, tiny_splits("ranking"), out, progress=False)
 
 
 def with_classes(out):
@@ -231,8 +206,6 @@ UNANSWERED = PairDataset.from_dict(
 )
 NAMED = tiny_pairs(20, 0)
 CALLS = [
-    (solved("bag_of_words", **RANKED), "the linear part of bag_of_words is solved"),
-    (solved("hybrid", **RANKED), "the linear part of hybrid is solved"),
     (with_classes, "model.num_classes, which follows from the data"),
     (lambda out: load_recipe("drcm"), "no model 'drcm'. Did you mean drcn"),
     (lambda out: load_recipe("drcn", file=out / "x.toml"), "x.toml cannot be read .No such file"),
@@ -245,7 +218,6 @@ CALLS = [
     (in_folds(LONELY), "folds is 3, but there are only 2 pairs of some class"),
     (in_folds(UNANSWERED), "only 2 questions with a right answer"),
     (lambda out: bag_of_words_baseline(BARE, SIX), "training pairs are empty or unlabeled"),
-    (lambda out: bag_of_words_baseline(SIX, SIX, sees="both"), "sees='both'; expected"),
     *[
         (lambda out, s=settings: made_pairs(NAMED, TrainingConfig(**s)), words)
         for settings, words in (

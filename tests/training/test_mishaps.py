@@ -1,9 +1,8 @@
 """What goes wrong around a training: two at once, a full disk, a misspelled or mistyped argument."""
 
-import json
 import os
 import resource
-import socket
+import signal
 
 import pytest
 
@@ -24,40 +23,27 @@ def small_disk():
 
 def test_two_trainers_on_one_folder(tmp_path):
     out = tmp_path / "a"
-    first = {}
+    said = []
 
     def build(name, **config):
         with pytest.raises(InputError) as error:
             tiny_run(out)
-        first["message"] = str(error.value)
+        said.append(str(error.value))
         return build_tiny(name, **config)
 
     tiny_run(out, build=build, epochs=1)
-    assert f"process {os.getpid()} on {socket.gethostname()}" in first["message"]
-    assert "name another folder" in first["message"]
+    assert "is in use by another process. Wait for it, or name another folder" in said[0]
     assert not (out / LOCK).exists() and (out / "matcher.json").exists()
 
 
-def test_a_lock_of_a_dead_process_is_taken_over_and_one_of_another_machine_is_not(tmp_path):
+def test_the_lock_of_a_killed_process_does_not_hold(tmp_path):
     child = os.fork()
     if not child:
-        os._exit(0)
+        with locked(tmp_path):
+            os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
-    noted = {"pid": child, "host": socket.gethostname(), "started": "2026-01-01 00:00:00"}
-    (tmp_path / LOCK).write_text(json.dumps(noted))
     with locked(tmp_path):
-        assert json.loads((tmp_path / LOCK).read_text())["pid"] == os.getpid()
-    (tmp_path / LOCK).write_text(json.dumps(noted | {"host": "elsewhere"}))
-    with (
-        pytest.raises(
-            InputError, match="on elsewhere has been writing there since 2026.*delete .*lock"
-        ),
-        locked(tmp_path),
-    ):
-        pass
-    (tmp_path / LOCK).write_text("{")  # of a process that was killed as it wrote
-    with locked(tmp_path):
-        pass
+        assert (tmp_path / LOCK).exists()
     assert list(tmp_path.iterdir()) == []
 
 

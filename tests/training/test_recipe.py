@@ -4,21 +4,12 @@ import pytest
 
 from keras_sentmatch.applications import list_models
 from keras_sentmatch.data.formats import FORMATS
-from keras_sentmatch.training import Recipe, list_recipes, load_recipe
+from keras_sentmatch.training import Recipe, load_recipe
 from keras_sentmatch.training.checks import check_model
 from keras_sentmatch.training.config import EncoderConfig
-from keras_sentmatch.training.recipe import read_recipe
+from keras_sentmatch.training.recipe import list_recipes, read_recipe
 
 pytestmark = pytest.mark.once
-
-
-def test_the_papers_values():
-    recipe = load_recipe("drcn")
-    assert recipe.training.optimizer == "rmsprop"
-    assert recipe.training.learning_rate == 1e-3
-    assert recipe.training.plateau_factor == 0.85
-    assert recipe.training.batch_size == 64
-    assert recipe.model["l2"] == 1e-6
 
 
 @pytest.mark.parametrize("name", list_recipes())
@@ -91,12 +82,6 @@ def test_later_values_win(tmp_path):
 def test_overrides(override, table, key, value):
     recipe = load_recipe("drcn", overrides=[override])
     assert recipe.tables()[table][key] == value
-
-
-def test_a_file_may_be_of_a_model_without_a_recipe(tmp_path):
-    own = tmp_path / "own.toml"
-    own.write_text('name = "mine"\n[model]\nunits = 3')
-    assert load_recipe("mine", file=own).model == {"units": 3}
 
 
 @pytest.mark.parametrize("name", ["RE2", "Re2", "drr-net", "DRrNet", "BiMPM", "LadRa-Net"])

@@ -14,7 +14,7 @@ from keras_sentmatch.training import Recipe, load_recipe, train
 from keras_sentmatch.training.config import TrainingConfig
 from keras_sentmatch.training.distillation import with_labels
 from keras_sentmatch.training.training_data import class_weights, joined, made_pairs, pair_weights
-from tests.toys.training import build_tiny, tiny_pairs, tiny_recipe, tiny_run, tiny_splits
+from tests.toys.training import build_tiny, tiny_pairs, tiny_run, tiny_splits
 
 RARE = 0.1
 
@@ -128,28 +128,6 @@ def test_a_bad_weight_is_refused_with_its_row(tmp_path, bad):
 
 
 @pytest.mark.once
-def test_a_teacher_and_class_weights(tmp_path):
-    teacher = tiny_run(tmp_path / "teacher", epochs=2).folder
-    losses = []
-    for number, weights in enumerate(("none", {"yes": 3})):
-        recipe = tiny_recipe(teacher=[str(teacher)], class_weight=weights, epochs=1)
-        losses.append(tiny_run(tmp_path / str(number), recipe=recipe).history["loss"])
-    assert losses[0] != losses[1]
-
-
-@pytest.mark.once
-def test_folds_weigh_too(tmp_path):
-    splits = {"train": noisy(60, 0, (9.0, 1.0)), "validation": noisy(20, 1)}
-    figures = []
-    for setting in ("none", "balanced"):
-        out = tmp_path / setting
-        result = tiny_run(out, splits=splits, folds=2, epochs=2, class_weight=setting)
-        assert result.metrics["folds"] == 2
-        figures.append(result.metrics["validation"]["nll"])  # of the folds' own models
-    assert figures[0] != pytest.approx(figures[1])
-
-
-@pytest.mark.once
 def test_figures_of_each_class_and_the_f1_of_one(tmp_path):
     result = tiny_run(tmp_path / "a", epochs=4, monitor="val_f1:no", options={"baseline": True})
     metrics = result.metrics
@@ -233,17 +211,6 @@ def test_each_rule_makes_its_share_with_its_label(words):
     assert not set(zip(made.sentence1, made.sentence2)) & set(zip(train.sentence1, train.sentence2))
     again, _ = made_pairs(train, settings)
     assert again.fingerprint() == made.fingerprint()
-
-
-@pytest.mark.once
-def test_a_rule_that_finds_less_makes_less(words):
-    few = pairs(4)
-    others = [f"Nothing {number}." for number in range(40)]
-    many = PairDataset(others, others, [1] * 40, label_names=NAMES, name="own")
-    made, counts = made_pairs(
-        joined(many, few), TrainingConfig(augment=["SwapAnt"], lexicon=[words])
-    )
-    assert 0 < counts["SwapAnt"] == len(made) <= 3
 
 
 @pytest.mark.once

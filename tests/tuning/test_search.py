@@ -246,7 +246,7 @@ def test_a_score_is_the_mean_of_its_seeds(tmp_path):
         assert np.diff(scores) == pytest.approx([1e-4, 1e-4])
         assert float(row["score"]) == pytest.approx(scores[1]) == trial["score"]
         assert float(row["score_sd"]) == pytest.approx(1e-4)
-        assert (float(row["seconds"]), int(row["best_epoch"])) == (3.0, 1)
+        assert (float(row["seconds"]), int(row["best_epoch"])) == (1.0, 1)
     seeds = ("", "/seed-1", "/seed-2")
     assert trained(log) == [*(f"{n}{seed}" for n in range(3) for seed in seeds), "best"]
     assert json.loads((out / "retrain.json").read_text())["seeds"] == [3], "no trial had it"
@@ -372,13 +372,6 @@ def test_pairs_are_encoded_once_per_encoder(tmp_path, monkeypatch):
     assert (len(fitted), len(encoded)) == (2, 4)
 
 
-@pytest.mark.once
-@pytest.mark.slow
-@pytest.mark.parametrize("task, objective", [("ranking", "map"), ("regression", "pearson")])
-def test_other_tasks(task, objective, tmp_path):
-    assert run(tmp_path / "a", splits=tiny_splits(task), trials=1).objective == f"val_{objective}"
-
-
 @fakes
 @pytest.mark.parametrize(
     "more, words",
@@ -397,18 +390,9 @@ def test_what_is_refused(more, words, tmp_path):
 
 
 @fakes
-@pytest.mark.parametrize(
-    "variables, words",
-    [
-        ({"IP": "127.0.0.1", "PORT": "8000"}, "KERASTUNER_TUNER_ID is not"),
-        ({"IP": "127.0.0.1", "TUNER": "x", "PORT": "http"}, "Expected the number of a port"),
-    ],
-)
-def test_half_a_distribution_is_refused(variables, words, tmp_path, monkeypatch):
-    names = {"IP": "ORACLE_IP", "PORT": "ORACLE_PORT", "TUNER": "TUNER_ID"}
-    for name, value in variables.items():
-        monkeypatch.setenv(f"KERASTUNER_{names[name]}", value)
-    with pytest.raises(InputError, match=words):
+def test_half_a_distribution_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERASTUNER_ORACLE_IP", "127.0.0.1")
+    with pytest.raises(InputError, match="KERASTUNER_TUNER_ID, KERASTUNER_ORACLE_PORT is not"):
         fake_search(tmp_path / "a", FakeTrain(tmp_path / "log"))
 
 
