@@ -92,7 +92,10 @@ def train_ensemble(
     for role in ("validation", "test"):
         if all(role in metrics for _, metrics in results):
             members = [metrics[role] for _, metrics in results]
-            report[role] = {**spread(members), "ensemble": ensemble.evaluate(splits[role])}
+            known = ensemble.learned
+            out_of_fold = role == "validation" and known is not None and known.scores is not None
+            figures = ensemble.evaluate(None if out_of_fold else splits[role])
+            report[role] = {**spread(members), "ensemble": figures}
     write_json(out / "ensemble.json", report)
     return ensemble, report
 

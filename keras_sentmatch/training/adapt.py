@@ -70,10 +70,13 @@ def adapted(
     sizes = sizes_for(len(train))
     chosen: dict[str, Any] = {n: v for n, v in sizes.items() if getattr(training, n) == "auto"}
     ours = recipe.name in applications.list_models()
-    solved = ours and applications.get_model_class(recipe.name).fit_trains == "nothing"
+    cls = applications.get_model_class(recipe.name) if ours else applications.PairModel
+    solved = cls.fit_trains == "nothing"
     if chosen and not solved:
         listed = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in chosen.items())
         notes.append(f"{len(train):,} training pairs: {listed}")
+    if training.monitor == "auto" and cls.fit_trains == "part":
+        chosen["monitor"] = "val_loss"
     if training.monitor == "auto" and (rare := rarest_class(train)):
         chosen["monitor"] = "val_macro_f1"
         notes.append(

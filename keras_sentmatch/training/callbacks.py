@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from keras_sentmatch.encoders import PairBatches
 
 LOWER_IS_BETTER = ("val_loss", "loss")
+FIRST, LAST = 4, 19  # steps between which the time of a step is measured
 BY_KERAS = ("val_accuracy", "val_macro_f1", "val_loss")  # logged by `fit`
 MONITORS = {"classification": "val_accuracy", "ranking": "val_map", "regression": "val_pearson"}
 
@@ -111,8 +112,9 @@ class EpochLines(keras.callbacks.Callback):
         self.monitor = monitor
         self.sign = 1 if mode == "max" else -1
         self.best = -np.inf
-        self.start = 0.0
+        self.start = self.measured_from = 0.0
         self.bar: Progress | None = None
+        self.estimated = False
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self.start = time.perf_counter()
@@ -126,6 +128,12 @@ class EpochLines(keras.callbacks.Callback):
             self.bar.add_task(name, total=self.params["steps"])
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        if not self.estimated and batch in (FIRST, LAST):
+            float((logs or {"loss": 0.0})["loss"])  # waits for the step
+            now = time.perf_counter()
+            if batch == LAST:
+                self._estimate((now - self.measured_from) / (LAST - FIRST) * self.params["steps"])
+            self.measured_from = now
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], completed=batch + 1)
 
@@ -139,7 +147,22 @@ class EpochLines(keras.callbacks.Callback):
         self.best = max(self.best, current)
         seconds = time.perf_counter() - self.start
         head = f"epoch {epoch + 1}/{self.params['epochs']}  {seconds:.1f}s"
-        line = "  ".join([head, *values]) + mark
+        self._say("  ".join([head, *values]) + mark)
+        if not self.estimated:
+            self._estimate(seconds)
+
+    def _estimate(self, seconds_per_epoch: float) -> None:
+        """Say how long the epochs will take, and what would be quicker."""
+        self.estimated = True
+        epochs = self.params["epochs"]
+        minutes = seconds_per_epoch * epochs / 60
+        if minutes >= 1:
+            self._say(
+                f"about {minutes:,.0f} min for {epochs} epochs, without validation; quicker: fewer "
+                "--epochs, fewer pairs (--limit), or the model bag_of_words"
+            )
+
+    def _say(self, line: str) -> None:
         self.console.print(line, highlight=False, soft_wrap=True, markup=False)
 
     def close(self) -> None:

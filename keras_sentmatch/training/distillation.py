@@ -15,7 +15,6 @@ from keras_sentmatch.display.progress import progress_bar
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.inference.run_folder import members_of
-from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.training.config import TrainingConfig
 
 log = logging.getLogger(__name__)
@@ -113,22 +112,17 @@ class TeacherTargets:
 def compute_teacher_targets(
     settings: TrainingConfig, splits: Mapping[str, PairDataset], progress: bool = True
 ) -> TeacherTargets:
-    """Return the mean predictions of a recipe's teachers for the training and validation pairs.
-
-    Raises:
-        InputError: A teacher cannot be loaded, or was trained on other labels.
-    """
+    """Return the mean predictions of a recipe's teachers for the training and validation pairs."""
     train = splits["train"]
     teachers = []
     for name in settings.teacher:
         for folder in members_of(Path(name)):
             teachers.append(Matcher.load(folder))
             check_teacher(folder, teachers[-1], train)
-    predictions, targets = {}, {}
+    targets = {}
     for role in ("train", "validation"):
-        pairs = splits[role]
-        predictions[role] = _predict(teachers, pairs, train.label_names, role, progress)
-        columns = [np.asarray(pairs.labels), predictions[role]]
+        predictions = _predict(teachers, splits[role], train.label_names, role, progress)
+        columns = [np.asarray(splits[role].labels), predictions]
         targets[role] = np.column_stack(columns).astype("float32")
     facts = {
         "runs": list(settings.teacher),
@@ -136,8 +130,6 @@ def compute_teacher_targets(
         "parameters": sum(teacher.model.count_params() for teacher in teachers),
         "weight": settings.distillation_weight,
         "temperature": settings.distillation_temperature,
-        "encoding": [str(teacher.encoder.report) for teacher in teachers],
-        "validation": evaluate_predictions(splits["validation"], predictions["validation"]),
     }
     return TeacherTargets(targets, facts)
 

@@ -1,5 +1,6 @@
 """Folds: they choose the number of epochs of a run, or measure a recipe by cross-validation."""
 
+import contextlib
 import csv
 import logging
 import shutil
@@ -18,6 +19,7 @@ from keras_sentmatch.safety import read_arrays
 from keras_sentmatch.training.adapt import adapted, why_no_folds
 from keras_sentmatch.training.callbacks import monitor_of
 from keras_sentmatch.training.recipe import Recipe
+from keras_sentmatch.training.results import figure_of
 from keras_sentmatch.training.resume import (
     check_identity,
     finished_metrics,
@@ -67,7 +69,8 @@ def train_folds(
         metrics, matcher = finished_metrics(folder) if options["resume"] else None, None
         if metrics is None:
             log.info(f"Fold {number} of {len(folders)}")
-            result = train(recipe, splits, folder, **options)
+            with _quieter(logging.WARNING if number == 1 else logging.ERROR):
+                result = train(recipe, splits, folder, **options)
             metrics, matcher = result.metrics, result.matcher
             if metrics["interrupted"]:
                 log.warning(f"Stopped by Ctrl-C in fold {number}; --resume continues")
@@ -80,7 +83,22 @@ def train_folds(
             write_arrays(folder / SCORES, {"scores": matcher.predict_proba(splits[scored])})
         clean_up(folder)
         found.append(metrics)
+        role = "test" if "test" in metrics else "validation"
+        name = figure_of(metrics["monitor"], metrics["task"])
+        log.info(f"Fold {number} of {len(folders)}: {role} {name} {metrics[role][name]:.3f}")
     return found
+
+
+@contextlib.contextmanager
+def _quieter(level: int) -> Iterator[None]:
+    """Hide messages below a level: each fold would repeat them."""
+    library = logging.getLogger("keras_sentmatch")
+    before = library.level
+    library.setLevel(max(before, level))
+    try:
+        yield
+    finally:
+        library.setLevel(before)
 
 
 def clean_up(folder: Path) -> None:
@@ -106,6 +124,7 @@ def choose_epochs(
             "(resume=True), name another folder, or delete this one."
         )
     pairs = joined_splits(splits)
+    log.info(f"Training {count} models, one without each fold, and then one on all pairs")
     if why := why_no_folds(pairs, count, seed):
         raise InputError(f"training.folds is {count}, but {why}. Set it to 0, or give more pairs.")
     part = part_numbers(pairs, [1 / count] * count, seed=seed)

@@ -106,6 +106,10 @@ def test_a_rare_class_is_noticed():
     recipe, notes = adapted(tiny_recipe(), {"train": rare, "validation": rare})
     assert recipe.training.monitor == "val_macro_f1"
     assert "'yes' is rare" in notes[0] and "macro F1" in notes[0]
+    hybrid = load_recipe("hybrid", "sick")
+    for pairs, monitor in ((rare, "val_macro_f1"), (even, "val_loss")):
+        splits = {"train": pairs, "validation": pairs}
+        assert adapted(hybrid, splits)[0].training.monitor == monitor
     asked = tiny_recipe(monitor="val_accuracy")
     assert adapted(asked, {"train": rare, "validation": rare})[0] == asked
 
@@ -141,6 +145,12 @@ def test_a_majority_that_wins_is_named():
     assert lines[1].startswith(
         "This matcher is not better, as far as 100 validation pairs can tell"
     )
+    counts = [("no", 95), ("yes", 5)]
+    rows = [{"label": name, "n": n, "answers": {"no": n, "yes": 0}} for name, n in counts]
+    ties = {"majority": {"accuracy": 0.5}, "classes": {"validation": rows}}
+    lines = advice(metrics | ties, 0.0)
+    assert "not better" in lines[1] and "0.500 for always predicting" in lines[1]
+    assert "'yes' is never predicted, though 5 of 100 validation pairs have it" in lines[-1]
 
 
 def test_a_run_that_still_rises_says_so(tmp_path):
