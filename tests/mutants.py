@@ -142,7 +142,7 @@ def _ensemble(folder: Path) -> None:
 def _resume(folder: Path) -> None:
     """What a run that was cut off after two epochs leaves."""
     from keras_sentmatch.training.resume import (
-        GENERATIONS,
+        CHECKPOINT,
         State,
         best_weights,
         generator_states,
@@ -158,7 +158,7 @@ def _resume(folder: Path) -> None:
         memory = {"EarlyStopping": {"best": 0.1, "wait": 1, "best_epoch": 0}}
         identity = {"training": {"epochs": 3}, "backend": "x"}
         state = State(epochs, False, 1, 0.1, history, memory, identity, {**variables, **states})
-        state.save(folder / GENERATIONS[epochs % 2])
+        state.save(folder / CHECKPOINT)
     save_weights(model, best_weights(folder, 1))
 
 

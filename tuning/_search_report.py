@@ -9,7 +9,7 @@ from keras_sentmatch.display.figures import empty_figure, save_png
 from keras_sentmatch.display.rendering import render
 from keras_sentmatch.display.tables import markdown_table
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.inference.run_folder import read_json
+from keras_sentmatch.inference.run_folder import read_json, replace_file
 from keras_sentmatch.tuning._trials import Trials
 
 DOTS, LINE = "#56B4E9", "#0072B2"
@@ -21,7 +21,7 @@ def write_report(trials: Trials) -> Path:
     page = trials.folder / "report.md"
     try:
         sensitivity(trials, trials.folder / "sensitivity.png")
-        page.write_text(_page(trials), encoding="utf-8")
+        replace_file(page, _page(trials))
     except OSError as error:
         raise InputError(
             f"Cannot write into {trials.folder}: {error.strerror or error}. Check the folder's "

@@ -16,7 +16,6 @@ from keras_sentmatch.display.tables import write_report
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.training import train
-from keras_sentmatch.training.baseline import bag_of_words_baseline
 from keras_sentmatch.training.adapt import rarest_class
 from keras_sentmatch.training.baseline import bag_of_words_baseline
 from keras_sentmatch.training.folds import fold_numbers, fold_parts

@@ -14,7 +14,7 @@ from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import wilson_interval
 from keras_sentmatch.metrics.calibration import decide
 from keras_sentmatch.metrics.scores import macro_f1
-from keras_sentmatch.training import bag_of_words_baseline
+from keras_sentmatch.training.baseline import bag_of_words_baseline
 from keras_sentmatch.transformations import TRANSFORMATIONS, Lexicon, transform
 from keras_sentmatch.transformations.transform import Transformed, Translate, get_transformation
 

@@ -18,7 +18,7 @@ from keras_sentmatch.display.tables import markdown_table
 from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
-from keras_sentmatch.inference.run_folder import write_json
+from keras_sentmatch.inference.run_folder import replace_file, write_json
 from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.metrics.evaluation import PRIMARY
 from keras_sentmatch.training._model import count_without_word_embeddings
@@ -260,10 +260,10 @@ def _write(
 ) -> None:
     """Write `metrics.json`, the recipe, the card and the pictures of a run."""
     write_json(folder / "metrics.json", dict(metrics))
-    (folder / "recipe.toml").write_text(recipe.to_toml(), encoding="utf-8")
+    replace_file(folder / "recipe.toml", recipe.to_toml())
     shown = next((role for role in ("test", "validation") if role in pairs), None)
     names = None if shown is None else pairs[shown].label_names
-    (folder / "README.md").write_text(model_card(metrics, recipe, names), encoding="utf-8")
+    replace_file(folder / "README.md", model_card(metrics, recipe, names))
     if metrics["epochs"]:
         learning_curve(folder / "history.csv", folder / "learning_curve.png")
     if shown is None or names is None:

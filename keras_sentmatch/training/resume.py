@@ -8,6 +8,7 @@ import csv
 import json
 import os
 import re
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -24,7 +25,7 @@ from keras_sentmatch.inference.run_folder import read_json
 from keras_sentmatch.safety import COPY, check_tree, check_types, inside, parse_json, read_arrays
 from keras_sentmatch.training.recipe import Recipe
 
-GENERATIONS = ("resume-0.npz", "resume-1.npz")  # the last two checkpoints, in turn
+CHECKPOINT = "resume.npz"
 BEST_WEIGHTS = "best-{epoch:04d}.npz"  # epochs count from 1
 REMEMBERED = ("best", "best_epoch", "wait", "cooldown_counter")  # of Keras's callbacks and ours
 _KINDS = {
@@ -101,16 +102,18 @@ class State:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Write an `.npz` file under another name and rename it, so that `path` is always complete.
-
-    HDF5 would end the process with a segmentation fault if the disk is full.
-    """
-    temporary = path.with_name(f".{path.name}")
-    with open(temporary, "wb") as file:
-        np.savez(file, **arrays)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    """Write an `.npz` file under another name and rename it, so that `path` is always complete."""
+    # HDF5 would end the process with a segmentation fault if the disk is full.
+    descriptor, temporary = tempfile.mkstemp(prefix=".", suffix=".npz", dir=path.parent)
+    try:
+        with open(descriptor, "wb") as file:
+            np.savez(file, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
 
 
 def named_arrays(variables: Sequence[Any]) -> dict[str, np.ndarray]:
@@ -192,11 +195,10 @@ class Checkpoint(keras.callbacks.Callback):
                 **{GENERATOR + name: bytes_ for name, bytes_ in generator_states().items()},
             },
         )
-        state.save(self.folder / GENERATIONS[state.epochs % 2])
+        state.save(self.folder / CHECKPOINT)
         self.start, self.state = now, state
         state.arrays = {}
-        kept = {state.best, state.best if before is None else before.best}
-        for old in set(best_epochs(self.folder)) - kept:
+        for old in set(best_epochs(self.folder)) - {state.best}:
             best_weights(self.folder, old).unlink()
 
 
@@ -290,7 +292,7 @@ def check_identity(folder: Path, then: Mapping[str, Any], now: Mapping[str, Any]
 
 def finished_metrics(folder: Path) -> dict[str, Any] | None:
     """Return `metrics.json` of a finished run; None if there is no run or it is unfinished."""
-    if not (folder / "matcher.json").exists() or any((folder / g).exists() for g in GENERATIONS):
+    if not (folder / "matcher.json").exists() or (folder / CHECKPOINT).exists():
         return None
     path = folder / "metrics.json"
     metrics = read_json(path)
@@ -302,21 +304,11 @@ def finished_metrics(folder: Path) -> dict[str, Any] | None:
 
 
 def latest(folder: Path) -> State | None:
-    """Return the last readable checkpoint, or None; refuse a folder where all are damaged."""
-    found, broken = [], []
-    for path in (folder / name for name in GENERATIONS):
-        try:
-            found.append(State.load(path))
-        except FileNotFoundError:
-            continue
-        except InputError as error:
-            broken.append(str(error).removesuffix(f". {COPY}."))
-    if broken and not found:
-        raise InputError(
-            f"All checkpoints in {folder} are damaged ({'; '.join(broken)}). Delete the folder and "
-            "train again."
-        )
-    return max(found, key=lambda state: state.epochs, default=None)
+    """Return the checkpoint in a folder, or None."""
+    try:
+        return State.load(folder / CHECKPOINT)
+    except FileNotFoundError:
+        return None
 
 
 def discard_later_files(folder: Path, state: State | None) -> None:
@@ -334,8 +326,8 @@ def discard_later_files(folder: Path, state: State | None) -> None:
 
 def finish_folder(folder: Path) -> None:
     """Delete the checkpoints of a finished run."""
-    for name in (*GENERATIONS, *(path.name for path in folder.glob(".*.npz"))):
-        (folder / name).unlink(missing_ok=True)
+    for path in (folder / CHECKPOINT, *folder.glob(".*.npz")):
+        path.unlink(missing_ok=True)
     for epoch in best_epochs(folder):  # last, since the checkpoints refer to them
         best_weights(folder, epoch).unlink()
 
