@@ -1,4 +1,7 @@
 import csv
+import io
+import itertools
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -8,6 +11,8 @@ from rich.console import Console
 from keras_sentmatch.encoders import PairBatches, PairEncoder
 from keras_sentmatch.metrics import mean_average_precision
 from keras_sentmatch.training.callbacks import (
+    FIRST,
+    LAST,
     EpochLines,
     TaskMetrics,
     make_callbacks,
@@ -33,11 +38,11 @@ class Script(keras.callbacks.Callback):
         self.rates.append(float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate)))
 
 
-def small_fit(callbacks, epochs, verbose=0):
-    x, y = np.ones((8, 2), "float32"), np.zeros((8, 1), "float32")
+def small_fit(callbacks, epochs, rows=8):
+    x, y = np.ones((rows, 2), "float32"), np.zeros((rows, 1), "float32")
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile(keras.optimizers.SGD(0.1), "mse")
-    history = model.fit(x, y, batch_size=4, epochs=epochs, callbacks=callbacks, verbose=verbose)
+    history = model.fit(x, y, batch_size=4, epochs=epochs, callbacks=callbacks, verbose=0)
     return model, history.history
 
 
@@ -124,3 +129,14 @@ def test_progress(terminal, tmp_path):
     assert "val_map 0.25" in lines[0] and lines[0].rstrip().endswith("*")
     assert "loss " in lines[1] and not lines[1].rstrip().endswith("*")
     assert terminal == ("\x1b[" in text)
+
+
+@pytest.mark.parametrize("rows", [8, 100])  # in batches of 4: fewer or more steps than are measured
+def test_the_time_is_estimated_once(rows, monkeypatch):
+    clock, file = itertools.count(0, 60), io.StringIO()
+    time = SimpleNamespace(perf_counter=lambda: next(clock))
+    monkeypatch.setattr("keras_sentmatch.training.callbacks.time", time)
+    small_fit([EpochLines(Console(file=file), "loss", "min")], 2, rows=rows)
+    steps = rows // 4
+    minutes = round(60 * steps * 2 / (LAST - FIRST) / 60) if steps > LAST else 2
+    assert file.getvalue().count(f"about {minutes} min for 2 epochs") == 1
