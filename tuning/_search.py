@@ -75,7 +75,6 @@ def search(
     space: SearchSpace | Mapping[str, Any] | Iterable[str] | None = None,
     tuner: str = "bayesian",
     trials: int | None = None,
-    seeds: int = 1,
     retrain: int = 1,
     resume: bool = False,
     progress: bool = True,
@@ -105,7 +104,6 @@ def search(
         tuner: `"bayesian"`, `"random"`, `"hyperband"` or `"grid"`.
         trials: Maximum number of trials. Defaults to 20 for `"bayesian"` and `"random"`; the other
             two end by themselves.
-        seeds: Number of seeds per trial. The score is their mean.
         retrain: Number of further seeds to retrain the best recipe with. 0 skips this.
         resume: Whether to continue the search in `out`, started with the same arguments. `trials`
             may be higher than before.
@@ -134,7 +132,7 @@ def search(
     found.best.model["steps"]
     ```
     """
-    _check_arguments(tuner, trials=trials, seeds=seeds, retrain=retrain)
+    _check_arguments(tuner, trials=trials, retrain=retrain)
     process = _process()
     check_splits(splits)
     recipe, _ = adapted(recipe, splits, searching=True)
@@ -142,10 +140,8 @@ def search(
     recipe = recipe.with_training(monitor=monitor)
     searched = _searched_space(recipe, space)
     identity = {"tuner": tuner, **run_identity(searched.base, splits)}
-    identity |= {"space": searched.description(), "seeds": seeds}
-    study = _Study(
-        searched, splits, Path(out), tuner, monitor, direction, seeds, progress, arguments
-    )
+    identity |= {"space": searched.description()}
+    study = _Study(searched, splits, Path(out), tuner, monitor, direction, progress, arguments)
     limit = TRIALS if trials is None and tuner in ("bayesian", "random") else trials
     if process == "worker":
         study.run(limit, process, identity)
@@ -225,13 +221,12 @@ class _Study:
     tuner: str
     monitor: str
     direction: str
-    seeds: int
     progress: bool
     arguments: dict[str, Any]
 
     def __post_init__(self) -> None:
-        first = self.space.base.training.seed
-        self.folders = TrialFolders(self.folder, _seeds(first, self.seeds), self.monitor)
+        self.seed = self.space.base.training.seed
+        self.folders = TrialFolders(self.folder, self.seed, self.monitor)
         # Encoders read the test pairs, but no trial sees their labels.
         self.unlabeled = dict(self.splits)
         if "test" in self.splits:
@@ -277,39 +272,34 @@ class _Study:
         return False
 
     def train(self, trial: "Trial") -> float:
-        """Train a trial with each seed and return the mean of the scores."""
-        recipe = self._recipe(trial)
+        """Train a trial and return its score."""
+        recipe, run = self._recipe(trial), self.folders.run(trial.trial_id)
         if recipe.training.teacher and self.teacher_targets is None:
             self.teacher_targets = compute_teacher_targets(
                 recipe.training, self.splits, progress=self.progress
             )
-        scores = []
-        for seed, run in zip(self.folders.seeds, self.folders.runs(trial.trial_id)):
-            metrics = finished_metrics(run)
-            if metrics is None:
-                metrics = self._train_once(recipe.with_training(seed=seed), run)
-            if metrics["interrupted"]:
-                raise KeyboardInterrupt
-            scores.append(self.folders.score(run, metrics))
-            if not np.isfinite(scores[-1]):
-                raise InputError(f"{self.monitor} is {scores[-1]}: the model diverged.")
-        return float(np.mean(scores))
-
-    def _train_once(self, recipe: Recipe, run: Path) -> dict[str, Any]:
-        try:
-            return train(
-                recipe,
-                self.unlabeled,
-                run,
-                resume=run.exists(),
-                progress=self.progress,
-                baseline=False,
-                teacher_targets=self.teacher_targets,
-                encodings=self.encodings,
-                **self.arguments,
-            ).metrics
-        finally:
-            free_memory()
+        metrics = finished_metrics(run)
+        if metrics is None:
+            try:
+                metrics = train(
+                    recipe,
+                    self.unlabeled,
+                    run,
+                    resume=run.exists(),
+                    progress=self.progress,
+                    baseline=False,
+                    teacher_targets=self.teacher_targets,
+                    encodings=self.encodings,
+                    **self.arguments,
+                ).metrics
+            finally:
+                free_memory()
+        if metrics["interrupted"]:
+            raise KeyboardInterrupt
+        score = self.folders.score(run, metrics)
+        if not np.isfinite(score):
+            raise InputError(f"{self.monitor} is {score}: the model diverged.")
+        return score
 
     def trial_ended(self) -> None:
         """Write the table and the best recipe, and keep only the best model."""
@@ -377,7 +367,7 @@ class _Study:
     def retrain(self, recipe: Recipe, count: int) -> tuple[dict[str, Any], bool]:
         """Train the best recipe with new seeds. Returns the metrics, and whether Ctrl-C came."""
         out = self.folder / "best"
-        seeds = _seeds(recipe.training.seed + self.seeds, count)
+        seeds = [seed % 2**32 for seed in range(self.seed + 1, self.seed + 1 + count)]
         wanted = {"recipe": recipe.to_toml(), "seeds": seeds}
         if read_json(self.folder / "retrain.json") != wanted:
             shutil.rmtree(out, ignore_errors=True)  # of an earlier best trial
@@ -411,10 +401,6 @@ def _nothing_completed(trials: Trials, space: SearchSpace) -> InputError:
         f"None of {len(failed)} trials completed. The first, {space.format(trials.chosen(first))}, "
         f"failed with {first['error']} (details: {where})."
     )
-
-
-def _seeds(first: int, count: int) -> list[int]:
-    return [seed % 2**32 for seed in range(first, first + count)]
 
 
 def _without_labels(pairs: PairDataset) -> PairDataset:

@@ -31,7 +31,7 @@ def write_report(trials: Trials) -> Path:
 
 
 def sensitivity(trials: Trials, png: Path) -> None:
-    """Plot a dot per training against each parameter, with mean ± standard deviation per choice."""
+    """Plot a dot per trial against each parameter, with mean ± standard deviation per choice."""
     names = [name for name in trials.searched if trials.tried(name)]
     columns = min(COLUMNS, len(names))
     lines = -(-len(names) // columns)
@@ -48,8 +48,8 @@ def sensitivity(trials: Trials, png: Path) -> None:
 
 def _panel(panel: Any, trials: Trials, name: str) -> None:
     rows = [row for row in trials.completed if row[name] is not None]
-    values = [row[name] for row in rows for _ in trials.scores(row)]
-    scores = np.array([score for row in rows for score in trials.scores(row)])
+    values = [row[name] for row in rows]
+    scores = np.array([row["score"] for row in rows])
     panel.set_xlabel(trials.names[name])
     panel.grid(axis="y", color="lightgray", linewidth=0.6)
     if trials.is_range(name):
@@ -70,8 +70,7 @@ def _page(trials: Trials) -> str:
     best, recipe = trials.completed[0], trials.folder / "best_recipe.toml"
     statuses = [row["status"] for row in trials.rows]
     counts = {status: statuses.count(status) for status in ("completed", "failed", "running")}
-    several = ["score_sd"] if len(trials.scores(best)) > 1 else []
-    facts = ["trial", "score", *several, *trials.searched, "parameters", "seconds"]
+    facts = ["trial", "score", *trials.searched, "parameters", "seconds"]
     heads = [trials.names.get(name, name) for name in facts]
     table = [[_short(row.get(name)) for name in facts] for row in trials.completed]
     failed = [
@@ -84,7 +83,6 @@ def _page(trials: Trials) -> str:
     return render(
         "search_report.md",
         trials=trials,
-        seeds=len(trials.scores(best)),
         counts=", ".join(f"{number} {status}" for status, number in counts.items() if number),
         searched=markdown_table(["name", "key", "values"], _searched(trials)),
         best=best,

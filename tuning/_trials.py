@@ -3,36 +3,34 @@
 import csv
 import io
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
 from keras_sentmatch.inference.run_folder import read_json, replace_file
 
 FACTS = ("best_epoch", "epochs", "parameters", "seconds")
 SMALL_FILES = ("history.csv", "metrics.json", "recipe.toml")  # kept of every trial
-SEED_SCORE = "score_seed_"
 
 Row = dict[str, Any]
 
 
 @dataclass
 class TrialFolders:
-    """The folders of the trials, each with one run folder per seed."""
+    """The folders of the trials, each with a run folder."""
 
     root: Path  # folder of the search
-    seeds: Sequence[int]
+    seed: int
     monitor: str  # the objective
 
     def path(self, trial_id: str) -> Path:
         """Return the folder of a trial; KerasTuner gives it this name."""
         return self.root / f"trial_{trial_id}"
 
-    def runs(self, trial_id: str) -> list[Path]:
-        """Return the run folders of a trial, in the order of the seeds."""
-        return [self.path(trial_id) / f"seed-{seed}" for seed in self.seeds]
+    def run(self, trial_id: str) -> Path:
+        """Return the run folder of a trial."""
+        return self.path(trial_id) / f"seed-{self.seed}"
 
     def score(self, run: Path, metrics: Mapping[str, Any]) -> float:
         """Return a run's objective in its best epoch."""
@@ -43,22 +41,9 @@ class TrialFolders:
             return float(list(csv.DictReader(file))[metrics["best_epoch"] - 1][self.monitor])
 
     def facts(self, trial_id: str) -> Row:
-        """Return the columns that come from the runs. They are None unless all runs finished.
-
-        With several seeds these are the score of each, their standard deviation, and the means of
-        everything else.
-        """
-        runs = self.runs(trial_id)
-        metrics = [read_json(run / "metrics.json") for run in runs]
-        done = all(metrics)
-        found: Row = {}
-        if len(runs) > 1:
-            scores = [self.score(*run) if done else None for run in zip(runs, metrics)]
-            found["score_sd"] = stdev(scores) if done else None  # type: ignore[type-var]
-            found |= {f"{SEED_SCORE}{seed}": score for seed, score in zip(self.seeds, scores)}
-        for fact in FACTS:
-            found[fact] = round(mean(noted[fact] for noted in metrics), 3) if done else None
-        return found
+        """Return the columns that come from the run. They are None unless it finished."""
+        metrics = read_json(self.run(trial_id) / "metrics.json")
+        return {fact: metrics.get(fact) for fact in FACTS}
 
     def error(self, trial_id: str) -> str:
         """Return the first line of a failed trial's `error.txt`."""
@@ -66,13 +51,13 @@ class TrialFolders:
         return path.read_text("utf-8").partition("\n")[0] if path.is_file() else ""
 
     def delete_models(self, trial_id: str) -> None:
-        """Delete everything in the run folders but the small files."""
-        for run in self.runs(trial_id):
-            for path in run.iterdir() if run.is_dir() else ():
-                if path.is_dir():
-                    shutil.rmtree(path, ignore_errors=True)
-                elif path.name not in SMALL_FILES:
-                    path.unlink(missing_ok=True)
+        """Delete everything in the run folder but the small files."""
+        run = self.run(trial_id)
+        for path in run.iterdir() if run.is_dir() else ():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name not in SMALL_FILES:
+                path.unlink(missing_ok=True)
 
 
 @dataclass
@@ -105,11 +90,6 @@ class Trials:
     def chosen(self, row: Row) -> dict[str, Any]:
         """Return the configuration of a row."""
         return {name: row[name] for name in self.searched if row[name] is not None}
-
-    def scores(self, row: Row) -> list[float]:
-        """Return the score with each seed."""
-        found = [v for name, v in row.items() if name.startswith(SEED_SCORE) and v is not None]
-        return found or [row["score"]]
 
     def is_range(self, name: str) -> bool:
         """Whether a parameter can be any number between two."""

@@ -44,9 +44,6 @@ def tune(
             help="Maximum number of trials. Default: 20; grid and hyperband end by themselves."
         ),
     ] = None,
-    seeds: Annotated[
-        int, typer.Option(help="Number of seeds per trial; the score is their mean.")
-    ] = 1,
     retrain: Annotated[
         int, typer.Option(help="Number of further seeds to retrain the best recipe with.")
     ] = 1,
@@ -84,7 +81,6 @@ def tune(
         space=names,
         tuner=tuner.value,
         trials=trials,
-        seeds=seeds,
         retrain=retrain,
         resume=resume,
         info=facts,

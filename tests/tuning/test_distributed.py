@@ -44,14 +44,14 @@ def test_a_chief_and_two_workers(tmp_path):
 
     chief = start("chief", "--json")
     workers = [start(name) for name in ("worker0", "worker1")]
-    other = start("worker2", "--seeds", "2")  # another search
+    other = start("worker2", "--seed", "2")  # another search
     try:
         printed = {p: p.communicate(timeout=300) for p in (other, *workers, chief)}
     finally:
         for process in (chief, *workers, other):
             process.kill()
     assert [p.returncode for p in (*workers, chief)] == [0, 0, 0], printed
-    assert other.returncode == 2 and "seeds was 1, now 2" in printed[other][1]
+    assert other.returncode == 2 and "training.seed was 0, now 2" in printed[other][1]
     report = json.loads(printed[chief][0])
     assert [row["status"] for row in report["trials"]] == ["completed"] * 4
     assert report["retrained"]["test"], "only the chief retrains"

@@ -1,4 +1,4 @@
-"""A search around its trials: kills, failures, resuming, seeds. Most trials are fakes."""
+"""A search around its trials: kills, failures, resuming. Most trials are fakes."""
 
 import csv
 import itertools
@@ -214,7 +214,6 @@ def test_resuming_with_more_trials(tmp_path):
     for more, message in [
         ({}, "already holds a search. Continue it with --resume"),
         ({"resume": True, "tuner": "random"}, "another search: tuner was grid, now random"),
-        ({"resume": True, "seeds": 2}, "another search: seeds was 1, now 2"),
         ({"resume": True, "recipe": RECIPE.with_training(seed=1)}, "seed was 0, now 1"),
     ]:
         with pytest.raises(InputError, match=message):
@@ -232,52 +231,6 @@ def test_resuming_with_more_trials(tmp_path):
         "history.csv",
         "metrics.json",
     }
-
-
-# --- several seeds; the fake adds a ten-thousandth to the score per seed ---
-
-
-@fakes
-def test_a_score_is_the_mean_of_its_seeds(tmp_path):
-    out, log = tmp_path / "a", tmp_path / "log"
-    result = fake_search(out, FakeTrain(log), trials=3, seeds=3, retrain=1)
-    for row, trial in zip(rows_of(out), result.trials, strict=True):
-        scores = [float(row[f"score_seed_{seed}"]) for seed in range(3)]
-        assert np.diff(scores) == pytest.approx([1e-4, 1e-4])
-        assert float(row["score"]) == pytest.approx(scores[1]) == trial["score"]
-        assert float(row["score_sd"]) == pytest.approx(1e-4)
-        assert (float(row["seconds"]), int(row["best_epoch"])) == (1.0, 1)
-    seeds = ("", "/seed-1", "/seed-2")
-    assert trained(log) == [*(f"{n}{seed}" for n in range(3) for seed in seeds), "best"]
-    assert json.loads((out / "retrain.json").read_text())["seeds"] == [3], "no trial had it"
-    best = max(result.trials, key=lambda row: row["score"])["trial"]
-    kept = {str(path.parent.relative_to(out)) for path in out.glob("trial_*/*/*.keras")}
-    assert kept == {f"trial_{best}/seed-{seed}" for seed in range(3)}
-
-
-@fakes
-@pytest.mark.parametrize("late", [False, True])
-@pytest.mark.parametrize("tuner", ["grid", "hyperband"])
-def test_no_finished_seed_runs_again(tuner, late, tmp_path):
-    out, log = tmp_path / "a", tmp_path / "log"
-    options = {"tuner": tuner, **TUNERS[tuner], "seeds": 3}
-    whole = fake_search(tmp_path / "b", FakeTrain(tmp_path / "log2"), **options)
-    killed(lambda: fake_search(out, FakeTrain(log, kill=4, late=late), **options))
-    assert trained(log)[-1].endswith("/seed-1"), "in the second trial"
-    result = fake_search(out, FakeTrain(log), resume=True, **options)
-    assert result.trials == whole.trials
-    again = {name for name in trained(log) if trained(log).count(name) > 1}
-    assert again == (set() if late else {trained(log)[4]})
-
-
-@fakes
-def test_a_seed_that_fails_fails_the_trial(tmp_path):
-    fake = FakeTrain(tmp_path / "log", fail={4}, error=MemoryError("full"))
-    result = fake_search(tmp_path / "a", fake, trials=3, seeds=3)
-    assert [row["status"] for row in result.trials] == ["completed", "failed", "completed"]
-    assert result.trials[1]["score_seed_0"] is None
-    assert not (tmp_path / "a/trial_1/seed-0/model.keras").exists()
-    assert len(trained(tmp_path / "log")) == 8, "its third seed was not trained"
 
 
 # --- real trials ---
@@ -378,7 +331,6 @@ def test_pairs_are_encoded_once_per_encoder(tmp_path, monkeypatch):
     [
         ({"tuner": "genetic"}, "'genetic'. Expected one of bayesian, random, hyperband, grid"),
         ({"trials": 0}, "trials is 0. Expected at least 1"),
-        ({"seeds": 0}, "seeds is 0. Expected at least 1"),
         ({"retrain": -1}, "retrain is -1. Expected at least 0"),
         ({"space": ["C"]}, "'tiny' declares no search space. Models that do: bag_of_words"),
     ],
