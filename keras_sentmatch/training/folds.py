@@ -218,7 +218,4 @@ def fold_numbers(
             f"{counts.max():,} of {len(pairs):,} pairs share sentences: their fold is larger than "
             "the others"
         )
-    for name, count in pairs.label_counts().items():
-        if count < folds:
-            log.warning(f"{name!r} has {count} pairs, too few for each of {folds} folds")
     return part_numbers(pairs, [1 / folds] * folds, seed=SEED, groups=groups), groups

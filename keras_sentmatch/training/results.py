@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 from sklearn.metrics import average_precision_score, precision_recall_fscore_support
+from sklearn.metrics import confusion_matrix as confusion_matrix_of
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.data.dataset import rows_by_group
@@ -53,26 +54,26 @@ def class_figures(pairs: PairDataset, outputs: np.ndarray) -> list[dict[str, Any
     `average_precision` is the area under the precision-recall curve, None for a class without pairs.
     """
     names, labels = pairs.label_names or (), np.asarray(pairs.labels)
+    numbers = range(len(names))
     predicted = outputs.argmax(-1)
-    columns = precision_recall_fscore_support(
-        labels, predicted, labels=range(len(names)), zero_division=0.0
-    )
-    found = []
-    for number, (name, p, r, f, n) in enumerate(zip(names, *columns)):
-        ranked = average_precision_score(labels == number, outputs[:, number]) if n else None
-        answers = np.bincount(predicted[labels == number], minlength=len(names))
-        found.append(
-            {
-                "label": name,
-                "precision": float(p),
-                "recall": float(r),
-                "f1": float(f),
-                "average_precision": None if ranked is None else float(ranked),
-                "n": int(n),
-                "answers": dict(zip(names, answers.tolist())),
-            }
-        )
-    return found
+    columns = precision_recall_fscore_support(labels, predicted, labels=numbers, zero_division=0.0)
+    answers = confusion_matrix_of(labels, predicted, labels=numbers)
+    return [
+        {
+            "label": names[number],
+            "precision": float(p),
+            "recall": float(r),
+            "f1": float(f),
+            "average_precision": float(
+                average_precision_score(labels == number, outputs[:, number])
+            )
+            if n
+            else None,
+            "n": int(n),
+            "answers": dict(zip(names, answers[number].tolist())),
+        }
+        for number, (p, r, f, n) in enumerate(zip(*columns))
+    ]
 
 
 def standard_error(

@@ -18,7 +18,6 @@ from keras_sentmatch.transformations.transform import get_transformation
 log = logging.getLogger(__name__)
 Splits = Mapping[str, PairDataset]
 MADE = 0.3  # pairs made by augmentation at most, as a share of the training pairs
-ROUNDS = 10  # changes of a pair that are tried, each with another seed
 
 
 @dataclass(frozen=True)
@@ -81,15 +80,8 @@ def prepare_data(
 ) -> TrainingData:
     """Return what a recipe learns from, with augmentation, a teacher's targets and weights.
 
-    Args:
-        recipe: A checked recipe.
-        splits: Training and validation pairs, and optionally test pairs.
-        teacher: Targets of a teacher for these pairs.
-        all_pairs: Training and validation pairs joined, if the run learns from all of them. They
-            are then measured by their out-of-fold predictions.
-
-    Raises:
-        InputError: A transformation changes no pair, or every training pair has the weight 0.
+    With `all_pairs`, training and validation pairs joined, the run learns from all of them, and
+    their out-of-fold predictions are measured.
     """
     training = recipe.training
     labeled = splits["train"] if all_pairs is None else all_pairs
@@ -156,12 +148,7 @@ def class_weights(pairs: PairDataset, setting: str | Mapping[str, float]) -> np.
 
 
 def pair_weights(pairs: PairDataset, by_class: np.ndarray | None) -> np.ndarray | None:
-    """Return the weight of each pair, float32 with a mean of 1; None if all are equal.
-
-    Args:
-        pairs: Labeled pairs; their column of weights counts.
-        by_class: The weights that `class_weights` returns.
-    """
+    """Return the weight of each pair, float32 with a mean of 1; None if all are equal."""
     if by_class is None and pairs.weights is None:
         return None
     found: Any = np.ones(len(pairs)) if pairs.weights is None else pairs.weights.astype("float64")
@@ -178,11 +165,7 @@ def pair_weights(pairs: PairDataset, by_class: np.ndarray | None) -> np.ndarray 
 def made_pairs(
     train: PairDataset, settings: TrainingConfig
 ) -> tuple[PairDataset | None, dict[str, int]]:
-    """Return pairs made from the training pairs, and the number made by each transformation.
-
-    Raises:
-        InputError: A transformation is unknown, changes no pair, or needs other labels.
-    """
+    """Return pairs made from the training pairs, and the number made by each transformation."""
     pairs, made = None, {}
     rules = [get_transformation(name) for name in settings.augment]
     words = any(rule.needs in ("antonyms", "synonyms") for rule in rules)
@@ -205,25 +188,19 @@ def _changed(
     train: PairDataset, name: str, wanted: int, lexicon: Lexicon | None, settings: TrainingConfig
 ) -> PairDataset:
     """Return at most `wanted` pairs changed by a rule, all different."""
-    rng = np.random.default_rng(settings.seed)
-    options: dict[str, Any] = {
-        "lexicon": lexicon,
-        "opposite": settings.augment_labels or None,
-        "entries": "train",
-    }
-    seen, found = set(zip(train.sentence1, train.sentence2)), train.select([])
-    for seed in range(ROUNDS):
-        after = transform(train, name, seed=seed, **options).after
-        fresh = []
-        for row in rng.permutation(len(after)):
-            pair = after.sentence1[row], after.sentence2[row]
-            if pair not in seen:
-                seen.add(pair)
-                fresh.append(row)
-        if not fresh:
-            break
-        new = after.select(fresh[: wanted - len(found)])
-        found = joined(found, new) if len(found) else new
-        if len(found) >= wanted:
-            break
-    return found
+    labels: Any = settings.augment_labels or None
+    after = transform(
+        train,
+        name,
+        seed=settings.seed,
+        lexicon=lexicon,
+        opposite=labels,
+        entries="train",
+    ).after
+    seen, fresh = set(zip(train.sentence1, train.sentence2)), []
+    for row in np.random.default_rng(settings.seed).permutation(len(after)):
+        pair = after.sentence1[row], after.sentence2[row]
+        if pair not in seen:
+            seen.add(pair)
+            fresh.append(row)
+    return after.select(fresh[:wanted])
