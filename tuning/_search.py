@@ -16,7 +16,8 @@ import numpy as np
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.inference.run_folder import read_json, replace_file, write_json
+from keras_sentmatch.inference.run_folder import read_json, write_json
+from keras_sentmatch.safety import replace_file
 from keras_sentmatch.training import train_ensemble
 from keras_sentmatch.training.adapt import adapted
 from keras_sentmatch.training.callbacks import monitor_of

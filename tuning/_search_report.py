@@ -9,7 +9,8 @@ from keras_sentmatch.display.figures import empty_figure, save_png
 from keras_sentmatch.display.rendering import render
 from keras_sentmatch.display.tables import markdown_table
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.inference.run_folder import read_json, replace_file
+from keras_sentmatch.inference.run_folder import read_json
+from keras_sentmatch.safety import replace_file
 from keras_sentmatch.tuning._trials import Trials
 
 DOTS, LINE = "#56B4E9", "#0072B2"

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from keras_sentmatch.inference.run_folder import read_json, replace_file
+from keras_sentmatch.inference.run_folder import read_json
+from keras_sentmatch.safety import replace_file
 
 FACTS = ("best_epoch", "epochs", "parameters", "seconds")
 SMALL_FILES = ("history.csv", "metrics.json", "recipe.toml")  # kept of every trial

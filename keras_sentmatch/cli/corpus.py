@@ -157,7 +157,7 @@ def _as_text(rows: list[dict[str, Any]], suffix: str) -> str:
 
 def _write(path: Path, text: str) -> None:
     """Write a file that is never half written."""
-    from keras_sentmatch.inference.run_folder import replace_file
+    from keras_sentmatch.safety import replace_file
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -19,9 +19,10 @@ from keras_sentmatch.display.tables import markdown_table
 from keras_sentmatch.encoders import PairEncoder
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.inference.matcher import Matcher
-from keras_sentmatch.inference.run_folder import replace_file, write_json
+from keras_sentmatch.inference.run_folder import write_json
 from keras_sentmatch.metrics import evaluate_predictions
 from keras_sentmatch.metrics.evaluation import PRIMARY
+from keras_sentmatch.safety import replace_file
 from keras_sentmatch.training._model import count_without_word_embeddings
 from keras_sentmatch.training.adapt import rarest_class
 from keras_sentmatch.training.baseline import bag_of_words_baseline

@@ -9,7 +9,7 @@ import pytest
 
 from keras_sentmatch.data import PairDataset
 from keras_sentmatch.errors import InputError
-from keras_sentmatch.inference.ensemble import EnsembleMatcher, load_run
+from keras_sentmatch.inference.ensemble import load_run
 from keras_sentmatch.inference.matcher import Matcher
 from keras_sentmatch.training import load_recipe, train, train_ensemble
 from keras_sentmatch.training.config import VectorsConfig
