@@ -165,7 +165,7 @@ def python(code: str, **env: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "module, forbidden",
     [
-        ("keras_sentmatch", "keras tensorflow jax torch"),
+        ("keras_sentmatch", "keras matplotlib tensorflow jax torch"),
         ("keras_sentmatch.data", "keras tensorflow jax torch keras_hub"),
         ("keras_sentmatch.metrics", "keras sklearn scipy tensorflow jax torch"),
         ("keras_sentmatch.tuning", "keras keras_tuner tensorflow jax torch"),

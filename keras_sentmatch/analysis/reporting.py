@@ -12,7 +12,7 @@ from keras_sentmatch.display.rendering import render
 from keras_sentmatch.display.tables import data_name, write_report
 from keras_sentmatch.errors import InputError
 from keras_sentmatch.metrics import wilson_interval
-from keras_sentmatch.metrics.calibration import decide
+from keras_sentmatch.metrics.calibration import decide, log_odds
 from keras_sentmatch.metrics.scores import macro_f1
 from keras_sentmatch.training.baseline import bag_of_words_baseline
 from keras_sentmatch.transformations import TRANSFORMATIONS, Lexicon, transform
@@ -160,7 +160,8 @@ def _confident(
     """Return the errors with the highest probabilities."""
     labels = np.asarray(labeled.labels)
     wrong = np.flatnonzero(predicted != labels)
-    order = wrong[np.argsort(-scores[wrong, predicted[wrong]], kind="stable")][:top]
+    confidence = log_odds(scores[wrong], predicted[wrong])
+    order = wrong[np.argsort(-confidence, kind="stable")][:top]
     return [
         {
             "row": int(row),

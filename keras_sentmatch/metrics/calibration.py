@@ -20,24 +20,20 @@ LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 0.05, 20.0
 _TINY = float(np.finfo("float32").tiny)  # used instead of 0, to which softmax rounds
 
 
-def reliability(
-    labels: ArrayLike, probabilities: ArrayLike, bins: int = BINS
-) -> dict[str, np.ndarray]:
+def reliability(labels: ArrayLike, probabilities: ArrayLike) -> dict[str, np.ndarray]:
     """Return the share of right predictions by confidence, the probability of the predicted class.
 
     Args:
         labels: Integer labels, [n].
         probabilities: Class probabilities, [n, C].
-        bins: Number of intervals of [0, 1]; each includes its upper end.
 
     Returns:
-        Arrays [bins] by name: `count`, the rows in the interval; `confidence`, their mean
-        confidence; `accuracy`, the share of right predictions. Empty intervals have NaN.
+        Arrays by name, with one value for each of 15 intervals of [0, 1], which include their upper
+        ends: `count`, the rows in the interval; `confidence`, their mean confidence; `accuracy`, the
+        share of right predictions. Empty intervals have NaN.
     """
     y, p = _checked(labels, probabilities)
-    if bins < 1:
-        raise InputError(f"bins={bins} is too small. Expected at least 1.")
-    confidences = p.max(-1)
+    bins, confidences = BINS, p.max(-1)
     place = np.clip(np.ceil(confidences * bins).astype(int) - 1, 0, bins - 1)
     count = np.bincount(place, minlength=bins)
     with np.errstate(invalid="ignore"):
@@ -46,9 +42,7 @@ def reliability(
     return {"count": count, "confidence": confidence, "accuracy": accuracy}
 
 
-def expected_calibration_error(
-    labels: ArrayLike, probabilities: ArrayLike, bins: int = BINS
-) -> float:
+def expected_calibration_error(labels: ArrayLike, probabilities: ArrayLike) -> float:
     """Return the mean gap between confidence and accuracy, weighted by the rows of each interval.
 
     Example:
@@ -56,7 +50,7 @@ def expected_calibration_error(
     >>> round(expected_calibration_error([0, 1], [[0.75, 0.25], [0.75, 0.25]]), 6)
     0.25
     """
-    table = reliability(labels, probabilities, bins)
+    table = reliability(labels, probabilities)
     gaps = np.abs(table["confidence"] - table["accuracy"])
     full = table["count"] > 0
     return float(np.sum(gaps[full] * table["count"][full]) / table["count"].sum())
@@ -93,10 +87,12 @@ def apply_temperature(probabilities: ArrayLike, temperature: float) -> np.ndarra
     return scaled
 
 
-def log_odds(probabilities: ArrayLike, column: int, temperature: float = 1.0) -> np.ndarray:
-    """Return the log odds of a class, float64 [n], after a temperature.
+def log_odds(
+    probabilities: ArrayLike, column: int | np.ndarray, temperature: float = 1.0
+) -> np.ndarray:
+    """Return the log odds of a class (or of one class per row), float64 [n], after a temperature.
 
-    They order rows as the probability does, also where the probability is rounded to 0 or 1.
+    They order rows as the probability does, also if the probability is rounded to 0 or 1.
 
     Example:
 
@@ -108,8 +104,10 @@ def log_odds(probabilities: ArrayLike, column: int, temperature: float = 1.0) ->
     p = np.asarray(probabilities)
     least = np.finfo(p.dtype if p.dtype.kind == "f" else "float64").smallest_subnormal
     logits = np.log(np.maximum(p.astype("float64"), least)) / temperature
-    others = logsumexp(np.delete(logits, column, axis=1), axis=1)
-    return np.asarray(logits[:, column] - others)
+    rows = np.arange(len(logits))
+    own = logits[rows, column]
+    logits[rows, column] = -np.inf
+    return np.asarray(own - logsumexp(logits, axis=1))
 
 
 def fit_temperature(labels: ArrayLike, probabilities: ArrayLike) -> float:

@@ -1,5 +1,6 @@
 """Thresholds for a metric, a required precision or a required recall, and abstention."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,8 @@ from keras_sentmatch.metrics.calibration import (
     reliability,
 )
 from keras_sentmatch.metrics.scores import accuracy, columns, f1, finite, integers, positive_class
+
+log = logging.getLogger(__name__)
 
 
 def lower_bound(right: ArrayLike, answers: ArrayLike, confidence: float = 0.95) -> np.ndarray:
@@ -248,7 +251,13 @@ def calibrate_predictions(
     found = goal.fit(y, p, names)
     threshold, below = found["threshold"], found["abstain_below"]
     sure = sure_answers(p, threshold, below)
-    right = decide(p, threshold) == y
+    predicted = decide(p, threshold)
+    if threshold is not None and len(np.unique(predicted)) == 1:
+        log.warning(
+            f"With this threshold, {names[predicted[0]]} is predicted for all {len(y):,} pairs. Use more "
+            "pairs, or another goal."
+        )
+    right = predicted == y
     return {
         "temperature": fitted,
         **found,

@@ -169,9 +169,7 @@ def _predict(
     """Return mean probabilities in the order of `label_names`, or mean scores, `[N, C]`."""
     sums = np.zeros((len(pairs), len(label_names or ("score",))))
     total, done = len(pairs) * len(teachers), 0
-    with progress_bar(
-        f"The teacher predicts {role} pairs", total, progress, in_bytes=False
-    ) as show:
+    with progress_bar(f"The teacher predicts {role} pairs", total, progress) as show:
         for teacher in teachers:
             if keras.config.backend() == "tensorflow":
                 teacher.model.jit_compile = False  # XLA compiles every length again

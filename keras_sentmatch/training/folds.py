@@ -173,7 +173,8 @@ def _best_epochs(folders: Sequence[Path], monitor: str, mode: str) -> int:
 def _mean(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the means of metrics, and the sum of their rows."""
     first = parts[0]
-    found = {n: float(np.mean([p[n] for p in parts])) for n in first if isinstance(first[n], float)}
+    names = [n for n in first if all(isinstance(p.get(n), float) for p in parts)]
+    found = {name: float(np.mean([p[name] for p in parts])) for name in names}
     return {**found, "rows": sum(p["rows"] for p in parts), "primary": first["primary"]}
 
 

@@ -173,6 +173,9 @@ def test_the_most_confident_errors_come_first():
         (0, "p", "paraphrase"), (2, "r", "not_paraphrase"),
     ]  # fmt: skip
     assert [row["probability"] for row in errors] == [0.9, 0.7]
+    sure = {"A dog.": [1.0, 1e-20], "Two dogs.": [1.0, 1e-30]}  # both round to 1
+    certain = Table(lambda one, two: sure.get(one, [1.0, 0.0]))
+    assert [row["row"] for row in report(certain, PAIRS)["errors"]] == [2, 1]
     assert len(report(Table(known), PAIRS, top=1)["errors"]) == 1
 
 

@@ -1,8 +1,6 @@
 """Explanations of every model: arrays without padding, pictures, occlusion, pages."""
 
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -376,9 +374,3 @@ def test_colors(palettes):
             light = linear @ [0.2126, 0.7152, 0.0722] + 0.05
             dark = is_dark(share * 255)
             assert (1.05 / light if dark else light / 0.05) > 4.5, "WCAG's contrast of text"
-
-
-def test_importing_the_library_leaves_matplotlib_and_keras_alone():
-    code = "import sys, keras_sentmatch, keras_sentmatch.cli; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert not {"matplotlib", "keras"} & set(done.stdout.split())

@@ -15,7 +15,6 @@ from keras_sentmatch.metrics import (
 from keras_sentmatch.metrics.calibration import (
     apply_temperature,
     fit_temperature,
-    reliability,
 )
 from keras_sentmatch.metrics.decisions import (
     Goal,
@@ -59,7 +58,6 @@ MESSAGES = [
     (lambda: fit_temperature([0.5, 1], HALF * 2), "integer label"),
     (lambda: fit_temperature([0, 1], [[0.5, np.nan]] * 2), "NaN"),
     (lambda: fit_temperature([0, 1], [0.5, 0.5]), "at least two classes"),
-    (lambda: reliability([0], HALF, bins=0), "bins=0"),
     (lambda: apply_temperature(HALF, 0), "temperature=0"),
     (lambda: apply_temperature(HALF, 1e-320), "temperature=1e-320"),
     (lambda: apply_temperature(HALF, 10**400), "temperature=1000.*0.001 to 1000"),

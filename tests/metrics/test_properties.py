@@ -102,9 +102,10 @@ def test_f1_is_that_of_the_label_of_interest_and_names_it(names, labels, expecte
 
 
 def test_bins_include_their_upper_end_and_may_be_empty():
-    table = reliability([0, 0, 0], [[0.5, 0.5], [0.75, 0.25], [1.0, 0.0]], bins=4)
-    assert table["count"].tolist() == [0, 1, 1, 1] and np.isnan(table["accuracy"][0])
-    assert expected_calibration_error([0], [[0.75, 0.25]], bins=7) == pytest.approx(0.25)
+    table = reliability([0, 0, 0], [[0.5, 0.5], [0.8, 0.2], [1.0, 0.0]])
+    assert np.flatnonzero(table["count"]).tolist() == [7, 11, 14]  # 0.8 is 12/15
+    assert np.isnan(table["accuracy"][0])
+    assert expected_calibration_error([0], [[0.75, 0.25]]) == pytest.approx(0.25)
 
 
 @often
@@ -230,6 +231,12 @@ def test_what_no_temperature_calibrates_is_said(caplog):
         ):
             with pytest.raises(InputError, match="have the same label"):
                 call()
+
+
+def test_a_threshold_that_predicts_one_label_only_is_said(caplog):
+    p = np.array([[0.4, 0.6], [0.45, 0.55], [0.42, 0.58], [0.5, 0.5]])
+    calibrate_predictions([0, 0, 0, 1], p, NAMES, Goal("accuracy"), temperature=False)
+    assert "no is predicted for all 4 pairs" in caplog.text
 
 
 @settings(max_examples=30, deadline=None)
