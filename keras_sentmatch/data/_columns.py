@@ -76,6 +76,7 @@ class Reading:
         self.numbered = file.numbered = columns.numbered() and known.name != "frame"
         self.report = ReadReport(str(self.path))
         self.names: dict[str, str] = {}
+        self.first = ""  # where the first row is
 
     def rows(self) -> Iterator[KeptRow | None]:
         """Yield each usable row, and `None` for a bad one."""
@@ -85,6 +86,7 @@ class Reading:
                 header = list(row)
                 continue
             self.report.rows += 1
+            self.first = self.first or where
             if isinstance(row, BadRow):
                 self.bad(where, row.reason, row.message)
                 yield None
@@ -101,7 +103,8 @@ class Reading:
     def has_groups(self) -> bool:
         """Return whether there is a column of groups that the task uses."""
         task = self.columns.task or self.known.task
-        return "group" in self.names and task in (None, "ranking")
+        scored = task is None and self.names.get("label", "").lower() in SCORE
+        return "group" in self.names and task in (None, "ranking") and not scored
 
     def bad(self, where: str, reason: str, message: str) -> None:
         if self.on_error == "raise" and reason not in self.layout.skips:

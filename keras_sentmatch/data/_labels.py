@@ -35,7 +35,7 @@ def numbered_labels(
     """Return the rows with a usable label, their labels as numbers, the label names and the task."""
     counts = Counter(row.label for row in rows)
     named = reading.columns.label_names or ()
-    missing = reading.columns.no_label - set(named) | ({"", "-1"} if official else set())
+    missing = (reading.columns.no_label | ({"", "-1"} if official else set())) - set(named)
     unlabeled = missing | {""}
     if counts.keys() <= unlabeled:
         return rows, None, names, task
@@ -100,16 +100,21 @@ def _found_names(reading: Reading, counts: Mapping[str, int]) -> tuple[str, ...]
     if known and all(_finite(key) is not None for key in known):
         spellings = defaultdict(list, {key: spellings[key] for key in known})
         counts = {value: counts[value] for some in spellings.values() for value in some}
-    for some in spellings.values():
-        if len(some) > 1 and reading.columns.task != "regression":
-            log.warning(f"{reading.path}: {', '.join(map(repr, some))} are read as one label.")
-    for usual in (NLI, TWO_WAY):
-        if spellings.keys() <= set(usual):
-            return usual
     # The most frequent spelling gives the name.
     names = [max(some, key=lambda value: (counts[value], value)) for some in spellings.values()]
-    numbers = {value: _finite(value) for value in counts}
-    if None in numbers.values():
+    numbers = [_finite(value) for value in counts]
+    if not all(number is None or number.is_integer() for number in numbers):
+        return ()
+    if None not in numbers:
+        if reading.columns.task is None and len(names) > _MANY_LABELS:
+            option = wording("label=…, or pass task='classification'", "--columns")
+            log.warning(
+                f"{reading.path}: the label column has {len(names):,} different whole numbers, which "
+                f"are read as scores. If it is the wrong column, name another with {option}."
+            )
+            return ()
+        names = sorted(spellings, key=float)
+    else:
         if len(names) > _MANY_LABELS:
             other = wording(
                 "Name another with label=…, or pass label_names=…",
@@ -122,17 +127,11 @@ def _found_names(reading: Reading, counts: Mapping[str, int]) -> tuple[str, ...]
         names.sort()
         if len(names) == 2 and _denies(names[1], names[0]):
             names.reverse()
-        return tuple(names)
-    if not all(number.is_integer() for number in numbers.values() if number is not None):
-        return ()
-    if reading.columns.task is None and len(names) > _MANY_LABELS:
-        option = wording("label=…, or pass task='classification'", "--columns")
-        log.warning(
-            f"{reading.path}: the label column has {len(names):,} different whole numbers, which are "
-            f"read as scores. If it is the wrong column, name another with {option}."
-        )
-        return ()
-    return tuple(sorted(spellings, key=float))
+    for some in spellings.values():
+        if len(some) > 1:
+            log.warning(f"{reading.path}: {', '.join(map(repr, some))} are read as one label.")
+    usual = (labels for labels in (NLI, TWO_WAY) if spellings.keys() <= {*labels})
+    return next(usual, tuple(names))
 
 
 def _finite(text: str) -> float | None:
@@ -156,7 +155,7 @@ def without_header(reading: Reading, rows: list[KeptRow], names: Sequence[str]) 
 
     It is known by its sentences ("premise" and "hypothesis"), or by a label that no other row has.
     """
-    if not reading.numbered or not rows or rows[0].where != ":1":
+    if not reading.numbered or not rows or rows[0].where != reading.first:
         return rows
     first, others = rows[0], Counter(folded(row.label) for row in rows[1:])
     pair = first.sentence1.lower(), first.sentence2.lower()

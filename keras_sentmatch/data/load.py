@@ -225,7 +225,9 @@ def _read_file(
         labels,
         label_names=names or None,
         task=task,
-        groups=[row.group for row in rows] if reading.has_groups() else None,
+        groups=[row.group for row in rows]
+        if reading.has_groups() and task != "regression"
+        else None,
         ids=[row.id for row in rows] if "id" in reading.names else None,
         name=name or (known.name if official else path.name.split(".")[0]),
         split=split,

@@ -255,6 +255,15 @@ def test_of_two_labels_the_one_that_denies_comes_first(labels, want, tmp_path):
     assert read_pairs(write(tmp_path / "x.tsv", text)).label_names == tuple(want.split())
 
 
+def test_scores_are_not_labels(tmp_path, caplog):
+    text = "s1\ts2\tlabel\tqid\na\tb\t1\t7\na\tb\t1.0\t7\na\tb\t0.5\t8\n"
+    data = read_pairs(write(tmp_path / "x.tsv", text))
+    assert data.task == "regression" and data.groups is None
+    text = text.replace("label", "score").replace("\t8", "\t")
+    assert read_pairs(write(tmp_path / "x.tsv", text)).labels.tolist() == [1, 1, 0.5]
+    assert "one label" not in caplog.text
+
+
 def test_own_spellings_of_official_labels_keep_their_order(tmp_path):
     text = jsonl(*({"gold_label": g, "sentence1": "a", "sentence2": "b"} for g in "ne"))
     path = write(tmp_path / "snli_1.0_train.jsonl", text)
