@@ -29,6 +29,7 @@ from keras_sentmatch.data.formats import (
 from keras_sentmatch.data.frames import class_names, is_frame, rows_of
 from keras_sentmatch.data.splits import log_repeats, split_pairs
 from keras_sentmatch.errors import InputError, wording
+from keras_sentmatch.safety import first_line
 
 _SAVED = ("dataset_dict.json", "state.json")  # of Hugging Face's `save_to_disk`
 
@@ -298,7 +299,9 @@ def _load_from_disk(folder: str | Path) -> Any:
     try:
         return load_from_disk(str(folder))
     except Exception as error:  # whatever the files led to
-        raise InputError(f"{folder} is not a whole data set ({error}). Save it again.") from error
+        raise InputError(
+            f"{folder} is not a whole data set ({first_line(error)}). Save it again."
+        ) from error
 
 
 def _embedded() -> dict[str, PairDataset]:
@@ -407,27 +410,18 @@ def load_tfds(name: str) -> dict[str, PairDataset]:
     """Load a TensorFlow dataset of sentence pairs, such as `"glue/mrpc"`; it is downloaded once."""
     try:
         import tensorflow_datasets as tfds
-    except ImportError:
-        raise InputError(
-            f"tfds:{name} needs TensorFlow Datasets. Install it with pip install "
-            '"keras-sentmatch[datasets]".'
-        ) from None
-    try:
+
         builder = tfds.builder(name)
-    except (tfds.core.DatasetNotFoundError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(
-            f"There is no TensorFlow dataset tfds:{name} ({reason}). Check the name."
-        ) from None
-    try:
         builder.download_and_prepare()
     except ImportError as error:
+        missing = error.name or "tensorflow_datasets"
+        package = '"keras-sentmatch[datasets]"' if missing == "tensorflow_datasets" else missing
         raise InputError(
-            f"tfds:{name} needs {error.name}. Install it with pip install {error.name}."
+            f"tfds:{name} needs {missing}. Install it with pip install {package}."
         ) from error
-    except OSError as error:
+    except Exception as error:  # whatever the builder or the download met
         raise InputError(
-            f"tfds:{name} cannot be downloaded or written ({error}). Check the network and "
+            f"tfds:{name} cannot be loaded ({first_line(error)}). Check the name, the network and "
             "TFDS_DATA_DIR, or give local files."
         ) from error
     features, columns = dict(builder.info.features.items()), Columns()

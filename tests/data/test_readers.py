@@ -506,12 +506,12 @@ def test_tensorflow_datasets(tmp_path, monkeypatch):
     "error, message",
     [
         (ImportError(name="mwparser"), "pip install mwparser"),
-        (OSError("no route"), r"cannot be downloaded or written \(no route\)"),
+        (OSError("no route"), r"cannot be loaded \(no route\). Check the name, the network"),
     ],
 )
 def test_a_tensorflow_dataset_that_cannot_be_had(monkeypatch, error, message):
     tfds = pytest.importorskip("tensorflow_datasets")
-    with pytest.raises(InputError, match="There is no TensorFlow dataset"):
+    with pytest.raises(InputError, match="tfds:no_such_dataset_here cannot be loaded"):
         load_pairs("tfds:no_such_dataset_here")
 
     def download_and_prepare():
