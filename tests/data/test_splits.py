@@ -73,6 +73,8 @@ def test_pairs_that_count_as_one_stay_together(caplog):
     data = PairDataset(first, second, [0, 0, 0] * 100, groups=None)
     parts = dict(zip(("train", "test"), split_pairs(data, [0.7, 0.3], seed=1)))
     assert leak_report(*parts.values())["shared_pairs"] == 0
+    one, two = ({s.casefold().split()[-1] for s in part.sentence1} for part in parts.values())
+    assert not one & two
     log_repeats(parts)
     assert caplog.text == ""
 
