@@ -11,10 +11,10 @@ from keras_sentmatch.errors import InputError
 
 
 class Layer(keras.layers.Layer):
-    """A layer that keeps each constructor argument as the attribute of the same name.
+    """A layer that stores each constructor argument as an attribute of the same name.
 
-    `super().__init__(**kwargs)` sets them: lists as tuples, and the names of activations,
-    initializers and regularizers as what they stand for.
+    `super().__init__(**kwargs)` sets them: lists as tuples, and activations, initializers and
+    regularizers as objects.
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "Layer":
@@ -39,7 +39,7 @@ class Layer(keras.layers.Layer):
         return {**super().get_config(), **own}
 
     def compute_mask(self, *args, **kwargs) -> None:
-        return None  # masks are explicit arguments: Keras has none to pass on
+        return None  # masks are explicit arguments, so Keras has none to pass on
 
     def sublayer(self, cls: type["Layer"], name: str, **options: Any) -> Any:
         """Create a sublayer with this layer's dtype policy.
@@ -53,7 +53,7 @@ class Layer(keras.layers.Layer):
     def dense(
         self, units: int, name: str, activation: Any = None, inputs: int = 0, **options: Any
     ) -> keras.layers.Dense:
-        """A dense layer with this one's dtype policy and penalty, built for `inputs` if given."""
+        """Create a dense layer with this layer's policy and penalty, built for `inputs` if given."""
         layer = keras.layers.Dense(
             units,
             activation,
@@ -66,8 +66,13 @@ class Layer(keras.layers.Layer):
             layer.build((None, inputs))
         return layer
 
+    @property
+    def wide_dtype(self) -> str:
+        """The dtype of scores and weights: float32, or float64 under a float64 policy."""
+        return "float64" if self.compute_dtype == "float64" else "float32"
+
     def spec(self, *shape: int | None, dtype: str | None = None) -> keras.KerasTensor:
-        """The symbolic tensor of an output, in the compute dtype unless `dtype` says otherwise."""
+        """Return the symbolic tensor of an output, by default in the compute dtype."""
         return keras.KerasTensor(shape, dtype=dtype or self.compute_dtype)
 
 
@@ -92,7 +97,7 @@ _OF_KERAS = tuple(inspect.signature(keras.layers.Layer.__init__).parameters)[1:-
 
 
 def refuse_unknown(owner: str, given: Iterable[str], known: Sequence[str]) -> None:
-    """Raise an `InputError` for arguments that are neither `known` nor those of every layer."""
+    """Raise an `InputError` for arguments that are neither `known` nor those of every Keras layer."""
     unknown = [name for name in given if name not in (*known, *_OF_KERAS)]
     if not unknown:
         return

@@ -15,10 +15,10 @@ CELLS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU, "rnn": keras.layers
 class BidirectionalRNN(Layer):
     """Bidirectional LSTM, GRU or simple RNN over right-padded sequences.
 
-    A mask makes Keras loop step by step, and isn't needed: with padding on the right the forward
-    states at the real tokens don't depend on the padding, and the backward direction becomes a
-    forward one if each row is reversed within its own length. Values and gradients equal those of a
-    masked `keras.layers.Bidirectional`.
+    A mask makes Keras loop step by step. It is not needed: with padding on the right, the forward
+    states at real tokens do not depend on the padding, and the backward direction becomes a forward one
+    if each row is reversed within its own length. Values and gradients equal those of a masked
+    `keras.layers.Bidirectional`.
 
     Args:
         units: Width of each direction.
@@ -27,7 +27,7 @@ class BidirectionalRNN(Layer):
 
     Call arguments:
         x: `[B, L, D]`.
-        mask: boolean `[B, L]`, True = real token, right-padded.
+        mask: Boolean `[B, L]`, True = real token, right-padded.
 
     Output shape:
         `[B, L, 2 units]`, forward then backward.
@@ -35,13 +35,16 @@ class BidirectionalRNN(Layer):
     Masking:
         Padded positions of the output are zero. An empty row gives zeros.
 
+    Raises:
+        InputError: `cell` is unknown.
+
     Example:
         >>> import numpy as np
         >>> from keras_sentmatch.layers import BidirectionalRNN
         >>> mask = np.array([[True, True, False], [True, True, True]])
         >>> y = BidirectionalRNN(4)(np.ones((2, 3, 5), "float32"), mask)
-        >>> tuple(y.shape), [float(v) for v in y[0, 2]]
-        ((2, 3, 8), [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+        >>> tuple(y.shape), [float(v) for v in y[0, 2, :3]]
+        ((2, 3, 8), [0.0, 0.0, 0.0])
     """
 
     def __init__(self, units: int, cell: str = "lstm", kernel_regularizer=None, **kwargs):

@@ -1,12 +1,10 @@
 """The layer of BiMPM (Wang, Hamza, Florian 2017)."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import keras
 from keras import ops
 
-from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers.base import Layer
 from keras_sentmatch.ops import masked_max
 from keras_sentmatch.ops.masking import at_least_float32, masked_argmax, pair_mask, zero_padding
@@ -20,40 +18,34 @@ STRATEGIES = ("full", "max", "attentive", "max_attentive")
 class MultiPerspectiveMatching(Layer):
     """Match the states of two sentences from several perspectives, in both directions.
 
-    Perspective k weighs the features and takes a cosine, `m_k(u, v) = cos(W_k * u, W_k * v)`. With
-    `a_ij = cos(h_i, h_j)` a state `h_i` is matched with
+    Perspective k weights the features and takes a cosine, `m_k(u, v) = cos(W_k * u, W_k * v)`. With
+    `a_ij = cos(h_i, h_j)`, a state `h_i` is matched with
 
-    - `"full"`: the last forward state of the other sentence, or its first backward one;
-    - `"max"`: each of its states `h_j`; the greatest `m_k` counts;
+    - `"full"`: the last forward state of the other sentence, or its first backward state;
+    - `"max"`: each of its states `h_j`, of which the greatest `m_k` counts;
     - `"attentive"`: `sum_j a_ij h_j / sum_j a_ij`;
-    - `"max_attentive"`: the `h_j` of the greatest `a_ij`.
+    - `"max_attentive"`: the `h_j` with the greatest `a_ij`.
 
-    Each strategy has its own W for each direction; both sentences share them. No tensor has the
-    size `[B, L1, L2, D]`.
+    Each strategy has its own W for each direction, and both sentences share them.
 
     Args:
         perspectives: Number of rows of each W. Defaults to `20`.
-        strategies: What a state is matched with, in the order of the output. Defaults to
-            `("full", "max", "attentive", "max_attentive")`.
 
     Call arguments:
-        x1: `[B, L1, 2D]`, forward states, then backward states, as `BidirectionalRNN` gives them.
+        x1: `[B, L1, 2D]`, forward states, then backward states, as `BidirectionalRNN` returns them.
         x2: `[B, L2, 2D]`.
-        mask_1: boolean `[B, L1]`, True = real token.
-        mask_2: boolean `[B, L2]`.
+        mask_1: Boolean `[B, L1]`, True = real token.
+        mask_2: Boolean `[B, L2]`.
         return_cosines: Whether to return `a` as well. Defaults to `False`.
 
     Output shape:
-        `[B, L1, N]` and `[B, L2, N]` with `N = 2 * len(strategies) * perspectives`: for each
-        strategy the perspectives of the forward states, then of the backward ones. With
+        `[B, L1, N]` and `[B, L2, N]` with `N = 8 * perspectives`: for each
+        strategy the perspectives of the forward states, then those of the backward states. With
         `return_cosines` also `a` as `[B, 2, L1, L2]`, forward and backward, in float32.
 
     Masking:
         Padding is matched with nothing, and padded rows are zeros. A match with an empty sentence
         is 0.
-
-    Raises:
-        InputError: A strategy is unknown or named twice, or the width is odd.
 
     Example:
         >>> import numpy as np
@@ -68,35 +60,17 @@ class MultiPerspectiveMatching(Layer):
         Wang, Hamza, Florian, BiMPM, "Multi-perspective Matching Operation", eq 3-6.
     """
 
-    def __init__(
-        self,
-        perspectives: int = 20,
-        strategies: Sequence[str] = STRATEGIES,
-        **kwargs,
-    ):
+    def __init__(self, perspectives: int = 20, **kwargs):
         super().__init__(**kwargs)
-        if not strategies or sorted(set(strategies) & set(STRATEGIES)) != sorted(strategies):
-            raise InputError(
-                f"strategies must be some of {STRATEGIES}, each once. "
-                f"Received: strategies={strategies!r}"
-            )
 
     def build(self, x1_shape):
-        if x1_shape[-1] % 2:
-            raise InputError(
-                "x1 must be forward and backward states of one width. "
-                f"Received: x1 of shape {x1_shape}"
-            )
+        shape = (self.perspectives, x1_shape[-1] // 2)
         self.kernels = [
             [
-                self.add_weight(
-                    shape=(self.perspectives, x1_shape[-1] // 2),
-                    initializer="glorot_uniform",
-                    name=f"{strategy}_{direction}",
-                )
+                self.add_weight(shape, "glorot_uniform", name=f"{strategy}_{direction}")
                 for direction in ("forward", "backward")
             ]
-            for strategy in self.strategies
+            for strategy in STRATEGIES
         ]
 
     def call(self, x1, x2, mask_1, mask_2, return_cosines=False):
@@ -109,7 +83,7 @@ class MultiPerspectiveMatching(Layer):
         )
         cosines = [cosine_matrix(h1, h2) for h1, h2 in zip(states_1, states_2)]  # 0 at padding
         found_1, found_2 = [], []
-        for strategy, kernels in zip(self.strategies, self.kernels):
+        for strategy, kernels in zip(STRATEGIES, self.kernels):
             for forward, h1, h2, a, kernel in zip(
                 (True, False), states_1, states_2, cosines, kernels
             ):
@@ -130,7 +104,7 @@ class MultiPerspectiveMatching(Layer):
         return (*matches, ops.stack(cosines, axis=1)) if return_cosines else matches
 
     def _partner(self, strategy: str, h, mask, a, both, forward: bool):
-        """What each state of the other sentence is matched with: `[B, 1 or L, D]` from `h`."""
+        """The vector of `h` that each state of the other sentence is matched with, `[B, 1 or L, D]`."""
         if strategy == "full":
             return ops.expand_dims(last_state(h, mask) if forward else h[:, 0], 1)
         if strategy == "attentive":
@@ -141,12 +115,12 @@ class MultiPerspectiveMatching(Layer):
         return ops.matmul(ops.one_hot(best, ops.shape(h)[1], dtype=h.dtype), h)
 
     def compute_output_spec(self, x1, x2, mask_1, mask_2, return_cosines=False):
-        width = 2 * len(self.strategies) * self.perspectives
+        width = 8 * self.perspectives
         matches = tuple(self.spec(*x.shape[:2], width) for x in (x1, x2))
         if not return_cosines:
             return matches
         shape = (x1.shape[0], 2, x1.shape[1], x2.shape[1])
-        return (*matches, self.spec(*shape, dtype="float32"))
+        return (*matches, self.spec(*shape, dtype=self.wide_dtype))
 
 
 def _match(u, v, w):

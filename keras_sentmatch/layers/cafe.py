@@ -3,33 +3,29 @@
 import keras
 from keras import ops
 
-from keras_sentmatch.errors import InputError
 from keras_sentmatch.layers.base import Layer
 from keras_sentmatch.ops.masking import at_least_float32
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class FactorizationMachine(Layer):
-    """A number computed from a vector: a linear part and the products of all pairs of features.
+    """Compute one number from a vector: a linear part and the products of all pairs of features.
 
-    `fm(z) = w_0 + w . z + 1/2 sum_f [(v_f . z)^2 - v_f^2 . z^2]`, which is
-    `w_0 + w . z + sum_{i<j} <v_i, v_j> z_i z_j` in time linear in D.
+    `fm(z) = w_0 + w . z + 1/2 sum_f [(v_f . z)^2 - v_f^2 . z^2]`, which equals
+    `w_0 + w . z + sum_{i<j} <v_i, v_j> z_i z_j` and takes time linear in D.
 
     Args:
-        factors: Number of vectors `v_f`; 0 leaves the linear part. Defaults to `10`.
+        factors: Number of vectors `v_f`; 0 leaves only the linear part. Defaults to `10`.
         kernel_regularizer: Penalty on `w` and on the factors. Defaults to `None`.
 
     Call arguments:
         z: `[..., D]`.
 
     Output shape:
-        `[..., 1]`. Sums are taken in float32 under every policy.
+        `[..., 1]`. Sums are computed in float32 or wider under every policy.
 
     Masking:
-        Works on each position alone.
-
-    Raises:
-        InputError: `factors` is negative.
+        Each position is computed alone.
 
     Example:
         >>> import numpy as np
@@ -43,8 +39,6 @@ class FactorizationMachine(Layer):
 
     def __init__(self, factors: int = 10, kernel_regularizer=None, **kwargs):
         super().__init__(**kwargs)
-        if factors < 0:
-            raise InputError(f"factors must be at least 0. Received: factors={factors!r}")
 
     def build(self, z_shape):
         def kernel(columns: int, name: str):

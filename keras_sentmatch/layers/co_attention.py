@@ -1,4 +1,4 @@
-"""Co-attention: every token's weighted sum of the other sentence."""
+"""Co-attention: each token's weighted sum of the other sentence."""
 
 import keras
 from keras import ops
@@ -20,25 +20,28 @@ class CoAttention(Layer):
 
     Args:
         similarity: `"cosine"` or `"dot"`. Defaults to `"cosine"`.
-        temperature: Initial value of a learned factor on `e`; `None` for no factor. Defaults to
+        temperature: Initial value of a learned factor on `e`, or `None` for no factor. Defaults to
             `None`.
 
     Call arguments:
         x1: `[B, L1, D]`.
         x2: `[B, L2, D]`.
-        mask_1: boolean `[B, L1]`, True = real token.
-        mask_2: boolean `[B, L2]`.
+        mask_1: Boolean `[B, L1]`, True = real token.
+        mask_2: Boolean `[B, L2]`.
         keys_1: `[B, L1, K]`, compared instead of `x1`. Defaults to `x1`.
         keys_2: `[B, L2, K]`, compared instead of `x2`. Defaults to `x2`.
         return_attention: Whether to return the weights as well. Defaults to `False`.
 
     Output shape:
-        `[B, L1, D]` and `[B, L2, D]`; with `return_attention` also the weights `[B, L1, L2]` (rows
-        sum to 1) and `[B, L2, L1]`.
+        `[B, L1, D]` and `[B, L2, D]`; with `return_attention` also the weights `[B, L1, L2]` and
+        `[B, L2, L1]`, whose rows sum to 1.
 
     Masking:
-        Padding gets no weight and padded rows are zeros. An empty sentence gives zeros to the
-        other.
+        Padding gets no weight, and padded rows are zeros. If a sentence is empty, the tokens of the
+        other one attend to zeros.
+
+    Raises:
+        InputError: `similarity` is unknown.
 
     Example:
         >>> import numpy as np

@@ -19,47 +19,40 @@ class DualAttention(Layer):
     """Self-attention twice over the same queries, keys and values: by affinity and by difference.
 
     `A = softmax(Q K^T / sqrt(k)) V` and `D = softmax(dist(Q, K) / sqrt(k)) V` for each head: the
-    farther a key is from the query, the more it weighs in D. A is what
-    `keras.layers.MultiHeadAttention` has before its output projection. The sublayers `query`, `key`
-    and `value` have kernels `[D, heads, key_dim]` and biases `[heads, key_dim]`, as its own:
-    `dual.query.set_weights(attention.query_dense.get_weights())` and so on.
+    farther a key is from the query, the more it weighs in D. A is the input of the output projection
+    of `keras.layers.MultiHeadAttention`, whose weights fit the sublayers `query`, `key` and `value`.
 
     Args:
         num_heads: Number of heads.
-        key_dim: Width of a head, of queries, keys and values alike.
-        distance: Between a query and a key. `"l1"` is the sum of absolute differences. `"sum"` is
-            the plain sum of the differences as eq 4 prints it: all queries of a sentence pair then
-            get the same D. Defaults to `"l1"`.
-        cross: Whether a token's difference channel sees the other sentence only. Defaults to
-            `False`.
-        dropout: Rate on the weights of both channels. Defaults to `0.1`.
+        key_dim: Width of a head, for queries, keys and values.
+        distance: Between a query and a key. `"l1"` is the sum of absolute differences. `"sum"` is the
+            plain sum of the differences as eq 4 prints it, which gives all queries of a sentence pair
+            the same D. Defaults to `"l1"`.
+        cross: Whether a token's difference channel sees the other sentence only. Defaults to `False`.
+        dropout: Dropout rate on the weights of both channels. Defaults to `0.1`.
 
     Call arguments:
         x: `[B, L, D]`, both sentences in one sequence.
         mask: Boolean `[B, L]`, True = real token.
-        segment_ids: Integers `[B, L]`, which sentence a token belongs to; needed with `cross=True`,
-            else not used.
+        segment_ids: Integers `[B, L]`, the sentence of each token; needed with `cross=True`.
         return_attention: Whether to return the weights as well. Defaults to `False`.
 
     Output shape:
         Affinity and difference, each `[B, L, num_heads * key_dim]`, the heads side by side; with
-        `return_attention` also the weights of both, `[B, num_heads, L, L]` float32 before dropout:
-        rows sum to 1.
+        `return_attention` also the weights of both, `[B, num_heads, L, L]` float32 before dropout,
+        whose rows sum to 1.
 
     Masking:
-        Padding gets no weight and padded rows are zeros. With `cross`, a token with nobody in the
-        other sentence has a difference of zeros. Scores and softmax are float32 under every policy.
+        Padding gets no weight, and padded rows are zeros. With `cross`, a token with nobody in the
+        other sentence has a difference of zeros. Scores and softmax are float32 under every
+        half-precision policy.
 
     Memory:
-        `"l1"` needs the differences of all features of all pairs, `[B, num_heads, L, L, key_dim]`,
-        but never holds them: it goes feature by feature. In addition to the weights,
-        `[B, num_heads, L, L]`, there are a few tensors as large as those, which are let go at once
-        and computed again in the backward pass. TensorFlow without XLA may work on ten features
-        side by side.
+        `"l1"` needs the differences of all features of all pairs, `[B, num_heads, L, L, key_dim]`, but
+        computes them feature by feature, in the backward pass again.
 
     Raises:
-        InputError: The distance is unknown, or a number is not positive.
-        ValueError: `segment_ids` is missing with `cross`.
+        InputError: The distance is unknown, a number is not positive, or `segment_ids` is missing.
 
     Example:
         >>> import numpy as np
@@ -103,12 +96,16 @@ class DualAttention(Layer):
             layer.build(x_shape)
 
     def call(self, x, mask, segment_ids=None, return_attention=False, training=None):
-        self._check(segment_ids)
+        if self.cross and segment_ids is None:
+            raise InputError(
+                "cross=True needs the call argument `segment_ids`, the sentence of each token. "
+                "Received: segment_ids=None"
+            )
         query, key = (ops.transpose(f(x), (0, 2, 1, 3)) for f in (self.query, self.key))
         query, key, value = at_least_float32(query), at_least_float32(key), self.value(x)
         products = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
         visible = ops.expand_dims(pair_mask(mask, mask), 1)
-        weights = [masked_softmax(products * self.key_dim**-0.5, visible)]
+        weights = [masked_softmax(products * self.key_dim**-0.5, visible)]  # eq 1-3
         if self.cross:
             one, two = ops.expand_dims(segment_ids, (1, 3)), ops.expand_dims(segment_ids, (1, 2))
             visible = ops.logical_and(visible, ops.not_equal(one, two))
@@ -122,29 +119,21 @@ class DualAttention(Layer):
         return (*outputs, *weights) if return_attention else tuple(outputs)
 
     def _distances(self, query, key):
-        """`[B, heads, L, k]` twice to `[B, heads, L, L]` (eq 4)."""
+        """Return the distances `[B, heads, L, L]` of `[B, heads, L, k]` twice (eq 4)."""
         if self.distance == "sum":
             sums = ops.expand_dims(ops.sum(key, axis=-1), -2)
             return ops.sum(query, axis=-1, keepdims=True) - sums
         first = (3, 0, 1, 2)  # the features, which are summed over
         return pairwise_sum(ops.transpose(query, first), -ops.transpose(key, first))
 
-    def _check(self, segment_ids) -> None:
-        if self.cross and segment_ids is None:
-            raise ValueError(
-                "cross=True needs the call argument `segment_ids`, the sentence of each token. "
-                "Received: None"
-            )
-
     def compute_output_spec(self, x, mask, segment_ids=None, return_attention=False, training=None):
-        self._check(segment_ids)
         batch, length = x.shape[:2]
         out = (batch, length, self.num_heads * self.key_dim)
         outputs = tuple(self.spec(*out) for _ in range(2))
         if not return_attention:
             return outputs
         pairs = (batch, self.num_heads, length, length)
-        return (*outputs, *(self.spec(*pairs, dtype="float32") for _ in range(2)))
+        return (*outputs, *(self.spec(*pairs, dtype=self.wide_dtype) for _ in range(2)))
 
 
 ALIGNMENTS = ("additive", "literal", "none")
@@ -153,57 +142,55 @@ OUTPUT_MODES = ("residual", "replace")
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class AdaptiveFusion(Layer):
-    """Adds to the affinity of each token as much of its difference as two gates let through.
+    """Add to the affinity of each token the part of its difference that two gates let through.
 
     1. Alignment: each token's affinity `a_i` attends to the differences of all tokens, which gives
        `d'_i`; that attends to all affinities, which gives `a'_i`; `d*_i = tanh([d_i; d'_i] W + b)`,
        and `a*_i` in the same way.
     2. Gate: `d^_i = tanh(d*_i W + b)`, `a^_i` in the same way; `g_i = sigmoid([d^_i; a^_i] w)`;
        `v_i = g_i a^_i + (1 - g_i) d^_i`.
-    3. Filter: `f_i = sigmoid([a_i; v_i W_v + b_v] w)`, `l_i = f_i tanh(v_i W_l + b_l)`. The output
-       is `a_i + l_i`.
+    3. Filter: `f_i = sigmoid([a_i; v_i W_v + b_v] w)`, `l_i = f_i tanh(v_i W_l + b_l)`. The output is
+       `a_i + l_i`.
 
-    `W_l` and `b_l` start at zero, so a new layer returns the affinity: put into a trained network,
-    it changes nothing yet. In the first step only these two learn, since nothing else acts.
+    `W_l` and `b_l` start at zero, so a new layer returns the affinity. Inserted into a trained network,
+    it changes nothing at first, and only these two weights learn in the first step.
 
     Args:
         attention_units: Width of the hidden layer that scores a token in the alignment. Defaults to
             `128`.
-        alignment: The scores `u_ij` of token j for token i, of their vectors times a matrix each.
-            `"additive"` is `w . tanh(x_j + y_i)`. `"literal"` is eq 5 as printed,
-            `w . tanh([x_j; y_i])`, where y_i adds the same to the score of every j: it guides
-            nothing. `"none"` leaves alignment out: `d* = d`, `a* = a`. Defaults to `"additive"`.
+        alignment: The score of token j for token i, from projections of their vectors. `"additive"` is
+            `w . tanh(x_j + y_i)`. `"literal"` is eq 5 as printed, `w . tanh([x_j; y_i])`, where y_i
+            adds the same to every score and so guides nothing. `"none"` leaves alignment out: `d* = d`,
+            `a* = a`. Defaults to `"additive"`.
         gate: Whether to compute `g_i`; otherwise it is 1/2. Defaults to `True`.
         filter_gate: Whether to compute `f_i`; otherwise it is 1. Defaults to `True`.
-        output_mode: `"residual"` returns `a_i + l_i`, `"replace"` `l_i` as eq 7 prints it, so zeros
-            at first. Defaults to `"residual"`.
-        output_stddev: Standard deviation of the small random numbers that `W_l` starts with instead
-            of zeros. Defaults to `0.0`, zeros.
-        regulation: With `False` all of the above is left out and the output is `(a_i + d_i) / 2`.
+        output_mode: `"residual"` returns `a_i + l_i`; `"replace"` returns `l_i` as eq 7 prints it, so
+            zeros at first. Defaults to `"residual"`.
+        output_stddev: Standard deviation of the random numbers that `W_l` starts with. Defaults to
+            `0.0`, zeros.
+        regulation: Whether to compute all of the above; otherwise the output is `(a_i + d_i) / 2`.
             Defaults to `True`.
 
     Call arguments:
         affinity: `[B, L, D]`.
         difference: `[B, L, D]`.
         mask: Boolean `[B, L]`, True = real token.
-        return_gates: Whether to return what the fusion did as well. Defaults to `False`.
+        return_gates: Whether to return the gates and the size of the change too. Defaults to `False`.
 
     Output shape:
-        `[B, L, D]`; with `return_gates` also `g`, `f` and the size of the change, `|l_i| / |a_i|`
-        (without regulation that of `(d_i - a_i) / 2`), `[B, L]` float32 each. The size is for looking
-        at: it has no gradient.
+        `[B, L, D]`; with `return_gates` also `g`, `f` and the relative change `|l_i| / |a_i|` (without
+        regulation that of `(d_i - a_i) / 2`), `[B, L]` float32 each. The change has no gradient.
 
     Masking:
-        Padding is never attended to; outputs and gates are zero there. Scores, softmax and gates
-        are float32 under every policy.
+        Padding is never attended to; outputs and gates are zero there. Scores, softmax and gates are
+        float32 under every half-precision policy.
 
     Memory:
         The additive scores need a tanh for each pair of tokens and attention unit,
-        `[B, L, L, attention_units]`, but one unit's is held at a time, in the backward pass too.
+        `[B, L, L, attention_units]`, but are computed unit by unit, in the backward pass again.
 
     Raises:
-        InputError: An option is unknown, or a number is not positive.
-        ValueError: The inputs differ in width.
+        InputError: An option is unknown, a number is not positive, or the inputs differ in width.
 
     Example:
         >>> import numpy as np
@@ -230,10 +217,6 @@ class AdaptiveFusion(Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if output_stddev < 0:
-            raise InputError(
-                f"output_stddev must be at least 0. Received: output_stddev={output_stddev!r}"
-            )
         require_positive(attention_units=attention_units)
         require_choice(ALIGNMENTS, alignment=alignment)
         require_choice(OUTPUT_MODES, output_mode=output_mode)
@@ -241,7 +224,7 @@ class AdaptiveFusion(Layer):
     def build(self, affinity_shape, difference_shape=None):
         width = affinity_shape[-1]
         if difference_shape is not None and difference_shape[-1] != width:
-            raise ValueError(
+            raise InputError(
                 "affinity and difference must have the same width. "
                 f"Received: shapes {affinity_shape} and {difference_shape}"
             )
@@ -285,7 +268,7 @@ class AdaptiveFusion(Layer):
         if self.regulation:
             change, gate, kept = self._change(affinity, difference, mask)
         else:
-            change, gate, kept = (difference - affinity) * 0.5, *_constants(mask)
+            change, gate, kept = (difference - affinity) * 0.5, *_constants(mask, self.wide_dtype)
         replaces = self.regulation and self.output_mode == "replace"
         fused = zero_padding(change if replaces else affinity + change, mask)
         if not return_gates:
@@ -294,7 +277,7 @@ class AdaptiveFusion(Layer):
         return fused, *(ops.squeeze(zero_padding(x, mask), -1) for x in (gate, kept, size))
 
     def _change(self, a, d, mask) -> tuple[Any, Any, Any]:
-        """`l`, g and f."""
+        """Return `l`, g and f."""
         new_a, new_d = a, d
         if self.alignment != "none":
             guided = self.align_difference(d, a, mask)
@@ -302,7 +285,7 @@ class AdaptiveFusion(Layer):
             guided = self.align_affinity(a, guided, mask)
             new_a = self.join_affinity(ops.concatenate([a, guided], axis=-1))
         new_a, new_d = self.hidden_affinity(new_a), self.hidden_difference(new_d)
-        gate, kept = _constants(mask)
+        gate, kept = _constants(mask, self.wide_dtype)
         if self.gate:
             gate = _share(self.gate_kernel, new_d, new_a)
         v = ops.cast(gate, a.dtype) * new_a + ops.cast(1.0 - gate, a.dtype) * new_d
@@ -314,12 +297,12 @@ class AdaptiveFusion(Layer):
         fused = self.spec(*affinity.shape)
         if not return_gates:
             return fused
-        gates = (self.spec(*affinity.shape[:2], dtype="float32") for _ in range(3))
+        gates = (self.spec(*affinity.shape[:2], dtype=self.wide_dtype) for _ in range(3))
         return fused, *gates
 
 
 class _GuidedAlignment(Layer):
-    """For each guide vector the weighted sum of all values: `[B, L, D]` twice to `[B, L, D]`."""
+    """Return the weighted sum of all values for each guide vector: `[B, L, D]` twice to `[B, L, D]`."""
 
     def __init__(self, units: int, additive: bool, **kwargs):
         super().__init__(**kwargs)
@@ -331,7 +314,7 @@ class _GuidedAlignment(Layer):
             layer.build(values_shape)
         size = self.units if self.additive else 2 * self.units
         self.context = self.add_weight(shape=(size, 1), name="context", autocast=False)
-        # In eq 5, and in the count of parameters; a constant on all scores, it changes no softmax.
+        # Eq 5 has it and the paper counts it. It adds the same to all scores, so no weight changes.
         self.bias = self.add_weight(
             shape=(1,), initializer="zeros", name="context_bias", autocast=False
         )
@@ -342,13 +325,15 @@ class _GuidedAlignment(Layer):
         if self.additive:
             first = (2, 0, 1)  # the attention units, which are summed over
             guides, keys = ops.transpose(guides, first), ops.transpose(keys, first)
-            weights = ops.squeeze(ops.convert_to_tensor(self.context), -1)
+            weights = ops.cast(ops.squeeze(self.context, -1), keys.dtype)
             scores = pairwise_sum(guides, keys, weights)
         else:
-            own = ops.matmul(ops.tanh(keys), self.context[: self.units])
-            scores = ops.matmul(ops.tanh(guides), self.context[self.units :])
+            context = ops.cast(self.context, keys.dtype)
+            own = ops.matmul(ops.tanh(keys), context[: self.units])
+            scores = ops.matmul(ops.tanh(guides), context[self.units :])
             scores = scores + ops.transpose(own, (0, 2, 1))
-        weights = masked_softmax(scores + self.bias, ops.expand_dims(mask, 1))
+        scores = scores + ops.cast(self.bias, scores.dtype)
+        weights = masked_softmax(scores, ops.expand_dims(mask, 1))
         return ops.matmul(ops.cast(weights, values.dtype), values)
 
     def compute_output_shape(self, values_shape):
@@ -356,19 +341,20 @@ class _GuidedAlignment(Layer):
 
 
 def _share(kernel, *parts):
-    """One sigmoid for each token, `[B, L, 1]`, of its vectors side by side."""
-    return ops.sigmoid(ops.matmul(at_least_float32(ops.concatenate(parts, axis=-1)), kernel))
+    """One sigmoid per token, `[B, L, 1]`, of its vectors side by side."""
+    joined = at_least_float32(ops.concatenate(parts, axis=-1))
+    return ops.sigmoid(ops.matmul(joined, ops.cast(kernel, joined.dtype)))
 
 
 def _norm(x):
-    """The length of each token's vector, `[B, L, 1]`, without a gradient."""
+    """The norm of each token's vector, `[B, L, 1]`, without a gradient."""
     x = at_least_float32(ops.stop_gradient(x))
     return ops.sqrt(ops.sum(ops.square(x), axis=-1, keepdims=True))
 
 
-def _constants(mask) -> tuple[Any, Any]:
-    """The gates that are not computed: one half, and one."""
-    ones = ops.ones_like(ops.expand_dims(mask, -1), dtype="float32")
+def _constants(mask, dtype: str) -> tuple[Any, Any]:
+    """The gates that are not computed: 1/2 and 1."""
+    ones = ops.ones_like(ops.expand_dims(mask, -1), dtype=dtype)
     return ones * 0.5, ones
 
 
@@ -377,55 +363,49 @@ CHANNELS = ("both", "affinity", "difference")
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class DualAttentionBlock(Layer):
-    """BERT's transformer block with `DualAttention` and `AdaptiveFusion` in place of its attention.
+    """BERT's transformer block with `DualAttention` and `AdaptiveFusion` instead of its attention.
 
-    `y = norm(x + join(fusion(A, D)))`, `norm(y + narrow(activation(wide(y))))`. Beside the fusion
-    it has the weights of BERT's block, in the shapes of `keras_hub.layers.TransformerEncoder`;
-    `backbone_layers` are the sublayers that hold them. With the weights of such a block a new layer
-    gives what the block gives: the fusion starts by returning the affinity.
+    `y = norm(x + join(fusion(A, D)))`, `norm(y + narrow(activation(wide(y))))`. All weights but those
+    of the fusion have the shapes of `keras_hub.layers.TransformerEncoder`; `backbone_layers` are the
+    sublayers that hold them. With the weights of such a block, a new layer computes the same as the
+    block, because the fusion starts by returning the affinity.
 
     Args:
         intermediate_dim: Width of the feed-forward layer.
         num_heads: Number of heads; the width of `x` must be a multiple of it.
-        dropout: Rate on the attention weights and after either half of the block. Defaults to
+        dropout: Dropout rate on the attention weights and after both halves of the block. Defaults to
             `0.1`.
-        activation: Of the feed-forward layer. Defaults to `"gelu"`.
-        layer_norm_epsilon: Of both layer normalizations. Defaults to `1e-12`.
-        channels: What is fused: `"both"`, or `"affinity"` or `"difference"` twice, which leaves the
-            other out. Defaults to `"both"`.
-        distance: `"l1"` or `"sum"`, see `DualAttention`. Defaults to `"l1"`.
-        cross: Whether a token's difference channel sees the other sentence only. Defaults to
-            `False`.
-        attention_units: Width of the alignment's hidden layer, see `AdaptiveFusion`. Defaults to
-            `128`.
-        alignment: `"additive"`, `"literal"` or `"none"`. Defaults to `"additive"`.
-        gate: Whether the fusion computes the gate between both channels. Defaults to `True`.
-        filter_gate: Whether it computes the gate on what is added. Defaults to `True`.
-        output_mode: `"residual"` or `"replace"`. Defaults to `"residual"`.
-        output_stddev: Of what the fusion's last layer starts with. Defaults to `0.0`, zeros.
-        regulation: With `False` the fusion is the mean of both channels. Defaults to `True`.
+        activation: Activation of the feed-forward layer. Defaults to `"gelu"`.
+        layer_norm_epsilon: Epsilon of both layer normalizations. Defaults to `1e-12`.
+        channels: `"both"` is the default. `"affinity"` or `"difference"` passes that channel to the
+            fusion twice and leaves the other one out. Defaults to `"both"`.
+        distance: See `DualAttention`. Defaults to `"l1"`.
+        cross: See `DualAttention`. Defaults to `False`.
+        attention_units: See `AdaptiveFusion`. Defaults to `128`.
+        alignment: See `AdaptiveFusion`. Defaults to `"additive"`.
+        gate: See `AdaptiveFusion`. Defaults to `True`.
+        filter_gate: See `AdaptiveFusion`. Defaults to `True`.
+        output_mode: See `AdaptiveFusion`. Defaults to `"residual"`.
+        output_stddev: See `AdaptiveFusion`. Defaults to `0.0`.
+        regulation: See `AdaptiveFusion`. Defaults to `True`.
 
     Call arguments:
         x: `[B, L, D]`, both sentences in one sequence.
         mask: Boolean `[B, L]`, True = real token.
-        segment_ids: Integers `[B, L]`, which sentence a token belongs to; needed with `cross=True`,
-            else not used.
-        return_attention: Whether to return what the layer did as well. Defaults to `False`.
+        segment_ids: Integers `[B, L]`, the sentence of each token; needed with `cross=True`.
+        return_attention: Whether to return weights and gates as well. Defaults to `False`.
 
     Output shape:
         `[B, L, D]`; with `return_attention` also the weights of affinity and of difference,
-        `[B, num_heads, L, L]`, and the gate, the filter and the size of the change of the fusion,
+        `[B, num_heads, L, L]`, and the gate, the filter and the relative change of the fusion,
         `[B, L]`, all float32.
 
     Masking:
         Padding is never attended to; padded rows are zeros.
 
-    Memory:
-        See `DualAttention` and `AdaptiveFusion`.
-
     Raises:
-        InputError: An option is unknown, or a number is not positive.
-        ValueError: The width of `x` is no multiple of `num_heads`.
+        InputError: An option is unknown, a number is not positive, or the width of `x` is no multiple
+            of `num_heads`.
 
     Example:
         >>> import numpy as np
@@ -467,7 +447,7 @@ class DualAttentionBlock(Layer):
     def build(self, x_shape):
         width, heads = x_shape[-1], self.num_heads
         if width % heads:
-            raise ValueError(
+            raise InputError(
                 f"The width of x must be a multiple of num_heads={heads}. Received: shape={x_shape}"
             )
         policy = {"dtype": self.dtype_policy}
@@ -489,7 +469,7 @@ class DualAttentionBlock(Layer):
 
     @property
     def backbone_layers(self) -> list[keras.layers.Layer]:
-        """The sublayers with the weights of a plain transformer block, so without the fusion."""
+        """The sublayers with the weights of a plain transformer block."""
         norms = [self.attention_norm, self.feedforward_norm]
         return [self.attention, self.join, *norms, self.wide, self.narrow]
 
@@ -513,4 +493,4 @@ class DualAttentionBlock(Layer):
             return y
         maps, gates = (batch, self.num_heads, length, length), (batch, length)
         shapes = (maps, maps, gates, gates, gates)
-        return (y, *(self.spec(*shape, dtype="float32") for shape in shapes))
+        return (y, *(self.spec(*shape, dtype=self.wide_dtype) for shape in shapes))

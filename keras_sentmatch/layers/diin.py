@@ -12,39 +12,14 @@ from keras_sentmatch.ops.similarity import dot_matrix
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class DecayingDropout(Layer):
-    """Dropout whose share of kept values decays during training.
+    """Dropout whose share of kept values, `(1 - rate) * decay ** (step / decay_steps)`, decays.
 
-    At training step t, `keep = (1 - rate) * decay ** (t / decay_steps)`. The layer counts the steps
-    in a weight that is saved with it, so that training can continue where it stopped. It must be
-    called once per step. With `decay=1.0` it is plain dropout.
-
-    Args:
-        rate: Share of values dropped at the first step. Defaults to `0.0`.
-        decay: Factor on `keep` per `decay_steps` steps, without jumps. Defaults to `0.977`.
-        decay_steps: Number of steps, see `decay`. Defaults to `10_000`.
-        seed: Seed of the random numbers. Defaults to `None`.
-
-    Call arguments:
-        x: A tensor of any shape.
-        training: Whether to drop values and count the step. Defaults to `None`, no.
-
-    Output shape:
-        Same as `x`.
-
-    Masking:
-        Works on each value alone: a zero stays zero.
-
-    References:
-        Gong, Luo, Zhang, DIIN, section 4.2 (keep rate 1, decay 0.977 every 10,000 steps).
+    A weight counts the training steps and is saved, so training continues where it stopped. Call the
+    layer once per step. The paper keeps everything at first, and decays by 0.977 per 10,000 steps.
     """
 
     def __init__(
-        self,
-        rate: float = 0.0,
-        decay: float = 0.977,
-        decay_steps: int = 10_000,
-        seed: int | None = None,
-        **kwargs,
+        self, rate: float = 0.0, decay: float = 0.977, decay_steps: int = 10_000, **kwargs
     ):
         super().__init__(**kwargs)
         if not (0 <= rate < 1 and 0 < decay <= 1 and decay_steps >= 1):
@@ -52,7 +27,7 @@ class DecayingDropout(Layer):
                 "rate must be in [0, 1), decay in (0, 1], decay_steps at least 1. "
                 f"Received: rate={rate}, decay={decay}, decay_steps={decay_steps}"
             )
-        self.seed_generator = keras.random.SeedGenerator(seed)
+        self.seed_generator = keras.random.SeedGenerator()
 
     def build(self, x_shape):
         self.steps = self.add_weight(
@@ -60,7 +35,7 @@ class DecayingDropout(Layer):
         )
 
     def keep(self):
-        """The share of values kept at the next step, float32."""
+        """Return the share of values kept at the next step, float32."""
         t = ops.cast(self.steps, "float32") / self.decay_steps
         return (1.0 - self.rate) * ops.power(ops.cast(self.decay, "float32"), t)
 
@@ -78,42 +53,15 @@ class DecayingDropout(Layer):
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class SelfAttentionFusion(Layer):
-    """Attend from each token to its own sentence, and fuse the result with gates.
+    """Attend from each token to its own sentence, and fuse the result with gates (DIIN, eq 1-7).
 
     `s_ij = w . [x_i; x_j; x_i * x_j]`, `a_i = sum_j softmax_j(s_ij) x_j`, and with `z, r, f` from
-    `[x_i; a_i]` by one dense layer each (tanh, sigmoid, sigmoid) `y_i = r_i * x_i + f_i * z_i`.
-    The scores are computed as `w_1 . x_i + w_2 . x_j + (w_3 * x_i) . x_j`, without a tensor
-    `[B, L, L, 3D]`. (`w_1 . x_i` is the same for every j, so the softmax drops it: the first third
-    of `w` never learns. The paper has it.)
+    `[x_i; a_i]` by a dense layer each (tanh, sigmoid, sigmoid) `y_i = r_i * x_i + f_i * z_i`. The first
+    third of `w` never learns, because `w_1 . x_i` is the same for every j; the paper has it.
 
-    Args:
-        dropout: Dropout rate on the gates' inputs at the first training step. Defaults to `0.0`.
-        dropout_decay: Factor on the share of kept values per `dropout_decay_steps` steps. Defaults
-            to `1.0`.
-        dropout_decay_steps: Number of steps, see `dropout_decay`. Defaults to `10_000`.
-
-    Call arguments:
-        x: `[B, L, D]`.
-        mask: boolean `[B, L]`, True = real token.
-        return_attention: Whether to return the attention as well. Defaults to `False`.
-
-    Output shape:
-        `[B, L, D]`; with `return_attention` also the weights `[B, L, L]`, whose rows sum to 1.
-
-    Masking:
-        Padding gets no weight. Padded positions of the output, and their rows of the attention, are
-        zero.
-
-    Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers.diin import SelfAttentionFusion
-        >>> x, mask = np.ones((1, 3, 4), "float32"), np.array([[True, True, False]])
-        >>> y, weights = SelfAttentionFusion()(x, mask, return_attention=True)
-        >>> tuple(y.shape), [float(w) for w in weights[0, 0]]
-        ((1, 3, 4), [0.5, 0.5, 0.0])
-
-    References:
-        Gong, Luo, Zhang, DIIN, eq 1-7.
+    `x` is `[B, L, D]` and so is the output, with zeros at padding. `return_attention` adds the weights
+    `[B, L, L]`. `dropout` is the rate on the inputs of the gates at the first training step; see
+    `DecayingDropout` for the others.
     """
 
     def __init__(
@@ -178,42 +126,12 @@ class SelfAttentionFusion(Layer):
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class DenseInteractionCNN(Layer):
-    """A DenseNet over the grid of token pairs, `[B, L1, L2, D]` to one vector `[B, F]`.
+    """A DenseNet over the grid of token pairs, `[B, L1, L2, D]` to one vector `[B, F]` (DIIN).
 
-    A 1x1 convolution without activation scales the D features down. Blocks follow: in each,
+    A 1x1 convolution keeps the share `first_scale` of the features. Blocks follow: in each,
     `layers_per_block` 3x3 convolutions with ReLU read all earlier features of the block and add
-    `growth_rate` features; a 1x1 convolution without activation halves their number, and the
-    maximum over 2x2 cells halves the grid. The last grid is flattened.
-
-    Args:
-        first_scale: Share of the D features that the first convolution keeps (rounded down).
-            Defaults to `0.3`.
-        blocks: Number of dense blocks. Defaults to `3`.
-        layers_per_block: Number of convolutions per block. Defaults to `8`.
-        growth_rate: Number of features that each of them adds. Defaults to `20`.
-
-    Call arguments:
-        x: `[B, L1, L2, D]`, with known L1 and L2 of at least `2 ** blocks`.
-
-    Output shape:
-        `[B, (L1 // 2 ** blocks) * (L2 // 2 ** blocks) * features]`.
-
-    Masking:
-        None: the grid has one size. Cells of padding should be zero, as `x_i * y_j` is if one of
-        them is zero.
-
-    Raises:
-        InputError: The lengths are unknown or too small for the number of blocks.
-
-    Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers.diin import DenseInteractionCNN
-        >>> layer = DenseInteractionCNN(blocks=2, layers_per_block=2, growth_rate=4)
-        >>> tuple(layer(np.ones((1, 8, 12, 20), "float32")).shape)
-        (1, 42)
-
-    References:
-        Gong, Luo, Zhang, DIIN, "Feature extraction layer".
+    `growth_rate` features; a 1x1 convolution halves their number, and the maximum over 2x2 cells halves
+    the grid. The lengths must be known and at least `2 ** blocks`. Padded cells should be zero.
     """
 
     def __init__(
@@ -230,7 +148,7 @@ class DenseInteractionCNN(Layer):
         )
 
     def _features(self, width: int) -> list[int]:
-        """The number of features that enter each block, and last the number of the output."""
+        """Return the number of features that enter each block, and the number in the output."""
         features = [int(width * self.first_scale)]
         for _ in range(self.blocks):
             features.append((features[-1] + self.layers_per_block * self.growth_rate) // 2)
@@ -271,20 +189,17 @@ class DenseInteractionCNN(Layer):
         return ops.reshape(x, (-1, self._flat_width))
 
     def compute_output_shape(self, x_shape):
-        self._check(x_shape)
-        height, width = (length >> self.blocks for length in x_shape[1:3])
-        return (x_shape[0], height * width * self._features(x_shape[-1])[-1])
-
-    def _check(self, x_shape) -> None:
         if any(length is None or not length >> self.blocks for length in x_shape[1:3]):
             raise InputError(
                 f"blocks={self.blocks} halve the grid, so both lengths must be known and at least "
                 f"2 ** blocks. Received: x of shape {tuple(x_shape)}"
             )
+        height, width = (length >> self.blocks for length in x_shape[1:3])
+        return (x_shape[0], height * width * self._features(x_shape[-1])[-1])
 
 
 def _dense_block(block, x):
-    """`x` and the output of each convolution, concatenated; each reads all that stands before it.
+    """Concatenate `x` and the output of each convolution, which reads everything before it.
 
     A convolution of a concatenation is the sum of the convolutions of its parts. Each part is
     convolved once, with the slices of all later kernels side by side, because a few wide
@@ -303,5 +218,5 @@ def _dense_block(block, x):
 
 
 def _in_each_cell(convolution, x):
-    """A 1x1 convolution without activation, as a matrix product, which is faster on JAX."""
+    """Apply a 1x1 convolution without activation as a matrix product, which is faster on JAX."""
     return ops.add(ops.matmul(x, convolution.kernel[0, 0]), convolution.bias)

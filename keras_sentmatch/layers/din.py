@@ -15,36 +15,16 @@ from keras_sentmatch.ops.recurrence import scan_sequence
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class MatrixInteraction(Layer):
-    """Read sentence 1 once for every word of sentence 2, in matrices.
+    """Read sentence 1 once for each word of sentence 2, in matrices (DIN, eq 8).
 
-    Words are matrices `n x n`, written as vectors of `d = n * n` numbers, row by row. For each word
-    `t` of sentence 2 a recurrence runs over the words `s` of sentence 1, with matrix products:
+    Words are matrices `n x n`, stored row by row as vectors of `d = n * n` numbers. For each word `t` of
+    sentence 2 a recurrence runs over the words `s` of sentence 1, with matrix products:
+    `W_t,s = tanh(P_s H_t + W_inter W_t,s-1 + b_inter)`, `W_t,0 = 0`. There are `L1` steps, each for all
+    `t` at once, so the state has `B * L2 * d` numbers.
 
-    `W_t,s = tanh(P_s H_t + W_inter W_t,s-1 + b_inter)`, `W_t,0 = 0`
-
-    The result is `W_t` after the last word of sentence 1. There are `L1` steps, each for all `t` at
-    once, so the products of all pairs of words never exist together. The state has `B * L2 * d`
-    numbers, and only training keeps the states of all steps.
-
-    Call arguments:
-        x1: `[B, L1, d]`, the matrices `P`; `d` a perfect square.
-        x2: `[B, L2, d]`, the matrices `H`.
-        mask_1: boolean `[B, L1]`, True = real token.
-        mask_2: boolean `[B, L2]`.
-        return_norms: Whether to return the norms of all `W_t,s` as well. Defaults to `False`.
-
-    Output shape:
-        `[B, L2, d]`; with `return_norms` also `[B, L2, L1]`, the Frobenius norms, up to `n`.
-
-    Masking:
-        The state passes over padding of sentence 1 unchanged. Padded rows, and norms at padding,
-        are zeros. An empty sentence 1 gives zeros.
-
-    Raises:
-        InputError: `d` is not a perfect square, or differs between the sentences.
-
-    References:
-        Huo, Liu: DIN, eq 8, and 28-29 for the norms.
+    `x1` is `[B, L1, d]` and `x2` is `[B, L2, d]`. The result is `W_t` after the last word of sentence 1,
+    `[B, L2, d]`, with zeros for padded rows and for an empty sentence 1. `return_norms` adds the
+    Frobenius norms of all `W_t,s`, `[B, L2, L1]` (eq 28-29).
     """
 
     def build(self, x1_shape, x2_shape=None):
@@ -99,30 +79,28 @@ GATES = ("update", "reset", "candidate")
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class MatrixDynamicGRU(Layer):
-    """A GRU over sentence 2 whose weights come from how each word interacts with sentence 1.
+    """A GRU over sentence 2 whose weights come from the interaction of each word with sentence 1.
 
-    Words of both sentences become `n x n` matrices, `tanh(x W + b)`. Their interaction gives a
-    matrix `W_t` for each word of sentence 2, `W_t,s = tanh(P_s H_t + W_inter W_t,s-1 + b_inter)`
-    after the last word `s` of sentence 1. The weights of the GRU's step `t` are made from `W_t`:
+    Words of both sentences become `n x n` matrices, `tanh(x W + b)`. Their interaction gives a matrix
+    `W_t` for each word of sentence 2, `W_t,s = tanh(P_s H_t + W_inter W_t,s-1 + b_inter)` after the last
+    word `s` of sentence 1. The weights of the GRU's step `t` are made from `W_t`:
 
-    - `"din1"`: in matrices. Weight `tanh(W_con W_t + b_con)` and bias `tanh(B_con W_t)` for each of
-      the gates `z`, `r` and the candidate `h`; `Z = sigmoid(W_z [H, X] + b_z)`, and so on, with
-      matrix products.
-    - `"din2"`: in vectors of `d` numbers, made by `d x d` matrices from the flattened `W_t`. They
-      scale element by element.
-    - `"static"`: an ordinary GRU, without dynamic weights. It reads the matrix of the word and
-      `W_t`, both flattened.
+    - `"din1"`: in matrices. Weight `tanh(W_con W_t + b_con)` and bias `tanh(B_con W_t)` for each of the
+      gates `z`, `r` and the candidate `h`; `Z = sigmoid(W_z [H, X] + b_z)` and so on, with matrix
+      products.
+    - `"din2"`: in vectors of `d` numbers, made by `d x d` matrices from the flattened `W_t`. They scale
+      element by element.
+    - `"static"`: an ordinary GRU that reads the flattened matrix of the word and `W_t`.
     - `"static_interaction"`: an ordinary GRU that reads only `W_t`.
 
     Args:
         units: Width `d = n * n` of a state, a perfect square.
         variant: `"din1"`, `"din2"`, `"static"` or `"static_interaction"`. Defaults to `"din1"`.
-        concat: How `"din1"` multiplies the bracket `[H, X]`: `"sum"`, one weight for `H + X`, which
-            is what the paper's shapes and counts allow; `"split"`, one weight for each. Defaults to
-            `"sum"`.
+        concat: How `"din1"` multiplies the bracket `[H, X]`: `"sum"`, one weight for `H + X`, which is
+            the only reading that fits the paper's shapes and counts; `"split"`, one weight for each.
+            Defaults to `"sum"`.
         use_bias: Whether there is a `b_con`, or the bias of an ordinary GRU. Defaults to `True`.
-        shared_transform: Whether one layer makes the matrices of both sentences. Defaults to
-            `False`.
+        shared_transform: Whether one layer makes the matrices of both sentences. Defaults to `False`.
         reset_after: Whether an ordinary GRU resets the state after its product with the weights.
             Dynamic weights always reset it before. Defaults to `False`.
 
@@ -130,22 +108,23 @@ class MatrixDynamicGRU(Layer):
         x1: `[B, L1, D1]`, states of sentence 1 (the premise).
         x2: `[B, L2, D2]`, words or states of sentence 2 (the hypothesis); with `shared_transform`,
             `D2 = D1`.
-        mask_1: boolean `[B, L1]`, True = real token, right-padded.
-        mask_2: boolean `[B, L2]`.
+        mask_1: Boolean `[B, L1]`, True = real token, right-padded.
+        mask_2: Boolean `[B, L2]`.
         return_matrices: Whether to return the words' matrices as well. Defaults to `False`.
         return_norms: Whether to return the norms that the explainer shows. Defaults to `False`.
 
     Output shape:
-        `[B, L2, units]`. With `return_matrices` also `[B, L1, units]` and `[B, L2, units]`, the
-        flattened matrices of the words of both sentences. With `return_norms` also `[B, L2, L1]`,
-        the norms of all interaction matrices, and, with dynamic weights, `[B, L2, 3]`, those of the
-        weights made for `z`, `r` and `h`.
+        `[B, L2, units]`. With `return_matrices` also the flattened matrices of the words of both
+        sentences, `[B, L1, units]` and `[B, L2, units]`. With `return_norms` also the norms of all
+        interaction matrices, `[B, L2, L1]`, and, with dynamic weights, those of the weights made for
+        `z`, `r` and `h`, `[B, L2, 3]`.
 
     Masking:
         Padding changes nothing, and padded rows are zeros. An empty sentence 1 gives `W_t = 0`.
 
     Raises:
-        InputError: `units` is not a perfect square, or `variant` or `concat` is unknown.
+        InputError: `units` is not a perfect square, an option is unknown, or a shared transform gets two
+            widths.
 
     Example:
         >>> import numpy as np
@@ -247,10 +226,10 @@ class MatrixDynamicGRU(Layer):
         return (states, *more) if more else states
 
     def _dynamic_weights(self, w, words) -> tuple[Any, Any]:
-        """The factors of the state, and what is added to the products, of all steps of the GRU.
+        """Return the factors of the state and what is added to the products, for all steps of the GRU.
 
-        Both are `[B, L2, 3 r, c]`, the gates one above the other; `r = c = n` in matrices, `r = 1`
-        and `c = d` in vectors.
+        Both are `[B, L2, 3 r, c]`, the gates one above the other; `r = c = n` in matrices, `r = 1` and
+        `c = d` in vectors.
         """
         batch, length = ops.shape(w)[0], ops.shape(w)[1]
         matrices = self.variant == "din1"
@@ -274,7 +253,7 @@ class MatrixDynamicGRU(Layer):
         return factors[0], self._product(factors[-1], words) + offsets
 
     def _run(self, factors, offsets):
-        """The GRU's states, `[B, L2, d]` (eq 10-14, 17-20)."""
+        """Return the GRU's states, `[B, L2, d]` (eq 10-14, 17-20)."""
         batch, length = ops.shape(factors)[0], ops.shape(factors)[1]
         rows, columns = self._shape
 

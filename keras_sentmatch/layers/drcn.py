@@ -18,30 +18,11 @@ from keras_sentmatch.ops.sequence import split_pair, stack_pair
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class AutoencoderBottleneck(Layer):
-    """Narrow `x` to a code that can rebuild `x`.
+    """Narrow `[B, L, D]` to a code `[B, L, units]` that can rebuild it (DRCN, "Bottleneck component").
 
-    `z = tanh(x W_e + b_e)`, `x' = dropout(z) W_r + b_r`. In training the layer adds half of the
-    mean squared error of `x'` for each sentence: `1/2 (MSE_P + MSE_Q)` for two stacked sentences.
-    Outside training nothing is rebuilt.
-
-    Args:
-        units: Width of the code. Defaults to `200`.
-        dropout: Dropout rate on the code. Defaults to `0.2`.
-        kernel_regularizer: Penalty on both kernels. Defaults to `None`.
-
-    Call arguments:
-        x: `[B, L, D]`.
-        mask: boolean `[B, L]`, True = real token.
-        sentences: Number of sentences that are stacked along the batch. Defaults to `1`.
-
-    Output shape:
-        `[B, L, units]`, the code after dropout.
-
-    Masking:
-        Padding doesn't count in the loss. The code of a padded token is not zeroed.
-
-    References:
-        Kim et al., DRCN, "Bottleneck component".
+    `z = tanh(x W_e + b_e)`, `x' = dropout(z) W_r + b_r`. In training the layer adds
+    `1/2 (MSE_P + MSE_Q)`, the squared errors of `x'` for `sentences` sentences stacked along the batch,
+    without padding. The code of padded tokens is not zero.
     """
 
     def __init__(self, units: int = 200, dropout: float = 0.2, kernel_regularizer=None, **kwargs):
@@ -59,7 +40,7 @@ class AutoencoderBottleneck(Layer):
         return code
 
     def _errors(self, x, code, mask, sentences: int):
-        """The squared error of each sentence, `[sentences]`: its mean over tokens and features."""
+        """Return the squared error of each sentence, `[sentences]`: the mean over tokens and features."""
         error = at_least_float32(self.decoder(code)) - at_least_float32(x)
         per_token = ops.mean(ops.square(error), axis=-1)  # [B, L]
         # One row per sentence, so that a short one counts as much as a long one.
@@ -78,21 +59,20 @@ class DenseCoAttentiveRNN(Layer):
     """Densely connected recurrent layers with co-attention over two sentences.
 
     Layer l computes `h^l = BiLSTM_l(x^l)`, `a^l` = co-attention over the two `h^l`, and
-    `x^{l+1} = [h^l; a^l; x^l]`. After some layers an autoencoder narrows x, and the next layers
-    start again from its code. All weights serve both sentences, which run through each recurrent
-    layer in one call. The connections can be changed one by one: the next input holds, newest
-    first, `h` and `a` of each layer and at last the input features.
+    `x^{l+1} = [h^l; a^l; x^l]`. After some layers an autoencoder narrows x, and the next layers start
+    again from its code. All weights serve both sentences. The input of a layer holds, newest first,
+    `h` and `a` of each earlier layer and last the input features.
 
     Args:
         units: Width of one direction. Defaults to `100`.
         depth: Number of recurrent layers. Defaults to `5`.
-        attention: Whether there is co-attention at all. Defaults to `True`.
-        recurrent_connection: What happens to the earlier `h`: `"dense"` keeps each, `"residual"`
-            adds them to the newest, `"none"` drops them. Defaults to `"dense"`.
+        attention: Whether there is co-attention. Defaults to `True`.
+        recurrent_connection: `"dense"` passes on each earlier `h`, `"residual"` adds them to the newest,
+            `"none"` drops them. Defaults to `"dense"`.
         attentive_connection: The same for the earlier `a`. Defaults to `"dense"`.
         embedding_connection: `"dense"` passes the input (or the latest code) on to every layer,
             `"none"` only to the next layer. Defaults to `"dense"`.
-        autoencoder_after: The layers, counted from 1, after which x is narrowed. Defaults to
+        autoencoder_after: Numbers of the layers, from 1, that an autoencoder follows. Defaults to
             `(3, 5)`.
         autoencoder_units: Width of the code. Defaults to `200`.
         autoencoder_dropout: Dropout rate on the code. Defaults to `0.2`.
@@ -100,23 +80,23 @@ class DenseCoAttentiveRNN(Layer):
 
     Call arguments:
         x1: `[B, L1, D]`.
-        x2: `[B, L2, D]`. `None`, like `mask_2`, for a single sentence, which needs
+        x2: `[B, L2, D]`, or `None` (like `mask_2`) for a single sentence, which needs
             `attention=False`. Defaults to `None`.
-        mask_1: boolean `[B, L1]`, True = real token, right-padded.
-        mask_2: boolean `[B, L2]`.
+        mask_1: Boolean `[B, L1]`, True = real token, right-padded.
+        mask_2: Boolean `[B, L2]`.
         return_attention: Whether to return the attention of each layer too. Defaults to `False`.
 
     Output shape:
-        `[B, L1, width]` and `[B, L2, width]`, where `width` follows from the connections (200 by
-        default); with `return_attention` also `[B, depth, L1, L2]` and `[B, depth, L2, L1]`. For a
-        single sentence `[B, L1, width]`.
+        `[B, L1, width]` and `[B, L2, width]`; with `return_attention` also `[B, depth, L1, L2]` and
+        `[B, depth, L2, L1]`. For a single sentence `[B, L1, width]`. The width follows from the
+        connections; it is 200 by default.
 
     Masking:
         Padding changes nothing at the real tokens. Padded positions of the output are zero.
 
     Raises:
-        InputError: An unknown connection, a layer number outside 1..depth, or a single sentence
-            given to a layer with attention.
+        InputError: A connection is unknown, a layer number is outside 1..depth, or a layer with
+            attention is called with a single sentence.
 
     Example:
         >>> import numpy as np
@@ -151,8 +131,8 @@ class DenseCoAttentiveRNN(Layer):
         require_choice(("dense", "none"), embedding_connection=embedding_connection)
         if depth < 1 or any(not 1 <= layer <= depth for layer in autoencoder_after):
             raise InputError(
-                f"autoencoder_after counts recurrent layers from 1 to depth={depth}. "
-                f"Received: {autoencoder_after!r}"
+                f"autoencoder_after must hold layer numbers from 1 to depth={depth}. "
+                f"Received: autoencoder_after={autoencoder_after!r}"
             )
         self.autoencoder_after = tuple(sorted(autoencoder_after))
         layers = range(1, depth + 1)
@@ -207,12 +187,12 @@ class DenseCoAttentiveRNN(Layer):
         if x2 is None and self.attention:
             raise InputError(
                 "A layer with attention=True reads two sentences. Received: x2=None. "
-                "Make it with attention=False."
+                "Pass both, or make the layer with attention=False."
             )
         return x2 is None
 
     def _width_after(self, layer: int, width: int) -> int:
-        """Width of `[h^layer; a^layer; ...]`, before an autoencoder narrows it."""
+        """Return the width of `[h^layer; a^layer; ...]`, before an autoencoder narrows it."""
         start = max((after for after in self.autoencoder_after if after < layer), default=0)
         kept = layer - start
         parts = kept if self.recurrent_connection == "dense" else 1
@@ -222,7 +202,7 @@ class DenseCoAttentiveRNN(Layer):
         return 2 * self.units * parts + (source if self.embedding_connection == "dense" else 0)
 
     def _width_of(self, layer: int, width: int) -> int:
-        """Width of x^layer if x^1 is `width` wide; the output is x^(depth + 1)."""
+        """Return the width of x^layer if x^1 is `width` wide; the output is x^(depth + 1)."""
         if layer == 1:
             return width
         if layer - 1 in self.autoencoder_after:
@@ -257,7 +237,7 @@ class DenseCoAttentiveRNN(Layer):
 
 
 def _connect(new, earlier: list[Any], connection: str) -> list[Any]:
-    """What is kept of one kind of feature when `new` arrives, newest first."""
+    """Return the features of one kind that are kept when `new` arrives, newest first."""
     if connection == "dense":
         return [new, *earlier]
     return [new + earlier[0]] if connection == "residual" and earlier else [new]

@@ -9,36 +9,30 @@ from keras_sentmatch.layers.stack_rnn import GlorotPerGate
 from keras_sentmatch.ops import masked_max, masked_softmax
 from keras_sentmatch.ops.masking import at_least_float32, masked_argmax
 
-EPSILON = 1e-6  # keeps the logarithm of a coverage finite
 SELECTIONS = ("soft", "straight_through", "hard")
 INITIAL_STATES = ("projected", "given", "zero")
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class RerereadAttention(Layer):
-    """Reads the token that matters most, `steps` times, and keeps what it read in a GRU.
+    """Read the most important token `steps` times, and remember what was read in a GRU.
 
-    At each step t every token gets a score `m_i = w . tanh(h_i W + s_{t-1} U + g M)` from its state,
-    from the state s of what was read so far and from a guide g (the other sentence). `p = softmax(beta m)`
-    selects, `s_t = GRU(sum_i p_i h_i, s_{t-1})` reads, and the last state is the result. The paper
-    wants beta "arbitrarily big", which makes the selection hard and its gradient 0.
+    At step t every token gets a score `m_i = w . tanh(h_i W + s_{t-1} U + g M)` from its state, the
+    state s of the GRU and a guide g (the other sentence). `p = softmax(beta m)` selects,
+    `s_t = GRU(sum_i p_i h_i, s_{t-1})` reads, and the last state is the result. The paper wants beta
+    "arbitrarily big", which makes the selection hard and its gradient 0.
 
     Args:
         units: Width of the GRU (`reset_after=True`). Defaults to `256`.
         attention_units: Width of the hidden layer that scores a token. Defaults to `200`.
-        steps: How many tokens are read, T. Defaults to `6`.
+        steps: Number of tokens to read, T. Defaults to `6`.
         beta: Sharpness of the selection. Defaults to `10.0`.
         selection: `"soft"` reads the weighted sum. `"hard"` reads the token with the highest score
-            (eq 5): no gradient reaches the scores, only the chosen tokens and the GRU, so it is for
-            inference. `"straight_through"` reads as `"hard"` does and has the gradient of `"soft"`
-            weights. Defaults to `"soft"`.
-        initial_state: s_0: `"projected"`, a dense tanh layer of the call's `initial_state`;
-            `"given"`, that vector itself, `units` wide; or `"zero"`. Defaults to `"projected"`.
+            (eq 5); the scores get no gradient, so it is for inference. `"straight_through"` reads like
+            `"hard"` and has the gradient of the `"soft"` weights. Defaults to `"soft"`.
+        initial_state: s_0: `"projected"`, a dense tanh layer of the call's `initial_state`; `"given"`,
+            that vector itself, `units` wide; or `"zero"`. Defaults to `"projected"`.
         guide: Whether there is a guide vector. Defaults to `True`.
-        coverage: Whether to keep track of what is left to read, c, so that a step reads other words
-            than the steps before it: `p = softmax(beta (m + log(c + 1e-6)))`, and then
-            `c = c (1 - p)`, from 1. Not in the paper, whose successor LadRa-Net has a coverage with
-            weights. Defaults to `False`.
 
     Call arguments:
         h: `[B, L, D]`.
@@ -48,16 +42,16 @@ class RerereadAttention(Layer):
         return_selection: Whether to return what was read as well. Defaults to `False`.
 
     Output shape:
-        `[B, units]`; with `return_selection` also the states of all steps, `[B, steps, units]`, and
-        the selection weights, `[B, steps, L]` float32, which sum to 1 over the real tokens.
+        `[B, units]`; with `return_selection` also the states of all steps, `[B, steps, units]`, and the
+        selection weights, `[B, steps, L]` float32, which sum to 1 over the real tokens.
 
     Masking:
-        Padding is never selected. From an empty sentence zeros are read. Scores and softmax are
-        float32 under every policy.
+        Padding is never selected. Zeros are read from an empty sentence. Scores and softmax are float32
+        under every half-precision policy.
 
     Raises:
-        InputError: An option is unknown, or a number is not positive.
-        ValueError: An input is missing, or the given initial state has another width.
+        InputError: An option is unknown, a number is not positive, an input is missing, or the given
+            initial state has another width.
 
     Example:
         >>> import numpy as np
@@ -82,7 +76,6 @@ class RerereadAttention(Layer):
         selection: str = "soft",
         initial_state: str = "projected",
         guide: bool = True,
-        coverage: bool = False,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -102,15 +95,17 @@ class RerereadAttention(Layer):
     def build(self, h_shape, guide_shape=None, initial_state_shape=None):
         start, attention = self.initial_state, self.attention_units
         if self.guide and guide_shape is None:
-            raise ValueError(
-                "guide=True needs the call argument `guide`, one vector per row. Received: None"
+            raise InputError(
+                "The call argument `guide` is missing. Pass one vector per row, or make the layer "
+                "with guide=False."
             )
         if start != "zero" and initial_state_shape is None:
-            raise ValueError(
-                f"initial_state={start!r} needs the call argument `initial_state`. Received: None"
+            raise InputError(
+                "The call argument `initial_state` is missing. Pass one vector per row, or make the "
+                "layer with initial_state='zero'."
             )
         if start == "given" and initial_state_shape[-1] != self.units:
-            raise ValueError(
+            raise InputError(
                 f"initial_state='given' needs a vector of units={self.units}. "
                 f"Received: shape={initial_state_shape}"
             )
@@ -120,7 +115,7 @@ class RerereadAttention(Layer):
             self.guide_kernel = self.add_weight(
                 shape=(guide_shape[-1], attention), name="guide_kernel"
             )
-        # A column, so that Glorot's range is that of the paper: n_in = attention_units, n_out = 1.
+        # A column gives Glorot's range the paper's n_in = attention_units, n_out = 1.
         self.context = self.add_weight(shape=(attention, 1), name="context", autocast=False)
         if start == "projected":
             self.initial_kernel = self.add_weight(
@@ -141,17 +136,13 @@ class RerereadAttention(Layer):
             state = ops.tanh(ops.matmul(initial_state, self.initial_kernel) + self.initial_bias)
         else:
             state = ops.zeros((ops.shape(h)[0], self.units), dtype=h.dtype)
-        left = ops.cast(mask, "float32")  # [B, L], of each token
         states, selected = [], []
         for _ in range(self.steps):
             query = ops.expand_dims(ops.matmul(state, self.state_kernel), 1)  # [B, 1, A]
             hidden = ops.tanh(fixed + query)  # eq 4
-            scores = ops.squeeze(ops.matmul(at_least_float32(hidden), self.context), -1)  # [B, L]
-            if self.coverage:
-                scores = scores + ops.log(left + EPSILON)
-            weights = self._select(scores, mask)
-            if self.coverage:
-                left = left * (1 - weights)
+            hidden = at_least_float32(hidden)
+            scores = ops.squeeze(ops.matmul(hidden, ops.cast(self.context, hidden.dtype)), -1)
+            weights = self._select(scores, mask)  # [B, L]
             token = ops.matmul(ops.expand_dims(ops.cast(weights, h.dtype), 1), h)  # [B, 1, D]
             state, _ = self.cell(ops.squeeze(token, 1), state)  # eq 6
             states.append(state)
@@ -161,8 +152,8 @@ class RerereadAttention(Layer):
         return state, ops.stack(states, axis=1), ops.stack(selected, axis=1)
 
     def _select(self, scores, mask):
-        """`[B, L]` scores to selection weights."""
-        # Beta times a difference: a big beta can't overflow.
+        """Turn scores `[B, L]` into selection weights."""
+        # A big beta cannot overflow, because it multiplies a difference.
         top = ops.stop_gradient(ops.expand_dims(masked_max(scores, mask), 1))
         soft = masked_softmax(self.beta * (scores - top), mask)
         if self.selection == "soft":
@@ -179,5 +170,5 @@ class RerereadAttention(Layer):
         return (
             self.spec(batch, self.units),
             self.spec(batch, self.steps, self.units),
-            self.spec(batch, self.steps, length, dtype="float32"),
+            self.spec(batch, self.steps, length, dtype=self.wide_dtype),
         )

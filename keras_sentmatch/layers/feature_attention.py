@@ -1,6 +1,7 @@
 """Feature attention and selective feature attention (Zang and Liu, 2024)."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -15,19 +16,17 @@ from keras_sentmatch.ops.masking import at_least_float32, zero_padding
 
 
 class _Narrowing(Layer):
-    """A layer with narrow widths, which eq 9 of the paper bounds."""
+    """A layer whose narrow widths eq 9 of the paper bounds."""
 
     width: int  # of x, once built
 
     def build(self, x_shape):
         self.width = x_shape[-1]
 
-    def narrow_widths(self, width: int) -> dict[str, float]:
-        """Return the widths of eq 9 by their names there, if x is `width` wide."""
-        raise NotImplementedError
+    narrow_widths: Callable[[int], dict[str, float]]  # of eq 9 by name, for a width of x
 
     def too_narrow(self, width: int, length: int) -> str:
-        """Say which widths do not exceed `8.33 ln(length)` (eq 9). Returns "" if all do."""
+        """Name the widths that do not exceed `8.33 ln(length)` (eq 9); "" if there are none."""
         least = 8.33 * math.log(length)
         widths = self.narrow_widths(width).items()
         narrow = ", ".join(f"{name} = {value:.4g}" for name, value in widths if value <= least)
@@ -40,7 +39,7 @@ class _Narrowing(Layer):
 
 
 def _reduced(width: int, reduction: float) -> int:
-    """`width / reduction` rounded down, at least 1; 300 / 3.75 is 80."""
+    """Return `width / reduction` rounded down, at least 1; 300 / 3.75 is 80."""
     return max(1, math.floor(width / reduction + 1e-6))
 
 
@@ -54,8 +53,7 @@ def _require_above_zero(**reductions: float) -> None:
 class FeatureAttention(_Narrowing):
     """Scale every feature of a sentence by a gate computed from the mean of its tokens.
 
-    `s = mean_l x_l`, `e = sigmoid(tanh(s W_1) W_2)`, `u_l = e * x_l`. The gates are the same at
-    every token.
+    `s = mean_l x_l`, `e = sigmoid(tanh(s W_1) W_2)`, `u_l = e * x_l`. All tokens have the same gates.
 
     Args:
         reduction: `r`: the hidden layer is `D / r` wide, rounded down, at least 1. Defaults to `1`.
@@ -63,7 +61,7 @@ class FeatureAttention(_Narrowing):
 
     Call arguments:
         x: `[B, L, D]`.
-        mask: boolean `[B, L]`, True = real token.
+        mask: Boolean `[B, L]`, True = real token.
         return_gates: Whether to return the gates as well. Defaults to `False`.
 
     Output shape:
@@ -123,57 +121,54 @@ STACKED = (*RNNS, "transformer")
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class SelectiveFeatureAttention(_Narrowing):
-    """Read a sentence with N branches and weigh the branches feature by feature.
+    """Read a sentence with N branches and weight the branches feature by feature.
 
-    A bottleneck narrows `x`. The branches `x^(1)..x^(N)`, each W wide, read it: by default a stack
-    of BiGRUs. `s` is the mean plus the maximum over branches and tokens, and
+    A bottleneck narrows `x`. The branches `x^(1)..x^(N)`, each W wide, read it: by default a stack of
+    BiGRUs. `s` is the mean plus the maximum over branches and tokens, and
     `e^(n) = sigmoid(tanh(s W_1) W_2^(n))` are gates. The output is the sum of the branches with the
-    weights `softmax_n(e^(n)_d)`, widened to the width of `x`.
-
-    The gates lie in (0, 1), so no weight is more than 2.72 times another. `pre_sigmoid=True` takes
-    the softmax of the logits instead, which have no such bound.
+    weights `softmax_n(e^(n)_d)`, widened to the width of `x`. The gates lie in (0, 1), so no weight is
+    more than 2.72 times another; `pre_sigmoid=True` has no such bound.
 
     Args:
         branches: N. Defaults to `3`.
         r1: The bottleneck is `D / r1` wide, rounded down, at least 1. Defaults to `3`.
-        r2: The hidden layer of the gates is `W / r2` wide, rounded down, at least 1. Defaults to
-            `5`.
+        r2: The hidden layer of the gates is `W / r2` wide, rounded down, at least 1. Defaults to `5`.
         units: `"compact"`, W = D / r1 (rounded down to an even number), which gives the paper's
             parameter counts; or `"literal"`, W = 2 D / r1, as its equations say. Defaults to
             `"compact"`.
         branch_kind: `"bigru"`, `"birnn"`, `"bilstm"` or `"transformer"`, stacked; or, side by side,
-            `"cnn"` (windows of 3, 5, 7... tokens), `"dilated_cnn3"` or `"dilated_cnn5"` (windows of
-            3 or 5 tokens, 1, 2, 3... apart). Defaults to `"bigru"`.
-        heads: Attention heads of a transformer branch. Defaults to `1`.
+            `"cnn"` (windows of 3, 5, 7... tokens), `"dilated_cnn3"` or `"dilated_cnn5"` (windows of 3
+            or 5 tokens, 1, 2, 3... apart). Defaults to `"bigru"`.
+        heads: Number of attention heads of a transformer branch. Defaults to `1`.
         dropout: Dropout rate on the output of each branch. Defaults to `0.2`.
-        autoencoder: Whether there are bottlenecks. Without them W = D (plus 1 for recurrent
-            branches if D is odd, cut from the output again) and r1 counts as 1. Defaults to `True`.
+        autoencoder: Whether there are bottlenecks. Without them W = D (plus 1 for recurrent branches if
+            D is odd) and r1 counts as 1. Defaults to `True`.
         mean_pooling: Whether the mean is part of `s`. Defaults to `True`.
         max_pooling: Whether the maximum is part of `s`. Defaults to `True`.
-        selection: Whether to weigh the branches. Otherwise the output is their mean times one gate.
+        selection: Whether to weight the branches; otherwise the output is their mean times one gate.
             Defaults to `True`.
-        gates: Whether there are gates at all. Without them the output is the mean of the branches.
-            Defaults to `True`.
+        gates: Whether there are gates; otherwise the output is the mean of the branches. Defaults to
+            `True`.
         residual: Whether `x` is added to the output. Not in the paper. Defaults to `False`.
-        pre_sigmoid: Whether the softmax is taken before the sigmoid. Defaults to `False`.
+        pre_sigmoid: Whether the softmax is taken of the logits instead. Defaults to `False`.
         kernel_regularizer: Penalty on every kernel. Defaults to `None`.
 
     Call arguments:
         x: `[B, L, D]`.
-        mask: boolean `[B, L]`, True = real token, right-padded.
+        mask: Boolean `[B, L]`, True = real token, right-padded.
         return_gates: Whether to return the gates and the weights as well. Defaults to `False`.
 
     Output shape:
-        `[B, L, D]`; with `return_gates` also the gates e, `[B, N, W]`, and the weights of the
-        branches for each feature, `[B, N, W]`, which sum to 1 over N. Without selection there is
-        one gate, `[B, 1, W]`, and all weights are `1 / N`; without gates that gate is 1.
+        `[B, L, D]`; with `return_gates` also the gates e, `[B, N, W]`, and the weights of the branches
+        for each feature, `[B, N, W]`, which sum to 1 over N. Without selection there is one gate,
+        `[B, 1, W]`, and all weights are `1 / N`; without gates that gate is 1.
 
     Masking:
         Padding changes nothing at the real tokens. Padded positions of the output are zero.
 
     Raises:
-        InputError: An unknown `branch_kind` or `units`, no pooling at all, or `pre_sigmoid` without
-            selection or gates.
+        InputError: An option is unknown, a number is not positive, there is no pooling, or
+            `pre_sigmoid` is combined with `selection=False` or `gates=False`.
 
     Example:
         >>> import numpy as np
@@ -229,7 +224,7 @@ class SelectiveFeatureAttention(_Narrowing):
         return widths
 
     def _widths(self) -> tuple[int, int]:
-        """The widths of what the first branch reads, and of a branch."""
+        """Return the widths of the input of the first branch and of a branch."""
         if not self.autoencoder:
             odd = self.branch_kind in RNNS and self.width % 2
             return self.width, self.width + odd
@@ -300,7 +295,7 @@ class SelectiveFeatureAttention(_Narrowing):
         return (u, ops.cast(gates, dtype), ops.cast(weights, dtype)) if return_gates else u
 
     def _read(self, x, mask, training: bool | None) -> list[Any]:
-        """The branches `x^(1)..x^(N)`, each `[B, L, W]` (eq 4)."""
+        """Return the branches `x^(1)..x^(N)`, each `[B, L, W]` (eq 4)."""
         x, branches = zero_padding(x, mask), []
         if self.projects:
             x = self.projection(x)
@@ -313,7 +308,7 @@ class SelectiveFeatureAttention(_Narrowing):
         return branches
 
     def _logits(self, branches: list[Any], mask):
-        """What goes into the sigmoid, `[B, N, W]` in float32 (eq 5-7)."""
+        """Return the logits of the gates, `[B, N, W]` in float32 (eq 5-7)."""
         every = ops.concatenate(branches, axis=1)
         every_mask = ops.concatenate([mask] * self.branches, axis=1)
         if self.mean_pooling and self.max_pooling:

@@ -9,48 +9,34 @@ from keras import ops
 from keras_sentmatch.layers.base import Layer
 from keras_sentmatch.layers.self_attention_pooling import SelfAttentionPooling
 
-FEATURES = (
-    "alignment_1",
-    "alignment_2",
-    "worst_alignment_1",
-    "worst_alignment_2",
-    "weighted_alignment_1",
-    "weighted_alignment_2",
-    "weighted_cosine",
-    "mean_cosine",
-    "shared_1",
-    "shared_2",
-    "weighted_shared_1",
-    "weighted_shared_2",
-    "length_ratio",
-    "length_difference",
-    "length_1",
-    "length_2",
-    "negation_1",
-    "negation_2",
-    "negation_differs",
-    "shared_bigrams_1",
-    "shared_bigrams_2",
-    "new_number_1",
-    "new_number_2",
-    "order_1",
-    "order_2",
-    "unaligned_1",
-    "unaligned_2",
-    "similarity",
-    "similar_1",
-    "similar_2",
-    "least_similar_1",
-    "least_similar_2",
-    "missing_1",
-    "missing_2",
+FEATURES = tuple(
+    """
+    alignment_1 alignment_2 worst_alignment_1 worst_alignment_2 weighted_alignment_1
+    weighted_alignment_2 weighted_cosine mean_cosine shared_1 shared_2 weighted_shared_1
+    weighted_shared_2 length_ratio length_difference length_1 length_2 negation_1 negation_2
+    negation_differs shared_bigrams_1 shared_bigrams_2 new_number_1 new_number_2 order_1 order_2
+    unaligned_1 unaligned_2 similarity similar_1 similar_2 least_similar_1 least_similar_2
+    missing_1 missing_2
+    """.split()
 )
 ALIGNED = 0.6  # cosine from which a word counts as aligned
-MOST = 4.0  # standard deviations that a feature in a product is counted up to
+NEAR = 1e-3  # distance from the best cosine at which a word no longer counts as aligned to
+MOST = 4.0  # limit of a feature in a product, in standard deviations
+
+
+class _Float32Layer(Layer):
+    """A layer that computes in float32 under every policy."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs, autocast=False)
+
+    def variable(self, shape: tuple[int, ...], start, name: str, trainable: bool = False):
+        options = {"trainable": trainable, "autocast": False, "name": name}
+        return self.add_weight(shape, start, "float32", **options)
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class MatchingFeatures(Layer):
+class MatchingFeatures(_Float32Layer):
     """Numbers that say how well two sentences match, by their words and word vectors.
 
     Each word is compared by cosine with all words of the other sentence; the best of these is its
@@ -61,59 +47,29 @@ class MatchingFeatures(Layer):
     features of both are the cosines of their mean vectors, and how their lengths and negations differ.
 
     The last seven compare the vectors after a linear map, and weight each word by a small attention
-    network. `set_similarity` gives both the weights that were learned from a sentence encoder;
-    before that, words weigh the same and the map changes nothing. The features are the cosine of the
-    weighted means; of each sentence the weighted mean and the smallest of the best cosines of its
-    words, and what is missing most: the largest of weight times one minus best cosine. `FEATURES`
-    names all of them in order.
+    network. `set_similarity` gives both the weights that were learned from a sentence encoder; before
+    that, words weigh the same and the map changes nothing. The features are the cosine of the weighted
+    means, and for each sentence the weighted mean and the smallest of the best cosines of its words,
+    and the largest of weight times one minus best cosine.
 
-    Args:
-        vocabulary_size: Number of word ids; 0 is padding, 1 the unknown word, which matches none.
-
-    Call arguments:
-        word_ids_1: Int `[B, L1]`, right-padded with 0.
-        word_ids_2: Int `[B, L2]`.
-        vectors_1: Word vectors `[B, L1, D]`.
-        vectors_2: Word vectors `[B, L2, D]`.
-
-    Output shape:
-        float32 `[B, 34]` under every dtype policy.
-
-    Masking:
-        Padding changes nothing. An empty sentence gives zeros for what it has no words for.
-
-    Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers.hybrid import MatchingFeatures
-        >>> ids, vectors = np.array([[2, 3, 0]]), np.ones((1, 3, 4))
-        >>> tuple(MatchingFeatures(10)(ids, ids, vectors, vectors).shape)
-        (1, 34)
+    Word ids are `[B, L]` (0 is padding, 1 the unknown word, which matches none) and vectors are
+    `[B, L, D]`. The output is `[B, 34]` in float32, named and ordered by `FEATURES`. An empty sentence
+    gives zeros for what it has no words for.
     """
 
     def __init__(self, vocabulary_size: int, **kwargs):
-        super().__init__(**kwargs, autocast=False)
+        super().__init__(**kwargs)
 
     def build(self, word_ids_1_shape, word_ids_2_shape, vectors_1_shape, vectors_2_shape):
         # How common a word is, from 0 (never seen) to 1; whether it negates; whether it is a number
-        self.facts = self.add_weight(
-            (self.vocabulary_size, 3),
-            "zeros",
-            "float32",
-            trainable=False,
-            autocast=False,
-            name="facts",
-        )
+        self.facts = self.variable((self.vocabulary_size, 3), "zeros", "facts")
         width = vectors_1_shape[-1]
         self.importance = SelfAttentionPooling(
             64, "zeros", trainable=False, dtype="float32", name="importance"
         )
         self.importance.build((None, None, width))
-        self.map = self.add_weight(
-            (width, width), "identity", "float32", trainable=False, autocast=False, name="map"
-        )
-        self.map_bias = self.add_weight(
-            (width,), "zeros", "float32", trainable=False, autocast=False, name="map_bias"
-        )
+        self.map = self.variable((width, width), "identity", "map")
+        self.map_bias = self.variable((width,), "zeros", "map_bias")
 
     def set_similarity(self, weights: Mapping[str, np.ndarray]) -> None:
         """Set the weights that `keras_sentmatch.vectors.built_in.load_similarity` returns."""
@@ -149,7 +105,7 @@ class MatchingFeatures(Layer):
         return ops.stack([found[name] for name in FEATURES], axis=-1)
 
     def compare(self, vectors_1, vectors_2, mask_1, mask_2, pairs):
-        """The similarity of two sentences, `[B]`, and the features of each."""
+        """Return the similarity of two sentences, `[B]`, and the features of each."""
         means, mapped, weights = [], [], []
         for vectors, mask in ((vectors_1, mask_1), (vectors_2, mask_2)):
             pooled, weight = self.importance(vectors, ops.cast(mask, "bool"), return_attention=True)
@@ -172,7 +128,7 @@ class MatchingFeatures(Layer):
         return _cosine(*means) * either, *sides
 
     def describe(self, word_ids, mask, units, cosines, same, other_mask) -> dict:
-        """The features of one sentence `[B, L]`, from its side of `cosines` and `same` `[B, L, L']`."""
+        """Return the features of one sentence `[B, L]`, from its side of `cosines` and `same` `[B, L, L']`."""
         common, negation, number = ops.unstack(ops.take(self.facts, word_ids, axis=0), 3, axis=-1)
         weight = (1.05 - common) * mask
         count = ops.maximum(ops.sum(mask, axis=1), 1.0)
@@ -184,7 +140,9 @@ class MatchingFeatures(Layer):
         place = ops.cumsum(mask, axis=1) / count[:, None]
         other_count = ops.maximum(ops.sum(other_mask, axis=1, keepdims=True), 1.0)
         other_place = ops.cumsum(other_mask, axis=1) / other_count
-        winners = _float(ops.equal(cosines, ops.max(cosines, axis=2, keepdims=True)))
+        # A repeated word ties with itself, and rounding must not decide between the two.
+        behind = ops.max(cosines, axis=2, keepdims=True) - cosines
+        winners = ops.relu(1.0 - behind / NEAR)
         aligned_to = ops.sum(winners * other_place[:, None], axis=2) / ops.sum(winners, axis=2)
         both = same[:, :-1, :-1] * same[:, 1:, 1:]
         # A single padded column keeps the maximum over no bigrams at all defined.
@@ -211,50 +169,21 @@ class MatchingFeatures(Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class WideLogits(Layer):
-    """A linear model of which words occur, of features, and of their products.
+class WideLogits(_Float32Layer):
+    """A linear model of the words that occur, of features, and of their products (Cheng et al. 2016).
 
-    The logits are the sum of a weight for each word of sentence 1, for each of sentence 2, for each
-    word of sentence 1 that is in sentence 2 too, and for each feature; with `products` also for each
-    product of two standardized features. All are zero at first.
-
-    Args:
-        vocabulary_size: Number of word ids; 0 is padding, 1 the unknown word, which has no weight.
-        num_classes: Number of logits.
-        products: Whether products of features count. Defaults to `False`.
-
-    Call arguments:
-        word_ids_1: Int `[B, L1]`, right-padded with 0.
-        word_ids_2: Int `[B, L2]`.
-        features: `[B, F]`.
-
-    Output shape:
-        float32 `[B, num_classes]` under every dtype policy.
-
-    Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers.hybrid import WideLogits
-        >>> ids = np.array([[2, 3, 0]])
-        >>> tuple(WideLogits(10, 2)(ids, ids, np.zeros((1, 5))).shape)
-        (1, 2)
-
-    References:
-        Cheng et al., "Wide & Deep Learning for Recommender Systems", 2016.
+    The logits are the sum of a weight for each word of sentence 1, for each word of sentence 2, for each
+    word of sentence 1 that occurs in sentence 2 too, and for each feature; with `products` also for
+    each product of two standardized features. All weights start at zero. Word ids are `[B, L]` (0 and 1
+    have no weight), features are `[B, F]`, and logits `[B, num_classes]` in float32.
     """
 
     def __init__(self, vocabulary_size: int, num_classes: int, products: bool = False, **kwargs):
-        super().__init__(**kwargs, autocast=False)
+        super().__init__(**kwargs)
 
     def build(self, word_ids_1_shape, word_ids_2_shape, features_shape):
         def weight(rows: int, name: str):
-            shape = (rows, self.num_classes)
-            return self.add_weight(shape, "zeros", "float32", autocast=False, name=name)
-
-        def fact(start: str, name: str):
-            shape = (features_shape[-1],)
-            return self.add_weight(
-                shape, start, "float32", trainable=False, autocast=False, name=name
-            )
+            return self.variable((rows, self.num_classes), "zeros", name, trainable=True)
 
         self.words_1, self.words_2, self.words_both = (
             weight(self.vocabulary_size, f"words_{side}") for side in ("1", "2", "both")
@@ -262,11 +191,9 @@ class WideLogits(Layer):
         self.kernel = weight(features_shape[-1], "kernel")
         if self.products:  # a row for each pair of features
             self.product_kernel = weight(features_shape[-1] ** 2, "product_kernel")
-            self.mean = fact("zeros", "mean")
-            self.inverse_scale = fact("ones", "inverse_scale")
-        self.bias = self.add_weight(
-            (self.num_classes,), "zeros", "float32", autocast=False, name="bias"
-        )
+            self.mean = self.variable(features_shape[-1:], "zeros", "mean")
+            self.inverse_scale = self.variable(features_shape[-1:], "ones", "inverse_scale")
+        self.bias = self.variable((self.num_classes,), "zeros", "bias", trainable=True)
 
     def call(self, word_ids_1, word_ids_2, features):
         logits = ops.sum(self.feature_logits(features), axis=1) + self.bias
@@ -275,7 +202,7 @@ class WideLogits(Layer):
         return logits
 
     def word_logits(self, word_ids_1, word_ids_2):
-        """What each word adds to the logits: `[B, L1, C]` and `[B, L2, C]`."""
+        """Return what each word adds to the logits: `[B, L1, C]` and `[B, L2, C]`."""
         same = ops.any(ops.equal(word_ids_1[:, :, None], word_ids_2[:, None, :]), axis=2)
         known_1, known_2 = (_float(ops.greater(ids, 1)) for ids in (word_ids_1, word_ids_2))
         both = known_1 * _first(word_ids_1) * _float(same)
@@ -284,7 +211,7 @@ class WideLogits(Layer):
         return one, ops.take(self.words_2, word_ids_2, axis=0) * known_2[:, :, None]
 
     def feature_logits(self, features):
-        """What each feature adds to the logits `[B, F, C]`; a product counts for its second feature."""
+        """Return what each feature adds to the logits, `[B, F, C]`; a product counts for its second feature."""
         features = _float(features)
         logits = features[:, :, None] * self.kernel
         if self.products:
@@ -299,38 +226,19 @@ class WideLogits(Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
-class JointAnswer(Layer):
+class JointAnswer(_Float32Layer):
     """The mean of the predictions of a wide and a deep part; in training the deep part alone.
 
-    The deep part thus learns as if it were on its own, and validation measures both together.
-
-    Args:
-        softmax: Whether the inputs are logits of classes; scores otherwise. Defaults to `True`.
-
-    Call arguments:
-        wide: `[B, C]`.
-        deep: `[B, C]`.
-
-    Output shape:
-        float32 `[B, C]`: probabilities, the normalized geometric mean of both parts' (`deep_share` is
-        the exponent of the deep part's, at first .5), or scores, their mean.
-
-    Example:
-        >>> import keras, numpy as np
-        >>> from keras_sentmatch.layers.hybrid import JointAnswer
-        >>> answer = JointAnswer()(np.array([[0.0, 2.0]]), np.array([[2.0, 0.0]]))
-        >>> keras.ops.convert_to_numpy(answer).round(2).tolist()
-        [[0.5, 0.5]]
+    So the deep part learns as if it were alone, and validation measures both together. Logits `[B, C]`
+    become the normalized geometric mean of both probabilities, where `deep_share` is the exponent of the
+    deep part's (0.5 at first). Scores (`softmax=False`) become their mean. The result is float32.
     """
 
     def __init__(self, softmax: bool = True, **kwargs):
-        super().__init__(**kwargs, autocast=False)
+        super().__init__(**kwargs)
 
     def build(self, wide_shape, deep_shape):
-        half = keras.initializers.Constant(0.5)
-        self.deep_share = self.add_weight(
-            (), half, "float32", trainable=False, autocast=False, name="deep_share"
-        )
+        self.deep_share = self.variable((), keras.initializers.Constant(0.5), "deep_share")
 
     def call(self, wide, deep, training=None):
         wide, deep = _float(wide), _float(deep)
@@ -358,7 +266,7 @@ def _cosine(x, y):
 
 
 def _first(ids):
-    """1 at the first occurrence of a word in its sentence, else 0: `[B, L]`."""
+    """Return 1 at the first occurrence of a word in its sentence, else 0: `[B, L]`."""
     place = ops.cumsum(ops.ones_like(ids), axis=1)
     before = ops.less(place[:, None, :], place[:, :, None])
     again = ops.logical_and(ops.equal(ids[:, None, :], ids[:, :, None]), before)

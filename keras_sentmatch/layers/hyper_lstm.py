@@ -12,31 +12,31 @@ GATES = 4  # i, f, g, o
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class HyperLSTMCell(Layer):
-    """A step of an LSTM with dynamic weights, for `keras.layers.RNN`.
+    """One step of an LSTM with dynamic weights, for `keras.layers.RNN`.
 
     A small LSTM reads `[x_t; h_t-1]`. Its state `s` gives each gate three vectors: a scale of the
-    input's part, a scale of the state's part, and a shift. They are made from few numbers,
-    `d = (s W + c) D`, which keeps them cheap. `gate = d_x * (x W_x) + d_h * (h W_h) + b + d_b`; then
-    `c' = sigmoid(f + 1) c + sigmoid(i) tanh(g)` and `h' = sigmoid(o) tanh(c')`. At the start all
-    scales are 0.1 and all shifts 0.
+    input's part, a scale of the state's part, and a shift. Each is made from a few numbers,
+    `d = (s W + c) D`. The gates are `d_x * (x W_x) + d_h * (h W_h) + b + d_b`, then
+    `c' = sigmoid(f + 1) c + sigmoid(i) tanh(g)` and `h' = sigmoid(o) tanh(c')`. All scales start at 0.1
+    and all shifts at 0.
 
     Args:
         units: Width of the state.
         hyper_units: Width of the small LSTM. Defaults to `128`.
-        embedding_units: `N_z`, how many numbers a scale or shift is made from. Defaults to `4`.
-        layer_norm: Whether gates, and the cell before its tanh, are normalized. Defaults to
-            `False`.
+        embedding_units: `N_z`, the length of the vector that each scale or shift is made from. Defaults
+            to `4`.
+        layer_norm: Whether gates, and the cell before its tanh, are normalized. Defaults to `False`.
 
     Call arguments:
         inputs: `[B, D]`.
-        states: `h`, `c`, and those of the small LSTM. Defaults to zeros.
+        states: `h`, `c`, and both states of the small LSTM. Defaults to zeros.
 
     Output shape:
         `[B, units]`, and the list of the four new states.
 
     Masking:
-        None: a step has no padding. `keras.layers.RNN` needs no mask on right-padded sequences if
-        nothing after the last real token is used.
+        A step has no padding. `keras.layers.RNN` needs no mask over right-padded sequences if nothing
+        after the last real token is used.
 
     Example:
         >>> import keras, numpy as np
@@ -120,7 +120,7 @@ class HyperLSTMCell(Layer):
         return h, [h, c, *small]
 
     def _scales(self, s) -> list[Any]:
-        """The scale of x, the scale of h and the shift, `[B, 4, units]` each."""
+        """Return the scale of x, the scale of h and the shift, `[B, 4, units]` each."""
         found = []
         for k, (kernel, scale) in enumerate(zip(self.embedding_kernels, self.scale_kernels)):
             z = ops.matmul(s, kernel)

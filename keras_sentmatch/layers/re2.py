@@ -20,9 +20,10 @@ def he_normal() -> keras.Initializer:
 
 
 class _WeightNormalized(Layer):
-    """A layer whose output k has the kernel `g_k v_k / ||v_k||`.
+    """A layer whose output k has the kernel `g_k v_k / ||v_k||` (Salimans, Kingma 2016, eq 2).
 
-    `v` is the weight `kernel`, `g` the weight `scale`. `g` starts at `||v||`.
+    `v` is the weight `kernel`, `g` the weight `scale`. `g` starts at `||v||`, so the layer starts as a
+    plain one with the kernel `v`.
     """
 
     def _add_weights(self, *shape: int) -> None:
@@ -37,7 +38,7 @@ class _WeightNormalized(Layer):
         self.bias = self.add_weight(shape=shape[-1:], initializer="zeros", name="bias")
 
     def finish(self, product):
-        """The output from the product of the input and `v`: scaling it is cheaper than kernels."""
+        """Return the output from the product of the input and `v`; scaling it is cheaper than the kernel."""
         lengths = _lengths(self.kernel)
         rate = ops.cast(ops.cast(self.scale, lengths.dtype) / lengths, self.kernel.dtype)
         return self.activation(product * rate + self.bias)
@@ -51,37 +52,7 @@ def _lengths(kernel):
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class WeightNormalizedDense(_WeightNormalized):
-    """A dense layer with weight normalization: column k of its kernel is `g_k v_k / ||v_k||`.
-
-    `v` is the weight `kernel`, `g` the weight `scale`. `g` starts at `||v||`, so the first output
-    is that of a plain dense layer with the kernel `v`.
-
-    Args:
-        units: Width of the output.
-        activation: Activation of the output. Defaults to `None`.
-        kernel_initializer: Initializer of `v`. Defaults to `"glorot_uniform"`.
-
-    Call arguments:
-        x: `[..., D]`.
-
-    Output shape:
-        `[..., units]`.
-
-    Masking:
-        Works on each position alone.
-
-    Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers.re2 import WeightNormalizedDense
-        >>> layer = WeightNormalizedDense(1, kernel_initializer="ones")
-        >>> float(layer(np.array([[3.0, 4.0]]))[0, 0])
-        7.0
-        >>> [w.name for w in layer.weights]
-        ['kernel', 'scale', 'bias']
-
-    References:
-        Salimans, Kingma: "Weight Normalization", NeurIPS 2016, eq 2.
-    """
+    """A dense layer with weight normalization, `[..., D]` to `[..., units]`."""
 
     def __init__(self, units: int, activation=None, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
@@ -98,28 +69,9 @@ class WeightNormalizedDense(_WeightNormalized):
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class WeightNormalizedConv1D(_WeightNormalized):
-    """A convolution over words with weight normalization; the output has the length of the input.
+    """A convolution with weight normalization, `[B, L, D]` to `[B, L, filters]`.
 
-    Filter k is `g_k v_k / ||v_k||`, with the norm of the whole filter. The first output is that of
-    `keras.layers.Conv1D(filters, kernel_size, padding="same")` with the kernel `v`.
-
-    Args:
-        filters: Width of the output.
-        kernel_size: Number of words in a window.
-        activation: Activation of the output. Defaults to `None`.
-        kernel_initializer: Initializer of `v`. Defaults to `"glorot_uniform"`.
-
-    Call arguments:
-        x: `[B, L, D]`.
-
-    Output shape:
-        `[B, L, filters]`.
-
-    Masking:
-        None. Set padded positions to zero before and after.
-
-    References:
-        Salimans, Kingma: "Weight Normalization", NeurIPS 2016, eq 2.
+    The norm is that of the whole filter. Set padded positions to zero before and after.
     """
 
     def __init__(
@@ -144,35 +96,10 @@ class WeightNormalizedConv1D(_WeightNormalized):
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class ConvolutionalBlock(Layer):
-    """Stacked convolutions over windows of three words, with GELU and weight normalization.
+    """Convolutions over windows of three words, `[B, L, D]` to `[B, L, units]` (RE2, section 2.1).
 
-    Padding is set to zero before each convolution and after the last one, so it looks like the end
-    of the sentence.
-
-    Args:
-        units: Number of filters of each convolution.
-        num_layers: Number of convolutions. Defaults to `2`.
-        dropout: Dropout rate between the convolutions and after the last one. Defaults to `0.2`.
-
-    Call arguments:
-        x: `[B, L, D]`.
-        mask: boolean `[B, L]`, True = real token.
-
-    Output shape:
-        `[B, L, units]`.
-
-    Masking:
-        Padding changes nothing at the real tokens. Padded positions of the output are zero.
-
-    Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers.re2 import ConvolutionalBlock
-        >>> x, mask = np.ones((1, 3, 6), "float32"), np.array([[True, True, False]])
-        >>> tuple(ConvolutionalBlock(4)(x, mask).shape)
-        (1, 3, 4)
-
-    References:
-        Yang et al., RE2, section 2.1 (encoder).
+    Each has GELU, weight normalization and dropout. Padding is set to zero before each convolution and
+    after the last one, so it looks like the end of the sentence.
     """
 
     def __init__(self, units: int, num_layers: int = 2, dropout: float = 0.2, **kwargs):
@@ -209,36 +136,11 @@ class ConvolutionalBlock(Layer):
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class AlignmentFusion(Layer):
-    """Compare each token in three ways with what it attended to in the other sentence.
+    """Compare each token in three ways with the vector it attended to (RE2, eq 4-7).
 
-    `G([G_1([x; a]); G_2([x; x - a]); G_3([x; x * a])])`, or only `G_1([x; a])` with
-    `mode="simple"`. Each `G` is a dense layer with GELU and weight normalization.
-
-    Args:
-        units: Width of every dense layer.
-        mode: `"full"` or `"simple"`. Defaults to `"full"`.
-        dropout: Dropout rate before the last dense layer of `"full"`. Defaults to `0.2`.
-
-    Call arguments:
-        x: `[B, L, D]`, the tokens.
-        attended: `[B, L, D]`, what each attended to.
-        mask: boolean `[B, L]`, True = real token.
-
-    Output shape:
-        `[B, L, units]`.
-
-    Masking:
-        Works on each position alone. Padded positions of the output are zero.
-
-    Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers.re2 import AlignmentFusion
-        >>> x, mask = np.ones((1, 3, 6), "float32"), np.array([[True, True, False]])
-        >>> tuple(AlignmentFusion(4)(x, x, mask).shape)
-        (1, 3, 4)
-
-    References:
-        Yang et al., RE2, eq 4-7.
+    `G([G_1([x; a]); G_2([x; x - a]); G_3([x; x * a])])`, or only `G_1([x; a])` with `mode="simple"`.
+    Each `G` is a dense layer with GELU and weight normalization, and `dropout` stands before the last.
+    `x` and `attended` are `[B, L, D]`; the output is `[B, L, units]`, zeros at padding.
     """
 
     def __init__(self, units: int, mode: str = "full", dropout: float = 0.2, **kwargs):

@@ -17,28 +17,25 @@ from keras_sentmatch.ops.sequence import reverse_within_length
 class RereadingLSTM(Layer):
     """An LSTM over sentence 2 that reads the states `Y` of sentence 1 at each step.
 
-    `m_t = sum_j a_t,j Y_j`; `c_t` as in an LSTM; `h_t = o_t * tanh(c_t) + o_t * tanh(m_t)`. It
-    first reads everywhere alike. What it has read and remembers decides where it reads next:
-    `a_t+1 = softmax_j(w . tanh(Y_j W_p + m_t W_m + c_t-1 W_c))`.
+    `m_t = sum_j a_t,j Y_j`; `c_t` as in an LSTM; `h_t = o_t * tanh(c_t) + o_t * tanh(m_t)`. The first
+    step reads all states alike. The next weights depend on what was read and remembered:
+    `a_t+1 = softmax_j(w . tanh(Y_j W_p + m_t W_m + c_t-1 W_c))`. The paper prints this score without
+    its tanh, but then `m` and `c` would add the same number to the scores of all words.
 
     Args:
         units: Width of a state, and of the states of sentence 1.
-        tanh: Whether the score has its tanh. Without it, as printed in the paper, the terms of `m`
-            and `c` add the same number to the scores of all words, so the softmax drops them and
-            the attention is the same from the second step on. Defaults to `True`.
-        go_backwards: Whether to read sentence 2 from its last word to its first. Defaults to
-            `False`.
+        go_backwards: Whether to read sentence 2 from its last word to its first. Defaults to `False`.
 
     Call arguments:
-        x1: `[B, L1, units]`, states of sentence 1.
-        x2: `[B, L2, D]`, words of sentence 2.
-        mask_1: boolean `[B, L1]`, True = real token.
-        mask_2: boolean `[B, L2]`, right-padded.
+        x1: `[B, L1, units]`, the states of sentence 1.
+        x2: `[B, L2, D]`, the words of sentence 2.
+        mask_1: Boolean `[B, L1]`, True = real token.
+        mask_2: Boolean `[B, L2]`, right-padded.
         return_attention: Whether to return `a` as well. Defaults to `False`.
 
     Output shape:
-        `[B, L2, units]`, in the order of the words also with `go_backwards`; with
-        `return_attention` also `[B, L2, L1]`, whose rows sum to 1.
+        `[B, L2, units]`, always in the order of the words; with `return_attention` also
+        `[B, L2, L1]`, whose rows sum to 1.
 
     Masking:
         Padding gets no weight, and padded rows are zeros. An empty sentence 1 is read as zeros.
@@ -60,13 +57,7 @@ class RereadingLSTM(Layer):
         Recognition", COLING 2016.
     """
 
-    def __init__(
-        self,
-        units: int,
-        tanh: bool = True,
-        go_backwards: bool = False,
-        **kwargs,
-    ):
+    def __init__(self, units: int, go_backwards: bool = False, **kwargs):
         super().__init__(**kwargs)
 
     def build(self, x1_shape, x2_shape=None):
@@ -99,9 +90,8 @@ class RereadingLSTM(Layer):
         keys = ops.matmul(x1, ops.cast(self.premise_kernel, dtype))
 
         def attend(query):
-            scores = keys + ops.expand_dims(query, 1)
-            scores = ops.tanh(scores) if self.tanh else scores
-            return masked_softmax(ops.matmul(scores, score)[:, :, 0], mask_1)
+            hidden = ops.tanh(keys + ops.expand_dims(query, 1))
+            return masked_softmax(ops.matmul(hidden, score)[:, :, 0], mask_1)
 
         def step(x, states) -> tuple[Any, list[Any]]:
             h, c, attention = states
@@ -129,7 +119,7 @@ class RereadingLSTM(Layer):
 
 
 def _forget_one(shape: tuple[int, ...], dtype=None):
-    """A bias of 0, but 1 for the forget gate."""
+    """Return a bias of 0 for all gates but the forget gate, whose bias is 1."""
     units = shape[0] // 4
     parts = [ops.zeros((units,), dtype), ops.ones((units,), dtype), ops.zeros((2 * units,), dtype)]
     return ops.concatenate(parts)

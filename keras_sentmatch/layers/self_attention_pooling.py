@@ -1,4 +1,4 @@
-"""One vector for a sentence: its tokens weighted by a small attention network."""
+"""One vector per sentence: its tokens weighted by a small attention network."""
 
 import keras
 from keras import ops
@@ -14,7 +14,7 @@ class SelfAttentionPooling(Layer):
 
     Args:
         units: Width of the hidden layer that scores a token. Defaults to `256`.
-        context_initializer: Initializer of `w`; with `"zeros"` all tokens weigh the same at first.
+        context_initializer: Initializer of `w`. With `"zeros"` all tokens start with equal weights.
             Defaults to `"glorot_uniform"`.
 
     Call arguments:
@@ -23,15 +23,15 @@ class SelfAttentionPooling(Layer):
         return_attention: Whether to return the weights as well. Defaults to `False`.
 
     Output shape:
-        `[B, D]`; with `return_attention` also the weights, `[B, L]` float32, which sum to 1 over
-        the real tokens.
+        `[B, D]`; with `return_attention` also the weights, `[B, L]` float32, which sum to 1 over the
+        real tokens.
 
     Masking:
         Padding gets no weight. An empty sentence gives zeros. Scores and softmax are float32 under
-        every policy.
+        every half-precision policy.
 
     Raises:
-        InputError: `units` is not positive.
+        InputError: `units` is below 1.
 
     Example:
         >>> import numpy as np
@@ -42,7 +42,7 @@ class SelfAttentionPooling(Layer):
         ((1, 4), [0.5, 0.5, 0.0])
 
     References:
-        Zhang et al., DRr-Net, eq 3. LadRa-Net, eq 11.
+        Zhang et al., DRr-Net, eq 3; LadRa-Net, eq 11.
     """
 
     def __init__(self, units: int = 256, context_initializer="glorot_uniform", **kwargs):
@@ -52,7 +52,7 @@ class SelfAttentionPooling(Layer):
     def build(self, x_shape):
         self.kernel = self.add_weight(shape=(x_shape[-1], self.units), name="kernel")
         self.bias = self.add_weight(shape=(self.units,), initializer="zeros", name="bias")
-        # A column, so that Glorot's range is that of the paper: n_in = units, n_out = 1.
+        # A column gives Glorot's range the paper's n_in = units, n_out = 1.
         self.context = self.add_weight(
             shape=(self.units, 1),
             initializer=self.context_initializer,
@@ -61,8 +61,8 @@ class SelfAttentionPooling(Layer):
         )
 
     def call(self, x, mask, return_attention=False):
-        hidden = ops.tanh(ops.matmul(x, self.kernel) + self.bias)  # [B, L, units]
-        scores = ops.squeeze(ops.matmul(at_least_float32(hidden), self.context), -1)  # [B, L]
+        hidden = at_least_float32(ops.tanh(ops.matmul(x, self.kernel) + self.bias))  # [B, L, units]
+        scores = ops.squeeze(ops.matmul(hidden, ops.cast(self.context, hidden.dtype)), -1)  # [B, L]
         weights = masked_softmax(scores, mask)
         pooled = ops.squeeze(ops.matmul(ops.expand_dims(ops.cast(weights, x.dtype), 1), x), 1)
         return (pooled, weights) if return_attention else pooled
@@ -72,4 +72,4 @@ class SelfAttentionPooling(Layer):
         pooled = self.spec(batch, width)
         if not return_attention:
             return pooled
-        return pooled, self.spec(batch, length, dtype="float32")
+        return pooled, self.spec(batch, length, dtype=self.wide_dtype)

@@ -1,4 +1,4 @@
-"""A stack of recurrent layers in which each sees the states and the input of all below it."""
+"""Stacked recurrent layers, each of which reads the states and the input of all layers below."""
 
 import math
 
@@ -13,7 +13,7 @@ from keras_sentmatch.ops.masking import zero_padding
 class GlorotPerGate(keras.initializers.GlorotUniform):
     """Glorot's uniform distribution (2010, eq 16) for each gate of a GRU's kernels.
 
-    Keras treats the kernels of the three gates as one matrix, which has a smaller range.
+    Keras treats the kernels of the three gates as one matrix, which gives a smaller range.
     """
 
     def __call__(self, shape, dtype=None):
@@ -24,10 +24,10 @@ class GlorotPerGate(keras.initializers.GlorotUniform):
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class StackRNN(Layer):
-    """Stacked GRUs, each of which sees all below it: `h^l = GRU_l(x^l)`, `x^{l+1} = [h^l; x^l]`.
+    """Stacked GRUs, each of which reads all layers below: `h^l = GRU_l(x^l)`, `x^{l+1} = [h^l; x^l]`.
 
-    Like `BidirectionalRNN`, it runs without a Keras mask. Kernels and recurrent kernels start from
-    Glorot's uniform distribution, gate by gate, biases from zero.
+    Like `BidirectionalRNN`, it runs without a Keras mask. Kernels start from Glorot's uniform
+    distribution, gate by gate, and biases from zero.
 
     Args:
         units: Width of a GRU (`reset_after=True`). Defaults to `256`.
@@ -41,10 +41,10 @@ class StackRNN(Layer):
         `[B, L, depth * units + D]`: the newest states first, the input last.
 
     Masking:
-        Padded positions of the output are zero; an empty row is all zeros.
+        Padded positions of the output are zero. An empty row gives zeros.
 
     Raises:
-        InputError: `units` or `depth` is not positive.
+        InputError: `units` or `depth` is below 1.
 
     Example:
         >>> import numpy as np

@@ -1,19 +1,25 @@
 """Word features: embeddings, characters, exact matches, parts of speech, antonyms."""
 
 from functools import partial
-from typing import Any
 
 import keras
 from keras import ops
 
-from keras_sentmatch.layers.base import Layer
+from keras_sentmatch.errors import InputError
+from keras_sentmatch.layers.base import Layer, require_choice
 from keras_sentmatch.ops import masked_max, recurrent_states
 from keras_sentmatch.ops.masking import zero_padding
 from keras_sentmatch.ops.sequence import last_state
 
 
 class _CharReader(Layer):
-    """Embeds the characters of each word; a subclass makes one vector of them."""
+    """One vector per word, `[B, L, W]` character ids to `[B, L, units]`.
+
+    Subclasses `read` the embedded characters of each word, and so set `units`. A word without
+    characters gives zeros.
+    """
+
+    units: int
 
     def __init__(
         self, vocabulary_size: int, embedding_dim: int, dropout: float, kernel_regularizer, **kwargs
@@ -24,64 +30,42 @@ class _CharReader(Layer):
         )
         self.embedding_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
-    def embed(self, char_ids, training: bool | None) -> tuple[Any, Any]:
-        """Embeddings `[B * L, W, E]` and the mask of real characters `[B * L, W]`."""
-        char_ids = ops.reshape(char_ids, (-1, ops.shape(char_ids)[-1]))
+    def call(self, char_ids, training=None):
+        batch, length, width = ops.shape(char_ids)
+        char_ids = ops.reshape(char_ids, (-1, width))
         real = ops.not_equal(char_ids, 0)
         chars = self.embedding_dropout(self.embedding(char_ids), training=training)
-        return zero_padding(chars, real), real
+        word = self.read(zero_padding(chars, real), real)
+        return ops.reshape(word, (batch, length, self.units))
+
+    def read(self, chars, real):
+        """Return one vector per word from `[B * L, W, E]` and the mask `[B * L, W]`."""
+        raise NotImplementedError
+
+    def compute_output_shape(self, char_ids_shape):
+        return (*char_ids_shape[:-1], self.units)
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class CharCNN(_CharReader):
-    """One vector per word: character embeddings, valid convolution, ReLU, maximum over positions.
+    """A valid convolution, ReLU, and the maximum over positions (DRCN, "Char-Conv" of eq 1).
 
-    Args:
-        vocabulary_size: Number of character ids; id 0 is padding.
-        embedding_dim: Width of a character embedding. Defaults to `16`.
-        filters: Width of the result. Defaults to `32`.
-        kernel_size: Characters in a window. Defaults to `5`.
-        dropout: Rate on the character embeddings. Defaults to `0.0`.
-        kernel_regularizer: Applied to the convolution's kernel, not to the embeddings. Defaults to
-            `None`.
-
-    Call arguments:
-        char_ids: Int `[B, L, W]`, the characters of each word, right-padded with 0,
-            `W >= kernel_size`.
-
-    Output shape:
-        `[B, L, filters]`.
-
-    Masking:
-        Windows that start beyond a word's last character never win the maximum; padded characters
-        count as zeros inside a window. A padded word (no characters) gives zeros.
-
-    Raises:
-        ValueError: if words are narrower than a window.
-
-    Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers.word_representation import CharCNN
-        >>> tuple(CharCNN(50)(np.array([[[4, 7, 2, 0, 0, 0], [0] * 6]])).shape)
-        (1, 2, 32)
-
-    References:
-        Kim et al., DRCN, "Char-Conv" of eq 1.
+    Windows that start beyond a word's last character never win the maximum.
     """
 
     def __init__(
         self,
         vocabulary_size: int,
-        embedding_dim: int = 16,
-        filters: int = 32,
-        kernel_size: int = 5,
+        embedding_dim: int,
+        units: int,
+        kernel_size: int,
         dropout: float = 0.0,
         kernel_regularizer=None,
         **kwargs,
     ):
         super().__init__(vocabulary_size, embedding_dim, dropout, kernel_regularizer, **kwargs)
         self.convolution = keras.layers.Conv1D(
-            filters,
+            units,
             kernel_size,
             activation="relu",
             kernel_regularizer=self.kernel_regularizer,
@@ -92,61 +76,27 @@ class CharCNN(_CharReader):
     def build(self, char_ids_shape):
         width = char_ids_shape[-1]
         if width is not None and width < self.kernel_size:
-            raise ValueError(
+            raise InputError(
                 f"Words must be padded to at least kernel_size={self.kernel_size} characters. "
-                f"Received char_ids of shape {char_ids_shape}: pad them or lower kernel_size."
+                f"Received: char_ids of shape {char_ids_shape}. Pad them or lower kernel_size."
             )
         self.embedding.build()
         self.convolution.build((None, width, self.embedding_dim))
 
-    def call(self, char_ids, training=None):
-        batch, length, width = ops.shape(char_ids)
-        chars, real = self.embed(char_ids, training)  # [B * L, W, E] and [B * L, W]
-        windows = self.convolution(chars)
-        word = masked_max(windows, real[:, : width - self.kernel_size + 1])
-        return ops.reshape(word, (batch, length, self.filters))
-
-    def compute_output_shape(self, char_ids_shape):
-        return (*char_ids_shape[:-1], self.filters)
+    def read(self, chars, real):
+        windows, width = self.convolution(chars), ops.shape(chars)[1]
+        return masked_max(windows, real[:, : width - self.kernel_size + 1])
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class CharLSTM(_CharReader):
-    """One vector per word: character embeddings, an LSTM, its state at the last character.
-
-    Args:
-        vocabulary_size: Number of character ids; id 0 is padding.
-        embedding_dim: Width of a character embedding. Defaults to `20`.
-        units: Width of the result. Defaults to `50`.
-        dropout: Rate on the character embeddings. Defaults to `0.0`.
-        kernel_regularizer: Applied to the input and the recurrent kernel, not to the embeddings.
-            Defaults to `None`.
-
-    Call arguments:
-        char_ids: Int `[B, L, W]`, the characters of each word, right-padded with 0.
-
-    Output shape:
-        `[B, L, units]`.
-
-    Masking:
-        The LSTM runs unmasked: padding on the right can't reach the state at the last character. A
-        padded word (no characters) gives zeros.
-
-    Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.layers.word_representation import CharLSTM
-        >>> tuple(CharLSTM(50)(np.array([[[4, 7, 2, 0, 0, 0], [0] * 6]])).shape)
-        (1, 2, 50)
-
-    References:
-        Wang, Hamza, Florian, BiMPM, "Word Representation Layer".
-    """
+    """The last state of an LSTM (BiMPM), which runs unmasked: padding on the right cannot reach it."""
 
     def __init__(
         self,
         vocabulary_size: int,
-        embedding_dim: int = 20,
-        units: int = 50,
+        embedding_dim: int,
+        units: int,
         dropout: float = 0.0,
         kernel_regularizer=None,
         **kwargs,
@@ -165,40 +115,33 @@ class CharLSTM(_CharReader):
         self.embedding.build()
         self.lstm.build((None, char_ids_shape[-1], self.embedding_dim))
 
-    def call(self, char_ids, training=None):
-        batch, length, _ = ops.shape(char_ids)
-        chars, real = self.embed(char_ids, training)  # [B * L, W, E] and [B * L, W]
-        states = recurrent_states(self.lstm, chars)
-        return ops.reshape(last_state(states, real), (batch, length, self.units))
-
-    def compute_output_shape(self, char_ids_shape):
-        return (*char_ids_shape[:-1], self.units)
+    def read(self, chars, real):
+        return last_state(recurrent_states(self.lstm, chars), real)
 
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class WordRepresentation(Layer):
     """Word features side by side: `[E_tr(w); E_fix(w); characters(w); exact match; POS; antonym]`.
 
-    Word id 0 is padding and id 1 the unknown word. `set_word_vectors` puts one matrix into both
-    embeddings.
+    Word id 0 is padding and id 1 the unknown word. `set_word_vectors` fills both embeddings.
 
     Args:
         vocabulary_size: Number of word ids.
         embedding_dim: Width of a word vector. Defaults to `300`.
-        trainable_embedding: Whether there is an embedding that learns. Defaults to `True`.
-        fixed_embedding: Whether there is one that doesn't. Defaults to `True`.
+        trainable_embedding: Whether there is an embedding that is trained. Defaults to `True`.
+        fixed_embedding: Whether there is an embedding that is not trained. Defaults to `True`.
         char_vocabulary_size: Number of character ids; 0 leaves the characters out. Defaults to `0`.
         char_dim: Width of a character embedding. Defaults to `16`.
         char_filters: Width of the character feature. Defaults to `32`.
-        char_kernel_size: Characters in a window of the CNN. Defaults to `5`.
-        exact_match: Whether to flag words that stand in the other sentence too. Defaults to `True`.
+        char_kernel_size: Number of characters in a window of the CNN. Defaults to `5`.
+        exact_match: Whether to flag words that occur in the other sentence too. Defaults to `True`.
         pos_tags: Number of part-of-speech ids; 0 leaves them out. Defaults to `0`.
         pos_dim: Width of the embedding of a part of speech; 0 makes it one-hot. Defaults to `0`.
-        antonym: Whether to take the antonym flag. Defaults to `False`.
-        dropout: Rate on word and character embeddings; the flags are never dropped. Defaults to
+        antonym: Whether the antonym flag is a feature. Defaults to `False`.
+        dropout: Dropout rate on word and character embeddings; flags are never dropped. Defaults to
             `0.5`.
-        kernel_regularizer: Applied to the kernels of the character CNN or LSTM. Defaults to `None`.
-        char_encoder: `"cnn"` or `"lstm"`, see `CharCNN` and `CharLSTM`. Defaults to `"cnn"`.
+        kernel_regularizer: Penalty on the kernels of the character CNN or LSTM. Defaults to `None`.
+        char_encoder: `"cnn"`, or `"lstm"` for its last state. Defaults to `"cnn"`.
 
     Call arguments:
         word_ids: Int `[B, L]`.
@@ -208,14 +151,15 @@ class WordRepresentation(Layer):
         antonym: Int `[B, L]`, 0 or 1; needed with `antonym`.
 
     Output shape:
-        `[B, L, width]`, see `width`.
+        `[B, L, width]`; the attribute `width` is the sum of the widths of the features.
 
     Masking:
         The mask is `word_ids != 0`. Padded positions are zero, so row 0 of the embeddings gets no
         gradient.
 
     Raises:
-        ValueError: if every feature is off, or for another `char_encoder`.
+        InputError: Every feature is off, `char_encoder` is unknown, a feature of the call is missing, or
+            words have fewer characters than a window.
 
     Example:
         >>> import numpy as np
@@ -249,10 +193,7 @@ class WordRepresentation(Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if char_encoder not in ("cnn", "lstm"):
-            raise ValueError(
-                f"char_encoder must be 'cnn' or 'lstm'. Received: char_encoder={char_encoder!r}"
-            )
+        require_choice(("cnn", "lstm"), char_encoder=char_encoder)
         self.width = (
             embedding_dim * (bool(trainable_embedding) + bool(fixed_embedding))
             + (char_filters if char_vocabulary_size else 0)
@@ -261,10 +202,8 @@ class WordRepresentation(Layer):
             + bool(antonym)
         )
         if not self.width:
-            raise ValueError(
-                "WordRepresentation needs at least one feature: every one is switched off."
-            )
-        # The trainable embedding first: an order the weights of saved models rely on.
+            raise InputError("WordRepresentation needs at least one feature. All are off.")
+        # Saved weights rely on this order: the trainable embedding first.
         self.word_embeddings = [
             keras.layers.Embedding(
                 vocabulary_size,
@@ -310,7 +249,7 @@ class WordRepresentation(Layer):
         """Put `matrix`, `[vocabulary_size, embedding_dim]`, into every word embedding."""
         shape = (self.vocabulary_size, self.embedding_dim)
         if tuple(matrix.shape) != shape:
-            raise ValueError(
+            raise InputError(
                 f"Word vectors must have shape {shape}, one row per word id. "
                 f"Received: {tuple(matrix.shape)}"
             )
@@ -322,8 +261,8 @@ class WordRepresentation(Layer):
     ):
         def needed(value, name: str, switch: str):
             if value is None:
-                raise ValueError(
-                    f"WordRepresentation was made with {switch} and so must be called with {name}."
+                raise InputError(
+                    f"A WordRepresentation with {switch} must be called with {name}. Received: None"
                 )
             return value
 

@@ -1,8 +1,7 @@
-"""Masked softmax, mean and max.
+"""Masked softmax, mean and maximum.
 
-A mask is boolean, True = real token, and broadcasts against the values. An empty row (without any
-True) gives zeros, never NaN. Sums and exponentials are computed in float32 or wider under every
-dtype policy.
+A mask is boolean, True = real token. A row without any True gives zeros, never NaN. Sums and
+exponentials are computed in float32 or wider under every dtype policy.
 """
 
 from typing import Any
@@ -26,7 +25,7 @@ def masked_softmax(scores: Any, mask: Any, axis: int = -1) -> Any:
     Args:
         scores: Float tensor.
         mask: Boolean tensor that broadcasts to `scores`, True = real.
-        axis: Axis over which the weights sum to one.
+        axis: Axis over which the weights sum to 1.
 
     Returns:
         Weights with the shape and dtype of `scores`: exactly 0 where masked, all 0 in an empty row.
@@ -53,12 +52,12 @@ def masked_mean(x: Any, mask: Any, axis: int = 1) -> Any:
     """Mean of `x` over the real positions of `axis`.
 
     Args:
-        x: Float tensor, e.g. `[B, L, D]`.
-        mask: Boolean tensor with the axes of `x` up to and including `axis`, e.g. `[B, L]`.
+        x: Float tensor, for example `[B, L, D]`.
+        mask: Boolean tensor with the axes of `x` up to and including `axis`, such as `[B, L]`.
         axis: Axis to average over, at least 0.
 
     Returns:
-        The mean, in the dtype of `x`; zeros for an empty row.
+        The mean in the dtype of `x`; zeros for an empty row.
     """
     x = ops.convert_to_tensor(x)
     wide = at_least_float32(x)
@@ -70,7 +69,7 @@ def masked_mean(x: Any, mask: Any, axis: int = 1) -> Any:
 def masked_max(x: Any, mask: Any, axis: int = 1) -> Any:
     """Maximum of `x` over the real positions of `axis`; zeros for an empty row.
 
-    It has the arguments of `masked_mean`.
+    The arguments are those of `masked_mean`.
     """
     x = ops.convert_to_tensor(x)
     mask = _expand(mask, x, axis)
@@ -94,6 +93,19 @@ def zero_padding(x: Any, mask: Any) -> Any:
     return ops.where(ops.expand_dims(mask, -1), x, ops.cast(0, x.dtype))
 
 
+def max_pool_rates(x: Any, mask: Any) -> Any:
+    """Return the share of the features of `masked_max` that come from each token (DRCN, Fig 5).
+
+    `x` is `[B, L, D]` and the rates are `[B, L]`, zeros at padding.
+    """
+    mask = ops.convert_to_tensor(mask)
+    source = ops.expand_dims(masked_argmax(x, mask), 1)  # [B, 1, D]
+    index = ops.cumsum(ops.ones_like(mask, dtype="int32"), axis=1) - 1
+    comes_from = ops.equal(ops.expand_dims(index, 2), source)  # [B, L, D]
+    rates = ops.mean(ops.cast(comes_from, "float32"), axis=-1)
+    return ops.where(mask, rates, 0.0)
+
+
 def _expand(mask: Any, x: Any, axis: int) -> Any:
     """Append axes of size 1 to `mask`, which has the first axes of `x`."""
     if axis < 0:
@@ -112,7 +124,7 @@ def _lower_padding(x: Any, mask: Any) -> Any:
 
 @keras.saving.register_keras_serializable(package="keras_sentmatch")
 class _Max(keras.Operation):
-    """`ops.max` with a finite gradient on JAX, as an operation for functional models.
+    """`ops.max` with a finite gradient on JAX.
 
     JAX divides the gradient among the positions that equal the maximum. XLA may compute `x` again
     and round it differently, so that no position is equal: 0 / 0. Here the gradient goes to the
@@ -140,30 +152,3 @@ class _Max(keras.Operation):
 
         function: Any = ops.custom_gradient(highest)
         return function(x)
-
-
-def max_pool_rates(x: Any, mask: Any) -> Any:
-    """Return the share of the features of `masked_max` that come from each token.
-
-    Args:
-        x: `[B, L, D]`.
-        mask: Boolean `[B, L]`, True = real token.
-
-    Returns:
-        `[B, L]`; zeros at padding.
-
-    Example:
-        >>> from keras_sentmatch.ops.masking import max_pool_rates
-        >>> rates = max_pool_rates([[[1.0, 5.0], [2.0, 4.0], [9.0, 9.0]]], [[True, True, False]])
-        >>> [float(v) for v in rates[0]]
-        [0.5, 0.5, 0.0]
-
-    References:
-        Kim et al., DRCN, Fig 5.
-    """
-    mask = ops.convert_to_tensor(mask)
-    source = ops.expand_dims(masked_argmax(x, mask), 1)  # [B, 1, D]
-    index = ops.cumsum(ops.ones_like(mask, dtype="int32"), axis=1) - 1
-    comes_from = ops.equal(ops.expand_dims(index, 2), source)  # [B, L, D]
-    rates = ops.mean(ops.cast(comes_from, "float32"), axis=-1)
-    return ops.where(mask, rates, 0.0)

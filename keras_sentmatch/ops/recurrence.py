@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-# Keras keeps the weights of a layer apart: cuDNN copies them at every call, and PyTorch warns of it.
+# Keras stores the weights of a layer separately. cuDNN copies them at every call, and PyTorch warns.
 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous")
 
 _FUSED = {
@@ -19,16 +19,12 @@ _FUSED = {
 def recurrent_states(layer: Any, x: Any) -> Any:
     """Return the states of a recurrent Keras layer over unmasked sequences, by the fastest engine.
 
-    Values and gradients are those of `layer(x)`. On PyTorch the states come from its fused kernels
-    (cuDNN on a GPU, oneDNN or native code on a CPU) instead of Keras's loop in Python. The layer
-    itself runs if these kernels compute something else: with other activations, dropout inside the
-    layer, `reset_after=False`, half precision on a CPU, or while a graph is traced, compiled or
-    exported. It also runs on the other backends, where Keras is as fast.
+    Values and gradients are those of `layer(x)`. PyTorch's fused kernels replace Keras's loop in
+    Python if they compute the same numbers; otherwise, and on other backends, the layer itself runs.
 
     Args:
         layer: A built `keras.layers.LSTM`, `GRU` or `SimpleRNN` with `return_sequences=True`.
-        x: Float `[B, L, D]`. With padding on the right, the states at the real positions don't
-            depend on it.
+        x: Float `[B, L, D]`. Padding on the right does not change the states at real positions.
 
     Returns:
         `[B, L, units]`, in the layer's compute dtype.
@@ -49,7 +45,7 @@ def recurrent_states(layer: Any, x: Any) -> Any:
 
 
 class LSTM(keras.layers.LSTM):
-    """Keras's LSTM by the fastest engine, for functional models; weights and files are the same."""
+    """Keras's LSTM on the fastest engine, for functional models. Weights and files are the same."""
 
     def call(
         self, sequences: Any, initial_state: Any = None, mask: Any = None, training: bool = False
@@ -71,7 +67,7 @@ def _fused_states(layer: Any, x: Any) -> Any:
 
 
 def _keep_from_cudnn(layer: Any) -> None:
-    """On JAX, Keras hands an LSTM to cuDNN in half precision too, and compiling the program fails."""
+    """Prevent cuDNN in half precision on JAX, where Keras would use it and the compilation fails."""
     if keras.backend.backend() == "jax" and layer.compute_dtype in ("float16", "bfloat16"):
         layer.use_cudnn = False
 
@@ -125,31 +121,17 @@ def _torch_states(layer: Any, x: Any) -> Any:
 def scan_sequence(
     step: Callable[[Any, Any], tuple[Any, Any]], x: Any, state: Sequence[Any]
 ) -> tuple[Any, list[Any]]:
-    """Carry `state` along the positions of `x` and collect an output from each.
+    """Carry `state` along the positions of `x`; return the outputs `[B, L, K]` and the last states.
 
-    Runs the loop of `keras.layers.RNN` around a function, which may use any tensor in its scope.
-    `keras.ops.scan` cannot replace it: on TensorFlow its outputs must have the shape of the state,
-    so all states are kept, and XLA cannot differentiate it.
+    The loop is that of `keras.layers.RNN`. `keras.ops.scan` cannot replace it: on TensorFlow its
+    outputs must have the shape of the state, so it keeps all states, and XLA cannot differentiate it.
 
     Args:
-        step: A function of `[B, D]`, the values at one position, and the list of states. It returns
-            an output `[B, K]` and the list of new states.
-        x: Float `[B, L, D]` with `L >= 1`; `L` may be unknown. All positions are visited, so the
-            step must deal with padding.
+        step: A function of the values at one position, `[B, D]`, and the list of states. It returns
+            an output `[B, K]` and the list of new states. It may use any tensor in its scope, and
+            must deal with padding.
+        x: Float `[B, L, D]` with `L >= 1`; `L` may be unknown.
         state: Initial states, tensors of any shape. They are cast to the dtype of `x`.
-
-    Returns:
-        The outputs `[B, L, K]` and the list of the last states.
-
-    Example:
-        >>> import numpy as np
-        >>> from keras_sentmatch.ops.recurrence import scan_sequence
-        >>> def running_sum(x, states):
-        ...     return x + states[0], [x + states[0]]
-        >>> x = np.array([[[1.0], [2.0], [3.0]]], "float32")
-        >>> y, (last,) = scan_sequence(running_sum, x, [np.zeros((1, 1), "float32")])
-        >>> [float(v) for v in y[0, :, 0]], float(last[0, 0])
-        ([1.0, 3.0, 6.0], 6.0)
     """
     x = keras.ops.convert_to_tensor(x)
     dtype = keras.backend.standardize_dtype(x.dtype)

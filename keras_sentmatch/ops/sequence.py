@@ -1,4 +1,4 @@
-"""Right-padded sequences: last state, reversal within the length, two sentences as one batch."""
+"""Right-padded sequences: last state, reversal within the length, two sentences in one batch."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,21 +12,7 @@ from keras_sentmatch.ops.masking import zero_padding
 
 
 def last_state(x: Any, mask: Any) -> Any:
-    """Return the row of `x` at each sentence's last real token; zeros for an empty sentence.
-
-    Args:
-        x: `[B, L, D]`.
-        mask: Boolean `[B, L]`, True = real token, right-padded.
-
-    Returns:
-        `[B, D]`.
-
-    Example:
-        >>> from keras_sentmatch.ops.sequence import last_state
-        >>> y = last_state([[[1.0], [2.0], [3.0]]], [[True, True, False]])
-        >>> float(y[0, 0])
-        2.0
-    """
+    """Return the row of `[B, L, D]` at each last real token, `[B, D]`; zeros if a row is empty."""
     mask = ops.cast(mask, "bool")
     count = ops.cumsum(ops.cast(mask, "int32"), axis=1)
     last = ops.logical_and(mask, ops.equal(count, ops.max(count, axis=1, keepdims=True)))
@@ -34,29 +20,13 @@ def last_state(x: Any, mask: Any) -> Any:
 
 
 def reverse_within_length(x: Any, mask: Any) -> Any:
-    """Reverse the real tokens of every row and leave the padding at the end.
-
-    Applied twice, it gives `x` again.
-
-    Args:
-        x: `[B, L, D]`.
-        mask: Boolean `[B, L]`, True = real token, right-padded.
-
-    Returns:
-        `[B, L, D]`.
-
-    Example:
-        >>> from keras_sentmatch.ops.sequence import reverse_within_length
-        >>> y = reverse_within_length([[[1.0], [2.0], [3.0], [0.0]]], [[True, True, True, False]])
-        >>> [float(v[0]) for v in y[0]]
-        [3.0, 2.0, 1.0, 0.0]
-    """
+    """Reverse the real tokens of every row of `[B, L, D]` and leave the padding at the end."""
     x = ops.convert_to_tensor(x)
     batch, length = ops.shape(x)[0], ops.shape(x)[1]
     position = ops.expand_dims(ops.arange(length, dtype="int32"), 0)
     count = ops.sum(ops.cast(mask, "int32"), axis=1, keepdims=True)
     source = ops.where(position < count, count - 1 - position, position)
-    # One gather of whole rows from the flattened batch is much cheaper than take_along_axis over D.
+    # Gathering whole rows of the flattened batch is much cheaper than take_along_axis over D.
     rows = ops.reshape(
         source + ops.expand_dims(ops.arange(batch, dtype="int32"), 1) * length, (-1,)
     )
@@ -71,16 +41,8 @@ _EQUAL: ContextVar[bool] = ContextVar("equal lengths", default=False)
 def equal_lengths() -> Iterator[None]:
     """Promise `stack_pair` and `split_pair` that both sentences are padded to one length.
 
-    A TensorFlow graph doesn't know the lengths. Without this context it pads the shorter sentence
-    and cuts it again wherever the two are stacked.
-
-    Example:
-        >>> from keras import ops
-        >>> from keras_sentmatch.ops.sequence import equal_lengths, stack_pair
-        >>> with equal_lengths():
-        ...     stacked = stack_pair(ops.ones((1, 3, 2)), ops.ones((1, 3, 2)))
-        >>> tuple(stacked.shape)
-        (2, 3, 2)
+    A TensorFlow graph does not know the lengths. Without this context it pads and cuts the shorter
+    sentence wherever the two are stacked.
     """
     token = _EQUAL.set(True)
     try:
@@ -90,23 +52,15 @@ def equal_lengths() -> Iterator[None]:
 
 
 def stack_pair(x1: Any, x2: Any) -> Any:
-    """Stack two batches of sequences along the batch axis, padding the shorter one.
+    """Stack `[B, L1, ...]` and `[B, L2, ...]` to `[2B, max(L1, L2), ...]`, so that layers run once.
 
-    Layers with shared weights then run only once.
-
-    Args:
-        x1, x2: `[B, L1, ...]` and `[B, L2, ...]`.
-
-    Returns:
-        `[2B, max(L1, L2), ...]`, padded with zeros (False for a mask). `split_pair` undoes it.
+    The shorter one is padded with zeros, or with False. `split_pair` undoes it.
     """
-    if _EQUAL.get():
-        return ops.concatenate([x1, x2], axis=0)
     length_1, length_2 = ops.shape(x1)[1], ops.shape(x2)[1]
-    known = isinstance(length_1, int) and isinstance(length_2, int)  # a graph may know only one
-    if known and length_1 == length_2:
+    known = isinstance(length_1, int) and isinstance(length_2, int)
+    if _EQUAL.get() or (known and length_1 == length_2):
         return ops.concatenate([x1, x2], axis=0)
-    longest = max(length_1, length_2) if known else ops.maximum(length_1, length_2)
+    longest = max(length_1, length_2) if known else _longest(length_1, length_2)
 
     def pad(x: Any, length: Any) -> Any:
         dtype = keras.backend.standardize_dtype(x.dtype)
@@ -120,5 +74,17 @@ def stack_pair(x1: Any, x2: Any) -> Any:
 
 def split_pair(x: Any, length_1: Any, length_2: Any) -> tuple[Any, Any]:
     """Undo `stack_pair`: `[2B, L, ...]` to `[B, length_1, ...]` and `[B, length_2, ...]`."""
+    if keras.backend.standardize_dtype(x.dtype) == "bool":  # LiteRT cannot split Boolean tensors
+        halves = split_pair(ops.cast(x, "int32"), length_1, length_2)
+        return ops.cast(halves[0], "bool"), ops.cast(halves[1], "bool")
     x1, x2 = ops.split(x, 2, axis=0)
     return (x1, x2) if _EQUAL.get() else (x1[:, :length_1], x2[:, :length_2])
+
+
+def _longest(length_1: Any, length_2: Any) -> Any:
+    """The maximum of two lengths that are not known yet."""
+    if keras.backend.backend() == "jax":  # exported with symbolic sizes
+        import jax
+
+        return jax.core.max_dim(length_1, length_2)
+    return ops.maximum(length_1, length_2)

@@ -1,7 +1,4 @@
-"""Scores of all pairs of tokens: cosines, dot products, and sums that no matrix product gives.
-
-Cosines and dot products are computed in float32 or wider.
-"""
+"""Scores of all pairs of tokens, in float32 or wider."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,14 +16,7 @@ def unit_length(x: Any) -> Any:
 
 
 def cosine_matrix(x: Any, y: Any) -> Any:
-    """Return the cosine of every pair of rows: `[B, L1, D]` and `[B, L2, D]` to `[B, L1, L2]`.
-
-    Example:
-        >>> from keras_sentmatch.ops.similarity import cosine_matrix
-        >>> matrix = cosine_matrix([[[3.0, 0.0], [0.0, 0.0]]], [[[5.0, 0.0], [0.0, 1.0]]])
-        >>> [[float(c) for c in row] for row in matrix[0]]
-        [[1.0, 0.0], [0.0, 0.0]]
-    """
+    """Return the cosine of every pair of rows: `[B, L1, D]` and `[B, L2, D]` to `[B, L1, L2]`."""
     return ops.matmul(unit_length(x), ops.transpose(unit_length(y), (0, 2, 1)))
 
 
@@ -38,16 +28,10 @@ def dot_matrix(x: Any, y: Any) -> Any:
 def pairwise_sum(x: Any, y: Any, weights: Any = None) -> Any:
     """Return `s_ij = sum_c |x_ci + y_cj|`, or with weights `sum_c w_c tanh(x_ci + y_cj)`.
 
-    A loop takes one feature at a time, so that only a few tensors of the size of the result exist
-    at once; larger steps are not faster. The gradient is written out because a backward pass
-    through the loop would keep the tensors of all its steps.
-
-    Args:
-        x, y: `[F, ..., L]`; F must be known.
-        weights: `[F]` or None.
-
-    Returns:
-        `[..., L, L]`.
+    `x` and `y` are `[F, ..., L]` with a known F, `weights` is `[F]`, the result `[..., L, L]`. A loop
+    adds one feature at a time, so that only a few tensors of the size of the result exist at once.
+    The gradient is written out because a backward pass through the loop would keep the tensors of
+    all its steps.
     """
 
     def pairs(x: Any, y: Any) -> Any:
@@ -91,9 +75,8 @@ def pairwise_sum(x: Any, y: Any, weights: Any = None) -> Any:
 def _by_feature(gradient: Callable[[Any], Any], operands: tuple[Any, ...]) -> tuple[Any, ...]:
     """`ops.map` of a function whose results have the shapes of `operands`.
 
-    On PyTorch the results go into tensors that are allocated first. Otherwise a small result stays
-    between large tensors when these are freed, and the gap is too small for the next large tensor:
-    the process grows by two of them per feature.
+    On PyTorch the results go into tensors that are allocated first. Otherwise small results stay
+    between large tensors, and the memory that these free is too fragmented to be used again.
     """
     if keras.backend.backend() != "torch":
         return tuple(ops.map(gradient, operands))
